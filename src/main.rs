@@ -1,0 +1,2 @@
+//! Kalends, a Web Push server.
+fn main() {}

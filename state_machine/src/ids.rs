@@ -1,0 +1,222 @@
+//! Names of things: user agents, channels, messages, nodes, and what correlates an order with its answer.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Why a text is not an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// Neither 32 hex digits nor a dashed UUID.
+    #[error("expected 32 hex digits or a dashed UUID")]
+    NotUuid,
+    /// A channel id must be a lower-case dashed UUID.
+    #[error("expected a lower-case dashed UUID")]
+    NotDashedLowerCase,
+}
+
+/// A user agent's id: 16 random bytes, written as 32 hex digits. It is a secret of that agent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uaid(pub [u8; 16]);
+
+/// A channel (subscription) id of one user agent: a UUID, written lower-case and dashed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Chid(pub [u8; 16]);
+
+/// A message's id and `version`: time-ordered and unique (a UUIDv7), written as 32 hex digits.
+///
+/// The lowest bit says whether the message has a Topic, so that an acknowledgement alone
+/// is enough to find the row in a store whose topic rows are keyed by topic.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(u128);
+
+/// A connection of this node, unique while the process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Correlates a storage order of one connection with its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u32);
+
+/// Correlates a push handed to a connection with the answer for its endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PushId(pub u64);
+
+/// A connection node's name: the URL of its router port, or any fixed text where there is one node only.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(Arc<str>);
+
+impl Uaid {
+    /// Parses 32 hex digits, or the dashed form.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        parse_uuid(text).map(Self)
+    }
+}
+
+impl Chid {
+    /// Parses a lower-case dashed UUID; nothing else is a channel id on the wire.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        let shaped = text.len() == 36 && !text.bytes().any(|b| b.is_ascii_uppercase());
+        if !shaped {
+            return Err(IdError::NotDashedLowerCase);
+        }
+        parse_uuid(text).map(Self).map_err(|_| IdError::NotDashedLowerCase)
+    }
+}
+
+impl MessageId {
+    /// Makes the id of a message from a fresh UUIDv7.
+    pub fn from_uuid_v7(uuid: u128, has_topic: bool) -> Self {
+        Self((uuid & !1) | u128::from(has_topic))
+    }
+
+    /// Restores an id that [`MessageId::to_bytes`] gave.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// Sixteen bytes whose byte order is the order of time.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// Whether the message was sent with a Topic.
+    pub fn has_topic(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// Parses the `version` of a notification.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        parse_uuid(text).map(Self::from_bytes)
+    }
+}
+
+impl NodeId {
+    /// Names a node.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name as it stands in a router record.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn parse_uuid(text: &str) -> Result<[u8; 16], IdError> {
+    let dashed = match text.len() {
+        32 => false,
+        36 => true,
+        _ => return Err(IdError::NotUuid),
+    };
+    let mut bytes = [0; 16];
+    let mut digits = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if dashed && matches!(at, 8 | 13 | 18 | 23) {
+            if byte != b'-' {
+                return Err(IdError::NotUuid);
+            }
+            continue;
+        }
+        let digit = (byte as char).to_digit(16).ok_or(IdError::NotUuid)? as u8;
+        bytes[digits / 2] = (bytes[digits / 2] << 4) | digit;
+        digits += 1;
+    }
+    Ok(bytes)
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Writes 32 hex digits, dashed as a UUID where asked.
+fn write_hex(bytes: &[u8; 16], dashed: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = [b'-'; 36];
+    let mut at = 0;
+    for (index, byte) in bytes.iter().enumerate() {
+        if dashed && matches!(index, 4 | 6 | 8 | 10) {
+            at += 1;
+        }
+        text[at] = HEX[usize::from(byte >> 4)];
+        text[at + 1] = HEX[usize::from(byte & 15)];
+        at += 2;
+    }
+    f.write_str(std::str::from_utf8(&text[..at]).expect("hex digits and dashes are ASCII"))
+}
+
+macro_rules! text_form {
+    ($name:ident, $bytes:expr, $dashed:expr) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let bytes: fn(&$name) -> [u8; 16] = $bytes;
+                write_hex(&bytes(self), $dashed, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{self}")
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::parse(text)
+            }
+        }
+    };
+}
+
+text_form!(Uaid, |id| id.0, false);
+text_form!(Chid, |id| id.0, true);
+text_form!(MessageId, |id| id.to_bytes(), false);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DASHED: &str = "01234567-0123-abcd-0123-0123456789ab";
+
+    #[test]
+    fn a_uaid_is_read_dashed_or_plain_and_written_plain() {
+        let plain = DASHED.replace('-', "");
+        assert_eq!(Uaid::parse(DASHED), Uaid::parse(&plain));
+        assert_eq!(Uaid::parse(DASHED).unwrap().to_string(), plain);
+    }
+
+    #[test]
+    fn a_channel_id_is_read_only_in_lower_case_with_dashes() {
+        assert_eq!(Chid::parse(DASHED).unwrap().to_string(), DASHED);
+        for wrong in [
+            &DASHED.to_uppercase(),
+            &DASHED.replace('-', ""),
+            "",
+            "01234567-0123-abcd-0123-0123456789a",
+            "01234567_0123-abcd-0123-0123456789ab",
+            "0123456é-0123-abcd-0123-123456789ab",
+        ] {
+            assert_eq!(Chid::parse(wrong), Err(IdError::NotDashedLowerCase));
+        }
+    }
+
+    #[test]
+    fn a_message_id_keeps_its_time_order_and_says_whether_it_has_a_topic() {
+        let early = MessageId::from_uuid_v7(0x10, true);
+        let late = MessageId::from_uuid_v7(0x20, false);
+        assert!(early < late && early.to_bytes() < late.to_bytes());
+        assert!(early.has_topic() && !late.has_topic());
+        assert_eq!(MessageId::parse(&early.to_string()), Ok(early));
+    }
+}

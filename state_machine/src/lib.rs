@@ -1,0 +1,22 @@
+//! The core of Kalends as pure state machines.
+//!
+//! No IO, no clock, no randomness, no async in this crate: time, fresh ids and the answers of the
+//! outside come in as arguments, orders go out as data. That is what lets one and the same type be
+//! run by an actor, replayed from a fixture and explored by a model checker.
+//!
+//! - [`connection`]: one user agent's WebSocket session, from hello to close.
+//! - [`delivery`]: one push of an application server, from look-up to answer.
+//! - [`registry`]: who is connected to this node.
+//! - [`wire`]: what user agents say and hear, as JSON.
+
+pub mod ids;
+pub mod message;
+pub mod month;
+pub mod record;
+pub mod time;
+
+pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};
+pub use message::{Encoding, Message, MessageRef, Payload, Topic, Urgency};
+pub use month::Month;
+pub use record::{LastConnect, RouterRecord, RouterType};
+pub use time::{Span, Time};

@@ -1,0 +1,161 @@
+//! Message months: the calendar months, in UTC, that message tables are named after.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::time::Time;
+
+/// A calendar month in UTC; written `2026_11`, as table names carry it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Month {
+    year: u16,
+    month: u8,
+}
+
+/// Why a text is not a month.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected a month such as 2026_11")]
+pub struct MonthError;
+
+/// A date and hour in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CivilHour {
+    /// Year, for example 2026.
+    pub year: u16,
+    /// Month, 1 to 12.
+    pub month: u8,
+    /// Day, 1 to 31.
+    pub day: u8,
+    /// Hour, 0 to 23.
+    pub hour: u8,
+}
+
+const MS_A_DAY: u64 = 24 * 60 * 60 * 1000;
+
+impl Month {
+    /// A month by year and number (1 to 12).
+    pub fn new(year: u16, month: u8) -> Result<Self, MonthError> {
+        if (1..=12).contains(&month) && (1970..=9999).contains(&year) {
+            Ok(Self { year, month })
+        } else {
+            Err(MonthError)
+        }
+    }
+
+    /// The month that `time` lies in.
+    pub fn of(time: Time) -> Self {
+        let CivilHour { year, month, .. } = CivilHour::of(time);
+        Self { year, month }
+    }
+
+    /// The month after this one.
+    pub fn next(self) -> Self {
+        match self.month {
+            12 => Self { year: self.year + 1, month: 1 },
+            month => Self { month: month + 1, ..self },
+        }
+    }
+
+    /// The month before this one.
+    pub fn previous(self) -> Self {
+        match self.month {
+            1 => Self { year: self.year - 1, month: 12 },
+            month => Self { month: month - 1, ..self },
+        }
+    }
+}
+
+impl CivilHour {
+    /// The date and hour of `time`; years beyond 9999 are held at 9999.
+    ///
+    /// The usual conversion of days to a civil date, with years that begin in March so that the
+    /// leap day is a year's last.
+    pub fn of(time: Time) -> Self {
+        let days = time.0 / MS_A_DAY + 719_468;
+        let era = days / 146_097;
+        let day_of_era = days % 146_097;
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * day_of_year + 2) / 153;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        Self {
+            year: year.min(9999) as u16,
+            month: month as u8,
+            day: (day_of_year - (153 * march_month + 2) / 5 + 1) as u8,
+            hour: (time.0 % MS_A_DAY / 3_600_000) as u8,
+        }
+    }
+}
+
+impl fmt::Display for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}_{:02}", self.year, self.month)
+    }
+}
+
+impl fmt::Debug for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for Month {
+    type Err = MonthError;
+
+    fn from_str(text: &str) -> Result<Self, MonthError> {
+        let (year, month) = text.split_once('_').ok_or(MonthError)?;
+        if year.len() != 4 || month.len() != 2 {
+            return Err(MonthError);
+        }
+        Self::new(year.parse().map_err(|_| MonthError)?, month.parse().map_err(|_| MonthError)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(days_since_epoch: u64) -> Time {
+        Time(days_since_epoch * MS_A_DAY)
+    }
+
+    #[test]
+    fn a_month_begins_at_midnight_utc() {
+        let december_2026 = day(20_788);
+        assert_eq!(Month::of(december_2026).to_string(), "2026_12");
+        assert_eq!(Month::of(Time(december_2026.0 - 1)).to_string(), "2026_11");
+    }
+
+    #[test]
+    fn leap_days_belong_to_february() {
+        assert_eq!(Month::of(day(19_782)).to_string(), "2024_02");
+        assert_eq!(Month::of(day(19_783)).to_string(), "2024_03");
+    }
+
+    #[test]
+    fn every_day_of_four_centuries_follows_the_day_before() {
+        let mut last = CivilHour::of(day(0));
+        for days in 1..146_097 {
+            let this = CivilHour::of(day(days));
+            let same_month = (this.year, this.month) == (last.year, last.month);
+            let expected_day = if same_month { last.day + 1 } else { 1 };
+            assert_eq!(this.day, expected_day, "{this:?} after {last:?}");
+            if !same_month {
+                let before = Month::new(last.year, last.month).unwrap();
+                assert_eq!(Month::new(this.year, this.month).unwrap(), before.next());
+                assert_eq!(before.next().previous(), before);
+            }
+            last = this;
+        }
+    }
+
+    #[test]
+    fn only_the_table_form_is_a_month() {
+        assert_eq!("2026_11".parse(), Month::new(2026, 11));
+        for wrong in ["", "2026", "2026_13", "2026_00", "26_11", "2026_1", "2026-11"] {
+            assert_eq!(wrong.parse::<Month>(), Err(MonthError));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The router table's record of a user agent.
+
+use std::fmt;
+
+use crate::ids::{NodeId, Uaid};
+use crate::month::{CivilHour, Month};
+use crate::time::Time;
+
+/// What the router table knows of a user agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RouterRecord {
+    /// Whose record it is.
+    pub uaid: Uaid,
+    /// How the agent is reached.
+    pub router_type: RouterType,
+    /// The connection node that last registered it; cleared when found not to be there.
+    pub node: Option<NodeId>,
+    /// When it connected there; grows with every connection.
+    pub connected_at: Time,
+    /// Hour of the last connection, for finding agents that stay away.
+    pub last_connect: LastConnect,
+    /// The month whose table its messages are stored in.
+    pub curmonth: Month,
+    /// The month it is moving away from, while that move is unfinished.
+    pub oldmonth: Option<Month>,
+}
+
+/// How a user agent is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RouterType {
+    /// Over a WebSocket of a connection node.
+    WebPush,
+}
+
+/// `YYYYMMDDHH` and four digits, 0001 to 0010, that spread one hour over several index keys
+/// (seed 001, `create_router_table`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LastConnect(pub u64);
+
+impl RouterType {
+    /// Its name in the router table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WebPush => "webpush",
+        }
+    }
+
+    /// Reads the name a router table holds.
+    pub fn parse(text: &str) -> Option<Self> {
+        (text == "webpush").then_some(Self::WebPush)
+    }
+}
+
+impl LastConnect {
+    /// How many keys one hour is spread over.
+    pub const SPREAD: u64 = 10;
+
+    /// The key of `time`'s hour that `uaid` falls on.
+    pub fn of(time: Time, uaid: Uaid) -> Self {
+        let CivilHour { year, month, day, hour } = CivilHour::of(time);
+        let hour_key = ((u64::from(year) * 100 + u64::from(month)) * 100 + u64::from(day)) * 100
+            + u64::from(hour);
+        Self(hour_key * 10_000 + 1 + u64::from(uaid.0[15]) % Self::SPREAD)
+    }
+}
+
+impl fmt::Debug for LastConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_connect_is_the_hour_and_a_key_of_ten() {
+        let time = Time(1_793_700_000_000);
+        let CivilHour { year, month, day, hour } = CivilHour::of(time);
+        let keys: Vec<u64> =
+            (0..=255).map(|last| LastConnect::of(time, Uaid([last; 16])).0).collect();
+        let expected = format!("{year:04}{month:02}{day:02}{hour:02}");
+        assert!(keys.iter().all(|key| key.to_string().starts_with(&expected)));
+        assert_eq!(keys.iter().map(|key| key % 10_000).min(), Some(1));
+        assert_eq!(keys.iter().map(|key| key % 10_000).max(), Some(10));
+    }
+}

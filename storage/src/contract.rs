@@ -1,0 +1,198 @@
+//! The contract every engine keeps. `tests/conformance` runs each sentence of it on each engine.
+//!
+//! **Calling is ordering.** A method queues its work before it returns; the future only carries
+//! the answer. Dropping the future cancels nothing, so an actor that stops loses no write.
+//!
+//! **Answered is durable.** A write that answered `Ok` survives kill -9 and power loss.
+//!
+//! **Refused is clear.** A queue that is full answers [`StoreError::Busy`] at once; nothing of that
+//! call was or will be done. Any other error leaves open whether the write happened: all writes are
+//! idempotent, so callers repeat them.
+//!
+//! **One user agent's writes are in order** as they were called.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::BoxFuture;
+use state_machine::{
+    Chid, LastConnect, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, RouterType,
+    Time, Uaid,
+};
+
+/// The answer of a store, on its way.
+pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The engine's queue is full or the table is throttled; nothing was done. Try again later.
+    #[error("the store is busy, try again")]
+    Busy,
+    /// The month's table does not exist: not made yet, or dropped.
+    #[error("there is no message table for {0}")]
+    NoSuchMonth(Month),
+    /// The engine is shutting down.
+    #[error("the store is closed")]
+    Closed,
+    /// The engine failed. The text is for an operator's log, never for a peer.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a connection node writes when a user agent connects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Registration {
+    /// Who connected.
+    pub uaid: Uaid,
+    /// How it is reached.
+    pub router_type: RouterType,
+    /// The node it connected to.
+    pub node: NodeId,
+    /// When.
+    pub connected_at: Time,
+    /// The index key of that hour.
+    pub last_connect: LastConnect,
+    /// Make a record with this `curmonth` if there is none; otherwise an unknown uaid stays unknown.
+    pub create_in: Option<Month>,
+}
+
+/// What became of a registration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Registered {
+    /// Written; this is the record as it now stands.
+    Done(RouterRecord),
+    /// There is no record of this uaid, and none was to be made.
+    Unknown,
+    /// The record has this `connected_at`, which is not older: nothing was written.
+    Newer(Time),
+}
+
+/// What became of storing a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stored {
+    /// It is on disk, or was already, or a newer message of its topic is there in its place.
+    Done,
+    /// The channel is not registered in this month's table; nothing was written.
+    NoSuchChannel,
+}
+
+/// Some of a user agent's waiting messages, in the order of their ids.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Page {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// Where to go on: there may be more messages after this one.
+    pub next: Option<MessageId>,
+}
+
+/// What a page is bounded by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PageLimit {
+    /// At most this many messages; at least 1.
+    pub rows: usize,
+    /// Bytes of payload after which no further message is added; the first always is.
+    pub bytes: usize,
+}
+
+/// The router table: one record a user agent.
+pub trait RouterTable: Send + Sync {
+    /// Reads a record, consistently with all writes answered before.
+    fn record(&self, uaid: Uaid) -> Answer<Option<RouterRecord>>;
+
+    /// Writes node, `connected_at`, `last_connect` and router type, if the record there is older
+    /// (`connected_at` strictly less). `curmonth` and `oldmonth` of a record that exists stay.
+    fn register_user(&self, registration: Registration) -> Answer<Registered>;
+
+    /// Sets `curmonth` to `to`, `oldmonth` to `from` and `last_connect`, if the record still has
+    /// `node` and `connected_at`. Answers whether it had.
+    fn update_message_month(&self, step: MonthStep) -> Answer<bool>;
+
+    /// Removes `oldmonth` if it is `from` and the record still has `node` and `connected_at`.
+    /// Answers whether the record still had them.
+    fn finish_month_move(&self, step: MonthStep) -> Answer<bool>;
+
+    /// Removes the node from the record if it still has `node` and `connected_at`. Answers whether it had.
+    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> Answer<bool>;
+
+    /// Removes a record. Answers whether there was one.
+    fn drop_user(&self, uaid: Uaid) -> Answer<bool>;
+}
+
+/// One user agent's move from a month to another, by the connection that does it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MonthStep {
+    /// Who moves.
+    pub uaid: Uaid,
+    /// The node it is connected to.
+    pub node: NodeId,
+    /// When it connected there.
+    pub connected_at: Time,
+    /// The month moved away from.
+    pub from: Month,
+    /// The month moved to.
+    pub to: Month,
+    /// The index key of the hour of the move.
+    pub last_connect: LastConnect,
+}
+
+/// The message tables, one a month, each with its users' channels and their waiting messages.
+pub trait MessageTables: Send + Sync {
+    /// The registered channels: none where nothing was ever registered or the table is gone;
+    /// an empty set where all channels were unregistered.
+    fn channels(&self, uaid: Uaid, month: Month) -> Answer<Option<BTreeSet<Chid>>>;
+
+    /// Adds channels to those registered; never takes one away. An empty set makes the row exist.
+    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> Answer<()>;
+
+    /// Unregisters a channel in each of the months. A month without a table is passed over.
+    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> Answer<()>;
+
+    /// Stores a message, if its channel is registered in that month. Idempotent on the message id.
+    /// A message with a topic replaces the one with a lesser id of the same channel and topic, and
+    /// is dropped in favour of one with a greater id.
+    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored>;
+
+    /// The messages after `after` in the order of their ids, without those expired by `now`.
+    /// A month without a table has none.
+    fn fetch_messages(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        after: Option<MessageId>,
+        limit: PageLimit,
+        now: Time,
+    ) -> Answer<Page>;
+
+    /// Deletes messages in each of the months, each only if the row still holds that very message:
+    /// the replacement of a topic's message stays. Answers how many there were.
+    /// A month without a table is passed over.
+    fn delete_messages(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<MessageRef>,
+    ) -> Answer<usize>;
+
+    /// Copies the messages that wait in `from` to `to`, by the rule of [`MessageTables::store_message`]
+    /// for topics, and then deletes them in `from`. Messages of channels that are not registered in
+    /// `to` are only deleted. Repeatable after a crash at any point.
+    fn carry_messages(&self, uaid: Uaid, from: Month, to: Month) -> Answer<()>;
+
+    /// Makes the month's table if it is not there.
+    fn ensure_month(&self, month: Month) -> Answer<()>;
+
+    /// The months that have a table, oldest first.
+    fn months(&self) -> Answer<Vec<Month>>;
+
+    /// Drops the month's table with all in it and gives its space back. Answers whether there was one.
+    fn drop_month(&self, month: Month) -> Answer<bool>;
+}
+
+/// A whole store.
+pub trait Store: RouterTable + MessageTables {
+    /// Answers once a write could be made durable: what a health check asks.
+    fn check(&self) -> Answer<()>;
+
+    /// Takes no further work, finishes what is queued and lets go of the files.
+    fn close(&self) -> Answer<()>;
+}

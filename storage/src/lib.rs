@@ -1,0 +1,11 @@
+//! Where Kalends keeps what must not be lost: router records, channels and messages by month.
+//!
+//! [`contract`] says what a store promises; the engines keep it. No other crate knows a table
+//! or SQL, and nothing here knows of sockets, actors or HTTP.
+
+pub mod contract;
+
+pub use contract::{
+    Answer, MessageTables, MonthStep, Page, PageLimit, Registered, Registration, RouterTable,
+    Store, StoreError, Stored,
+};
