@@ -34,8 +34,8 @@ const MS_A_DAY: u64 = 24 * 60 * 60 * 1000;
 
 impl Month {
     /// A month by year and number (1 to 12).
-    pub fn new(year: u16, month: u8) -> Result<Self, MonthError> {
-        if (1..=12).contains(&month) && (1970..=9999).contains(&year) {
+    pub const fn new(year: u16, month: u8) -> Result<Self, MonthError> {
+        if 1 <= month && month <= 12 && 1970 <= year && year <= 9999 {
             Ok(Self { year, month })
         } else {
             Err(MonthError)

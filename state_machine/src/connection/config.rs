@@ -1,0 +1,94 @@
+//! What a connection is told once: its node, its limits, and what is its own.
+
+use crate::ids::{NodeId, Uaid};
+use crate::month::Month;
+use crate::time::{Span, Time};
+
+/// Shared by all connections of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// This node's name in router records.
+    pub node: NodeId,
+    /// Where rotation is off: the month that stays in use for ever (seed 000, `no_table_rotation`).
+    pub frozen_month: Option<Month>,
+    /// The limits.
+    pub limits: Limits,
+}
+
+/// Everything that is bounded in a connection. `docs/settings.md` gives the defaults and says what for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// How long a new connection may take to say hello.
+    pub hello_timeout: Span,
+    /// How long an ack is waited for before a message counts as one that must be on disk.
+    pub ack_wait: Span,
+    /// How long the old month's acks are waited for; zero waits for ever, as the seeds do.
+    pub drain_wait: Span,
+    /// Silence after which the peer is pinged.
+    pub keepalive_interval: Span,
+    /// Silence after that ping that ends the connection.
+    pub keepalive_grace: Span,
+    /// How long a session lasts, so that clients that never leave still change months.
+    pub session_max: Span,
+    /// How often a quiet connection looks into storage for a nudge that was lost.
+    pub storage_recheck: Span,
+    /// Wait before an order that failed is given again; doubles up to 64 times this.
+    pub store_retry: Span,
+    /// Messages a fetch asks for at most.
+    pub fetch_rows_max: usize,
+    /// Payload bytes a fetch asks for at most.
+    pub fetch_bytes_max: usize,
+    /// Messages sent and not acked at most.
+    pub unacked_max: usize,
+    /// Commands that wait at most.
+    pub deferred_commands_max: usize,
+    /// Acked ids remembered at most, and acked ids that wait for their delete.
+    pub remembered_acks_max: usize,
+    /// Channels of one user agent at most.
+    pub channels_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            hello_timeout: Span::from_secs(5),
+            ack_wait: Span::from_secs(1),
+            drain_wait: Span::from_secs(8),
+            keepalive_interval: Span::from_secs(300),
+            keepalive_grace: Span::from_secs(30),
+            session_max: Span::from_secs(14 * 24 * 60 * 60),
+            storage_recheck: Span::from_secs(1800),
+            store_retry: Span::from_secs(1),
+            fetch_rows_max: 100,
+            fetch_bytes_max: 1 << 20,
+            unacked_max: 128,
+            deferred_commands_max: 256,
+            remembered_acks_max: 128,
+            channels_max: 2000,
+        }
+    }
+}
+
+impl Config {
+    /// The month that messages are to be stored in at `now`.
+    pub fn message_month(&self, now: Time) -> Month {
+        self.frozen_month.unwrap_or_else(|| Month::of(now))
+    }
+}
+
+/// The randomness of one connection, drawn outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Luck {
+    /// The uaid to give where the agent has none that is known.
+    pub fresh_uaid: Uaid,
+    /// Spreads deadlines of connections that began together.
+    pub jitter: u16,
+}
+
+impl Luck {
+    /// `span` shortened by up to an eighth.
+    pub(crate) fn jittered(self, span: Span) -> Span {
+        let eighth = span.0 / 8;
+        Span(span.0 - eighth.saturating_mul(u64::from(self.jitter)) / (u64::from(u16::MAX) + 1))
+    }
+}

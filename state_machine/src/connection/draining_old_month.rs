@@ -1,0 +1,106 @@
+//! The record is of an older month: its messages are delivered from there before anything moves.
+
+use super::copying_chids::CopyingChids;
+use super::event::Event;
+use super::phase::Phase;
+use super::session::{Session, Then};
+use super::{Cx, Wait};
+use crate::month::Month;
+use crate::store::StoreAnswer;
+use crate::time::{Span, Time};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct DrainingOldMonth {
+    pub(super) session: Box<Session>,
+    pub(super) from: Month,
+    to: Month,
+    drain: Drain,
+}
+
+/// How long acks of the old month are waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Drain {
+    /// None waits for ever.
+    until: Option<Time>,
+}
+
+impl DrainingOldMonth {
+    pub(super) fn enter(
+        mut session: Box<Session>,
+        from: Month,
+        to: Month,
+        cx: &mut Cx<'_>,
+    ) -> Phase {
+        session.check.want();
+        Self { session, from, to, drain: Drain::begin(cx) }.proceed(cx)
+    }
+
+    pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
+        match self.session.happened(event, cx) {
+            Then::Stay => {}
+            Then::Push(push, message) => self.session.busy(push, &message, cx),
+            Then::Close(reason) => return self.session.close(reason, &[self.from], cx),
+        }
+        Phase::DrainingOldMonth(self)
+    }
+
+    pub(super) fn answered(mut self, answer: StoreAnswer, cx: &mut Cx<'_>) -> Phase {
+        self.session.drained(answer, self.from, cx);
+        Phase::DrainingOldMonth(self)
+    }
+
+    pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Phase {
+        self.session.flush_acks(&[self.from], cx);
+        self.session.check_storage(self.from, cx);
+        let is_over = self.drain.is_over(&self.session, cx.now);
+        if self.session.is_drained() || is_over {
+            let carry = !self.session.is_drained();
+            return CopyingChids::enter(self.session, self.from, self.to, carry, cx);
+        }
+        Phase::DrainingOldMonth(self)
+    }
+
+    pub(super) fn deadline(&self) -> Option<(Time, Wait)> {
+        self.drain.deadline(&self.session)
+    }
+}
+
+impl Drain {
+    pub(super) fn begin(cx: &Cx<'_>) -> Self {
+        let wait = cx.config.limits.drain_wait;
+        Self { until: (wait != Span::ZERO).then(|| cx.now + wait) }
+    }
+
+    /// Whether what is left is to be carried over. What is with the store is waited for.
+    pub(super) fn is_over(&self, session: &Session, now: Time) -> bool {
+        self.deadline(session).is_some_and(|(until, _)| until <= now)
+    }
+
+    pub(super) fn deadline(&self, session: &Session) -> Option<(Time, Wait)> {
+        let waits_for_store = session.check.is_waiting() || session.settling.is_deleting();
+        self.until.filter(|_| !waits_for_store).map(|until| (until, Wait::Drain))
+    }
+}
+
+impl Session {
+    /// Takes in what the store answers while messages of `month` are delivered.
+    pub(super) fn drained(&mut self, answer: StoreAnswer, month: Month, cx: &mut Cx<'_>) {
+        match answer {
+            StoreAnswer::Fetched(page) => self.fetched(page, month, cx),
+            StoreAnswer::Channels(channels) => self.channels_confirmed(channels),
+            StoreAnswer::Deleted => self.settling.deleted(),
+            // Answers to the steps of other phases: none is open while messages are delivered.
+            StoreAnswer::Registered(_)
+            | StoreAnswer::ChannelsAdded
+            | StoreAnswer::ChannelRemoved
+            | StoreAnswer::MonthUpdated(_)
+            | StoreAnswer::MoveFinished(_)
+            | StoreAnswer::Carried => {}
+        }
+    }
+
+    /// Whether storage was looked at to its end, everything acked and every ack settled.
+    pub(super) fn is_drained(&self) -> bool {
+        self.check.is_done() && self.is_settled()
+    }
+}

@@ -1,0 +1,94 @@
+//! What happens to a connection: facts, in the past tense.
+
+use crate::ids::{OpId, PushId};
+use crate::message::{Message, MessageRef};
+use crate::store::{StoreAnswer, StoreFailed};
+use crate::wire::{ClientMessage, Nonsense};
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The user agent said something.
+    Said(ClientMessage),
+    /// The user agent sent a frame that is no message.
+    SaidNonsense(Nonsense),
+    /// A frame below the protocol arrived: the peer is alive.
+    Heard,
+    /// The socket is closed.
+    HungUp,
+    /// Time went by; a deadline may have passed.
+    TimePassed,
+    /// The same user agent connected again.
+    Replaced,
+    /// The node is shutting down.
+    ShutdownBegan,
+    /// Somebody stored a message for this user agent.
+    MessageStored,
+    /// An endpoint hands over a message to deliver now.
+    PushArrived {
+        /// Whom to answer.
+        push: PushId,
+        /// The message.
+        message: Message,
+    },
+    /// The endpoint of a push that was answered *accepted* had stopped listening: it will store the message.
+    AnswerLost(MessageRef),
+    /// The store answered.
+    StoreAnswered {
+        /// Which order.
+        op: OpId,
+        /// What.
+        answer: Result<StoreAnswer, StoreFailed>,
+    },
+}
+
+impl Event {
+    /// The event's name: a short word for tables, fixtures and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Said(message) => match message {
+                ClientMessage::Hello { .. } => "hello",
+                ClientMessage::Register { .. } => "register",
+                ClientMessage::Unregister { .. } => "unregister",
+                ClientMessage::Ack { .. } => "ack",
+                ClientMessage::Nack => "nack",
+                ClientMessage::BroadcastSubscribe => "broadcast_subscribe",
+                ClientMessage::Ping => "ping",
+                ClientMessage::Urgency { .. } => "urgency",
+            },
+            Self::SaidNonsense(_) => "nonsense",
+            Self::Heard => "heard",
+            Self::HungUp => "hung up",
+            Self::TimePassed => "time passed",
+            Self::Replaced => "replaced",
+            Self::ShutdownBegan => "shutdown began",
+            Self::MessageStored => "message stored",
+            Self::PushArrived { .. } => "push arrived",
+            Self::AnswerLost(_) => "answer lost",
+            Self::StoreAnswered { answer: Err(_), .. } => "store failed",
+            Self::StoreAnswered { answer: Ok(answer), .. } => answer.name(),
+        }
+    }
+
+    /// Whether it shows that the peer is alive.
+    pub(crate) fn is_from_peer(&self) -> bool {
+        matches!(self, Self::Said(_) | Self::SaidNonsense(_) | Self::Heard)
+    }
+}
+
+impl StoreAnswer {
+    /// The answer's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Registered(_) => "registered",
+            Self::Channels(_) => "channels read",
+            Self::Fetched(_) => "fetched",
+            Self::Deleted => "deleted",
+            Self::ChannelsAdded => "channels added",
+            Self::ChannelRemoved => "channel removed",
+            Self::MonthUpdated(_) => "month updated",
+            Self::MoveFinished(_) => "move finished",
+            Self::Carried => "carried",
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The user agent said who it is; its record is written and its channels are read.
+
+use std::collections::BTreeSet;
+
+use super::Cx;
+use super::draining_old_month::DrainingOldMonth;
+use super::effect::{CloseReason, Effect};
+use super::event::Event;
+use super::phase::Phase;
+use super::ready::Ready;
+use super::session::{Session, Then};
+use super::updating_router::UpdatingRouter;
+use crate::ids::{Chid, Uaid};
+use crate::month::Month;
+use crate::record::{LastConnect, RouterRecord, RouterType};
+use crate::store::{Registered, Registration, StoreAnswer, StoreOrder};
+use crate::time::{Span, Time};
+use crate::wire::ServerMessage;
+
+/// Registration first, then the channels: what an older connection still wrote is seen.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Identified {
+    pub(super) session: Box<Session>,
+    /// Registrations refused because the record was newer.
+    refusals: u8,
+    /// The record as registered; none while that is under way.
+    record: Option<RouterRecord>,
+}
+
+/// Refused registrations after which the other connections are believed to be the newer ones.
+const REFUSALS_MAX: u8 = 5;
+
+impl Identified {
+    /// An agent that says it is known. It can be found from now on, before its record says so.
+    pub(super) fn enter(uaid: Uaid, cx: &mut Cx<'_>) -> Phase {
+        cx.out.push(Effect::EnterRegistry { uaid });
+        let mut phase = Self { session: Session::new(uaid, cx.now), refusals: 0, record: None };
+        phase.session.register(None, cx);
+        Phase::Identified(phase)
+    }
+
+    /// A new agent. Its record is written when it has something to lose: with its first channel.
+    pub(super) fn greet_new(cx: &mut Cx<'_>) -> Phase {
+        let uaid = cx.luck.fresh_uaid;
+        cx.out.push(Effect::EnterRegistry { uaid });
+        cx.out.push(Effect::Send(ServerMessage::Hello { uaid }));
+        Ready::enter_unsaved(Session::new(uaid, cx.now), cx)
+    }
+
+    pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
+        match self.session.happened(event, cx) {
+            Then::Stay => {}
+            Then::Push(push, message) => self.session.busy(push, &message, cx),
+            Then::Close(reason) => return self.session.close(reason, &[], cx),
+        }
+        Phase::Identified(self)
+    }
+
+    pub(super) fn answered(self, answer: StoreAnswer, cx: &mut Cx<'_>) -> Phase {
+        match answer {
+            StoreAnswer::Registered(Registered::Done(record)) => self.registered(record, cx),
+            StoreAnswer::Registered(Registered::Unknown) => self.start_over(cx),
+            StoreAnswer::Registered(Registered::Newer(seen)) => self.refused(seen, cx),
+            StoreAnswer::Channels(channels) => self.channels_read(channels, cx),
+            // Nothing else was asked for in this phase.
+            StoreAnswer::Fetched(_)
+            | StoreAnswer::Deleted
+            | StoreAnswer::ChannelsAdded
+            | StoreAnswer::ChannelRemoved
+            | StoreAnswer::MonthUpdated(_)
+            | StoreAnswer::MoveFinished(_)
+            | StoreAnswer::Carried => Phase::Identified(self),
+        }
+    }
+
+    pub(super) fn proceed(self, _: &mut Cx<'_>) -> Phase {
+        Phase::Identified(self)
+    }
+
+    fn registered(mut self, record: RouterRecord, cx: &mut Cx<'_>) -> Phase {
+        let order = StoreOrder::ReadChannels { uaid: record.uaid, month: record.curmonth };
+        self.session.orders.give(order, cx.out);
+        Phase::Identified(Self { record: Some(record), ..self })
+    }
+
+    /// A clock behind, or a reconnect in the same millisecond, is no reason to be refused.
+    fn refused(mut self, seen: Time, cx: &mut Cx<'_>) -> Phase {
+        self.refusals += 1;
+        if self.refusals >= REFUSALS_MAX {
+            return self.session.close(CloseReason::Replaced, &[], cx);
+        }
+        self.session.connected_at = cx.now.max(seen + Span(1));
+        self.session.register(None, cx);
+        Phase::Identified(self)
+    }
+
+    fn channels_read(self, channels: Option<BTreeSet<Chid>>, cx: &mut Cx<'_>) -> Phase {
+        match (self.record, channels) {
+            (Some(record), Some(channels)) => {
+                let mut session = self.session;
+                session.channels = channels;
+                cx.out.push(Effect::Send(ServerMessage::Hello { uaid: session.uaid }));
+                enter_month(session, record.curmonth, record.oldmonth, cx)
+            }
+            (record, _) => Self { record, ..self }.start_over(cx),
+        }
+    }
+
+    /// Unknown, or its channels are gone with their table: with a new uaid the agent subscribes again.
+    fn start_over(self, cx: &mut Cx<'_>) -> Phase {
+        let uaid = cx.luck.fresh_uaid;
+        cx.out.push(Effect::LeaveRegistry { uaid: self.session.uaid });
+        cx.out.push(Effect::EnterRegistry { uaid });
+        cx.out.push(Effect::Send(ServerMessage::Hello { uaid }));
+        let mut session = Session::new(uaid, cx.now);
+        session.commands = self.session.commands;
+        Ready::enter_unsaved(session, cx)
+    }
+}
+
+/// Where an agent goes whose record says `curmonth`: an unfinished move first, then the move to
+/// this month, then on. A record never moves back.
+pub(super) fn enter_month(
+    session: Box<Session>,
+    curmonth: Month,
+    oldmonth: Option<Month>,
+    cx: &mut Cx<'_>,
+) -> Phase {
+    let this_month = cx.config.message_month(cx.now);
+    match oldmonth {
+        Some(oldmonth) => UpdatingRouter::look_again(session, oldmonth, curmonth, cx),
+        None if curmonth < this_month => DrainingOldMonth::enter(session, curmonth, this_month, cx),
+        None => Ready::enter(session, curmonth, cx),
+    }
+}
+
+impl Session {
+    /// Writes the record, and makes it in `create_in` where there is none.
+    pub(super) fn register(&mut self, create_in: Option<Month>, cx: &mut Cx<'_>) {
+        let registration = Registration {
+            uaid: self.uaid,
+            router_type: RouterType::WebPush,
+            node: cx.config.node.clone(),
+            connected_at: self.connected_at,
+            last_connect: LastConnect::of(cx.now, self.uaid),
+            create_in,
+        };
+        self.orders.give(StoreOrder::Register(registration), cx.out);
+    }
+}

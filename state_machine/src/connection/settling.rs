@@ -1,0 +1,84 @@
+//! Acks on their way to being settled: rows to delete, and acked ids that are remembered.
+
+use std::collections::VecDeque;
+
+use super::effect::Effects;
+use super::orders::Orders;
+use crate::ids::{MessageId, Uaid};
+use crate::message::MessageRef;
+use crate::month::Month;
+use crate::store::StoreOrder;
+
+/// What was acked. One delete is under way at a time; what is acked meanwhile goes with the next,
+/// so that a hundred acks do not make a hundred writes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Settling {
+    /// Acked lately, oldest first: a row among them that shows up was stored after its ack.
+    remembered: VecDeque<MessageId>,
+    waiting: Vec<MessageRef>,
+    deleting: bool,
+}
+
+impl Settling {
+    /// Whether every ack so far is settled.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.deleting && self.waiting.is_empty()
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        self.deleting
+    }
+
+    pub(super) fn remembers(&self, id: MessageId) -> bool {
+        self.remembered.contains(&id)
+    }
+
+    pub(super) fn remember(&mut self, id: MessageId, max: usize) {
+        if self.remembered.len() >= max {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(id);
+    }
+
+    /// The row of this message is to go.
+    pub(super) fn delete(&mut self, message: MessageRef) {
+        self.waiting.push(message);
+    }
+
+    /// How many rows wait for the next delete.
+    pub(super) fn backlog(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Starts the next delete where one is due and none is under way.
+    pub(super) fn flush(
+        &mut self,
+        uaid: Uaid,
+        months: &[Month],
+        orders: &mut Orders,
+        out: &mut Effects,
+    ) {
+        if !self.deleting && !self.waiting.is_empty() {
+            self.deleting = true;
+            let messages = std::mem::take(&mut self.waiting);
+            orders.give(StoreOrder::Delete { uaid, months: months.to_vec(), messages }, out);
+        }
+    }
+
+    /// The delete under way is durable.
+    pub(super) fn deleted(&mut self) {
+        self.deleting = false;
+    }
+
+    /// Starts the last delete, whatever is under way: nobody will be there for its answer.
+    pub(super) fn closed(
+        mut self,
+        uaid: Uaid,
+        months: &[Month],
+        orders: &mut Orders,
+        out: &mut Effects,
+    ) {
+        self.deleting = false;
+        self.flush(uaid, months, orders, out);
+    }
+}

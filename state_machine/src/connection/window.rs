@@ -1,0 +1,98 @@
+//! Messages sent on this connection and not acked yet, in the order they were sent.
+
+use std::collections::VecDeque;
+
+use super::effect::{Effect, Effects, PushAnswer};
+use crate::ids::{MessageId, PushId};
+use crate::message::MessageRef;
+use crate::time::{Span, Time};
+
+/// A message that waits for its ack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Unacked {
+    pub(super) message: MessageRef,
+    sent_at: Time,
+    held: Held,
+}
+
+/// Who holds a message that is not acked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Held {
+    /// The endpoint, which waits for the answer to its push.
+    Endpoint(PushId),
+    /// The store, or an endpoint that was told to store it.
+    Store,
+    /// Nobody: its TTL is zero.
+    Nobody,
+}
+
+/// The unacked messages. `overdue` of them, the ones sent first, have waited `ack_wait`: they are on
+/// disk, or on their way there, and hold nothing back any more.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Window {
+    unacked: VecDeque<Unacked>,
+    overdue: usize,
+}
+
+impl Window {
+    pub(super) fn is_empty(&self) -> bool {
+        self.unacked.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.unacked.len()
+    }
+
+    /// Whether a message is waited for that may be nowhere but here.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.overdue < self.unacked.len()
+    }
+
+    pub(super) fn contains(&self, id: MessageId) -> bool {
+        self.unacked.iter().any(|unacked| unacked.message.id == id)
+    }
+
+    pub(super) fn sent(&mut self, message: MessageRef, sent_at: Time, held: Held) {
+        self.unacked.push_back(Unacked { message, sent_at, held });
+    }
+
+    /// Takes out a message that was acked. Acks mostly come in the order of sending.
+    pub(super) fn acked(&mut self, id: MessageId) -> Option<(MessageRef, Held)> {
+        let at = self.unacked.iter().position(|unacked| unacked.message.id == id)?;
+        let Unacked { message, held, .. } = self.unacked.remove(at)?;
+        if at < self.overdue {
+            self.overdue -= 1;
+        }
+        Some((message, held))
+    }
+
+    /// When the next message has waited for too long.
+    pub(super) fn deadline(&self, ack_wait: Span) -> Option<Time> {
+        self.unacked.get(self.overdue).map(|unacked| unacked.sent_at + ack_wait)
+    }
+
+    /// Answers the endpoints of messages that have waited for too long: they must store them.
+    pub(super) fn time_passed(&mut self, now: Time, ack_wait: Span, out: &mut Effects) {
+        while self.deadline(ack_wait).is_some_and(|deadline| deadline <= now) {
+            self.unacked[self.overdue].give_to_store(out);
+            self.overdue += 1;
+        }
+    }
+
+    /// Answers every endpoint that still waits.
+    pub(super) fn closed(mut self, out: &mut Effects) {
+        for unacked in &mut self.unacked {
+            unacked.give_to_store(out);
+        }
+    }
+}
+
+impl Unacked {
+    fn give_to_store(&mut self, out: &mut Effects) {
+        if let Held::Endpoint(push) = self.held {
+            self.held = Held::Store;
+            let message = self.message.clone();
+            out.push(Effect::AnswerPush { push, answer: PushAnswer::Unconfirmed, message });
+        }
+    }
+}

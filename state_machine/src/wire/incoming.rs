@@ -1,0 +1,400 @@
+//! Frames of a user agent, read leniently: a field of the wrong type is a field that is not there.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize as DeriveDeserialize;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::VapidKey;
+use crate::ids::{Chid, MessageId, Uaid};
+use crate::message::Urgency;
+
+/// What a user agent said.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ClientMessage {
+    /// Its first message. An id that is missing or malformed is none.
+    Hello {
+        /// Who it says it is.
+        uaid: Option<Uaid>,
+    },
+    /// Subscribe a channel.
+    Register {
+        /// The channel.
+        chid: Chid,
+        /// The only application server key that may push to it.
+        key: Option<VapidKey>,
+    },
+    /// Give a channel up.
+    Unregister {
+        /// The channel.
+        chid: Chid,
+    },
+    /// Messages are done with, whatever their code says.
+    Ack {
+        /// Which. Updates that name no channel or no version of ours are left out.
+        updates: Vec<AckUpdate>,
+    },
+    /// A message was not handled; it stays unacked.
+    Nack,
+    /// Interest in broadcasts.
+    BroadcastSubscribe,
+    /// `{}` or `ping`: any answer will do.
+    Ping,
+    /// Only messages at least this urgent are wanted from now on.
+    Urgency {
+        /// The least urgency.
+        min: Urgency,
+    },
+}
+
+/// One message acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AckUpdate {
+    /// Its channel.
+    pub chid: Chid,
+    /// The message.
+    pub id: MessageId,
+}
+
+/// A frame that is no message.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Nonsense {
+    /// Not a JSON object.
+    NotJson,
+    /// A binary frame.
+    Binary,
+    /// Larger than `frame_bytes_max`, or a broken WebSocket frame.
+    Unreadable,
+    /// A `messageType` nobody knows.
+    UnknownType {
+        /// The type, cut to what an answer may repeat.
+        message_type: Box<str>,
+    },
+    /// A known message with a field that will not do.
+    BadField {
+        /// The type.
+        message_type: &'static str,
+        /// Its `channelID`, as it came, cut to what an answer may repeat.
+        channel_id: Option<Box<str>>,
+        /// What is wrong.
+        reason: &'static str,
+    },
+}
+
+/// Characters of a peer's own text that an answer repeats.
+const ECHO_CHARS_MAX: usize = 64;
+
+impl ClientMessage {
+    /// Reads one text frame.
+    pub fn parse(text: &str) -> Result<Self, Nonsense> {
+        let frame: Frame<'_> = serde_json::from_str(text).map_err(|_| Nonsense::NotJson)?;
+        match frame.message_type.as_deref() {
+            Some("ack") => Ok(frame.ack()),
+            Some("hello") => Ok(frame.hello()),
+            Some("register") => frame.register(),
+            Some("unregister") => Ok(Self::Unregister { chid: frame.chid("unregister")? }),
+            Some("nack") => Ok(Self::Nack),
+            Some("broadcast_subscribe") => Ok(Self::BroadcastSubscribe),
+            Some("ping") => Ok(Self::Ping),
+            Some("urgency") => frame.urgency(),
+            None if frame.is_empty => Ok(Self::Ping),
+            other => Err(Nonsense::UnknownType { message_type: echo(other.unwrap_or("")) }),
+        }
+    }
+}
+
+impl Frame<'_> {
+    fn hello(&self) -> ClientMessage {
+        let uaid = self.uaid.as_deref().and_then(|text| Uaid::parse(text).ok());
+        ClientMessage::Hello { uaid }
+    }
+
+    fn register(&self) -> Result<ClientMessage, Nonsense> {
+        let chid = self.chid("register")?;
+        let key = match self.key.as_deref() {
+            None => None,
+            Some(text) => Some(VapidKey::parse(text).ok_or_else(|| {
+                self.bad("register", "key must be an uncompressed P-256 point in URL-safe base64")
+            })?),
+        };
+        Ok(ClientMessage::Register { chid, key })
+    }
+
+    fn urgency(&self) -> Result<ClientMessage, Nonsense> {
+        let min = self.min.as_deref().and_then(Urgency::parse);
+        let min =
+            min.ok_or_else(|| self.bad("urgency", "min must be very-low, low, normal or high"))?;
+        Ok(ClientMessage::Urgency { min })
+    }
+
+    fn ack(self) -> ClientMessage {
+        let ours = |update: RawUpdate<'_>| {
+            let chid = Chid::parse(update.channel_id.0.as_deref()?).ok()?;
+            let id = MessageId::parse(update.version.0.as_deref()?).ok()?;
+            Some(AckUpdate { chid, id })
+        };
+        ClientMessage::Ack { updates: self.updates.0.into_iter().filter_map(ours).collect() }
+    }
+
+    fn chid(&self, message_type: &'static str) -> Result<Chid, Nonsense> {
+        self.channel_id
+            .as_deref()
+            .and_then(|text| Chid::parse(text).ok())
+            .ok_or_else(|| self.bad(message_type, "channelID must be a lower-case dashed UUID"))
+    }
+
+    fn bad(&self, message_type: &'static str, reason: &'static str) -> Nonsense {
+        let channel_id = self.channel_id.as_deref().map(echo);
+        Nonsense::BadField { message_type, channel_id, reason }
+    }
+}
+
+fn echo(text: &str) -> Box<str> {
+    text.chars().take(ECHO_CHARS_MAX).collect::<String>().into()
+}
+
+/// Every field any message has. One flat pass over the frame, nothing buffered.
+#[derive(Default)]
+struct Frame<'a> {
+    message_type: Option<Cow<'a, str>>,
+    uaid: Option<Cow<'a, str>>,
+    channel_id: Option<Cow<'a, str>>,
+    key: Option<Cow<'a, str>>,
+    min: Option<Cow<'a, str>>,
+    updates: Updates<'a>,
+    is_empty: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Frame<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FrameVisitor)
+    }
+}
+
+struct FrameVisitor;
+
+impl<'de> Visitor<'de> for FrameVisitor {
+    type Value = Frame<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Frame<'de>, A::Error> {
+        let mut frame = Frame { is_empty: true, ..Frame::default() };
+        while let Some(field) = map.next_key::<Field>()? {
+            frame.is_empty = false;
+            match field {
+                Field::MessageType => frame.message_type = map.next_value::<Text<'de>>()?.0,
+                Field::Uaid => frame.uaid = map.next_value::<Text<'de>>()?.0,
+                Field::ChannelId => frame.channel_id = map.next_value::<Text<'de>>()?.0,
+                Field::Key => frame.key = map.next_value::<Text<'de>>()?.0,
+                Field::Min => frame.min = map.next_value::<Text<'de>>()?.0,
+                Field::Updates => frame.updates = map.next_value()?,
+                Field::Other => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(frame)
+    }
+}
+
+#[derive(DeriveDeserialize)]
+enum Field {
+    #[serde(rename = "messageType")]
+    MessageType,
+    #[serde(rename = "uaid")]
+    Uaid,
+    #[serde(rename = "channelID")]
+    ChannelId,
+    #[serde(rename = "key")]
+    Key,
+    #[serde(rename = "min")]
+    Min,
+    #[serde(rename = "updates")]
+    Updates,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(DeriveDeserialize)]
+struct RawUpdate<'a> {
+    #[serde(rename = "channelID", default, borrow)]
+    channel_id: Text<'a>,
+    #[serde(default, borrow)]
+    version: Text<'a>,
+}
+
+/// The updates of an ack; anything but a list is none.
+#[derive(Default)]
+struct Updates<'a>(Vec<RawUpdate<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Updates<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(UpdatesVisitor)
+    }
+}
+
+struct UpdatesVisitor;
+
+impl<'de> Visitor<'de> for UpdatesVisitor {
+    type Value = Updates<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of updates")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Updates<'de>, A::Error> {
+        let mut updates = Vec::new();
+        while let Some(update) = list.next_element()? {
+            updates.push(update);
+        }
+        Ok(Updates(updates))
+    }
+}
+
+/// A text; any other value is none.
+#[derive(Default)]
+struct Text<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+macro_rules! no_text {
+    ($($visit:ident: $type:ty),*) => {
+        $(fn $visit<E>(self, _: $type) -> Result<Text<'de>, E> {
+            Ok(Text(None))
+        })*
+    };
+}
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Some(Cow::Borrowed(text))))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Some(Cow::Owned(text.to_owned()))))
+    }
+
+    no_text!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
+
+    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
+        Ok(Text(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Text<'de>, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Text(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text<'de>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Text(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHID: &str = "01234567-0123-abcd-0123-0123456789ab";
+    const VERSION: &str = "01930000000070008000000000000000";
+
+    fn parse(text: &str) -> Result<ClientMessage, Nonsense> {
+        ClientMessage::parse(text)
+    }
+
+    #[test]
+    fn hello_takes_a_uaid_in_both_forms_and_forgives_a_wrong_one() {
+        let uaid = Uaid::parse(CHID).unwrap();
+        for text in [CHID.to_owned(), uaid.to_string()] {
+            let hello = format!(
+                r#"{{"messageType":"hello","uaid":"{text}","broadcasts":{{"a":"b"}},"use_webpush":true,"channelIDs":["x"]}}"#
+            );
+            assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: Some(uaid) }));
+        }
+        for wrong in ["\"\"", "\"xyz\"", "5", "null", "{\"a\":1}", "[1,[2]]", "true", "1.5", "-1"] {
+            let hello = format!(r#"{{"uaid":{wrong},"messageType":"hello"}}"#);
+            assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: None }));
+        }
+    }
+
+    #[test]
+    fn an_ack_keeps_the_updates_that_name_a_message() {
+        let ack = format!(
+            r#"{{"messageType":"ack","updates":[{{"channelID":"{CHID}","version":"{VERSION}","code":100}},{{"channelID":"garbage","version":"{VERSION}"}},{{"version":"v"}},{{"version":5}},{{}}]}}"#
+        );
+        let update = AckUpdate { chid: CHID.parse().unwrap(), id: VERSION.parse().unwrap() };
+        assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![update] }));
+    }
+
+    #[test]
+    fn a_register_key_is_read_with_and_without_padding() {
+        let mut point = [7; 65];
+        point[0] = 4;
+        let key = VapidKey::from_bytes(&point);
+        let bare = format!("{:?}", key.as_ref().unwrap());
+        for text in [format!("{bare}="), bare] {
+            let register =
+                format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"{text}"}}"#);
+            let chid = CHID.parse().unwrap();
+            assert_eq!(parse(&register), Ok(ClientMessage::Register { chid, key: key.clone() }));
+        }
+    }
+
+    #[test]
+    fn a_bad_field_is_told_with_its_channel() {
+        let bad = |text: &str| match parse(text) {
+            Err(Nonsense::BadField { message_type, channel_id, .. }) => {
+                (message_type, channel_id.map(String::from))
+            }
+            other => panic!("{other:?}"),
+        };
+        let garbage = r#"{"messageType":"register","channelID":"GARBAGE"}"#;
+        assert_eq!(bad(garbage), ("register", Some("GARBAGE".into())));
+        assert_eq!(bad(r#"{"messageType":"unregister"}"#), ("unregister", None));
+        assert_eq!(bad(r#"{"messageType":"urgency","min":"urgent"}"#), ("urgency", None));
+        let key = format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"AAAA"}}"#);
+        assert_eq!(bad(&key), ("register", Some(CHID.into())));
+        let long = format!(r#"{{"messageType":"register","channelID":"{}"}}"#, "é".repeat(5000));
+        assert_eq!(bad(&long).1.unwrap().chars().count(), ECHO_CHARS_MAX);
+    }
+
+    #[test]
+    fn pings_are_empty_or_named() {
+        assert_eq!(parse("{}"), Ok(ClientMessage::Ping));
+        assert_eq!(parse(r#"{"messageType":"ping"}"#), Ok(ClientMessage::Ping));
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_apart() {
+        for text in
+            ["", "nonsense", "[]", "5", "\"hello\"", "{", "{}{}", r#"{"messageType":"hello""#]
+        {
+            assert_eq!(parse(text), Err(Nonsense::NotJson), "{text}");
+        }
+        let unknown = |name: &str| Err(Nonsense::UnknownType { message_type: name.into() });
+        assert_eq!(parse(r#"{"messageType":"frobnicate"}"#), unknown("frobnicate"));
+        assert_eq!(parse(r#"{"messageType":7}"#), unknown(""));
+        assert_eq!(parse(r#"{"a":1}"#), unknown(""));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".*") {
+            let _ = parse(&text);
+        }
+    }
+}

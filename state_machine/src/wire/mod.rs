@@ -1,0 +1,55 @@
+//! What a user agent says and hears on its WebSocket: one JSON object a text frame.
+//!
+//! Only this module knows the names of JSON fields.
+
+mod incoming;
+mod outgoing;
+
+pub use incoming::{AckUpdate, ClientMessage, Nonsense};
+pub use outgoing::{EndpointUrls, ServerMessage, status};
+
+use std::fmt;
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// Reads URL-safe base64 with or without padding, writes it without.
+pub const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// An application server's public key (RFC 8292 §3.2): an uncompressed P-256 point.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VapidKey(Box<[u8; 65]>);
+
+impl VapidKey {
+    /// Takes the 65 bytes of an uncompressed point. Whether it lies on the curve shows when it verifies.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let point: [u8; 65] = bytes.try_into().ok()?;
+        (point[0] == 4).then(|| Self(Box::new(point)))
+    }
+
+    /// Reads URL-safe base64, padded or not.
+    pub fn parse(text: &str) -> Option<Self> {
+        const TEXT_MAX: usize = 88;
+        if text.len() > TEXT_MAX {
+            return None;
+        }
+        Self::from_bytes(&BASE64.decode(text).ok()?)
+    }
+
+    /// The 65 bytes.
+    pub fn as_bytes(&self) -> &[u8; 65] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for VapidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE64.encode(self.as_bytes()))
+    }
+}

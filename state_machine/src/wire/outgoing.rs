@@ -1,0 +1,253 @@
+//! Frames for a user agent.
+
+use std::fmt::Write;
+
+use base64::Engine;
+use serde::Serialize;
+
+use super::{BASE64, VapidKey};
+use crate::ids::{Chid, Uaid};
+use crate::message::{Encoding, Message, Payload};
+
+/// The `status` of an answer: the field's own numbers, borrowed from HTTP.
+pub mod status {
+    /// Done.
+    pub const OK: u16 = 200;
+    /// The message or a field of it will not do.
+    pub const INVALID: u16 = 401;
+    /// More channels than one user agent may have.
+    pub const TOO_MANY: u16 = 413;
+    /// Not now; try again.
+    pub const UNAVAILABLE: u16 = 503;
+}
+
+/// What the server says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ServerMessage {
+    /// Answers hello; the agent keeps this uaid.
+    Hello {
+        /// Who the agent is from now on.
+        uaid: Uaid,
+    },
+    /// The channel is registered: here is its endpoint.
+    Registered {
+        /// Whose channel.
+        uaid: Uaid,
+        /// The channel.
+        chid: Chid,
+        /// The key its endpoint is restricted to.
+        key: Option<VapidKey>,
+    },
+    /// The channel is not registered.
+    RegisterRefused {
+        /// The channel.
+        chid: Chid,
+        /// One of [`status`].
+        status: u16,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The channel is gone.
+    Unregistered {
+        /// The channel.
+        chid: Chid,
+        /// One of [`status`].
+        status: u16,
+    },
+    /// A push.
+    Notification(Message),
+    /// Answers a ping.
+    Pong,
+    /// Answers `urgency`.
+    UrgencySet {
+        /// One of [`status`].
+        status: u16,
+    },
+    /// Something the agent said will not do.
+    Error {
+        /// The type it said.
+        message_type: Box<str>,
+        /// The channel it named.
+        channel_id: Option<Box<str>>,
+        /// One of [`status`].
+        status: u16,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// Makes the URL application servers push to. Sealing it needs keys, so it is asked for from outside.
+pub trait EndpointUrls {
+    /// The endpoint of a channel, restricted to `key` where there is one.
+    fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String;
+}
+
+impl ServerMessage {
+    /// Its JSON.
+    pub fn to_json(&self, urls: &dyn EndpointUrls) -> String {
+        match self {
+            Self::Notification(message) => notification(message),
+            Self::Pong => "{}".to_owned(),
+            Self::Hello { uaid } => format!(
+                r#"{{"messageType":"hello","uaid":"{uaid}","status":200,"use_webpush":true,"broadcasts":{{}}}}"#
+            ),
+            Self::Registered { uaid, chid, key } => {
+                let url = quoted(&urls.endpoint(*uaid, *chid, key.as_ref()));
+                format!(
+                    r#"{{"messageType":"register","channelID":"{chid}","status":200,"pushEndpoint":{url}}}"#
+                )
+            }
+            Self::RegisterRefused { chid, status, reason } => {
+                let channel_id = Some(chid.to_string());
+                error("register", channel_id.as_deref(), *status, reason)
+            }
+            Self::Unregistered { chid, status } => {
+                format!(r#"{{"messageType":"unregister","channelID":"{chid}","status":{status}}}"#)
+            }
+            Self::UrgencySet { status } => {
+                format!(r#"{{"messageType":"urgency","status":{status}}}"#)
+            }
+            Self::Error { message_type, channel_id, status, reason } => {
+                error(message_type, channel_id.as_deref(), *status, reason)
+            }
+        }
+    }
+}
+
+fn error(message_type: &str, channel_id: Option<&str>, status: u16, reason: &str) -> String {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        #[serde(rename = "messageType")]
+        message_type: &'a str,
+        #[serde(rename = "channelID", skip_serializing_if = "Option::is_none")]
+        channel_id: Option<&'a str>,
+        status: u16,
+        reason: &'a str,
+    }
+    let body = Body { message_type, channel_id, status, reason };
+    serde_json::to_string(&body).expect("texts and numbers always serialise")
+}
+
+/// The one frame that is written a million times: straight into a string of the right size.
+fn notification(message: &Message) -> String {
+    const AROUND_DATA: usize = 192;
+    let data_len = message.payload.as_ref().map_or(0, |payload| payload.data.len());
+    let mut json = String::with_capacity(AROUND_DATA + data_len * 4 / 3);
+    json.push_str(r#"{"messageType":"notification","channelID":""#);
+    let _ = write!(json, r#"{}","version":"{}""#, message.chid, message.id);
+    if let Some(payload) = &message.payload {
+        push_payload(&mut json, payload);
+    }
+    json.push('}');
+    json
+}
+
+fn push_payload(json: &mut String, payload: &Payload) {
+    json.push_str(r#","data":""#);
+    BASE64.encode_string(&payload.data, json);
+    json.push_str(r#"","headers":{"encoding":"#);
+    match &payload.encoding {
+        Encoding::Aes128Gcm => json.push_str(r#""aes128gcm""#),
+        Encoding::AesGcm { encryption, crypto_key } => {
+            json.push_str(r#""aesgcm","encryption":"#);
+            json.push_str(&quoted(encryption));
+            json.push_str(r#","crypto_key":"#);
+            json.push_str(&quoted(crypto_key));
+        }
+    }
+    json.push('}');
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a text always serialises")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::ids::MessageId;
+    use crate::message::Urgency;
+    use crate::time::{Span, Time};
+
+    struct Urls;
+
+    impl EndpointUrls for Urls {
+        fn endpoint(&self, uaid: Uaid, chid: Chid, _: Option<&VapidKey>) -> String {
+            format!("https://push.test/\"{uaid}/{chid}")
+        }
+    }
+
+    fn json_of(message: &ServerMessage) -> Value {
+        serde_json::from_str(&message.to_json(&Urls)).unwrap()
+    }
+
+    fn message(payload: Option<Payload>) -> ServerMessage {
+        ServerMessage::Notification(Message {
+            id: MessageId::from_uuid_v7(0xABCD0, false),
+            chid: Chid([1; 16]),
+            topic: None,
+            urgency: Urgency::Normal,
+            accepted_at: Time(0),
+            ttl: Span::from_secs(60),
+            payload,
+        })
+    }
+
+    #[test]
+    fn a_notification_without_payload_has_neither_data_nor_headers() {
+        let expected = json!({
+            "messageType": "notification",
+            "channelID": "01010101-0101-0101-0101-010101010101",
+            "version": "000000000000000000000000000abcd0",
+        });
+        assert_eq!(json_of(&message(None)), expected);
+    }
+
+    #[test]
+    fn data_is_unpadded_url_safe_base64() {
+        let payload =
+            Payload { data: Bytes::from_static(&[0xFB, 0xFF]), encoding: Encoding::Aes128Gcm };
+        let json = json_of(&message(Some(payload)));
+        assert_eq!(json["data"], "-_8");
+        assert_eq!(json["headers"], json!({"encoding": "aes128gcm"}));
+    }
+
+    #[test]
+    fn headers_of_the_old_encoding_are_handed_on_escaped() {
+        let encoding =
+            Encoding::AesGcm { encryption: r#"salt="a\b""#.into(), crypto_key: "dh=BP".into() };
+        let json = json_of(&message(Some(Payload { data: Bytes::new(), encoding })));
+        let expected =
+            json!({"encoding": "aesgcm", "encryption": r#"salt="a\b""#, "crypto_key": "dh=BP"});
+        assert_eq!(json["headers"], expected);
+    }
+
+    #[test]
+    fn the_other_answers_have_the_fields_firefox_reads() {
+        let (uaid, chid) = (Uaid([2; 16]), Chid([1; 16]));
+        let hello = json_of(&ServerMessage::Hello { uaid });
+        assert_eq!(
+            hello,
+            json!({"messageType": "hello", "uaid": uaid.to_string(), "status": 200, "use_webpush": true, "broadcasts": {}})
+        );
+        let registered = json_of(&ServerMessage::Registered { uaid, chid, key: None });
+        assert_eq!(registered["status"], 200);
+        assert_eq!(registered["pushEndpoint"], Urls.endpoint(uaid, chid, None));
+        let unregistered = json_of(&ServerMessage::Unregistered { chid, status: status::OK });
+        assert_eq!(
+            unregistered,
+            json!({"messageType": "unregister", "channelID": chid.to_string(), "status": 200})
+        );
+        let error = ServerMessage::Error {
+            message_type: "a\"b".into(),
+            channel_id: None,
+            status: status::INVALID,
+            reason: "why",
+        };
+        assert_eq!(json_of(&error), json!({"messageType": "a\"b", "status": 401, "reason": "why"}));
+        assert_eq!(json_of(&ServerMessage::Pong), json!({}));
+    }
+}
