@@ -1,1 +1,23 @@
-//! The actors of Kalends.
+//! The actors of Kalends: the only place that knows actix's actors.
+//!
+//! - [`client`]: one user agent's connection; drives `state_machine::connection`.
+//! - [`registry`]: who is connected here; drives `state_machine::registry`.
+//! - [`endpoint`]: one push after the other; drives `state_machine::delivery`.
+//! - [`socket`]: the one file that names actix-web-actors.
+//!
+//! Every mailbox has a bound, and a send that is refused is a case: nothing here uses `do_send`.
+
+pub mod client;
+pub mod clock;
+pub mod endpoint;
+pub mod nodes;
+pub mod reach;
+pub mod registry;
+pub mod socket;
+mod store_orders;
+
+pub use client::{Client, ClientShared, Transport};
+pub use clock::Clock;
+pub use endpoint::{Endpoint, EndpointLimits, EndpointShared, Send};
+pub use nodes::{LocalNode, NodeDirectory};
+pub use registry::RegistryActor;

@@ -1,0 +1,243 @@
+//! The client actor: the only caller of `Connection::step`.
+//!
+//! [`Client::feed`] steps the machine, [`Client::run`] carries one effect out, and one timer is
+//! re-armed from the machine's deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use actix::dev::ToEnvelope;
+use actix::{
+    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Handler, Running, SpawnHandle,
+    WrapFuture,
+};
+use slog::{Logger, debug, warn};
+use state_machine::connection::{
+    CloseReason, Config, Connection, Effect, Event, Luck, PhaseName, PushAnswer,
+};
+use state_machine::delivery::NodeAnswer;
+use state_machine::store::{StoreFailed, StoreOrder};
+use state_machine::wire::EndpointUrls;
+use state_machine::{ConnectionId, MessageRef, OpId, PushId, Time, Uaid};
+use storage::Store;
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::reach::{Notices, Push, Reach, Wake, answer};
+use crate::registry::{Enter, Leave, RegistryActor};
+use crate::store_orders;
+
+/// What all connections of a node share.
+pub struct ClientShared {
+    /// Node, limits, month.
+    pub config: Arc<Config>,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The registry.
+    pub registry: Addr<RegistryActor>,
+    /// Makes endpoint URLs.
+    pub urls: Box<dyn EndpointUrls + Send + Sync>,
+    /// The clock.
+    pub clock: Clock,
+    /// Messages a client's mailbox holds.
+    pub mailbox_max: usize,
+    /// The log.
+    pub log: Logger,
+    /// Numbers connections.
+    pub connections: AtomicU64,
+}
+
+/// How a client's frames travel. The product has one, a WebSocket; a test can have another.
+pub trait Transport: Sized + Unpin + 'static {
+    /// The actor context that carries it.
+    type Context: ActorContext
+        + AsyncContext<Client<Self>>
+        + ToEnvelope<Client<Self>, Push>
+        + ToEnvelope<Client<Self>, Wake>;
+
+    /// Bounds the mailbox.
+    fn bound_mailbox(ctx: &mut Self::Context, max: usize);
+
+    /// Sends a text frame.
+    fn text(ctx: &mut Self::Context, json: String);
+
+    /// Sends a ping.
+    fn ping(ctx: &mut Self::Context);
+
+    /// Sends a close frame where the reason has a code. The actor stops right after.
+    fn close(ctx: &mut Self::Context, reason: CloseReason);
+}
+
+/// One user agent's connection.
+pub struct Client<T> {
+    connection: Connection,
+    id: ConnectionId,
+    shared: Arc<ClientShared>,
+    notices: Arc<Notices>,
+    /// Endpoints that wait for the answer to a push.
+    pushes: Vec<(PushId, oneshot::Sender<NodeAnswer>)>,
+    next_push: u64,
+    /// When [`Event::TimePassed`] will be fed.
+    timer: Option<(Time, SpawnHandle)>,
+    pub(crate) transport: T,
+}
+
+impl<T: Transport> Client<T> {
+    /// A client for a socket that was just accepted.
+    pub fn new(shared: Arc<ClientShared>, luck: Luck, transport: T) -> Self {
+        let id = ConnectionId(shared.connections.fetch_add(1, Ordering::Relaxed));
+        let connection = Connection::new(Arc::clone(&shared.config), luck, shared.clock.now());
+        Self {
+            connection,
+            id,
+            shared,
+            notices: Arc::default(),
+            pushes: Vec::new(),
+            next_push: 0,
+            timer: None,
+            transport,
+        }
+    }
+
+    /// Steps the machine and carries its effects out, then the notices that wait.
+    pub fn feed(&mut self, event: Event, ctx: &mut T::Context) {
+        self.step(event, ctx);
+        for notice in self.notices.take() {
+            self.step(notice, ctx);
+        }
+        self.arm_timer(ctx);
+    }
+
+    fn step(&mut self, event: Event, ctx: &mut T::Context) {
+        for effect in self.connection.step(self.shared.clock.now(), event) {
+            self.run(effect, ctx);
+        }
+    }
+
+    fn run(&mut self, effect: Effect, ctx: &mut T::Context) {
+        match effect {
+            Effect::Send(message) => T::text(ctx, message.to_json(&*self.shared.urls)),
+            Effect::Ping => T::ping(ctx),
+            Effect::Ask { op, order } => self.ask(op, order, ctx),
+            Effect::AnswerPush { push, answer, message } => {
+                self.answer_push(push, answer, message, ctx);
+            }
+            Effect::EnterRegistry { uaid } => self.enter_registry(uaid, ctx),
+            Effect::LeaveRegistry { uaid } => self.leave_registry(uaid),
+            Effect::Close(reason) => {
+                debug!(self.shared.log, "connection closed";
+                    "connection" => self.id.0, "reason" => reason.text());
+                T::close(ctx, reason);
+                ctx.stop();
+            }
+        }
+    }
+
+    /// The order is the store's before this returns: an actor that stops cancels none of it.
+    fn ask(&self, op: OpId, order: StoreOrder, ctx: &mut T::Context) {
+        let answer = store_orders::give(&*self.shared.store, order).into_actor(self);
+        ctx.spawn(answer.map(move |answer, client, ctx| {
+            let answer = answer.map_err(|error| {
+                warn!(client.shared.log, "the store failed a connection, it will ask again";
+                    "connection" => client.id.0, "error" => %error);
+                StoreFailed
+            });
+            client.feed(Event::StoreAnswered { op, answer }, ctx);
+        }));
+    }
+
+    fn answer_push(
+        &mut self,
+        push: PushId,
+        push_answer: PushAnswer,
+        message: MessageRef,
+        ctx: &mut T::Context,
+    ) {
+        let Some(at) = self.pushes.iter().position(|(waiting, _)| *waiting == push) else {
+            return;
+        };
+        let (_, reply) = self.pushes.swap_remove(at);
+        if !answer(reply, push_answer) && push_answer == PushAnswer::Accepted {
+            self.step(Event::AnswerLost(message), ctx);
+        }
+    }
+
+    fn enter_registry(&self, uaid: Uaid, ctx: &mut T::Context) {
+        let address = ctx.address();
+        let (pushes, wake) = (address.clone().recipient(), address.recipient());
+        let reach = Reach::new(pushes, wake, Arc::clone(&self.notices));
+        let enter = Enter { uaid, connection: self.id, reach };
+        if self.shared.registry.try_send(enter).is_err() {
+            // Nobody would find this connection: the agent had better come again.
+            warn!(self.shared.log, "the registry is overrun or gone, closing a connection";
+                "connection" => self.id.0);
+            T::close(ctx, CloseReason::Shutdown);
+            ctx.stop();
+        }
+    }
+
+    fn leave_registry(&self, uaid: Uaid) {
+        // Refused: the registry forgets a connection when it finds its mailbox closed.
+        drop(self.shared.registry.try_send(Leave { uaid, connection: self.id }));
+    }
+
+    /// One timer at a time. A timer that is early is kept: it steps the machine for nothing once,
+    /// which is cheaper than a new one for every message.
+    fn arm_timer(&mut self, ctx: &mut T::Context) {
+        let Some((deadline, _)) = self.connection.deadline() else {
+            return;
+        };
+        match self.timer {
+            Some((at, _)) if at <= deadline => return,
+            Some((_, handle)) => drop(ctx.cancel_future(handle)),
+            None => {}
+        }
+        let wait = Duration::from_millis(deadline.since(self.shared.clock.now()).0);
+        let handle = ctx.run_later(wait, |client, ctx| {
+            client.timer = None;
+            client.feed(Event::TimePassed, ctx);
+        });
+        self.timer = Some((deadline, handle));
+    }
+}
+
+impl<T: Transport> Actor for Client<T> {
+    type Context = T::Context;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        T::bound_mailbox(ctx, self.shared.mailbox_max);
+        self.arm_timer(ctx);
+    }
+
+    /// However the actor comes to its end, the machine hears of it.
+    fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
+        if self.connection.phase() != PhaseName::Closed {
+            self.step(Event::HungUp, ctx);
+        }
+        Running::Stop
+    }
+}
+
+impl<T: Transport> Handler<Push> for Client<T> {
+    type Result = ();
+
+    fn handle(&mut self, Push { message, reply, .. }: Push, ctx: &mut Self::Context) {
+        // An endpoint that waited for a frozen connection for too long has stored the message.
+        if reply.is_closed() {
+            return;
+        }
+        let push = PushId(self.next_push);
+        self.next_push += 1;
+        self.pushes.push((push, reply));
+        self.feed(Event::PushArrived { push, message }, ctx);
+    }
+}
+
+impl<T: Transport> Handler<Wake> for Client<T> {
+    type Result = ();
+
+    fn handle(&mut self, Wake: Wake, ctx: &mut Self::Context) {
+        self.feed(Event::TimePassed, ctx);
+    }
+}

@@ -1,0 +1,224 @@
+//! The endpoint actor: drives one `Delivery` after the other, many at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix::{Actor, Context, Handler, ResponseFuture};
+use slog::{Logger, warn};
+use state_machine::delivery::{
+    Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, Route, StoreRefused, Terms,
+};
+use state_machine::store::StoreFailed;
+use state_machine::{Message, Month, NodeId, Uaid};
+use storage::{Store, StoreError};
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::nodes::NodeDirectory;
+
+/// What all endpoint actors of a process share.
+pub struct EndpointShared {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Where connections are.
+    pub nodes: Arc<dyn NodeDirectory>,
+    /// The clock.
+    pub clock: Clock,
+    /// The limits.
+    pub limits: EndpointLimits,
+    /// The log.
+    pub log: Logger,
+    /// Pushes under way.
+    in_flight: AtomicUsize,
+    /// Pushes among them that wait for an ack.
+    ack_waiters: AtomicUsize,
+}
+
+/// What bounds the pushes of a process.
+#[derive(Debug, Clone, Copy)]
+pub struct EndpointLimits {
+    /// How long a node's answer is waited for: `ack_wait` and a grace for connections that stand still.
+    pub answer_wait: Duration,
+    /// Pushes that may wait for an ack; beyond that they are stored at once.
+    pub ack_waiters_max: usize,
+    /// Pushes under way; beyond that they are refused.
+    pub in_flight_max: usize,
+    /// Messages an endpoint actor's mailbox holds.
+    pub mailbox_max: usize,
+}
+
+/// Delivers pushes, or stores them.
+pub struct Endpoint {
+    shared: Arc<EndpointShared>,
+}
+
+/// A push of an application server.
+#[derive(actix::Message)]
+#[rtype(result = "Outcome")]
+pub struct Send {
+    /// To whom.
+    pub uaid: Uaid,
+    /// What.
+    pub message: Message,
+}
+
+impl EndpointShared {
+    /// For the endpoint actors of a process.
+    pub fn new(
+        store: Arc<dyn Store>,
+        nodes: Arc<dyn NodeDirectory>,
+        clock: Clock,
+        limits: EndpointLimits,
+        log: Logger,
+    ) -> Self {
+        let (in_flight, ack_waiters) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { store, nodes, clock, limits, log, in_flight, ack_waiters }
+    }
+}
+
+impl Endpoint {
+    /// An endpoint actor.
+    pub fn new(shared: Arc<EndpointShared>) -> Self {
+        Self { shared }
+    }
+}
+
+impl Actor for Endpoint {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(self.shared.limits.mailbox_max);
+    }
+}
+
+impl Handler<Send> for Endpoint {
+    type Result = ResponseFuture<Outcome>;
+
+    /// The delivery is the actor's, not the request's: it comes to its end whether or not the
+    /// application server still listens.
+    fn handle(&mut self, Send { uaid, message }: Send, _: &mut Self::Context) -> Self::Result {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            match Counted::up_to(&shared.in_flight, shared.limits.in_flight_max) {
+                Some(_in_flight) => Push { shared: &shared, uaid, message }.drive().await,
+                None => Outcome::Unavailable,
+            }
+        })
+    }
+}
+
+/// One push on its way.
+struct Push<'a> {
+    shared: &'a EndpointShared,
+    uaid: Uaid,
+    message: Message,
+}
+
+impl Push<'_> {
+    async fn drive(self) -> Outcome {
+        let limits = &self.shared.limits;
+        let waiter = Counted::up_to(&self.shared.ack_waiters, limits.ack_waiters_max);
+        let (mut delivery, first) = Delivery::begin(Terms {
+            is_fleeting: self.message.is_fleeting(),
+            may_wait: waiter.is_some(),
+            this_month: Month::of(self.shared.clock.now()),
+        });
+        let mut effects = VecDeque::from([first]);
+        while let Some(effect) = effects.pop_front() {
+            let event = match effect {
+                DeliveryEffect::Answer(outcome) => return outcome,
+                DeliveryEffect::Nudge { node } => {
+                    self.shared.nodes.nudge(&node, self.uaid);
+                    continue;
+                }
+                other => self.carry_out(other).await,
+            };
+            effects.extend(delivery.step(event));
+        }
+        Outcome::Unavailable
+    }
+
+    async fn carry_out(&self, effect: DeliveryEffect) -> DeliveryEvent {
+        let store = &self.shared.store;
+        match effect {
+            DeliveryEffect::ReadRecord => {
+                let read = store.record(self.uaid).await;
+                let route = self.checked(read).map(|record| record.map(Route::from));
+                DeliveryEvent::RecordRead(route)
+            }
+            DeliveryEffect::Deliver { node } => {
+                DeliveryEvent::NodeAnswered(self.deliver(&node).await)
+            }
+            DeliveryEffect::ClearNode { node, connected_at } => {
+                let cleared = store.clear_node(self.uaid, node, connected_at).await;
+                self.note(cleared.err());
+                DeliveryEvent::NodeCleared
+            }
+            DeliveryEffect::ConfirmChannel { month } => {
+                let read = store.channels(self.uaid, month).await;
+                let has =
+                    |channels: std::collections::BTreeSet<_>| channels.contains(&self.message.chid);
+                DeliveryEvent::ChannelConfirmed(self.checked(read).map(|all| all.is_some_and(has)))
+            }
+            DeliveryEffect::Store { month } => {
+                match store.store_message(self.uaid, month, self.message.clone()).await {
+                    Err(StoreError::NoSuchMonth(_)) => {
+                        DeliveryEvent::Stored(Err(StoreRefused::NoSuchMonth))
+                    }
+                    stored => DeliveryEvent::Stored(
+                        self.checked(stored).map_err(|StoreFailed| StoreRefused::Failed),
+                    ),
+                }
+            }
+            DeliveryEffect::DeleteStored { month } => {
+                let messages = vec![self.message.reference()];
+                let deleted = store.delete_messages(self.uaid, vec![month], messages).await;
+                self.note(deleted.err());
+                DeliveryEvent::OldRowDeleted
+            }
+            // Handled where the loop is, because they bring no event.
+            DeliveryEffect::Nudge { .. } | DeliveryEffect::Answer(_) => DeliveryEvent::NodeCleared,
+        }
+    }
+
+    /// An answer that does not come, or whose sender is gone, proves nothing.
+    async fn deliver(&self, node: &NodeId) -> NodeAnswer {
+        let answer = self.shared.nodes.deliver(node, self.uaid, self.message.clone());
+        match timeout(self.shared.limits.answer_wait, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => NodeAnswer::Unreachable,
+        }
+    }
+
+    fn checked<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreFailed> {
+        answer.map_err(|error| {
+            self.note(Some(error));
+            StoreFailed
+        })
+    }
+
+    fn note(&self, error: Option<StoreError>) {
+        if let Some(error) = error {
+            warn!(self.shared.log, "the store failed a push"; "error" => %error);
+        }
+    }
+}
+
+/// One of a bounded number, for as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn up_to(counter: &'a AtomicUsize, max: usize) -> Option<Self> {
+        let before = counter.fetch_add(1, Ordering::Relaxed);
+        let counted = Self(counter);
+        (before < max).then_some(counted)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,119 @@
+//! The WebSocket under a client. The one file that names actix-web-actors.
+
+use std::sync::Arc;
+
+use actix::StreamHandler;
+use actix_http::ws::Item;
+use actix_web::web::Payload;
+use actix_web::{Error, HttpRequest, HttpResponse};
+use actix_web_actors::ws;
+use state_machine::connection::{CloseReason, Event, Luck};
+use state_machine::wire::{ClientMessage, Nonsense};
+
+use crate::client::{Client, ClientShared, Transport};
+
+/// Frames over a WebSocket.
+#[derive(Debug)]
+pub struct WebSocket {
+    /// A text that comes in several frames, as far as it has come.
+    parts: Vec<u8>,
+    /// Bytes of a message at most, in one frame or in several.
+    message_bytes_max: usize,
+}
+
+/// The subprotocol Firefox offers.
+const PROTOCOL: &str = "push-notification";
+
+/// Upgrades a request to a WebSocket and starts its client. A message holds `message_bytes_max` bytes.
+pub fn upgrade(
+    shared: Arc<ClientShared>,
+    luck: Luck,
+    message_bytes_max: usize,
+    request: &HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, Error> {
+    let transport = WebSocket { parts: Vec::new(), message_bytes_max };
+    let client = Client::new(shared, luck, transport);
+    ws::WsResponseBuilder::new(client, request, payload)
+        .protocols(&[PROTOCOL])
+        .frame_size(message_bytes_max)
+        .start()
+}
+
+impl Transport for WebSocket {
+    type Context = ws::WebsocketContext<Client<Self>>;
+
+    fn bound_mailbox(ctx: &mut Self::Context, max: usize) {
+        ctx.set_mailbox_capacity(max);
+    }
+
+    fn text(ctx: &mut Self::Context, json: String) {
+        ctx.text(json);
+    }
+
+    fn ping(ctx: &mut Self::Context) {
+        ctx.ping(b"");
+    }
+
+    fn close(ctx: &mut Self::Context, reason: CloseReason) {
+        if let Some(code) = reason.code() {
+            let description = Some(reason.text().to_owned());
+            ctx.close(Some(ws::CloseReason { code: code.into(), description }));
+        }
+    }
+}
+
+impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Client<WebSocket> {
+    fn handle(&mut self, frame: Result<ws::Message, ws::ProtocolError>, ctx: &mut Self::Context) {
+        let event = match frame {
+            Ok(ws::Message::Text(text)) => said(&text),
+            Ok(ws::Message::Ping(data)) => {
+                ctx.pong(&data);
+                Event::Heard
+            }
+            Ok(ws::Message::Pong(_) | ws::Message::Nop) => Event::Heard,
+            Ok(ws::Message::Binary(_)) => Event::SaidNonsense(Nonsense::Binary),
+            Ok(ws::Message::Continuation(part)) => self.transport.take_part(part),
+            Err(_) => Event::SaidNonsense(Nonsense::Unreadable),
+            Ok(ws::Message::Close(_)) => {
+                ctx.close(None);
+                Event::HungUp
+            }
+        };
+        self.feed(event, ctx);
+    }
+
+    fn finished(&mut self, ctx: &mut Self::Context) {
+        self.feed(Event::HungUp, ctx);
+    }
+}
+
+impl WebSocket {
+    /// Takes a part of a message in; what was said once it is whole.
+    fn take_part(&mut self, part: Item) -> Event {
+        let (bytes, is_last) = match part {
+            Item::FirstBinary(_) => return Event::SaidNonsense(Nonsense::Binary),
+            Item::FirstText(bytes) | Item::Continue(bytes) => (bytes, false),
+            Item::Last(bytes) => (bytes, true),
+        };
+        if self.parts.len() + bytes.len() > self.message_bytes_max {
+            return Event::SaidNonsense(Nonsense::Unreadable);
+        }
+        self.parts.extend_from_slice(&bytes);
+        if !is_last {
+            return Event::Heard;
+        }
+        let whole = std::mem::take(&mut self.parts);
+        match std::str::from_utf8(&whole) {
+            Ok(text) => said(text),
+            Err(_) => Event::SaidNonsense(Nonsense::Unreadable),
+        }
+    }
+}
+
+fn said(text: &str) -> Event {
+    match ClientMessage::parse(text) {
+        Ok(message) => Event::Said(message),
+        Err(nonsense) => Event::SaidNonsense(nonsense),
+    }
+}
