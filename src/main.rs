@@ -1,2 +1,12 @@
-//! Kalends, a Web Push server.
-fn main() {}
+//! The binary `kalends`.
+
+use std::process::ExitCode;
+
+use mimalloc::MiMalloc;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+fn main() -> ExitCode {
+    kalends::cli::main()
+}

@@ -1,0 +1,169 @@
+//! What every request can reach, and which request goes where.
+
+use std::cell::OnceCell;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::{Actor, Addr};
+use actix_web::middleware::DefaultHeaders;
+use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{HttpResponse, ResponseError};
+use actors::{ClientShared, Clock, Endpoint, EndpointShared, RegistryActor};
+use slog::Logger;
+use state_machine::{MessageId, Span, Time};
+use storage::Store;
+use uuid::{ContextV7, Timestamp, Uuid};
+
+use super::location::Locations;
+use super::token::{TokenVersion, Tokens};
+use super::vapid::Vapid;
+use super::{PushError, health, messages, push, socket};
+use actix_web::http::{StatusCode, header};
+
+/// What all workers share.
+pub struct App {
+    /// Where endpoint URLs begin.
+    pub origin: String,
+    /// Endpoint tokens.
+    pub tokens: Arc<Tokens>,
+    /// Message locations.
+    pub locations: Locations,
+    /// VAPID verification.
+    pub vapid: Vapid,
+    /// The limits of a request.
+    pub limits: RequestLimits,
+    /// What clients share.
+    pub clients: Arc<ClientShared>,
+    /// What endpoint actors share.
+    pub endpoints: Arc<EndpointShared>,
+    /// The registry.
+    pub registry: Addr<RegistryActor>,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The clock.
+    pub clock: Clock,
+    /// Makes message ids.
+    pub ids: MessageIds,
+    /// The log.
+    pub log: Logger,
+}
+
+/// What bounds one request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLimits {
+    /// Bytes of a body in aes128gcm.
+    pub payload_bytes_max: usize,
+    /// Bytes of a body in aesgcm.
+    pub aesgcm_bytes_max: usize,
+    /// Bytes of a WebSocket message.
+    pub frame_bytes_max: usize,
+    /// How long a message is kept at most.
+    pub ttl_max: Span,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// What `Retry-After` says when the store is overrun or down.
+    pub retry_after: Span,
+}
+
+/// Makes the ids of messages: one sequence for the process, so that ids made in the same
+/// millisecond are in order too.
+#[derive(Default)]
+pub struct MessageIds(Mutex<ContextV7>);
+
+/// This worker's endpoint actor.
+pub struct LocalEndpoint {
+    shared: Arc<EndpointShared>,
+    started: OnceCell<Addr<Endpoint>>,
+}
+
+impl MessageIds {
+    /// The id of a message that arrived at `now`.
+    pub fn mint(&self, now: Time, has_topic: bool) -> MessageId {
+        const NANOS_A_MS: u64 = 1_000_000;
+        let nanos = u32::try_from(now.0 % 1000 * NANOS_A_MS).expect("less than a second");
+        // A worker that panicked while it held the lock left a counter, not a half-made one.
+        let context = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let timestamp = Timestamp::from_unix(&*context, now.as_secs(), nanos);
+        MessageId::from_uuid_v7(Uuid::new_v7(timestamp).as_u128(), has_topic)
+    }
+}
+
+impl LocalEndpoint {
+    /// An endpoint actor that starts with the worker's first push.
+    pub fn new(shared: Arc<EndpointShared>) -> Self {
+        Self { shared, started: OnceCell::new() }
+    }
+
+    /// The actor.
+    pub fn address(&self) -> &Addr<Endpoint> {
+        self.started.get_or_init(|| Endpoint::new(Arc::clone(&self.shared)).start())
+    }
+}
+
+/// The routes of one worker.
+pub fn routes(app: &Data<App>) -> impl FnOnce(&mut ServiceConfig) + use<> {
+    let app = app.clone();
+    move |service| {
+        service
+            .app_data(Data::new(LocalEndpoint::new(Arc::clone(&app.endpoints))))
+            .app_data(app)
+            .service(web::resource("/").get(socket::connect).default_service(refused()))
+            .service(
+                web::scope("/wpush")
+                    .wrap(cors())
+                    .service(push::resource("/v1/{token}", TokenVersion::V1))
+                    .service(push::resource("/v2/{token}", TokenVersion::V2))
+                    .service(push::resource("/r/{token}", TokenVersion::Restricted))
+                    .service(push::resource("/{token}", TokenVersion::Short))
+                    .default_service(nothing_here()),
+            )
+            .service(
+                web::scope("/m")
+                    .wrap(cors())
+                    .service(
+                        web::resource("/{id}")
+                            .delete(messages::delete)
+                            .default_service(preflight_or_refused()),
+                    )
+                    .default_service(nothing_here()),
+            )
+            .service(web::resource("/__heartbeat__").get(health::heartbeat))
+            .service(web::resource("/health").get(health::heartbeat))
+            .service(web::resource("/__lbheartbeat__").get(health::alive))
+            .service(web::resource("/__version__").get(health::version))
+            .service(web::resource("/status").get(health::version))
+            .default_service(nothing_here());
+    }
+}
+
+/// Web pages may push too (RFC 8030 §5 says nothing of origins, and endpoints are capabilities).
+fn cors() -> DefaultHeaders {
+    DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        "location, ttl, link, retry-after, www-authenticate",
+    ))
+}
+
+/// Answers a CORS preflight; any other method is not allowed here.
+pub(super) fn preflight_or_refused() -> actix_web::Route {
+    web::route().to(async |request: actix_web::HttpRequest| match *request.method() {
+        actix_web::http::Method::OPTIONS => HttpResponse::NoContent()
+            .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, "POST, DELETE"))
+            .insert_header((
+                header::ACCESS_CONTROL_ALLOW_HEADERS,
+                "authorization, content-encoding, content-type, crypto-key, encryption, prefer, \
+                 topic, ttl, urgency",
+            ))
+            .insert_header((header::ACCESS_CONTROL_MAX_AGE, "86400"))
+            .finish(),
+        _ => PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response(),
+    })
+}
+
+fn refused() -> actix_web::Route {
+    web::route().to(async || PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response())
+}
+
+fn nothing_here() -> actix_web::Route {
+    web::route().to(async || PushError::NotFound.error_response())
+}

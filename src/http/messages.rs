@@ -1,0 +1,25 @@
+//! `DELETE /m/{id}`: a sender drops a message that still waits (RFC 8030 §6.2).
+
+use actix_web::HttpResponse;
+use actix_web::web::{Data, Path};
+use slog::warn;
+use storage::StoreError;
+
+use super::PushError;
+use super::app::App;
+
+/// Deletes a waiting message; never the one that replaced it.
+pub(super) async fn delete(id: Path<String>, app: Data<App>) -> Result<HttpResponse, PushError> {
+    let (uaid, message) = app.locations.open(&id)?;
+    let failed = |error: StoreError| {
+        warn!(app.log, "the store failed to delete a message"; "error" => %error);
+        PushError::BackOff { retry_after: app.limits.retry_after }
+    };
+    let record = app.store.record(uaid).await.map_err(failed)?.ok_or(PushError::NotFound)?;
+    let months = [Some(record.curmonth), record.oldmonth].into_iter().flatten().collect();
+    let deleted = app.store.delete_messages(uaid, months, vec![message]).await.map_err(failed)?;
+    match deleted {
+        0 => Err(PushError::NotFound),
+        _ => Ok(HttpResponse::NoContent().finish()),
+    }
+}

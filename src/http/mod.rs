@@ -1,0 +1,15 @@
+//! The HTTP side: what application servers send, and what they are told.
+
+pub mod app;
+pub mod error;
+mod health;
+pub mod location;
+mod messages;
+mod params;
+mod push;
+pub mod push_headers;
+mod socket;
+pub mod token;
+pub mod vapid;
+
+pub use error::PushError;

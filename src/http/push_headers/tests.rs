@@ -1,0 +1,291 @@
+use actix_web::http::header::{HeaderName, HeaderValue};
+use proptest::prelude::*;
+
+use super::*;
+
+const DH: &str =
+    "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
+
+/// Headers from lines as they stand in a request, by their bytes.
+fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in lines {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        map.append(name, HeaderValue::from_bytes(value).unwrap());
+    }
+    map
+}
+
+fn read(lines: &[(&str, &str)]) -> Result<PushHeaders, HeaderError> {
+    let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    PushHeaders::read(&headers(&lines), TTL_MAX)
+}
+
+fn encoding(lines: &[(&str, &str)]) -> Result<Encoding, HeaderError> {
+    let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    payload(&headers(&lines), Bytes::from_static(b"body")).map(|payload| payload.unwrap().encoding)
+}
+
+fn aesgcm(encryption: &str, crypto_key: &str) -> Encoding {
+    Encoding::AesGcm { encryption: encryption.into(), crypto_key: crypto_key.into() }
+}
+
+#[test]
+fn every_ttl_is_taken_lowered_or_refused() {
+    let thirty_days = 30 * 24 * 60 * 60;
+    let cases: &[(&str, Result<u64, HeaderError>)] = &[
+        ("0", Ok(0)),
+        ("00", Ok(0)),
+        ("60", Ok(60)),
+        (" 60 ", Ok(60)),
+        ("2592000", Ok(thirty_days)),
+        ("2592001", Ok(thirty_days)),
+        ("4294967296", Ok(thirty_days)),
+        ("18446744073709551615", Ok(thirty_days)),
+        ("18446744073709551616", Ok(thirty_days)),
+        ("99999999999999999999999999999999999999999999", Ok(thirty_days)),
+        ("-1", Err(HeaderError::TtlNegative)),
+        ("-99999999999999999999999999999999999999999999", Err(HeaderError::TtlNegative)),
+        ("-0", Err(HeaderError::TtlNegative)),
+        ("", Err(HeaderError::TtlInvalid)),
+        ("-", Err(HeaderError::TtlInvalid)),
+        ("--1", Err(HeaderError::TtlInvalid)),
+        ("+1", Err(HeaderError::TtlInvalid)),
+        ("1.5", Err(HeaderError::TtlInvalid)),
+        ("1e3", Err(HeaderError::TtlInvalid)),
+        ("0x10", Err(HeaderError::TtlInvalid)),
+        ("60, 60", Err(HeaderError::TtlInvalid)),
+        ("1 0", Err(HeaderError::TtlInvalid)),
+        ("soon", Err(HeaderError::TtlInvalid)),
+    ];
+    for (text, ttl) in cases {
+        let read = read(&[("TTL", text)]).map(|headers| headers.ttl);
+        assert_eq!(read, ttl.map(Span::from_secs), "{text:?}");
+    }
+    assert_eq!(read(&[]), Err(HeaderError::TtlMissing));
+}
+
+#[test]
+fn a_ttl_is_lowered_to_the_cap_that_is_set() {
+    let map = headers(&[("ttl", b"100")]);
+    let capped = |cap| PushHeaders::read(&map, Span::from_secs(cap)).unwrap().ttl;
+    assert_eq!(capped(99), Span::from_secs(99));
+    assert_eq!(capped(101), Span::from_secs(100));
+}
+
+#[test]
+fn every_topic_is_taken_or_refused() {
+    let longest = "aA0-_".repeat(7)[..32].to_owned();
+    let padded = format!("{longest}==");
+    for (text, topic) in [("t", "t"), (&longest, &longest), (&padded, &longest), ("t=", "t")] {
+        let read = read(&[("TTL", "0"), ("Topic", text)]).unwrap();
+        assert_eq!(read.topic, Some(Topic::parse(topic).unwrap()), "{text:?}");
+    }
+    for text in ["", "=", "a b", "a/b", "a+b", "a=b", "a.b", &"t".repeat(33)] {
+        let read = read(&[("TTL", "0"), ("Topic", text)]);
+        assert_eq!(read, Err(HeaderError::Topic), "{text:?}");
+    }
+    assert_eq!(read(&[("TTL", "0")]).unwrap().topic, None);
+}
+
+#[test]
+fn every_urgency_is_taken_or_refused() {
+    for (text, urgency) in [
+        ("very-low", Urgency::VeryLow),
+        ("low", Urgency::Low),
+        ("normal", Urgency::Normal),
+        ("high", Urgency::High),
+        ("High", Urgency::High),
+    ] {
+        assert_eq!(read(&[("TTL", "0"), ("Urgency", text)]).unwrap().urgency, urgency);
+    }
+    for text in ["", "urgent", "very_low", "high, low", "1"] {
+        let read = read(&[("TTL", "0"), ("Urgency", text)]);
+        assert_eq!(read, Err(HeaderError::Urgency), "{text:?}");
+    }
+    assert_eq!(read(&[("TTL", "0")]).unwrap().urgency, Urgency::Normal);
+}
+
+#[test]
+fn a_header_that_comes_twice_is_refused_even_with_the_same_value() {
+    for (name, value, error) in [
+        ("TTL", "60", HeaderError::TtlInvalid),
+        ("Topic", "t", HeaderError::Topic),
+        ("Urgency", "high", HeaderError::Urgency),
+    ] {
+        let mut lines = vec![("ttl", "60"); usize::from(name != "TTL")];
+        lines.extend([(name, value), (name, value)]);
+        assert_eq!(read(&lines), Err(error), "{name}");
+    }
+    let twice = [("Content-Encoding", "aes128gcm"), ("Content-Encoding", "aes128gcm")];
+    assert_eq!(encoding(&twice), Err(HeaderError::EncodingUnknown));
+}
+
+#[test]
+fn a_value_that_is_not_ascii_is_refused() {
+    for (name, error) in [
+        ("TTL", HeaderError::TtlInvalid),
+        ("Topic", HeaderError::Topic),
+        ("Urgency", HeaderError::Urgency),
+    ] {
+        let mut lines: Vec<(&str, &[u8])> = vec![(name, b"\xff\xfe")];
+        if name != "TTL" {
+            lines.push(("TTL", b"60"));
+        }
+        assert_eq!(PushHeaders::read(&headers(&lines), TTL_MAX), Err(error), "{name}");
+    }
+    let lines: [(&str, &[u8]); 1] = [("Content-Encoding", b"aes128gcm\xe9")];
+    let body = Bytes::from_static(b"body");
+    assert_eq!(payload(&headers(&lines), body.clone()), Err(HeaderError::EncodingUnknown));
+    let lines: [(&str, &[u8]); 2] = [("Content-Encoding", b"aesgcm"), ("Encryption", b"salt=\xe9")];
+    assert_eq!(payload(&headers(&lines), body), Err(HeaderError::Malformed("Encryption")));
+}
+
+#[test]
+fn an_empty_body_is_no_payload_whatever_the_headers_say() {
+    for value in ["gzip", "aesgcm", "aes128gcm"] {
+        let map = headers(&[("Content-Encoding", value.as_bytes())]);
+        assert_eq!(payload(&map, Bytes::new()), Ok(None));
+    }
+}
+
+#[test]
+fn a_body_is_kept_as_it_was_posted() {
+    let body = Bytes::from_static(b"\x00\xffbody");
+    let map = headers(&[("Content-Encoding", b"aes128gcm")]);
+    let kept = Payload { data: body.clone(), encoding: Encoding::Aes128Gcm };
+    assert_eq!(payload(&map, body), Ok(Some(kept)));
+}
+
+#[test]
+fn aes128gcm_has_its_salt_and_key_in_the_body_only() {
+    let with = |extra: &[(&'static str, &'static str)]| {
+        encoding(&[&[("Content-Encoding", "aes128gcm")], extra].concat())
+    };
+    let twice = |header, item| Err(HeaderError::InBodyAlready { header, item });
+    assert_eq!(with(&[]), Ok(Encoding::Aes128Gcm));
+    assert_eq!(
+        with(&[("Encryption", "rs=4096"), ("Crypto-Key", "p256ecdsa=BA1H")]),
+        Ok(Encoding::Aes128Gcm)
+    );
+    assert_eq!(with(&[("Encryption", "")]), Ok(Encoding::Aes128Gcm));
+    assert_eq!(with(&[("Encryption", "rs=4096;salt=abc")]), twice("Encryption", "salt"));
+    assert_eq!(with(&[("Crypto-Key", "p256ecdsa=BA1H,dh=abc")]), twice("Crypto-Key", "dh"));
+    assert_eq!(with(&[("Crypto-Key", "nonsense")]), Err(HeaderError::Malformed("Crypto-Key")));
+}
+
+#[test]
+fn aesgcm_headers_are_handed_on_without_quotes_padding_and_spaces() {
+    for (encryption, crypto_key, as_handed_on) in [
+        ("salt=c2FsdA", "dh=ZGg", ("salt=c2FsdA", "dh=ZGg")),
+        ("salt=\"c2FsdA==\"", "dh=\"ZGg=\"", ("salt=c2FsdA", "dh=ZGg")),
+        (
+            "keyid=\"p256dh\";salt=\"c2FsdA==\"",
+            "keyid=\"p256dh\"; dh=\"ZGg=\"",
+            ("keyid=p256dh;salt=c2FsdA", "keyid=p256dh;dh=ZGg"),
+        ),
+        (
+            "keyid=p256dh;salt=c2FsdA;rs=4096",
+            "keyid=p256dh;dh=ZGg,p256ecdsa=BA1H",
+            ("keyid=p256dh;salt=c2FsdA;rs=4096", "keyid=p256dh;dh=ZGg,p256ecdsa=BA1H"),
+        ),
+        ("salt=c2FsdA;", "p256ecdsa=BA1H==, dh=ZGg==,", ("salt=c2FsdA", "p256ecdsa=BA1H,dh=ZGg")),
+    ] {
+        let lines = [
+            ("Content-Encoding", "aesgcm"),
+            ("Encryption", encryption),
+            ("Crypto-Key", crypto_key),
+        ];
+        assert_eq!(encoding(&lines), Ok(aesgcm(as_handed_on.0, as_handed_on.1)));
+    }
+}
+
+#[test]
+fn crypto_key_on_several_lines_is_one_list() {
+    let lines = [
+        ("Content-Encoding", "AESGCM"),
+        ("Encryption", "salt=c2FsdA"),
+        ("Crypto-Key", "p256ecdsa=BA1H"),
+        ("Crypto-Key", DH),
+    ];
+    let with_dh = format!("dh={DH}");
+    let lines = lines.map(|(name, value)| (name, if value == DH { &*with_dh } else { value }));
+    assert_eq!(encoding(&lines), Ok(aesgcm("salt=c2FsdA", &format!("p256ecdsa=BA1H,dh={DH}"))));
+}
+
+#[test]
+fn aesgcm_without_a_usable_salt_and_key_is_refused() {
+    let long = format!("dh=ZGg;x={}", "a".repeat(2048));
+    let not_base64 = HeaderError::NotBase64;
+    for (encryption, crypto_key, error) in [
+        (None, Some("dh=ZGg"), HeaderError::SaltMissing),
+        (Some("rs=4096"), Some("dh=ZGg"), HeaderError::SaltMissing),
+        (Some(""), Some("dh=ZGg"), HeaderError::SaltMissing),
+        (Some("salt=c2FsdA"), None, HeaderError::DhMissing),
+        (Some("salt=c2FsdA"), Some("p256ecdsa=BA1H"), HeaderError::DhMissing),
+        (Some("salt="), Some("dh=ZGg"), not_base64("salt of the Encryption header")),
+        (Some("salt=a+b"), Some("dh=ZGg"), not_base64("salt of the Encryption header")),
+        (Some("salt=c2FsdA"), Some("dh=a/b"), not_base64("dh of the Crypto-Key header")),
+        (Some("salt=c2FsdA"), Some("dh==="), not_base64("dh of the Crypto-Key header")),
+        (Some("salt"), Some("dh=ZGg"), HeaderError::Malformed("Encryption")),
+        (Some("salt=c2FsdA"), Some("dh=ZGg;x"), HeaderError::Malformed("Crypto-Key")),
+        (Some("salt=c2FsdA"), Some(&long), HeaderError::Malformed("Crypto-Key")),
+    ] {
+        let mut lines = vec![("Content-Encoding", "aesgcm")];
+        lines.extend(encryption.map(|value| ("Encryption", value)));
+        lines.extend(crypto_key.map(|value| ("Crypto-Key", value)));
+        assert_eq!(encoding(&lines), Err(error), "{encryption:?} {crypto_key:?}");
+    }
+}
+
+#[test]
+fn the_header_of_an_older_draft_is_refused_with_aesgcm() {
+    let lines = [
+        ("Content-Encoding", "aesgcm"),
+        ("Encryption", "salt=c2FsdA"),
+        ("Crypto-Key", "dh=ZGg"),
+        ("Encryption-Key", "dh=ZGg"),
+    ];
+    assert_eq!(encoding(&lines), Err(HeaderError::EncryptionKey));
+}
+
+#[test]
+fn a_body_without_an_encoding_that_agents_know_is_refused() {
+    assert_eq!(encoding(&[]), Err(HeaderError::EncodingMissing));
+    for value in ["", "gzip", "identity", "aesgcm128", "aes128gcm, gzip", "aes256gcm"] {
+        let read = encoding(&[("Content-Encoding", value)]);
+        assert_eq!(read, Err(HeaderError::EncodingUnknown), "{value:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_headers_panic_and_what_is_handed_on_is_bounded(
+        lines in proptest::collection::vec(
+            (
+                prop_oneof![
+                    Just("ttl"), Just("topic"), Just("urgency"), Just("content-encoding"),
+                    Just("encryption"), Just("crypto-key"), Just("encryption-key"),
+                ],
+                prop_oneof![
+                    "[ -~\\x80-\\xff]{0,40}",
+                    "(salt|dh|keyid|rs)=\"?[A-Za-z0-9_=-]{0,90}\"?[,;]?",
+                    "-?[0-9]{1,30}", "aes(128)?gcm",
+                ],
+            ),
+            0..8,
+        ),
+    ) {
+        let bytes: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        let map = headers(&bytes);
+        if let Ok(read) = PushHeaders::read(&map, TTL_MAX) {
+            prop_assert!(read.ttl <= TTL_MAX);
+        }
+        let read = payload(&map, Bytes::from_static(b"body"));
+        if let Ok(Some(Payload { encoding: Encoding::AesGcm { encryption, crypto_key }, .. })) = read {
+            prop_assert!(encryption.len() <= CRYPTO_HEADER_MAX_BYTES);
+            prop_assert!(crypto_key.len() <= CRYPTO_HEADER_MAX_BYTES);
+            prop_assert!(encryption.contains("salt=") && crypto_key.contains("dh="));
+        }
+    }
+}

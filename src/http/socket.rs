@@ -1,0 +1,28 @@
+//! `GET /`: a user agent connects.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::UPGRADE;
+use actix_web::web::{Data, Payload};
+use actix_web::{Error, HttpRequest, HttpResponse};
+use state_machine::Uaid;
+use state_machine::connection::Luck;
+use uuid::Uuid;
+
+use super::PushError;
+use super::app::App;
+
+/// Upgrades to a WebSocket.
+pub(super) async fn connect(
+    request: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Error> {
+    if !request.headers().contains_key(UPGRADE) {
+        return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED).into());
+    }
+    let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
+    let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
+    let luck = Luck { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
+    let clients = app.clients.clone();
+    actors::socket::upgrade(clients, luck, app.limits.frame_bytes_max, &request, payload)
+}

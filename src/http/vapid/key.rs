@@ -1,0 +1,79 @@
+//! A VAPID public key.
+
+use std::fmt;
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::VapidError;
+
+const KEY_BYTES: usize = 65;
+
+/// What the first byte of an uncompressed point is (SEC 1 §2.3.3).
+const UNCOMPRESSED: u8 = 4;
+
+/// 65 bytes are 87 characters and one of padding; a few senders pad with more.
+const TEXT_MAX_CHARS: usize = 96;
+
+// Senders were never held to RFC 8292's base64url without padding: keys spelled otherwise have been
+// working for years.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
+const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
+
+/// The public key of an application server: an uncompressed P-256 point, 65 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VapidKey([u8; KEY_BYTES]);
+
+impl VapidKey {
+    /// Reads a key as `k`, `p256ecdsa` and the `key` of a register message carry it: base64url or
+    /// base64, padded or not. Whether the point is on the curve shows when a signature is checked.
+    pub fn parse(text: &str) -> Result<Self, VapidError> {
+        let text = text.trim_end_matches('=');
+        if text.len() > TEXT_MAX_CHARS {
+            return Err(VapidError::Key);
+        }
+        let engine = if text.contains(['+', '/']) { &BASE64 } else { &BASE64URL };
+        let mut buffer = [0; TEXT_MAX_CHARS / 4 * 3];
+        let length = engine.decode_slice(text, &mut buffer).map_err(|_| VapidError::Key)?;
+        match <[u8; KEY_BYTES]>::try_from(&buffer[..length]) {
+            Ok(bytes) if bytes[0] == UNCOMPRESSED => Ok(Self(bytes)),
+            _ => Err(VapidError::Key),
+        }
+    }
+
+    /// The point's bytes.
+    pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    /// Their SHA-256, to which restricted endpoints are bound.
+    pub fn sha256(&self) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
+        hash
+    }
+}
+
+/// The key that a user agent restricted a subscription to.
+impl From<&state_machine::wire::VapidKey> for VapidKey {
+    fn from(key: &state_machine::wire::VapidKey) -> Self {
+        Self(*key.as_bytes())
+    }
+}
+
+impl fmt::Display for VapidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+impl fmt::Debug for VapidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

@@ -1,0 +1,326 @@
+use std::collections::BTreeSet;
+
+use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use proptest::prelude::*;
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fixture {
+    now_ms: u64,
+    origin: String,
+    signing_key: String,
+    other_signing_key: String,
+    default: Default,
+    case: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Default {
+    header: String,
+    claims: String,
+    authorization: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    now_ms: Option<u64>,
+    header: Option<String>,
+    claims: Option<String>,
+    authorization: Option<String>,
+    #[serde(default)]
+    crypto_key: Vec<String>,
+    refused: Option<String>,
+}
+
+impl Fixture {
+    fn load() -> Self {
+        toml::from_str(include_str!("../../../fixtures/jwts/cases.toml")).unwrap()
+    }
+
+    fn now(&self) -> Time {
+        Time(self.now_ms)
+    }
+
+    fn vapid(&self) -> Vapid {
+        Vapid::new(Origin::parse(&self.origin).unwrap(), 1 << 20)
+    }
+
+    /// The headers of a case, with its tokens and keys in their places.
+    fn headers(&self, case: &Case) -> HeaderMap {
+        let (pair, other) = (key_pair(&self.signing_key), key_pair(&self.other_signing_key));
+        let header = case.header.as_ref().unwrap_or(&self.default.header);
+        let claims = case.claims.as_ref().unwrap_or(&self.default.claims);
+        let key = pair.public_key().as_ref();
+        let fill = |line: &str| {
+            line.replace("{jwt}", &sign(&pair, header, claims))
+                .replace("{forged}", &sign(&other, header, claims))
+                .replace("{key}", &URL_SAFE_NO_PAD.encode(key))
+                .replace("{key_padded}", &URL_SAFE.encode(key))
+                .replace("{key_standard}", &STANDARD_NO_PAD.encode(key))
+                .replace("{other_key}", &URL_SAFE_NO_PAD.encode(other.public_key()))
+        };
+        let authorization = case.authorization.as_ref().unwrap_or(&self.default.authorization);
+        let mut map = headers(&[fill(authorization).as_bytes()]);
+        for line in &case.crypto_key {
+            let name = HeaderName::from_static("crypto-key");
+            map.append(name, HeaderValue::from_str(&fill(line)).unwrap());
+        }
+        map
+    }
+
+    /// A case that is accepted, with other claims.
+    fn headers_with(&self, claims: &str) -> HeaderMap {
+        let default = Case {
+            name: String::new(),
+            now_ms: None,
+            header: None,
+            claims: Some(claims.to_owned()),
+            authorization: None,
+            crypto_key: Vec::new(),
+            refused: None,
+        };
+        self.headers(&default)
+    }
+}
+
+fn key_pair(pkcs8: &str) -> EcdsaKeyPair {
+    let pkcs8 = STANDARD.decode(pkcs8).unwrap();
+    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8).unwrap()
+}
+
+fn sign(key: &EcdsaKeyPair, header: &str, claims: &str) -> String {
+    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+fn headers(authorization: &[&[u8]]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for line in authorization {
+        map.append(AUTHORIZATION, HeaderValue::from_bytes(line).unwrap());
+    }
+    map
+}
+
+fn verify(vapid: &Vapid, headers: &HeaderMap, now: Time) -> Result<(), VapidError> {
+    let credentials = Credentials::read(headers)?.expect("there is an Authorization header");
+    vapid.verify(&credentials, now)
+}
+
+#[test]
+fn every_case_of_the_fixture_is_accepted_or_refused_with_its_message() {
+    let fixture = Fixture::load();
+    let vapid = fixture.vapid();
+    for case in &fixture.case {
+        let (headers, now) = (fixture.headers(case), case.now_ms.unwrap_or(fixture.now_ms));
+        // The second time, what was accepted is remembered.
+        for time in ["first", "second"] {
+            let refused = verify(&vapid, &headers, Time(now)).err().map(|error| error.to_string());
+            assert_eq!(refused, case.refused, "{}, the {time} time", case.name);
+        }
+    }
+}
+
+#[test]
+fn the_fixture_has_every_fault_and_each_case_once() {
+    let fixture = Fixture::load();
+    let names: BTreeSet<_> = fixture.case.iter().map(|case| &case.name).collect();
+    assert_eq!(names.len(), fixture.case.len());
+    let message = |error: VapidError| error.to_string();
+    let expected: Box<str> = fixture.origin.as_str().into();
+    for error in [
+        VapidError::Scheme,
+        VapidError::ParameterRepeated("t"),
+        VapidError::NoToken,
+        VapidError::NoKey,
+        VapidError::NoLegacyKey,
+        VapidError::Key,
+        VapidError::TokenShape,
+        VapidError::TokenHeader,
+        VapidError::Algorithm,
+        VapidError::Critical,
+        VapidError::SignatureShape,
+        VapidError::Signature,
+        VapidError::Claims,
+        VapidError::NoAudience { expected: expected.clone() },
+        VapidError::Audience { expected },
+        VapidError::NoExpiry,
+        VapidError::ExpiryType,
+        VapidError::Expired { ago_s: 61 },
+        VapidError::ExpiresTooLate { ahead_s: 86_461 },
+    ] {
+        let has = |case: &Case| case.refused.as_deref() == Some(&*message(error.clone()));
+        assert!(fixture.case.iter().any(has), "{error}");
+    }
+}
+
+#[test]
+fn a_request_without_authorization_has_no_credentials() {
+    assert_eq!(Credentials::read(&headers(&[])), Ok(None));
+}
+
+#[test]
+fn two_authorizations_or_one_that_is_not_ascii_are_refused() {
+    let refused = |lines: &[&[u8]]| Credentials::read(&headers(lines)).unwrap_err();
+    assert_eq!(refused(&[b"vapid t=a,k=b", b"vapid t=a,k=b"]), VapidError::HeaderRepeated);
+    assert_eq!(refused(&[b"vapid t=\xff,k=b"]), VapidError::HeaderNotText);
+}
+
+#[test]
+fn a_token_may_not_be_longer_than_its_limit() {
+    let fixture = Fixture::load();
+    let claims = |filler: usize| {
+        let filler = "x".repeat(filler);
+        format!(r#"{{"aud":"{}","exp":1700043200,"x":"{filler}"}}"#, fixture.origin)
+    };
+    let accepted = fixture.headers_with(&claims(2500));
+    assert_eq!(verify(&fixture.vapid(), &accepted, fixture.now()), Ok(()));
+    let refused = fixture.headers_with(&claims(3500));
+    let error = verify(&fixture.vapid(), &refused, fixture.now());
+    assert_eq!(error, Err(VapidError::TokenTooLong));
+}
+
+#[test]
+fn claims_nested_without_end_are_refused() {
+    let fixture = Fixture::load();
+    let headers = fixture.headers_with(&format!("{{\"x\":{}", "[".repeat(2000)));
+    assert_eq!(verify(&fixture.vapid(), &headers, fixture.now()), Err(VapidError::Claims));
+}
+
+#[test]
+fn the_credentials_give_the_key_that_endpoints_are_bound_to() {
+    let fixture = Fixture::load();
+    let headers = fixture.headers(&fixture.case[0]);
+    let credentials = Credentials::read(&headers).unwrap().unwrap();
+    let pair = key_pair(&fixture.signing_key);
+    assert_eq!(credentials.key().as_bytes().as_slice(), pair.public_key().as_ref());
+}
+
+#[test]
+fn a_key_is_the_same_in_every_spelling() {
+    let pair = key_pair(&Fixture::load().signing_key);
+    let spellings = [
+        URL_SAFE_NO_PAD.encode(pair.public_key()),
+        URL_SAFE.encode(pair.public_key()),
+        STANDARD.encode(pair.public_key()),
+        STANDARD_NO_PAD.encode(pair.public_key()),
+    ];
+    for text in &spellings {
+        let key = VapidKey::parse(text).unwrap();
+        assert_eq!(key.as_bytes().as_slice(), pair.public_key().as_ref());
+        assert_eq!(key.to_string(), spellings[0]);
+    }
+}
+
+#[test]
+fn a_verified_token_is_remembered_until_it_expires() {
+    let fixture = Fixture::load();
+    let (vapid, headers) = (fixture.vapid(), fixture.headers(&fixture.case[0]));
+    assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
+    assert_eq!(vapid.remembered(), 1);
+    let expiry = Time(1_700_043_200_000);
+    assert_eq!(verify(&vapid, &headers, expiry + CLOCK_LEEWAY), Ok(()));
+    let late = expiry + CLOCK_LEEWAY + Span(1000);
+    let expired = Err(VapidError::Expired { ago_s: 61 });
+    assert_eq!(verify(&vapid, &headers, late), expired);
+    assert_eq!(vapid.remembered(), 0);
+    assert_eq!(verify(&vapid, &headers, late), expired);
+}
+
+#[test]
+fn a_token_that_was_refused_is_not_remembered() {
+    let fixture = Fixture::load();
+    let vapid = fixture.vapid();
+    for case in fixture.case.iter().filter(|case| case.refused.is_some()) {
+        let now = Time(case.now_ms.unwrap_or(fixture.now_ms));
+        assert!(verify(&vapid, &fixture.headers(case), now).is_err());
+    }
+    assert_eq!(vapid.remembered(), 0);
+}
+
+#[test]
+fn a_remembered_token_is_good_for_its_own_key_and_origin_and_text_only() {
+    let fixture = Fixture::load();
+    let (vapid, headers) = (fixture.vapid(), fixture.headers(&fixture.case[0]));
+    assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
+
+    let good = Credentials::read(&headers).unwrap().unwrap();
+    let other_pair = key_pair(&fixture.other_signing_key);
+    let other_key = VapidKey::parse(&URL_SAFE.encode(other_pair.public_key())).unwrap();
+    let with_other_key = Credentials { key: other_key, ..good };
+    assert_eq!(vapid.verify(&with_other_key, fixture.now()), Err(VapidError::Signature));
+
+    let cut = Credentials { token: &good.token[..good.token.len() - 1], ..good };
+    assert_eq!(vapid.verify(&cut, fixture.now()), Err(VapidError::SignatureShape));
+
+    let elsewhere = Vapid::new(Origin::parse("https://push.example.com").unwrap(), 1 << 20);
+    let expected = "https://push.example.com".into();
+    assert_eq!(elsewhere.verify(&good, fixture.now()), Err(VapidError::Audience { expected }));
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    let fixture = Fixture::load();
+    let max_bytes = 100_000;
+    let vapid = Vapid::new(Origin::parse(&fixture.origin).unwrap(), max_bytes);
+    for at in 0..600 {
+        let claims = format!(r#"{{"aud":"{}","exp":{}}}"#, fixture.origin, 1_700_043_200 + at);
+        assert_eq!(verify(&vapid, &fixture.headers_with(&claims), fixture.now()), Ok(()));
+    }
+    // Each is about 220 bytes of text and the entry.
+    assert!((50..=450).contains(&vapid.remembered()), "{}", vapid.remembered());
+}
+
+#[test]
+fn without_a_cache_everything_is_verified_each_time() {
+    let fixture = Fixture::load();
+    let vapid = Vapid::new(Origin::parse(&fixture.origin).unwrap(), 0);
+    let headers = fixture.headers(&fixture.case[0]);
+    for _ in 0..2 {
+        assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
+        assert_eq!(vapid.remembered(), 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_header_panics(
+        line in prop_oneof![
+            "[ -~\\x80-\\xff]{0,80}",
+            "(vapid|WebPush|Bearer) [tk]=[A-Za-z0-9_.=-]{0,120},[tk]=[A-Za-z0-9+/_=-]{0,100}",
+        ],
+        key in "[ -~\\x80-\\xff]{0,40}",
+    ) {
+        let mut map = headers(&[line.as_bytes()]);
+        let name = HeaderName::from_static("crypto-key");
+        map.append(name, HeaderValue::from_bytes(key.as_bytes()).unwrap());
+        if let Ok(Some(credentials)) = Credentials::read(&map) {
+            prop_assert!(Fixture::load().vapid().verify(&credentials, Time(0)).is_err());
+        }
+    }
+
+    #[test]
+    fn no_token_panics(token in "[A-Za-z0-9_.-]{0,300}") {
+        let pair = key_pair(&Fixture::load().signing_key);
+        let key = VapidKey::parse(&URL_SAFE.encode(pair.public_key())).unwrap();
+        let credentials = Credentials { token: &token, key };
+        prop_assert!(Fixture::load().vapid().verify(&credentials, Time(0)).is_err());
+    }
+
+    #[test]
+    fn no_claims_panic(claims in "\\PC{0,60}|\\{\"(aud|exp)\":[0-9e.-]{0,12}\\}") {
+        let fixture = Fixture::load();
+        let headers = fixture.headers_with(&claims);
+        prop_assert!(verify(&fixture.vapid(), &headers, fixture.now()).is_err());
+    }
+}

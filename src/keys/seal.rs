@@ -1,0 +1,68 @@
+//! Sealing small secrets into texts that only this installation can open.
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+
+use super::{CryptoKey, Keys};
+
+/// How much longer sealed bytes are than plain ones.
+pub const TAG_BYTES: usize = 16;
+
+/// One fixed nonce for all that is sealed with a key.
+///
+/// AES-GCM-SIV (RFC 8452) is made for this: with a repeated nonce it gives away only whether two
+/// sealed texts are equal, that is, whether the same thing was sealed twice under the same binding.
+/// What is sealed here are ids that are unique already, and the same channel is to get the same
+/// endpoint again. A nonce of its own would make every endpoint 16 characters longer.
+const NONCE: [u8; 12] = [0; 12];
+
+/// Keys for one purpose, derived from the crypto keys: the first seals, all open.
+///
+/// Derivation is HKDF-SHA256 (RFC 5869) with the purpose as info, so that something sealed for one
+/// purpose opens for no other, and no key is used both here and by Fernet.
+pub struct SealKeys {
+    keys: Vec<LessSafeKey>,
+}
+
+/// The sealed bytes were not sealed here, or not for this purpose and binding, or were changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotOurs;
+
+impl SealKeys {
+    /// Derives the keys for `purpose`.
+    pub fn derive(keys: &Keys, purpose: &'static str) -> Self {
+        Self { keys: keys.crypto_keys().iter().map(|key| derive(key, purpose)).collect() }
+    }
+
+    /// Seals the bytes of `in_out` but its last [`TAG_BYTES`], which it overwrites, and binds them
+    /// to `binding`: without it they do not open.
+    pub fn seal(&self, binding: &[u8], in_out: &mut [u8]) {
+        let (text, tag) = in_out
+            .split_last_chunk_mut::<TAG_BYTES>()
+            .expect("callers leave room for the tag behind the text");
+        let nonce = Nonce::assume_unique_for_key(NONCE);
+        let sealed = self.keys[0]
+            .seal_in_place_separate_tag(nonce, Aad::from(binding), text)
+            .expect("the text is far below the cipher's limit");
+        tag.copy_from_slice(sealed.as_ref());
+    }
+
+    /// Opens `sealed` into `plain`, which must be [`TAG_BYTES`] shorter.
+    pub fn open(&self, binding: &[u8], sealed: &[u8], plain: &mut [u8]) -> Result<(), NotOurs> {
+        let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(NotOurs)?;
+        let opened = self.keys.iter().any(|key| {
+            let nonce = Nonce::assume_unique_for_key(NONCE);
+            key.open_separate_gather(nonce, Aad::from(binding), text, tag, plain).is_ok()
+        });
+        if opened { Ok(()) } else { Err(NotOurs) }
+    }
+}
+
+fn derive(key: &CryptoKey, purpose: &'static str) -> LessSafeKey {
+    let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(key.as_bytes());
+    let info = [purpose.as_bytes()];
+    let derived = extracted
+        .expand(&info, &AES_256_GCM_SIV)
+        .expect("a cipher's key is shorter than the most that HKDF gives");
+    LessSafeKey::new(UnboundKey::from(derived))
+}

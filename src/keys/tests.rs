@@ -1,0 +1,191 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+fn dir() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Puts a `keys.toml` with this text and mode into a fresh directory.
+fn with_file(text: &str, mode: u32) -> (TempDir, PathBuf) {
+    let dir = dir();
+    let path = dir.path().join(KEYS_FILE);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    (dir, path)
+}
+
+fn texts(keys: &Keys) -> Vec<String> {
+    keys.crypto_keys().iter().map(|key| key.to_text().to_string()).collect()
+}
+
+#[test]
+fn the_first_start_makes_keys_that_only_the_owner_can_read_and_later_ones_keep_them() {
+    let dir = dir();
+    let first = Keys::load_or_generate(dir.path()).unwrap();
+    let path = dir.path().join(KEYS_FILE);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+    let written = fs::read(&path).unwrap();
+
+    let second = Keys::load_or_generate(dir.path()).unwrap();
+    assert_eq!(texts(&first), texts(&second));
+    assert_eq!(fs::read(&path).unwrap(), written);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a temporary file was left behind");
+}
+
+#[test]
+fn the_file_explains_itself_and_is_what_it_is_read_as() {
+    let dir = dir();
+    let keys = Keys::load_or_generate(dir.path()).unwrap();
+    let text = fs::read_to_string(dir.path().join(KEYS_FILE)).unwrap();
+    assert!(text.starts_with("# The keys of this Kalends installation"));
+    assert!(text.contains(keys.crypto_keys()[0].to_text().as_str()));
+}
+
+#[test]
+fn starts_at_the_same_time_agree_on_the_keys() {
+    let dir = dir();
+    let starts: Vec<Vec<String>> = std::thread::scope(|scope| {
+        let start = || texts(&Keys::load_or_generate(dir.path()).unwrap());
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(starts.iter().all(|keys| *keys == starts[0]), "{starts:?}");
+}
+
+#[test]
+fn a_bad_file_is_an_error_and_stays_as_it_is() {
+    let seventeen = format!("crypto_keys = [{}]", format!("\"{KEY}\",").repeat(17));
+    let huge = "#".repeat(70_000);
+    let cases: &[(&str, &str)] = &[
+        ("", "is empty: restore it"),
+        ("\n \n", "is empty: restore it"),
+        ("crypto_keys = [", "line 1: expected only crypto_keys"),
+        ("# nothing here\n", "expected only crypto_keys"),
+        ("crypto_keys = []", "crypto_keys is empty; mend it"),
+        ("# a\n\ncrypto_keys = \"SECRET\"", "line 3: expected only crypto_keys"),
+        ("crypto_keys = [\"SECRET\"]", "key 1 of crypto_keys is not 32 bytes"),
+        ("crypto_keys = [7]", "line 1: expected only crypto_keys"),
+        ("crypto_keys = []\nother = \"SECRET\"", "line 2: expected only crypto_keys"),
+        (&seventeen, "has 17 keys, at most 16 are allowed"),
+        (&huge, "is larger than 65536 bytes"),
+    ];
+    for (text, says) in cases {
+        let (dir, path) = with_file(text, 0o600);
+        let error = Keys::load_or_generate(dir.path()).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        assert!(error.starts_with(path.to_str().unwrap()), "{error}");
+        assert!(!error.contains("SECRET"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), *text);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_text_is_unreadable() {
+    let (dir, path) = with_file("", 0o600);
+    fs::write(&path, [0xff, 0xfe]).unwrap();
+    let error = Keys::load_or_generate(dir.path()).unwrap_err();
+    assert!(matches!(error, KeysError::Unreadable { .. }), "{error}");
+}
+
+#[test]
+fn a_file_that_others_can_use_is_refused() {
+    let good = format!("crypto_keys = [\"{KEY}\"]");
+    for mode in [0o640, 0o604, 0o620, 0o602, 0o644, 0o610, 0o601] {
+        let (dir, _) = with_file(&good, mode);
+        let error = Keys::load_or_generate(dir.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("has mode {mode:04o}")), "{error}");
+        assert!(error.contains("chmod 600"), "{error}");
+    }
+    let (dir, _) = with_file(&good, 0o400);
+    assert_eq!(texts(&Keys::load_or_generate(dir.path()).unwrap()), [KEY]);
+}
+
+#[test]
+fn what_is_in_the_way_is_an_error() {
+    let dir = dir();
+    fs::create_dir(dir.path().join(KEYS_FILE)).unwrap();
+    let error = Keys::load_or_generate(dir.path()).unwrap_err();
+    assert!(matches!(error, KeysError::NotAFile { .. }), "{error}");
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_error() {
+    let dir = dir();
+    let error = Keys::load_or_generate(&dir.path().join("nowhere")).unwrap_err();
+    assert!(matches!(error, KeysError::Unwritable { .. }), "{error}");
+}
+
+#[test]
+fn loading_alone_makes_nothing() {
+    let dir = dir();
+    let error = Keys::load(dir.path()).unwrap_err();
+    assert!(matches!(error, KeysError::Missing { .. }), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn keys_are_read_padded_or_not_and_with_stray_bits() {
+    let example = format!("{}B=", "A".repeat(42));
+    let keys = Keys::from_texts(&[KEY, KEY.trim_end_matches('='), &example]).unwrap();
+    assert_eq!(texts(&keys), [KEY, KEY, &format!("{}=", "A".repeat(43))]);
+}
+
+#[test]
+fn keys_of_another_length_or_alphabet_are_refused_by_their_place() {
+    let standard = format!("{}+/A=", "A".repeat(40));
+    for wrong in ["", "AAAA", &KEY[1..], &KEY.repeat(2), &standard, "ключ"] {
+        let error = Keys::from_texts(&[KEY, wrong]).unwrap_err();
+        assert_eq!(error, KeyListError::NotAKey(2), "{wrong}");
+    }
+}
+
+#[test]
+fn generated_keys_are_good_and_differ() {
+    let (one, other) = (generate(), generate());
+    assert_ne!(one, other);
+    assert_eq!(texts(&Keys::from_texts(&[&one]).unwrap()), [one.as_str()]);
+}
+
+#[test]
+fn keys_are_never_printed() {
+    let keys = Keys::from_texts(&[KEY]).unwrap();
+    assert_eq!(format!("{keys:?}"), "Keys { crypto_keys: [CryptoKey(redacted)] }");
+}
+
+#[test]
+fn what_is_sealed_opens_only_for_its_purpose_and_binding() {
+    let keys = Keys::from_texts(&[KEY]).unwrap();
+    let (ours, other) = (SealKeys::derive(&keys, "this"), SealKeys::derive(&keys, "that"));
+    let mut sealed = *b"text____tag_____________";
+    ours.seal(b"binding", &mut sealed);
+    let mut plain = [0; 8];
+    assert_eq!(ours.open(b"binding", &sealed, &mut plain), Ok(()));
+    assert_eq!(&plain, b"text____");
+    assert_eq!(other.open(b"binding", &sealed, &mut plain), Err(NotOurs));
+    assert_eq!(ours.open(b"", &sealed, &mut plain), Err(NotOurs));
+    assert_eq!(ours.open(b"binding", &sealed[..15], &mut plain), Err(NotOurs));
+    sealed[0] ^= 1;
+    assert_eq!(ours.open(b"binding", &sealed, &mut plain), Err(NotOurs));
+}
+
+#[test]
+fn the_first_key_seals_and_all_open() {
+    let old = generate();
+    let (before, after) = (Keys::from_texts(&[old.as_str()]), Keys::from_texts(&[KEY, &old]));
+    let before = SealKeys::derive(&before.unwrap(), "this");
+    let after = SealKeys::derive(&after.unwrap(), "this");
+    let (mut with_old, mut with_new) = ([7; 24], [7; 24]);
+    before.seal(b"", &mut with_old);
+    after.seal(b"", &mut with_new);
+    let mut plain = [0; 8];
+    assert_eq!(after.open(b"", &with_old, &mut plain), Ok(()));
+    assert_eq!(after.open(b"", &with_new, &mut plain), Ok(()));
+    assert_eq!(before.open(b"", &with_new, &mut plain), Err(NotOurs));
+}

@@ -1,0 +1,11 @@
+//! Kalends, a Web Push server: HTTP, settings and the command line around the actors.
+
+pub mod cli;
+pub mod http;
+pub mod keys;
+pub mod replay;
+pub mod serve;
+pub mod settings;
+pub mod states;
+pub mod telemetry;
+pub mod tools;

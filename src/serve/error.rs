@@ -1,0 +1,59 @@
+//! Why a server does not start, or did not end well.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use storage::StoreError;
+use storage::embedded::OpenError;
+
+use crate::http::vapid::OriginError;
+use crate::keys::KeysError;
+
+/// Why a server does not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The data directory cannot be made.
+    #[error("cannot make the data directory {}: {source}", .dir.display())]
+    DataDir {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The database cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The keys cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// The public URL is none.
+    #[error("public_url: {0}")]
+    Origin(#[from] OriginError),
+    /// The store failed at start or at the end.
+    #[error("the store failed: {0}")]
+    Store(#[from] StoreError),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    /// The HTTP server ended by itself.
+    #[error("the HTTP server ended: {0}")]
+    Server(io::Error),
+    /// The store did not finish in time.
+    #[error("what was queued for the disk did not get there within shutdown_wait_ms")]
+    Unfinished,
+}
+
+impl ServeError {
+    pub(super) fn listen(address: SocketAddr, source: io::Error) -> Self {
+        Self::Listen { address, source }
+    }
+}

@@ -1,0 +1,67 @@
+//! The public port.
+
+use std::any::Any;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use actix_web::dev::Server;
+use actix_web::rt::net::TcpStream;
+use actix_web::web::Data;
+use actix_web::{App as HttpApp, HttpServer};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::ServeError;
+use crate::http::app::{App, routes};
+use crate::settings::Settings;
+
+/// Connections the kernel holds that were not accepted yet.
+const BACKLOG: i32 = 4096;
+
+/// How long an application server's idle connection is kept.
+const HTTP_KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// How long the last answers may take to go out once nothing is under way any more.
+const LAST_ANSWERS_WAIT_S: u64 = 1;
+
+/// Takes the address.
+pub(super) fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let open = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    };
+    open().map_err(|source| ServeError::listen(address, source))
+}
+
+/// A server on the listener.
+pub(super) fn server(
+    settings: &Settings,
+    listener: TcpListener,
+    app: &Data<App>,
+) -> Result<Server, ServeError> {
+    let workers = settings.worker_threads();
+    let (app, address) = (app.clone(), settings.listen);
+    let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
+    let server = HttpServer::new(move || HttpApp::new().configure(routes(&app)))
+        .workers(workers)
+        .max_connections(settings.connections_max.div_ceil(workers))
+        .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
+        .keep_alive(HTTP_KEEP_ALIVE)
+        .shutdown_timeout(LAST_ANSWERS_WAIT_S)
+        .disable_signals()
+        .on_connect(move |io, _| tune(io, user_timeout))
+        .listen(listener)
+        .map_err(|source| ServeError::listen(address, source))?;
+    Ok(server.run())
+}
+
+fn tune(io: &dyn Any, user_timeout: Duration) {
+    if let Some(stream) = io.downcast_ref::<TcpStream>() {
+        let socket = SockRef::from(stream);
+        // A socket that is gone by now ends by itself.
+        let _ = socket.set_tcp_user_timeout(Some(user_timeout));
+        let _ = socket.set_tcp_nodelay(true);
+    }
+}

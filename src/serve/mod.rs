@@ -1,0 +1,200 @@
+//! `kalends serve`: puts the parts together, runs them, and takes them apart again.
+
+mod error;
+mod listen;
+mod maintenance;
+mod stop;
+mod urls;
+
+use std::fs::DirBuilder;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use actix::{Actor, Addr, System};
+use actix_web::web::Data;
+use actors::{ClientShared, Clock, EndpointLimits, EndpointShared, LocalNode, RegistryActor};
+use slog::{Logger, info};
+use state_machine::connection::{Config, Limits};
+use state_machine::{Month, NodeId, Span, Time};
+use storage::Store;
+use storage::embedded::{Embedded, EmbeddedOptions};
+
+pub use error::ServeError;
+
+use crate::http::app::{App, MessageIds, RequestLimits};
+use crate::http::location::Locations;
+use crate::http::token::Tokens;
+use crate::http::vapid::{Origin, Vapid};
+use crate::keys::Keys;
+use crate::settings::Settings;
+use crate::telemetry;
+use urls::SealedUrls;
+
+/// The name of this node in router records. There is no other node; a fixed name survives a
+/// server that moves to another address.
+const NODE: &str = "local";
+
+/// What `Retry-After` says when the store is overrun or down.
+const RETRY_AFTER: Span = Span::from_secs(5);
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(settings: &Settings) -> Result<(), ServeError> {
+    let (log, _guard) = telemetry::logger(settings);
+    System::new().block_on(serve(settings, log))
+}
+
+async fn serve(settings: &Settings, log: Logger) -> Result<(), ServeError> {
+    let listener = listen::bind(settings.listen)?;
+    let bound =
+        listener.local_addr().map_err(|source| ServeError::listen(settings.listen, source))?;
+    let clock = Clock::starting_at(unix_now());
+    let (app, store) = assemble(settings, bound, &clock, &log).await?;
+    let server = listen::server(settings, listener, &app)?;
+    maintenance::start(Arc::clone(&store), clock, settings.rotation, log.clone());
+    greet(settings, bound, &app.origin);
+    info!(log, "listening"; "address" => %bound, "public_url" => &app.origin);
+    let stopping = stop::when_told(server.handle(), &app, settings, &log);
+    let served = tokio::join!(server, stopping).0;
+    stop::close(&*store, settings, &log).await?;
+    served.map_err(ServeError::Server)
+}
+
+async fn assemble(
+    settings: &Settings,
+    bound: SocketAddr,
+    clock: &Clock,
+    log: &Logger,
+) -> Result<(Data<App>, Arc<dyn Store>), ServeError> {
+    let options =
+        EmbeddedOptions { write_queue_max: settings.write_queue_max, ..EmbeddedOptions::default() };
+    let keys = load_keys(&settings.data_dir)?;
+    let store: Arc<dyn Store> = Arc::new(Embedded::open(&settings.data_dir, &options)?);
+    maintenance::make_months(&*store, clock.now(), settings.rotation).await?;
+    let frozen_month = maintenance::frozen_month(&*store, settings.rotation).await?;
+    let origin = Origin::parse(&settings.public_origin(bound))?;
+    let tokens = Arc::new(Tokens::new(&keys));
+    let registry = RegistryActor::new(settings.registry_mailbox_max, log.clone()).start();
+    let parts = Parts { settings, log, clock, store: &store, registry: &registry };
+    let app = App {
+        origin: origin.as_str().to_owned(),
+        tokens: Arc::clone(&tokens),
+        locations: Locations::new(&keys),
+        limits: request_limits(settings),
+        clients: Arc::new(parts.clients(frozen_month, SealedUrls::new(origin.as_str(), tokens))),
+        endpoints: Arc::new(parts.endpoints()),
+        vapid: Vapid::new(origin, settings.vapid_cache_bytes_max as u64),
+        registry: registry.clone(),
+        store: Arc::clone(&store),
+        clock: clock.clone(),
+        ids: MessageIds::default(),
+        log: log.clone(),
+    };
+    Ok((Data::new(app), store))
+}
+
+/// Keys are made with a new data directory and never again: a database whose keys are lost has
+/// subscriptions that new keys cannot serve.
+fn load_keys(data_dir: &Path) -> Result<Keys, ServeError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
+    made.map_err(|source| ServeError::DataDir { dir: data_dir.to_owned(), source })?;
+    let keys = match Embedded::exists(data_dir) {
+        true => Keys::load(data_dir)?,
+        false => Keys::load_or_generate(data_dir)?,
+    };
+    Ok(keys)
+}
+
+/// What the actors are made of.
+struct Parts<'a> {
+    settings: &'a Settings,
+    log: &'a Logger,
+    clock: &'a Clock,
+    store: &'a Arc<dyn Store>,
+    registry: &'a Addr<RegistryActor>,
+}
+
+impl Parts<'_> {
+    fn clients(&self, frozen_month: Option<Month>, urls: SealedUrls) -> ClientShared {
+        let config =
+            Config { node: NodeId::new(NODE), frozen_month, limits: limits(self.settings) };
+        ClientShared {
+            config: Arc::new(config),
+            store: Arc::clone(self.store),
+            registry: self.registry.clone(),
+            urls: Box::new(urls),
+            clock: self.clock.clone(),
+            mailbox_max: self.settings.client_mailbox_max,
+            log: self.log.clone(),
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    fn endpoints(&self) -> EndpointShared {
+        let Settings { ack_wait_ms, answer_grace_ms, .. } = *self.settings;
+        let limits = EndpointLimits {
+            answer_wait: Duration::from_millis(ack_wait_ms + answer_grace_ms),
+            ack_waiters_max: self.settings.ack_waiters_max,
+            in_flight_max: self.settings.pushes_in_flight_max,
+            mailbox_max: self.settings.endpoint_mailbox_max,
+        };
+        let nodes = LocalNode::new(NodeId::new(NODE), self.registry.clone());
+        let (store, clock) = (Arc::clone(self.store), self.clock.clone());
+        EndpointShared::new(store, Arc::new(nodes), clock, limits, self.log.clone())
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    const DAY_S: u64 = 24 * 60 * 60;
+    Limits {
+        hello_timeout: Span(settings.hello_timeout_ms),
+        ack_wait: Span(settings.ack_wait_ms),
+        drain_wait: Span(settings.drain_wait_ms),
+        keepalive_interval: Span::from_secs(settings.keepalive_interval_s),
+        keepalive_grace: Span::from_secs(settings.keepalive_grace_s),
+        session_max: Span::from_secs(settings.session_max_days * DAY_S),
+        storage_recheck: Span::from_secs(settings.storage_recheck_s),
+        store_retry: Span(settings.store_retry_ms),
+        fetch_rows_max: settings.fetch_rows_max,
+        fetch_bytes_max: settings.fetch_bytes_max,
+        unacked_max: settings.unacked_max,
+        deferred_commands_max: settings.deferred_commands_max,
+        remembered_acks_max: settings.remembered_acks_max,
+        channels_max: settings.channels_max,
+    }
+}
+
+fn request_limits(settings: &Settings) -> RequestLimits {
+    RequestLimits {
+        payload_bytes_max: settings.payload_bytes_max,
+        aesgcm_bytes_max: settings.aesgcm_bytes_max(),
+        frame_bytes_max: settings.frame_bytes_max,
+        ttl_max: Span::from_secs(settings.ttl_max_s),
+        body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
+        retry_after: RETRY_AFTER,
+    }
+}
+
+/// Says where it is and what to set in Firefox. A closed standard output is no reason not to serve.
+fn greet(settings: &Settings, bound: SocketAddr, origin: &str) {
+    let socket = origin.replacen("http", "ws", 1);
+    let data = settings.data_dir.display();
+    let text = format!(
+        "Kalends is listening on http://{bound}\n\
+         Endpoints begin with {origin}/wpush/, data is in {data}\n\
+         Firefox: open about:config and set\n  \
+           dom.push.serverURL = {socket}/\n  \
+           dom.push.testing.allowInsecureServerURL = true   (only while it is ws:, not wss:)\n\
+         Try it: kalends listen {socket}/\n"
+    );
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+pub(crate) fn unix_now() -> Time {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Time(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}

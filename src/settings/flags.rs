@@ -1,0 +1,131 @@
+//! The settings as flags of `kalends serve`, for clap.
+
+use std::path::PathBuf;
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+use super::table::{GROUPS, Setting};
+use super::value::Shape;
+
+/// What the command line says about settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The file to read.
+    pub config: Option<PathBuf>,
+    /// The settings that were given, by name.
+    pub given: Vec<(String, String)>,
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(ValueParser::path_buf())
+            .help("TOML file with settings (docs/kalends.toml is a sample)");
+        GROUPS.iter().fold(command.arg(config), |command, group| {
+            group.settings.iter().fold(command, |command, setting| {
+                command.arg(flag(setting).help_heading(group.title))
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value = |setting: &Setting| {
+            let text = matches.get_one::<String>(setting.name)?;
+            Some((setting.name.to_owned(), text.clone()))
+        };
+        Ok(Self {
+            config: matches.get_one("config").cloned(),
+            given: Setting::all().filter_map(value).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    let arg = Arg::new(setting.name)
+        .long(setting.name.replace('_', "-"))
+        .value_name(setting.placeholder)
+        .help(summary(setting))
+        .long_help(setting.doc.trim().to_owned() + "\n\n" + &bounds(setting));
+    match setting.shape {
+        // `--dev` alone switches it on; with a value it needs the equals sign, or the value could
+        // be taken for what follows.
+        Shape::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        Shape::Text | Shape::Number => arg,
+    }
+}
+
+/// The first sentence of the documentation, and the default.
+fn summary(setting: &Setting) -> String {
+    let doc = setting.doc.trim();
+    let sentence = doc.split(". ").next().unwrap_or(doc).trim_end_matches('.');
+    match (setting.default)() {
+        default if default.is_empty() => sentence.to_owned(),
+        default => format!("{sentence} [default: {default}]"),
+    }
+}
+
+/// Default, unit and range, as far as there are any.
+pub(super) fn bounds(setting: &Setting) -> String {
+    let default = match (setting.default)() {
+        default if default.is_empty() => "not set".to_owned(),
+        default => default,
+    };
+    let unit = setting.unit.map(|unit| format!(" {unit}")).unwrap_or_default();
+    let range = match &setting.range {
+        Some(range) => format!(", from {} to {}", range.start(), range.end()),
+        None => String::new(),
+    };
+    format!("Default: {default}{unit}{range}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Flags, clap::Error> {
+        let command = Flags::augment_args(Command::new("serve").no_binary_name(true));
+        Flags::from_arg_matches(&command.try_get_matches_from(args)?)
+    }
+
+    #[test]
+    fn a_flag_is_the_settings_name_with_dashes() {
+        let flags = parse(&["--listen", "[::1]:1", "--config=a.toml", "--ttl-max-s", "5"]).unwrap();
+        assert_eq!(flags.config, Some(PathBuf::from("a.toml")));
+        let given = [("listen", "[::1]:1"), ("ttl_max_s", "5")];
+        assert_eq!(flags.given, given.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn a_switch_needs_no_value_and_takes_one_after_an_equals_sign() {
+        let given = |args: &[&str]| parse(args).unwrap().given;
+        assert_eq!(given(&["--dev"]), [("dev".to_owned(), "true".to_owned())]);
+        assert_eq!(given(&["--dev=false"]), [("dev".to_owned(), "false".to_owned())]);
+        assert!(parse(&["--dev", "false"]).is_err());
+    }
+
+    #[test]
+    fn an_unknown_flag_is_refused_and_the_nearest_known_is_named() {
+        let error = parse(&["--listn", "x"]).unwrap_err().to_string();
+        assert!(error.contains("--listn") && error.contains("'--listen'"), "{error}");
+        assert!(parse(&["--ttl_max_s", "5"]).is_err());
+    }
+
+    #[test]
+    fn a_flag_given_twice_is_refused() {
+        assert!(parse(&["--workers", "1", "--workers", "2"]).is_err());
+    }
+}

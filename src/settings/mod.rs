@@ -1,0 +1,267 @@
+//! Settings: one table, from which come the struct, its defaults, the flags of `serve`, the names
+//! of the environment variables, `docs/settings.md` and the sample `docs/kalends.toml`.
+//!
+//! A setting has one name, `listen`. A flag writes it `--listen`, the environment
+//! `KALENDS_LISTEN`, a TOML file `listen = "..."`. A flag wins over the environment, that over the
+//! file, that over the default. A name that is in no table is refused in all three places.
+//!
+//! - [`table`]: the settings themselves.
+//! - [`value`]: what a setting can hold, and how it is read and written.
+//! - [`sources`]: what a file, the environment and the flags give.
+//! - [`flags`]: the flags, for clap.
+//! - [`reference`]: the documentation.
+
+pub mod flags;
+pub mod reference;
+pub mod sources;
+pub mod table;
+pub mod value;
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub use flags::Flags;
+pub use sources::{Problem, SettingsError, Source};
+pub use table::Settings;
+pub use value::{LogFormat, PublicUrl};
+
+use sources::Given;
+
+/// Bytes a body in the old `aesgcm` encoding may always have: 5630 characters of base64.
+///
+/// Mozilla's service has always accepted that much, whatever the encoding, and senders that
+/// still use the old one were written against it. RFC 8030 §7.2 asks for 4096 bytes only.
+pub const AESGCM_BYTES_MIN: usize = 4222;
+
+impl Settings {
+    /// Reads settings from the flags, from `environment` (all of it: what does not begin with
+    /// `KALENDS_` is passed over) and from the file that these two may name.
+    pub fn load(
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, SettingsError> {
+        let given = Given::gather(flags, environment)?;
+        Self::read(given)
+    }
+
+    /// The origin that endpoints begin with and that VAPID tokens must name, for a server that
+    /// listens at `bound` (whose port is known even where the setting says port 0).
+    pub fn public_origin(&self, bound: SocketAddr) -> String {
+        match &self.public_url {
+            Some(url) => url.as_str().to_owned(),
+            None => format!("http://{}", SocketAddr::new(reachable(bound.ip()), bound.port())),
+        }
+    }
+
+    /// How many worker threads to start.
+    pub fn worker_threads(&self) -> usize {
+        match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        }
+    }
+
+    /// The largest body accepted in the old `aesgcm` encoding, in bytes.
+    pub fn aesgcm_bytes_max(&self) -> usize {
+        self.payload_bytes_max.max(AESGCM_BYTES_MIN)
+    }
+}
+
+/// "All addresses" is nowhere a client could connect to: this machine is.
+fn reachable(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::value::Value;
+    use std::io::Write;
+
+    /// Loads from flags, environment variables and the text of a file, each `(name, value)`.
+    fn load(flags: &[(&str, &str)], env: &[(&str, &str)], file: &str) -> Result<Settings, String> {
+        let mut on_disk = tempfile::NamedTempFile::new().unwrap();
+        on_disk.write_all(file.as_bytes()).unwrap();
+        let flags = Flags {
+            config: Some(on_disk.path().to_owned()),
+            given: flags.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        };
+        let env = env.iter().map(|(n, v)| (OsString::from(n), OsString::from(v)));
+        Settings::load(&flags, env).map_err(|error| {
+            error.to_string().replace(&on_disk.path().display().to_string(), "kalends.toml")
+        })
+    }
+
+    #[test]
+    fn without_any_configuration_the_defaults_hold() {
+        let settings = Settings::load(&Flags::default(), []).unwrap();
+        assert_eq!(settings, Settings::default());
+        assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(settings.hello_timeout_ms, 5000);
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+        let flags = [("workers", "3")];
+        let env = [("KALENDS_WORKERS", "2"), ("KALENDS_TTL_MAX_S", "20"), ("PATH", "/bin")];
+        let file = "workers = 1\nttl_max_s = 10\nchannels_max = 5\n";
+        let settings = load(&flags, &env, file).unwrap();
+        assert_eq!((settings.workers, settings.ttl_max_s, settings.channels_max), (3, 20, 5));
+        assert_eq!(settings.unacked_max, Settings::default().unacked_max);
+    }
+
+    #[test]
+    fn every_kind_of_value_is_read_from_a_file() {
+        let file = r#"
+            data_dir = "/var/lib/kalends"
+            listen = "[::1]:0"
+            public_url = "https://push.example.net/"
+            log_level = "warning"
+            log_format = "json"
+            rotation = false
+            frame_bytes_max = 131_072
+        "#;
+        let settings = load(&[], &[], file).unwrap();
+        assert_eq!(settings.data_dir.to_str(), Some("/var/lib/kalends"));
+        assert_eq!(settings.listen.to_string(), "[::1]:0");
+        assert_eq!(settings.public_url.unwrap().as_str(), "https://push.example.net");
+        assert_eq!(settings.log_level, slog::Level::Warning);
+        assert_eq!(settings.log_format, LogFormat::Json);
+        assert!(!settings.rotation);
+        assert_eq!(settings.frame_bytes_max, 131_072);
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_wherever_it_stands_and_the_nearest_known_is_named() {
+        let error = load(&[], &[("KALENDS_LISTN", "x")], "chanels_max = 3\n").unwrap_err();
+        assert_eq!(
+            error,
+            "`KALENDS_LISTN` is not a setting (environment variable KALENDS_LISTN): \
+             did you mean `KALENDS_LISTEN`? docs/settings.md has them all\n\
+             `chanels_max` is not a setting (kalends.toml line 1): \
+             did you mean `channels_max`? docs/settings.md has them all"
+        );
+    }
+
+    #[test]
+    fn a_name_with_a_different_case_or_dashes_is_unknown_too() {
+        let error = load(&[], &[("KALENDS_listen", "x")], "data-dir = \"x\"\n").unwrap_err();
+        assert!(error.contains("`KALENDS_listen` is not a setting"), "{error}");
+        assert!(error.contains("did you mean `KALENDS_LISTEN`?"), "{error}");
+        assert!(error.contains("did you mean `data_dir`?"), "{error}");
+    }
+
+    #[test]
+    fn variables_that_kubernetes_makes_for_a_service_are_refused_with_what_to_do() {
+        let error = load(&[], &[("KALENDS_SERVICE_HOST", "10.0.0.1")], "").unwrap_err();
+        assert!(error.contains("enableServiceLinks: false"), "{error}");
+    }
+
+    #[test]
+    fn a_bad_value_names_setting_value_source_and_remedy() {
+        for (flags, env, file, expected) in [
+            (
+                [("listen", "localhost:80")].as_slice(),
+                [].as_slice(),
+                "",
+                "listen = `localhost:80` (flag --listen): \
+                 expected ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080",
+            ),
+            (
+                &[],
+                &[("KALENDS_PAYLOAD_BYTES_MAX", "4095")],
+                "",
+                "payload_bytes_max = `4095` (environment variable KALENDS_PAYLOAD_BYTES_MAX): \
+                 expected a number from 4096 to 1048576",
+            ),
+            (
+                &[],
+                &[],
+                "\nhello_timeout_ms = \"5000\"\n",
+                "hello_timeout_ms = `5000` (kalends.toml line 2): \
+                 expected a number, without quotes",
+            ),
+            (
+                &[],
+                &[],
+                "dev = 1\n",
+                "dev = `1` (kalends.toml line 1): expected true or false, without quotes",
+            ),
+            (
+                &[],
+                &[],
+                "data_dir = 5\n",
+                "data_dir = `5` (kalends.toml line 1): expected a text in quotes",
+            ),
+            (
+                &[],
+                &[],
+                "data_dir = [\"x\"]\n",
+                "data_dir = `[...]` (kalends.toml line 1): expected a text in quotes",
+            ),
+            (
+                &[],
+                &[("KALENDS_PUBLIC_URL", "https://push.example.net/push")],
+                "",
+                "public_url = `https://push.example.net/push` (environment variable \
+                 KALENDS_PUBLIC_URL): expected an origin and nothing behind it, such as \
+                 https://push.example.net",
+            ),
+        ] {
+            assert_eq!(load(flags, env, file).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_even_where_a_better_source_hides_it() {
+        let error = load(&[("workers", "1")], &[], "workers = -1\n").unwrap_err();
+        assert!(error.starts_with("workers = `-1` (kalends.toml line 1)"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_is_refused_with_the_place() {
+        let error = load(&[], &[], "listen = \nworkers = 1").unwrap_err();
+        assert!(error.starts_with("kalends.toml is not TOML: "), "{error}");
+        assert!(error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_refused() {
+        let flags = Flags { config: Some("/nowhere/kalends.toml".into()), given: Vec::new() };
+        let error = Settings::load(&flags, []).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /nowhere/kalends.toml: "), "{error}");
+    }
+
+    #[test]
+    fn the_environment_can_name_the_file() {
+        let env = [(OsString::from("KALENDS_CONFIG"), OsString::from("/nowhere/at/all"))];
+        let error = Settings::load(&Flags::default(), env).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /nowhere/at/all: "), "{error}");
+    }
+
+    #[test]
+    fn the_public_origin_is_the_setting_or_where_the_server_can_be_reached() {
+        let mut settings = Settings::default();
+        let origin = |settings: &Settings, bound: &str| {
+            settings.public_origin(bound.parse().expect("an address"))
+        };
+        assert_eq!(origin(&settings, "127.0.0.1:4321"), "http://127.0.0.1:4321");
+        assert_eq!(origin(&settings, "0.0.0.0:80"), "http://127.0.0.1:80");
+        assert_eq!(origin(&settings, "[::]:80"), "http://[::1]:80");
+        settings.public_url = Some(PublicUrl::parse("https://p.example").unwrap());
+        assert_eq!(origin(&settings, "0.0.0.0:80"), "https://p.example");
+    }
+
+    #[test]
+    fn the_old_encoding_keeps_its_allowance_and_grows_with_the_limit() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.aesgcm_bytes_max(), 4222);
+        assert_eq!(AESGCM_BYTES_MIN, 5630 * 3 / 4);
+        settings.payload_bytes_max = 10_000;
+        assert_eq!(settings.aesgcm_bytes_max(), 10_000);
+    }
+}

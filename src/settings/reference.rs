@@ -1,0 +1,151 @@
+//! `docs/settings.md` and the sample `docs/kalends.toml`, written from the table.
+//!
+//! A test compares both with what is in the repository;
+//! `UPDATE_DOCS=1 cargo test -p kalends settings` writes them anew.
+
+use std::fmt::Write;
+
+use super::flags::bounds;
+use super::table::{GROUPS, Group, Setting};
+
+/// The text of `docs/settings.md`.
+pub fn markdown() -> String {
+    GROUPS.iter().fold(INTRODUCTION.to_owned(), |text, group| text + &markdown_group(group))
+}
+
+/// The text of `docs/kalends.toml`: every setting with its default, commented out.
+pub fn sample() -> String {
+    GROUPS.iter().fold(SAMPLE_HEAD.to_owned(), |text, group| text + &sample_group(group))
+}
+
+const INTRODUCTION: &str = "\
+# Settings
+
+Kalends runs without any. Every setting has one name and can be given in three places; the upper wins:
+
+| where | how, for `hello_timeout_ms` |
+|---|---|
+| a flag of `kalends serve` | `--hello-timeout-ms 3000` |
+| the environment | `KALENDS_HELLO_TIMEOUT_MS=3000` |
+| a TOML file | `hello_timeout_ms = 3000` |
+
+The file is named by `--config FILE` or `KALENDS_CONFIG`; [kalends.toml](kalends.toml) is a sample with all defaults. A name that is
+not listed here is an error in all three places, and so is a value out of its range, even where a stronger source hides it: the server says
+which setting, which value, where it stands and what would be right, and does not start (exit code 2). A switch is set by
+its flag alone (`--dev`) or with a value after an equals sign (`--rotation=false`).
+
+In Kubernetes a Service named `kalends` puts variables such as `KALENDS_SERVICE_HOST` into every pod of its namespace; they are unknown settings
+too. `enableServiceLinks: false` in the pod keeps them out.
+
+This page is written by `UPDATE_DOCS=1 cargo test -p kalends settings` from `src/settings/table.rs`; a test compares the two.
+";
+
+const SAMPLE_HEAD: &str = "\
+# Settings of Kalends, all with their defaults: take away a `#` to change one.
+# Use it with `kalends serve --config FILE`. docs/settings.md says more.
+# Written by `UPDATE_DOCS=1 cargo test -p kalends settings`.
+";
+
+fn markdown_group(group: &Group) -> String {
+    let mut text = format!("\n## {}\n\n| setting | default | allowed | |\n", group.title);
+    text.push_str("|---|---|---|---|\n");
+    for setting in group.settings {
+        text.push_str(&markdown_row(setting));
+    }
+    text
+}
+
+fn markdown_row(setting: &Setting) -> String {
+    let default = match (setting.default)() {
+        default if default.is_empty() => "not set".to_owned(),
+        default => format!("`{default}`"),
+    };
+    let unit = setting.unit.map(|unit| format!(" {unit}")).unwrap_or_default();
+    let allowed = match &setting.range {
+        Some(range) => format!("{} to {}{unit}", range.start(), range.end()),
+        None => setting.placeholder.replace('|', " or "),
+    };
+    format!("| `{}` | {default} | {allowed} | {} |\n", setting.name, setting.doc.trim())
+}
+
+fn sample_group(group: &Group) -> String {
+    let rule = "-".repeat(group.title.len());
+    let head = format!("\n# {}\n# {rule}\n", group.title);
+    group.settings.iter().fold(head, |text, setting| text + &sample_entry(setting))
+}
+
+fn sample_entry(setting: &Setting) -> String {
+    let mut text = String::from("\n");
+    for line in wrap(setting.doc.trim(), 96) {
+        writeln!(text, "# {line}").expect("writing to a text does not fail");
+    }
+    let value = setting.shape.quote(&(setting.default)());
+    text + &format!("# {}\n# {} = {value}\n", bounds(setting), setting.name)
+}
+
+/// Breaks a text between words into lines of at most `width` characters.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.len() + 1 + word.len() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Flags, Settings};
+    use std::path::Path;
+
+    fn compare(name: &str, generated: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, generated).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        let remedy = "run `UPDATE_DOCS=1 cargo test -p kalends settings`";
+        assert_eq!(written, generated, "docs/{name} is not what the code says: {remedy}");
+    }
+
+    #[test]
+    fn the_reference_of_settings_is_what_the_code_says() {
+        compare("settings.md", &markdown());
+    }
+
+    #[test]
+    fn the_sample_file_is_what_the_code_says() {
+        compare("kalends.toml", &sample());
+    }
+
+    #[test]
+    fn the_sample_file_with_every_setting_taken_in_is_all_defaults() {
+        let is_setting = |line: &&str| {
+            let name = line.split(" = ").next();
+            name.and_then(Setting::find).is_some()
+        };
+        let sample = sample();
+        let lines: Vec<_> =
+            sample.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_setting).collect();
+        assert_eq!(lines.len(), Setting::all().count());
+
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), lines.join("\n")).unwrap();
+        let flags = Flags { config: Some(file.path().to_owned()), given: Vec::new() };
+        assert_eq!(Settings::load(&flags, []).unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(wrap("a bb ccc dddd", 6), ["a bb", "ccc", "dddd"]);
+        assert_eq!(wrap("longer than that", 3), ["longer", "than", "that"]);
+    }
+}

@@ -1,0 +1,298 @@
+//! What the flags, the environment and a file give, before it is read as values.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::flags::Flags;
+use super::table::{Setting, Settings};
+use super::value::{Shape, Value};
+
+/// What environment variables of settings begin with.
+pub const ENV_PREFIX: &str = "KALENDS_";
+/// The variable that names the file.
+pub const ENV_CONFIG: &str = "KALENDS_CONFIG";
+
+/// Everything given, the strongest source first.
+#[derive(Debug, Default)]
+pub struct Given {
+    entries: Vec<Entry>,
+    problems: Vec<Problem>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: &'static str,
+    text: String,
+    place: Source,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A flag of the command line.
+    Flag(String),
+    /// An environment variable.
+    Environment(String),
+    /// A line of a file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+/// All that is wrong with the settings, a line each.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SettingsError(pub Vec<Problem>);
+
+/// One thing that is wrong with the settings.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The file could not be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: String,
+    },
+    /// The file is not TOML.
+    #[error("{} is not TOML: {error}", path.display())]
+    NotToml {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        error: String,
+    },
+    /// There is no such setting.
+    #[error("`{written}` is not a setting ({place}): {advice}")]
+    Unknown {
+        /// The name as it was written.
+        written: String,
+        /// Where.
+        place: Source,
+        /// What to do.
+        advice: String,
+    },
+    /// A value cannot be used.
+    #[error("{name} = `{text}` ({place}): {expected}")]
+    Bad {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        text: String,
+        /// Where.
+        place: Source,
+        /// What would be right.
+        expected: String,
+    },
+}
+
+impl Given {
+    /// Gathers what is given and refuses a file that cannot be read.
+    pub(super) fn gather(
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, SettingsError> {
+        let mut given = Self::default();
+        for (name, text) in &flags.given {
+            given.add(name, text.clone(), Source::Flag(flag_name(name)));
+        }
+        let config = given.add_environment(environment);
+        if let Some(path) = flags.config.clone().or(config) {
+            given.add_file(&path).map_err(|problem| SettingsError(vec![problem]))?;
+        }
+        Ok(given)
+    }
+
+    /// Adds the variables that are settings; answers the file that they name.
+    fn add_environment(
+        &mut self,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Option<PathBuf> {
+        let mut config = None;
+        let mut variables: Vec<_> = environment
+            .into_iter()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+            .filter(|(name, _)| name.starts_with(ENV_PREFIX))
+            .collect();
+        variables.sort();
+        for (variable, value) in variables {
+            if variable == ENV_CONFIG {
+                config = Some(value.into());
+            } else {
+                self.add_variable(variable, value);
+            }
+        }
+        config
+    }
+
+    fn add_variable(&mut self, variable: String, value: OsString) {
+        let known = Setting::all().find(|setting| env_name(setting.name) == variable);
+        let name = known.map_or(variable.as_str(), |setting| setting.name).to_owned();
+        let place = Source::Environment(variable);
+        match (known, value.into_string()) {
+            (Some(setting), Err(value)) => self.problems.push(Problem::Bad {
+                name: setting.name,
+                text: value.to_string_lossy().into_owned(),
+                place,
+                expected: "expected a text in UTF-8".into(),
+            }),
+            (_, value) => self.add(&name, value.unwrap_or_default(), place),
+        }
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), Problem> {
+        let text = std::fs::read_to_string(path).map_err(|error| Problem::Unreadable {
+            path: path.to_owned(),
+            error: error.to_string(),
+        })?;
+        let table = DeTable::parse(&text).map_err(|error| Problem::NotToml {
+            path: path.to_owned(),
+            error: error.to_string().trim_end().to_owned(),
+        })?;
+        for (name, value) in table.get_ref() {
+            let line = text[..name.span().start].matches('\n').count() + 1;
+            let place = Source::File { path: path.to_owned(), line };
+            self.add_typed(name.get_ref(), value.get_ref(), place);
+        }
+        Ok(())
+    }
+
+    fn add_typed(&mut self, name: &str, value: &DeValue<'_>, place: Source) {
+        let (text, shape) = scalar(value);
+        match Setting::find(name) {
+            Some(setting) if shape != Some(setting.shape) => self.problems.push(Problem::Bad {
+                name: setting.name,
+                text,
+                place,
+                expected: setting.shape.expected().to_owned(),
+            }),
+            _ => self.add(name, text, place),
+        }
+    }
+
+    fn add(&mut self, name: &str, text: String, place: Source) {
+        match Setting::find(name) {
+            Some(setting) => self.entries.push(Entry { name: setting.name, text, place }),
+            None => {
+                let advice = advice(name, &place);
+                self.problems.push(Problem::Unknown { written: name.to_owned(), place, advice });
+            }
+        }
+    }
+
+    /// The value of a setting: that of the strongest source, or its default. All that is given
+    /// is checked, also what a stronger source hides: a mistake should not lie in wait.
+    pub(super) fn read<T: Value>(&mut self, name: &'static str, default: T) -> T {
+        let setting = Setting::find(name).expect("read is only called for settings of the table");
+        let mut value = None;
+        for entry in self.entries.iter().filter(|entry| entry.name == name) {
+            match parse::<T>(setting, &entry.text) {
+                Ok(parsed) => value = value.or(Some(parsed)),
+                Err(expected) => self.problems.push(Problem::Bad {
+                    name,
+                    text: entry.text.clone(),
+                    place: entry.place.clone(),
+                    expected,
+                }),
+            }
+        }
+        value.unwrap_or(default)
+    }
+
+    /// The settings that were read, if nothing was wrong.
+    pub(super) fn finish(self, settings: Settings) -> Result<Settings, SettingsError> {
+        if self.problems.is_empty() { Ok(settings) } else { Err(SettingsError(self.problems)) }
+    }
+}
+
+fn parse<T: Value>(setting: &Setting, text: &str) -> Result<T, String> {
+    let Some(range) = &setting.range else { return T::parse(text) };
+    let expected = || format!("expected a number from {} to {}", range.start(), range.end());
+    let value = T::parse(text).map_err(|_| expected())?;
+    let within = value.number().is_some_and(|number| range.contains(&number));
+    if within { Ok(value) } else { Err(expected()) }
+}
+
+/// A value's text, and its shape if a setting can have it.
+fn scalar(value: &DeValue<'_>) -> (String, Option<Shape>) {
+    match value {
+        DeValue::String(text) => (text.to_string(), Some(Shape::Text)),
+        DeValue::Integer(number) => (whole(number), Some(Shape::Number)),
+        DeValue::Boolean(on) => (on.to_string(), Some(Shape::Switch)),
+        DeValue::Float(number) => (number.to_string(), None),
+        DeValue::Datetime(time) => (time.to_string(), None),
+        DeValue::Array(_) => ("[...]".into(), None),
+        DeValue::Table(_) => ("{...}".into(), None),
+    }
+}
+
+/// A TOML integer in decimal, also when it is written with another radix.
+fn whole(number: &toml::de::DeInteger<'_>) -> String {
+    match i128::from_str_radix(number.as_str(), number.radix()) {
+        Ok(number) => number.to_string(),
+        Err(_) => number.to_string(),
+    }
+}
+
+/// What to do about a name that is not known.
+fn advice(written: &str, place: &Source) -> String {
+    let nearest = match place {
+        Source::Environment(_) if is_service_link(written) => {
+            return "Kubernetes makes such variables for a Service named kalends, \
+                    set `enableServiceLinks: false` in the pod"
+                .into();
+        }
+        Source::Environment(_) => nearest(written, env_name),
+        Source::Flag(_) => nearest(written, flag_name),
+        Source::File { .. } => nearest(written, str::to_owned),
+    };
+    format!("did you mean `{nearest}`? docs/settings.md has them all")
+}
+
+fn is_service_link(variable: &str) -> bool {
+    let name = &variable[ENV_PREFIX.len()..];
+    name.starts_with("SERVICE_") || name.starts_with("PORT_") || name == "PORT"
+}
+
+/// The setting, in the form that a source writes names in, that is most like what was written.
+fn nearest(written: &str, form: fn(&str) -> String) -> String {
+    Setting::all()
+        .map(|setting| form(setting.name))
+        .min_by_key(|known| strsim::damerau_levenshtein(known, written))
+        .expect("the table of settings is not empty")
+}
+
+/// The flag of a setting.
+pub fn flag_name(name: &str) -> String {
+    format!("--{}", name.replace('_', "-"))
+}
+
+/// The environment variable of a setting.
+pub fn env_name(name: &str) -> String {
+    format!("{ENV_PREFIX}{}", name.to_ascii_uppercase())
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+            Self::Environment(variable) => write!(f, "environment variable {variable}"),
+            Self::File { path, line } => write!(f, "{} line {line}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for SettingsError {}

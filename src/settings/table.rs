@@ -1,0 +1,288 @@
+//! The settings. Each is defined here and nowhere else: name, type, default, allowed range, unit
+//! and documentation.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use slog::Level;
+
+use super::sources::{Given, SettingsError};
+use super::value::{LogFormat, PublicUrl, Shape, Value};
+
+/// A setting, as far as it does not depend on its type.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its one name.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// What its number counts.
+    pub unit: Option<&'static str>,
+    /// Which numbers it can be.
+    pub range: Option<RangeInclusive<u64>>,
+    /// How it stands in a file.
+    pub shape: Shape,
+    /// What a flag's help calls its value.
+    pub placeholder: &'static str,
+    /// Its default, as text.
+    pub default: fn() -> String,
+}
+
+/// Settings that are documented together.
+#[derive(Debug)]
+pub struct Group {
+    /// The heading.
+    pub title: &'static str,
+    /// The settings.
+    pub settings: &'static [Setting],
+}
+
+impl Setting {
+    /// All settings, in the order of the documentation.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        GROUPS.iter().flat_map(|group| group.settings)
+    }
+
+    /// The setting of that name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        Self::all().find(|setting| setting.name == name)
+    }
+}
+
+macro_rules! settings {
+    ($( group $title:literal { $(
+        $(#[doc = $doc:literal])+
+        $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, $unit:literal)?;
+    )+ } )+) => {
+        /// All settings, checked.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Settings { $($(
+            $(#[doc = $doc])+
+            pub $name: $type,
+        )+)+ }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Self { $($( $name: $default, )+)+ }
+            }
+        }
+
+        impl Settings {
+            /// Reads every setting from what is given, or says all that is wrong with it.
+            pub(super) fn read(mut given: Given) -> Result<Self, SettingsError> {
+                let settings = Self { $($( $name: given.read(stringify!($name), $default), )+)+ };
+                given.finish(settings)
+            }
+        }
+
+        /// The whole table, in the order of the documentation.
+        pub static GROUPS: &[Group] = &[ $( Group {
+            title: $title,
+            settings: &[ $( Setting {
+                name: stringify!($name),
+                doc: concat!($($doc),+),
+                unit: optional!($($unit)?),
+                range: optional!($($range)?),
+                shape: <$type as Value>::SHAPE,
+                placeholder: <$type as Value>::PLACEHOLDER,
+                default: || <$type as Value>::show(&$default),
+            }, )+ ],
+        }, )+ ];
+    };
+}
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
+/// Any number that a queue or a set in memory may reasonably be bounded by.
+const COUNT: RangeInclusive<u64> = 1..=10_000_000;
+/// Waits that are answered by software: up to ten minutes.
+const WAIT_MS: RangeInclusive<u64> = 1..=600_000;
+/// Spans that are counted in seconds: up to a day.
+const UP_TO_A_DAY_S: RangeInclusive<u64> = 1..=86_400;
+
+settings! {
+    group "The server" {
+        /// Directory of the database and the keys. Made when it is missing; belongs to one server
+        /// at a time. The keys in it are made once and kept: back it up.
+        data_dir: PathBuf = PathBuf::from("./kalends-data");
+
+        /// Address and port that user agents and application servers connect to. Port 0 takes any
+        /// free one.
+        listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+
+        /// Origin under which the server is reached from outside, where that is not the listen
+        /// address: behind a proxy that ends TLS, for instance. Endpoints begin with it and VAPID
+        /// tokens must name it. Subscriptions keep the endpoint they got.
+        public_url: Option<PublicUrl> = None;
+
+        /// Worker threads; 0 starts one for each core.
+        workers: usize = 0, in 0..=1024, "threads";
+
+        /// Moves message tables with the month. `false` freezes the newest table.
+        rotation: bool = true;
+
+        /// For a server on the developer's own machine; keep it off everywhere else.
+        dev: bool = false;
+    }
+
+    group "Logging" {
+        /// The least level that is logged: critical, error, warning, info, debug or trace.
+        /// Release builds have no trace lines.
+        log_level: Level = Level::Info;
+
+        /// How log lines are written: human, json, or auto, which is human on a terminal and JSON
+        /// elsewhere.
+        log_format: LogFormat = LogFormat::Auto;
+
+        /// Log lines that may wait to be written. Those above it are dropped, and the log says how
+        /// many.
+        log_queue_max: usize = 8192, in COUNT, "lines";
+    }
+
+    group "A user agent's session" {
+        /// How long a new connection may take to say hello before it is closed.
+        hello_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
+
+        /// A connection from which nothing came for so long is pinged.
+        keepalive_interval_s: u64 = 300, in UP_TO_A_DAY_S, "s";
+
+        /// How long a pinged connection may stay silent before it is closed.
+        keepalive_grace_s: u64 = 30, in UP_TO_A_DAY_S, "s";
+
+        /// A session is closed at about this age, so that the agent connects again and moves to
+        /// the current month.
+        session_max_days: u64 = 14, in 1..=28, "days";
+
+        /// How often a session looks for messages in storage that nobody told it of.
+        storage_recheck_s: u64 = 1800, in UP_TO_A_DAY_S, "s";
+
+        /// How long a session in a new month waits for the acks of last month's messages before
+        /// it carries them over; 0 waits for ever. Firefox gives up a command after 10 s.
+        drain_wait_ms: u64 = 8000, in 0..=600_000, "ms";
+
+        /// How long a session waits before it repeats what storage refused.
+        store_retry_ms: u64 = 1000, in WAIT_MS, "ms";
+
+        /// Messages read from storage at a time.
+        fetch_rows_max: usize = 100, in 1..=10_000, "messages";
+
+        /// Payload read from storage at a time; one message is always read.
+        fetch_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
+
+        /// Messages sent to one agent that may wait for its ack.
+        unacked_max: usize = 128, in 1..=100_000, "messages";
+
+        /// Commands of one agent that may wait until its session is ready.
+        deferred_commands_max: usize = 256, in 1..=100_000, "commands";
+
+        /// Ids of acked messages that a session remembers, so that one which is stored late is
+        /// deleted and not sent again.
+        remembered_acks_max: usize = 128, in 1..=100_000, "messages";
+
+        /// Channels one user agent may register.
+        channels_max: usize = 2000, in 1..=100_000, "channels";
+
+        /// Largest frame a user agent may send.
+        frame_bytes_max: usize = 65_536, in 1024..=16_777_216, "bytes";
+
+        /// Messages that may wait in the mailbox of one session.
+        client_mailbox_max: usize = 64, in 1..=100_000, "messages";
+    }
+
+    group "A push" {
+        /// How long the endpoint waits for the user agent's ack before it stores the message.
+        ack_wait_ms: u64 = 1000, in WAIT_MS, "ms";
+
+        /// How much longer than `ack_wait_ms` the endpoint waits for a session that does not
+        /// answer, because its peer has stopped reading.
+        answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
+
+        /// Pushes that may wait for an ack; above it they are stored at once.
+        ack_waiters_max: usize = 10_000, in COUNT, "pushes";
+
+        /// Largest body of a push. Never less than the 4096 bytes that RFC 8030 promises. Bodies in
+        /// the old aesgcm encoding may always have 4222 (5630 characters of base64). To accept
+        /// in aes128gcm too what Mozilla's service accepts, set 4222.
+        payload_bytes_max: usize = 4096, in 4096..=1_048_576, "bytes";
+
+        /// Longest time a message is kept. A greater TTL is lowered to it, and the answer says so.
+        ttl_max_s: u64 = 2_592_000, in 0..=31_536_000, "s";
+
+        /// Memory for verified VAPID tokens, which are remembered until they expire: about 500 bytes
+        /// a token.
+        vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
+
+        /// Pushes that may be in the server at once; above it they are answered 503.
+        pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
+    }
+
+    group "The process" {
+        /// Connections, of user agents and application servers together, that are accepted at once.
+        connections_max: usize = 100_000, in COUNT, "connections";
+
+        /// How long a request's headers may take to arrive.
+        request_headers_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
+
+        /// How long a request's body may take to arrive.
+        request_body_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
+
+        /// A connection whose peer has not confirmed sent bytes for so long is closed by the
+        /// operating system.
+        tcp_user_timeout_ms: u64 = 30_000, in 1..=3_600_000, "ms";
+
+        /// Messages that may wait in the registry's mailbox.
+        registry_mailbox_max: usize = 4096, in COUNT, "messages";
+
+        /// Messages that may wait in an endpoint actor's mailbox.
+        endpoint_mailbox_max: usize = 4096, in COUNT, "messages";
+
+        /// Writes that may wait for the disk; above it storage answers that it is busy.
+        write_queue_max: usize = 8192, in COUNT, "writes";
+
+        /// How long a server that was told to stop may take to finish what it began.
+        shutdown_wait_ms: u64 = 10_000, in 0..=600_000, "ms";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_within_its_range() {
+        for setting in Setting::all() {
+            let Some(range) = &setting.range else { continue };
+            let default: u64 = (setting.default)().parse().unwrap();
+            assert!(range.contains(&default), "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn every_number_has_a_range_and_a_unit_which_its_name_ends_in_where_it_is_a_time() {
+        for setting in Setting::all().filter(|setting| setting.shape == Shape::Number) {
+            assert!(setting.range.is_some(), "{}", setting.name);
+            let unit = setting.unit.unwrap();
+            if matches!(unit, "ms" | "s" | "days") {
+                assert!(setting.name.ends_with(&format!("_{unit}")), "{}", setting.name);
+            }
+            if unit == "bytes" {
+                assert!(setting.name.ends_with("_bytes_max"), "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_name_is_given_twice() {
+        let mut names: Vec<_> = Setting::all().map(|setting| setting.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

@@ -1,0 +1,302 @@
+//! What a setting can hold: each kind of value with its text form, the same in a file, in the
+//! environment, on the command line and in the documentation.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use slog::Level;
+use url::Url;
+
+/// How a value stands in a TOML file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `name = "text"`
+    Text,
+    /// `name = 5`
+    Number,
+    /// `name = true`
+    Switch,
+}
+
+/// A kind of value.
+pub trait Value: Sized {
+    /// How it stands in a file.
+    const SHAPE: Shape;
+
+    /// What a flag's help calls it.
+    const PLACEHOLDER: &'static str;
+
+    /// Reads it, or says what was expected.
+    fn parse(text: &str) -> Result<Self, String>;
+
+    /// Writes it so that it can be read again.
+    fn show(&self) -> String;
+
+    /// The number to compare with the setting's range.
+    fn number(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people on a terminal, as JSON elsewhere.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// An http or https origin: scheme, host and port, nothing behind them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicUrl(String);
+
+impl Shape {
+    /// What to write instead of something of another shape.
+    pub fn expected(self) -> &'static str {
+        match self {
+            Self::Text => "expected a text in quotes",
+            Self::Number => "expected a number, without quotes",
+            Self::Switch => "expected true or false, without quotes",
+        }
+    }
+
+    /// A value's text as TOML.
+    pub fn quote(self, text: &str) -> String {
+        match self {
+            Self::Text => format!("{text:?}"),
+            Self::Number | Self::Switch => text.to_owned(),
+        }
+    }
+}
+
+impl PublicUrl {
+    /// The origin, without a slash at its end.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn is_origin(url: &Url) -> bool {
+        let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+        let anonymous = url.username().is_empty() && url.password().is_none();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && bare && anonymous
+    }
+}
+
+impl Value for PublicUrl {
+    const SHAPE: Shape = Shape::Text;
+    const PLACEHOLDER: &'static str = "URL";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match Url::parse(text) {
+            Ok(url) if Self::is_origin(&url) => Ok(Self(url.origin().ascii_serialization())),
+            _ => Err("expected an origin and nothing behind it, such as \
+                      https://push.example.net"
+                .into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Not set is written as an empty text.
+impl<T: Value> Value for Option<T> {
+    const SHAPE: Shape = T::SHAPE;
+    const PLACEHOLDER: &'static str = T::PLACEHOLDER;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map(T::show).unwrap_or_default()
+    }
+}
+
+impl Value for PathBuf {
+    const SHAPE: Shape = Shape::Text;
+    const PLACEHOLDER: &'static str = "PATH";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("expected a path".into()) } else { Ok(text.into()) }
+    }
+
+    fn show(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl Value for SocketAddr {
+    const SHAPE: Shape = Shape::Text;
+    const PLACEHOLDER: &'static str = "ADDRESS:PORT";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let expected = "expected ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080";
+        text.parse().map_err(|_| expected.into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for bool {
+    const SHAPE: Shape = Shape::Switch;
+    const PLACEHOLDER: &'static str = "true|false";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "expected true or false".into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for u64 {
+    const SHAPE: Shape = Shape::Number;
+    const PLACEHOLDER: &'static str = "NUMBER";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "expected a whole number that is not negative".into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn number(&self) -> Option<u64> {
+        Some(*self)
+    }
+}
+
+impl Value for usize {
+    const SHAPE: Shape = Shape::Number;
+    const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let number = <u64 as Value>::parse(text)?;
+        Self::try_from(number).map_err(|_| "expected a smaller number".into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn number(&self) -> Option<u64> {
+        u64::try_from(*self).ok()
+    }
+}
+
+const LEVELS: [(&str, Level); 6] = [
+    ("critical", Level::Critical),
+    ("error", Level::Error),
+    ("warning", Level::Warning),
+    ("info", Level::Info),
+    ("debug", Level::Debug),
+    ("trace", Level::Trace),
+];
+
+impl Value for Level {
+    const SHAPE: Shape = Shape::Text;
+    const PLACEHOLDER: &'static str = "LEVEL";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        named(&LEVELS, text)
+    }
+
+    fn show(&self) -> String {
+        name_of(&LEVELS, *self)
+    }
+}
+
+const FORMATS: [(&str, LogFormat); 3] =
+    [("auto", LogFormat::Auto), ("human", LogFormat::Human), ("json", LogFormat::Json)];
+
+impl Value for LogFormat {
+    const SHAPE: Shape = Shape::Text;
+    const PLACEHOLDER: &'static str = "FORMAT";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        named(&FORMATS, text)
+    }
+
+    fn show(&self) -> String {
+        name_of(&FORMATS, *self)
+    }
+}
+
+fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let all: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+        format!("expected one of {}", all.join(", "))
+    })
+}
+
+fn name_of<T: Copy + PartialEq>(names: &[(&str, T)], value: T) -> String {
+    let (name, _) =
+        names.iter().find(|(_, known)| *known == value).expect("every value has a name");
+    (*name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_normalised_and_anything_more_is_refused() {
+        for (text, origin) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("https://Push.Example.NET:443/", "https://push.example.net"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+        ] {
+            assert_eq!(PublicUrl::parse(text).unwrap().as_str(), origin);
+        }
+        for text in [
+            "push.example.net",
+            "ftp://push.example.net",
+            "https://push.example.net/a",
+            "https://push.example.net/?a",
+            "https://push.example.net/#a",
+            "https://user@push.example.net",
+            "https://",
+            "",
+        ] {
+            assert!(PublicUrl::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_optional_value_is_unset_by_an_empty_text() {
+        assert_eq!(Option::<PublicUrl>::parse(""), Ok(None));
+        assert_eq!(Option::<PublicUrl>::None.show(), "");
+    }
+
+    #[test]
+    fn numbers_refuse_signs_fractions_and_overflow() {
+        for text in ["-1", "1.5", "", "ten", "18446744073709551616"] {
+            assert!(<u64 as Value>::parse(text).is_err(), "{text}");
+            assert!(<usize as Value>::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_level_or_a_format_is_named_or_all_names_are_listed() {
+        for (name, level) in LEVELS {
+            assert_eq!((<Level as Value>::parse(name), level.show().as_str()), (Ok(level), name));
+        }
+        assert_eq!(LogFormat::parse("xml"), Err("expected one of auto, human, json".to_owned()));
+    }
+}

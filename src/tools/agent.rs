@@ -1,0 +1,522 @@
+//! What a user agent says and hears on its WebSocket. No IO and no clock in this file: texts come
+//! in, texts and events go out.
+//!
+//! It knows the protocol from its description and not from the server's code, and is as strict as
+//! Firefox: where Firefox would drop the connection, it reports an error.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+use state_machine::{Encoding, Payload};
+use url::Url;
+
+use super::encrypt::decrypt;
+use super::from_base64url;
+use super::identity::Identity;
+use super::subscription::Subscription;
+
+/// Versions that are remembered to drop repeats.
+const REMEMBERED_MAX: usize = 1024;
+
+/// One user agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Who it is.
+    pub identity: Identity,
+    phase: Phase,
+    remembered: VecDeque<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    AwaitingHello,
+    AwaitingRegister,
+    Subscribed,
+}
+
+/// What follows from something that was heard.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// What to tell the user.
+    pub events: Vec<Event>,
+    /// What to say then.
+    pub say: Vec<String>,
+}
+
+/// Something that happened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The server knows us by this id.
+    Connected {
+        /// The id.
+        uaid: String,
+    },
+    /// The server no longer knew us: the subscription is gone, and a new one is made.
+    Forgotten,
+    /// Pushes can be sent to this subscription.
+    Subscribed(Subscription),
+    /// A message.
+    Message(Received),
+    /// A message that came before; it was acked again and is not shown again.
+    Repeated {
+        /// Which.
+        version: String,
+    },
+}
+
+/// A message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its id.
+    pub version: String,
+    /// The content encoding; none for a push without a message.
+    pub encoding: Option<&'static str>,
+    /// What it says, or why that cannot be known.
+    pub body: Result<Vec<u8>, String>,
+}
+
+/// The server does not keep to the protocol, or refuses us.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AgentError {
+    /// Not JSON.
+    #[error("the server said something that is not a JSON object: {0}")]
+    NotJson(String),
+    /// Refused.
+    #[error("the server refused {what} with status {status}{reason}")]
+    Refused {
+        /// What was refused.
+        what: &'static str,
+        /// How.
+        status: u16,
+        /// Why, where it says so.
+        reason: String,
+    },
+    /// Something is missing or not as it must be.
+    #[error("the server's {what} has no usable {field}")]
+    Malformed {
+        /// In which message.
+        what: &'static str,
+        /// Where.
+        field: &'static str,
+    },
+    /// Not what comes now.
+    #[error("the server said {0} out of turn")]
+    OutOfTurn(&'static str),
+}
+
+/// Any message of the server's.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Heard {
+    message_type: Option<String>,
+    status: Option<u16>,
+    reason: Option<String>,
+    uaid: Option<String>,
+    #[serde(rename = "channelID")]
+    channel: Option<String>,
+    push_endpoint: Option<String>,
+    version: Option<String>,
+    data: Option<String>,
+    headers: Option<Headers>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Headers {
+    encoding: Option<String>,
+    encryption: Option<String>,
+    crypto_key: Option<String>,
+}
+
+/// What became of a message, for the ack.
+const DELIVERED: u16 = 100;
+const NOT_DECRYPTED: u16 = 101;
+const NOT_DELIVERED: u16 = 102;
+
+impl Agent {
+    /// An agent that has not said hello.
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, phase: Phase::AwaitingHello, remembered: VecDeque::new() }
+    }
+
+    /// The first thing to say on a new connection.
+    pub fn hello(&mut self) -> String {
+        self.phase = Phase::AwaitingHello;
+        let mut hello = json!({"messageType": "hello", "use_webpush": true, "broadcasts": {}});
+        if let Some(uaid) = &self.identity.uaid {
+            hello["uaid"] = json!(uaid);
+        }
+        hello.to_string()
+    }
+
+    /// Whether the server owes us an answer.
+    pub fn is_waiting(&self) -> bool {
+        self.phase != Phase::Subscribed
+    }
+
+    /// Takes in a text of the server's.
+    pub fn heard(&mut self, text: &str) -> Result<Step, AgentError> {
+        let heard: Heard =
+            serde_json::from_str(text).map_err(|error| AgentError::NotJson(error.to_string()))?;
+        match heard.message_type.as_deref() {
+            Some("hello") => self.greeted(heard),
+            Some("register") => self.registered(heard),
+            Some("notification") => self.notified(&heard),
+            // A ping's answer, broadcasts, and whatever a later server may say.
+            None | Some(_) => Ok(Step::default()),
+        }
+    }
+
+    fn greeted(&mut self, heard: Heard) -> Result<Step, AgentError> {
+        if self.phase != Phase::AwaitingHello {
+            return Err(AgentError::OutOfTurn("hello"));
+        }
+        check_status("hello", &heard)?;
+        let uaid = heard.uaid.filter(|uaid| (1..=128).contains(&uaid.len()));
+        let uaid = uaid.ok_or(AgentError::Malformed { what: "hello", field: "uaid" })?;
+        let mut step = Step::default();
+        step.events.push(Event::Connected { uaid: uaid.clone() });
+        if self.identity.uaid.as_ref() != Some(&uaid) {
+            if self.identity.endpoint.is_some() {
+                step.events.push(Event::Forgotten);
+            }
+            self.identity.start_over(uaid);
+        }
+        match self.identity.subscription() {
+            Some(subscription) => {
+                self.phase = Phase::Subscribed;
+                step.events.push(Event::Subscribed(subscription));
+            }
+            None => {
+                self.phase = Phase::AwaitingRegister;
+                step.say.push(self.register());
+            }
+        }
+        Ok(step)
+    }
+
+    fn register(&self) -> String {
+        let mut register = json!({"messageType": "register", "channelID": self.identity.channel});
+        if let Some(key) = &self.identity.vapid_public_key {
+            register["key"] = json!(key);
+        }
+        register.to_string()
+    }
+
+    fn registered(&mut self, heard: Heard) -> Result<Step, AgentError> {
+        if self.phase != Phase::AwaitingRegister {
+            return Err(AgentError::OutOfTurn("register"));
+        }
+        check_status("register", &heard)?;
+        let malformed = |field| AgentError::Malformed { what: "register", field };
+        if heard.channel.as_ref() != Some(&self.identity.channel) {
+            return Err(malformed("channelID"));
+        }
+        let endpoint = heard.push_endpoint.and_then(|text| Url::parse(&text).ok());
+        self.identity.endpoint = Some(endpoint.ok_or(malformed("pushEndpoint"))?);
+        self.phase = Phase::Subscribed;
+        let events = self.identity.subscription().map(Event::Subscribed).into_iter().collect();
+        Ok(Step { events, say: Vec::new() })
+    }
+
+    fn notified(&mut self, heard: &Heard) -> Result<Step, AgentError> {
+        if self.phase == Phase::AwaitingHello {
+            return Err(AgentError::OutOfTurn("notification"));
+        }
+        let malformed = |field| AgentError::Malformed { what: "notification", field };
+        let channel = heard.channel.clone().ok_or(malformed("channelID"))?;
+        let version = heard.version.clone().ok_or(malformed("version"))?;
+        let (event, code) = if self.remembered.contains(&version) {
+            (Event::Repeated { version: version.clone() }, NOT_DELIVERED)
+        } else {
+            self.receive(&channel, version.clone(), heard)?
+        };
+        self.remember(version.clone());
+        let say = vec![ack(&channel, &version, code)];
+        Ok(Step { events: vec![event], say })
+    }
+
+    fn receive(
+        &self,
+        channel: &str,
+        version: String,
+        heard: &Heard,
+    ) -> Result<(Event, u16), AgentError> {
+        if channel != self.identity.channel {
+            let body = Err(format!("it is for channel {channel}, which is not ours"));
+            return Ok((Event::Message(Received { version, encoding: None, body }), NOT_DELIVERED));
+        }
+        let (encoding, body) = match payload(heard)? {
+            None => (None, Ok(Vec::new())),
+            Some(payload) => {
+                let body = decrypt(&self.identity.pair, &self.identity.auth, &payload);
+                (Some(name(&payload.encoding)), body.map_err(|error| error.to_string()))
+            }
+        };
+        let code = if body.is_ok() { DELIVERED } else { NOT_DECRYPTED };
+        Ok((Event::Message(Received { version, encoding, body }), code))
+    }
+
+    fn remember(&mut self, version: String) {
+        if self.remembered.contains(&version) {
+            return;
+        }
+        if self.remembered.len() == REMEMBERED_MAX {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(version);
+    }
+}
+
+fn check_status(what: &'static str, heard: &Heard) -> Result<(), AgentError> {
+    match heard.status {
+        Some(200) => Ok(()),
+        Some(status) => {
+            let reason = heard.reason.as_ref().map(|reason| format!(": {reason}"));
+            Err(AgentError::Refused { what, status, reason: reason.unwrap_or_default() })
+        }
+        None => Err(AgentError::Malformed { what, field: "status" }),
+    }
+}
+
+/// The encrypted body: `data` and `headers` come together or not at all.
+fn payload(heard: &Heard) -> Result<Option<Payload>, AgentError> {
+    let malformed = |field| AgentError::Malformed { what: "notification", field };
+    let (data, headers) = match (&heard.data, &heard.headers) {
+        (None, None) => return Ok(None),
+        (Some(data), Some(headers)) => (data, headers),
+        (Some(_), None) => return Err(malformed("headers")),
+        (None, Some(_)) => return Err(malformed("data")),
+    };
+    // Firefox never acks data that is padded or not base64url.
+    let data = from_base64url(data).filter(|_| !data.ends_with('='));
+    let data = Bytes::from(data.ok_or(malformed("data"))?);
+    let encoding = encoding(headers).ok_or(malformed("headers"))?;
+    Ok(Some(Payload { data, encoding }))
+}
+
+fn encoding(headers: &Headers) -> Option<Encoding> {
+    match headers.encoding.as_deref()? {
+        "aes128gcm" => Some(Encoding::Aes128Gcm),
+        "aesgcm" => Some(Encoding::AesGcm {
+            encryption: headers.encryption.as_deref()?.into(),
+            crypto_key: headers.crypto_key.as_deref()?.into(),
+        }),
+        _ => None,
+    }
+}
+
+fn name(encoding: &Encoding) -> &'static str {
+    match encoding {
+        Encoding::Aes128Gcm => "aes128gcm",
+        Encoding::AesGcm { .. } => "aesgcm",
+    }
+}
+
+fn ack(channel: &str, version: &str, code: u16) -> String {
+    let update = json!({"channelID": channel, "version": version, "code": code});
+    json!({"messageType": "ack", "updates": [update]}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::encrypt::{Coding, encrypt};
+    use crate::tools::to_base64url;
+    use serde_json::Value;
+
+    fn value(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn subscribed() -> Agent {
+        let mut agent = Agent::new(Identity::generate(None));
+        agent.hello();
+        agent.heard(r#"{"messageType":"hello","status":200,"uaid":"abc"}"#).unwrap();
+        agent.heard(&registered(&agent)).unwrap();
+        agent
+    }
+
+    fn registered(agent: &Agent) -> String {
+        json!({
+            "messageType": "register", "status": 200, "channelID": agent.identity.channel,
+            "pushEndpoint": "http://push.example/wpush/token",
+        })
+        .to_string()
+    }
+
+    fn notification(agent: &Agent, version: &str, message: &[u8], coding: Coding) -> String {
+        let keys = agent.identity.subscription().unwrap().keys;
+        let payload = encrypt(&keys, message, coding).unwrap();
+        let headers = match payload.encoding {
+            Encoding::Aes128Gcm => json!({"encoding": "aes128gcm"}),
+            Encoding::AesGcm { encryption, crypto_key } => json!({
+                "encoding": "aesgcm", "encryption": encryption, "crypto_key": crypto_key,
+            }),
+        };
+        json!({
+            "messageType": "notification", "channelID": agent.identity.channel,
+            "version": version, "data": to_base64url(&payload.data), "headers": headers,
+        })
+        .to_string()
+    }
+
+    fn ack_code(step: &Step) -> u64 {
+        let ack = value(&step.say[0]);
+        assert_eq!((step.say.len(), &ack["messageType"]), (1, &json!("ack")));
+        ack["updates"][0]["code"].as_u64().unwrap()
+    }
+
+    #[test]
+    fn a_new_agent_says_hello_without_a_uaid_and_registers_its_channel() {
+        let mut agent = Agent::new(Identity::generate(Some("BKEY".into())));
+        let hello = value(&agent.hello());
+        assert_eq!(hello, json!({"messageType": "hello", "use_webpush": true, "broadcasts": {}}));
+
+        let heard = r#"{"messageType":"hello","status":200,"uaid":"abc","use_webpush":true}"#;
+        let step = agent.heard(heard).unwrap();
+        assert_eq!(step.events, [Event::Connected { uaid: "abc".into() }]);
+        let channel = agent.identity.channel.clone();
+        let register = json!({"messageType": "register", "channelID": channel, "key": "BKEY"});
+        assert_eq!(value(&step.say[0]), register);
+        assert!(agent.is_waiting());
+
+        let step = agent.heard(&registered(&agent)).unwrap();
+        let subscription = agent.identity.subscription().unwrap();
+        assert_eq!(subscription.endpoint.as_str(), "http://push.example/wpush/token");
+        assert_eq!(step.events, [Event::Subscribed(subscription)]);
+        assert!(!agent.is_waiting());
+    }
+
+    #[test]
+    fn a_known_agent_says_who_it_is_and_does_not_register_again() {
+        let mut agent = subscribed();
+        assert_eq!(value(&agent.hello())["uaid"], "abc");
+        let step = agent.heard(r#"{"messageType":"hello","status":200,"uaid":"abc"}"#).unwrap();
+        assert!(step.say.is_empty());
+        assert!(matches!(step.events[1], Event::Subscribed(_)));
+    }
+
+    #[test]
+    fn an_agent_that_was_forgotten_registers_a_new_channel() {
+        let mut agent = subscribed();
+        let channel = agent.identity.channel.clone();
+        agent.hello();
+        let step = agent.heard(r#"{"messageType":"hello","status":200,"uaid":"def"}"#).unwrap();
+        assert_eq!(step.events, [Event::Connected { uaid: "def".into() }, Event::Forgotten]);
+        assert_eq!(value(&step.say[0])["messageType"], "register");
+        assert_ne!(agent.identity.channel, channel);
+    }
+
+    #[test]
+    fn messages_of_both_encodings_are_decrypted_and_acked() {
+        let mut agent = subscribed();
+        for (version, coding, encoding) in
+            [("v1", Coding::Aes128gcm, "aes128gcm"), ("v2", Coding::Aesgcm, "aesgcm")]
+        {
+            let heard = notification(&agent, version, b"hello", coding);
+            let step = agent.heard(&heard).unwrap();
+            let (version, encoding) = (version.to_owned(), Some(encoding));
+            let received = Received { version, encoding, body: Ok(b"hello".to_vec()) };
+            assert_eq!(step.events, [Event::Message(received)]);
+            assert_eq!(ack_code(&step), 100);
+        }
+    }
+
+    #[test]
+    fn a_push_without_a_message_is_acked() {
+        let mut agent = subscribed();
+        let channel = agent.identity.channel.clone();
+        let heard = json!({"messageType":"notification","channelID":channel,"version":"v"});
+        let step = agent.heard(&heard.to_string()).unwrap();
+        let received = Received { version: "v".into(), encoding: None, body: Ok(Vec::new()) };
+        assert_eq!(step.events, [Event::Message(received)]);
+        assert_eq!(ack_code(&step), 100);
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_decrypted_is_acked_with_101() {
+        let (mut agent, other) = (subscribed(), subscribed());
+        let heard = notification(&other, "v", b"hello", Coding::Aes128gcm);
+        let heard = heard.replace(&other.identity.channel, &agent.identity.channel);
+        let step = agent.heard(&heard).unwrap();
+        let Event::Message(received) = &step.events[0] else { panic!("{step:?}") };
+        assert!(received.body.is_err());
+        assert_eq!(ack_code(&step), 101);
+    }
+
+    #[test]
+    fn a_repeat_and_a_message_for_another_channel_are_acked_with_102() {
+        let (mut agent, other) = (subscribed(), subscribed());
+        let heard = notification(&agent, "v", b"hello", Coding::Aes128gcm);
+        agent.heard(&heard).unwrap();
+        let step = agent.heard(&heard).unwrap();
+        assert_eq!(step.events, [Event::Repeated { version: "v".into() }]);
+        assert_eq!(ack_code(&step), 102);
+
+        let heard = notification(&other, "w", b"hello", Coding::Aes128gcm);
+        let step = agent.heard(&heard).unwrap();
+        assert!(matches!(&step.events[0], Event::Message(Received { body: Err(_), .. })));
+        assert_eq!(ack_code(&step), 102);
+    }
+
+    #[test]
+    fn repeats_are_known_among_a_bounded_number_of_messages() {
+        let mut agent = subscribed();
+        for number in 0..REMEMBERED_MAX + 5 {
+            agent.remember(number.to_string());
+        }
+        assert_eq!(agent.remembered.len(), REMEMBERED_MAX);
+        assert!(!agent.remembered.contains(&"4".to_owned()));
+        assert!(agent.remembered.contains(&"5".to_owned()));
+    }
+
+    #[test]
+    fn pings_and_unknown_messages_are_passed_over() {
+        let mut agent = subscribed();
+        for text in ["{}", r#"{"messageType":"broadcast","broadcasts":{}}"#] {
+            assert_eq!(agent.heard(text), Ok(Step::default()));
+        }
+    }
+
+    #[test]
+    fn a_server_that_refuses_or_errs_is_reported() {
+        for (text, expected) in [
+            (r#"{"messageType":"hello","status":503,"reason":"busy"}"#, "with status 503: busy"),
+            (r#"{"messageType":"hello","status":200}"#, "hello has no usable uaid"),
+            (r#"{"messageType":"hello","uaid":"a"}"#, "hello has no usable status"),
+            (r#"{"messageType":"register","status":200}"#, "register out of turn"),
+            (r#"{"messageType":"notification"}"#, "notification out of turn"),
+            ("[]", "not a JSON object"),
+            ("nonsense", "not a JSON object"),
+        ] {
+            let mut agent = Agent::new(Identity::generate(None));
+            agent.hello();
+            let error = agent.heard(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_notification_that_firefox_would_not_take_is_reported() {
+        let mut agent = subscribed();
+        let channel = agent.identity.channel.clone();
+        let aes128gcm = json!({"encoding": "aes128gcm"});
+        for (data, headers, expected) in [
+            (json!("AA=="), aes128gcm.clone(), "data"),
+            (json!("A/A"), aes128gcm.clone(), "data"),
+            (Value::Null, aes128gcm, "data"),
+            (json!("AA"), Value::Null, "headers"),
+            (json!("AA"), json!({"encoding": "gzip"}), "headers"),
+            (json!("AA"), json!({"encoding": "aesgcm"}), "headers"),
+        ] {
+            let heard = json!({
+                "messageType": "notification", "channelID": channel, "version": "v",
+                "data": data, "headers": headers,
+            });
+            let error = agent.heard(&heard.to_string()).unwrap_err();
+            assert_eq!(error, AgentError::Malformed { what: "notification", field: expected });
+        }
+    }
+}

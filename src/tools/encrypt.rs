@@ -1,0 +1,368 @@
+//! Encryption of messages, both ways: `aes128gcm` (RFC 8291) and the older `aesgcm`.
+//!
+//! Mozilla's `ece` crate does it; its cryptography is aws-lc's, by the adapter below.
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use aws_lc_rs::rand;
+use ece::crypto::{EcKeyComponents, set_cryptographer};
+use ece::legacy::{self, AesGcmEncryptedBlock};
+use ece::{Cryptographer, LocalKeyPair, RemotePublicKey};
+use state_machine::{Encoding, Payload};
+use std::any::Any;
+
+use super::from_base64url;
+use super::keypair::{KeyPair, is_public};
+use super::subscription::Keys;
+
+/// Bytes of a subscription's authentication secret.
+pub const AUTH_BYTES: usize = 16;
+
+/// The longest message, in bytes, whose encrypted form every push service takes.
+///
+/// Services take bodies of 4096 bytes (RFC 8030 §7.2), and messages are padded to a multiple of
+/// 128 bytes to hide their length.
+pub const MESSAGE_BYTES_MAX: usize = 3966;
+
+/// How to encrypt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Coding {
+    /// RFC 8188, what every user agent of today understands
+    Aes128gcm,
+    /// the draft before it
+    Aesgcm,
+}
+
+/// Why a message was not encrypted.
+#[derive(Debug, thiserror::Error)]
+pub enum EncryptError {
+    /// It does not fit into one push.
+    #[error("the message has {0} bytes; a push carries at most {MESSAGE_BYTES_MAX}")]
+    TooLong(usize),
+    /// Something else.
+    #[error("the message could not be encrypted: {0}")]
+    Failed(#[from] ece::Error),
+}
+
+/// Why a message was not decrypted.
+#[derive(Debug, thiserror::Error)]
+pub enum DecryptError {
+    /// A header that the old encoding needs is not there or cannot be read.
+    #[error("the {0} is missing or malformed")]
+    Header(&'static str),
+    /// It was encrypted for another subscription, or damaged.
+    #[error("{0}")]
+    Failed(#[from] ece::Error),
+}
+
+/// Encrypts a message for a subscription. It must not be empty: a push without a message has no
+/// payload.
+pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, EncryptError> {
+    use_aws_lc();
+    if message.len() > MESSAGE_BYTES_MAX {
+        return Err(EncryptError::TooLong(message.len()));
+    }
+    match coding {
+        Coding::Aes128gcm => {
+            let data = ece::encrypt(&keys.p256dh, &keys.auth, message)?.into();
+            Ok(Payload { data, encoding: Encoding::Aes128Gcm })
+        }
+        Coding::Aesgcm => encrypt_aesgcm(keys, message),
+    }
+}
+
+fn encrypt_aesgcm(keys: &Keys, message: &[u8]) -> Result<Payload, EncryptError> {
+    let block = legacy::encrypt_aesgcm(&keys.p256dh, &keys.auth, message)?;
+    let header = |wanted| {
+        let found = block.headers(None).into_iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, value)| value.into_boxed_str()).expect("ece gives both headers")
+    };
+    let encoding =
+        Encoding::AesGcm { encryption: header("Encryption"), crypto_key: header("Crypto-Key") };
+    let data = from_base64url(&block.body()).expect("ece writes base64url").into();
+    Ok(Payload { data, encoding })
+}
+
+/// Decrypts a message with the subscription's key pair and authentication secret.
+pub fn decrypt(
+    pair: &KeyPair,
+    auth: &[u8; AUTH_BYTES],
+    payload: &Payload,
+) -> Result<Vec<u8>, DecryptError> {
+    use_aws_lc();
+    let components = EcKeyComponents::new(pair.private_bytes(), pair.public().to_vec());
+    match &payload.encoding {
+        Encoding::Aes128Gcm => Ok(ece::decrypt(&components, auth, &payload.data)?),
+        Encoding::AesGcm { encryption, crypto_key } => {
+            let block = aesgcm_block(encryption, crypto_key, &payload.data)?;
+            Ok(legacy::decrypt_aesgcm(&components, auth, &block)?)
+        }
+    }
+}
+
+fn aesgcm_block(
+    encryption: &str,
+    crypto_key: &str,
+    data: &[u8],
+) -> Result<AesGcmEncryptedBlock, DecryptError> {
+    let bytes = |header, name| parameter(header, name).and_then(from_base64url);
+    let dh = bytes(crypto_key, "dh").ok_or(DecryptError::Header("dh of Crypto-Key"))?;
+    let salt = bytes(encryption, "salt").ok_or(DecryptError::Header("salt of Encryption"))?;
+    let rs = match parameter(encryption, "rs") {
+        Some(text) => text.parse().map_err(|_| DecryptError::Header("rs of Encryption"))?,
+        None => DEFAULT_RECORD_BYTES,
+    };
+    Ok(AesGcmEncryptedBlock::new(&dh, &salt, rs, data.to_vec())?)
+}
+
+const DEFAULT_RECORD_BYTES: u32 = 4096;
+
+/// A parameter of a header such as `keyid=p256dh;dh=...,p256ecdsa=...`.
+fn parameter<'a>(header: &'a str, wanted: &str) -> Option<&'a str> {
+    header.split([';', ',']).find_map(|part| {
+        let (name, value) = part.trim().split_once('=')?;
+        name.eq_ignore_ascii_case(wanted).then(|| value.trim_matches('"'))
+    })
+}
+
+/// `ece` wants its cryptography set once in a process.
+fn use_aws_lc() {
+    // An error says that it was set before, and there is nothing else that it could be set to.
+    let _set_before = set_cryptographer(&AwsLc);
+}
+
+/// aws-lc as `ece` calls it.
+struct AwsLc;
+
+struct Local(KeyPair);
+
+struct Remote(Vec<u8>);
+
+impl Cryptographer for AwsLc {
+    fn generate_ephemeral_keypair(&self) -> ece::Result<Box<dyn LocalKeyPair>> {
+        Ok(Box::new(Local(KeyPair::generate())))
+    }
+
+    fn import_key_pair(&self, components: &EcKeyComponents) -> ece::Result<Box<dyn LocalKeyPair>> {
+        let pair = KeyPair::from_bytes(components.private_key()).ok_or(ece::Error::CryptoError)?;
+        Ok(Box::new(Local(pair)))
+    }
+
+    fn import_public_key(&self, raw: &[u8]) -> ece::Result<Box<dyn RemotePublicKey>> {
+        if !is_public(raw) {
+            return Err(ece::Error::InvalidKeyLength);
+        }
+        Ok(Box::new(Remote(raw.to_vec())))
+    }
+
+    fn compute_ecdh_secret(
+        &self,
+        remote: &dyn RemotePublicKey,
+        local: &dyn LocalKeyPair,
+    ) -> ece::Result<Vec<u8>> {
+        let local: &Local = local.as_any().downcast_ref().ok_or(ece::Error::CryptoError)?;
+        local.0.agree(&remote.as_raw()?).ok_or(ece::Error::CryptoError)
+    }
+
+    fn hkdf_sha256(
+        &self,
+        salt: &[u8],
+        secret: &[u8],
+        info: &[u8],
+        len: usize,
+    ) -> ece::Result<Vec<u8>> {
+        let mut derived = vec![0; len];
+        let extracted = Salt::new(HKDF_SHA256, salt).extract(secret);
+        let info = [info];
+        let expanded = extracted.expand(&info, Length(len));
+        expanded.and_then(|key| key.fill(&mut derived)).map_err(|_| ece::Error::CryptoError)?;
+        Ok(derived)
+    }
+
+    fn aes_gcm_128_encrypt(&self, key: &[u8], iv: &[u8], data: &[u8]) -> ece::Result<Vec<u8>> {
+        let (key, nonce) = aes_gcm_128(key, iv)?;
+        let mut sealed = data.to_vec();
+        key.seal_in_place_append_tag(nonce, Aad::empty(), &mut sealed)
+            .map_err(|_| ece::Error::CryptoError)?;
+        Ok(sealed)
+    }
+
+    fn aes_gcm_128_decrypt(
+        &self,
+        key: &[u8],
+        iv: &[u8],
+        ciphertext_and_tag: &[u8],
+    ) -> ece::Result<Vec<u8>> {
+        let (key, nonce) = aes_gcm_128(key, iv)?;
+        let mut opened = ciphertext_and_tag.to_vec();
+        let plain = key
+            .open_in_place(nonce, Aad::empty(), &mut opened)
+            .map_err(|_| ece::Error::CryptoError)?;
+        Ok(plain.to_vec())
+    }
+
+    fn random_bytes(&self, dest: &mut [u8]) -> ece::Result<()> {
+        rand::fill(dest).map_err(|_| ece::Error::CryptoError)
+    }
+}
+
+fn aes_gcm_128(key: &[u8], iv: &[u8]) -> ece::Result<(LessSafeKey, Nonce)> {
+    let key = UnboundKey::new(&AES_128_GCM, key).map_err(|_| ece::Error::CryptoError)?;
+    let nonce = Nonce::try_assume_unique_for_key(iv).map_err(|_| ece::Error::CryptoError)?;
+    Ok((LessSafeKey::new(key), nonce))
+}
+
+/// How many bytes to derive.
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+impl LocalKeyPair for Local {
+    fn pub_as_raw(&self) -> ece::Result<Vec<u8>> {
+        Ok(self.0.public().to_vec())
+    }
+
+    fn raw_components(&self) -> ece::Result<EcKeyComponents> {
+        Ok(EcKeyComponents::new(self.0.private_bytes(), self.0.public().to_vec()))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl RemotePublicKey for Remote {
+    fn as_raw(&self) -> ece::Result<Vec<u8>> {
+        Ok(self.0.clone())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUTH: [u8; AUTH_BYTES] = *b"sixteen secrets!";
+
+    fn keys(pair: &KeyPair) -> Keys {
+        Keys { p256dh: *pair.public(), auth: AUTH }
+    }
+
+    fn bytes(base64url: &str) -> Vec<u8> {
+        from_base64url(&base64url.split_whitespace().collect::<String>()).unwrap()
+    }
+
+    /// RFC 8291 §5 and Appendix A, encrypted with its fixed keys and salt and decrypted again.
+    #[test]
+    fn the_cryptography_passes_the_test_vector_of_rfc_8291() {
+        use_aws_lc();
+        ece::crypto::test_cryptographer(AwsLc);
+    }
+
+    #[test]
+    fn the_example_of_rfc_8291_section_5_is_decrypted() {
+        let pair = KeyPair::from_bytes(&bytes("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"));
+        let pair = pair.unwrap();
+        let point = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcx\
+                     aOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+        assert_eq!(pair.public().as_slice(), bytes(point));
+        let auth = bytes("BTBZMqHH6r4Tts7J_aSIgg").try_into().unwrap();
+        let body = "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27ml
+                    mlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPT
+                    pK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN";
+        let payload = Payload { data: bytes(body).into(), encoding: Encoding::Aes128Gcm };
+        let message = decrypt(&pair, &auth, &payload).unwrap();
+        assert_eq!(message, b"When I grow up, I want to be a watermelon");
+    }
+
+    /// The example of draft-ietf-webpush-encryption-04 §5.
+    #[test]
+    fn the_example_of_the_old_encoding_is_decrypted() {
+        let pair = KeyPair::from_bytes(&bytes("9FWl15_QUQAWDaD3k3l50ZBZQJ4au27F1V4F0uLSD_M"));
+        let auth = b"Goo goo g' joob!";
+        let payload = Payload {
+            data: bytes("6nqAQUME8hNqw5J3kl8cpVVJylXKYqZOeseZG8UueKpA").into(),
+            encoding: Encoding::AesGcm {
+                encryption: "keyid=p256dh; salt=lngarbyKfMoi9Z75xYXmkg".into(),
+                crypto_key: "keyid=p256dh;dh=BNoRDbb84JGm8g5Z5CFxurSqsXWJ11ItfXEWYVLE85Y7\
+                             CYkDjXsIEc4aqxYaQ1G8BqkXCJ6DPpDrWtdWj_mugHU"
+                    .into(),
+            },
+        };
+        let message = decrypt(&pair.unwrap(), auth, &payload).unwrap();
+        assert_eq!(message, b"I am the walrus");
+    }
+
+    #[test]
+    fn what_is_encrypted_is_decrypted_in_both_encodings_up_to_the_longest_message() {
+        let pair = KeyPair::generate();
+        for coding in [Coding::Aes128gcm, Coding::Aesgcm] {
+            for length in [1, 127, 128, 3900, MESSAGE_BYTES_MAX] {
+                let message = vec![b'x'; length];
+                let payload = encrypt(&keys(&pair), &message, coding).unwrap();
+                assert!(payload.data.len() <= 4096, "{length}: {}", payload.data.len());
+                assert_eq!(decrypt(&pair, &AUTH, &payload).unwrap(), message);
+            }
+        }
+    }
+
+    /// RFC 8188 §2.1: salt, record size, length of the key id; RFC 8291 §4: one record, and the
+    /// key id is the sender's public key.
+    #[test]
+    fn an_aes128gcm_body_begins_with_salt_record_size_and_public_key_and_is_one_record() {
+        let pair = KeyPair::generate();
+        let one = encrypt(&keys(&pair), &[1; MESSAGE_BYTES_MAX], Coding::Aes128gcm).unwrap().data;
+        let other = encrypt(&keys(&pair), &[1; MESSAGE_BYTES_MAX], Coding::Aes128gcm).unwrap().data;
+        assert_ne!(one[..16], other[..16], "the salt is random");
+        let record = u32::from_be_bytes(one[16..20].try_into().unwrap());
+        assert_eq!((record, one[20]), (4096, 65));
+        assert!(is_public(&one[21..86]));
+        assert!(one.len() - 86 <= record as usize);
+    }
+
+    #[test]
+    fn a_message_that_does_not_fit_is_refused() {
+        let message = [0; MESSAGE_BYTES_MAX + 1];
+        let refused = encrypt(&keys(&KeyPair::generate()), &message, Coding::Aes128gcm);
+        assert!(matches!(refused, Err(EncryptError::TooLong(3967))));
+    }
+
+    #[test]
+    fn a_message_for_somebody_else_or_a_damaged_one_is_refused() {
+        let (pair, other) = (KeyPair::generate(), KeyPair::generate());
+        let mut payload = encrypt(&keys(&pair), b"hello", Coding::Aes128gcm).unwrap();
+        assert!(decrypt(&other, &AUTH, &payload).is_err());
+        assert!(decrypt(&pair, b"another secret!!", &payload).is_err());
+        let mut damaged = payload.data.to_vec();
+        damaged[100] ^= 1;
+        payload.data = damaged.into();
+        assert!(decrypt(&pair, &AUTH, &payload).is_err());
+        payload.data = b"short".as_slice().into();
+        assert!(decrypt(&pair, &AUTH, &payload).is_err());
+    }
+
+    #[test]
+    fn the_old_encoding_without_its_headers_is_refused() {
+        let pair = KeyPair::generate();
+        let mut payload = encrypt(&keys(&pair), b"hello", Coding::Aesgcm).unwrap();
+        payload.encoding =
+            Encoding::AesGcm { encryption: "salt=".into(), crypto_key: "p256ecdsa=x".into() };
+        let error = decrypt(&pair, &AUTH, &payload).unwrap_err().to_string();
+        assert_eq!(error, "the dh of Crypto-Key is missing or malformed");
+    }
+
+    #[test]
+    fn a_parameter_is_found_among_others_with_or_without_quotes() {
+        let header = "keyid=p256dh; DH=\"abc\", p256ecdsa=def=";
+        assert_eq!(parameter(header, "dh"), Some("abc"));
+        assert_eq!(parameter(header, "p256ecdsa"), Some("def="));
+        assert_eq!(parameter(header, "salt"), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! What a user agent remembers: who it is, its channel, and the keys of its subscription.
+
+use std::path::Path;
+
+use aws_lc_rs::rand;
+use serde::{Deserialize, Serialize};
+use url::Url;
+use uuid::Uuid;
+
+use super::encrypt::AUTH_BYTES;
+use super::keypair::{KeyPair, is_public};
+use super::subscription::{Keys, Subscription};
+use super::{ToolError, from_base64url, read, to_base64url, write_private};
+
+/// A user agent with one channel.
+#[derive(Debug)]
+pub struct Identity {
+    /// The id that the server gave it.
+    pub uaid: Option<String>,
+    /// Its channel.
+    pub channel: String,
+    /// Where to send to that channel, once it is registered.
+    pub endpoint: Option<Url>,
+    /// The only VAPID key, in base64url, that may send to it.
+    pub vapid_public_key: Option<String>,
+    /// The key pair that messages are encrypted for.
+    pub pair: KeyPair,
+    /// The secret that messages are authenticated with.
+    pub auth: [u8; AUTH_BYTES],
+}
+
+/// The form in a file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Json {
+    uaid: Option<String>,
+    channel: String,
+    endpoint: Option<Url>,
+    vapid_public_key: Option<String>,
+    private_key: String,
+    auth: String,
+}
+
+impl Identity {
+    /// A new user agent, unknown to any server.
+    pub fn generate(vapid_public_key: Option<String>) -> Self {
+        let mut auth = [0; AUTH_BYTES];
+        rand::fill(&mut auth).expect("the system gives random bytes");
+        let pair = KeyPair::generate();
+        Self { uaid: None, channel: channel(), endpoint: None, vapid_public_key, pair, auth }
+    }
+
+    /// The one in a file, or a new one where there is no file. A file made for another VAPID key
+    /// is refused: that key cannot be changed.
+    pub fn load_or_generate(
+        path: &Path,
+        vapid_public_key: Option<String>,
+    ) -> Result<Self, ToolError> {
+        if !path.exists() {
+            return Ok(Self::generate(vapid_public_key));
+        }
+        let malformed =
+            |why| ToolError::Malformed { path: path.to_owned(), what: "a user agent's state", why };
+        let identity = Self::from_json(&read(path)?).map_err(malformed)?;
+        if vapid_public_key.is_some() && vapid_public_key != identity.vapid_public_key {
+            let why = "it is subscribed with another VAPID key; name another file, or leave out \
+                       --vapid-public-key";
+            return Err(ToolError::Unusable(format!("{}: {why}", path.display())));
+        }
+        Ok(identity)
+    }
+
+    /// Writes a file that only its owner may read.
+    pub fn save(&self, path: &Path) -> Result<(), ToolError> {
+        write_private(path, &self.to_json())
+    }
+
+    /// Begins anew with the id that a server gave, without a subscription.
+    pub fn start_over(&mut self, uaid: String) {
+        self.uaid = Some(uaid);
+        self.channel = channel();
+        self.endpoint = None;
+    }
+
+    /// What to tell application servers, once there is an endpoint.
+    pub fn subscription(&self) -> Option<Subscription> {
+        let keys = Keys { p256dh: *self.pair.public(), auth: self.auth };
+        self.endpoint.clone().map(|endpoint| Subscription { endpoint, keys })
+    }
+
+    fn from_json(text: &str) -> Result<Self, String> {
+        let json: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let private = from_base64url(&json.private_key);
+        let pair = private.and_then(|bytes| KeyPair::from_bytes(&bytes));
+        let auth = from_base64url(&json.auth).and_then(|bytes| bytes.try_into().ok());
+        Ok(Self {
+            uaid: json.uaid,
+            channel: json.channel,
+            endpoint: json.endpoint,
+            vapid_public_key: json.vapid_public_key,
+            pair: pair.ok_or("private_key is not a P-256 private key")?,
+            auth: auth.ok_or("auth is not 16 bytes")?,
+        })
+    }
+
+    fn to_json(&self) -> String {
+        let json = Json {
+            uaid: self.uaid.clone(),
+            channel: self.channel.clone(),
+            endpoint: self.endpoint.clone(),
+            vapid_public_key: self.vapid_public_key.clone(),
+            private_key: to_base64url(&self.pair.private_bytes()),
+            auth: to_base64url(&self.auth),
+        };
+        serde_json::to_string_pretty(&json).expect("texts can be written as JSON") + "\n"
+    }
+}
+
+/// A fresh channel id, as Firefox makes them.
+fn channel() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// Reads a VAPID public key from the command line, and writes it in the one form that is compared.
+pub fn vapid_public_key(text: &str) -> Result<String, String> {
+    let bytes = from_base64url(text).filter(|bytes| is_public(bytes));
+    let bytes = bytes.ok_or("expected a P-256 public key: 65 bytes in base64url")?;
+    Ok(to_base64url(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_kept_in_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        let mut new = Identity::load_or_generate(&path, None).unwrap();
+        new.start_over("0123".into());
+        new.endpoint = Some(Url::parse("http://a/b").unwrap());
+        new.save(&path).unwrap();
+
+        let kept = Identity::load_or_generate(&path, None).unwrap();
+        assert_eq!(kept.to_json(), new.to_json());
+        assert_eq!(kept.subscription(), new.subscription());
+        assert!(kept.subscription().is_some());
+    }
+
+    #[test]
+    fn a_file_for_another_vapid_key_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        Identity::generate(Some("one".into())).save(&path).unwrap();
+        assert!(Identity::load_or_generate(&path, None).is_ok());
+        assert!(Identity::load_or_generate(&path, Some("one".into())).is_ok());
+        let error = Identity::load_or_generate(&path, Some("two".into())).unwrap_err().to_string();
+        assert!(error.contains("subscribed with another VAPID key"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_and_kept() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "{}").unwrap();
+        let error = Identity::load_or_generate(file.path(), None).unwrap_err().to_string();
+        assert!(error.contains("is not a user agent's state: missing field"), "{error}");
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "{}");
+    }
+
+    #[test]
+    fn a_vapid_public_key_is_read_with_padding_and_written_without() {
+        let text = to_base64url(KeyPair::generate().public());
+        assert_eq!(vapid_public_key(&format!("{text}=")), Ok(text));
+        assert!(vapid_public_key("BCVx").is_err());
+    }
+}

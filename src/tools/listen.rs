@@ -1,0 +1,322 @@
+//! `kalends listen`: a user agent that prints what is sent to it.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use actix_codec::Framed;
+use actix_web::rt::System;
+use actix_web::rt::time::{sleep, timeout};
+use awc::BoxedSocket;
+use awc::error::WsClientError;
+use awc::ws::{CloseCode, CloseReason, Codec, Frame, Message};
+use aws_lc_rs::rand;
+use futures_util::{SinkExt, StreamExt};
+use url::Url;
+
+use super::ToolError;
+use super::agent::{Agent, AgentError, Event, Step};
+use super::client::client;
+use super::identity::{Identity, vapid_public_key};
+use super::output::Output;
+
+/// What `kalends listen` is told.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ListenArgs {
+    /// Server to connect to: a ws, wss, http or https URL
+    #[arg(value_name = "URL", default_value = "ws://127.0.0.1:8080/", value_parser = websocket)]
+    pub url: Url,
+
+    /// Keep id, channel and keys in FILE (mode 0600): a later run gets what waited in the meantime
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+
+    /// Write the subscription as JSON to FILE (mode 0600), for `kalends push --subscription FILE`
+    #[arg(long, value_name = "FILE")]
+    pub subscription: Option<PathBuf>,
+
+    /// Let only the owner of this VAPID key send: the public key in base64url
+    #[arg(long, value_name = "KEY", value_parser = vapid_public_key, allow_hyphen_values = true)]
+    pub vapid_public_key: Option<String>,
+
+    /// End after N messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// Print one JSON object a line, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Listens until the asked number of messages came, or for ever.
+pub fn run(args: &ListenArgs) -> Result<(), ToolError> {
+    System::new().block_on(async {
+        let mut listener = Listener::new(args, stdout(), Timing::default())?;
+        listener.run().await
+    })
+}
+
+/// Reads the server's URL; the WebSocket is where the HTTP is.
+fn websocket(text: &str) -> Result<Url, String> {
+    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
+    let scheme = match url.scheme() {
+        "ws" | "http" => "ws",
+        "wss" | "https" => "wss",
+        other => return Err(format!("{other} is neither ws, wss, http nor https")),
+    };
+    url.set_scheme(scheme).map_err(|()| "the URL has no host".to_owned())?;
+    Ok(url)
+}
+
+/// How long things may take.
+struct Timing {
+    /// An answer of the server's; Firefox gives it 10 s.
+    answer: Duration,
+    /// Silence before we ask whether the server is there; Firefox waits 30 minutes.
+    idle: Duration,
+    /// A sign of life after that; Firefox gives it 10 s too.
+    pong: Duration,
+    /// The first wait before connecting again; each further one is twice as long.
+    retry: Duration,
+    /// The longest wait before connecting again.
+    retry_max: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            answer: Duration::from_secs(10),
+            idle: Duration::from_secs(30 * 60),
+            pong: Duration::from_secs(10),
+            retry: Duration::from_millis(500),
+            retry_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Largest frame of the server's that is read, in bytes.
+const FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// The close code that asks an agent not to come back by itself.
+const DO_NOT_RETURN: CloseCode = CloseCode::Other(4774);
+
+type Socket = Framed<BoxedSocket, Codec>;
+
+struct Listener<'a, W> {
+    args: &'a ListenArgs,
+    timing: Timing,
+    agent: Agent,
+    output: Output<W>,
+    client: awc::Client,
+    /// Messages still to come.
+    left: Option<u64>,
+    /// The server has known us once.
+    was_connected: bool,
+    /// The next wait before connecting again.
+    retry: Duration,
+}
+
+/// Why a connection ended before all messages came.
+enum Ended {
+    /// Another connection may do better.
+    Lost(String),
+    /// It may not.
+    Failed(ToolError),
+}
+
+impl<E: Into<ToolError>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<AgentError> for ToolError {
+    fn from(error: AgentError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl<'a, W: Write> Listener<'a, W> {
+    fn new(args: &'a ListenArgs, to: W, timing: Timing) -> Result<Self, ToolError> {
+        let key = args.vapid_public_key.clone();
+        let identity = match &args.state {
+            Some(path) => Identity::load_or_generate(path, key)?,
+            None => Identity::generate(key),
+        };
+        let subscription_file = args.subscription.as_ref().map(|path| path.display().to_string());
+        Ok(Self {
+            args,
+            agent: Agent::new(identity),
+            output: Output { to, is_json: args.json, subscription_file },
+            client: client(&args.url)?,
+            left: args.count,
+            was_connected: false,
+            retry: timing.retry,
+            timing,
+        })
+    }
+
+    async fn run(&mut self) -> Result<(), ToolError> {
+        loop {
+            let why = match self.session().await {
+                Ok(()) => return Ok(()),
+                Err(Ended::Failed(error)) => return Err(error),
+                Err(Ended::Lost(why)) => why,
+            };
+            if !self.was_connected {
+                // More likely a wrong URL than a server that will come back.
+                return Err(ToolError::Unreachable { url: self.args.url.to_string(), why });
+            }
+            let wait = jittered(self.retry);
+            self.retry = (self.retry * 2).min(self.timing.retry_max);
+            self.output.disconnected(&why, wait)?;
+            sleep(wait).await;
+        }
+    }
+
+    /// One connection, until it breaks or enough messages came.
+    async fn session(&mut self) -> Result<(), Ended> {
+        let mut socket = self.connect().await?;
+        let hello = self.agent.hello();
+        self.say(&mut socket, Message::Text(hello.into())).await?;
+        while self.left != Some(0) {
+            match self.next(&mut socket).await? {
+                Frame::Text(text) => self.heard(&mut socket, &text).await?,
+                Frame::Ping(payload) => self.say(&mut socket, Message::Pong(payload)).await?,
+                Frame::Pong(_) => {}
+                Frame::Close(reason) => return Err(closed(reason)),
+                Frame::Binary(_) | Frame::Continuation(_) => {
+                    let text = "the server sent something that is not a whole text frame";
+                    return Err(ToolError::Refused(text.into()).into());
+                }
+            }
+            // Firefox starts its waits anew as soon as it hears anything.
+            self.retry = self.timing.retry;
+        }
+        self.leave(&mut socket).await;
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<Socket, Ended> {
+        let request = self.client.ws(self.args.url.as_str()).protocols(["push-notification"]);
+        let connected = request.max_frame_size(FRAME_BYTES_MAX).connect().await;
+        match connected {
+            Ok((_response, socket)) => Ok(socket),
+            Err(WsClientError::InvalidResponseStatus(status)) => {
+                Err(Ended::Lost(format!("it answered {status} instead of opening a WebSocket")))
+            }
+            Err(error) => Err(Ended::Lost(error.to_string())),
+        }
+    }
+
+    /// The next frame. After a long silence the server is asked for a sign of life.
+    async fn next(&self, socket: &mut Socket) -> Result<Frame, Ended> {
+        let mut patience = self.timing.answer;
+        if !self.agent.is_waiting() {
+            if let Ok(frame) = timeout(self.timing.idle, socket.next()).await {
+                return whole(frame);
+            }
+            self.say(socket, Message::Text("{}".into())).await?;
+            patience = self.timing.pong;
+        }
+        match timeout(patience, socket.next()).await {
+            Ok(frame) => whole(frame),
+            Err(_) => Err(Ended::Lost("the server does not answer".into())),
+        }
+    }
+
+    async fn heard(&mut self, socket: &mut Socket, text: &[u8]) -> Result<(), Ended> {
+        let text = std::str::from_utf8(text)
+            .map_err(|_| ToolError::Refused("the server sent a text that is not UTF-8".into()))?;
+        let Step { events, say } = match self.agent.heard(text) {
+            Err(error @ AgentError::Refused { status: 500.., .. }) => {
+                return Err(Ended::Lost(error.to_string()));
+            }
+            heard => heard.map_err(ToolError::from)?,
+        };
+        for event in &events {
+            self.keep(event)?;
+            self.output.event(event)?;
+        }
+        for text in say {
+            self.say(socket, Message::Text(text.into())).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of an event, before anybody sees it: what is printed is also on disk.
+    fn keep(&mut self, event: &Event) -> Result<(), ToolError> {
+        match event {
+            Event::Connected { .. } => self.was_connected = true,
+            Event::Message(_) => self.left = self.left.map(|left| left.saturating_sub(1)),
+            Event::Subscribed(subscription) => {
+                if let Some(path) = &self.args.subscription {
+                    subscription.save(path)?;
+                }
+            }
+            Event::Forgotten | Event::Repeated { .. } => return Ok(()),
+        }
+        match (&self.args.state, event) {
+            (Some(path), Event::Connected { .. } | Event::Subscribed(_)) => {
+                self.agent.identity.save(path)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn say(&self, socket: &mut Socket, message: Message) -> Result<(), Ended> {
+        match timeout(self.timing.answer, socket.send(message)).await {
+            Ok(sent) => sent.map_err(|error| Ended::Lost(error.to_string())),
+            Err(_) => Err(Ended::Lost("the server does not read".into())),
+        }
+    }
+
+    /// Says goodbye and waits for the server to do so: by then it has read all our acks.
+    async fn leave(&self, socket: &mut Socket) {
+        let goodbye = Message::Close(Some(CloseCode::Normal.into()));
+        if self.say(socket, goodbye).await.is_err() {
+            return;
+        }
+        let gone = async {
+            while let Some(Ok(frame)) = socket.next().await {
+                if matches!(frame, Frame::Close(_)) {
+                    return;
+                }
+            }
+        };
+        let _a_server_that_stays_is_left = timeout(self.timing.answer, gone).await;
+    }
+}
+
+fn whole(frame: Option<Result<Frame, impl std::fmt::Display>>) -> Result<Frame, Ended> {
+    match frame {
+        Some(Ok(frame)) => Ok(frame),
+        Some(Err(error)) => Err(Ended::Lost(error.to_string())),
+        None => Err(Ended::Lost("the server closed the connection".into())),
+    }
+}
+
+fn closed(reason: Option<CloseReason>) -> Ended {
+    match reason {
+        Some(reason) if reason.code == DO_NOT_RETURN => {
+            let text = "the server asked this agent not to come back (close code 4774)";
+            Ended::Failed(ToolError::Refused(text.into()))
+        }
+        Some(CloseReason { code, description }) => {
+            let description = description.map(|text| format!(": {text}")).unwrap_or_default();
+            let code = u16::from(code);
+            Ended::Lost(format!("the server closed the connection ({code}{description})"))
+        }
+        None => Ended::Lost("the server closed the connection".into()),
+    }
+}
+
+/// Half to all of a wait, so that agents which were cut off together do not come back together.
+fn jittered(wait: Duration) -> Duration {
+    let mut random = [0; 1];
+    rand::fill(&mut random).expect("the system gives random bytes");
+    wait / 2 + wait / 2 * u32::from(random[0]) / 255
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Pushes to a server that does what a test says.
+
+use super::*;
+use crate::tools::encrypt::decrypt;
+use crate::tools::fake::{Fake, FakeRequest};
+use crate::tools::identity::Identity;
+use crate::tools::{from_base64url, write_private};
+use actix_web::rt::spawn;
+use clap::Parser;
+use serde_json::Value;
+use std::net::SocketAddr;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: PushArgs,
+}
+
+fn args(words: &[&str]) -> PushArgs {
+    Line::parse_from(["push"].iter().chain(words)).args
+}
+
+fn agent(address: SocketAddr) -> Identity {
+    let mut agent = Identity::generate(None);
+    agent.endpoint = Some(Url::parse(&format!("http://{address}/wpush/token")).unwrap());
+    agent
+}
+
+fn response(status: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}")
+}
+
+fn created() -> String {
+    response("201 Created", "location: http://a/m/1\r\nttl: 60\r\n", "")
+}
+
+/// Sends to a server that answers as given; gives what it was asked.
+async fn send(
+    agent: &Identity,
+    fake: Fake,
+    response: String,
+    words: &[&str],
+) -> (Result<Answer, ToolError>, FakeRequest) {
+    let server = spawn(async move { fake.answer(&response).await });
+    let subscription = agent.subscription().unwrap();
+    let (p256dh, auth) = subscription.keys.to_texts();
+    let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));
+    let keys = [subscription.endpoint.as_str(), &p256dh, &auth];
+    let push = Push::prepare(&args(&[&keys, words].concat())).unwrap();
+    let answer = push.send().await;
+    (answer, server.await.unwrap())
+}
+
+fn decrypted(agent: &Identity, request: &FakeRequest) -> Vec<u8> {
+    let header = |name| request.header(name).unwrap().into();
+    let encoding = match request.header("content-encoding").unwrap() {
+        "aes128gcm" => Encoding::Aes128Gcm,
+        "aesgcm" => {
+            Encoding::AesGcm { encryption: header("encryption"), crypto_key: header("crypto-key") }
+        }
+        other => panic!("{other}"),
+    };
+    let payload = Payload { data: request.body.clone().into(), encoding };
+    decrypt(&agent.pair, &agent.auth, &payload).unwrap()
+}
+
+#[actix_web::test]
+async fn a_message_is_encrypted_signed_and_posted_and_the_answer_is_told() {
+    let (fake, address) = Fake::start().await;
+    let agent = agent(address);
+    let words = ["-m", "hello", "--ttl", "60", "--topic", "t", "--urgency", "high"];
+    let (answer, request) = send(&agent, fake, created(), &words).await;
+
+    let told = "201 Created\nLocation: http://a/m/1\nTTL: 60";
+    assert_eq!(answer.unwrap().to_string(), told);
+    assert!(request.head.starts_with("POST /wpush/token HTTP/1.1\r\n"), "{}", request.head);
+    let header = |name| request.header(name);
+    assert_eq!(
+        (header("ttl"), header("topic"), header("urgency")),
+        (Some("60"), Some("t"), Some("high"))
+    );
+    assert_eq!(decrypted(&agent, &request), b"hello");
+
+    let token = header("authorization").unwrap().strip_prefix("vapid t=").unwrap();
+    let claims = from_base64url(token.split('.').nth(1).unwrap()).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    assert_eq!(claims["aud"], format!("http://{address}"));
+}
+
+#[actix_web::test]
+async fn the_old_encoding_puts_its_keys_into_headers() {
+    let (fake, address) = Fake::start().await;
+    let agent = agent(address);
+    let words = ["-m", "hello", "--encoding", "aesgcm", "--no-vapid"];
+    let (answer, request) = send(&agent, fake, created(), &words).await;
+    answer.unwrap();
+    assert_eq!(decrypted(&agent, &request), b"hello");
+    assert_eq!(request.header("authorization"), None);
+}
+
+#[actix_web::test]
+async fn an_empty_message_is_a_push_without_a_body() {
+    let (fake, address) = Fake::start().await;
+    let (answer, request) = send(&agent(address), fake, created(), &["-m", ""]).await;
+    answer.unwrap();
+    assert!(request.body.is_empty());
+    assert_eq!(request.header("content-encoding"), None);
+    assert_eq!(request.header("content-length"), Some("0"));
+}
+
+#[actix_web::test]
+async fn a_refusal_is_told_with_the_servers_reason_and_what_to_do() {
+    let reason = r#"{"code":410,"errno":106,"error":"Gone","message":"no such \u001b[1m"}"#;
+    let gone = response("410 Gone", "", reason);
+    let busy = response("503 Service Unavailable", "retry-after: 5\r\n", "oops");
+    let moved = response("301 Moved Permanently", "location: /a\r\n", "");
+    for (response, expected) in [
+        (
+            gone,
+            "the server answered 410 Gone: no such \\u{1b}[1m (errno 106)\n\
+             the subscription is over: its user agent has to subscribe again",
+        ),
+        (
+            busy,
+            "the server answered 503 Service Unavailable, Retry-After: 5\n\
+             the server is busy or stopping: send again later",
+        ),
+        (
+            moved,
+            "the server answered 301 Moved Permanently\n\
+             push services do not redirect: is the endpoint complete?",
+        ),
+    ] {
+        let (fake, address) = Fake::start().await;
+        let (answer, _) = send(&agent(address), fake, response, &["-m", "hello"]).await;
+        assert_eq!(answer.unwrap_err().to_string(), expected);
+    }
+}
+
+#[actix_web::test]
+async fn a_server_that_is_not_there_is_told() {
+    let (fake, address) = Fake::start().await;
+    drop(fake);
+    let endpoint = format!("http://{address}/wpush/token");
+    let push = Push::prepare(&args(&[&endpoint, "-m", ""])).unwrap();
+    let error = push.send().await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot reach http://{address}: ")), "{error}");
+}
+
+#[test]
+fn a_subscription_file_says_where_and_how_to_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sub.json");
+    let subscription = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap();
+    subscription.save(&path).unwrap();
+    let file = path.to_str().unwrap();
+    let push = Push::prepare(&args(&["--subscription", file, "-m", "hello"])).unwrap();
+    assert_eq!(push.endpoint, subscription.endpoint);
+    assert_eq!(push.payload.unwrap().encoding, Encoding::Aes128Gcm);
+}
+
+#[test]
+fn a_message_from_a_file_is_sent_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("message");
+    write_private(&path, "a\nb\n").unwrap();
+    let args = args(&["http://a", "--file", path.to_str().unwrap()]);
+    assert_eq!(message(&args).unwrap(), b"a\nb\n");
+}
+
+#[test]
+fn a_vapid_key_file_is_made_once_and_signs_every_push() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vapid.pem");
+    let args = args(&["http://a", "-m", "", "--vapid-key", path.to_str().unwrap()]);
+    let key = || {
+        let push = Push::prepare(&args).unwrap();
+        let (_, value) = push.headers.last().unwrap().clone();
+        value.rsplit_once("k=").unwrap().1.to_owned()
+    };
+    assert_eq!(key(), key());
+    let kept = VapidKey::load_or_make(&path).unwrap();
+    assert_eq!(key(), to_base64url(kept.pair.public()));
+}
+
+#[test]
+fn what_cannot_be_sent_is_told_before_anything_is_sent() {
+    let keys = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap().keys;
+    let (p256dh, auth) = keys.to_texts();
+    let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));
+    let long = "x".repeat(3967);
+    for (words, expected) in [
+        (vec!["http://a", "-m", "hello"], "a message is encrypted for its subscription"),
+        (vec!["http://a", "-m", "x", "--p256dh=x", "--auth=x"], "p256dh is not a P-256"),
+        (vec!["http://a", "-m", &long, &p256dh, &auth], "the message has 3967 bytes; a push"),
+        (vec!["http://a", "--file", "/nowhere"], "cannot read /nowhere: "),
+        (vec!["--subscription", "/nowhere", "-m", "x"], "cannot read /nowhere: "),
+    ] {
+        let Err(error) = Push::prepare(&args(&words)) else { panic!("{words:?}") };
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+}
