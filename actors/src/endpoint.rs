@@ -76,6 +76,11 @@ impl EndpointShared {
         let (in_flight, ack_waiters) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { store, nodes, clock, limits, log, in_flight, ack_waiters }
     }
+
+    /// How many pushes are under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
 }
 
 impl Endpoint {

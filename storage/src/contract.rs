@@ -14,9 +14,9 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
+pub use state_machine::store::{MonthStep, Page, PageLimit, Registered, Registration, Stored};
 use state_machine::{
-    Chid, LastConnect, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, RouterType,
-    Time, Uaid,
+    Chid, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, Time, Uaid,
 };
 
 /// The answer of a store, on its way.
@@ -37,61 +37,6 @@ pub enum StoreError {
     /// The engine failed. The text is for an operator's log, never for a peer.
     #[error("{0}")]
     Failed(String),
-}
-
-/// What a connection node writes when a user agent connects.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Registration {
-    /// Who connected.
-    pub uaid: Uaid,
-    /// How it is reached.
-    pub router_type: RouterType,
-    /// The node it connected to.
-    pub node: NodeId,
-    /// When.
-    pub connected_at: Time,
-    /// The index key of that hour.
-    pub last_connect: LastConnect,
-    /// Make a record with this `curmonth` if there is none; otherwise an unknown uaid stays unknown.
-    pub create_in: Option<Month>,
-}
-
-/// What became of a registration.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Registered {
-    /// Written; this is the record as it now stands.
-    Done(RouterRecord),
-    /// There is no record of this uaid, and none was to be made.
-    Unknown,
-    /// The record has this `connected_at`, which is not older: nothing was written.
-    Newer(Time),
-}
-
-/// What became of storing a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stored {
-    /// It is on disk, or was already, or a newer message of its topic is there in its place.
-    Done,
-    /// The channel is not registered in this month's table; nothing was written.
-    NoSuchChannel,
-}
-
-/// Some of a user agent's waiting messages, in the order of their ids.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Page {
-    /// The messages.
-    pub messages: Vec<Message>,
-    /// Where to go on: there may be more messages after this one.
-    pub next: Option<MessageId>,
-}
-
-/// What a page is bounded by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageLimit {
-    /// At most this many messages; at least 1.
-    pub rows: usize,
-    /// Bytes of payload after which no further message is added; the first always is.
-    pub bytes: usize,
 }
 
 /// The router table: one record a user agent.
@@ -116,23 +61,6 @@ pub trait RouterTable: Send + Sync {
 
     /// Removes a record. Answers whether there was one.
     fn drop_user(&self, uaid: Uaid) -> Answer<bool>;
-}
-
-/// One user agent's move from a month to another, by the connection that does it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct MonthStep {
-    /// Who moves.
-    pub uaid: Uaid,
-    /// The node it is connected to.
-    pub node: NodeId,
-    /// When it connected there.
-    pub connected_at: Time,
-    /// The month moved away from.
-    pub from: Month,
-    /// The month moved to.
-    pub to: Month,
-    /// The index key of the hour of the move.
-    pub last_connect: LastConnect,
 }
 
 /// The message tables, one a month, each with its users' channels and their waiting messages.

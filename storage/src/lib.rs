@@ -1,11 +1,13 @@
 //! Where Kalends keeps what must not be lost: router records, channels and messages by month.
 //!
-//! [`contract`] says what a store promises; the engines keep it. No other crate knows a table
-//! or SQL, and nothing here knows of sockets, actors or HTTP.
+//! [`contract`] says what a store promises; the engines keep it: [`embedded`] in a directory of this
+//! machine. No other crate knows a table or SQL, and nothing here knows of sockets, actors or HTTP.
 
 pub mod contract;
+pub mod embedded;
 
 pub use contract::{
     Answer, MessageTables, MonthStep, Page, PageLimit, Registered, Registration, RouterTable,
     Store, StoreError, Stored,
 };
+pub use embedded::{Embedded, EmbeddedOptions, OpenError};

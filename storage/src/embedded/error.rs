@@ -1,0 +1,92 @@
+//! What can go wrong: when a data directory is opened, and inside the engine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::contract::StoreError;
+
+/// Why a data directory cannot be used. Nothing in it was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory or a file in it cannot be made, read or written.
+    #[error("cannot use {} as a data directory: {source}", path.display())]
+    Directory {
+        /// The directory or the file in it.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Another process, or another store of this one, has it open.
+    #[error(
+        "the data directory {} is in use by another process: stop that one, or choose another directory",
+        dir.display()
+    )]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// There are message tables but no router table: starting would forget every user agent.
+    #[error(
+        "{} is missing but other tables are there: restore it from a backup, \
+         or move the other tables away to start empty",
+        file.display()
+    )]
+    RouterMissing {
+        /// The file that should be there.
+        file: PathBuf,
+    },
+    /// The file is some other program's database, an empty file, or a table under a wrong name.
+    #[error(
+        "{} is not the database that its name says: move it away or restore it from a backup",
+        file.display()
+    )]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The file was written by a newer version of this program.
+    #[error(
+        "{} has schema version {found} and this program knows none above {known}: \
+         run the newer version again, or restore a backup from before it",
+        file.display()
+    )]
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// Its schema version.
+        found: usize,
+        /// The newest schema version known here.
+        known: usize,
+    },
+    /// The file is damaged, not a database, or cannot be brought up to date.
+    #[error("cannot open {}: {reason}: restore it from a backup or move it away", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// The writer thread could not be started.
+    #[error("cannot start the store's writer thread: {0}")]
+    Thread(io::Error),
+}
+
+impl OpenError {
+    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Directory { path: path.to_owned(), source }
+    }
+
+    pub(super) fn unreadable(file: &Path, error: &rusqlite::Error) -> Self {
+        Self::Unreadable { file: file.to_owned(), reason: error.to_string() }
+    }
+}
+
+/// Why a job of the writer did not do what it should.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// This is the answer. The job left nothing behind that its neighbours in the transaction
+    /// should not be committed with.
+    Refused(StoreError),
+    /// A statement failed half-way: the transaction must be rolled back.
+    Broken(StoreError),
+}

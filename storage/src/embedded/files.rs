@@ -1,0 +1,344 @@
+//! The data directory: which files are in it, who may use it, how they are made, opened and removed.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use state_machine::Month;
+
+use super::error::OpenError;
+use super::schema::{MESSAGES, ROUTER, Schema, SchemaError};
+
+/// One database file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileKey {
+    /// `router.db`
+    Router,
+    /// `messages_2026_11.db`
+    Month(Month),
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Writer,
+    Reader,
+}
+
+/// Keeps every other store away from the directory while it lives.
+pub(super) struct Lock(#[expect(dead_code, reason = "held, and let go when dropped")] File);
+
+/// The directory that holds the files.
+pub(super) struct DataDir {
+    path: PathBuf,
+}
+
+/// The months that have a file. Changed by the writer only.
+pub(super) struct Months(RwLock<BTreeSet<Month>>);
+
+impl DataDir {
+    /// Opens a data directory, making it if there is none, and checks each file in it.
+    pub(super) fn open(path: &Path) -> Result<(Self, Lock, Months), OpenError> {
+        make_dir(path).map_err(|error| OpenError::io(path, error))?;
+        let lock = Lock::take(path)?;
+        let dir = Self { path: path.to_owned() };
+        let months = dir.list_months().map_err(|error| OpenError::io(path, error))?;
+        dir.ensure_router(&months)?;
+        for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
+            dir.verify(key)?;
+        }
+        Ok((dir, lock, Months(RwLock::new(months))))
+    }
+
+    /// Makes the file with its tables. It gets its name only when it is whole and on disk, so that
+    /// a file without its tables is never one that a crash left half-made.
+    pub(super) fn make(&self, key: FileKey) -> Result<(), OpenError> {
+        let path = self.path_of(key);
+        let unfinished = sibling(&path, ".new");
+        self.make_as(&unfinished, key).map_err(|error| explain(error, &unfinished))?;
+        self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
+    }
+
+    fn make_as(&self, path: &Path, key: FileKey) -> Result<(), MakeError> {
+        remove_with_log(path)?;
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut conn = connect(path, Role::Writer)?;
+        key.schema().create(&mut conn)?;
+        conn.close().map_err(|(_, error)| error)?;
+        Ok(sync(path)?)
+    }
+
+    fn give_name(&self, unfinished: &Path, path: &Path) -> io::Result<()> {
+        if path.try_exists()? {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        // Left there if the process died while it removed the file of that name: SQLite would
+        // apply the old log to the new database.
+        remove_log(path)?;
+        fs::rename(unfinished, path)?;
+        sync(&self.path)
+    }
+
+    /// Removes the file. No connection may be open on it.
+    pub(super) fn remove(&self, key: FileKey) -> io::Result<()> {
+        remove_with_log(&self.path_of(key))?;
+        sync(&self.path)
+    }
+
+    /// Opens a file that exists.
+    pub(super) fn connect(&self, key: FileKey, role: Role) -> rusqlite::Result<Connection> {
+        connect(&self.path_of(key), role)
+    }
+
+    fn ensure_router(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
+        let file = self.path_of(FileKey::Router);
+        let there = |path: &Path| path.try_exists().map_err(|error| OpenError::io(path, error));
+        if there(&file)? {
+            Ok(())
+        } else if !months.is_empty() || there(&sibling(&file, "-wal"))? {
+            Err(OpenError::RouterMissing { file })
+        } else {
+            self.make(FileKey::Router)
+        }
+    }
+
+    fn verify(&self, key: FileKey) -> Result<(), OpenError> {
+        let path = self.path_of(key);
+        let opened = connect(&path, Role::Writer).map_err(MakeError::from);
+        opened
+            .and_then(|mut conn| Ok(key.schema().verify(&mut conn)?))
+            .map_err(|error| explain(error, &path))
+    }
+
+    fn list_months(&self) -> io::Result<BTreeSet<Month>> {
+        let mut months = BTreeSet::new();
+        for entry in fs::read_dir(&self.path)? {
+            months.extend(entry?.file_name().to_str().and_then(month_of_name));
+        }
+        Ok(months)
+    }
+
+    fn path_of(&self, key: FileKey) -> PathBuf {
+        self.path.join(key.to_string())
+    }
+}
+
+impl Lock {
+    fn take(dir: &Path) -> Result<Self, OpenError> {
+        let path = dir.join("lock");
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| OpenError::io(&path, error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
+            Err(TryLockError::Error(error)) => Err(OpenError::io(&path, error)),
+        }
+    }
+}
+
+impl Months {
+    pub(super) fn contains(&self, month: Month) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&month)
+    }
+
+    pub(super) fn list(&self) -> Vec<Month> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    pub(super) fn insert(&self, month: Month) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(month);
+    }
+
+    pub(super) fn remove(&self, month: Month) -> bool {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&month)
+    }
+}
+
+impl FileKey {
+    fn schema(self) -> &'static Schema {
+        match self {
+            Self::Router => &ROUTER,
+            Self::Month(_) => &MESSAGES,
+        }
+    }
+}
+
+impl fmt::Display for FileKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Router => f.write_str("router.db"),
+            Self::Month(month) => write!(f, "messages_{month}.db"),
+        }
+    }
+}
+
+/// A name that is not exactly that of a month's file is not ours, for example a copy of one.
+fn month_of_name(name: &str) -> Option<Month> {
+    name.strip_prefix("messages_")?.strip_suffix(".db")?.parse().ok()
+}
+
+enum MakeError {
+    Io(io::Error),
+    Schema(SchemaError),
+}
+
+impl From<io::Error> for MakeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<rusqlite::Error> for MakeError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Schema(SchemaError::Database(error))
+    }
+}
+
+impl From<SchemaError> for MakeError {
+    fn from(error: SchemaError) -> Self {
+        Self::Schema(error)
+    }
+}
+
+fn explain(error: MakeError, file: &Path) -> OpenError {
+    let file = file.to_owned();
+    match error {
+        MakeError::Io(source) => OpenError::Directory { path: file, source },
+        MakeError::Schema(SchemaError::Foreign) => OpenError::Foreign { file },
+        MakeError::Schema(SchemaError::Newer { found, known }) => {
+            OpenError::Newer { file, found, known }
+        }
+        MakeError::Schema(SchemaError::Database(error)) => OpenError::unreadable(&file, &error),
+    }
+}
+
+/// Never creates: a file that went missing is an error and not an empty table.
+fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    conn.busy_timeout(match role {
+        Role::Writer => WRITER_BUSY_MAX,
+        Role::Reader => READER_BUSY_MAX,
+    })?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    match role {
+        Role::Writer => {
+            conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+            conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+        }
+        Role::Reader => {
+            conn.pragma_update(None, "query_only", true)?;
+            conn.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+        }
+    }
+    Ok(conn)
+}
+
+fn make_dir(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync(parent),
+        _ => sync(Path::new(".")),
+    }
+}
+
+/// Removes a database first, and then what SQLite keeps beside it: a database without its log
+/// would be an older one.
+fn remove_with_log(path: &Path) -> io::Result<()> {
+    remove_if_there(path)?;
+    remove_log(path)
+}
+
+fn remove_log(path: &Path) -> io::Result<()> {
+    ["-wal", "-shm", "-journal"]
+        .into_iter()
+        .try_for_each(|end| remove_if_there(&sibling(path, end)))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the contents of a file, or the names in a directory, durable.
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Prepared statements kept a connection; more than there are different ones.
+const STATEMENTS_MAX: usize = 32;
+
+/// How long the writer waits where somebody else, such as an operator's shell, locked the file.
+const WRITER_BUSY_MAX: Duration = Duration::from_secs(5);
+
+/// How long a reader waits while the log of a file is being recovered; it waits for nothing else.
+const READER_BUSY_MAX: Duration = Duration::from_secs(1);
+
+/// Pages of 4 KiB in the write-ahead log after which they go to their places in the file. More make
+/// each stored message cheaper, because a page changed many times is then written once.
+const CHECKPOINT_PAGES: i64 = 4000;
+
+/// Memory a file for pages that the writer may need again.
+const WRITER_CACHE_KIB: i64 = 8 * 1024;
+
+/// Memory a file and reader; a reader forgets its pages with every commit, so more is of no use.
+const READER_CACHE_KIB: i64 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_write_is_synced_before_it_is_answered() {
+        let home = tempfile::tempdir().unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
+        let conn = dir.connect(FileKey::Router, Role::Writer).unwrap();
+        let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0));
+        assert_eq!(pragma("journal_mode").unwrap(), "wal");
+        let full = conn.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
+        assert_eq!(full.unwrap(), 2);
+    }
+
+    #[test]
+    fn only_exact_names_are_files_of_a_month() {
+        assert_eq!(month_of_name("messages_2026_11.db"), Month::new(2026, 11).ok());
+        for other in ["messages_2026_13.db", "messages_2026_11.db.new", "messages_2026_11 (1).db"] {
+            assert_eq!(month_of_name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_old_log_is_not_applied_to_a_new_file() {
+        let home = tempfile::tempdir().unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
+        let key = FileKey::Month("2026_11".parse().unwrap());
+        let log = sibling(&dir.path_of(key), "-wal");
+        fs::write(&log, "left by a process that died").unwrap();
+        dir.make(key).unwrap();
+        assert!(!log.exists());
+        dir.verify(key).unwrap();
+    }
+}

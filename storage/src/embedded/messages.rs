@@ -1,0 +1,238 @@
+//! Messages of one month in SQL.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, params};
+use state_machine::{
+    Chid, Encoding, Message, MessageId, MessageRef, Payload, Span, Time, Topic, Uaid, Urgency,
+};
+
+use super::channels;
+use super::values::{corrupt, from_i64, to_i64};
+use crate::contract::{Page, PageLimit, Stored};
+
+/// Rows that one fetch looks at, however many of them have expired: a bound on what it costs.
+pub(super) const SCAN_ROWS_MAX: usize = 1000;
+
+/// A page, and which of the rows on the way to its end had expired.
+#[derive(Debug, Default)]
+pub(super) struct Fetched {
+    pub(super) page: Page,
+    pub(super) expired: Option<RangeInclusive<MessageId>>,
+}
+
+/// One statement looks for the channel, the same id and the same topic, and inserts.
+pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Stored> {
+    let (encoding, encryption, crypto_key) = encoding_columns(message.payload.as_ref());
+    let changed = conn.prepare_cached(STORE)?.execute(params![
+        uaid.0,
+        message.id.to_bytes(),
+        to_i64(message.expires_at().0),
+        message.chid.0,
+        message.topic.as_ref().map(Topic::as_str),
+        urgency_column(message.urgency),
+        to_i64(message.accepted_at.0),
+        to_i64(message.ttl.0),
+        encoding,
+        encryption,
+        crypto_key,
+        message.payload.as_ref().map(|payload| &*payload.data),
+    ])?;
+    if changed > 0 || channels::is_registered(conn, uaid, message.chid)? {
+        Ok(Stored::Done)
+    } else {
+        Ok(Stored::NoSuchChannel)
+    }
+}
+
+pub(super) fn fetch(
+    conn: &Connection,
+    uaid: Uaid,
+    after: Option<MessageId>,
+    limit: PageLimit,
+    now: Time,
+) -> rusqlite::Result<Fetched> {
+    let mut statement = conn.prepare_cached(FETCH)?;
+    let mut rows = match after {
+        Some(after) => statement.query(params![uaid.0, &after.to_bytes()[..]])?,
+        None => statement.query(params![uaid.0, &[][..]])?,
+    };
+    let mut scan = Scan::new(limit);
+    while let Some(row) = rows.next()? {
+        if scan.is_full() {
+            scan.fetched.page.next = scan.last;
+            break;
+        }
+        let id = MessageId::from_bytes(row.get(0)?);
+        if Time(from_i64(row.get(1)?)) <= now {
+            scan.pass_over(id);
+        } else {
+            scan.take(decode(id, row)?);
+        }
+    }
+    Ok(scan.fetched)
+}
+
+/// Deletes those of the messages that are there. Answers how many.
+pub(super) fn delete(
+    conn: &Connection,
+    uaid: Uaid,
+    messages: &[MessageRef],
+) -> rusqlite::Result<usize> {
+    let mut statement = conn.prepare_cached(DELETE)?;
+    messages
+        .iter()
+        .map(|message| statement.execute(params![uaid.0, message.id.to_bytes(), message.chid.0]))
+        .sum()
+}
+
+/// Deletes what expired in a stretch of a user agent's messages.
+pub(super) fn sweep(
+    conn: &Connection,
+    uaid: Uaid,
+    stretch: &RangeInclusive<MessageId>,
+    now: Time,
+) -> rusqlite::Result<()> {
+    let (first, last) = (stretch.start().to_bytes(), stretch.end().to_bytes());
+    conn.prepare_cached(SWEEP)?.execute(params![uaid.0, first, last, to_i64(now.0)])?;
+    Ok(())
+}
+
+/// Stores a copy of each of a user agent's messages in another month's table.
+pub(super) fn copy_all(from: &Connection, to: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
+    let mut statement = from.prepare_cached(FETCH)?;
+    let mut rows = statement.query(params![uaid.0, &[][..]])?;
+    while let Some(row) = rows.next()? {
+        store(to, uaid, &decode(MessageId::from_bytes(row.get(0)?), row)?)?;
+    }
+    Ok(())
+}
+
+pub(super) fn delete_all(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
+    conn.prepare_cached(DELETE_ALL)?.execute(params![uaid.0]).map(|_| ())
+}
+
+/// What a fetch has seen so far.
+struct Scan {
+    limit: PageLimit,
+    fetched: Fetched,
+    rows: usize,
+    bytes: usize,
+    last: Option<MessageId>,
+}
+
+impl Scan {
+    fn new(limit: PageLimit) -> Self {
+        Self { limit, fetched: Fetched::default(), rows: 0, bytes: 0, last: None }
+    }
+
+    fn is_full(&self) -> bool {
+        let messages = self.fetched.page.messages.len();
+        self.rows >= SCAN_ROWS_MAX
+            || messages >= self.limit.rows.max(1)
+            || (messages > 0 && self.bytes >= self.limit.bytes)
+    }
+
+    fn pass_over(&mut self, id: MessageId) {
+        let first = self.fetched.expired.as_ref().map_or(id, |expired| *expired.start());
+        self.fetched.expired = Some(first..=id);
+        self.saw(id);
+    }
+
+    fn take(&mut self, message: Message) {
+        self.bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
+        self.saw(message.id);
+        self.fetched.page.messages.push(message);
+    }
+
+    fn saw(&mut self, id: MessageId) {
+        self.rows += 1;
+        self.last = Some(id);
+    }
+}
+
+fn decode(id: MessageId, row: &Row<'_>) -> rusqlite::Result<Message> {
+    let topic = row.get_ref(3)?.as_str_or_null()?.map(Topic::parse).transpose();
+    Ok(Message {
+        id,
+        chid: Chid(row.get(2)?),
+        topic: topic.map_err(|error| corrupt(3, Type::Text, error))?,
+        urgency: urgency(row.get(4)?)?,
+        accepted_at: Time(from_i64(row.get(5)?)),
+        ttl: Span(from_i64(row.get(6)?)),
+        payload: payload(row)?,
+    })
+}
+
+fn payload(row: &Row<'_>) -> rusqlite::Result<Option<Payload>> {
+    let text = |column| row.get::<_, String>(column).map(String::into_boxed_str);
+    let encoding = match row.get(7)? {
+        None => return Ok(None),
+        Some(AES128GCM) => Encoding::Aes128Gcm,
+        Some(AESGCM) => Encoding::AesGcm { encryption: text(8)?, crypto_key: text(9)? },
+        Some(_) => return Err(corrupt(7, Type::Integer, "an unknown encoding")),
+    };
+    let data = Bytes::copy_from_slice(row.get_ref(10)?.as_blob()?);
+    Ok(Some(Payload { data, encoding }))
+}
+
+fn encoding_columns(payload: Option<&Payload>) -> (Option<i64>, Option<&str>, Option<&str>) {
+    match payload.map(|payload| &payload.encoding) {
+        None => (None, None, None),
+        Some(Encoding::Aes128Gcm) => (Some(AES128GCM), None, None),
+        Some(Encoding::AesGcm { encryption, crypto_key }) => {
+            (Some(AESGCM), Some(encryption), Some(crypto_key))
+        }
+    }
+}
+
+fn urgency_column(urgency: Urgency) -> i64 {
+    match urgency {
+        Urgency::VeryLow => 0,
+        Urgency::Low => 1,
+        Urgency::Normal => 2,
+        Urgency::High => 3,
+    }
+}
+
+fn urgency(column: i64) -> rusqlite::Result<Urgency> {
+    let known = Urgency::ALL.into_iter().find(|urgency| urgency_column(*urgency) == column);
+    known.ok_or_else(|| corrupt(4, Type::Integer, "an unknown urgency"))
+}
+
+const AES128GCM: i64 = 1;
+const AESGCM: i64 = 2;
+
+pub(super) const STORE: &str = "
+    INSERT INTO messages
+        (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
+         encoding, encryption, crypto_key, data)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12
+    WHERE EXISTS (SELECT 1 FROM channels WHERE uaid = ?1 AND chid = ?4)
+    ON CONFLICT (uaid, chid, topic) WHERE topic IS NOT NULL DO UPDATE SET
+        id = excluded.id,
+        expires_at = excluded.expires_at,
+        urgency = excluded.urgency,
+        accepted_at = excluded.accepted_at,
+        ttl = excluded.ttl,
+        encoding = excluded.encoding,
+        encryption = excluded.encryption,
+        crypto_key = excluded.crypto_key,
+        data = excluded.data
+        WHERE excluded.id > messages.id
+    ON CONFLICT (uaid, id) DO NOTHING";
+
+pub(super) const FETCH: &str = "
+    SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,
+        encoding, encryption, crypto_key, data
+    FROM messages WHERE uaid = ?1 AND id > ?2 ORDER BY id";
+
+pub(super) const DELETE: &str = "
+    DELETE FROM messages WHERE uaid = ?1 AND id = ?2 AND chid = ?3";
+
+pub(super) const SWEEP: &str = "
+    DELETE FROM messages WHERE uaid = ?1 AND id BETWEEN ?2 AND ?3 AND expires_at <= ?4";
+
+pub(super) const DELETE_ALL: &str = "DELETE FROM messages WHERE uaid = ?1";

@@ -1,0 +1,119 @@
+//! Reading, on the thread that asks.
+//!
+//! A point look-up takes a few microseconds, less than handing it to another thread and being woken
+//! by the answer; a page of messages is bounded by its `PageLimit`. So reads run where they are
+//! called, and their answer is ready at once. What that costs: a page of the file that is not in
+//! the system's cache makes the calling thread wait for the disk.
+//!
+//! In WAL mode a read never waits for the writer, and one that begins after a commit sees it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+
+use super::files::{DataDir, FileKey, Months, Role};
+use crate::contract::StoreError;
+
+/// A few sets of connections, each used by one thread at a time.
+pub(super) struct Readers {
+    dir: Arc<DataDir>,
+    months: Arc<Months>,
+    slots: Box<[Mutex<Slot>]>,
+    /// Where the next look for a free slot begins.
+    turn: AtomicUsize,
+    months_open_max: usize,
+}
+
+/// Connections that were opened so far, the oldest first.
+#[derive(Default)]
+struct Slot {
+    open: Vec<(FileKey, Connection)>,
+    closed: bool,
+}
+
+impl Readers {
+    pub(super) fn new(
+        dir: Arc<DataDir>,
+        months: Arc<Months>,
+        count: usize,
+        months_open_max: usize,
+    ) -> Self {
+        let slots = (0..count.max(1)).map(|_| Mutex::default()).collect();
+        let months_open_max = months_open_max.max(1);
+        Self { dir, months, slots, turn: AtomicUsize::new(0), months_open_max }
+    }
+
+    /// Runs a query on a file; none if there is no file of that month.
+    pub(super) fn read<T>(
+        &self,
+        key: FileKey,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let mut slot = self.free_slot();
+        if slot.closed {
+            return Err(StoreError::Closed);
+        }
+        let failed = |error| StoreError::Failed(format!("cannot read {key}: {error}"));
+        match self.connection(&mut slot, key).map_err(failed)? {
+            Some(conn) => query(conn).map(Some).map_err(failed),
+            None => Ok(None),
+        }
+    }
+
+    /// Closes every connection to a file, waiting for the reads that run on it.
+    ///
+    /// A month leaves [`Months`] before it is forgotten here: a slot that is looked at later finds
+    /// it gone, and one that is in use opened the file under its lock and is waited for.
+    pub(super) fn forget(&self, key: FileKey) {
+        for slot in &self.slots {
+            lock(slot).open.retain(|(open, _)| *open != key);
+        }
+    }
+
+    /// Closes everything. Reads are answered [`StoreError::Closed`] from now on.
+    pub(super) fn close(&self) {
+        for slot in &self.slots {
+            *lock(slot) = Slot { open: Vec::new(), closed: true };
+        }
+    }
+
+    fn free_slot(&self) -> MutexGuard<'_, Slot> {
+        let count = self.slots.len();
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let free = (0..count).find_map(|step| self.slots[(first + step) % count].try_lock().ok());
+        free.unwrap_or_else(|| lock(&self.slots[first]))
+    }
+
+    fn connection<'a>(
+        &self,
+        slot: &'a mut Slot,
+        key: FileKey,
+    ) -> rusqlite::Result<Option<&'a Connection>> {
+        if let Some(at) = slot.open.iter().position(|(open, _)| *open == key) {
+            return Ok(Some(&slot.open[at].1));
+        }
+        if matches!(key, FileKey::Month(month) if !self.months.contains(month)) {
+            return Ok(None);
+        }
+        make_room(&mut slot.open, self.months_open_max);
+        slot.open.push((key, self.dir.connect(key, Role::Reader)?));
+        Ok(slot.open.last().map(|(_, conn)| conn))
+    }
+}
+
+/// Closes the month that was opened the longest time ago, if as many as allowed are open.
+fn make_room(open: &mut Vec<(FileKey, Connection)>, months_open_max: usize) {
+    let mut months = (0..open.len()).filter(|at| open[*at].0 != FileKey::Router);
+    let oldest = months.next();
+    if let Some(oldest) = oldest
+        && months.count() + 1 >= months_open_max
+    {
+        open.remove(oldest);
+    }
+}
+
+/// A query that panicked leaves nothing half-done in a connection that only reads.
+fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}

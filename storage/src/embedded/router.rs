@@ -1,0 +1,143 @@
+//! The router table in SQL.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use state_machine::{LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid};
+
+use super::values::{corrupt, from_i64, to_i64};
+use crate::contract::{MonthStep, Registered, Registration};
+
+pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
+    conn.prepare_cached(READ)?.query_row(params![uaid.0], |row| decode(uaid, row)).optional()
+}
+
+/// Only the writer changes records, so what it has read is still true when it writes.
+pub(super) fn register(
+    conn: &Connection,
+    registration: &Registration,
+) -> rusqlite::Result<Registered> {
+    let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
+        *registration;
+    let (curmonth, oldmonth) = match (read(conn, uaid)?, create_in) {
+        (Some(record), _) if record.connected_at >= connected_at => {
+            return Ok(Registered::Newer(record.connected_at));
+        }
+        (Some(record), _) => (record.curmonth, record.oldmonth),
+        (None, Some(month)) => (month, None),
+        (None, None) => return Ok(Registered::Unknown),
+    };
+    let node = Some(node.clone());
+    let record =
+        RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth };
+    write(conn, &record)?;
+    Ok(Registered::Done(record))
+}
+
+pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
+    let changed = conn.prepare_cached(UPDATE_MONTH)?.execute(params![
+        step.uaid.0,
+        step.node.as_str(),
+        to_i64(step.connected_at.0),
+        step.to.to_string(),
+        step.from.to_string(),
+        to_i64(step.last_connect.0),
+    ])?;
+    Ok(changed > 0)
+}
+
+pub(super) fn finish_month_move(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
+    let changed = conn.prepare_cached(FINISH_MOVE)?.execute(params![
+        step.uaid.0,
+        step.node.as_str(),
+        to_i64(step.connected_at.0),
+        step.from.to_string(),
+    ])?;
+    Ok(changed > 0)
+}
+
+pub(super) fn clear_node(
+    conn: &Connection,
+    uaid: Uaid,
+    node: &NodeId,
+    connected_at: Time,
+) -> rusqlite::Result<bool> {
+    let changed = conn.prepare_cached(CLEAR_NODE)?.execute(params![
+        uaid.0,
+        node.as_str(),
+        to_i64(connected_at.0)
+    ])?;
+    Ok(changed > 0)
+}
+
+pub(super) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool> {
+    Ok(conn.prepare_cached(DROP)?.execute(params![uaid.0])? > 0)
+}
+
+/// Writes something, so that a disk that is full or read-only shows.
+pub(super) fn check(conn: &Connection) -> rusqlite::Result<()> {
+    conn.prepare_cached(CHECK)?.execute([]).map(|_| ())
+}
+
+fn write(conn: &Connection, record: &RouterRecord) -> rusqlite::Result<()> {
+    conn.prepare_cached(WRITE)?.execute(params![
+        record.uaid.0,
+        record.router_type.as_str(),
+        record.node.as_ref().map(NodeId::as_str),
+        to_i64(record.connected_at.0),
+        to_i64(record.last_connect.0),
+        record.curmonth.to_string(),
+        record.oldmonth.map(|month| month.to_string()),
+    ])?;
+    Ok(())
+}
+
+fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<RouterRecord> {
+    let router_type = RouterType::parse(row.get_ref(0)?.as_str()?);
+    Ok(RouterRecord {
+        uaid,
+        router_type: router_type.ok_or_else(|| corrupt(0, Type::Text, "an unknown router type"))?,
+        node: row.get_ref(1)?.as_str_or_null()?.map(NodeId::new),
+        connected_at: Time(from_i64(row.get(2)?)),
+        last_connect: LastConnect(from_i64(row.get(3)?)),
+        curmonth: month(4, row.get_ref(4)?.as_str()?)?,
+        oldmonth: row.get_ref(5)?.as_str_or_null()?.map(|text| month(5, text)).transpose()?,
+    })
+}
+
+fn month(column: usize, text: &str) -> rusqlite::Result<Month> {
+    text.parse().map_err(|error| corrupt(column, Type::Text, error))
+}
+
+pub(super) const READ: &str = "
+    SELECT router_type, node_id, connected_at, last_connect, curmonth, oldmonth
+    FROM router WHERE uaid = ?1";
+
+pub(super) const WRITE: &str = "
+    INSERT INTO router
+        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    ON CONFLICT (uaid) DO UPDATE SET
+        router_type = excluded.router_type,
+        node_id = excluded.node_id,
+        connected_at = excluded.connected_at,
+        last_connect = excluded.last_connect,
+        curmonth = excluded.curmonth,
+        oldmonth = excluded.oldmonth";
+
+pub(super) const UPDATE_MONTH: &str = "
+    UPDATE router SET curmonth = ?4, oldmonth = ?5, last_connect = ?6
+    WHERE uaid = ?1 AND node_id = ?2 AND connected_at = ?3";
+
+pub(super) const FINISH_MOVE: &str = "
+    UPDATE router SET oldmonth = nullif(oldmonth, ?4)
+    WHERE uaid = ?1 AND node_id = ?2 AND connected_at = ?3";
+
+pub(super) const CLEAR_NODE: &str = "
+    UPDATE router SET node_id = NULL
+    WHERE uaid = ?1 AND node_id = ?2 AND connected_at = ?3";
+
+pub(super) const DROP: &str = "DELETE FROM router WHERE uaid = ?1";
+
+const CHECK: &str = "
+    INSERT INTO health (id, checks) VALUES (1, 1)
+    ON CONFLICT (id) DO UPDATE SET checks = checks + 1";

@@ -1,0 +1,247 @@
+//! The writer thread: takes what has queued up and commits it together.
+//!
+//! Making a write durable costs one sync of the disk, however many rows it is. While the thread waits
+//! for that sync, more work queues up, and the next sync is for all of it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::future::ready;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{PoisonError, RwLock};
+use std::thread;
+
+use state_machine::Uaid;
+use tokio::sync::{oneshot, watch};
+
+use super::error::Fault;
+use super::files::{FileKey, Lock};
+use super::write_files::WriteFiles;
+use crate::contract::{Answer, StoreError};
+
+/// The way to the writer thread.
+pub(super) struct Writer {
+    /// None once closed. The thread ends when this is gone and the queue is empty.
+    queue: RwLock<Option<SyncSender<Task>>>,
+    /// What the thread's end brought, once it ended.
+    ended: watch::Receiver<Option<Result<(), StoreError>>>,
+}
+
+/// Which files a job writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// One file.
+    File(FileKey),
+    /// Several, in any order.
+    Several,
+    /// It commits, makes or removes files itself: no other job may be in its batch.
+    Alone,
+}
+
+/// A job in the queue.
+struct Task {
+    /// Whose data it writes.
+    uaid: Option<Uaid>,
+    place: Place,
+    job: Box<dyn Job>,
+}
+
+impl Writer {
+    /// Starts the thread. It holds the lock on the data directory until it ends.
+    pub(super) fn start(
+        files: WriteFiles,
+        lock: Lock,
+        queue_max: usize,
+        batch_max: usize,
+    ) -> io::Result<Self> {
+        let (queue, tasks) = sync_channel(queue_max.max(1));
+        let (end, ended) = watch::channel(None);
+        let writer_loop = WriterLoop { tasks, held: None, files, batch_max };
+        thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
+            let closed = writer_loop.run();
+            drop(lock);
+            end.send_replace(Some(closed));
+        })?;
+        Ok(Self { queue: RwLock::new(Some(queue)), ended })
+    }
+
+    /// Queues a job, which is run again if the batch that it was in had to be rolled back.
+    pub(super) fn submit<T: Send + 'static>(
+        &self,
+        uaid: Option<Uaid>,
+        place: Place,
+        run: impl FnMut(&mut WriteFiles) -> Result<T, Fault> + Send + 'static,
+    ) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Queued { run, outcome: Err(stopped()), reply });
+        match self.enqueue(Task { uaid, place, job }) {
+            Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    /// Lets the thread finish what is queued and close the files.
+    pub(super) fn close(&self) -> Answer<()> {
+        self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
+        let mut ended = self.ended.clone();
+        Box::pin(async move {
+            let end = ended.wait_for(Option::is_some).await;
+            end.map_or_else(|_| Err(stopped()), |end| end.clone().expect("waited for"))
+        })
+    }
+
+    fn enqueue(&self, task: Task) -> Result<(), StoreError> {
+        let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        let queue = queue.as_ref().ok_or(StoreError::Closed)?;
+        queue.try_send(task).map_err(|error| match error {
+            TrySendError::Full(_) => StoreError::Busy,
+            TrySendError::Disconnected(_) => stopped(),
+        })
+    }
+}
+
+/// What runs on the thread.
+struct WriterLoop {
+    tasks: Receiver<Task>,
+    /// Taken from the queue, but for the next batch.
+    held: Option<Task>,
+    files: WriteFiles,
+    batch_max: usize,
+}
+
+impl WriterLoop {
+    fn run(mut self) -> Result<(), StoreError> {
+        while let Some(batch) = self.next_batch() {
+            self.commit(batch);
+        }
+        self.files.close()
+    }
+
+    /// Waits for a task, and takes along what has queued up behind it. None when closed.
+    fn next_batch(&mut self) -> Option<Vec<Task>> {
+        let first = self.held.take().or_else(|| self.tasks.recv().ok())?;
+        let mut batch = Batch::default();
+        let mut next = Some(first);
+        while let Some(task) = next.take() {
+            if !batch.admits(&task) {
+                self.held = Some(task);
+                break;
+            }
+            batch.push(task);
+            if batch.tasks.len() < self.batch_max {
+                next = self.tasks.try_recv().ok();
+            }
+        }
+        Some(batch.tasks)
+    }
+
+    fn commit(&mut self, mut batch: Vec<Task>) {
+        if self.run_together(&mut batch) {
+            self.files.commit_all();
+            batch.into_iter().for_each(|task| self.answer(task));
+        } else {
+            batch.into_iter().for_each(|task| self.run_apart(task));
+        }
+        self.files.end_batch();
+    }
+
+    /// Runs every task in the same transactions. If one fails all are rolled back, unless it was
+    /// the only one; answers whether there is something to commit.
+    fn run_together(&mut self, batch: &mut [Task]) -> bool {
+        let done = batch.iter_mut().all(|task| task.job.run(&mut self.files));
+        if !done {
+            self.files.roll_back_all();
+        }
+        done || batch.len() == 1
+    }
+
+    /// Gives a task transactions of its own, so that one that fails takes no other along.
+    fn run_apart(&mut self, mut task: Task) {
+        if task.job.run(&mut self.files) {
+            self.files.commit_all();
+        } else {
+            self.files.roll_back_all();
+        }
+        self.answer(task);
+    }
+
+    fn answer(&self, task: Task) {
+        let key = match task.place {
+            Place::File(key) => Some(key),
+            Place::Several | Place::Alone => None,
+        };
+        task.job.answer(self.files.failure(key));
+    }
+}
+
+/// Tasks that are committed together, file by file.
+#[derive(Default)]
+struct Batch {
+    tasks: Vec<Task>,
+    places: HashMap<Uaid, Place>,
+}
+
+impl Batch {
+    /// A crash between the commits of two files must not leave a user agent's later write without
+    /// its earlier one. So a batch has each agent's writes in one file only.
+    fn admits(&self, task: &Task) -> bool {
+        let Some(last) = self.tasks.last() else { return true };
+        let earlier = task.uaid.and_then(|uaid| self.places.get(&uaid));
+        let in_order = match (earlier, task.place) {
+            (None, _) => true,
+            (Some(Place::File(earlier)), Place::File(key)) => *earlier == key,
+            (Some(_), _) => false,
+        };
+        in_order && last.place != Place::Alone && task.place != Place::Alone
+    }
+
+    fn push(&mut self, task: Task) {
+        if let Some(uaid) = task.uaid
+            && let Entry::Vacant(entry) = self.places.entry(uaid)
+        {
+            entry.insert(task.place);
+        }
+        self.tasks.push(task);
+    }
+}
+
+/// What the thread sees of a job: it can be run, several times if need be, and then answered.
+trait Job: Send {
+    /// Answers whether what it did may be committed.
+    fn run(&mut self, files: &mut WriteFiles) -> bool;
+
+    /// Sends its outcome, or why what it did is not on disk.
+    fn answer(self: Box<Self>, failure: Option<&StoreError>);
+}
+
+struct Queued<T, F> {
+    run: F,
+    outcome: Result<T, StoreError>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F: FnMut(&mut WriteFiles) -> Result<T, Fault> + Send> Job for Queued<T, F> {
+    fn run(&mut self, files: &mut WriteFiles) -> bool {
+        let (outcome, sound) = match (self.run)(files) {
+            Ok(value) => (Ok(value), true),
+            Err(Fault::Refused(error)) => (Err(error), true),
+            Err(Fault::Broken(error)) => (Err(error), false),
+        };
+        self.outcome = outcome;
+        sound
+    }
+
+    fn answer(self: Box<Self>, failure: Option<&StoreError>) {
+        let Self { outcome, reply, .. } = *self;
+        let answer = match failure {
+            Some(error) if outcome.is_ok() => Err(error.clone()),
+            _ => outcome,
+        };
+        // Nobody may be waiting: a caller that went away cancels nothing.
+        let _unread = reply.send(answer);
+    }
+}
+
+fn stopped() -> StoreError {
+    StoreError::Failed("the store's writer thread stopped unexpectedly, restart the server".into())
+}

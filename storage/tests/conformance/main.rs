@@ -1,0 +1,135 @@
+//! Every sentence of `storage::contract`, as a test on each engine.
+//!
+//! A case is a function that takes a fresh [`World`](world::World). It is named once, in `engine!`
+//! below, which makes one test of it for every engine. To add an engine, implement
+//! [`Engine`](world::Engine) and add a line at the end.
+
+mod channels;
+mod embedded_engine;
+mod fetching;
+mod lifecycle;
+mod messages;
+mod months;
+mod races;
+mod router;
+mod world;
+
+/// Makes the tests of an engine.
+macro_rules! engine {
+    ($engine:ident, $new:expr) => {
+        mod $engine {
+            engine!(@case $new, router:
+                a_record_that_was_never_written_is_none
+                a_registration_makes_a_record_in_the_month_it_names
+                a_registration_that_makes_none_leaves_an_unknown_agent_unknown
+                a_later_registration_replaces_the_node_and_keeps_the_months
+                a_registration_that_is_not_later_writes_nothing
+                a_cleared_node_does_not_make_an_earlier_registration_later
+                a_read_sees_every_write_answered_before
+                a_month_move_sets_both_months_and_the_index_key
+                a_month_move_by_another_connection_changes_nothing
+                a_finished_move_forgets_the_old_month
+                finishing_a_move_from_another_month_leaves_the_old_month
+                finishing_the_move_of_another_connection_changes_nothing
+                a_node_is_cleared_by_the_connection_that_wrote_it
+                a_node_of_another_connection_is_not_cleared
+                a_dropped_record_is_gone_and_no_other
+            );
+            engine!(@case $new, channels:
+                channels_are_none_where_nothing_was_registered
+                channels_are_none_where_there_is_no_table
+                channels_that_were_added_are_read_back
+                adding_channels_takes_none_away
+                an_empty_set_makes_the_agent_known
+                an_empty_set_takes_no_channel_away
+                removing_the_last_channel_leaves_an_empty_set
+                removing_a_channel_of_an_unknown_agent_does_not_make_it_known
+                a_channel_is_removed_in_each_month_named_and_in_no_other
+                a_month_without_a_table_is_passed_over_when_a_channel_is_removed
+                channels_cannot_be_added_where_there_is_no_table
+                agents_and_months_have_channels_of_their_own
+                a_thousand_channels_are_read_back
+            );
+            engine!(@case $new, messages:
+                every_kind_of_message_comes_back_as_it_was_stored
+                a_message_of_an_unregistered_channel_is_not_stored
+                a_channel_registered_in_another_month_does_not_count
+                storing_a_message_again_stores_it_once
+                a_greater_id_replaces_the_message_of_its_topic
+                a_lesser_id_is_dropped_in_favour_of_the_one_that_is_there
+                topics_of_other_channels_and_agents_are_other_topics
+                a_message_cannot_be_stored_where_there_is_no_table
+                a_deleted_message_is_gone_and_no_other
+                deleting_what_is_not_there_counts_nothing
+                deleting_needs_the_right_agent_and_channel
+                a_topic_message_is_deleted_without_its_topic_being_known
+                the_replacement_of_a_deleted_message_stays
+                messages_are_deleted_in_each_month_named
+            );
+            engine!(@case $new, fetching:
+                messages_come_in_the_order_of_their_ids
+                a_fetch_goes_on_after_the_message_named
+                a_page_has_no_more_messages_than_asked_for
+                a_page_ends_with_the_message_that_reaches_its_bytes
+                the_first_message_is_in_the_page_however_large_it_is
+                a_page_limit_of_nothing_still_gets_one_message
+                pages_together_have_every_message_once
+                the_last_page_says_that_it_is_the_last
+                an_expired_message_is_not_fetched
+                a_message_lives_up_to_its_last_millisecond
+                the_longest_ttl_never_expires
+                a_live_message_is_found_behind_thousands_that_expired
+                an_agent_without_messages_has_an_empty_page
+                a_month_without_a_table_has_no_messages
+            );
+            engine!(@case $new, months:
+                months_are_listed_oldest_first
+                making_a_month_that_is_there_keeps_what_is_in_it
+                a_dropped_month_is_gone_with_all_in_it
+                dropping_a_month_that_is_not_there_answers_so
+                a_month_made_again_is_empty
+                carried_messages_are_in_the_new_month_only
+                carrying_keeps_what_is_newer_of_a_topic
+                messages_of_channels_not_registered_in_the_new_month_are_only_deleted
+                carrying_goes_on_where_a_crash_left_it
+                carrying_moves_no_other_agents_messages
+                nothing_is_lost_when_there_is_no_table_to_carry_to
+                there_is_nothing_to_carry_from_a_month_without_a_table
+                carrying_to_the_same_month_changes_nothing
+            );
+            engine!(@case $new, lifecycle:
+                everything_answered_is_there_after_a_restart
+                a_store_that_works_passes_its_check
+                a_call_whose_future_is_dropped_is_still_done
+                calls_of_one_agent_happen_in_the_order_they_were_made
+                closing_finishes_what_is_queued
+                a_closed_store_takes_no_further_work
+                closing_again_answers_again
+            );
+            engine!(@case $new, races:
+                puts_of_the_same_instant_are_all_kept
+                the_greatest_id_wins_every_race_for_a_topic
+                a_delete_that_races_with_the_replacement_hits_only_its_own_message
+                of_registrations_at_once_the_latest_stays
+                of_registrations_of_the_same_instant_one_is_written
+                a_late_disconnect_never_clears_a_newer_connection
+                of_two_connections_only_the_newer_moves_the_month
+                channels_added_at_once_are_all_registered
+                a_message_is_taken_by_one_of_the_deletes_that_race_for_it
+                a_month_dropped_under_load_breaks_nobody
+            );
+        }
+    };
+    (@case $new:expr, $module:ident: $($case:ident)*) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                async fn $case() {
+                    crate::$module::$case(crate::world::World::open($new).await).await;
+                }
+            )*
+        }
+    };
+}
+
+engine!(embedded, crate::embedded_engine::InDirectory::new());
