@@ -113,7 +113,9 @@ Examples:
   kalends listen wss://push.example.net/ --state agent.json
                                                  the same agent every time
   kalends listen --subscription sub.json --count 1
-                                                 end after one message";
+                                                 end after one message
+  kalends listen --vapid-public-key \"$(kalends keys vapid vapid.pem)\"
+                                                 take messages signed with that key only";
 
 const PUSH_HELP: &str = "\
 Examples:

@@ -9,7 +9,7 @@
 //! - [`value`]: what a setting can hold, and how it is read and written.
 //! - [`sources`]: what a file, the environment and the flags give.
 //! - [`flags`]: the flags, for clap.
-//! - [`reference`]: the documentation.
+//! - [`mod@reference`]: the documentation.
 
 pub mod flags;
 pub mod reference;

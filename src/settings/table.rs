@@ -118,9 +118,9 @@ settings! {
         /// free one.
         listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
 
-        /// Origin under which the server is reached from outside, where that is not the listen
-        /// address: behind a proxy that ends TLS, for instance. Endpoints begin with it and VAPID
-        /// tokens must name it. Subscriptions keep the endpoint they got.
+        /// Origin under which the server is reached from outside. Needed where that is not the
+        /// listen address, behind a proxy that ends TLS for instance. Endpoints begin with it and
+        /// VAPID tokens must name it; subscriptions keep the endpoint they got.
         public_url: Option<PublicUrl> = None;
 
         /// Worker threads; 0 starts one for each core.
@@ -168,7 +168,8 @@ settings! {
         /// it carries them over; 0 waits for ever. Firefox gives up a command after 10 s.
         drain_wait_ms: u64 = 8000, in 0..=600_000, "ms";
 
-        /// How long a session waits before it repeats what storage refused.
+        /// How long a session waits before it repeats what storage refused; it doubles with every
+        /// refusal, up to 64 times this.
         store_retry_ms: u64 = 1000, in WAIT_MS, "ms";
 
         /// Messages read from storage at a time.

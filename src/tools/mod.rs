@@ -98,6 +98,16 @@ pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
     BASE64URL.decode(text.trim()).ok()
 }
 
+/// Control characters could make a terminal do things; what a server or a sender says is theirs.
+fn printable(text: &str) -> String {
+    let escape = |character: char| match character {
+        '\n' | '\t' => character.to_string(),
+        character if character.is_control() => character.escape_default().to_string(),
+        character => character.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
 fn read(path: &Path) -> Result<String, ToolError> {
     std::fs::read_to_string(path)
         .map_err(|error| ToolError::Unreadable { path: path.to_owned(), error })

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::agent::{Event, Received};
 use super::subscription::Subscription;
-use super::to_base64url;
+use super::{printable, to_base64url};
 
 /// Where and how to print.
 pub struct Output<W> {
@@ -107,16 +107,6 @@ fn message(received: &Received) -> String {
         },
         Err(reason) => format!("(message {} cannot be read: {reason})", received.version),
     }
-}
-
-/// Control characters could make a terminal do things; the sender of a message is a stranger.
-fn printable(text: &str) -> String {
-    let escape = |character: char| match character {
-        '\n' | '\t' => character.to_string(),
-        character if character.is_control() => character.escape_default().to_string(),
-        character => character.to_string(),
-    };
-    text.chars().map(escape).collect()
 }
 
 /// Quotes an argument for a shell where it needs that.

@@ -21,7 +21,7 @@ use super::keypair::KeyPair;
 use super::subscription::{Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
-use super::{ToolError, to_base64url};
+use super::{ToolError, printable, to_base64url};
 
 /// What `kalends push` is told.
 #[derive(Debug, Clone, clap::Args)]
@@ -254,11 +254,11 @@ struct Reason {
 fn refusal(status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> String {
     let mut text = format!("the server answered {status}");
     if let Ok(Reason { errno, message: Some(message) }) = serde_json::from_slice(body) {
-        text += &format!(": {}", message.escape_debug());
+        text += &format!(": {}", printable(&message));
         text += &errno.map(|errno| format!(" (errno {errno})")).unwrap_or_default();
     }
     if let Some(seconds) = retry_after {
-        text += &format!(", Retry-After: {}", seconds.escape_debug());
+        text += &format!(", Retry-After: {}", printable(seconds));
     }
     match advice(status) {
         Some(advice) => text + "\n" + advice,
@@ -269,7 +269,7 @@ fn refusal(status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> String
 fn advice(status: StatusCode) -> Option<&'static str> {
     Some(match status.as_u16() {
         300..=399 => "push services do not redirect: is the endpoint complete?",
-        401 => "the server did not accept the VAPID token; it says which check failed",
+        401 => "the VAPID token is missing or wrong; is the clock of this machine right?",
         403 => "the subscription takes another VAPID key: give its file with --vapid-key",
         404 => "there is no such endpoint: is it complete, and has its server kept its keys?",
         410 => "the subscription is over: its user agent has to subscribe again",
