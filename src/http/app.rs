@@ -1,13 +1,15 @@
 //! What every request can reach, and which request goes where.
 
 use std::cell::OnceCell;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::{Actor, Addr};
+use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{HttpResponse, ResponseError};
+use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
 use actors::{ClientShared, Clock, Endpoint, EndpointShared, RegistryActor};
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
@@ -18,7 +20,6 @@ use super::location::Locations;
 use super::token::{TokenVersion, Tokens};
 use super::vapid::Vapid;
 use super::{PushError, health, messages, push, socket};
-use actix_web::http::{StatusCode, header};
 
 /// What all workers share.
 pub struct App {
@@ -107,7 +108,7 @@ pub fn routes(app: &Data<App>) -> impl FnOnce(&mut ServiceConfig) + use<> {
         service
             .app_data(Data::new(LocalEndpoint::new(Arc::clone(&app.endpoints))))
             .app_data(app)
-            .service(web::resource("/").get(socket::connect).default_service(refused()))
+            .service(page("/", web::get().to(socket::connect)))
             .service(
                 web::scope("/wpush")
                     .wrap(cors())
@@ -123,15 +124,15 @@ pub fn routes(app: &Data<App>) -> impl FnOnce(&mut ServiceConfig) + use<> {
                     .service(
                         web::resource("/{id}")
                             .delete(messages::delete)
-                            .default_service(preflight_or_refused()),
+                            .default_service(preflight_or_refused("DELETE, OPTIONS")),
                     )
                     .default_service(nothing_here()),
             )
-            .service(web::resource("/__heartbeat__").get(health::heartbeat))
-            .service(web::resource("/health").get(health::heartbeat))
-            .service(web::resource("/__lbheartbeat__").get(health::alive))
-            .service(web::resource("/__version__").get(health::version))
-            .service(web::resource("/status").get(health::version))
+            .service(page("/__heartbeat__", web::get().to(health::heartbeat)))
+            .service(page("/health", web::get().to(health::heartbeat)))
+            .service(page("/__lbheartbeat__", web::get().to(health::alive)))
+            .service(page("/__version__", web::get().to(health::version)))
+            .service(page("/status", web::get().to(health::version)))
             .default_service(nothing_here());
     }
 }
@@ -144,26 +145,38 @@ fn cors() -> DefaultHeaders {
     ))
 }
 
-/// Answers a CORS preflight; any other method is not allowed here.
-pub(super) fn preflight_or_refused() -> actix_web::Route {
-    web::route().to(async |request: actix_web::HttpRequest| match *request.method() {
-        actix_web::http::Method::OPTIONS => HttpResponse::NoContent()
-            .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, "POST, DELETE"))
-            .insert_header((
-                header::ACCESS_CONTROL_ALLOW_HEADERS,
-                "authorization, content-encoding, content-type, crypto-key, encryption, prefer, \
-                 topic, ttl, urgency",
-            ))
-            .insert_header((header::ACCESS_CONTROL_MAX_AGE, "86400"))
-            .finish(),
-        _ => PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response(),
+/// Answers a CORS preflight; any method but those in `allow` is not allowed here.
+pub(super) fn preflight_or_refused(allow: &'static str) -> Route {
+    web::route().to(move |request: HttpRequest| {
+        let is_preflight = *request.method() == Method::OPTIONS;
+        ready(if is_preflight { preflight() } else { refused(allow) })
     })
 }
 
-fn refused() -> actix_web::Route {
-    web::route().to(async || PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response())
+fn preflight() -> HttpResponse {
+    HttpResponse::NoContent()
+        .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, "POST, DELETE"))
+        .insert_header((
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-encoding, content-type, crypto-key, encryption, prefer, \
+             topic, ttl, urgency",
+        ))
+        .insert_header((header::ACCESS_CONTROL_MAX_AGE, "86400"))
+        .finish()
 }
 
-fn nothing_here() -> actix_web::Route {
+/// What can be read and nothing else.
+fn page(path: &str, get: Route) -> Resource {
+    web::resource(path).route(get).default_service(web::route().to(async || refused("GET")))
+}
+
+/// A 405 names the methods that are allowed (RFC 9110 §15.5.6).
+fn refused(allow: &'static str) -> HttpResponse {
+    let mut response = PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response();
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
+    response
+}
+
+fn nothing_here() -> Route {
     web::route().to(async || PushError::NotFound.error_response())
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::http::header::{
+    CACHE_CONTROL, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
+};
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use serde::Serialize;
 use state_machine::Span;
@@ -218,6 +220,11 @@ impl PushError {
         }
         if status == StatusCode::GONE {
             response.insert_header((CACHE_CONTROL, format!("max-age={GONE_FOR_SECS}")));
+        }
+        if status == StatusCode::UPGRADE_REQUIRED {
+            // RFC 9110 §15.5.22, RFC 6455 §4.2.2
+            response.insert_header((UPGRADE, "websocket"));
+            response.insert_header((SEC_WEBSOCKET_VERSION, "13"));
         }
         if let Some(secs) = self.retry_after_secs() {
             response.insert_header((RETRY_AFTER, secs.to_string()));

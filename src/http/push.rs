@@ -25,7 +25,7 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
                      endpoint: Data<LocalEndpoint>| async move {
         push(&request, version, &token, payload, &app, &endpoint).await
     };
-    web::resource(path).post(push).default_service(preflight_or_refused())
+    web::resource(path).post(push).default_service(preflight_or_refused("POST, OPTIONS"))
 }
 
 async fn push(

@@ -25,4 +25,5 @@ pub(super) async fn connect(
     let luck = Luck { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
     let clients = app.clients.clone();
     actors::socket::upgrade(clients, luck, app.limits.frame_bytes_max, &request, payload)
+        .map_err(|error| PushError::Http(error.error_response().status()).into())
 }

@@ -2,18 +2,23 @@
 
 use std::net::SocketAddr;
 
-use actix_codec::Framed;
-use actix_http::ws::{Codec, Frame, Message, hash_key};
-use actix_web::rt::net::{TcpListener, TcpStream};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::{WebSocketStream, accept_async, accept_hdr_async};
+
+/// What a TLS connection starts with (RFC 8446 §5.1).
+pub(super) const TLS_HANDSHAKE: u8 = 22;
 
 /// A listening socket.
 pub(super) struct Fake(TcpListener);
 
 /// A WebSocket with a user agent at its other end.
-pub(super) struct FakeSocket(pub(super) Framed<TcpStream, Codec>);
+pub(super) struct FakeSocket(pub(super) WebSocketStream<TcpStream>);
 
 /// A request.
 #[derive(Debug)]
@@ -41,24 +46,31 @@ impl Fake {
         (Self(listener), address)
     }
 
-    /// Accepts one connection and makes it a WebSocket.
+    /// Accepts one connection and makes it a WebSocket of the subprotocol that it asks for.
     pub(super) async fn websocket(&self) -> FakeSocket {
-        let (mut stream, _) = self.0.accept().await.unwrap();
-        let request = read_request(&mut stream).await;
-        let key = request.header("sec-websocket-key").unwrap();
-        let accept = hash_key(key.as_bytes());
-        let accept = std::str::from_utf8(&accept).unwrap();
-        let response = format!(
-            "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\
-             sec-websocket-accept: {accept}\r\n\r\n"
-        );
-        stream.write_all(response.as_bytes()).await.unwrap();
-        FakeSocket(Framed::new(stream, Codec::new()))
+        let stream = self.connection().await;
+        FakeSocket(accept_hdr_async(stream, take_protocol).await.unwrap())
+    }
+
+    /// Accepts one connection and makes it a WebSocket without a subprotocol.
+    pub(super) async fn websocket_without_protocol(&self) -> FakeSocket {
+        let stream = self.connection().await;
+        FakeSocket(accept_async(stream).await.unwrap())
+    }
+
+    /// Accepts one connection.
+    pub(super) async fn connection(&self) -> TcpStream {
+        self.0.accept().await.unwrap().0
+    }
+
+    /// Accepts one connection and gives the first byte that comes.
+    pub(super) async fn first_byte(&self) -> u8 {
+        self.connection().await.read_u8().await.unwrap()
     }
 
     /// Accepts one connection, answers its request, and tells what it was.
     pub(super) async fn answer(&self, response: &str) -> FakeRequest {
-        let (mut stream, _) = self.0.accept().await.unwrap();
+        let mut stream = self.connection().await;
         let request = read_request(&mut stream).await;
         stream.write_all(response.as_bytes()).await.unwrap();
         request
@@ -69,15 +81,22 @@ impl FakeSocket {
     /// The next text, as JSON.
     pub(super) async fn hear(&mut self) -> Value {
         match self.0.next().await {
-            Some(Ok(Frame::Text(text))) => serde_json::from_slice(&text).unwrap(),
+            Some(Ok(Message::Text(text))) => serde_json::from_str(&text).unwrap(),
             other => panic!("expected a text, got {other:?}"),
         }
     }
 
     /// Sends JSON.
     pub(super) async fn say(&mut self, value: Value) {
-        self.0.send(Message::Text(value.to_string().into())).await.unwrap();
+        self.0.send(Message::text(value.to_string())).await.unwrap();
     }
+}
+
+#[expect(clippy::result_large_err, reason = "the library wants this type")]
+fn take_protocol(request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+    let asked = request.headers().get(SEC_WEBSOCKET_PROTOCOL).cloned();
+    response.headers_mut().extend(asked.map(|name| (SEC_WEBSOCKET_PROTOCOL, name)));
+    Ok(response)
 }
 
 async fn read_request(stream: &mut TcpStream) -> FakeRequest {

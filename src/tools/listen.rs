@@ -4,21 +4,20 @@ use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use actix_codec::Framed;
 use actix_web::rt::System;
 use actix_web::rt::time::{sleep, timeout};
-use awc::BoxedSocket;
-use awc::error::WsClientError;
-use awc::ws::{CloseCode, CloseReason, Codec, Frame, Message};
 use aws_lc_rs::rand;
 use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use url::Url;
 
-use super::ToolError;
 use super::agent::{Agent, AgentError, Event, Step};
-use super::client::client;
+use super::client::{WebSocket, WebSocketClient, why};
 use super::identity::{Identity, vapid_public_key};
 use super::output::Output;
+use super::{ToolError, printable};
 
 /// What `kalends listen` is told.
 #[derive(Debug, Clone, clap::Args)]
@@ -70,6 +69,8 @@ fn websocket(text: &str) -> Result<Url, String> {
 
 /// How long things may take.
 struct Timing {
+    /// Connecting: finding the server, TCP, TLS and HTTP.
+    connect: Duration,
     /// An answer of the server's; Firefox gives it 10 s.
     answer: Duration,
     /// Silence before we ask whether the server is there; Firefox waits 30 minutes.
@@ -85,6 +86,7 @@ struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
+            connect: Duration::from_secs(20),
             answer: Duration::from_secs(10),
             idle: Duration::from_secs(30 * 60),
             pong: Duration::from_secs(10),
@@ -94,20 +96,15 @@ impl Default for Timing {
     }
 }
 
-/// Largest frame of the server's that is read, in bytes.
-const FRAME_BYTES_MAX: usize = 1 << 20;
-
 /// The close code that asks an agent not to come back by itself.
-const DO_NOT_RETURN: CloseCode = CloseCode::Other(4774);
-
-type Socket = Framed<BoxedSocket, Codec>;
+const DO_NOT_RETURN: u16 = 4774;
 
 struct Listener<'a, W> {
     args: &'a ListenArgs,
     timing: Timing,
     agent: Agent,
     output: Output<W>,
-    client: awc::Client,
+    client: WebSocketClient,
     /// Messages still to come.
     left: Option<u64>,
     /// The server has known us once.
@@ -148,7 +145,7 @@ impl<'a, W: Write> Listener<'a, W> {
             args,
             agent: Agent::new(identity),
             output: Output { to, is_json: args.json, subscription_file },
-            client: client(&args.url)?,
+            client: WebSocketClient::new(&args.url)?,
             left: args.count,
             was_connected: false,
             retry: timing.retry,
@@ -178,15 +175,15 @@ impl<'a, W: Write> Listener<'a, W> {
     async fn session(&mut self) -> Result<(), Ended> {
         let mut socket = self.connect().await?;
         let hello = self.agent.hello();
-        self.say(&mut socket, Message::Text(hello.into())).await?;
+        self.say(&mut socket, Message::text(hello)).await?;
         while self.left != Some(0) {
             match self.next(&mut socket).await? {
-                Frame::Text(text) => self.heard(&mut socket, &text).await?,
-                Frame::Ping(payload) => self.say(&mut socket, Message::Pong(payload)).await?,
-                Frame::Pong(_) => {}
-                Frame::Close(reason) => return Err(closed(reason)),
-                Frame::Binary(_) | Frame::Continuation(_) => {
-                    let text = "the server sent something that is not a whole text frame";
+                Message::Text(text) => self.heard(&mut socket, &text).await?,
+                // A ping is answered by the library, as soon as the next message is waited for.
+                Message::Ping(_) | Message::Pong(_) => {}
+                Message::Close(frame) => return Err(closed(frame)),
+                Message::Binary(_) | Message::Frame(_) => {
+                    let text = "the server sent something that is not a text";
                     return Err(ToolError::Refused(text.into()).into());
                 }
             }
@@ -197,37 +194,30 @@ impl<'a, W: Write> Listener<'a, W> {
         Ok(())
     }
 
-    async fn connect(&self) -> Result<Socket, Ended> {
-        let request = self.client.ws(self.args.url.as_str()).protocols(["push-notification"]);
-        let connected = request.max_frame_size(FRAME_BYTES_MAX).connect().await;
-        match connected {
-            Ok((_response, socket)) => Ok(socket),
-            Err(WsClientError::InvalidResponseStatus(status)) => {
-                Err(Ended::Lost(format!("it answered {status} instead of opening a WebSocket")))
-            }
-            Err(error) => Err(Ended::Lost(error.to_string())),
-        }
-    }
-
-    /// The next frame. After a long silence the server is asked for a sign of life.
-    async fn next(&self, socket: &mut Socket) -> Result<Frame, Ended> {
-        let mut patience = self.timing.answer;
-        if !self.agent.is_waiting() {
-            if let Ok(frame) = timeout(self.timing.idle, socket.next()).await {
-                return whole(frame);
-            }
-            self.say(socket, Message::Text("{}".into())).await?;
-            patience = self.timing.pong;
-        }
-        match timeout(patience, socket.next()).await {
-            Ok(frame) => whole(frame),
+    async fn connect(&self) -> Result<WebSocket, Ended> {
+        match timeout(self.timing.connect, self.client.open()).await {
+            Ok(opened) => opened.map_err(Ended::Lost),
             Err(_) => Err(Ended::Lost("the server does not answer".into())),
         }
     }
 
-    async fn heard(&mut self, socket: &mut Socket, text: &[u8]) -> Result<(), Ended> {
-        let text = std::str::from_utf8(text)
-            .map_err(|_| ToolError::Refused("the server sent a text that is not UTF-8".into()))?;
+    /// The next message. After a long silence the server is asked for a sign of life.
+    async fn next(&self, socket: &mut WebSocket) -> Result<Message, Ended> {
+        let mut patience = self.timing.answer;
+        if !self.agent.is_waiting() {
+            if let Ok(message) = timeout(self.timing.idle, socket.next()).await {
+                return whole(message);
+            }
+            self.say(socket, Message::text("{}")).await?;
+            patience = self.timing.pong;
+        }
+        match timeout(patience, socket.next()).await {
+            Ok(message) => whole(message),
+            Err(_) => Err(Ended::Lost("the server does not answer".into())),
+        }
+    }
+
+    async fn heard(&mut self, socket: &mut WebSocket, text: &str) -> Result<(), Ended> {
         let Step { events, say } = match self.agent.heard(text) {
             Err(error @ AgentError::Refused { status: 500.., .. }) => {
                 return Err(Ended::Lost(error.to_string()));
@@ -239,7 +229,7 @@ impl<'a, W: Write> Listener<'a, W> {
             self.output.event(event)?;
         }
         for text in say {
-            self.say(socket, Message::Text(text.into())).await?;
+            self.say(socket, Message::text(text)).await?;
         }
         Ok(())
     }
@@ -264,22 +254,23 @@ impl<'a, W: Write> Listener<'a, W> {
         }
     }
 
-    async fn say(&self, socket: &mut Socket, message: Message) -> Result<(), Ended> {
+    async fn say(&self, socket: &mut WebSocket, message: Message) -> Result<(), Ended> {
         match timeout(self.timing.answer, socket.send(message)).await {
-            Ok(sent) => sent.map_err(|error| Ended::Lost(error.to_string())),
+            Ok(sent) => sent.map_err(|error| Ended::Lost(why(&error))),
             Err(_) => Err(Ended::Lost("the server does not read".into())),
         }
     }
 
     /// Says goodbye and waits for the server to do so: by then it has read all our acks.
-    async fn leave(&self, socket: &mut Socket) {
-        let goodbye = Message::Close(Some(CloseCode::Normal.into()));
+    async fn leave(&self, socket: &mut WebSocket) {
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        let goodbye = Message::Close(Some(frame));
         if self.say(socket, goodbye).await.is_err() {
             return;
         }
         let gone = async {
-            while let Some(Ok(frame)) = socket.next().await {
-                if matches!(frame, Frame::Close(_)) {
+            while let Some(Ok(message)) = socket.next().await {
+                if message.is_close() {
                     return;
                 }
             }
@@ -288,27 +279,28 @@ impl<'a, W: Write> Listener<'a, W> {
     }
 }
 
-fn whole(frame: Option<Result<Frame, impl std::fmt::Display>>) -> Result<Frame, Ended> {
-    match frame {
-        Some(Ok(frame)) => Ok(frame),
-        Some(Err(error)) => Err(Ended::Lost(error.to_string())),
+fn whole(message: Option<Result<Message, Error>>) -> Result<Message, Ended> {
+    match message {
+        Some(Ok(message)) => Ok(message),
+        Some(Err(Error::Utf8(_))) => {
+            Err(ToolError::Refused("the server sent a text that is not UTF-8".into()).into())
+        }
+        Some(Err(error)) => Err(Ended::Lost(why(&error))),
         None => Err(Ended::Lost("the server closed the connection".into())),
     }
 }
 
-fn closed(reason: Option<CloseReason>) -> Ended {
-    match reason {
-        Some(reason) if reason.code == DO_NOT_RETURN => {
-            let text = "the server asked this agent not to come back (close code 4774)";
-            Ended::Failed(ToolError::Refused(text.into()))
-        }
-        Some(CloseReason { code, description }) => {
-            let description = description.map(|text| format!(": {text}")).unwrap_or_default();
-            let code = u16::from(code);
-            Ended::Lost(format!("the server closed the connection ({code}{description})"))
-        }
-        None => Ended::Lost("the server closed the connection".into()),
+fn closed(frame: Option<CloseFrame>) -> Ended {
+    let Some(CloseFrame { code, reason }) = frame else {
+        return Ended::Lost("the server closed the connection".into());
+    };
+    let code = u16::from(code);
+    if code == DO_NOT_RETURN {
+        let text = "the server asked this agent not to come back (close code 4774)";
+        return Ended::Failed(ToolError::Refused(text.into()));
     }
+    let reason = if reason.is_empty() { "" } else { &format!(": {}", printable(&reason)) };
+    Ended::Lost(format!("the server closed the connection ({code}{reason})"))
 }
 
 /// Half to all of a wait, so that agents which were cut off together do not come back together.

@@ -5,17 +5,15 @@ use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use actix_web::rt::System;
-use awc::ClientRequest;
-use awc::http::StatusCode;
-use awc::http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, LOCATION, RETRY_AFTER};
-use bytes::Bytes;
 use clap::builder::PossibleValuesParser;
 use serde::Deserialize;
 use state_machine::{Encoding, Payload, Urgency};
+use ureq::http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, LOCATION, RETRY_AFTER};
+use ureq::http::{Response, StatusCode};
+use ureq::{Body, RequestBuilder};
 use url::Url;
 
-use super::client::client;
+use super::client::http_client;
 use super::encrypt::{Coding, encrypt};
 use super::keypair::KeyPair;
 use super::subscription::{Keys, Subscription};
@@ -88,7 +86,7 @@ fn urgencies() -> PossibleValuesParser {
 /// Sends one message and prints the answer.
 pub fn run(args: &PushArgs) -> Result<(), ToolError> {
     let push = Push::prepare(args)?;
-    let answer = System::new().block_on(push.send())?;
+    let answer = push.send()?;
     writeln!(stdout(), "{answer}")?;
     Ok(())
 }
@@ -131,27 +129,35 @@ impl Push {
         Ok(Self { endpoint, payload, headers })
     }
 
-    async fn send(self) -> Result<Answer, ToolError> {
-        let unreachable = |why: String| ToolError::Unreachable { url: origin(&self.endpoint), why };
-        let mut request = client(&self.endpoint)?.post(self.endpoint.as_str());
-        for (name, value) in &self.headers {
-            request = request.insert_header((*name, value.as_str()));
-        }
-        let (request, body) = with_payload(request, self.payload.as_ref());
-        let response = request.send_body(body).await;
-        let mut response = response.map_err(|error| unreachable(error.to_string()))?;
+    fn send(self) -> Result<Answer, ToolError> {
+        let mut response = self.post()?;
         let status = response.status();
         if status.is_success() {
             return Ok(Answer::read(status, response.headers()));
         }
         let retry_after = text(response.headers(), RETRY_AFTER.as_str());
-        let body = response.body().limit(REASON_BYTES_MAX).await.unwrap_or_default();
-        Err(ToolError::Refused(refusal(status, retry_after.as_deref(), &body)))
+        let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();
+        Err(ToolError::Refused(refusal(status, retry_after.as_deref(), &body.unwrap_or_default())))
+    }
+
+    fn post(&self) -> Result<Response<Body>, ToolError> {
+        let mut request = http_client(&self.endpoint)?.post(self.endpoint.as_str());
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        let answered = match &self.payload {
+            Some(payload) => with_encoding(request, &payload.encoding).send(&payload.data[..]),
+            None => request.send_empty(),
+        };
+        answered.map_err(|error| {
+            let why = error.into_io().to_string();
+            ToolError::Unreachable { url: origin(&self.endpoint), why }
+        })
     }
 }
 
 /// How much of an error's body is read, in bytes.
-const REASON_BYTES_MAX: usize = 65_536;
+const REASON_BYTES_MAX: u64 = 65_536;
 
 fn target(args: &PushArgs) -> Result<(Url, Option<Keys>), ToolError> {
     if let Some(path) = &args.subscription {
@@ -199,16 +205,14 @@ fn vapid(args: &PushArgs, endpoint: &Url) -> Result<String, ToolError> {
     Ok(authorization(&pair, &Claims::for_endpoint(endpoint, now_s, args.sub.clone())))
 }
 
-fn with_payload(request: ClientRequest, payload: Option<&Payload>) -> (ClientRequest, Bytes) {
-    let Some(payload) = payload else { return (request, Bytes::new()) };
-    let request = match &payload.encoding {
-        Encoding::Aes128Gcm => request.insert_header((CONTENT_ENCODING, "aes128gcm")),
+fn with_encoding<B>(request: RequestBuilder<B>, encoding: &Encoding) -> RequestBuilder<B> {
+    match encoding {
+        Encoding::Aes128Gcm => request.header(CONTENT_ENCODING, "aes128gcm"),
         Encoding::AesGcm { encryption, crypto_key } => request
-            .insert_header((CONTENT_ENCODING, "aesgcm"))
-            .insert_header(("Encryption", &**encryption))
-            .insert_header(("Crypto-Key", &**crypto_key)),
-    };
-    (request, payload.data.clone())
+            .header(CONTENT_ENCODING, "aesgcm")
+            .header("Encryption", &**encryption)
+            .header("Crypto-Key", &**crypto_key),
+    }
 }
 
 fn unusable(error: &dyn std::error::Error) -> ToolError {

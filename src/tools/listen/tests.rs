@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::tools::encrypt::{Coding, encrypt};
-use crate::tools::fake::{Fake, FakeSocket};
+use crate::tools::fake::{Fake, FakeSocket, TLS_HANDSHAKE};
 use crate::tools::subscription::Subscription;
 use crate::tools::to_base64url;
 use actix_web::rt::spawn;
@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use tempfile::TempDir;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 #[derive(Parser)]
 struct Line {
@@ -72,10 +74,19 @@ fn acked(ack: &Value) -> (&str, u64) {
     (update["version"].as_str().unwrap(), update["code"].as_u64().unwrap())
 }
 
+fn part(text: impl Into<Vec<u8>>, kind: Data, is_last: bool) -> Message {
+    Message::Frame(Frame::message(text.into(), OpCode::Data(kind), is_last))
+}
+
+async fn close(socket: &mut FakeSocket, code: u16, reason: &'static str) {
+    let frame = CloseFrame { code: code.into(), reason: reason.into() };
+    socket.0.send(Message::Close(Some(frame))).await.unwrap();
+}
+
 /// Reads until the agent says goodbye.
 async fn goodbye(mut socket: FakeSocket) {
-    while let Some(Ok(frame)) = socket.0.next().await {
-        if matches!(frame, Frame::Close(_)) {
+    while let Some(Ok(message)) = socket.0.next().await {
+        if message.is_close() {
             return;
         }
     }
@@ -104,7 +115,7 @@ async fn it_subscribes_prints_the_messages_acks_them_and_ends_after_the_asked_nu
         assert_eq!(hello["use_webpush"], true);
         // The file is there once the agent answers the first ping after it has subscribed.
         socket.0.send(Message::Ping("x".into())).await.unwrap();
-        assert!(matches!(socket.0.next().await, Some(Ok(Frame::Pong(_)))));
+        assert!(matches!(socket.0.next().await, Some(Ok(Message::Pong(_)))));
         for (version, text) in [("v1", "hello"), ("v2", "again")] {
             notify(&mut socket, Path::new(&to), &channel, version, text).await;
             assert_eq!(acked(&socket.hear().await), (version, 100));
@@ -119,6 +130,46 @@ async fn it_subscribes_prints_the_messages_acks_them_and_ends_after_the_asked_nu
     assert_eq!(names(&printed), ["connected", "subscribed", "message", "message"]);
     assert_eq!(printed[1]["subscription"]["endpoint"], "http://push.example/wpush/t");
     assert_eq!((&printed[2]["text"], &printed[3]["text"]), (&json!("hello"), &json!("again")));
+}
+
+#[actix_web::test]
+async fn a_message_may_come_in_parts_with_a_ping_between_them() {
+    let (fake, address) = Fake::start().await;
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        let text = json!({"messageType": "notification", "channelID": channel, "version": "v"})
+            .to_string();
+        let (start, end) = text.split_at(20);
+        socket.0.feed(part(start, Data::Text, false)).await.unwrap();
+        socket.0.feed(Message::Ping("x".into())).await.unwrap();
+        socket.0.send(part(end, Data::Continue, true)).await.unwrap();
+        assert!(matches!(socket.0.next().await, Some(Ok(Message::Pong(_)))));
+        assert_eq!(acked(&socket.hear().await), ("v", 100));
+        goodbye(socket).await;
+    });
+    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    result.unwrap();
+    server.await.unwrap();
+    assert_eq!(names(&printed), ["connected", "subscribed", "message"]);
+}
+
+#[actix_web::test]
+async fn a_server_that_takes_no_subprotocol_will_do() {
+    let (fake, address) = Fake::start().await;
+    let server = spawn(async move {
+        drop(fake.websocket_without_protocol().await);
+        let mut socket = fake.websocket_without_protocol().await;
+        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        socket
+            .say(json!({"messageType": "notification", "channelID": channel, "version": "v"}))
+            .await;
+        goodbye(socket).await;
+    });
+    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    result.unwrap();
+    server.await.unwrap();
+    assert_eq!(names(&printed), ["connected", "subscribed", "message"]);
 }
 
 #[actix_web::test]
@@ -164,8 +215,7 @@ async fn it_comes_back_when_the_connection_is_lost() {
         drop(socket);
         let mut socket = fake.websocket().await;
         welcome(&mut socket, "abc", "").await;
-        let reason = CloseReason { code: CloseCode::Away, description: Some("restart".into()) };
-        socket.0.send(Message::Close(Some(reason))).await.unwrap();
+        close(&mut socket, 1001, "restart").await;
         let mut socket = fake.websocket().await;
         welcome(&mut socket, "abc", "").await;
         socket
@@ -212,7 +262,7 @@ async fn a_server_that_asks_it_not_to_come_back_ends_it() {
     spawn(async move {
         let mut socket = fake.websocket().await;
         welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
-        socket.0.send(Message::Close(Some(CloseCode::Other(4774).into()))).await.unwrap();
+        close(&mut socket, 4774, "").await;
         goodbye(socket).await;
     });
     let (result, _) = listen(&args(address, &[]), timing()).await;
@@ -237,6 +287,45 @@ async fn a_server_that_refuses_or_breaks_the_protocol_ends_it() {
         let error = result.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[actix_web::test]
+async fn a_server_that_sends_no_text_ends_it() {
+    for (message, expected) in [
+        (Message::binary("x"), "something that is not a text"),
+        (part([0xff], Data::Text, true), "a text that is not UTF-8"),
+    ] {
+        let (fake, address) = Fake::start().await;
+        spawn(async move {
+            let mut socket = fake.websocket().await;
+            socket.hear().await;
+            socket.0.send(message).await.unwrap();
+            goodbye(socket).await;
+        });
+        let (result, _) = listen(&args(address, &[]), timing()).await;
+        assert_eq!(result.unwrap_err().to_string(), format!("the server sent {expected}"));
+    }
+}
+
+#[actix_web::test]
+async fn a_server_that_accepts_and_says_nothing_is_left() {
+    let (fake, address) = Fake::start().await;
+    let timing = Timing { connect: Duration::from_millis(200), ..timing() };
+    let (result, _) = listen(&args(address, &[]), timing).await;
+    drop(fake);
+    let expected = format!("cannot reach ws://{address}/: the server does not answer");
+    assert_eq!(result.unwrap_err().to_string(), expected);
+}
+
+#[actix_web::test]
+async fn a_secure_server_is_spoken_to_in_tls() {
+    let (fake, address) = Fake::start().await;
+    let server = spawn(async move { fake.first_byte().await });
+    let url = format!("https://{address}/");
+    let args = Line::parse_from(["listen", &url]).args;
+    let mut listener = Listener::new(&args, Vec::new(), timing()).unwrap();
+    assert!(matches!(listener.run().await, Err(ToolError::Unreachable { .. })));
+    assert_eq!(server.await.unwrap(), TLS_HANDSHAKE);
 }
 
 #[actix_web::test]

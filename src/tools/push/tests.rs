@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::tools::encrypt::decrypt;
-use crate::tools::fake::{Fake, FakeRequest};
+use crate::tools::fake::{Fake, FakeRequest, TLS_HANDSHAKE};
 use crate::tools::identity::Identity;
 use crate::tools::{from_base64url, write_private};
 use actix_web::rt::spawn;
+use actix_web::rt::task::spawn_blocking;
 use clap::Parser;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -48,8 +49,12 @@ async fn send(
     let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));
     let keys = [subscription.endpoint.as_str(), &p256dh, &auth];
     let push = Push::prepare(&args(&[&keys, words].concat())).unwrap();
-    let answer = push.send().await;
+    let answer = sent(push).await;
     (answer, server.await.unwrap())
+}
+
+async fn sent(push: Push) -> Result<Answer, ToolError> {
+    spawn_blocking(move || push.send()).await.unwrap()
 }
 
 fn decrypted(agent: &Identity, request: &FakeRequest) -> Vec<u8> {
@@ -144,8 +149,19 @@ async fn a_server_that_is_not_there_is_told() {
     drop(fake);
     let endpoint = format!("http://{address}/wpush/token");
     let push = Push::prepare(&args(&[&endpoint, "-m", ""])).unwrap();
-    let error = push.send().await.unwrap_err().to_string();
+    let error = sent(push).await.unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot reach http://{address}: ")), "{error}");
+}
+
+#[actix_web::test]
+async fn a_secure_endpoint_is_spoken_to_in_tls() {
+    let (fake, address) = Fake::start().await;
+    let server = spawn(async move { fake.first_byte().await });
+    let endpoint = format!("https://{address}/wpush/token");
+    let push = Push::prepare(&args(&[&endpoint, "-m", ""])).unwrap();
+    let error = sent(push).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot reach https://{address}: ")), "{error}");
+    assert_eq!(server.await.unwrap(), TLS_HANDSHAKE);
 }
 
 #[test]
