@@ -9,15 +9,18 @@
 //! - [`registry`]: who is connected to this node.
 //! - [`wire`]: what user agents say and hear, as JSON.
 
+pub mod chart;
 pub mod connection;
 pub mod delivery;
 pub mod ids;
+pub mod invariants;
 pub mod message;
 pub mod month;
 pub mod record;
 pub mod registry;
 pub mod store;
 pub mod time;
+pub mod transcript;
 pub mod wire;
 
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};

@@ -23,8 +23,8 @@ pub(super) struct StorageCheck {
 enum Stage {
     #[default]
     Idle,
-    /// A page is on its way.
-    Fetching,
+    /// A page is on its way, with this many rows at most.
+    Fetching { rows: usize },
     /// Rows of channels that are not known here came along: the channels are being read again
     /// before such rows are deleted.
     Confirming { doubtful: Vec<MessageRef>, next: Option<MessageId> },
@@ -43,12 +43,20 @@ impl StorageCheck {
 
     /// Whether a page is on its way: the one time when a push may overtake what is in storage.
     pub(super) fn is_fetching(&self) -> bool {
-        self.stage == Stage::Fetching
+        matches!(self.stage, Stage::Fetching { .. })
+    }
+
+    /// How many rows may be on their way: room for them is kept in the window.
+    pub(super) fn rows_coming(&self) -> usize {
+        match self.stage {
+            Stage::Fetching { rows } => rows,
+            Stage::Idle | Stage::Confirming { .. } | Stage::Paused { .. } => 0,
+        }
     }
 
     /// Whether it waits for the store.
     pub(super) fn is_waiting(&self) -> bool {
-        matches!(self.stage, Stage::Fetching | Stage::Confirming { .. })
+        matches!(self.stage, Stage::Fetching { .. } | Stage::Confirming { .. })
     }
 
     /// Whether all was looked at.
@@ -71,7 +79,7 @@ impl Session {
                 self.fetch(month, None, cx);
             }
             Stage::Paused { after } => self.fetch(month, Some(after), cx),
-            Stage::Idle | Stage::Fetching | Stage::Confirming { .. } => {}
+            Stage::Idle | Stage::Fetching { .. } | Stage::Confirming { .. } => {}
         }
     }
 
@@ -84,12 +92,10 @@ impl Session {
     }
 
     fn fetch(&mut self, month: Month, after: Option<MessageId>, cx: &mut Cx<'_>) {
-        self.check.stage = Stage::Fetching;
         let limits = &cx.config.limits;
-        let limit = PageLimit {
-            rows: limits.fetch_rows_max.min(self.room(cx)).max(1),
-            bytes: limits.fetch_bytes_max,
-        };
+        let rows = limits.fetch_rows_max.min(self.room(cx)).max(1);
+        self.check.stage = Stage::Fetching { rows };
+        let limit = PageLimit { rows, bytes: limits.fetch_bytes_max };
         let order = StoreOrder::Fetch { uaid: self.uaid, month, after, limit, now: cx.now };
         self.orders.give(order, cx.out);
     }
@@ -125,13 +131,17 @@ impl Session {
     }
 
     /// The channels were read again: rows of those still unknown are deleted, the others looked at again.
+    ///
+    /// Only the channels in doubt are learned from it: a command of this connection may have
+    /// changed the others since they were read.
     pub(super) fn channels_confirmed(&mut self, channels: Option<BTreeSet<Chid>>) {
         let Stage::Confirming { doubtful, next } = std::mem::take(&mut self.check.stage) else {
             return;
         };
-        self.channels = channels.unwrap_or_default();
+        let channels = channels.unwrap_or_default();
         for message in doubtful {
-            if self.channels.contains(&message.chid) {
+            if channels.contains(&message.chid) {
+                self.channels.insert(message.chid);
                 self.check.wanted = true;
             } else {
                 self.settling.delete(message);

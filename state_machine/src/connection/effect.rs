@@ -85,6 +85,70 @@ pub enum CloseReason {
     HungUp,
 }
 
+impl Effect {
+    /// The effect's name: a few words for tables and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Send(message) => message.effect_name(),
+            Self::Ping => "send ping",
+            Self::Ask { order, .. } => order.effect_name(),
+            Self::AnswerPush { answer, .. } => match answer {
+                PushAnswer::Accepted => "answer accepted",
+                PushAnswer::Unconfirmed => "answer unconfirmed",
+                PushAnswer::Busy => "answer busy",
+                PushAnswer::NoSuchChannel => "answer no such channel",
+            },
+            Self::EnterRegistry { .. } => "enter registry",
+            Self::LeaveRegistry { .. } => "leave registry",
+            Self::Close(_) => "close",
+        }
+    }
+}
+
+impl ServerMessage {
+    pub(crate) fn effect_name(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "send hello",
+            Self::Registered { .. } => "send registered",
+            Self::RegisterRefused { .. } => "send register refused",
+            Self::Unregistered { .. } => "send unregistered",
+            Self::Notification(_) => "send notification",
+            Self::Pong => "send pong",
+            Self::UrgencySet { .. } => "send urgency set",
+            Self::Error { .. } => "send error",
+        }
+    }
+}
+
+impl StoreOrder {
+    pub(crate) fn effect_name(&self) -> &'static str {
+        match self {
+            Self::Register(_) => "store: register",
+            Self::ReadChannels { .. } => "store: read channels",
+            Self::Fetch { .. } => "store: fetch",
+            Self::Delete { .. } => "store: delete",
+            Self::AddChannels { .. } => "store: add channels",
+            Self::RemoveChannel { .. } => "store: remove channel",
+            Self::UpdateMonth(_) => "store: update month",
+            Self::FinishMove(_) => "store: finish move",
+            Self::CarryMessages { .. } => "store: carry messages",
+        }
+    }
+}
+
+impl PushAnswer {
+
+    /// The answer's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Busy => "busy",
+            Self::NoSuchChannel => "no such channel",
+        }
+    }
+}
+
 impl CloseReason {
     /// Every reason.
     pub const ALL: [Self; 11] = [

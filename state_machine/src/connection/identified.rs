@@ -86,7 +86,7 @@ impl Identified {
     /// A clock behind, or a reconnect in the same millisecond, is no reason to be refused.
     fn refused(mut self, seen: Time, cx: &mut Cx<'_>) -> Phase {
         self.refusals += 1;
-        if self.refusals >= REFUSALS_MAX {
+        if self.refusals >= REFUSALS_MAX || self.session.is_outranked_by(seen, cx.now) {
             return self.session.close(CloseReason::Replaced, &[], cx);
         }
         self.session.connected_at = cx.now.max(seen + Span(1));
@@ -112,9 +112,9 @@ impl Identified {
         cx.out.push(Effect::LeaveRegistry { uaid: self.session.uaid });
         cx.out.push(Effect::EnterRegistry { uaid });
         cx.out.push(Effect::Send(ServerMessage::Hello { uaid }));
-        let mut session = Session::new(uaid, cx.now);
-        session.commands = self.session.commands;
-        Ready::enter_unsaved(session, cx)
+        let Session { commands, orders, .. } = *self.session;
+        let session = Session { commands, orders, ..*Session::new(uaid, cx.now) };
+        Ready::enter_unsaved(Box::new(session), cx)
     }
 }
 
@@ -135,6 +135,15 @@ pub(super) fn enter_month(
 }
 
 impl Session {
+    /// Whether the record is of a connection that came after this one, so that this one must not
+    /// take it back: it was stamped after our hello and before now.
+    ///
+    /// A stamp that is ours is our own write, whose answer was lost. One that lies ahead is of a
+    /// faster clock, and tells nothing; a session that gave way for it would never get in.
+    pub(super) fn is_outranked_by(&self, seen: Time, now: Time) -> bool {
+        self.connected_at < seen && seen <= now
+    }
+
     /// Writes the record, and makes it in `create_in` where there is none.
     pub(super) fn register(&mut self, create_in: Option<Month>, cx: &mut Cx<'_>) {
         let registration = Registration {

@@ -39,6 +39,7 @@ pub use effect::{CloseReason, Effect, Effects, PushAnswer};
 pub use event::Event;
 pub use phase::PhaseName;
 
+use std::fmt;
 use std::sync::Arc;
 
 use awaiting_hello::AwaitingHello;
@@ -76,6 +77,20 @@ pub enum Wait {
     Recheck,
     /// For giving an order again that failed.
     Retry,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hello => "hello timeout",
+            Self::Ack => "ack wait",
+            Self::Drain => "drain wait",
+            Self::Keepalive => "keepalive",
+            Self::SessionEnd => "session end",
+            Self::Recheck => "storage recheck",
+            Self::Retry => "store retry",
+        })
+    }
 }
 
 /// What every step is given besides the event.
@@ -131,6 +146,11 @@ impl Connection {
     /// Which phase it is in.
     pub fn phase(&self) -> PhaseName {
         self.phase.name()
+    }
+
+    /// How many messages were sent and not acked.
+    pub fn unacked(&self) -> usize {
+        self.phase.unacked()
     }
 
     fn session_end(&self) -> Time {

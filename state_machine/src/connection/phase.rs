@@ -152,6 +152,10 @@ impl Phase {
         }
     }
 
+    pub(super) fn unacked(&self) -> usize {
+        self.session().map_or(0, |session| session.window.len())
+    }
+
     /// The months whose tables may hold this agent's messages.
     fn months(&self) -> Vec<Month> {
         match self {

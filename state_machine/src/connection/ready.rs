@@ -84,7 +84,9 @@ impl Ready {
             self.session.check.want();
             self = self.recheck_later(cx);
         }
-        while let (None, Some(command)) = (&self.command, self.session.commands.pop_front()) {
+        while self.command.is_none()
+            && let Some(command) = self.session.commands.pop_front()
+        {
             self.begin(command, cx);
         }
         if let Some(month) = self.month {
@@ -180,6 +182,9 @@ impl Ready {
                 self.month = Some(record.curmonth);
                 Phase::Ready(self.recheck_later(cx))
             }
+            Registered::Newer(seen) if self.session.is_outranked_by(seen, cx.now) => {
+                self.close(CloseReason::Replaced, cx)
+            }
             // Our own write, whose answer was lost.
             Registered::Newer(seen) => {
                 self.session.connected_at = cx.now.max(seen + Span(1));
@@ -216,7 +221,7 @@ impl Session {
         let is_next = self.window.is_empty() && !self.check.is_under_way();
         (overtakes || is_next)
             && message.urgency >= self.min_urgency
-            && self.window.len() < cx.config.limits.unacked_max
+            && self.window.len() + self.check.rows_coming() < cx.config.limits.unacked_max
             && self.settling.backlog() < cx.config.limits.remembered_acks_max
             && !self.window.contains(message.id)
             && !self.settling.remembers(message.id)

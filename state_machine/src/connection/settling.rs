@@ -16,21 +16,25 @@ pub(super) struct Settling {
     /// Acked lately, oldest first: a row among them that shows up was stored after its ack.
     remembered: VecDeque<MessageId>,
     waiting: Vec<MessageRef>,
-    deleting: bool,
+    /// Whose delete is under way: their rows may still be seen, however many acks came since.
+    deleting: Vec<MessageId>,
 }
 
 impl Settling {
     /// Whether every ack so far is settled.
     pub(super) fn is_settled(&self) -> bool {
-        !self.deleting && self.waiting.is_empty()
+        self.deleting.is_empty() && self.waiting.is_empty()
     }
 
     pub(super) fn is_deleting(&self) -> bool {
-        self.deleting
+        !self.deleting.is_empty()
     }
 
+    /// Whether this message is done with: a row of it is to be deleted, not sent.
     pub(super) fn remembers(&self, id: MessageId) -> bool {
         self.remembered.contains(&id)
+            || self.deleting.contains(&id)
+            || self.waiting.iter().any(|message| message.id == id)
     }
 
     pub(super) fn remember(&mut self, id: MessageId, max: usize) {
@@ -58,8 +62,8 @@ impl Settling {
         orders: &mut Orders,
         out: &mut Effects,
     ) {
-        if !self.deleting && !self.waiting.is_empty() {
-            self.deleting = true;
+        if self.deleting.is_empty() && !self.waiting.is_empty() {
+            self.deleting = self.waiting.iter().map(|message| message.id).collect();
             let messages = std::mem::take(&mut self.waiting);
             orders.give(StoreOrder::Delete { uaid, months: months.to_vec(), messages }, out);
         }
@@ -67,7 +71,7 @@ impl Settling {
 
     /// The delete under way is durable.
     pub(super) fn deleted(&mut self) {
-        self.deleting = false;
+        self.deleting = Vec::new();
     }
 
     /// Starts the last delete, whatever is under way: nobody will be there for its answer.
@@ -78,7 +82,7 @@ impl Settling {
         orders: &mut Orders,
         out: &mut Effects,
     ) {
-        self.deleting = false;
+        self.deleted();
         self.flush(uaid, months, orders, out);
     }
 }

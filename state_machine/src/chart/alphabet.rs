@@ -1,0 +1,149 @@
+//! What may happen to a connection in the search: one event of each kind that makes a difference.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::connection::{Config, Connection, Event, Limits, Luck};
+use crate::ids::{Chid, MessageId, NodeId, PushId, Uaid};
+use crate::message::{Message, Topic, Urgency};
+use crate::month::Month;
+use crate::record::{LastConnect, RouterRecord};
+use crate::store::{Page, Registered, Registration, StoreAnswer, StoreOrder};
+use crate::time::{Span, Time};
+use crate::wire::{AckUpdate, ClientMessage, Nonsense};
+
+/// The third of November 2026, and the months before it.
+pub(super) const START: Time = Time(1_793_700_000_000);
+
+const KNOWN: Chid = Chid([1; 16]);
+const UNKNOWN: Chid = Chid([2; 16]);
+
+/// A connection on a node with limits that are soon reached.
+pub(super) fn connection() -> Connection {
+    let limits =
+        Limits { unacked_max: 3, deferred_commands_max: 1, channels_max: 2, remembered_acks_max: 2, ..Limits::default() };
+    let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+    let luck = Luck { fresh_uaid: Uaid([9; 16]), jitter: 0 };
+    Connection::new(Arc::new(config), luck, START)
+}
+
+/// What may happen at any time, whatever was ordered.
+pub(super) fn events() -> Vec<Event> {
+    let said = said().into_iter().map(Event::Said);
+    let nonsense = [Nonsense::NotJson, Nonsense::UnknownType { message_type: "x".into() }];
+    let pushes = pushes().into_iter().enumerate().map(|(at, message)| {
+        let push = PushId(at as u64);
+        Event::PushArrived { push, message }
+    });
+    let others = [
+        Event::Heard,
+        Event::HungUp,
+        Event::TimePassed,
+        Event::Replaced,
+        Event::ShutdownBegan,
+        Event::MessageStored,
+        Event::AnswerLost(message(1, KNOWN).reference()),
+    ];
+    said.chain(nonsense.map(Event::SaidNonsense)).chain(pushes).chain(others).collect()
+}
+
+/// What the store may answer to an order.
+pub(super) fn answers(order: &StoreOrder) -> Vec<StoreAnswer> {
+    match order {
+        StoreOrder::Register(registration) => registered(registration),
+        StoreOrder::ReadChannels { .. } => {
+            vec![StoreAnswer::Channels(Some(BTreeSet::from([KNOWN]))), StoreAnswer::Channels(None)]
+        }
+        StoreOrder::Fetch { .. } => pages().into_iter().map(StoreAnswer::Fetched).collect(),
+        StoreOrder::Delete { .. } => vec![StoreAnswer::Deleted],
+        StoreOrder::AddChannels { .. } => vec![StoreAnswer::ChannelsAdded],
+        StoreOrder::RemoveChannel { .. } => vec![StoreAnswer::ChannelRemoved],
+        StoreOrder::UpdateMonth(_) => [true, false].map(StoreAnswer::MonthUpdated).to_vec(),
+        StoreOrder::FinishMove(_) => [true, false].map(StoreAnswer::MoveFinished).to_vec(),
+        StoreOrder::CarryMessages { .. } => vec![StoreAnswer::Carried],
+    }
+}
+
+fn said() -> Vec<ClientMessage> {
+    let update = |id| AckUpdate { chid: KNOWN, id };
+    let sent: Vec<MessageId> =
+        pushes().iter().chain(rows().iter()).map(|message| message.id).collect();
+    vec![
+        ClientMessage::Hello { uaid: Some(Uaid([1; 16])) },
+        ClientMessage::Hello { uaid: None },
+        ClientMessage::Register { chid: KNOWN, key: None },
+        ClientMessage::Register { chid: UNKNOWN, key: None },
+        ClientMessage::Register { chid: Chid([3; 16]), key: None },
+        ClientMessage::Unregister { chid: KNOWN },
+        ClientMessage::Ack { updates: sent.into_iter().map(update).collect() },
+        ClientMessage::Ack { updates: vec![update(message(9, KNOWN).id)] },
+        ClientMessage::Nack,
+        ClientMessage::BroadcastSubscribe,
+        ClientMessage::Ping,
+        ClientMessage::Urgency { min: Urgency::High },
+        ClientMessage::Urgency { min: Urgency::VeryLow },
+    ]
+}
+
+fn pushes() -> [Message; 4] {
+    let topic = Topic::parse("topic").ok();
+    [
+        message(1, KNOWN),
+        Message { topic, ..message(3, KNOWN) },
+        Message { ttl: Span::ZERO, ..message(4, KNOWN) },
+        message(6, UNKNOWN),
+    ]
+}
+
+fn rows() -> [Message; 3] {
+    [message(5, KNOWN), message(6, UNKNOWN), message(7, KNOWN)]
+}
+
+fn pages() -> [Page; 4] {
+    let [first, of_unknown, last] = rows();
+    let next = Some(first.id);
+    [
+        Page::default(),
+        Page { messages: vec![first], next },
+        Page { messages: vec![of_unknown], next: None },
+        Page { messages: vec![last], next: None },
+    ]
+}
+
+/// `number` is odd where the message has a topic.
+fn message(number: u128, chid: Chid) -> Message {
+    Message {
+        id: MessageId::from_uuid_v7(number, number == 3),
+        chid,
+        topic: None,
+        urgency: Urgency::Normal,
+        accepted_at: START,
+        ttl: Span::from_secs(60),
+        payload: None,
+    }
+}
+
+fn registered(registration: &Registration) -> Vec<StoreAnswer> {
+    let record = |curmonth, oldmonth| {
+        StoreAnswer::Registered(Registered::Done(RouterRecord {
+            uaid: registration.uaid,
+            router_type: registration.router_type,
+            node: Some(registration.node.clone()),
+            connected_at: registration.connected_at,
+            last_connect: LastConnect::of(registration.connected_at, registration.uaid),
+            curmonth,
+            oldmonth,
+        }))
+    };
+    let this_month = Month::of(START);
+    let last_month = this_month.previous();
+    let seen = registration.connected_at;
+    vec![
+        record(this_month, None),
+        record(last_month, None),
+        record(this_month, Some(last_month)),
+        record(last_month, Some(last_month.previous())),
+        StoreAnswer::Registered(Registered::Unknown),
+        StoreAnswer::Registered(Registered::Newer(seen)),
+    ]
+}

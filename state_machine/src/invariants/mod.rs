@@ -1,0 +1,143 @@
+//! What is true of every connection in every history, each rule under one name.
+//!
+//! A [`Witness`] looks on from outside: events, effects, phases and deadlines of one connection, step by
+//! step. So the same rules are checked in the property test, by a model checker, and over what real actors did.
+
+mod witness;
+
+pub use witness::Witness;
+
+use std::sync::Arc;
+
+use crate::connection::{Config, Connection, Effect, Effects, Event, Luck, PhaseName, Wait};
+use crate::time::Time;
+
+macro_rules! invariants {
+    ($($variant:ident, $name:literal, $sentence:literal;)*) => {
+        /// A rule.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Invariant {
+            $(#[doc = $sentence] $variant,)*
+        }
+
+        impl Invariant {
+            /// Every rule.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What it says.
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $sentence,)*
+                }
+            }
+        }
+    };
+}
+
+invariants! {
+    PushAnsweredOnce, "push_answered_once",
+        "A push is answered exactly once, at the latest when the connection closes.";
+    PushAnsweredInTime, "push_answered_in_time",
+        "A push without an answer was sent to the agent, less than `ack_wait` ago.";
+    AcceptedMeansAcked, "accepted_means_acked",
+        "A push is accepted because its message was acked, or is sent and has a TTL of zero.";
+    UnconfirmedMeansSent, "unconfirmed_means_sent",
+        "A push is unconfirmed only if its message was sent.";
+    BusyMeansNotSent, "busy_means_not_sent",
+        "A push that is busy, or for no such channel, was not sent.";
+    SentOnce, "sent_once",
+        "A message that is not acked is not sent again on the same connection.";
+    AckedNeverSent, "acked_never_sent",
+        "A message among the last `remembered_acks_max` acked ones is not sent.";
+    UnackedNeverDeleted, "unacked_never_deleted",
+        "A message worth keeping that was sent and is not acked is not deleted, unless its channel was given up.";
+    WindowBounded, "window_bounded",
+        "At most `unacked_max` messages are sent and not acked.";
+    WindowCounted, "window_counted",
+        "The connection counts as unacked what was sent and not acked, and nothing when it is closed.";
+    OrdersNumbered, "orders_numbered",
+        "Every order to the store has a greater number than all before it.";
+    CommandsWaitForReady, "commands_wait_for_ready",
+        "Commands are carried out in Ready; before it they can only be refused.";
+    CommandsInOrder, "commands_in_order",
+        "Commands are answered in the order they were said; only refusals for want of room come at once.";
+    HelloFirst, "hello_first",
+        "Hello is answered once, under the name the connection is found by, before anything is sent under it.";
+    FoundUnderOneName, "found_under_one_name",
+        "A connection is found under one name at a time, and under none when it is closed.";
+    UrgencyRespected, "urgency_respected",
+        "No message is sent that is less urgent than the agent was told it may want.";
+    SilentAfterClose, "silent_after_close",
+        "Close is the last order; after it a push is busy, and nothing else has an effect.";
+    DeadlinesMove, "deadlines_move",
+        "After every step the deadline lies ahead, so that time alone keeps nobody busy; a closed connection has none.";
+}
+
+/// A rule that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {detail} (the rule: {})", invariant.name(), invariant.sentence())]
+pub struct Violation {
+    /// Which rule.
+    pub invariant: Invariant,
+    /// What happened instead.
+    pub detail: String,
+}
+
+/// One step of a connection, as it is seen from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// When.
+    pub now: Time,
+    /// What happened.
+    pub event: &'a Event,
+    /// What was ordered because of it.
+    pub effects: &'a [Effect],
+    /// The phase before.
+    pub before: PhaseName,
+    /// The phase after.
+    pub after: PhaseName,
+    /// [`Connection::unacked`] after.
+    pub unacked: usize,
+    /// [`Connection::deadline`] after.
+    pub deadline: Option<(Time, Wait)>,
+}
+
+/// A connection and its witness.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Watched {
+    /// The connection.
+    pub connection: Connection,
+    witness: Witness,
+}
+
+impl Watched {
+    /// A socket was accepted at `now`.
+    pub fn new(config: Arc<Config>, luck: Luck, now: Time) -> Self {
+        let witness = Witness::new(Arc::clone(&config));
+        Self { connection: Connection::new(config, luck, now), witness }
+    }
+
+    /// Steps the connection and checks every rule.
+    pub fn step(&mut self, now: Time, event: Event) -> Result<Effects, Violation> {
+        let before = self.connection.phase();
+        let effects = self.connection.step(now, event.clone());
+        let seen = Seen {
+            now,
+            event: &event,
+            effects: &effects,
+            before,
+            after: self.connection.phase(),
+            unacked: self.connection.unacked(),
+            deadline: self.connection.deadline(),
+        };
+        self.witness.observe(&seen)?;
+        Ok(effects)
+    }
+}

@@ -1,0 +1,202 @@
+//! Reads the lines that go into the machine.
+
+use std::collections::BTreeSet;
+
+use base64::Engine;
+
+use super::Input;
+use super::words::{OFFSET, SPAN, Words, Wrong, offset, span, unquoted};
+use crate::connection::Event;
+use crate::ids::{Chid, MessageId, NodeId, OpId, PushId, Uaid};
+use crate::message::{Encoding, Message, MessageRef, Payload, Topic, Urgency};
+use crate::record::{LastConnect, RouterRecord, RouterType};
+use crate::store::{Page, Registered, StoreAnswer, StoreFailed};
+use crate::time::Time;
+use crate::wire::{BASE64, Nonsense};
+
+/// What lines are read with: what they leave out follows from the head.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) start: Time,
+    pub(super) node: &'a NodeId,
+}
+
+impl Reader<'_> {
+    /// Reads what stands after `agent>`.
+    pub(super) fn agent(text: &str) -> Input {
+        Input::Event(match text {
+            "<binary>" => Event::SaidNonsense(Nonsense::Binary),
+            "<unreadable>" => Event::SaidNonsense(Nonsense::Unreadable),
+            "<pong>" => Event::Heard,
+            "<hangs up>" => Event::HungUp,
+            _ => return Input::Frame(text.to_owned()),
+        })
+    }
+
+    /// Reads what stands after `node>`.
+    pub(super) fn node(text: &str) -> Result<Event, Wrong> {
+        match text {
+            "nudge" => Ok(Event::MessageStored),
+            "replaced" => Ok(Event::Replaced),
+            "shutdown" => Ok(Event::ShutdownBegan),
+            _ => Err(format!("expected nudge, replaced or shutdown, got `{text}`")),
+        }
+    }
+
+    /// Reads what stands after `push>`.
+    pub(super) fn push(&self, text: &str) -> Result<Event, Wrong> {
+        let mut words = Words::of(text);
+        let event = if words.peek() == Some("lost") {
+            words.exactly("lost")?;
+            Event::AnswerLost(reference(&mut words)?)
+        } else {
+            let push = PushId(words.parse("the number of the push, or `lost`")?);
+            Event::PushArrived { push, message: self.message(&mut words)? }
+        };
+        words.end()?;
+        Ok(event)
+    }
+
+    /// Reads what stands after `store>`.
+    pub(super) fn store(&self, text: &str) -> Result<Event, Wrong> {
+        let mut words = Words::of(text);
+        let op = OpId(words.parse("the number of the order")?);
+        let answer = if words.peek() == Some("failed") {
+            words.exactly("failed")?;
+            Err(StoreFailed)
+        } else {
+            Ok(self.answer(&mut words)?)
+        };
+        words.end()?;
+        Ok(Event::StoreAnswered { op, answer })
+    }
+
+    fn answer(&self, words: &mut Words<'_>) -> Result<StoreAnswer, Wrong> {
+        const ANSWERS: &str = "failed, registered, unknown, newer, channels, fetched, deleted, \
+            channels_added, channel_removed, month_updated, move_finished or carried";
+        Ok(match words.word(ANSWERS)? {
+            "registered" => StoreAnswer::Registered(Registered::Done(self.record(words)?)),
+            "unknown" => StoreAnswer::Registered(Registered::Unknown),
+            "newer" => StoreAnswer::Registered(Registered::Newer(self.seen(words)?)),
+            "channels" => StoreAnswer::Channels(channels(words)?),
+            "fetched" => StoreAnswer::Fetched(self.page(words)?),
+            "deleted" => StoreAnswer::Deleted,
+            "channels_added" => StoreAnswer::ChannelsAdded,
+            "channel_removed" => StoreAnswer::ChannelRemoved,
+            "month_updated" => StoreAnswer::MonthUpdated(yes_or_no(words)?),
+            "move_finished" => StoreAnswer::MoveFinished(yes_or_no(words)?),
+            "carried" => StoreAnswer::Carried,
+            other => return Err(format!("expected {ANSWERS}, got `{other}`")),
+        })
+    }
+
+    fn record(&self, words: &mut Words<'_>) -> Result<RouterRecord, Wrong> {
+        let uaid: Uaid = words.name()?;
+        let mut fields = words.fields()?;
+        let month = |text: &str| text.parse().ok();
+        let connected_at = fields.need("at", OFFSET, |text| offset(text, self.start))?;
+        let node = fields.text("node").map_or_else(|| self.node.clone(), NodeId::new);
+        let last_connect =
+            fields.read("last_connect", "a number", |text| text.parse().ok().map(LastConnect))?;
+        let record = RouterRecord {
+            uaid,
+            router_type: RouterType::WebPush,
+            node: Some(node),
+            connected_at,
+            last_connect: last_connect.unwrap_or_else(|| LastConnect::of(connected_at, uaid)),
+            curmonth: fields.need("curmonth", "a month such as 2026_11", month)?,
+            oldmonth: fields.read("oldmonth", "a month such as 2026_11", month)?,
+        };
+        fields.end()?;
+        Ok(record)
+    }
+
+    fn seen(&self, words: &mut Words<'_>) -> Result<Time, Wrong> {
+        let mut fields = words.fields()?;
+        let seen = fields.need("at", OFFSET, |text| offset(text, self.start))?;
+        fields.end()?;
+        Ok(seen)
+    }
+
+    fn page(&self, words: &mut Words<'_>) -> Result<Page, Wrong> {
+        let messages = words.list(|words| self.message(words))?;
+        let mut fields = words.fields()?;
+        let next = fields.read("next", "a message such as M1", super::names::Named::read)?;
+        fields.end()?;
+        Ok(Page { messages, next })
+    }
+
+    fn message(&self, words: &mut Words<'_>) -> Result<Message, Wrong> {
+        let (id, chid) = (words.name::<MessageId>()?, words.name::<Chid>()?);
+        let mut fields = words.fields()?;
+        let topic = fields.read("topic", "a topic", |text| Topic::parse(text).ok())?;
+        topic_fits(id, topic.is_some())?;
+        let urgency = fields.read("urgency", "very-low, low, normal or high", Urgency::parse)?;
+        let accepted_at = fields.read("accepted", OFFSET, |text| offset(text, self.start))?;
+        let ttl = fields.need("ttl", SPAN, span)?;
+        let encryption = fields.read("encryption", "a header's value", unquoted)?;
+        let crypto_key = fields.read("crypto_key", "a header's value", unquoted)?;
+        let data =
+            fields.read("data", "unpadded URL-safe base64", |text| BASE64.decode(text).ok())?;
+        fields.end()?;
+        Ok(Message {
+            id,
+            chid,
+            topic,
+            urgency: urgency.unwrap_or_default(),
+            accepted_at: accepted_at.unwrap_or(self.start),
+            ttl,
+            payload: payload(data, encryption, crypto_key)?,
+        })
+    }
+}
+
+fn payload(
+    data: Option<Vec<u8>>,
+    encryption: Option<String>,
+    crypto_key: Option<String>,
+) -> Result<Option<Payload>, Wrong> {
+    let encoding = match (encryption, crypto_key) {
+        (None, None) => Encoding::Aes128Gcm,
+        (Some(encryption), Some(crypto_key)) => {
+            Encoding::AesGcm { encryption: encryption.into(), crypto_key: crypto_key.into() }
+        }
+        _ => return Err("encryption= and crypto_key= come together".to_owned()),
+    };
+    match data {
+        Some(data) => Ok(Some(Payload { data: data.into(), encoding })),
+        None if encoding == Encoding::Aes128Gcm => Ok(None),
+        None => Err("encryption= and crypto_key= need data=".to_owned()),
+    }
+}
+
+fn reference(words: &mut Words<'_>) -> Result<MessageRef, Wrong> {
+    let (id, chid) = (words.name()?, words.name()?);
+    let mut fields = words.fields()?;
+    let topic = fields.read("topic", "a topic", |text| Topic::parse(text).ok())?;
+    fields.end()?;
+    Ok(MessageRef { id, chid, topic })
+}
+
+fn topic_fits(id: MessageId, has_topic: bool) -> Result<(), Wrong> {
+    if id.has_topic() == has_topic {
+        Ok(())
+    } else {
+        Err("a message with topic= is named M1t, one without M1".to_owned())
+    }
+}
+
+fn channels(words: &mut Words<'_>) -> Result<Option<BTreeSet<Chid>>, Wrong> {
+    if words.peek() == Some("none") {
+        return words.exactly("none").map(|()| None);
+    }
+    Ok(Some(words.list(Words::name)?.into_iter().collect()))
+}
+
+fn yes_or_no(words: &mut Words<'_>) -> Result<bool, Wrong> {
+    match words.word("yes or no")? {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(format!("expected yes or no, got `{other}`")),
+    }
+}

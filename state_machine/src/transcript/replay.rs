@@ -1,0 +1,151 @@
+//! Runs a transcript against the pure machine.
+
+use std::sync::Arc;
+
+use super::write::Scribe;
+use super::{Expected, Input, Names, OrderKind, Step, Transcript};
+use crate::connection::{Connection, Effects, Event, PhaseName, Wait};
+use crate::time::Time;
+
+/// A step that was run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// When.
+    pub at: Time,
+    /// When the step before was.
+    pub before: Time,
+    /// What happened.
+    pub event: Event,
+    /// What the machine ordered.
+    pub effects: Effects,
+    /// The phase afterwards.
+    pub phase: PhaseName,
+    /// When the machine is to be stepped next if nothing happens, and why.
+    pub deadline: Option<(Time, Wait)>,
+}
+
+/// What was expected and did not come. It shows as `14: after ...` and the lines that differ.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{line}: {report}")]
+pub struct Mismatch {
+    /// The line of the event, from 1.
+    pub line: usize,
+    /// What is wrong with it, as text of several lines.
+    pub report: String,
+}
+
+/// Runs every step. Gives what was done, or the first step that does something else.
+pub fn run(transcript: &Transcript) -> Result<Vec<Ran>, Mismatch> {
+    let mut steps = Vec::new();
+    replay(transcript, |ran| steps.push(ran.clone()))?;
+    Ok(steps)
+}
+
+/// Runs every step and shows it to `see`, the one that fails too.
+pub fn replay(transcript: &Transcript, mut see: impl FnMut(&Ran)) -> Result<(), Mismatch> {
+    let config = Arc::new(transcript.config.clone());
+    let mut connection = Connection::new(config, transcript.luck, transcript.start);
+    let scribe = transcript.scribe();
+    let mut names = Names::fixed();
+    let mut now = transcript.start;
+    for step in &transcript.steps {
+        let before = now;
+        if let Input::Wait(span) = step.input {
+            now = before + span;
+            check_wait(step, now, connection.deadline(), &scribe)?;
+        }
+        let event = step.input.event(&names).expect("names are checked when a transcript is read");
+        let effects = connection.step(now, event.clone());
+        let (phase, deadline) = (connection.phase(), connection.deadline());
+        let ran = Ran { at: now, before, event, effects, phase, deadline };
+        see(&ran);
+        let got: Vec<String> =
+            ran.effects.iter().map(|effect| scribe.effect(effect, now)).collect();
+        step.compare(&got, &mut names)?;
+    }
+    Ok(())
+}
+
+impl Transcript {
+    /// What writes the lines of this session.
+    pub fn scribe(&self) -> Scribe<'_> {
+        Scribe { config: &self.config, start: self.start }
+    }
+}
+
+impl Scribe<'_> {
+    /// A step as lines: the event, the phase and deadline after it as a comment, the effects. A head and
+    /// such steps are a transcript.
+    pub fn ran(&self, ran: &Ran) -> String {
+        let Ran { at, before, event, effects, phase, deadline } = ran;
+        let mut lines: Vec<String> = self.wait(event, *before, *at).into_iter().collect();
+        lines.push(self.event(event, *before, *at));
+        lines.push(self.phase(*phase, *deadline));
+        lines.extend(effects.iter().map(|effect| self.effect(effect, *at)));
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+impl Step {
+    /// Compares all orders of this step with what was really ordered, as lines.
+    pub fn compare(&self, got: &[String], names: &mut Names) -> Result<(), Mismatch> {
+        let all: Vec<&Expected> = self.effects.iter().collect();
+        self.compare_those(&all, got, names)
+    }
+
+    /// Compares only the orders that a runner can see, for example what goes to the agent.
+    pub fn compare_those(
+        &self,
+        expected: &[&Expected],
+        got: &[String],
+        names: &mut Names,
+    ) -> Result<(), Mismatch> {
+        let agreed =
+            expected.iter().zip(got).take_while(|(expected, got)| expected.is(got, names)).count();
+        if agreed == expected.len() && agreed == got.len() {
+            return Ok(());
+        }
+        let mut report = format!("after `{}`", self.text);
+        got[..agreed].iter().for_each(|line| report += &format!("\n      {line}"));
+        for Expected { line, text, .. } in &expected[agreed..] {
+            report += &format!("\n{line:4} - {text}");
+        }
+        got[agreed..].iter().for_each(|line| report += &format!("\n     + {line}"));
+        report += "\n     (- expected, + got)";
+        Err(Mismatch { line: self.line, report })
+    }
+}
+
+impl Expected {
+    /// Whether a line that was ordered is this one. An open name is bound on the way.
+    pub fn is(&self, got: &str, names: &mut Names) -> bool {
+        match (&self.kind, got.strip_prefix("agent< ")) {
+            (OrderKind::Frame(template), Some(frame)) => {
+                let frame = names.fill(frame).unwrap_or_else(|_| frame.to_owned());
+                names.matches(template, &frame)
+            }
+            _ => self.text == got,
+        }
+    }
+}
+
+/// Whoever drives a connection steps it at every deadline: a wait must not pass over one.
+fn check_wait(
+    step: &Step,
+    until: Time,
+    deadline: Option<(Time, Wait)>,
+    scribe: &Scribe<'_>,
+) -> Result<(), Mismatch> {
+    match deadline {
+        Some((at, wait)) if at < until => {
+            let until = super::words::offset_text(until, scribe.start);
+            let at = super::words::offset_text(at, scribe.start);
+            let report = format!(
+                "this waits until {until}, over a deadline ({wait} at {at}): wait until that first"
+            );
+            Err(Mismatch { line: step.line, report })
+        }
+        _ => Ok(()),
+    }
+}

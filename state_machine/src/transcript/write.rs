@@ -1,0 +1,307 @@
+//! Writes events, effects and what lies between them as the lines of a transcript.
+
+use base64::Engine;
+use serde_json::{Value, json};
+
+use super::names::{Named, NamedEndpoints, unfill};
+use super::words::{offset_text, quoted, span_text};
+use crate::connection::{CloseReason, Config, Effect, Event, PhaseName, Wait};
+use crate::ids::{Chid, Uaid};
+use crate::message::{Encoding, Message, MessageRef, Topic, Urgency};
+use crate::month::Month;
+use crate::record::{LastConnect, RouterRecord};
+use crate::store::{
+    MonthStep, Page, Registered, Registration, StoreAnswer, StoreFailed, StoreOrder,
+};
+use crate::time::Time;
+use crate::wire::{BASE64, ClientMessage, Nonsense, ServerMessage};
+
+/// Writes one session's lines. It knows what they may leave out.
+#[derive(Debug, Clone, Copy)]
+pub struct Scribe<'a> {
+    /// The node and its limits.
+    pub config: &'a Config,
+    /// When the session started.
+    pub start: Time,
+}
+
+impl Scribe<'_> {
+    /// The line of an event. Time that went by since `before` is a line of its own, see [`Scribe::wait`].
+    pub fn event(&self, event: &Event, before: Time, now: Time) -> String {
+        match event {
+            Event::Said(message) => format!("agent> {}", said(message)),
+            Event::SaidNonsense(nonsense) => format!("agent> {}", said_nonsense(nonsense)),
+            Event::Heard => "agent> <pong>".to_owned(),
+            Event::HungUp => "agent> <hangs up>".to_owned(),
+            Event::TimePassed => format!("wait {}", span_text(now.since(before))),
+            Event::Replaced => "node> replaced".to_owned(),
+            Event::ShutdownBegan => "node> shutdown".to_owned(),
+            Event::MessageStored => "node> nudge".to_owned(),
+            Event::PushArrived { push, message } => {
+                format!("push> {} {}", push.0, self.message(message))
+            }
+            Event::AnswerLost(message) => format!("push> lost {}", reference(message)),
+            Event::StoreAnswered { op, answer } => {
+                format!("store> {} {}", op.0, self.answer(answer))
+            }
+        }
+    }
+
+    /// The line that lets time go by before an event that is not [`Event::TimePassed`]; none where none went by.
+    pub fn wait(&self, event: &Event, before: Time, now: Time) -> Option<String> {
+        let is_needed = before < now && *event != Event::TimePassed;
+        is_needed.then(|| self.event(&Event::TimePassed, before, now))
+    }
+
+    /// The line of an effect.
+    pub fn effect(&self, effect: &Effect, now: Time) -> String {
+        match effect {
+            Effect::Send(message) => format!("agent< {}", frame(message)),
+            Effect::Ping => "agent< <ping>".to_owned(),
+            Effect::Ask { op, order } => format!("store< {} {}", op.0, self.order(order, now)),
+            Effect::AnswerPush { push, answer, message } => {
+                format!("push< {} {} {}", push.0, answer.name(), reference(message))
+            }
+            Effect::EnterRegistry { uaid } => format!("registry< enter {}", uaid.name()),
+            Effect::LeaveRegistry { uaid } => format!("registry< leave {}", uaid.name()),
+            Effect::Close(reason) => format!("close< {}", close(*reason)),
+        }
+    }
+
+    /// The comment that tells where the connection is after a step.
+    pub fn phase(&self, phase: PhaseName, deadline: Option<(Time, Wait)>) -> String {
+        match deadline {
+            Some((at, wait)) => {
+                format!("# {phase}, {wait} at {}", offset_text(at, self.start))
+            }
+            None => format!("# {phase}"),
+        }
+    }
+
+    /// An order to the store, without its number.
+    pub fn order(&self, order: &StoreOrder, now: Time) -> String {
+        match order {
+            StoreOrder::Register(registration) => self.register(registration, now),
+            StoreOrder::ReadChannels { uaid, month } => {
+                format!("read_channels {} {month}", uaid.name())
+            }
+            StoreOrder::Fetch { .. } => self.fetch(order, now),
+            StoreOrder::Delete { uaid, months, messages } => {
+                let messages = list(messages, reference);
+                format!("delete {} {} {messages}", uaid.name(), month_list(months))
+            }
+            StoreOrder::AddChannels { uaid, month, channels } => {
+                format!("add_channels {} {month} {}", uaid.name(), list(channels, Chid::name))
+            }
+            StoreOrder::RemoveChannel { uaid, months, chid } => {
+                format!("remove_channel {} {} {}", uaid.name(), month_list(months), chid.name())
+            }
+            StoreOrder::UpdateMonth(step) => self.month_step("update_month", step, now),
+            StoreOrder::FinishMove(step) => self.month_step("finish_move", step, now),
+            StoreOrder::CarryMessages { uaid, from, to } => {
+                format!("carry_messages {} {from} to {to}", uaid.name())
+            }
+        }
+    }
+
+    /// What the store answered, without the order's number.
+    pub fn answer(&self, answer: &Result<StoreAnswer, StoreFailed>) -> String {
+        let answer = match answer {
+            Err(StoreFailed) => return "failed".to_owned(),
+            Ok(answer) => answer,
+        };
+        match answer {
+            StoreAnswer::Registered(Registered::Done(record)) => self.record(record),
+            StoreAnswer::Registered(Registered::Unknown) => "unknown".to_owned(),
+            StoreAnswer::Registered(Registered::Newer(seen)) => {
+                format!("newer at={}", offset_text(*seen, self.start))
+            }
+            StoreAnswer::Channels(None) => "channels none".to_owned(),
+            StoreAnswer::Channels(Some(channels)) => {
+                format!("channels {}", list(channels, Chid::name))
+            }
+            StoreAnswer::Fetched(page) => self.page(page),
+            StoreAnswer::MonthUpdated(is_ours) => format!("month_updated {}", yes_or_no(*is_ours)),
+            StoreAnswer::MoveFinished(is_ours) => format!("move_finished {}", yes_or_no(*is_ours)),
+            StoreAnswer::Deleted
+            | StoreAnswer::ChannelsAdded
+            | StoreAnswer::ChannelRemoved
+            | StoreAnswer::Carried => answer.name().replace(' ', "_"),
+        }
+    }
+
+    fn register(&self, registration: &Registration, now: Time) -> String {
+        let Registration { uaid, connected_at, last_connect, create_in, .. } = registration;
+        let mut text =
+            format!("register {} at={}", uaid.name(), offset_text(*connected_at, self.start));
+        if let Some(month) = create_in {
+            text += &format!(" create={month}");
+        }
+        text + &last_connect_text(*last_connect, now, *uaid)
+    }
+
+    fn month_step(&self, name: &str, step: &MonthStep, now: Time) -> String {
+        let MonthStep { uaid, connected_at, from, to, last_connect, .. } = step;
+        let at = offset_text(*connected_at, self.start);
+        let last_connect = last_connect_text(*last_connect, now, *uaid);
+        format!("{name} {} {from} to {to} at={at}{last_connect}", uaid.name())
+    }
+
+    fn fetch(&self, order: &StoreOrder, now: Time) -> String {
+        let StoreOrder::Fetch { uaid, month, after, limit, now: as_of } = order else {
+            return String::new();
+        };
+        let limits = &self.config.limits;
+        let mut text = format!("fetch {} {month}", uaid.name());
+        if let Some(after) = after {
+            text += &format!(" after={}", after.name());
+        }
+        if limit.rows != limits.fetch_rows_max {
+            text += &format!(" rows={}", limit.rows);
+        }
+        if limit.bytes != limits.fetch_bytes_max {
+            text += &format!(" bytes={}", limit.bytes);
+        }
+        if *as_of != now {
+            text += &format!(" now={}", offset_text(*as_of, self.start));
+        }
+        text
+    }
+
+    fn record(&self, record: &RouterRecord) -> String {
+        let RouterRecord { uaid, node, connected_at, last_connect, curmonth, oldmonth, .. } =
+            record;
+        let at = offset_text(*connected_at, self.start);
+        let mut text = format!("registered {} at={at} curmonth={curmonth}", uaid.name());
+        if let Some(oldmonth) = oldmonth {
+            text += &format!(" oldmonth={oldmonth}");
+        }
+        if let Some(node) = node.as_ref().filter(|node| **node != self.config.node) {
+            text += &format!(" node={node}");
+        }
+        text + &last_connect_text(*last_connect, *connected_at, *uaid)
+    }
+
+    fn page(&self, page: &Page) -> String {
+        let messages = list(&page.messages, |message| self.message(message));
+        let next = page.next.map(|next| format!(" next={}", next.name())).unwrap_or_default();
+        format!("fetched {messages}{next}")
+    }
+
+    fn message(&self, message: &Message) -> String {
+        let Message { topic, urgency, accepted_at, ttl, payload, .. } = message;
+        let mut text =
+            format!("{} {} ttl={}", message.id.name(), message.chid.name(), span_text(*ttl));
+        text += &topic_text(topic.as_ref());
+        if *urgency != Urgency::default() {
+            text += &format!(" urgency={}", urgency.as_str());
+        }
+        if *accepted_at != self.start {
+            text += &format!(" accepted={}", offset_text(*accepted_at, self.start));
+        }
+        if let Some(payload) = payload {
+            text += &format!(" data={}", BASE64.encode(&payload.data));
+            if let Encoding::AesGcm { encryption, crypto_key } = &payload.encoding {
+                text += &format!(" encryption={}", quoted(encryption));
+                text += &format!(" crypto_key={}", quoted(crypto_key));
+            }
+        }
+        text
+    }
+}
+
+/// A frame for the agent as JSON, with names for ids.
+pub(super) fn frame(message: &ServerMessage) -> String {
+    unfill(&message.to_json(&NamedEndpoints))
+}
+
+fn said(message: &ClientMessage) -> String {
+    let json = match message {
+        ClientMessage::Hello { uaid: None } => r#"{"messageType":"hello"}"#.to_owned(),
+        ClientMessage::Hello { uaid: Some(uaid) } => {
+            format!(r#"{{"messageType":"hello","uaid":"{uaid}"}}"#)
+        }
+        ClientMessage::Register { chid, key: None } => command("register", *chid),
+        ClientMessage::Register { chid, key: Some(key) } => {
+            format!(r#"{{"messageType":"register","channelID":"{chid}","key":"{key:?}"}}"#)
+        }
+        ClientMessage::Unregister { chid } => command("unregister", *chid),
+        ClientMessage::Ack { updates } => {
+            let update = |update: &crate::wire::AckUpdate| {
+                format!(r#"{{"channelID":"{}","version":"{}"}}"#, update.chid, update.id)
+            };
+            let updates: Vec<String> = updates.iter().map(update).collect();
+            format!(r#"{{"messageType":"ack","updates":[{}]}}"#, updates.join(","))
+        }
+        ClientMessage::Nack => r#"{"messageType":"nack"}"#.to_owned(),
+        ClientMessage::BroadcastSubscribe => r#"{"messageType":"broadcast_subscribe"}"#.to_owned(),
+        ClientMessage::Ping => "{}".to_owned(),
+        ClientMessage::Urgency { min } => {
+            format!(r#"{{"messageType":"urgency","min":"{}"}}"#, min.as_str())
+        }
+    };
+    unfill(&json)
+}
+
+fn command(message_type: &str, chid: Chid) -> String {
+    format!(r#"{{"messageType":"{message_type}","channelID":"{chid}"}}"#)
+}
+
+/// A frame that is nonsense in the same way.
+fn said_nonsense(nonsense: &Nonsense) -> String {
+    match nonsense {
+        Nonsense::NotJson => "not JSON".to_owned(),
+        Nonsense::Binary => "<binary>".to_owned(),
+        Nonsense::Unreadable => "<unreadable>".to_owned(),
+        Nonsense::UnknownType { message_type } => json!({"messageType": message_type}).to_string(),
+        Nonsense::BadField { message_type, channel_id, .. } => {
+            let mut fields = json!({"messageType": message_type, "key": "", "min": ""});
+            if let Some(channel_id) = channel_id {
+                fields["channelID"] = Value::from(&**channel_id);
+            }
+            unfill(&fields.to_string())
+        }
+    }
+}
+
+fn close(reason: CloseReason) -> String {
+    match reason.code() {
+        Some(code) => format!("{code} {}", reason.text()),
+        None => reason.text().to_owned(),
+    }
+}
+
+fn reference(message: &MessageRef) -> String {
+    let MessageRef { id, chid, topic } = message;
+    format!("{} {}{}", id.name(), chid.name(), topic_text(topic.as_ref()))
+}
+
+fn topic_text(topic: Option<&Topic>) -> String {
+    topic.map(|topic| format!(" topic={}", topic.as_str())).unwrap_or_default()
+}
+
+/// The index key, where it is not the one of `time`.
+fn last_connect_text(last_connect: LastConnect, time: Time, uaid: Uaid) -> String {
+    if last_connect == LastConnect::of(time, uaid) {
+        String::new()
+    } else {
+        format!(" last_connect={}", last_connect.0)
+    }
+}
+
+fn list<'a, T: 'a>(
+    items: impl IntoIterator<Item = &'a T>,
+    text: impl Fn(&'a T) -> String,
+) -> String {
+    let items: Vec<String> = items.into_iter().map(text).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn month_list(months: &[Month]) -> String {
+    let months: Vec<String> = months.iter().map(Month::to_string).collect();
+    months.join(",")
+}
+
+fn yes_or_no(is_so: bool) -> &'static str {
+    if is_so { "yes" } else { "no" }
+}
