@@ -83,7 +83,7 @@ impl Bench {
     }
 
     fn message(&self, number: u32, topic: Option<&str>) -> Message {
-        let id = u128::from(number) << 80 | u128::from(number) * 0x9e37_79b9;
+        let id = (u128::from(number) << 80) | u128::from(number);
         Message {
             id: MessageId::from_uuid_v7(id, topic.is_some()),
             chid: Chid([7; 16]),
@@ -142,7 +142,7 @@ async fn look_up_and_put(bench: Bench, number: u32) {
 /// One message in twenty fetches its page, and every message is deleted alone, as acks come.
 async fn drain(bench: Bench, number: u32) {
     let uaid = agent(number / PAGE.rows as u32);
-    if number % PAGE.rows as u32 == 0 {
+    if number.is_multiple_of(PAGE.rows as u32) {
         let page = bench.store.fetch_messages(uaid, month(), None, PAGE, NOW).await;
         assert!(!page.expect("read").messages.is_empty());
     }
@@ -152,7 +152,7 @@ async fn drain(bench: Bench, number: u32) {
 }
 
 async fn drain_pages(bench: Bench, number: u32) {
-    if number % PAGE.rows as u32 != 0 {
+    if !number.is_multiple_of(PAGE.rows as u32) {
         return;
     }
     let uaid = agent(number / PAGE.rows as u32);
@@ -183,6 +183,5 @@ fn cpu_us() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit(')').next().expect("has a name").split(' ').collect();
     let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
-    eprintln!("user {} system {}", ticks(12), ticks(13));
     (ticks(12) + ticks(13)) * 10_000.0
 }

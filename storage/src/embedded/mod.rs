@@ -47,6 +47,9 @@ pub struct EmbeddedOptions {
     pub write_queue_max: usize,
     /// Writes committed together at most: bounds how long the first of them waits for the last.
     pub write_batch_max: usize,
+    /// Microseconds that the writer lets the queue fill after a batch of several writes: they cost
+    /// less the more are committed together. A write that comes alone does not wait.
+    pub write_gather_us: u64,
     /// Reads that can run at the same time.
     pub readers: usize,
     /// Months that the writer, and each reader, keeps open at most; one more is opened in place of
@@ -59,6 +62,7 @@ impl Default for EmbeddedOptions {
         Self {
             write_queue_max: 4096,
             write_batch_max: 1024,
+            write_gather_us: 1000,
             readers: available_parallelism().map_or(4, usize::from).clamp(2, 8),
             months_open_max: 3,
         }
@@ -85,14 +89,13 @@ impl Embedded {
     ///
     /// Blocks while it checks and, if need be, migrates each file.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
-        let EmbeddedOptions { write_queue_max, write_batch_max, readers, months_open_max } =
-            *options;
+        let EmbeddedOptions { readers, months_open_max, .. } = *options;
         let (dir, lock, months) = DataDir::open(dir)?;
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
         let readers = Arc::new(readers);
         let files = WriteFiles::new(dir, months.clone(), readers.clone(), months_open_max);
-        let writer = Writer::start(files, lock, write_queue_max, write_batch_max);
+        let writer = Writer::start(files, lock, options);
         Ok(Self { months, readers, writer: writer.map_err(OpenError::Thread)? })
     }
 

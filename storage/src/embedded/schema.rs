@@ -117,6 +117,7 @@ impl From<rusqlite::Error> for SchemaError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{channels, messages, router};
     use super::*;
 
     const FIRST: Schema =
@@ -129,7 +130,7 @@ mod tests {
         ..FIRST
     };
     const BROKEN: Schema = Schema {
-        migrations: &[FIRST.migrations[0], "UPDATE a SET x = 0; UPDATE nothing SET x = 0"],
+        migrations: &[FIRST.migrations[0], "UPDATE a SET x = 0; UPDATE nowhere SET x = 0"],
         ..FIRST
     };
 
@@ -168,6 +169,53 @@ mod tests {
         SECOND.verify(&mut conn).unwrap();
         let refused = FIRST.verify(&mut conn);
         assert!(matches!(refused, Err(SchemaError::Newer { found: 2, known: 1 })), "{refused:?}");
+    }
+
+    /// The plan names the index that is used, or says SCAN.
+    #[test]
+    fn no_statement_reads_more_than_an_index_leads_it_to() {
+        let router_statements = [
+            router::READ,
+            router::WRITE,
+            router::UPDATE_MONTH,
+            router::FINISH_MOVE,
+            router::CLEAR_NODE,
+            router::DROP,
+        ];
+        let message_statements = [
+            channels::READ,
+            channels::ADD,
+            channels::REMOVE,
+            channels::FIND,
+            messages::STORE,
+            messages::FETCH,
+            messages::DELETE,
+            messages::SWEEP,
+            messages::DELETE_ALL,
+        ];
+        for (schema, statements) in
+            [(ROUTER, &router_statements[..]), (MESSAGES, &message_statements[..])]
+        {
+            let mut conn = Connection::open_in_memory().unwrap();
+            schema.create(&mut conn).unwrap();
+            for statement in statements {
+                let plan = plan(&conn, statement);
+                assert!(!plan.contains("TEMP B-TREE"), "{statement}\n{plan}");
+                assert!(
+                    plan.lines().all(|step| !step.starts_with("SCAN") || step.contains("CONSTANT")),
+                    "{statement}\n{plan}"
+                );
+            }
+        }
+    }
+
+    fn plan(conn: &Connection, statement: &str) -> String {
+        let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+        let parameters = vec![rusqlite::types::Null; explain.parameter_count()];
+        let steps = explain
+            .query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3))
+            .unwrap();
+        steps.map(|step| step.unwrap() + "\n").collect()
     }
 
     #[test]

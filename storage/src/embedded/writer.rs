@@ -1,7 +1,9 @@
 //! The writer thread: takes what has queued up and commits it together.
 //!
 //! Making a write durable costs one sync of the disk, however many rows it is. While the thread waits
-//! for that sync, more work queues up, and the next sync is for all of it.
+//! for that sync, more work queues up, and the next sync is for all of it. Where the disk is fast that
+//! alone makes many small batches: so after a batch of several, which says that there are many callers,
+//! the thread lets the queue fill for a moment.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,10 +12,12 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{PoisonError, RwLock};
 use std::thread;
+use std::time::Duration;
 
 use state_machine::Uaid;
 use tokio::sync::{oneshot, watch};
 
+use super::EmbeddedOptions;
 use super::error::Fault;
 use super::files::{FileKey, Lock};
 use super::write_files::WriteFiles;
@@ -51,12 +55,17 @@ impl Writer {
     pub(super) fn start(
         files: WriteFiles,
         lock: Lock,
-        queue_max: usize,
-        batch_max: usize,
+        options: &EmbeddedOptions,
     ) -> io::Result<Self> {
-        let (queue, tasks) = sync_channel(queue_max.max(1));
+        let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
         let (end, ended) = watch::channel(None);
-        let writer_loop = WriterLoop { tasks, held: None, files, batch_max };
+        let writer_loop = WriterLoop {
+            tasks,
+            held: None,
+            files,
+            batch_max: options.write_batch_max,
+            gather: Duration::from_micros(options.write_gather_us),
+        };
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             let closed = writer_loop.run();
             drop(lock);
@@ -107,12 +116,17 @@ struct WriterLoop {
     held: Option<Task>,
     files: WriteFiles,
     batch_max: usize,
+    gather: Duration,
 }
 
 impl WriterLoop {
     fn run(mut self) -> Result<(), StoreError> {
         while let Some(batch) = self.next_batch() {
+            let several = (2..GATHERED_ENOUGH).contains(&batch.len());
             self.commit(batch);
+            if several {
+                thread::sleep(self.gather);
+            }
         }
         self.files.close()
     }
@@ -242,6 +256,156 @@ impl<T: Send, F: FnMut(&mut WriteFiles) -> Result<T, Fault> + Send> Job for Queu
     }
 }
 
+/// Tasks in a batch among which the cost of a commit is next to nothing: no need to wait for more.
+const GATHERED_ENOUGH: usize = 100;
+
 fn stopped() -> StoreError {
     StoreError::Failed("the store's writer thread stopped unexpectedly, restart the server".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc;
+
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+
+    use super::super::files::DataDir;
+    use super::super::readers::Readers;
+    use super::*;
+
+    const ROUTER: Place = Place::File(FileKey::Router);
+
+    /// A writer whose router table has the tables that the jobs below write to.
+    async fn writer() -> (TempDir, Writer) {
+        let home = tempfile::tempdir().unwrap();
+        let (dir, lock, months) = DataDir::open(home.path()).unwrap();
+        let (dir, months) = (Arc::new(dir), Arc::new(months));
+        let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
+        let files = WriteFiles::new(dir, months, readers, 1);
+        let writer = Writer::start(files, lock, &EmbeddedOptions::default()).unwrap();
+        let tables = "
+            CREATE TABLE numbers (n INTEGER PRIMARY KEY);
+            CREATE TABLE pairs (n REFERENCES numbers (n) DEFERRABLE INITIALLY DEFERRED)";
+        writer.submit(None, ROUTER, sql(tables)).await.unwrap();
+        (home, writer)
+    }
+
+    fn sql(text: &str) -> impl FnMut(&mut WriteFiles) -> Result<(), Fault> + Send + 'static {
+        let text = text.to_owned();
+        move |files| files.write(FileKey::Router, |conn| conn.execute_batch(&text))
+    }
+
+    /// Queues jobs while the writer is held up, so that they become one batch.
+    async fn in_one_batch(writer: &Writer, jobs: &[&str]) -> Vec<Result<(), StoreError>> {
+        let (release, held) = mpsc::channel::<()>();
+        let first = writer.submit(None, Place::Alone, move |_| Ok(held.recv().is_ok()));
+        let answers: Vec<_> =
+            jobs.iter().map(|job| writer.submit(None, ROUTER, sql(job))).collect();
+        release.send(()).unwrap();
+        assert_eq!(first.await, Ok(true));
+        futures_util::future::join_all(answers).await
+    }
+
+    fn numbers(home: &TempDir) -> Vec<i64> {
+        let conn = Connection::open(home.path().join("router.db")).unwrap();
+        let mut statement = conn.prepare("SELECT n FROM numbers ORDER BY n").unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    fn failure_of(answer: &Result<(), StoreError>) -> &str {
+        match answer {
+            Err(StoreError::Failed(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_that_fails_takes_no_other_along() {
+        let (home, writer) = writer().await;
+        let half_done = "INSERT INTO numbers VALUES (2); INSERT INTO nowhere VALUES (2)";
+        let jobs = ["INSERT INTO numbers VALUES (1)", half_done, "INSERT INTO numbers VALUES (3)"];
+        let answers = in_one_batch(&writer, &jobs).await;
+        assert!(
+            failure_of(&answers[1]).starts_with("cannot write router.db: no such table: nowhere")
+        );
+        assert_eq!((&answers[0], &answers[2]), (&Ok(()), &Ok(())));
+        assert_eq!(numbers(&home), [1, 3]);
+    }
+
+    /// A foreign key that is deferred is looked at when the transaction commits.
+    #[tokio::test]
+    async fn a_commit_that_fails_is_no_success_for_any_of_its_jobs() {
+        let (home, writer) = writer().await;
+        let jobs = ["INSERT INTO numbers VALUES (1)", "INSERT INTO pairs VALUES (7)"];
+        for answer in in_one_batch(&writer, &jobs).await {
+            assert!(failure_of(&answer).contains("FOREIGN KEY constraint failed"));
+        }
+        assert_eq!(numbers(&home), Vec::<i64>::new());
+        let again = writer.submit(None, ROUTER, sql(jobs[0])).await;
+        assert_eq!(again, Ok(()), "the next batch is not hurt");
+        assert_eq!(numbers(&home), [1]);
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_panicked_is_noticed_by_every_call() {
+        let (home, writer) = writer().await;
+        let (release, held) = mpsc::channel::<()>();
+        let panicking = writer.submit(None, ROUTER, move |_| -> Result<(), Fault> {
+            held.recv().unwrap();
+            panic!("a bug, as this test wants it")
+        });
+        let queued_behind = writer.submit(None, ROUTER, sql("INSERT INTO numbers VALUES (1)"));
+        release.send(()).unwrap();
+        for answer in [panicking.await, queued_behind.await, writer.close().await] {
+            assert!(failure_of(&answer).contains("stopped unexpectedly"));
+        }
+        assert_eq!(numbers(&home), Vec::<i64>::new());
+    }
+
+    #[tokio::test]
+    async fn a_call_after_the_writer_panicked_is_answered_failed() {
+        let (_home, writer) = writer().await;
+        let bug = |_: &mut WriteFiles| -> Result<(), Fault> { panic!("a bug, as this test wants") };
+        let _failed = writer.submit(None, ROUTER, bug).await;
+        // The queue is gone once the thread has ended, and closing waits for that.
+        let mut ended = writer.ended.clone();
+        ended.wait_for(Option::is_some).await.unwrap_err();
+        let answer = writer.submit(None, ROUTER, |_| Ok(())).await;
+        assert!(failure_of(&answer).contains("stopped unexpectedly"));
+    }
+
+    fn task(uaid: u8, place: Place) -> Task {
+        let (reply, _answer) = oneshot::channel();
+        let run = |_: &mut WriteFiles| Ok(());
+        let job = Box::new(Queued { run, outcome: Ok(()), reply });
+        Task { uaid: Some(Uaid([uaid; 16])), place, job }
+    }
+
+    #[test]
+    fn an_agents_writes_to_different_files_are_never_in_one_batch() {
+        let month = Place::File(FileKey::Month("2026_11".parse().unwrap()));
+        let mut batch = Batch::default();
+        batch.push(task(1, month));
+        batch.push(task(2, ROUTER));
+        batch.push(task(3, Place::Several));
+        assert!(batch.admits(&task(1, month)) && batch.admits(&task(2, ROUTER)));
+        assert!(batch.admits(&task(4, Place::Several)));
+        for refused in [(1, ROUTER), (2, month), (1, Place::Several), (3, month), (3, ROUTER)] {
+            assert!(!batch.admits(&task(refused.0, refused.1)), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn what_commits_by_itself_is_alone_in_its_batch() {
+        let mut batch = Batch::default();
+        assert!(batch.admits(&task(1, Place::Alone)));
+        batch.push(task(1, Place::Alone));
+        assert!(!batch.admits(&task(2, ROUTER)));
+        let mut batch = Batch::default();
+        batch.push(task(1, ROUTER));
+        assert!(!batch.admits(&task(2, Place::Alone)));
+    }
 }

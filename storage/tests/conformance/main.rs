@@ -4,6 +4,8 @@
 //! below, which makes one test of it for every engine. To add an engine, implement
 //! [`Engine`](world::Engine) and add a line at the end.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod channels;
 mod embedded_engine;
 mod fetching;
