@@ -24,7 +24,7 @@ use storage::Store;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::reach::{Notices, Push, Reach, Wake, answer};
+use crate::reach::{Notice, Notices, Push, Reach, Wake, answer};
 use crate::registry::{Enter, Leave, RegistryActor};
 use crate::store_orders;
 
@@ -60,13 +60,13 @@ pub trait Transport: Sized + Unpin + 'static {
     fn bound_mailbox(ctx: &mut Self::Context, max: usize);
 
     /// Sends a text frame.
-    fn text(ctx: &mut Self::Context, json: String);
+    fn text(&mut self, ctx: &mut Self::Context, json: String);
 
     /// Sends a ping.
-    fn ping(ctx: &mut Self::Context);
+    fn ping(&mut self, ctx: &mut Self::Context);
 
     /// Sends a close frame where the reason has a code. The actor stops right after.
-    fn close(ctx: &mut Self::Context, reason: CloseReason);
+    fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason);
 }
 
 /// One user agent's connection.
@@ -117,8 +117,10 @@ impl<T: Transport> Client<T> {
 
     fn run(&mut self, effect: Effect, ctx: &mut T::Context) {
         match effect {
-            Effect::Send(message) => T::text(ctx, message.to_json(&*self.shared.urls)),
-            Effect::Ping => T::ping(ctx),
+            Effect::Send(message) => {
+                self.transport.text(ctx, message.to_json(&*self.shared.urls));
+            }
+            Effect::Ping => self.transport.ping(ctx),
             Effect::Ask { op, order } => self.ask(op, order, ctx),
             Effect::AnswerPush { push, answer, message } => {
                 self.answer_push(push, answer, message, ctx);
@@ -128,7 +130,7 @@ impl<T: Transport> Client<T> {
             Effect::Close(reason) => {
                 debug!(self.shared.log, "connection closed";
                     "connection" => self.id.0, "reason" => reason.text());
-                T::close(ctx, reason);
+                self.transport.close(ctx, reason);
                 ctx.stop();
             }
         }
@@ -163,7 +165,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    fn enter_registry(&self, uaid: Uaid, ctx: &mut T::Context) {
+    fn enter_registry(&self, uaid: Uaid, ctx: &T::Context) {
         let address = ctx.address();
         let (pushes, wake) = (address.clone().recipient(), address.recipient());
         let reach = Reach::new(pushes, wake, Arc::clone(&self.notices));
@@ -172,8 +174,7 @@ impl<T: Transport> Client<T> {
             // Nobody would find this connection: the agent had better come again.
             warn!(self.shared.log, "the registry is overrun or gone, closing a connection";
                 "connection" => self.id.0);
-            T::close(ctx, CloseReason::Shutdown);
-            ctx.stop();
+            self.notices.leave(Notice::ShutdownBegan);
         }
     }
 

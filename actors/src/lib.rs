@@ -10,6 +10,7 @@
 pub mod client;
 pub mod clock;
 pub mod endpoint;
+mod frame_sizes;
 pub mod nodes;
 pub mod reach;
 pub mod registry;

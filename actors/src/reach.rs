@@ -71,7 +71,8 @@ impl Notices {
         notices.into_iter().filter(move |(notice, _)| waits(*notice)).map(|(_, event)| event)
     }
 
-    fn leave(&self, notice: Notice) {
+    /// Leaves a notice for whoever looks here next.
+    pub(crate) fn leave(&self, notice: Notice) {
         self.0.fetch_or(notice as u8, Ordering::AcqRel);
     }
 }

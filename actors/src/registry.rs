@@ -56,6 +56,14 @@ pub struct ShutDown;
 #[rtype(result = "usize")]
 pub struct Count;
 
+/// Which connection is found under `uaid`, if one is.
+#[derive(actix::Message)]
+#[rtype(result = "Option<ConnectionId>")]
+pub struct Find {
+    /// Under which name.
+    pub uaid: Uaid,
+}
+
 impl RegistryActor {
     /// A registry whose mailbox holds `mailbox_max` messages.
     pub fn new(mailbox_max: usize, log: Logger) -> Self {
@@ -151,5 +159,13 @@ impl Handler<Count> for RegistryActor {
 
     fn handle(&mut self, Count: Count, _: &mut Self::Context) -> Self::Result {
         MessageResult(self.registry.len())
+    }
+}
+
+impl Handler<Find> for RegistryActor {
+    type Result = MessageResult<Find>;
+
+    fn handle(&mut self, Find { uaid }: Find, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.registry.find(uaid).map(|entry| entry.connection))
     }
 }

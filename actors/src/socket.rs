@@ -7,10 +7,12 @@ use actix_http::ws::Item;
 use actix_web::web::Payload;
 use actix_web::{Error, HttpRequest, HttpResponse};
 use actix_web_actors::ws;
+use futures_util::StreamExt;
 use state_machine::connection::{CloseReason, Event, Luck};
 use state_machine::wire::{ClientMessage, Nonsense};
 
 use crate::client::{Client, ClientShared, Transport};
+use crate::frame_sizes::FrameSizes;
 
 /// Frames over a WebSocket.
 #[derive(Debug)]
@@ -34,7 +36,9 @@ pub fn upgrade(
 ) -> Result<HttpResponse, Error> {
     let transport = WebSocket { parts: Vec::new(), message_bytes_max };
     let client = Client::new(shared, luck, transport);
-    ws::WsResponseBuilder::new(client, request, payload)
+    let mut sizes = FrameSizes::up_to(message_bytes_max);
+    let checked = payload.map(move |chunk| sizes.check(chunk));
+    ws::WsResponseBuilder::new(client, request, checked)
         .protocols(&[PROTOCOL])
         .frame_size(message_bytes_max)
         .start()
@@ -47,15 +51,15 @@ impl Transport for WebSocket {
         ctx.set_mailbox_capacity(max);
     }
 
-    fn text(ctx: &mut Self::Context, json: String) {
+    fn text(&mut self, ctx: &mut Self::Context, json: String) {
         ctx.text(json);
     }
 
-    fn ping(ctx: &mut Self::Context) {
+    fn ping(&mut self, ctx: &mut Self::Context) {
         ctx.ping(b"");
     }
 
-    fn close(ctx: &mut Self::Context, reason: CloseReason) {
+    fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason) {
         if let Some(code) = reason.code() {
             let description = Some(reason.text().to_owned());
             ctx.close(Some(ws::CloseReason { code: code.into(), description }));

@@ -1,0 +1,176 @@
+//! Every queue is bounded, and what finds one full goes another way; nothing is lost.
+
+use actix::dev::SendError;
+use actors::registry::Count;
+use serde_json::json;
+use state_machine::Uaid;
+use state_machine::connection::{CloseReason, Event};
+use state_machine::delivery::{NodeAnswer, Outcome};
+
+use crate::clockwork::{self, pass, settle};
+use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
+use crate::wire::Came;
+
+#[test]
+fn a_push_into_a_full_mailbox_is_busy_at_once() {
+    clockwork::run(async {
+        let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let go_on = agent.stands_still().await;
+        fill_mailbox(&agent);
+        let (first, second) = (node.message(), node.message());
+        // Every sender has a slot of its own beyond the bound: this takes the registry's.
+        let mut waits = node.deliver(agent.uaid, first.clone());
+        let refused = node.deliver(agent.uaid, second);
+        assert_eq!(refused.await, Ok(NodeAnswer::Busy));
+        assert!(waits.try_recv().is_err(), "the first push is in the mailbox");
+
+        drop(go_on);
+        assert_eq!(agent.is_notified().await, first.id);
+        agent.acks(first.id);
+        assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
+    });
+}
+
+#[test]
+fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_nudge() {
+    clockwork::run(async {
+        let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let go_on = agent.stands_still().await;
+        fill_mailbox(&agent);
+        let in_the_mailbox = node.deliver(agent.uaid, node.message());
+        drop(in_the_mailbox);
+
+        let message = node.message();
+        let sent = node.send(agent.uaid, message.clone()).await.unwrap();
+        assert_eq!(sent, Outcome::Stored);
+        settle().await;
+        agent.heard_nothing_more();
+
+        drop(go_on);
+        assert_eq!(agent.is_notified().await, message.id);
+        agent.acks(message.id);
+        node.until_nothing_is_stored(agent.uaid).await;
+    });
+}
+
+#[test]
+fn a_push_beyond_the_ack_waiters_is_stored_at_once() {
+    clockwork::run(async {
+        let mut bounds = Bounds::default();
+        bounds.endpoint.ack_waiters_max = 1;
+        let node = Node::within(bounds).await;
+        let mut slow = UserAgent::new(&node, 1).await;
+        let mut quick = UserAgent::new(&node, 2).await;
+        let (waits, goes_round) = (node.message(), node.message());
+        let waiting = node.send(slow.uaid, waits.clone());
+        assert_eq!(slow.is_notified().await, waits.id);
+
+        let sent = node.send(quick.uaid, goes_round.clone()).await.unwrap();
+        assert_eq!(sent, Outcome::Stored, "with no time gone by");
+        assert_eq!(quick.is_notified().await, goes_round.id, "out of the store");
+        quick.acks(goes_round.id);
+        node.until_nothing_is_stored(quick.uaid).await;
+
+        slow.acks(waits.id);
+        assert_eq!(waiting.await.unwrap(), Outcome::Delivered);
+        let next = node.message();
+        let sent = node.send(quick.uaid, next.clone());
+        assert_eq!(quick.is_notified().await, next.id);
+        quick.acks(next.id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered, "there is room to wait again");
+        assert_eq!(node.gate.messages(), 1);
+    });
+}
+
+#[test]
+fn a_push_beyond_those_in_flight_is_refused() {
+    clockwork::run(async {
+        let mut bounds = Bounds::default();
+        bounds.endpoint.in_flight_max = 1;
+        let node = Node::within(bounds).await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let first = node.message();
+        let waiting = node.send(agent.uaid, first.clone());
+        assert_eq!(agent.is_notified().await, first.id);
+        assert_eq!(node.endpoints.in_flight(), 1);
+
+        let refused = node.send(agent.uaid, node.message()).await.unwrap();
+        assert_eq!(refused, Outcome::Unavailable);
+        assert_eq!(node.endpoints.in_flight(), 1, "the refused push does not count");
+
+        agent.acks(first.id);
+        assert_eq!(waiting.await.unwrap(), Outcome::Delivered);
+        let next = node.message();
+        let sent = node.send(agent.uaid, next.clone());
+        assert_eq!(agent.is_notified().await, next.id);
+        agent.acks(next.id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+    });
+}
+
+#[test]
+fn a_push_whose_node_never_answers_is_stored_after_the_answer_wait() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let go_on = agent.stands_still().await;
+        let message = node.message();
+        let sent = node.send(agent.uaid, message.clone());
+        settle().await;
+        pass(ACK_WAIT).await;
+        assert_eq!(node.gate.messages(), 0, "the endpoint still waits");
+        pass(ACK_WAIT).await;
+        assert_eq!(sent.await.unwrap(), Outcome::Stored);
+
+        // The push in the mailbox has nobody to answer: only what is in the store is sent.
+        drop(go_on);
+        assert_eq!(agent.is_notified().await, message.id);
+        agent.acks(message.id);
+        node.until_nothing_is_stored(agent.uaid).await;
+        agent.heard_nothing_more();
+    });
+}
+
+#[test]
+fn a_connection_that_an_overrun_registry_cannot_take_is_closed() {
+    clockwork::run(async {
+        let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
+        let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
+        settle().await;
+        agent.says(&json!({"messageType": "hello"}));
+        // The client runs before the registry, whose mailbox stays full until then.
+        while node.clients.registry.try_send(Count).is_ok() {}
+        assert_eq!(agent.hears().await["status"], 200);
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        assert_eq!(node.find(agent.uaid).await, None);
+    });
+}
+
+#[test]
+fn a_push_that_an_overrun_registry_cannot_take_is_unreachable_at_once() {
+    clockwork::run(async {
+        let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        settle().await;
+        let (first, second) = (node.message(), node.message());
+        let waits = node.deliver(agent.uaid, first.clone());
+        let refused = node.deliver(agent.uaid, second);
+        assert_eq!(refused.await, Ok(NodeAnswer::Unreachable));
+        assert_eq!(agent.is_notified().await, first.id);
+        agent.acks(first.id);
+        assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
+    });
+}
+
+/// Fills the mailbox as far as the agent's own address can.
+fn fill_mailbox(agent: &UserAgent) {
+    loop {
+        match agent.client.try_send(Came(Event::Heard)) {
+            Ok(()) => {}
+            Err(SendError::Full(_)) => return,
+            Err(SendError::Closed(_)) => panic!("the connection is gone"),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The node's clock.
+
+use actors::Clock;
+use state_machine::{Span, Time};
+
+use crate::clockwork::{self, pass};
+
+#[test]
+fn a_clock_goes_on_from_where_it_was_set() {
+    clockwork::run(async {
+        let clock = Clock::starting_at(Time(1_000_000));
+        pass(Span(250)).await;
+        assert_eq!(clock.now(), Time(1_000_250));
+        clock.set(Time(500));
+        assert_eq!(clock.now(), Time(500));
+        pass(Span(250)).await;
+        assert_eq!(clock.now(), Time(750));
+    });
+}
+
+#[test]
+fn the_copies_of_a_clock_are_set_together() {
+    clockwork::run(async {
+        let clock = Clock::starting_at(Time(1_000_000));
+        let copy = clock.clone();
+        clock.set(Time(7));
+        assert_eq!(copy.now(), Time(7));
+    });
+}

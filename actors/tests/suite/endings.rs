@@ -1,0 +1,174 @@
+//! Actors, callers and the node come to their end at any time; what they began does not.
+
+use actors::registry::ShutDown;
+use serde_json::json;
+use state_machine::connection::{CloseReason, Event};
+use state_machine::delivery::{NodeAnswer, Outcome};
+use state_machine::{Chid, Month, Uaid};
+
+use crate::clockwork::{self, pass, settle};
+use crate::node::{ACK_WAIT, CHANNEL, Node, UserAgent};
+use crate::wire::Vanish;
+
+#[test]
+fn what_a_client_asked_of_the_store_is_done_though_it_stops_at_once() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let other = Chid([0xC2; 16]);
+        agent.says(&json!({"messageType": "register", "channelID": other.to_string()}));
+        agent.does(Event::HungUp);
+        assert_eq!(agent.is_closed().await, CloseReason::HungUp);
+        let channels = async || {
+            let month = Month::of(node.clients.clock.now());
+            node.store.channels(agent.uaid, month).await.unwrap().unwrap()
+        };
+        while !channels().await.contains(&other) {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn the_last_acks_are_settled_though_the_agent_hangs_up_at_once() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let uaid = UserAgent::new(&node, 1).await.hangs_up().await;
+        let (first, second) = (node.message(), node.message());
+        for message in [&first, &second] {
+            assert_eq!(node.send(uaid, message.clone()).await.unwrap(), Outcome::Stored);
+        }
+        let mut agent = UserAgent::back(&node, uaid).await;
+        assert_eq!(agent.is_notified().await, first.id);
+        assert_eq!(agent.is_notified().await, second.id);
+        agent.acks(second.id);
+        agent.acks(first.id);
+        agent.does(Event::HungUp);
+        assert_eq!(agent.is_closed().await, CloseReason::HungUp);
+        node.until_nothing_is_stored(uaid).await;
+    });
+}
+
+#[test]
+fn a_push_is_brought_to_its_end_though_its_caller_went_away() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let message = node.message();
+        let sent = node.send(agent.uaid, message.clone());
+        assert_eq!(agent.is_notified().await, message.id);
+        sent.abort();
+        pass(ACK_WAIT).await;
+        node.until_stored(agent.uaid, &[message.id]).await;
+        node.endpoints_rest().await;
+    });
+}
+
+#[test]
+fn a_shutdown_answers_the_endpoints_that_wait_and_they_store() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agents = [UserAgent::new(&node, 1).await, UserAgent::new(&node, 2).await];
+        let mut waiting = Vec::new();
+        for agent in &mut agents {
+            let message = node.message();
+            waiting.push((agent.uaid, message.id, node.send(agent.uaid, message.clone())));
+            assert_eq!(agent.is_notified().await, message.id);
+        }
+        node.registry.send(ShutDown).await.unwrap();
+        for agent in &mut agents {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        }
+        for (uaid, id, sent) in waiting {
+            assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+            assert_eq!(node.stored(uaid).await, [id]);
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_says_hello_during_a_shutdown_is_told() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
+        node.registry.send(ShutDown).await.unwrap();
+        settle().await;
+        agent.heard_nothing_more();
+        agent.says(&json!({"messageType": "hello"}));
+        assert_eq!(agent.hears().await["status"], 200);
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        assert_eq!(node.find(agent.uaid).await, None);
+    });
+}
+
+#[test]
+fn an_older_connection_is_told_of_its_successor_and_takes_it_not_along() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut older = UserAgent::new(&node, 1).await;
+        let before = node.find(older.uaid).await;
+        let message = node.message();
+        let sent = node.send(older.uaid, message.clone());
+        assert_eq!(older.is_notified().await, message.id);
+
+        let mut newer = UserAgent::back(&node, older.uaid).await;
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        assert_eq!(sent.await.unwrap(), Outcome::Stored, "what the older one held");
+        settle().await;
+        let after = node.find(older.uaid).await;
+        assert!(after.is_some() && after != before);
+        assert_eq!(newer.is_notified().await, message.id);
+        newer.acks(message.id);
+        node.until_nothing_is_stored(newer.uaid).await;
+    });
+}
+
+#[test]
+fn a_connection_that_is_gone_without_a_word_is_forgotten_at_the_next_push() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        agent.client.try_send(Vanish).unwrap();
+        settle().await;
+        assert!(node.find(agent.uaid).await.is_some(), "nobody told the registry");
+        let answer = node.deliver(agent.uaid, node.message()).await;
+        assert_eq!(answer, Ok(NodeAnswer::NotHere));
+        assert_eq!(node.find(agent.uaid).await, None);
+
+        // The endpoint takes that for gone: the record names no node any more.
+        let message = node.message();
+        assert_eq!(node.send(agent.uaid, message.clone()).await.unwrap(), Outcome::Stored);
+        let record = node.store.record(agent.uaid).await.unwrap().unwrap();
+        assert_eq!(record.node, None);
+        agent.heard_nothing_more();
+    });
+}
+
+#[test]
+fn a_connection_that_is_gone_without_a_word_is_forgotten_at_the_next_nudge() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let agent = UserAgent::new(&node, 1).await;
+        agent.client.try_send(Vanish).unwrap();
+        settle().await;
+        node.registry.send(actors::registry::Nudge { uaid: agent.uaid }).await.unwrap();
+        assert_eq!(node.find(agent.uaid).await, None);
+    });
+}
+
+#[test]
+fn a_push_in_the_mailbox_of_a_client_that_stops_is_stored() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let agent = UserAgent::new(&node, 1).await;
+        let go_on = agent.stands_still().await;
+        agent.does(Event::HungUp);
+        let message = node.message();
+        let sent = node.send(agent.uaid, message.clone());
+        settle().await;
+        drop(go_on);
+        assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+        assert_eq!(message.chid, CHANNEL);
+        assert_eq!(node.stored(agent.uaid).await, [message.id]);
+    });
+}

@@ -1,0 +1,143 @@
+//! Streams that count their bytes, so that a test can tell when nothing is on its way.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::clockwork::settle;
+
+/// What went over one connection. The end of a stream counts as one more byte.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Traffic {
+    server: Rc<End>,
+    peer: Rc<End>,
+}
+
+/// One end of a connection.
+#[derive(Debug, Default)]
+struct End {
+    sent: Cell<usize>,
+    got: Cell<usize>,
+    is_over: Cell<bool>,
+}
+
+/// A stream whose end of the traffic is counted.
+#[derive(Debug)]
+pub(crate) struct Metered {
+    stream: TcpStream,
+    end: Rc<End>,
+}
+
+impl Traffic {
+    pub(crate) fn of_server(&self, stream: TcpStream) -> Metered {
+        Metered { stream, end: Rc::clone(&self.server) }
+    }
+
+    pub(crate) fn of_peer(&self, stream: TcpStream) -> Metered {
+        Metered { stream, end: Rc::clone(&self.peer) }
+    }
+
+    /// Lets everything happen that needs no time, until nothing is on its way.
+    pub(crate) async fn settle(&self) {
+        let mut before = None;
+        while before != Some(self.counts()) || !self.is_at_rest() {
+            before = Some(self.counts());
+            settle().await;
+        }
+    }
+
+    /// Lets everything happen that needs no time, until nothing can go on: the peer may not be reading.
+    pub(crate) async fn stall(&self) {
+        let mut before = None;
+        while before != Some(self.counts()) {
+            before = Some(self.counts());
+            settle().await;
+        }
+    }
+
+    /// Waits until the server has sent so many bytes.
+    pub(crate) async fn until_server_sent(&self, bytes: usize) {
+        while self.server.sent.get() < bytes {
+            settle().await;
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let Self { server, peer } = self;
+        let has_arrived =
+            |from: &End, to: &End| to.is_over.get() || from.sent.get() <= to.got.get();
+        has_arrived(server, peer) && has_arrived(peer, server)
+    }
+
+    fn counts(&self) -> [usize; 4] {
+        let Self { server, peer } = self;
+        [server.sent.get(), server.got.get(), peer.sent.get(), peer.got.get()]
+    }
+}
+
+impl End {
+    /// Nothing more is sent. What still comes is read by nobody where the stream is dropped.
+    fn ends(&self) {
+        if !self.is_over.replace(true) {
+            self.sent.set(self.sent.get() + 1);
+        }
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        self.end.ends();
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (before, room) = (buf.filled().len(), buf.remaining());
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let bytes = buf.filled().len() - before;
+        let is_end = bytes == 0 && room > 0;
+        self.end.got.set(self.end.got.get() + if is_end { 1 } else { bytes });
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        self.end.sent.set(self.end.sent.get() + bytes);
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
+        self.end.sent.set(self.end.sent.get() + bytes);
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        self.end.ends();
+        Poll::Ready(Ok(()))
+    }
+}

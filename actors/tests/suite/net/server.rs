@@ -1,0 +1,112 @@
+//! actix-web with the clients' route, on a real socket.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::HttpService;
+use actix_service::{Service, ServiceFactory, map_config};
+use actix_web::dev::AppConfig;
+use actix_web::rt::spawn;
+use actix_web::rt::task::JoinHandle;
+use actix_web::web::{self, Payload};
+use actix_web::{App, HttpRequest};
+use actors::ClientShared;
+use state_machine::connection::Luck;
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::metered::{Metered, Traffic};
+use super::peer::Peer;
+
+/// Bytes of a message at most.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024;
+
+/// Else actix-http reads on for that long after the close frame, before it closes the socket.
+const LINGER: Duration = Duration::ZERO;
+
+/// What the kernel keeps for one direction of a connection with small buffers: as little as it lets.
+const SMALL_BUFFER_BYTES: u32 = 4096;
+
+/// A server whose every connection is a client actor.
+pub(crate) struct Server {
+    listener: TcpListener,
+    serve: Box<Serve>,
+    buffer_bytes: Option<u32>,
+    connections: RefCell<Vec<JoinHandle<()>>>,
+}
+
+/// Serves one accepted stream.
+type Serve = dyn Fn(Metered, SocketAddr) -> JoinHandle<()>;
+
+impl Server {
+    /// Listens on a free port. Every connection has the same luck.
+    pub(crate) async fn start(shared: &Arc<ClientShared>, luck: Luck) -> Self {
+        Self::with_buffers(None, shared, luck).await
+    }
+
+    /// The same, and little fits between the server and a peer that does not read.
+    pub(crate) async fn with_small_buffers(shared: &Arc<ClientShared>, luck: Luck) -> Self {
+        Self::with_buffers(Some(SMALL_BUFFER_BYTES), shared, luck).await
+    }
+
+    async fn with_buffers(
+        buffer_bytes: Option<u32>,
+        shared: &Arc<ClientShared>,
+        luck: Luck,
+    ) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        if let Some(bytes) = buffer_bytes {
+            // Inherited by every connection.
+            socket.set_send_buffer_size(bytes).unwrap();
+        }
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(16).unwrap();
+        let serve = serve(Arc::clone(shared), luck).await;
+        Self { listener, serve, buffer_bytes, connections: RefCell::default() }
+    }
+
+    /// A peer that connects and upgrades.
+    pub(crate) async fn connect(&self) -> Peer {
+        let socket = TcpSocket::new_v4().unwrap();
+        if let Some(bytes) = self.buffer_bytes {
+            socket.set_recv_buffer_size(bytes).unwrap();
+        }
+        let stream = socket.connect(self.listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, address) = self.listener.accept().await.unwrap();
+        let traffic = Traffic::default();
+        let connection = (self.serve)(traffic.of_server(accepted), address);
+        self.connections.borrow_mut().push(connection);
+        Peer::upgrade(stream, traffic).await
+    }
+
+    /// Lets every connection go in the middle of whatever it does, as a worker does that is stopped.
+    pub(crate) fn drop_connections(&self) {
+        self.connections.take().iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn serve(shared: Arc<ClientShared>, luck: Luck) -> Box<Serve> {
+    let connect = move |request: HttpRequest, payload: Payload| {
+        let upgraded = actors::socket::upgrade(
+            Arc::clone(&shared),
+            luck,
+            MESSAGE_BYTES_MAX,
+            &request,
+            payload,
+        );
+        async { upgraded }
+    };
+    let app = App::new().route("/", web::get().to(connect));
+    let service = HttpService::build()
+        .client_disconnect_timeout(LINGER)
+        .h1(map_config(app, |()| AppConfig::default()))
+        .new_service(())
+        .await
+        .unwrap();
+    Box::new(move |stream, address| {
+        let served = service.call((stream, Some(address)));
+        // How a connection ends is for its peer to see.
+        spawn(async { drop(served.await) })
+    })
+}

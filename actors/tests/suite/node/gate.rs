@@ -1,0 +1,95 @@
+//! A store whose messages a test can hold back on their way in.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use state_machine::{
+    Chid, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, Time, Uaid,
+};
+use storage::{
+    Answer, MessageTables, MonthStep, Page, PageLimit, Registered, Registration, RouterTable,
+    Store, StoreError, Stored,
+};
+use tokio::sync::watch;
+
+/// A store behind a gate.
+pub(crate) struct GatedStore {
+    store: Arc<dyn Store>,
+    is_open: watch::Sender<bool>,
+    messages: AtomicUsize,
+}
+
+impl GatedStore {
+    /// With the gate open.
+    pub(crate) fn open(store: &Arc<dyn Store>) -> Self {
+        let (is_open, _) = watch::channel(true);
+        Self { store: Arc::clone(store), is_open, messages: AtomicUsize::new(0) }
+    }
+
+    /// Holds messages back, or lets them in.
+    pub(crate) fn set_open(&self, is_open: bool) {
+        self.is_open.send_replace(is_open);
+    }
+
+    /// How many messages have come to the gate.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages.load(Ordering::Relaxed)
+    }
+}
+
+/// Methods that the store behind the gate has.
+macro_rules! passed_on {
+    ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $method(&self, $($name: $type),*) -> Answer<$answer> {
+            self.store.$method($($name),*)
+        })*
+    };
+}
+
+impl RouterTable for GatedStore {
+    passed_on! {
+        record(uaid: Uaid) -> Option<RouterRecord>;
+        register_user(registration: Registration) -> Registered;
+        update_message_month(step: MonthStep) -> bool;
+        finish_month_move(step: MonthStep) -> bool;
+        clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool;
+        drop_user(uaid: Uaid) -> bool;
+    }
+}
+
+impl MessageTables for GatedStore {
+    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored> {
+        let (store, mut is_open) = (Arc::clone(&self.store), self.is_open.subscribe());
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            is_open.wait_for(|is_open| *is_open).await.map_err(|_| StoreError::Closed)?;
+            store.store_message(uaid, month, message).await
+        })
+    }
+
+    passed_on! {
+        channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>>;
+        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> ();
+        remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> ();
+        fetch_messages(
+            uaid: Uaid,
+            month: Month,
+            after: Option<MessageId>,
+            limit: PageLimit,
+            now: Time
+        ) -> Page;
+        delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageRef>) -> usize;
+        carry_messages(uaid: Uaid, from: Month, to: Month) -> ();
+        ensure_month(month: Month) -> ();
+        months() -> Vec<Month>;
+        drop_month(month: Month) -> bool;
+    }
+}
+
+impl Store for GatedStore {
+    passed_on! {
+        check() -> ();
+        close() -> ();
+    }
+}

@@ -1,0 +1,132 @@
+//! One message, three things that happen to it in any order: the client tells the endpoint that
+//! it is *unconfirmed*, the endpoint has it *stored*, the agent *acks* it. In the end it was told once and
+//! is nowhere.
+
+use std::time::Duration;
+
+use state_machine::delivery::Outcome;
+use state_machine::store;
+use state_machine::{MessageId, Month, Span};
+
+use crate::clockwork::{self, pass, settle};
+use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Unconfirmed,
+    Stored,
+    Acked,
+}
+
+use Step::{Acked, Stored, Unconfirmed};
+
+#[test]
+fn a_message_that_is_unconfirmed_then_stored_then_acked_is_deleted() {
+    plays([Unconfirmed, Stored, Acked], Outcome::Stored);
+}
+
+#[test]
+fn a_message_that_is_unconfirmed_then_acked_then_stored_is_deleted() {
+    plays([Unconfirmed, Acked, Stored], Outcome::Stored);
+}
+
+#[test]
+fn a_message_that_is_stored_then_unconfirmed_then_acked_is_deleted() {
+    plays([Stored, Unconfirmed, Acked], Outcome::Stored);
+}
+
+/// The answer *accepted* is lost: nothing is unconfirmed any more.
+#[test]
+fn a_message_that_is_stored_then_acked_is_deleted() {
+    plays([Stored, Acked, Unconfirmed], Outcome::Stored);
+}
+
+/// Here too, and the row comes after the ack.
+#[test]
+fn a_message_that_is_acked_then_stored_by_an_endpoint_that_gave_up_is_deleted() {
+    plays([Acked, Stored, Unconfirmed], Outcome::Stored);
+}
+
+/// Nothing is left to be unconfirmed or stored.
+#[test]
+fn a_message_that_is_acked_in_time_is_delivered_and_never_stored() {
+    plays([Acked, Unconfirmed, Stored], Outcome::Delivered);
+}
+
+/// The nudge that follows a store would do it too; nothing may depend on that.
+#[test]
+fn an_ack_whose_answer_nobody_hears_deletes_the_row_without_a_nudge() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let message = node.message();
+        let answer = node.deliver(agent.uaid, message.clone());
+        assert_eq!(agent.is_notified().await, message.id);
+        drop(answer);
+        let month = Month::of(message.accepted_at);
+        let stored = node.store.store_message(agent.uaid, month, message.clone()).await;
+        assert_eq!(stored, Ok(store::Stored::Done));
+        agent.acks(message.id);
+        node.until_nothing_is_stored(agent.uaid).await;
+    });
+}
+
+fn plays(steps: [Step; 3], outcome: Outcome) {
+    clockwork::run(async {
+        let patience = patience(steps);
+        let mut bounds = Bounds::default();
+        bounds.endpoint.answer_wait = Duration::from_millis(patience.0);
+        let node = Node::within(bounds).await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        node.gate.set_open(false);
+
+        let message = node.message();
+        let sent = node.send(agent.uaid, message.clone());
+        assert_eq!(agent.is_notified().await, message.id);
+        if patience < ACK_WAIT {
+            pass(patience).await;
+            assert_eq!(node.gate.messages(), 1, "the endpoint gave up");
+        }
+        for step in steps {
+            happens(step, &node, &agent, message.id).await;
+        }
+        assert_eq!(sent.await.unwrap(), outcome);
+        assert_eq!(node.gate.messages(), usize::from(outcome == Outcome::Stored));
+        is_done_with(&node, agent).await;
+    });
+}
+
+/// How long the endpoint waits. It gives up before the client does where *stored* comes before *unconfirmed*.
+fn patience(steps: [Step; 3]) -> Span {
+    let at = |step| steps.iter().position(|other| *other == step);
+    if at(Stored) < at(Unconfirmed) { Span(ACK_WAIT.0 / 2) } else { Span(ACK_WAIT.0 * 2) }
+}
+
+async fn happens(step: Step, node: &Node, agent: &UserAgent, id: MessageId) {
+    match step {
+        Unconfirmed => pass(ACK_WAIT).await,
+        Acked => {
+            agent.acks(id);
+            settle().await;
+        }
+        // Nothing is on its way to the store where the message was acked in time.
+        Stored if node.gate.messages() == 0 => {}
+        Stored => {
+            node.gate.set_open(true);
+            node.endpoints_rest().await;
+        }
+    }
+}
+
+/// No row is left, and the message comes neither now nor on the next connection.
+async fn is_done_with(node: &Node, mut agent: UserAgent) {
+    node.until_nothing_is_stored(agent.uaid).await;
+    agent.heard_nothing_more();
+    let mut again = UserAgent::back(node, agent.uaid).await;
+    let next = node.message();
+    let sent = node.send(agent.uaid, next.clone());
+    assert_eq!(again.is_notified().await, next.id);
+    again.acks(next.id);
+    assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+}

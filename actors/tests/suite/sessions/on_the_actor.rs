@@ -1,0 +1,54 @@
+//! The client actor on a clock that the test moves: frames, orders to the store, answers to pushes,
+//! the registry and the close, all compared.
+
+use std::sync::Arc;
+
+use actix::Addr;
+use actors::Client;
+use actors::reach::Push;
+use state_machine::connection::{Effect, Event};
+use state_machine::transcript::{Input, Mismatch, Names, Transcript};
+
+use super::play_all;
+use super::scene::Scene;
+use super::stage::{Agent, Stage};
+use crate::clockwork::settle;
+use crate::wire::{Came, Sent, Wire};
+
+#[test]
+fn every_session_goes_on_the_client_actor_as_it_is_written() {
+    play_all(play);
+}
+
+async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
+    let mut stage = Stage::set(transcript);
+    let record = Arc::clone(&stage.record);
+    let mut client = Wire::start(&stage.shared, stage.transcript.luck, move |sent| match sent {
+        Sent::Text(json) => record.note(format!("agent< {json}")),
+        Sent::Ping => record.ordered(&Effect::Ping),
+        Sent::Close(reason) => record.ordered(&Effect::Close(reason)),
+    });
+    settle().await;
+    for scene in Scene::all(&stage.transcript) {
+        stage.play(&scene, &mut client).await;
+        settle().await;
+        stage.compare(&scene).await?;
+    }
+    Ok(())
+}
+
+impl Agent for Addr<Client<Wire>> {
+    async fn act(&mut self, input: &Input, names: &Names) {
+        let event = input.event(names).expect("names were checked when the transcript was read");
+        // Refused: the connection came to its end, and what its agent does is nobody's business.
+        drop(self.try_send(Came(event)));
+    }
+
+    async fn unfound_push(&mut self, push: Push) {
+        self.try_send(push).unwrap();
+    }
+
+    async fn unheard_shutdown(&mut self) {
+        self.try_send(Came(Event::ShutdownBegan)).unwrap();
+    }
+}

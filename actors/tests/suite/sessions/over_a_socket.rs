@@ -1,0 +1,133 @@
+//! The same over a real socket: what is said to the user agent, the code of the close frame, and
+//! that TCP is closed right after it. Firefox waits for that, not for the frame.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix_web::rt::spawn;
+use actix_web::rt::task::JoinHandle;
+use actors::reach::Push;
+use state_machine::connection::Event;
+use state_machine::delivery::NodeAnswer;
+use state_machine::transcript::{Expected, Input, Mismatch, Names, OrderKind, Transcript};
+use state_machine::wire::Nonsense;
+
+use super::play_all;
+use super::scene::Scene;
+use super::stage::{Agent, Stage};
+use crate::net::{Heard, Listener, MESSAGE_BYTES_MAX, Peer, Server, Speaker, Traffic};
+
+#[test]
+fn every_session_goes_over_a_real_socket_as_it_is_written() {
+    play_all(play);
+}
+
+async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
+    let mut stage = Stage::set(transcript);
+    let server = Server::start(&stage.shared, stage.transcript.luck).await;
+    let mut agent = SocketAgent::on(server.connect().await);
+    for scene in Scene::all(&stage.transcript) {
+        stage.play(&scene, &mut agent).await;
+        agent.traffic.settle().await;
+        stage.follow().await;
+        stage.agrees(&scene, &agent.take_lines(), is_on_the_wire)?;
+    }
+    Ok(())
+}
+
+fn is_on_the_wire(line: &Expected) -> bool {
+    match line.kind {
+        OrderKind::Frame(_) | OrderKind::Ping => true,
+        // Who hung up is told nothing.
+        OrderKind::Close => line.text != "close< hung up",
+        OrderKind::Store(_) | OrderKind::Push | OrderKind::Registry => false,
+    }
+}
+
+/// A user agent that writes down what it hears.
+struct SocketAgent {
+    /// None once it hung up.
+    speaker: Option<Speaker>,
+    traffic: Traffic,
+    lines: Rc<RefCell<Vec<String>>>,
+    listening: JoinHandle<()>,
+    /// Whether it says hello only to be told of the end.
+    is_late: bool,
+}
+
+impl SocketAgent {
+    fn on(Peer { speaker, listener, traffic }: Peer) -> Self {
+        let lines = Rc::default();
+        let listening = spawn(listen(listener, Rc::clone(&lines)));
+        Self { speaker: Some(speaker), traffic, lines, listening, is_late: false }
+    }
+
+    fn take_lines(&mut self) -> Vec<String> {
+        let mut lines = self.lines.take();
+        if std::mem::take(&mut self.is_late) {
+            assert!(lines.remove(0).contains("hello"), "a late hello is answered");
+        }
+        lines
+    }
+
+    async fn event(&mut self, event: &Event) {
+        let Some(speaker) = &mut self.speaker else { return };
+        match event {
+            Event::SaidNonsense(Nonsense::Binary) => speaker.binary().await,
+            Event::SaidNonsense(Nonsense::Unreadable) => {
+                speaker.say(&" ".repeat(MESSAGE_BYTES_MAX + 1)).await;
+            }
+            Event::Heard => speaker.pong().await,
+            Event::HungUp => {
+                self.listening.abort();
+                self.speaker = None;
+            }
+            other => panic!("no user agent does this: {other:?}"),
+        }
+    }
+}
+
+impl Agent for SocketAgent {
+    async fn act(&mut self, input: &Input, names: &Names) {
+        match input {
+            Input::Frame(text) => {
+                let text = names.fill(text).unwrap();
+                if let Some(speaker) = &mut self.speaker {
+                    speaker.say(&text).await;
+                }
+            }
+            Input::Event(event) => self.event(event).await,
+            Input::Wait(_) => {}
+        }
+    }
+
+    async fn unfound_push(&mut self, push: Push) {
+        push.reply.send(NodeAnswer::NotHere).unwrap();
+    }
+
+    async fn unheard_shutdown(&mut self) {
+        self.is_late = true;
+        self.speaker.as_mut().unwrap().say(r#"{"messageType":"hello"}"#).await;
+    }
+}
+
+/// Writes down what comes. A close frame counts once the socket is closed after it.
+async fn listen(mut listener: Listener, lines: Rc<RefCell<Vec<String>>>) {
+    let mut close = "the socket was closed without a close frame".to_owned();
+    loop {
+        let line = match listener.hear().await {
+            Heard::Text(json) => format!("agent< {json}"),
+            Heard::Ping => "agent< <ping>".to_owned(),
+            Heard::Pong(_) => "agent< <pong>".to_owned(),
+            Heard::Close(Some((code, reason))) => {
+                close = format!("close< {code} {reason}");
+                continue;
+            }
+            Heard::Close(None) => "close< without a code".to_owned(),
+            Heard::End => break,
+        };
+        lines.borrow_mut().push(line);
+    }
+    lines.borrow_mut().push(close);
+}

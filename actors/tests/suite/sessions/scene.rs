@@ -1,0 +1,56 @@
+//! A transcript as the outside of an actor can play it.
+//!
+//! Almost every line is played as it stands. The detours, all of them:
+//!
+//! | line | instead | because |
+//! |---|---|---|
+//! | `push> lost M1 C1` | the endpoint stops listening before the step that accepts, and what the loss orders follows in that step | the actor finds the endpoint gone when it answers, and tells the machine in the same breath |
+//! | a push after the end: `busy` | the registry answers `not_here` | the actor is gone; the endpoint stores the message all the same |
+//! | `node> shutdown` before hello | the actor: told directly; the socket: told as soon as it says hello | the registry knows no connection before hello |
+//! | a push before hello | the actor: put into its mailbox; the socket: the registry answers | the same |
+
+use state_machine::PushId;
+use state_machine::connection::Event;
+use state_machine::transcript::{Input, OrderKind, Step, Transcript};
+
+/// A step to play.
+pub(crate) struct Scene {
+    pub(crate) step: Step,
+    /// The push whose endpoint stops listening before this.
+    pub(crate) deaf: Option<PushId>,
+}
+
+impl Scene {
+    /// What to play.
+    pub(crate) fn all(transcript: &Transcript) -> Vec<Self> {
+        let mut scenes: Vec<Self> = Vec::new();
+        let mut is_over = false;
+        for step in &transcript.steps {
+            let mut scene = Self { step: step.clone(), deaf: None };
+            if is_over {
+                scene.happens_after_the_end();
+            }
+            is_over |= scene.step.effects.iter().any(|effect| effect.kind == OrderKind::Close);
+            match (&step.input, scenes.last_mut()) {
+                (Input::Event(Event::AnswerLost(_)), Some(before)) => before.loses_its_answer(step),
+                _ => scenes.push(scene),
+            }
+        }
+        scenes
+    }
+
+    fn happens_after_the_end(&mut self) {
+        let answers = self.step.effects.iter_mut().filter(|effect| effect.kind == OrderKind::Push);
+        answers.for_each(|answer| answer.text = answer.text.replace(" busy ", " not_here "));
+    }
+
+    fn loses_its_answer(&mut self, lost: &Step) {
+        let accepted = lost.text.replace("push> lost", " accepted");
+        let effects = &mut self.step.effects;
+        let at = effects.iter().position(|effect| effect.text.ends_with(&accepted));
+        let answer = effects.remove(at.expect("an answer is lost right after it was given"));
+        let push = answer.text.split(' ').nth(1).and_then(|push| push.parse().ok());
+        self.deaf = Some(PushId(push.expect("the line names the push")));
+        effects.extend(lost.effects.iter().cloned());
+    }
+}

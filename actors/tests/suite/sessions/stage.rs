@@ -1,0 +1,242 @@
+//! What stands around a connection while a transcript is played: store, registry, endpoints, clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use actix::{Actor, Addr};
+use actors::reach::Push;
+use actors::registry::{Find, Nudge, ShutDown};
+use actors::{Client, ClientShared, Clock, RegistryActor};
+use slog::{Discard, Logger, o};
+use state_machine::connection::{Effect, Event, PushAnswer};
+use state_machine::delivery::NodeAnswer;
+use state_machine::transcript::{Expected, Input, Mismatch, Names, OrderKind, Transcript};
+use state_machine::wire::ClientMessage;
+use state_machine::{ConnectionId, Message, MessageRef, PushId, Uaid};
+use tokio::sync::oneshot;
+
+use super::record::Record;
+use super::scene::Scene;
+use super::store::ScriptedStore;
+use super::urls::NamedUrls;
+use crate::clockwork::pass;
+use crate::wire::{Came, Wire};
+
+/// The connection that is played.
+const OURS: ConnectionId = ConnectionId(0);
+/// The first of the connections that follow it.
+const SUCCESSORS: u64 = 1000;
+
+/// A stage for one session.
+pub(crate) struct Stage {
+    pub(crate) transcript: Arc<Transcript>,
+    pub(crate) shared: Arc<ClientShared>,
+    pub(crate) record: Arc<Record>,
+    store: Arc<ScriptedStore>,
+    names: Names,
+    /// Endpoints that wait.
+    pushes: BTreeMap<PushId, (MessageRef, oneshot::Receiver<NodeAnswer>)>,
+    /// The uaids that the registry should ever hear of, and their names.
+    uaids: BTreeMap<Uaid, String>,
+    found_under: BTreeSet<Uaid>,
+    /// Whom pushes are for: the name it was last found under.
+    uaid: Option<Uaid>,
+    successors: Vec<Addr<Client<Wire>>>,
+}
+
+/// The user agent's end of the connection.
+pub(crate) trait Agent {
+    /// Does what a line after `agent>` says.
+    async fn act(&mut self, input: &Input, names: &Names);
+
+    /// A push for a connection that the registry does not know yet.
+    async fn unfound_push(&mut self, push: Push);
+
+    /// A shutdown that the registry cannot tell the connection of yet.
+    async fn unheard_shutdown(&mut self);
+}
+
+impl Stage {
+    pub(crate) fn set(transcript: Arc<Transcript>) -> Self {
+        let clock = Clock::starting_at(transcript.start);
+        let registry = RegistryActor::new(16, log()).start();
+        let record = Arc::new(Record::new(&transcript, clock.clone()));
+        let store = Arc::new(ScriptedStore::new(&record));
+        let shared = shared(&transcript, &store, registry, clock, OURS.0);
+        let names = Names::fixed();
+        Self {
+            uaids: uaids(&transcript, &names),
+            transcript,
+            shared,
+            record,
+            store,
+            names,
+            pushes: BTreeMap::new(),
+            found_under: BTreeSet::new(),
+            uaid: None,
+            successors: Vec::new(),
+        }
+    }
+
+    /// Lets happen what a scene begins with.
+    pub(crate) async fn play(&mut self, scene: &Scene, agent: &mut impl Agent) {
+        if let Some(deaf) = scene.deaf {
+            self.pushes.remove(&deaf);
+        }
+        match &scene.step.input {
+            Input::Wait(span) => pass(*span).await,
+            Input::Event(Event::PushArrived { push, message }) => {
+                self.push(*push, message, agent).await;
+            }
+            Input::Event(Event::StoreAnswered { op, answer }) => {
+                self.store.answer(*op, answer.clone());
+            }
+            Input::Event(Event::MessageStored) => {
+                let uaid = self.uaid.expect("a nudge is for somebody who said hello");
+                self.shared.registry.try_send(Nudge { uaid }).unwrap();
+            }
+            Input::Event(Event::Replaced) => self.replace(),
+            Input::Event(Event::ShutdownBegan) => {
+                self.shared.registry.try_send(ShutDown).unwrap();
+                if self.uaid.is_none() {
+                    agent.unheard_shutdown().await;
+                }
+            }
+            Input::Frame(_) | Input::Event(_) => agent.act(&scene.step.input, &self.names).await,
+        }
+    }
+
+    async fn push(&mut self, push: PushId, message: &Message, agent: &mut impl Agent) {
+        let (reply, answer) = oneshot::channel();
+        self.pushes.insert(push, (message.reference(), answer));
+        let uaid = self.uaid.unwrap_or(self.transcript.luck.fresh_uaid);
+        let push = Push { uaid, message: message.clone(), reply };
+        match self.uaid {
+            Some(_) => self.shared.registry.try_send(push).unwrap(),
+            None => agent.unfound_push(push).await,
+        }
+    }
+
+    /// The same agent says hello on another connection, whose store never answers.
+    fn replace(&mut self) {
+        let ClientShared { registry, clock, .. } = &*self.shared;
+        let store =
+            Arc::new(ScriptedStore::new(&Record::new(&self.transcript, clock.clone()).into()));
+        let number = SUCCESSORS + self.successors.len() as u64;
+        let shared = shared(&self.transcript, &store, registry.clone(), clock.clone(), number);
+        let successor = Wire::start(&shared, self.transcript.luck, drop);
+        successor.try_send(Came(Event::Said(ClientMessage::Hello { uaid: self.uaid }))).unwrap();
+        self.successors.push(successor);
+    }
+
+    /// Compares everything that was seen with what is written.
+    pub(crate) async fn compare(&mut self, scene: &Scene) -> Result<(), Mismatch> {
+        use OrderKind::{Close, Frame, Ping, Push, Registry, Store};
+        let ordered = self.record.take();
+        self.agrees(scene, &ordered, |line| {
+            matches!(line.kind, Frame(_) | Ping | Store(_) | Close)
+        })?;
+        let answers = self.push_lines();
+        self.agrees(scene, &answers, |line| line.kind == Push)?;
+        let registry = self.registry_lines().await;
+        self.agrees(scene, &registry, |line| line.kind == Registry)
+    }
+
+    /// Takes in what was seen, without comparing it.
+    pub(crate) async fn follow(&mut self) {
+        self.record.take();
+        self.push_lines();
+        self.registry_lines().await;
+    }
+
+    /// Compares the lines of some kinds.
+    pub(crate) fn agrees(
+        &mut self,
+        scene: &Scene,
+        got: &[String],
+        is_seen: impl Fn(&Expected) -> bool,
+    ) -> Result<(), Mismatch> {
+        let expected: Vec<_> = scene.step.effects.iter().filter(|line| is_seen(line)).collect();
+        scene.step.compare_those(&expected, got, &mut self.names)
+    }
+
+    /// The answers that came.
+    fn push_lines(&mut self) -> Vec<String> {
+        let (scribe, now) = (self.transcript.scribe(), self.shared.clock.now());
+        let mut lines = Vec::new();
+        self.pushes.retain(|push, (message, answer)| {
+            let answer = match answer.try_recv() {
+                Ok(answer) => answer,
+                Err(oneshot::error::TryRecvError::Closed) => NodeAnswer::Unreachable,
+                Err(oneshot::error::TryRecvError::Empty) => return true,
+            };
+            let (answer, word) = written(answer);
+            let effect = Effect::AnswerPush { push: *push, answer, message: message.clone() };
+            let line = scribe.effect(&effect, now);
+            lines.push(word.map_or(line.clone(), |word| line.replace(" busy ", word)));
+            false
+        });
+        lines
+    }
+
+    /// What changed in the registry.
+    async fn registry_lines(&mut self) -> Vec<String> {
+        let mut found = BTreeSet::new();
+        for uaid in self.uaids.keys() {
+            let connection = self.shared.registry.send(Find { uaid: *uaid }).await.unwrap();
+            found.extend((connection == Some(OURS)).then_some(*uaid));
+        }
+        let line = |word, uaid| format!("registry< {word} {}", self.uaids[uaid]);
+        let left = self.found_under.difference(&found).map(|uaid| line("leave", uaid));
+        let entered = found.difference(&self.found_under).map(|uaid| line("enter", uaid));
+        let lines = left.chain(entered).collect();
+        self.uaid = found.first().copied().or(self.uaid);
+        self.found_under = found;
+        lines
+    }
+}
+
+fn shared(
+    transcript: &Transcript,
+    store: &Arc<ScriptedStore>,
+    registry: Addr<RegistryActor>,
+    clock: Clock,
+    first_connection: u64,
+) -> Arc<ClientShared> {
+    Arc::new(ClientShared {
+        config: Arc::new(transcript.config.clone()),
+        store: Arc::clone(store) as _,
+        registry,
+        urls: Box::new(NamedUrls),
+        clock,
+        mailbox_max: 16,
+        log: log(),
+        connections: AtomicU64::new(first_connection),
+    })
+}
+
+fn log() -> Logger {
+    Logger::root(Discard, o!())
+}
+
+/// Every uaid that stands in a line to the registry.
+fn uaids(transcript: &Transcript, names: &Names) -> BTreeMap<Uaid, String> {
+    let effects = transcript.steps.iter().flat_map(|step| &step.effects);
+    let lines = effects.filter(|effect| effect.kind == OrderKind::Registry);
+    let named = lines.filter_map(|line| line.text.split(' ').next_back());
+    let uaid = |name: &str| Uaid::parse(names.text(name).as_deref().unwrap_or(name)).unwrap();
+    named.map(|name| (uaid(name), name.to_owned())).collect()
+}
+
+/// A node's answer as a connection's, and the word for what no connection says.
+fn written(answer: NodeAnswer) -> (PushAnswer, Option<&'static str>) {
+    match answer {
+        NodeAnswer::Accepted => (PushAnswer::Accepted, None),
+        NodeAnswer::Unconfirmed => (PushAnswer::Unconfirmed, None),
+        NodeAnswer::Busy => (PushAnswer::Busy, None),
+        NodeAnswer::NoSuchChannel => (PushAnswer::NoSuchChannel, None),
+        NodeAnswer::NotHere => (PushAnswer::Busy, Some(" not_here ")),
+        NodeAnswer::Unreachable => (PushAnswer::Busy, Some(" unreachable ")),
+    }
+}

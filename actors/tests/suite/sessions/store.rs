@@ -1,0 +1,178 @@
+//! A store that writes its orders down and answers them when and as a transcript says.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use state_machine::connection::Effect;
+use state_machine::store::{StoreAnswer, StoreFailed, StoreOrder};
+use state_machine::{
+    Chid, Message, MessageId, MessageRef, Month, NodeId, OpId, RouterRecord, Time, Uaid,
+};
+use storage::{
+    Answer, MessageTables, MonthStep, Page, PageLimit, Registered, Registration, RouterTable,
+    Store, StoreError, Stored,
+};
+use tokio::sync::oneshot;
+
+use super::record::Record;
+
+type Reply = oneshot::Sender<Result<StoreAnswer, StoreFailed>>;
+
+/// The store of one session.
+pub(crate) struct ScriptedStore {
+    record: Arc<Record>,
+    /// The orders given, numbered as a connection numbers them; none where one was answered.
+    orders: Mutex<Vec<Option<Reply>>>,
+}
+
+impl ScriptedStore {
+    pub(crate) fn new(record: &Arc<Record>) -> Self {
+        Self { record: Arc::clone(record), orders: Mutex::default() }
+    }
+
+    /// Answers an order that was given and was not answered.
+    pub(crate) fn answer(&self, op: OpId, answer: Result<StoreAnswer, StoreFailed>) {
+        let mut orders = self.orders.lock().unwrap();
+        let order = orders.get_mut(op.0 as usize).and_then(Option::take);
+        match order {
+            // Nobody listens where the connection came to its end.
+            Some(reply) => drop(reply.send(answer)),
+            None => self.record.note(format!("store: order {} does not wait for an answer", op.0)),
+        }
+    }
+
+    fn take<T: 'static>(&self, order: StoreOrder, read: fn(StoreAnswer) -> Option<T>) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let mut orders = self.orders.lock().unwrap();
+        let op = OpId(u32::try_from(orders.len()).unwrap());
+        orders.push(Some(reply));
+        self.record.ordered(&Effect::Ask { op, order });
+        let record = Arc::clone(&self.record);
+        Box::pin(async move {
+            let answer = match answer.await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(StoreFailed)) => return Err(StoreError::Busy),
+                Err(_) => return Err(StoreError::Closed),
+            };
+            read(answer).ok_or_else(|| {
+                record.note(format!("store: this is no answer to order {}", op.0));
+                StoreError::Busy
+            })
+        })
+    }
+
+    fn unexpected<T>(&self, method: &str) -> Answer<T> {
+        self.record.note(format!("store: a connection called {method}"));
+        Box::pin(async { Err(StoreError::Closed) })
+    }
+}
+
+/// Takes what is in an answer of this kind.
+macro_rules! read {
+    ($kind:ident) => {
+        |answer| match answer {
+            StoreAnswer::$kind => Some(()),
+            _ => None,
+        }
+    };
+    ($kind:ident(_)) => {
+        |answer| match answer {
+            StoreAnswer::$kind(inside) => Some(inside),
+            _ => None,
+        }
+    };
+}
+
+impl RouterTable for ScriptedStore {
+    fn record(&self, _: Uaid) -> Answer<Option<RouterRecord>> {
+        self.unexpected("record")
+    }
+
+    fn register_user(&self, registration: Registration) -> Answer<Registered> {
+        self.take(StoreOrder::Register(registration), read!(Registered(_)))
+    }
+
+    fn update_message_month(&self, step: MonthStep) -> Answer<bool> {
+        self.take(StoreOrder::UpdateMonth(step), read!(MonthUpdated(_)))
+    }
+
+    fn finish_month_move(&self, step: MonthStep) -> Answer<bool> {
+        self.take(StoreOrder::FinishMove(step), read!(MoveFinished(_)))
+    }
+
+    fn clear_node(&self, _: Uaid, _: NodeId, _: Time) -> Answer<bool> {
+        self.unexpected("clear_node")
+    }
+
+    fn drop_user(&self, _: Uaid) -> Answer<bool> {
+        self.unexpected("drop_user")
+    }
+}
+
+impl MessageTables for ScriptedStore {
+    fn channels(&self, uaid: Uaid, month: Month) -> Answer<Option<BTreeSet<Chid>>> {
+        self.take(StoreOrder::ReadChannels { uaid, month }, read!(Channels(_)))
+    }
+
+    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> Answer<()> {
+        self.take(StoreOrder::AddChannels { uaid, month, channels }, read!(ChannelsAdded))
+    }
+
+    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> Answer<()> {
+        self.take(StoreOrder::RemoveChannel { uaid, months, chid }, read!(ChannelRemoved))
+    }
+
+    fn store_message(&self, _: Uaid, _: Month, _: Message) -> Answer<Stored> {
+        self.unexpected("store_message")
+    }
+
+    fn fetch_messages(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        after: Option<MessageId>,
+        limit: PageLimit,
+        now: Time,
+    ) -> Answer<Page> {
+        self.take(StoreOrder::Fetch { uaid, month, after, limit, now }, read!(Fetched(_)))
+    }
+
+    fn delete_messages(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<MessageRef>,
+    ) -> Answer<usize> {
+        let read: fn(_) -> _ = |answer| match answer {
+            StoreAnswer::Deleted => Some(0),
+            _ => None,
+        };
+        self.take(StoreOrder::Delete { uaid, months, messages }, read)
+    }
+
+    fn carry_messages(&self, uaid: Uaid, from: Month, to: Month) -> Answer<()> {
+        self.take(StoreOrder::CarryMessages { uaid, from, to }, read!(Carried))
+    }
+
+    fn ensure_month(&self, _: Month) -> Answer<()> {
+        self.unexpected("ensure_month")
+    }
+
+    fn months(&self) -> Answer<Vec<Month>> {
+        self.unexpected("months")
+    }
+
+    fn drop_month(&self, _: Month) -> Answer<bool> {
+        self.unexpected("drop_month")
+    }
+}
+
+impl Store for ScriptedStore {
+    fn check(&self) -> Answer<()> {
+        self.unexpected("check")
+    }
+
+    fn close(&self) -> Answer<()> {
+        self.unexpected("close")
+    }
+}
