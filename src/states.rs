@@ -1,10 +1,17 @@
-//! `kalends states`: the states of a connection, printed.
+//! `kalends states`: the states of a connection, drawn from the machine itself.
 
-use std::io;
+use std::io::{self, Write};
+
+use state_machine::chart::{self, Format};
 
 use crate::cli::StatesFormat;
 
 /// Prints the states.
-pub fn run(_format: StatesFormat) -> Result<(), io::Error> {
-    Err(io::ErrorKind::Unsupported.into())
+pub fn run(format: StatesFormat) -> Result<(), io::Error> {
+    let format = match format {
+        StatesFormat::Mermaid => Format::Mermaid,
+        StatesFormat::Dot => Format::Dot,
+        StatesFormat::Table => Format::Table,
+    };
+    writeln!(io::stdout(), "{}", chart::render(format).trim_end())
 }

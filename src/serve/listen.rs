@@ -21,7 +21,7 @@ const BACKLOG: i32 = 4096;
 const HTTP_KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// How long the last answers may take to go out once nothing is under way any more.
-const LAST_ANSWERS_WAIT_S: u64 = 1;
+pub(super) const LAST_ANSWERS_WAIT_S: u64 = 1;
 
 /// Takes the address.
 pub(super) fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {

@@ -23,6 +23,7 @@ use state_machine::connection::{Config, Limits};
 use state_machine::{Month, NodeId, Span, Time};
 use storage::Store;
 use storage::embedded::{Embedded, EmbeddedOptions};
+use tokio::time::Instant;
 
 pub use error::ServeError;
 
@@ -33,6 +34,7 @@ use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::telemetry;
+use stop::Signals;
 use urls::SealedUrls;
 
 /// The name of this node in router records. There is no other node; a fixed name survives a
@@ -49,18 +51,28 @@ pub fn run(settings: &Settings) -> Result<(), ServeError> {
 }
 
 async fn serve(settings: &Settings, log: Logger) -> Result<(), ServeError> {
+    // Before anybody can know that there is a server to stop.
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let listener = listen::bind(settings.listen)?;
     let bound =
         listener.local_addr().map_err(|source| ServeError::listen(settings.listen, source))?;
     let clock = Clock::starting_at(unix_now());
     let (app, store) = assemble(settings, bound, &clock, &log).await?;
-    let server = listen::server(settings, listener, &app)?;
+    let mut server = listen::server(settings, listener, &app)?;
     maintenance::start(Arc::clone(&store), clock, settings.rotation, log.clone());
     greet(settings, bound, &app.origin);
     info!(log, "listening"; "address" => %bound, "public_url" => &app.origin);
-    let stopping = stop::when_told(server.handle(), &app, settings, &log);
-    let served = tokio::join!(server, stopping).0;
-    stop::close(&*store, settings, &log).await?;
+    let wait = Duration::from_millis(settings.shutdown_wait_ms);
+    let (served, until) = tokio::select! {
+        ended = &mut server => (ended, Instant::now() + wait),
+        signal = signals.next() => {
+            info!(log, "stopping"; "signal" => signal);
+            let until = Instant::now() + wait;
+            let stopping = stop::stop(server.handle(), &app, until, &log);
+            (tokio::join!(&mut server, stopping).0, until)
+        }
+    };
+    stop::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
 }
 

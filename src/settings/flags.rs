@@ -61,7 +61,7 @@ fn flag(setting: &'static Setting) -> Arg {
         .help(summary(setting))
         .long_help(setting.doc.trim().to_owned() + "\n\n" + &bounds(setting));
     match setting.shape {
-        // `--dev` alone switches it on; with a value it needs the equals sign, or the value could
+        // `--rotation` alone switches it on; with a value it needs the equals sign, or the value could
         // be taken for what follows.
         Shape::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
         Shape::Text | Shape::Number => arg,
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn a_switch_needs_no_value_and_takes_one_after_an_equals_sign() {
         let given = |args: &[&str]| parse(args).unwrap().given;
-        assert_eq!(given(&["--dev"]), [("dev".to_owned(), "true".to_owned())]);
-        assert_eq!(given(&["--dev=false"]), [("dev".to_owned(), "false".to_owned())]);
-        assert!(parse(&["--dev", "false"]).is_err());
+        assert_eq!(given(&["--rotation"]), [("rotation".to_owned(), "true".to_owned())]);
+        assert_eq!(given(&["--rotation=false"]), [("rotation".to_owned(), "false".to_owned())]);
+        assert!(parse(&["--rotation", "false"]).is_err());
     }
 
     #[test]

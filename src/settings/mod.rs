@@ -188,8 +188,8 @@ mod tests {
             (
                 &[],
                 &[],
-                "dev = 1\n",
-                "dev = `1` (kalends.toml line 1): expected true or false, without quotes",
+                "rotation = 1\n",
+                "rotation = `1` (kalends.toml line 1): expected true or false, without quotes",
             ),
             (
                 &[],

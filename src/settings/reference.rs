@@ -32,7 +32,7 @@ Kalends runs without any. Every setting has one name and can be given in three p
 The file is named by `--config FILE` or `KALENDS_CONFIG`; [kalends.toml](kalends.toml) is a sample with all defaults. A name that is
 not listed here is an error in all three places, and so is a value out of its range, even where a stronger source hides it: the server says
 which setting, which value, where it stands and what would be right, and does not start (exit code 2). A switch is set by
-its flag alone (`--dev`) or with a value after an equals sign (`--rotation=false`).
+its flag alone (`--rotation`) or with a value after an equals sign (`--rotation=false`).
 
 In Kubernetes a Service named `kalends` puts variables such as `KALENDS_SERVICE_HOST` into every pod of its namespace; they are unknown settings
 too. `enableServiceLinks: false` in the pod keeps them out.

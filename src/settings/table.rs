@@ -128,9 +128,6 @@ settings! {
 
         /// Moves message tables with the month. `false` freezes the newest table.
         rotation: bool = true;
-
-        /// For a server on the developer's own machine; keep it off everywhere else.
-        dev: bool = false;
     }
 
     group "Logging" {
