@@ -1,0 +1,331 @@
+//! Bad input of application servers: the right status, errno and body, and nobody else notices.
+
+use awc::http::Method;
+
+use crate::harness::{Agent, Channel, Neighbour, Raw, Sender, Server, Signer};
+
+const SALT: (&str, &str) = ("encryption", "salt=c2FsdHNhbHRzYWx0c2FsdA");
+const DH: (&str, &str) = ("crypto-key", "dh=BGVuY3J5cHRlZA");
+
+#[actix_web::test]
+async fn a_push_with_bad_headers_is_refused_and_the_errno_says_which() {
+    let server = Server::start();
+    let (mut agent, channel) = connected(&server).await;
+    let sender = Sender::new();
+    let ttl = ("ttl", "60");
+    let (long, many) = ("t".repeat(33), "x".repeat(3000));
+    let encoding = |name| ("content-encoding", name);
+    for (headers, body, errno) in [
+        ([].as_slice(), "", 111),
+        (&[("ttl", "")], "", 112),
+        (&[("ttl", "soon")], "", 112),
+        (&[("ttl", "1.5")], "", 112),
+        (&[("ttl", "+5")], "", 112),
+        (&[("ttl", "0x10")], "", 112),
+        (&[ttl, ttl], "", 112),
+        (&[("ttl", "-1")], "", 114),
+        (&[ttl, ("topic", &long)], "", 113),
+        (&[ttl, ("topic", "a b")], "", 113),
+        (&[ttl, ("topic", "a/b")], "", 113),
+        (&[ttl, ("topic", "a"), ("topic", "b")], "", 113),
+        (&[ttl, ("urgency", "soon")], "", 115),
+        (&[ttl], "body", 110),
+        (&[ttl, encoding("gzip")], "body", 110),
+        (&[ttl, encoding("aes128gcm"), encoding("aes128gcm")], "body", 110),
+        (&[ttl, encoding("aes128gcm"), SALT], "body", 110),
+        (&[ttl, encoding("aes128gcm"), DH], "body", 110),
+        (&[ttl, encoding("aesgcm")], "body", 110),
+        (&[ttl, encoding("aesgcm"), SALT], "body", 101),
+        (&[ttl, encoding("aesgcm"), DH], "body", 110),
+        (&[ttl, encoding("aesgcm"), DH, ("encryption", "salt=!")], "body", 110),
+        (&[ttl, encoding("aesgcm"), DH, ("encryption", &many)], "body", 110),
+    ] {
+        let mut post = sender.post(&channel.endpoint).raw_body(body);
+        for (name, value) in headers {
+            post = post.header(name, value);
+        }
+        let answer = post.send().await;
+        let message = answer.refused(400, errno);
+        assert!(message.len() > 10, "{headers:?}: {message}");
+    }
+    sender.push_to(&mut agent, &channel, "the first to arrive").await;
+}
+
+#[actix_web::test]
+async fn what_is_unusual_but_right_is_accepted() {
+    let server = Server::start();
+    let (mut agent, channel) = connected(&server).await;
+    let sender = Sender::new();
+    let most = "2592000";
+    let largest = "x".repeat(4096);
+    for (ttl, headers, body, kept) in [
+        ("0", [].as_slice(), "", "0"),
+        (" 60 ", &[], "", "60"),
+        ("007", &[], "", "7"),
+        ("2592001", &[], "", most),
+        ("99999999999999999999999999", &[], "", most),
+        ("60", &[("topic", "dGVzdA==")], "", "60"),
+        ("60", &[("urgency", "HIGH")], "", "60"),
+        ("60", &[("content-encoding", "whatever")], "", "60"),
+        ("60", &[("content-encoding", "AES128GCM")], "x", "60"),
+        ("60", &[("content-encoding", "aes128gcm")], largest.as_str(), "60"),
+        ("60", &[("content-encoding", "aesgcm"), SALT, DH], "x", "60"),
+        ("60", &[("prefer", "nonsense"), ("x-unknown", "é")], "", "60"),
+    ] {
+        let mut post = sender.post(&channel.endpoint).raw_body(body).header("ttl", ttl);
+        for (name, value) in headers {
+            post = post.header(name, value);
+        }
+        let (answer, got) = tokio::join!(post.send(), agent.take(1));
+        assert_eq!(answer.status, 201, "{answer}");
+        assert_eq!(answer.header("ttl"), Some(kept));
+        assert!(answer.location().starts_with(&format!("{}/m/", server.origin())));
+        assert_eq!(got[0].body.as_deref().unwrap_or(""), body);
+    }
+}
+
+#[actix_web::test]
+async fn a_body_over_the_limit_is_refused_however_it_is_sent() {
+    let server = Server::start();
+    let mut neighbour = Neighbour::beside(&server).await;
+    let (mut agent, channel) = connected(&server).await;
+    let path = channel.path(&server);
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
+    let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
+    for (what, rest) in [
+        ("said and sent", format!("Content-Length: 4097\r\n\r\n{}", "x".repeat(4097))),
+        ("said and not sent", "Content-Length: 4097\r\n\r\n".to_owned()),
+        ("said to be more than there is memory", "Content-Length: 99999999999\r\n\r\n".to_owned()),
+        ("in chunks", format!("Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(5))),
+        (
+            "in chunks without an end",
+            format!("Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(100)),
+        ),
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(format!("{head}{rest}")).await;
+        let message = raw.answer().await.refused(413, 104);
+        assert!(message.contains("4096"), "{what}: {message}");
+        neighbour.notices_nothing().await;
+    }
+    let sender = Sender::new();
+    let old = sender.post(&channel.endpoint).ttl(60).header("content-encoding", "aesgcm");
+    let old = old.header(SALT.0, SALT.1).header(DH.0, DH.1).raw_body("x".repeat(4223));
+    assert!(old.send().await.refused(413, 104).contains("4222"));
+    sender.push_to(&mut agent, &channel, "the first to arrive").await;
+}
+
+#[actix_web::test]
+async fn paths_and_methods_that_there_are_not_get_the_error_body_too() {
+    let server = Server::start();
+    let (_agent, channel) = connected(&server).await;
+    let (sender, origin) = (Sender::new(), server.origin());
+    let long = format!("/wpush/{}", "A".repeat(60_000));
+    for path in [
+        "/nowhere",
+        "/wpush",
+        "/wpush/",
+        "/wpush/abc",
+        "/wpush/v1/",
+        "/wpush/v1/abc",
+        "/wpush/v2/abc",
+        "/wpush/v3/abc",
+        "/wpush/r/abc",
+        "/wpush/a/b/c/d",
+        "/wpush/%ff",
+        "/wpush/%00",
+        "/wpush/..%2f..%2fkeys.toml",
+        "/m",
+        "/m/",
+        "/m/a/b",
+        "/keys.toml",
+        &long,
+    ] {
+        let answer = sender.post(&format!("{origin}{path}")).ttl(60).send().await;
+        answer.refused(404, 102);
+    }
+    for location in ["/m/garbage", "/m/%ff", &format!("/m/{}", "A".repeat(128))] {
+        sender.delete(&format!("{origin}{location}")).await.refused(404, 102);
+    }
+    for (method, url) in [
+        (Method::GET, channel.endpoint.clone()),
+        (Method::PUT, channel.endpoint.clone()),
+        (Method::DELETE, channel.endpoint.clone()),
+        (Method::GET, format!("{origin}/m/garbage")),
+        (Method::POST, format!("{origin}/")),
+        (Method::DELETE, format!("{origin}/")),
+        (Method::POST, format!("{origin}/health")),
+        (Method::DELETE, format!("{origin}/__heartbeat__")),
+        (Method::PUT, format!("{origin}/__lbheartbeat__")),
+        (Method::POST, format!("{origin}/__version__")),
+        (Method::POST, format!("{origin}/status")),
+    ] {
+        let answer = sender.request(method, &url).send().await;
+        answer.refused(405, 999);
+        assert!(answer.header("allow").is_some(), "{answer}");
+    }
+}
+
+#[actix_web::test]
+async fn a_handshake_that_is_none_gets_the_error_body_too() {
+    let server = Server::start();
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    for (what, headers, status) in [
+        ("no upgrade at all", "Accept: text/html".to_owned(), 426),
+        ("another protocol", "Upgrade: h2c\r\nConnection: upgrade".to_owned(), 400),
+        ("no Connection", "Upgrade: websocket".to_owned(), 400),
+        ("no version", format!("Upgrade: websocket\r\nConnection: upgrade\r\n{key}"), 400),
+        (
+            "an old version",
+            format!(
+                "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 5\r\n{key}"
+            ),
+            426,
+        ),
+        (
+            "no key",
+            "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13".to_owned(),
+            400,
+        ),
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\n")).await;
+        let answer = raw.answer().await;
+        assert_eq!(answer.status, status, "{what}: {answer}");
+        answer.refused(status, 999);
+        assert_eq!(answer.header("upgrade").is_some(), status == 426, "{what}: {answer}");
+    }
+}
+
+#[actix_web::test]
+async fn requests_that_are_no_http_end_their_connection_and_no_other() {
+    let server = Server::start();
+    let mut neighbour = Neighbour::beside(&server).await;
+    let endless = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(300_000));
+    let lines = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "X: y\r\n".repeat(30_000));
+    for bytes in [
+        "hello\r\n\r\n",
+        "\r\n\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "POST /wpush/x HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+        "POST /wpush/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "POST /wpush/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n",
+        &endless,
+        &lines,
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(bytes).await;
+        raw.finish_writing().await;
+        let answer = String::from_utf8(raw.rest(crate::harness::AT_ONCE).await).unwrap();
+        let status = answer.split(' ').nth(1).unwrap_or("none");
+        assert!(["none", "400", "404", "431"].contains(&status), "{answer}");
+        neighbour.notices_nothing().await;
+    }
+}
+
+#[actix_web::test]
+async fn requests_in_a_row_and_bodies_on_demand_are_answered_in_order() {
+    const REQUESTS: usize = 40;
+    let server = Server::start();
+    let (uaid, channel) = Agent::absent(&server).await;
+    let path = channel.path(&server);
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
+    let mut raw = Raw::open(&server).await;
+    let requests: String =
+        (10..10 + REQUESTS).map(|n| format!("{head}Content-Length: 2\r\n\r\n{n}")).collect();
+    raw.write(requests).await;
+    for _ in 0..REQUESTS {
+        assert_eq!(raw.answer().await.status, 201);
+    }
+    raw.write(format!("{head}Content-Length: 4\r\nExpect: 100-continue\r\n\r\n")).await;
+    assert_eq!(raw.answer().await.status, 100);
+    raw.write("last").await;
+    assert_eq!(raw.answer().await.status, 201);
+
+    let got = Agent::back(&server, &uaid).await.take(REQUESTS + 1).await;
+    let numbers = (10..10 + REQUESTS).map(|number| number.to_string());
+    assert!(got.iter().map(|got| got.body().to_owned()).eq(numbers.chain(["last".to_owned()])));
+}
+
+#[actix_web::test]
+async fn a_tampered_token_is_no_endpoint() {
+    let server = Server::start();
+    let (mut agent, channel) = connected(&server).await;
+    let sender = Sender::new();
+    let (start, token) = channel.endpoint.rsplit_once('/').unwrap();
+    for at in [0, 1, token.len() / 2, token.len() - 2, token.len() - 1] {
+        let mut changed = token.to_owned();
+        changed.replace_range(at..=at, if token[at..].starts_with('A') { "B" } else { "A" });
+        sender.post(&format!("{start}/{changed}")).ttl(60).send().await.refused(404, 102);
+    }
+    let (short, long) = (&token[1..], format!("{token}A"));
+    let padded = format!("{token}=");
+    for wrong in [short, &token[..token.len() - 1], &long, &padded, &token.repeat(2)] {
+        sender.post(&format!("{start}/{wrong}")).ttl(60).send().await.refused(404, 102);
+    }
+    for version in ["v1", "v2"] {
+        sender.post(&format!("{start}/{version}/{token}")).ttl(60).send().await.refused(404, 102);
+    }
+    // Elsewhere the same token is restricted, and this one is not.
+    sender.post(&format!("{start}/r/{token}")).ttl(60).send().await.refused(401, 109);
+    sender.push_to(&mut agent, &channel, "the first to arrive").await;
+}
+
+#[actix_web::test]
+async fn a_token_of_another_server_is_no_endpoint() {
+    let (server, other) = (Server::start(), Server::start());
+    let (_agent, channel) = connected(&other).await;
+    let elsewhere = channel.endpoint.replace(&other.origin(), &server.origin());
+    let sender = Sender::new();
+    sender.post(&elsewhere).ttl(60).send().await.refused(404, 102);
+    let signer = Signer::new();
+    let signed = sender.post(&elsewhere).ttl(60).signed(&signer, &server.origin());
+    signed.send().await.refused(404, 102);
+}
+
+#[actix_web::test]
+async fn a_push_to_an_agent_that_never_saved_anything_is_answered_410() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    agent.unregister(&channel).await;
+    let sender = Sender::new();
+    for _ in 0..2 {
+        let gone = sender.post(&channel.endpoint).ttl(60).send().await;
+        gone.refused(410, 106);
+        assert_eq!(gone.header("cache-control"), Some("max-age=86400"));
+    }
+}
+
+#[actix_web::test]
+async fn a_web_page_may_push() {
+    let server = Server::start();
+    let (_agent, channel) = connected(&server).await;
+    let sender = Sender::new();
+    let preflight = sender.request(Method::OPTIONS, &channel.endpoint);
+    let preflight = preflight.header("origin", "https://a.example").send().await;
+    assert_eq!(preflight.status, 204, "{preflight}");
+    let allowed = preflight.header("access-control-allow-headers").unwrap();
+    for header in ["ttl", "topic", "urgency", "authorization", "content-encoding"] {
+        assert!(allowed.contains(header), "{allowed}");
+    }
+    let refused = sender.post(&channel.endpoint).send().await;
+    refused.refused(400, 111);
+    for answer in [preflight, refused] {
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"), "{answer}");
+        let exposed = answer.header("access-control-expose-headers").unwrap();
+        assert!(exposed.contains("location") && exposed.contains("retry-after"), "{answer}");
+    }
+}
+
+/// An agent that is connected, and its channel.
+async fn connected(server: &Server) -> (Agent, Channel) {
+    let mut agent = Agent::new(server).await;
+    let channel = agent.register().await;
+    (agent, channel)
+}

@@ -1,0 +1,74 @@
+//! Firefox's remote control: JSON over TCP, each message behind its length in bytes and a colon.
+//!
+//! A command is `[0, id, name, parameters]`, its answer `[1, id, error, result]`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The longest that one command may take: loading a page, a script in it, leaving.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// A session with a running Firefox.
+pub(super) struct Marionette {
+    stream: BufReader<TcpStream>,
+    last_id: u64,
+}
+
+impl Marionette {
+    /// Connects to the port that Firefox listens on, and begins a session.
+    pub(super) fn connect(port: u16) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+        let stream = stream.expect("Firefox takes connections on the port it named");
+        stream.set_read_timeout(Some(ANSWER_WAIT)).expect("the wait is not zero");
+        let mut session = Self { stream: BufReader::new(stream), last_id: 0 };
+        let greeting = session.receive();
+        assert_eq!(greeting["marionetteProtocol"], 3, "{greeting}");
+        session.call("WebDriver:NewSession", &json!({}));
+        session
+    }
+
+    /// Loads a page.
+    pub(super) fn open(&mut self, url: &str) {
+        self.call("WebDriver:Navigate", &json!({ "url": url }));
+    }
+
+    /// Runs a function's body in the page, waits for the promise that it returns, and gives what
+    /// that became.
+    pub(super) fn run(&mut self, script: &str, arguments: &Value) -> Value {
+        let parameters = json!({ "script": script, "args": arguments });
+        self.call("WebDriver:ExecuteScript", &parameters)["value"].take()
+    }
+
+    /// Tells Firefox to leave as a user does.
+    pub(super) fn quit(&mut self) {
+        self.call("Marionette:Quit", &json!({ "flags": ["eAttemptQuit"] }));
+    }
+
+    fn call(&mut self, name: &str, parameters: &Value) -> Value {
+        self.last_id += 1;
+        self.send(&json!([0, self.last_id, name, parameters]));
+        let mut answer = self.receive();
+        assert_eq!(answer[1], self.last_id, "{name}: not the answer to it: {answer}");
+        assert!(answer[2].is_null(), "{name}: {}", answer[2]);
+        answer[3].take()
+    }
+
+    fn send(&mut self, message: &Value) {
+        let text = message.to_string();
+        let sent = write!(self.stream.get_mut(), "{}:{text}", text.len());
+        sent.expect("Firefox reads its commands");
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut length = Vec::new();
+        self.stream.read_until(b':', &mut length).expect("Firefox answers in time");
+        let length = String::from_utf8_lossy(&length);
+        let length = length.strip_suffix(':').and_then(|digits| digits.parse().ok());
+        let mut text = vec![0; length.expect("Firefox says the length of its answer")];
+        self.stream.read_exact(&mut text).expect("Firefox answers in time");
+        serde_json::from_slice(&text).expect("Firefox answers in JSON")
+    }
+}

@@ -1,0 +1,220 @@
+//! A real Firefox, a page that subscribes, and a sender that is not ours.
+
+mod cable;
+mod firefox;
+mod log;
+mod marionette;
+mod profile;
+mod sender;
+mod site;
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+use cable::Cable;
+use firefox::Firefox;
+use profile::Profile;
+use sender::{Answer, Push, Sender};
+use site::Site;
+
+/// The largest message that a push service has to take: 4096 bytes (RFC 8030 §7.2), 103 of which
+/// are what `aes128gcm` adds (RFC 8291 §4).
+const LARGEST_MESSAGE_BYTES: usize = 4096 - 103;
+
+#[test]
+fn firefox_hears_all_that_pywebpush_can_send() {
+    let mut user = User::subscribed();
+    let largest = "k".repeat(LARGEST_MESSAGE_BYTES);
+    let text = Push::of("Salvete! 🏛 Kalendae sunt.");
+    let sent = [
+        text,
+        Push { text: Some(&largest), ..text },
+        Push { text: None, ..text },
+        Push { text: Some("in the old encoding"), encoding: "aesgcm", ..text },
+        Push { text: Some("signed the old way too"), encoding: "aesgcm", scheme: "WebPush" },
+    ];
+    user.accepted(&sent);
+    assert_eq!(user.site.hear(5), sent.map(|push| push.text.map(str::to_owned)));
+    assert_eq!(user.firefox().versions().len(), 5);
+}
+
+#[test]
+fn what_came_while_firefox_was_closed_arrives_once_and_in_order() {
+    let mut user = User::subscribed();
+    user.close_firefox();
+    user.pywebpush(&["one", "two", "three"]);
+    user.kalends("four");
+    user.pywebpush(&["five"]);
+    user.kalends("six");
+
+    user.start_firefox();
+    // Firefox decrypts several messages at once and does not always keep their order. Versions
+    // grow from one push to the next.
+    let heard: BTreeSet<_> = user.hear(6).into_iter().collect();
+    assert_eq!(heard, ["one", "two", "three", "four", "five", "six"].map(str::to_owned).into());
+    let versions = user.firefox().versions();
+    assert_eq!(versions.len(), 6);
+    assert!(versions.is_sorted(), "{versions:?}");
+    assert_eq!(user.subscription_now(), user.subscription);
+
+    user.nothing_is_left();
+}
+
+#[test]
+fn firefox_comes_back_by_itself_after_the_server_was_stopped() {
+    comes_back_after(|server| assert!(server.terminate().success()));
+}
+
+#[test]
+fn firefox_comes_back_by_itself_after_the_server_was_killed() {
+    comes_back_after(Server::kill);
+}
+
+fn comes_back_after(end: impl FnOnce(&mut Server)) {
+    let mut user = User::subscribed();
+    assert_eq!(user.firefox().greetings(), 1);
+    end(&mut user.server);
+    user.server.restart();
+    user.kalends("sent while Firefox waits before it connects");
+    assert_eq!(user.firefox().greetings(), 1, "Firefox came back too soon for this test");
+    assert_eq!(user.hear(1), ["sent while Firefox waits before it connects"]);
+    user.pywebpush(&["sent when it is back"]);
+    assert_eq!(user.hear(1), ["sent when it is back"]);
+    assert_eq!((user.firefox().greetings(), user.firefox().versions().len()), (2, 2));
+    assert_eq!(user.subscription_now(), user.subscription);
+}
+
+#[test]
+fn a_message_whose_acknowledgement_was_lost_comes_again_and_firefox_knows_it() {
+    let server = Server::start();
+    let cable = Cable::to(server.address());
+    let mut user = User::subscribed_at(server, &cable.socket_url());
+    cable.lose();
+    user.kalends("once");
+    assert_eq!(user.hear(1), ["once"]);
+    cable.cut();
+    user.kalends("while it is away");
+    assert_eq!(user.hear(1), ["while it is away"]);
+    assert_eq!((user.firefox().greetings(), user.firefox().versions().len()), (2, 3));
+    user.nothing_is_left();
+}
+
+#[test]
+fn a_subscription_that_the_page_gave_up_is_gone_and_a_new_one_works() {
+    let mut user = User::subscribed();
+    assert_eq!(user.firefox().run("return unsubscribe();", &json!([])), true);
+    let answers = user.sender.pywebpush(&user.subscription, &[Push::of("too late")]);
+    assert!(matches!(answers[..], [Answer { status: 410, .. }]), "{answers:?}");
+    user.subscribe();
+    user.pywebpush(&["in time"]);
+    assert_eq!(user.hear(1), ["in time"]);
+}
+
+/// Somebody with a browser, the page they visit, and the application server of that page.
+///
+/// What has to end first stands first.
+struct User {
+    firefox: Option<Firefox>,
+    profile: Profile,
+    site: Site,
+    server: Server,
+    sender: Sender,
+    subscription: Value,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// One browser at a time: several make each other late.
+static TURN: Mutex<()> = Mutex::new(());
+
+impl User {
+    /// Somebody who has subscribed.
+    fn subscribed() -> Self {
+        let server = Server::start();
+        let push_url = server.socket_url();
+        Self::subscribed_at(server, &push_url)
+    }
+
+    /// Somebody whose Firefox has `push_url` for its push service, and who has subscribed.
+    fn subscribed_at(server: Server, push_url: &str) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut user = Self {
+            firefox: None,
+            profile: Profile::new(push_url),
+            site: Site::start(),
+            server,
+            sender: Sender::new(),
+            subscription: Value::Null,
+            _turn: turn,
+        };
+        user.start_firefox();
+        user.visit();
+        user.subscribe();
+        user
+    }
+
+    fn subscribe(&mut self) {
+        let key = json!([self.sender.public_key()]);
+        self.subscription = self.firefox().run("return subscribe(arguments[0]);", &key);
+        let endpoint = self.subscription["endpoint"].as_str().expect("a subscription has one");
+        let ours = format!("http://{}/wpush/", self.server.address());
+        assert!(endpoint.starts_with(&ours), "{endpoint}");
+    }
+
+    /// What the page says its subscription is.
+    fn subscription_now(&mut self) -> Value {
+        self.visit();
+        self.firefox().run("return subscription();", &json!([]))
+    }
+
+    fn start_firefox(&mut self) {
+        self.firefox = Some(Firefox::start(self.profile.path()));
+    }
+
+    fn close_firefox(&mut self) {
+        self.firefox.take().expect("Firefox runs").quit();
+    }
+
+    /// Connects again: the server sends what comes then, and nothing that was acknowledged before.
+    fn nothing_is_left(&mut self) {
+        self.close_firefox();
+        self.start_firefox();
+        self.kalends("at last");
+        assert_eq!(self.hear(1), ["at last"]);
+        assert_eq!((self.firefox().greetings(), self.firefox().versions().len()), (1, 1));
+    }
+
+    fn visit(&mut self) {
+        let firefox = self.firefox.as_mut().expect("Firefox runs");
+        firefox.open(self.site.url());
+    }
+
+    fn firefox(&mut self) -> &mut Firefox {
+        self.firefox.as_mut().expect("Firefox runs")
+    }
+
+    /// Sends a message by our own sender.
+    fn kalends(&self, text: &str) {
+        self.sender.kalends(&self.subscription, text);
+    }
+
+    /// Sends messages by pywebpush.
+    fn pywebpush(&self, texts: &[&str]) {
+        let pushes: Vec<_> = texts.iter().map(|text| Push::of(text)).collect();
+        self.accepted(&pushes);
+    }
+
+    fn accepted(&self, pushes: &[Push<'_>]) {
+        for Answer { status, body } in self.sender.pywebpush(&self.subscription, pushes) {
+            assert_eq!(status, 201, "{body}");
+        }
+    }
+
+    /// The next messages that the page's service worker hears.
+    fn hear(&self, count: usize) -> Vec<String> {
+        let messages = self.site.hear(count).into_iter();
+        messages.map(|text| text.expect("the message has a payload")).collect()
+    }
+}

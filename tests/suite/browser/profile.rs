@@ -1,0 +1,89 @@
+//! What Firefox keeps from one run to the next.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// Preferences, each with the JavaScript of its value.
+const PREFERENCES: &[(&str, &str)] = &[
+    // Push: without TLS, without asking, and however many messages show no notification. The
+    // preferences that Marionette recommends switch push off.
+    ("remote.prefs.recommended", "false"),
+    ("dom.push.connection.enabled", "true"),
+    ("dom.push.testing.allowInsecureServerURL", "true"),
+    ("dom.push.testing.ignorePermission", "true"),
+    ("dom.push.maxQuotaPerSubscription", "10000"),
+    ("permissions.default.desktop-notification", "1"),
+    // Its push client says on standard output what it does.
+    ("dom.push.loglevel", r#""All""#),
+    ("browser.dom.window.dump.enabled", "true"),
+    ("devtools.console.stdout.chrome", "true"),
+    // Marionette takes a free port and names it.
+    ("marionette.port", "0"),
+    // Nothing leaves this machine: all but loopback goes to a proxy that is not there.
+    ("network.proxy.type", "1"),
+    ("network.proxy.http", r#""127.0.0.1""#),
+    ("network.proxy.http_port", "9"),
+    ("network.proxy.ssl", r#""127.0.0.1""#),
+    ("network.proxy.ssl_port", "9"),
+    ("network.proxy.failover_direct", "false"),
+    ("network.proxy.allow_bypass", "false"),
+    ("network.trr.mode", "5"),
+    ("network.dns.disablePrefetch", "true"),
+    // And little tries to.
+    ("app.normandy.enabled", "false"),
+    ("app.update.disabledForTesting", "true"),
+    ("browser.newtabpage.enabled", "false"),
+    ("browser.region.network.url", r#""""#),
+    ("browser.safebrowsing.blockedURIs.enabled", "false"),
+    ("browser.safebrowsing.downloads.enabled", "false"),
+    ("browser.safebrowsing.malware.enabled", "false"),
+    ("browser.safebrowsing.phishing.enabled", "false"),
+    ("browser.search.update", "false"),
+    ("browser.topsites.contile.enabled", "false"),
+    ("datareporting.policy.dataSubmissionEnabled", "false"),
+    ("extensions.getAddons.cache.enabled", "false"),
+    ("extensions.systemAddon.update.enabled", "false"),
+    ("extensions.update.enabled", "false"),
+    ("network.captive-portal-service.enabled", "false"),
+    ("network.connectivity-service.enabled", "false"),
+    ("security.remote_settings.intermediates.enabled", "false"),
+    ("services.settings.server", r#""data:,#none/v1""#),
+    ("toolkit.telemetry.enabled", "false"),
+    ("toolkit.telemetry.server", r#""""#),
+    ("toolkit.telemetry.unified", "false"),
+    // No page by itself, and none of an earlier run.
+    ("browser.aboutwelcome.enabled", "false"),
+    ("browser.backup.enabled", "false"),
+    ("browser.sessionstore.resume_from_crash", "false"),
+    ("browser.shell.checkDefaultBrowser", "false"),
+    ("browser.startup.homepage_override.mstone", r#""ignore""#),
+    ("browser.startup.page", "0"),
+    ("browser.warnOnQuit", "false"),
+    ("datareporting.policy.dataSubmissionPolicyBypassNotification", "true"),
+    ("termsofuse.bypassNotification", "true"),
+    ("toolkit.startup.max_resumed_crashes", "-1"),
+];
+
+/// A profile directory. Removed when dropped.
+pub(super) struct Profile(TempDir);
+
+impl Profile {
+    /// A new profile whose push service is at `push_url`.
+    pub(super) fn new(push_url: &str) -> Self {
+        let profile = Self(TempDir::new().expect("a temporary directory can be made"));
+        let mut text = format!("user_pref(\"dom.push.serverURL\", \"{push_url}\");\n");
+        for (name, value) in PREFERENCES {
+            writeln!(text, "user_pref(\"{name}\", {value});").expect("a string takes all");
+        }
+        fs::write(profile.path().join("user.js"), text).expect("a profile can be written");
+        profile
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}

@@ -1,0 +1,132 @@
+//! Application servers: the Python library pywebpush, and `kalends push`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use actix_web::rt::System;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::harness::within;
+
+/// The longest that sending a few messages may take, on a machine that does other things too.
+const SENDING_WAIT: Duration = Duration::from_secs(60);
+
+/// A message for pywebpush to send.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Push<'a> {
+    /// What it says; `None` for a push without payload.
+    pub(super) text: Option<&'a str>,
+    /// `aes128gcm`, or the old `aesgcm`.
+    pub(super) encoding: &'a str,
+    /// How its VAPID token is sent: `vapid`, or the old `WebPush`.
+    pub(super) scheme: &'a str,
+}
+
+/// The answer to a push.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    /// The status code.
+    pub(super) status: u16,
+    /// What came with it.
+    pub(super) body: String,
+}
+
+/// An application server with a VAPID key of its own.
+pub(super) struct Sender {
+    python: PathBuf,
+    dir: TempDir,
+    public_key: String,
+}
+
+impl<'a> Push<'a> {
+    /// A message in today's encoding.
+    pub(super) fn of(text: &'a str) -> Self {
+        Self { text: Some(text), encoding: "aes128gcm", scheme: "vapid" }
+    }
+}
+
+impl Sender {
+    /// Has py-vapid make a key.
+    pub(super) fn new() -> Self {
+        let dir = TempDir::new().expect("a temporary directory can be made");
+        let mut sender = Self { python: python(), dir, public_key: String::new() };
+        let key = sender.key_file();
+        let made = output(sender.script().arg("key").arg(key));
+        sender.public_key = made.trim().to_owned();
+        sender
+    }
+
+    /// The public half of its key, as a page gives it to the browser.
+    pub(super) fn public_key(&self) -> &str {
+        &self.public_key
+    }
+
+    /// Sends messages by pywebpush, one after the other.
+    pub(super) fn pywebpush(&self, subscription: &Value, pushes: &[Push<'_>]) -> Vec<Answer> {
+        #[derive(Serialize)]
+        struct Order<'a> {
+            subscription: &'a Value,
+            key: &'a Path,
+            #[serde(flatten)]
+            push: Push<'a>,
+        }
+        let key = &*self.key_file();
+        let orders = pushes.iter().map(|&push| Order { subscription, key, push });
+        let orders = serde_json::to_string(&orders.collect::<Vec<_>>());
+        let file = self.write("orders.json", &orders.expect("orders are JSON"));
+        let answers = output(self.script().arg("push").arg(file));
+        serde_json::from_str(&answers).expect("the script prints its answers")
+    }
+
+    /// Sends a message by `kalends push`, which the server has to accept.
+    pub(super) fn kalends(&self, subscription: &Value, text: &str) {
+        let subscription = self.write("subscription.json", &subscription.to_string());
+        let mut push = Command::new(env!("CARGO_BIN_EXE_kalends"));
+        push.arg("push").arg("--subscription").arg(subscription);
+        push.arg("--vapid-key").arg(self.key_file()).args(["--message", text]);
+        let answer = output(&mut push);
+        assert!(answer.starts_with("201 "), "{answer}");
+    }
+
+    fn key_file(&self) -> PathBuf {
+        self.dir.path().join("vapid.pem")
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).expect("a temporary file can be written");
+        path
+    }
+
+    fn script(&self) -> Command {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/browser/sender.py");
+        let mut command = Command::new(&self.python);
+        // The server is on this machine, whatever proxy there is to others.
+        command.arg(script).env("NO_PROXY", "*");
+        command
+    }
+}
+
+/// The Python that `make test` has installed pywebpush for.
+fn python() -> PathBuf {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
+    let remedy = "`make test` installs what the tests need";
+    assert!(python.exists(), "{} is missing: {remedy}", python.display());
+    python
+}
+
+/// What a command prints that has to succeed.
+fn output(command: &mut Command) -> String {
+    let command = command.stdin(Stdio::null()).kill_on_drop(true);
+    let run = async { within(SENDING_WAIT, "messages are sent", command.output()).await };
+    let output = System::new().block_on(run);
+    let output = output.expect("it can be started");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed: {errors}");
+    String::from_utf8(output.stdout).expect("it prints text")
+}

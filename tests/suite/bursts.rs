@@ -1,0 +1,158 @@
+//! Pushes of the same instant: none is lost, all have versions of their own.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join_all;
+
+use crate::harness::{AT_ONCE, Agent, Notification, Sender, Server, until};
+
+const SENDERS: usize = 16;
+const PUSHES: usize = 400;
+
+#[actix_web::test]
+async fn a_burst_of_400_pushes_to_an_absent_agent_arrives_whole_and_in_order_of_its_versions() {
+    let server = Server::start();
+    let (uaid, channel) = Agent::absent(&server).await;
+    let sent = burst(&channel.endpoint).await;
+
+    let mut agent = Agent::back(&server, &uaid).await;
+    let got = agent.take(PUSHES).await;
+
+    assert_eq!(bodies(&got), sent);
+    assert!(got.is_sorted_by(|before, after| before.version < after.version));
+}
+
+#[actix_web::test]
+async fn a_burst_of_400_pushes_to_a_connected_agent_arrives_whole() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let agent = agent.keep_acking();
+
+    let sent = burst(&channel.endpoint).await;
+    let got = agent.until("all pushes came", |got| versions(got).len() >= PUSHES).await;
+
+    let versions = versions(&got);
+    assert_eq!(versions.len(), PUSHES);
+    assert_eq!(versions.into_values().collect::<BTreeSet<_>>(), sent);
+}
+
+#[actix_web::test]
+async fn a_burst_over_many_channels_of_one_agent_arrives_whole() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let mut channels = Vec::new();
+    for _ in 0..SENDERS {
+        channels.push(agent.register().await);
+    }
+    let agent = agent.keep_acking();
+
+    let sender = Sender::new();
+    let pushes = (0..PUSHES).zip(channels.iter().cycle());
+    join_all(pushes.map(async |(number, channel)| {
+        sender.push(&channel.endpoint, &format!("{number} {}", channel.id)).await;
+    }))
+    .await;
+    let got = agent.until("all pushes came", |got| versions(got).len() >= PUSHES).await;
+
+    assert_eq!(versions(&got).len(), PUSHES);
+    assert!(got.iter().all(|got| got.body().ends_with(&got.channel)));
+    assert_eq!(got.iter().map(Notification::body).collect::<BTreeSet<_>>().len(), PUSHES);
+}
+
+#[actix_web::test]
+async fn a_burst_through_mailboxes_of_one_message_arrives_whole() {
+    // A nudge that is lost in a full mailbox is made up for by the recheck.
+    let server = Server::start_with(&[
+        "--client-mailbox-max=1",
+        "--registry-mailbox-max=1",
+        "--endpoint-mailbox-max=1",
+        "--storage-recheck-s=1",
+    ]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let agent = agent.keep_acking();
+
+    let (sent, _) = insistent_burst(&channel.endpoint).await;
+    let got = agent.until("all pushes came", |got| bodies(got).is_superset(&sent)).await;
+    assert_eq!(bodies(&got), sent);
+}
+
+#[actix_web::test]
+async fn an_overrun_store_answers_503_and_keeps_what_it_answered_201() {
+    let server = Server::start_with(&["--write-queue-max=1"]);
+    let (uaid, channel) = Agent::absent(&server).await;
+    let (sent, refusals) = insistent_burst(&channel.endpoint).await;
+    assert!(refusals > 0, "the store was not overrun");
+
+    let agent = Agent::back(&server, &uaid).await.keep_acking();
+    let got = agent.until("all pushes came", |got| bodies(got).is_superset(&sent)).await;
+    assert_eq!(bodies(&got), sent);
+}
+
+#[actix_web::test]
+async fn pushes_above_the_limit_are_answered_503_and_those_below_are_not_lost() {
+    let server = Server::start_with(&["--pushes-in-flight-max=2"]);
+    let (uaid, channel) = Agent::absent(&server).await;
+    let (sent, refusals) = insistent_burst(&channel.endpoint).await;
+    assert!(refusals > 0, "there were never more than two");
+
+    let got = Agent::back(&server, &uaid).await.take(PUSHES).await;
+    assert_eq!(bodies(&got), sent);
+}
+
+/// As [`burst`], by senders that send again what was answered 503; gives how often that was, too.
+async fn insistent_burst(endpoint: &str) -> (BTreeSet<String>, usize) {
+    let refusals = Cell::new(0);
+    let sent = join_all((0..SENDERS).map(async |sender| {
+        let (client, mut sent) = (Sender::new(), Vec::new());
+        for number in 0..PUSHES / SENDERS {
+            let body = format!("sender {sender}, number {number}");
+            until(AT_ONCE, "the push is taken", async || {
+                let answer = client.post(endpoint).ttl(3600).body(body.as_str()).send().await;
+                if answer.status != 201 {
+                    answer.refused(503, 201);
+                    assert!(answer.header("retry-after").is_some(), "{answer}");
+                    refusals.set(refusals.get() + 1);
+                }
+                answer.status == 201
+            })
+            .await;
+            sent.push(body);
+        }
+        sent
+    }))
+    .await;
+    (sent.into_iter().flatten().collect(), refusals.get())
+}
+
+fn bodies(got: &[Notification]) -> BTreeSet<String> {
+    got.iter().map(|got| got.body().to_owned()).collect()
+}
+
+/// Sends 400 pushes from 16 senders at once; gives their bodies.
+async fn burst(endpoint: &str) -> BTreeSet<String> {
+    let bodies = join_all((0..SENDERS).map(async |sender| {
+        let (client, mut bodies) = (Sender::new(), Vec::new());
+        for number in 0..PUSHES / SENDERS {
+            let body = format!("sender {sender}, number {number}");
+            client.push(endpoint, &body).await;
+            bodies.push(body);
+        }
+        bodies
+    }))
+    .await;
+    bodies.into_iter().flatten().collect()
+}
+
+/// The body of each version; a push that came twice must be the same both times.
+fn versions(got: &[Notification]) -> BTreeMap<String, String> {
+    let mut versions = BTreeMap::new();
+    for notification in got {
+        let body = notification.body().to_owned();
+        let known = versions.entry(notification.version.clone()).or_insert_with(|| body.clone());
+        assert_eq!(*known, body, "one version for two pushes");
+    }
+    versions
+}

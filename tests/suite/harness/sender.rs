@@ -1,0 +1,128 @@
+//! An application server.
+
+use std::time::Duration;
+
+use awc::Client;
+use awc::error::SendRequestError;
+use awc::http::Method;
+
+use super::agent::{Agent, Channel};
+use super::answer::Answer;
+use super::signer::Signer;
+
+/// How long a request may take.
+const REQUEST_WAIT: Duration = Duration::from_secs(20);
+
+/// An application server with connections of its own, which it keeps.
+#[derive(Clone)]
+pub(crate) struct Sender(Client);
+
+/// A request it can make.
+#[must_use]
+pub(crate) struct Post<'a> {
+    sender: &'a Sender,
+    method: Method,
+    url: String,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+impl Sender {
+    /// An application server.
+    pub(crate) fn new() -> Self {
+        Self(Client::builder().timeout(REQUEST_WAIT).finish())
+    }
+
+    /// Pushes a text that is kept for an hour, which must be accepted.
+    pub(crate) async fn push(&self, endpoint: &str, body: &str) -> Answer {
+        let answer = self.post(endpoint).ttl(3600).body(body).send().await;
+        assert_eq!(answer.status, 201, "{answer}");
+        answer
+    }
+
+    /// Pushes a text to a connected agent, which must get it next.
+    pub(crate) async fn push_to(&self, agent: &mut Agent, channel: &Channel, body: &str) {
+        let (_, got) = tokio::join!(self.push(&channel.endpoint, body), agent.take(1));
+        assert_eq!((got[0].body(), &got[0].channel), (body, &channel.id));
+    }
+
+    /// Pushes a text that replaces another of the topic, which must be accepted.
+    pub(crate) async fn push_topic(&self, endpoint: &str, topic: &str, body: &str) -> Answer {
+        let post = self.post(endpoint).ttl(3600).header("topic", topic);
+        let answer = post.body(body).send().await;
+        assert_eq!(answer.status, 201, "{answer}");
+        answer
+    }
+
+    /// A push with neither headers nor body.
+    pub(crate) fn post(&self, endpoint: &str) -> Post<'_> {
+        self.request(Method::POST, endpoint)
+    }
+
+    /// Reads a page.
+    pub(crate) async fn get(&self, url: &str) -> Answer {
+        self.request(Method::GET, url).send().await
+    }
+
+    /// Drops a message.
+    pub(crate) async fn delete(&self, location: &str) -> Answer {
+        self.request(Method::DELETE, location).send().await
+    }
+
+    /// Any request.
+    pub(crate) fn request(&self, method: Method, url: &str) -> Post<'_> {
+        let (headers, body) = (Vec::new(), Vec::new());
+        Post { sender: self, method, url: url.to_owned(), headers, body }
+    }
+}
+
+impl Post<'_> {
+    /// How long the message is kept, in seconds.
+    pub(crate) fn ttl(self, seconds: u32) -> Self {
+        self.header("ttl", &seconds.to_string())
+    }
+
+    /// Adds a header.
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    /// Adds a body, which is passed off as encrypted: only user agents look at that.
+    pub(crate) fn body(self, body: impl Into<Vec<u8>>) -> Self {
+        self.header("content-encoding", "aes128gcm").raw_body(body)
+    }
+
+    /// Adds a body without saying how it is encrypted.
+    pub(crate) fn raw_body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Signs it for a server.
+    pub(crate) fn signed(self, signer: &Signer, origin: &str) -> Self {
+        self.header("authorization", &signer.authorization(origin))
+    }
+
+    /// Sends it; there must be an answer.
+    pub(crate) async fn send(self) -> Answer {
+        self.try_send().await.expect("the server answers")
+    }
+
+    /// Sends it; an answer, if the server is there.
+    pub(crate) async fn try_send(self) -> Result<Answer, SendRequestError> {
+        let mut request = self.sender.0.request(self.method, self.url).no_decompress();
+        for (name, value) in self.headers {
+            request = request.append_header((name, value));
+        }
+        let mut response = request.send_body(self.body).await?;
+        let text = |value: &awc::http::header::HeaderValue| {
+            value.to_str().expect("the server sends text in headers").to_owned()
+        };
+        let headers = response.headers().iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
+        // A body that breaks off is a server that was killed.
+        let body = response.body().await.map_err(|_| SendRequestError::Timeout)?.to_vec();
+        Ok(Answer { status: response.status().as_u16(), headers, body })
+    }
+}

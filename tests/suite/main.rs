@@ -1,0 +1,18 @@
+//! The product as its users meet it: the real binary in processes of its own, real sockets, a real
+//! browser and a well-known sender.
+
+mod bad_frames;
+mod bad_requests;
+mod browser;
+mod bursts;
+mod drain;
+mod durability;
+mod harness;
+mod running;
+mod senders;
+mod slow_peers;
+mod starting;
+mod stopping;
+mod topics;
+mod vapid;
+mod walk;

@@ -1,0 +1,171 @@
+//! A server at work: its health, its month, and the agents that come back to it.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::{AT_ONCE, Agent, Neighbour, Notification, Sender, Server, Signer, until};
+
+#[actix_web::test]
+async fn a_healthy_server_says_so() {
+    let server = Server::start();
+    let agent = Agent::new(&server).await;
+    let sender = Sender::new();
+    for path in ["/health", "/__heartbeat__", "/__lbheartbeat__", "/__version__", "/status"] {
+        let answer = sender.get(&format!("{}{path}", server.origin())).await;
+        let json: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!((answer.status, &json["status"]), (200, &Value::from("OK")), "{path}");
+        if ["/health", "/__heartbeat__"].contains(&path) {
+            assert_eq!(json["connections"], 1);
+        }
+    }
+    drop(agent);
+}
+
+#[actix_web::test]
+async fn a_server_that_cannot_write_is_not_healthy_and_promises_nothing() {
+    let server = Server::start();
+    let (_, channel) = Agent::absent(&server).await;
+    let sender = Sender::new();
+    // SQLite notices a file that is no longer the one it opened.
+    for entry in fs::read_dir(server.data_dir()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "db") {
+            let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.set_len(0).unwrap();
+        }
+    }
+    let health = format!("{}/health", server.origin());
+    until(AT_ONCE, "the health is bad", async || sender.get(&health).await.status == 503).await;
+    let health = sender.get(&health).await;
+    health.refused(503, 201);
+    assert!(health.header("retry-after").is_some());
+    let refused = sender.post(&channel.endpoint).ttl(60).body("lost?").send().await;
+    let message = refused.refused(503, 201);
+    assert!(!message.contains("sql") && !message.contains("db"), "{message}");
+    assert_eq!(sender.get(&format!("{}/__lbheartbeat__", server.origin())).await.status, 200);
+}
+
+#[actix_web::test]
+async fn an_agent_that_connects_again_replaces_its_older_connection() {
+    let server = Server::start();
+    let mut older = Agent::new(&server).await;
+    let channel = older.register().await;
+    let mut newer = Agent::back(&server, older.uaid()).await;
+    assert_eq!(older.socket().closed().await.0, Some(4409));
+    older.ended().await;
+    Sender::new().push_to(&mut newer, &channel, "to the newer one").await;
+}
+
+#[actix_web::test]
+async fn an_agent_that_comes_back_again_and_again_misses_nothing() {
+    const PUSHES: usize = 100;
+    let server = Server::start();
+    let (uaid, channel) = Agent::absent(&server).await;
+    let sender = Sender::new();
+    let pushes = async {
+        for number in 0..PUSHES {
+            sender.push(&channel.endpoint, &number.to_string()).await;
+        }
+    };
+    let comes_and_goes = async {
+        let mut seen = Vec::new();
+        for _ in 0..40 {
+            let mut agent = Agent::back(&server, &uaid).await;
+            let came = agent.notifications_so_far().await;
+            agent.ack_all(&came).await;
+            seen.extend(came);
+        }
+        seen
+    };
+    let ((), mut seen) = tokio::join!(pushes, comes_and_goes);
+    let agent = Agent::back(&server, &uaid).await.keep_acking();
+    let bodies = |seen: &[Notification], rest: &[Notification]| {
+        let all = seen.iter().chain(rest);
+        all.map(|notification| notification.body().to_owned()).collect::<BTreeSet<_>>().len()
+    };
+    let rest = agent.until("the rest comes", |rest| bodies(&seen, rest) == PUSHES).await;
+    seen.extend(rest);
+    let versions: BTreeSet<_> = seen.iter().map(|seen| (&seen.version, seen.body())).collect();
+    assert_eq!(versions.len(), PUSHES, "a push came with two versions");
+}
+
+#[actix_web::test]
+async fn the_log_does_not_say_who_or_what() {
+    let mut server = Server::start_with(&["--ack-wait-ms", "100"]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let (sender, signer) = (Sender::new(), Signer::new());
+    let authorization = signer.authorization(&server.origin());
+    let push = || sender.post(&channel.endpoint).ttl(60).body("a secret");
+    push().send().await;
+    push().header("authorization", &authorization).send().await;
+    push().header("authorization", &authorization.replace(", k=", "x, k=")).send().await;
+    push().ttl(5).send().await;
+    let uaid = agent.leave().await;
+    Agent::back(&server, &uaid).await.take(2).await;
+    server.terminate();
+
+    let log = server.log();
+    assert!(log.contains("listening") && log.contains("stopped"), "{log}");
+    let token = channel.endpoint.rsplit_once('/').unwrap().1;
+    for secret in [&uaid, token, "a secret", "YSBzZWNyZXQ", &authorization[8..40]] {
+        assert!(!log.contains(secret), "{secret} is in the log:\n{log}");
+    }
+}
+
+#[actix_web::test]
+async fn commands_that_come_all_at_once_are_all_answered() {
+    const COMMANDS: usize = 400;
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let ids: BTreeSet<_> = (0..COMMANDS).map(|_| Uuid::new_v4().to_string()).collect();
+    for id in &ids {
+        agent.socket().say(&json!({"messageType": "register", "channelID": id})).await;
+    }
+    let mut answered = BTreeSet::new();
+    while answered.len() < COMMANDS {
+        let answer = agent.socket().hear().await.unwrap();
+        // What is too much at once is refused at once, and not left unanswered.
+        assert!(answer["status"] == 200 || answer["status"] == 503, "{answer}");
+        answered.insert(answer["channelID"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(answered, ids);
+}
+
+#[actix_web::test]
+async fn a_server_behind_a_proxy_goes_by_the_name_it_is_reached_under() {
+    let server = Server::start_with(&["--public-url", "https://push.example.net"]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let path = channel.endpoint.strip_prefix("https://push.example.net").unwrap();
+    let (sender, signer) = (Sender::new(), Signer::new());
+    let post = || sender.post(&format!("{}{path}", server.origin())).ttl(60).body("hello");
+
+    let push = post().signed(&signer, "https://push.example.net").send();
+    let (answer, _) = tokio::join!(push, agent.take(1));
+    assert!(answer.location().starts_with("https://push.example.net/m/"), "{answer}");
+    let inside = post().signed(&signer, &server.origin()).send().await.refused(401, 109);
+    assert!(inside.contains("it must be https://push.example.net"), "{inside}");
+}
+
+#[actix_web::test]
+async fn a_frozen_month_serves_like_any_other() {
+    let mut server = Server::start_with(&["--rotation=false"]);
+    let months = |server: &Server| {
+        let entries = fs::read_dir(server.data_dir()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("messages_") && name.ends_with(".db")).count()
+    };
+    assert_eq!(months(&server), 1);
+    let (uaid, channel) = Agent::absent(&server).await;
+    Sender::new().push(&channel.endpoint, "stored").await;
+    assert!(server.terminate().success());
+    server.restart();
+    assert_eq!(months(&server), 1);
+    let mut agent = Agent::back(&server, &uaid).await;
+    assert_eq!(agent.take(1).await[0].body(), "stored");
+    Neighbour::beside(&server).await.notices_nothing().await;
+}

@@ -1,0 +1,108 @@
+//! Application servers that were there before: their endpoints and their encodings.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use fernet::Fernet;
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::harness::{Agent, Sender, Server, Signer};
+
+#[actix_web::test]
+async fn endpoints_of_an_autopush_rs_installation_with_the_same_key_keep_working() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let uaid = Uuid::parse_str(agent.uaid()).unwrap();
+    let chid = Uuid::parse_str(&channel.id).unwrap();
+    let ids = [uaid.as_bytes().as_slice(), chid.as_bytes()].concat();
+    let fernet = Fernet::new(&crypto_key(&server)).unwrap();
+    let token = fernet.encrypt(&ids);
+    let sender = Sender::new();
+    // autopush-rs cuts the padding off; Python's autopush did not.
+    for path in ["v1/", ""] {
+        for token in [token.as_str(), token.trim_end_matches('=')] {
+            let endpoint = format!("{}/wpush/{path}{token}", server.origin());
+            let push = sender.post(&endpoint).ttl(60).body("v1").send();
+            let (answer, got) = tokio::join!(push, agent.take(1));
+            assert_eq!(answer.status, 201, "{endpoint}: {answer}");
+            assert_eq!((got[0].body(), &got[0].channel), ("v1", &channel.id));
+        }
+    }
+}
+
+#[actix_web::test]
+async fn restricted_endpoints_of_an_autopush_rs_installation_keep_working() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let (owner, other, sender) = (Signer::new(), Signer::new(), Sender::new());
+    let channel = agent.register_for(&owner.key()).await;
+    let uaid = Uuid::parse_str(agent.uaid()).unwrap();
+    let chid = Uuid::parse_str(&channel.id).unwrap();
+    let hash = digest(&SHA256, owner.public());
+    let inside = [uaid.as_bytes().as_slice(), chid.as_bytes(), hash.as_ref()].concat();
+    let token = Fernet::new(&crypto_key(&server)).unwrap().encrypt(&inside);
+    let endpoint = format!("{}/wpush/v2/{}", server.origin(), token.trim_end_matches('='));
+
+    let push = || sender.post(&endpoint).ttl(60).body("v2");
+    let (answer, got) = tokio::join!(push().signed(&owner, &server.origin()).send(), agent.take(1));
+    assert_eq!(answer.status, 201, "{answer}");
+    assert_eq!((got[0].body(), &got[0].channel), ("v2", &channel.id));
+
+    push().send().await.refused(401, 109);
+    push().signed(&other, &server.origin()).send().await.refused(403, 109);
+    let unrestricted = endpoint.replace("/v2/", "/v1/");
+    sender.post(&unrestricted).ttl(60).send().await.refused(404, 102);
+}
+
+#[actix_web::test]
+async fn a_token_of_a_foreign_key_or_for_nobody_is_refused() {
+    let server = Server::start();
+    let sender = Sender::new();
+    let ids = [7; 32];
+    let foreign = Fernet::new(&Fernet::generate_key()).unwrap().encrypt(&ids);
+    let endpoint = format!("{}/wpush/v1/{foreign}", server.origin());
+    sender.post(&endpoint).ttl(60).send().await.refused(404, 102);
+
+    let nobody = Fernet::new(&crypto_key(&server)).unwrap().encrypt(&ids);
+    let endpoint = format!("{}/wpush/v1/{nobody}", server.origin());
+    let gone = sender.post(&endpoint).ttl(60).send().await;
+    gone.refused(410, 103);
+    assert_eq!(gone.header("cache-control"), Some("max-age=86400"));
+}
+
+#[actix_web::test]
+async fn both_encodings_reach_the_agent_with_what_it_needs_to_decrypt() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let sender = Sender::new();
+    let new = sender.post(&channel.endpoint).ttl(60).body("new").send();
+    let (_, got) = tokio::join!(new, agent.take(1));
+    assert_eq!(got[0].headers, json!({"encoding": "aes128gcm"}));
+
+    let old = sender.post(&channel.endpoint).ttl(60).raw_body("old");
+    let old = old.header("content-encoding", "aesgcm").header("encryption", "salt=\"c2FsdA==\"");
+    let old = old.header("crypto-key", "dh=ZGg=; p256ecdsa=a2V5").send();
+    let (answer, got) = tokio::join!(old, agent.take(1));
+    assert_eq!(answer.status, 201, "{answer}");
+    assert_eq!(
+        got[0].headers,
+        json!({"encoding": "aesgcm", "encryption": "salt=c2FsdA", "crypto_key": "dh=ZGg;p256ecdsa=a2V5"})
+    );
+
+    let empty = sender.post(&channel.endpoint).ttl(60).send();
+    let (_, got) = tokio::join!(empty, agent.take(1));
+    assert_eq!((&got[0].body, got[0].headers.is_null()), (&None, true));
+}
+
+/// The key that the server made, in the form that Fernet has it.
+fn crypto_key(server: &Server) -> String {
+    #[derive(Deserialize)]
+    struct Keys {
+        crypto_keys: Vec<String>,
+    }
+    let keys = std::fs::read_to_string(server.data_dir().join("keys.toml"));
+    let keys: Keys = toml::from_str(&keys.expect("there are keys")).expect("keys are TOML");
+    keys.crypto_keys.into_iter().next().expect("there is a key")
+}

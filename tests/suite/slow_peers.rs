@@ -1,0 +1,224 @@
+//! Peers that say nothing, stop half-way, do not read or vanish: they cost themselves a detour and
+//! nobody else anything.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use socket2::SockRef;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::harness::{AT_ONCE, Agent, Neighbour, Raw, Sender, Server, Socket, until};
+
+/// Clocks below are looked at twice a second.
+const COARSE: Duration = Duration::from_millis(1500);
+
+#[actix_web::test]
+async fn a_connection_on_which_nothing_is_said_is_closed() {
+    let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
+    let mut neighbour = Neighbour::beside(&server).await;
+    let raw = Raw::open(&server).await;
+    raw.rest(Duration::from_millis(500) + COARSE).await;
+    neighbour.notices_nothing().await;
+}
+
+#[actix_web::test]
+async fn headers_that_do_not_end_are_answered_408() {
+    let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
+    let mut neighbour = Neighbour::beside(&server).await;
+    let mut raw = Raw::open(&server).await;
+    raw.write("POST /wpush/x HTTP/1.1\r\nHost: a\r\nTT").await;
+    let answer = raw.rest(Duration::from_millis(500) + COARSE).await;
+    assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    neighbour.notices_nothing().await;
+}
+
+#[actix_web::test]
+async fn headers_that_trickle_in_are_cut_off() {
+    let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
+    let mut neighbour = Neighbour::beside(&server).await;
+    let stream = TcpStream::connect(server.address()).await.unwrap();
+    let (_read, mut write) = stream.into_split();
+    write.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    until(AT_ONCE, "the server closes the connection", async || {
+        write.write_all(b"X: y\r\n").await.is_err()
+    })
+    .await;
+    neighbour.notices_nothing().await;
+}
+
+#[actix_web::test]
+async fn a_body_that_does_not_end_is_answered_408_and_nothing_is_sent() {
+    let server = Server::start_with(&["--request-body-timeout-ms", "300"]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let path = channel.path(&server);
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
+    for rest in
+        ["Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"]
+    {
+        let mut raw = Raw::open(&server).await;
+        raw.write(format!("{head}{rest}")).await;
+        raw.answer().await.refused(408, 999);
+    }
+    // A sender that hangs up half-way gets no answer at all.
+    let mut raw = Raw::open(&server).await;
+    raw.write(format!("{head}Content-Length: 100\r\n\r\nhalf")).await;
+    drop(raw);
+    Sender::new().push_to(&mut agent, &channel, "the first to arrive").await;
+}
+
+#[actix_web::test]
+async fn an_agent_that_vanishes_loses_nothing() {
+    let server = Server::start_with(&["--ack-wait-ms", "5000"]);
+    let mut neighbour = Neighbour::beside(&server).await;
+    let sender = Sender::new();
+    for way in [Vanish::Closes, Vanish::ClosesAndFinishes, Vanish::Finishes, Vanish::Resets] {
+        let mut agent = Agent::new(&server).await;
+        let channel = agent.register().await;
+        let uaid = agent.uaid().to_owned();
+        // It goes while a push waits for its ack.
+        let push = sender.push(&channel.endpoint, "under way");
+        let vanish = async {
+            let notification = agent.notification().await;
+            way.vanish(agent).await;
+            notification
+        };
+        let (_, first) = tokio::join!(push, vanish);
+        until(AT_ONCE, "the server notices", async || server.connections().await == 1).await;
+        sender.push(&channel.endpoint, "afterwards").await;
+
+        let mut agent = Agent::back(&server, &uaid).await;
+        let got = agent.take(2).await;
+        assert_eq!(got[0], first, "{way:?}");
+        assert_eq!(got[1].body(), "afterwards", "{way:?}");
+        agent.leave().await;
+        neighbour.notices_nothing().await;
+    }
+}
+
+/// How an agent can go.
+#[derive(Debug, Clone, Copy)]
+enum Vanish {
+    /// A close frame, and the connection stays open.
+    Closes,
+    /// A close frame, and the end of the connection at once.
+    ClosesAndFinishes,
+    /// The end of the connection.
+    Finishes,
+    /// The connection breaks.
+    Resets,
+}
+
+impl Vanish {
+    async fn vanish(self, mut agent: Agent) {
+        let socket = agent.socket();
+        if matches!(self, Self::Closes | Self::ClosesAndFinishes) {
+            socket.send(Message::Close(None)).await.expect("the server is there");
+        }
+        if matches!(self, Self::ClosesAndFinishes | Self::Finishes) {
+            socket.stream().shutdown().await.expect("the server is there");
+        }
+        match self {
+            Self::Closes | Self::ClosesAndFinishes | Self::Finishes => agent.ended().await,
+            Self::Resets => {
+                let stream = SockRef::from(&*socket.stream());
+                stream.set_linger(Some(Duration::ZERO)).expect("the socket is open");
+            }
+        }
+    }
+}
+
+#[actix_web::test]
+async fn a_peer_that_does_not_answer_pings_is_closed_and_one_that_does_is_not() {
+    let server = Server::start_with(&["--keepalive-interval-s", "1", "--keepalive-grace-s", "1"]);
+    let mut silent = Agent::new(&server).await;
+    let channel = silent.register().await;
+    // It answers pings when it reads; the other one does not read.
+    let lively = Agent::new(&server).await.keep_acking();
+    until(AT_ONCE, "the silent one is gone", async || server.connections().await == 1).await;
+    assert_eq!(silent.socket().closed().await.0, Some(4408));
+    Sender::new().push(&channel.endpoint, "kept").await;
+    let mut silent = Agent::back(&server, silent.uaid()).await;
+    assert_eq!(silent.take(1).await[0].body(), "kept");
+    drop(lively);
+}
+
+#[actix_web::test]
+async fn an_agent_that_stops_reading_holds_up_nobody_else_and_loses_nothing() {
+    const LARGE: usize = 200;
+    const SMALL: usize = 1500;
+    let server = Server::start_with(&[
+        "--ack-wait-ms",
+        "300",
+        "--answer-grace-ms",
+        "200",
+        "--payload-bytes-max",
+        "65536",
+        "--tcp-user-timeout-ms",
+        "3000",
+    ]);
+    let mut neighbour = Neighbour::beside(&server).await;
+    let mut slow = Agent::greet(Socket::narrow(&server).await, None).await.unwrap();
+    let channel = slow.register().await;
+
+    let flood = async {
+        let large: Vec<_> = (0..LARGE).map(|n| format!("{n} {}", "x".repeat(60_000))).collect();
+        let small: Vec<_> = (0..SMALL).map(|n| n.to_string()).collect();
+        let bodies = [large, small].concat();
+        join_all(bodies.chunks(bodies.len() / 16).map(async |bodies| {
+            let sender = Sender::new();
+            for body in bodies {
+                sender.push(&channel.endpoint, body).await;
+            }
+        }))
+        .await;
+        bodies
+    };
+    let slowest = async {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..100 {
+            slowest = slowest.max(neighbour.gets_a_push().await);
+        }
+        slowest
+    };
+    let (bodies, slowest) = tokio::join!(flood, slowest);
+    assert!(slowest < Duration::from_secs(1), "a neighbour's push took {slowest:?}");
+    until(AT_ONCE, "the system ends the connection", async || server.connections().await == 1)
+        .await;
+
+    let agent = Agent::back(&server, slow.uaid()).await.keep_acking();
+    let got = agent.until("all messages come", |got| got.len() >= bodies.len()).await;
+    assert_eq!(got.len(), bodies.len());
+    let got: BTreeSet<_> = got.iter().map(|got| got.body()).collect();
+    assert!(bodies.iter().all(|body| got.contains(body.as_str())));
+}
+
+#[actix_web::test]
+async fn a_peer_that_talks_and_does_not_read_is_not_read_from() {
+    const MEMORY_KIB_MAX: u64 = 100 * 1024;
+    let server = Server::start();
+    let mut neighbour = Neighbour::beside(&server).await;
+    let mut agent = Agent::greet(Socket::narrow(&server).await, None).await.unwrap();
+    agent.clog().await;
+    assert!(neighbour.gets_a_push().await < Duration::from_secs(1));
+    let memory_kib = server.memory_kib();
+    assert!(memory_kib < MEMORY_KIB_MAX, "the server has {memory_kib} KiB");
+}
+
+#[actix_web::test]
+async fn a_frame_that_would_fill_the_memory_is_refused_by_its_length() {
+    let server = Server::start();
+    let mut neighbour = Neighbour::beside(&server).await;
+    let mut agent = Agent::new(&server).await;
+    let began = Instant::now();
+    let head = b"\x81\xff\0\0\x01\0\0\0\0\0\0\0\0\0";
+    agent.socket().stream().write_all(head).await.unwrap();
+    assert_eq!(agent.socket().closed().await.0, Some(1009));
+    assert!(began.elapsed() < AT_ONCE);
+    agent.ended().await;
+    neighbour.notices_nothing().await;
+}

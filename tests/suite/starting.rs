@@ -1,0 +1,207 @@
+//! Starting: what cannot work is refused with a clear error, and nothing is overwritten.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::harness::{Agent, Ended, Neighbour, Program, Sender, Server, kalends};
+
+#[actix_web::test]
+async fn a_second_server_on_the_same_data_directory_is_refused() {
+    let server = Server::start();
+    let mut neighbour = Neighbour::beside(&server).await;
+    let second = Program::run(serve(&server.data_dir())).await;
+    refused(&second, "is in use by another process");
+    assert!(second.stderr.contains(path_text(&server.data_dir())), "{second:?}");
+    neighbour.notices_nothing().await;
+}
+
+#[actix_web::test]
+async fn a_data_directory_of_a_killed_server_is_free() {
+    let mut server = Server::start();
+    server.kill();
+    server.restart();
+    Neighbour::beside(&server).await.notices_nothing().await;
+}
+
+#[actix_web::test]
+async fn a_damaged_database_is_refused_and_left_as_it_is() {
+    for (what, damage) in [
+        ("overwritten", overwrite as fn(&Path) -> io::Result<()>),
+        ("another file", replace),
+        ("emptied", empty),
+        ("cut off", cut_off),
+    ] {
+        let mut server = Server::start();
+        Neighbour::beside(&server).await.notices_nothing().await;
+        assert!(server.terminate().success());
+        for file in databases(&server.data_dir()) {
+            let good = fs::read(&file).unwrap();
+            damage(&file).unwrap();
+            let bad = fs::read(&file).unwrap();
+            let ended = Program::run(serve(&server.data_dir())).await;
+            refused(&ended, path_text(&file));
+            assert!(ended.stderr.contains("restore"), "{what}: {ended:?}");
+            assert_eq!(fs::read(&file).unwrap(), bad, "{what}: {} was changed", file.display());
+            fs::write(&file, good).unwrap();
+        }
+        server.restart();
+        Neighbour::beside(&server).await.notices_nothing().await;
+    }
+}
+
+fn overwrite(file: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).open(file)?.write_all_at(&[0x5a; 64], 0)
+}
+
+fn replace(file: &Path) -> io::Result<()> {
+    fs::write(file, "a text that somebody wrote here\n".repeat(500))
+}
+
+fn empty(file: &Path) -> io::Result<()> {
+    fs::write(file, "")
+}
+
+fn cut_off(file: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).open(file)?.set_len(5000)
+}
+
+#[actix_web::test]
+async fn a_router_table_that_is_missing_beside_others_is_refused() {
+    let mut server = Server::start();
+    assert!(server.terminate().success());
+    let router = server.data_dir().join("router.db");
+    let aside = server.data_dir().join("aside");
+    fs::rename(&router, &aside).unwrap();
+    refused(&Program::run(serve(&server.data_dir())).await, "is missing but other tables are");
+    assert!(!router.exists());
+    fs::rename(&aside, &router).unwrap();
+    server.restart();
+}
+
+#[actix_web::test]
+async fn a_port_in_use_is_refused_and_leaves_no_data_directory() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    let ended = Program::run(kalends(&args(&data, &["--listen", &address]))).await;
+    refused(&ended, &format!("cannot listen on {address}"));
+    assert!(!data.exists());
+}
+
+#[actix_web::test]
+async fn settings_that_there_are_not_are_refused_wherever_they_stand() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    let file = home.path().join("kalends.toml");
+    fs::write(&file, "# a comment\nack_wait = 5\n").unwrap();
+
+    let flag = Program::run(kalends(&args(&data, &["--ack-wait", "5"]))).await;
+    let mut variable = serve(&data);
+    variable.env("KALENDS_ACK_WAIT", "5");
+    let variable = Program::run(variable).await;
+    let line = Program::run(kalends(&args(&data, &["--config", path_text(&file)]))).await;
+    for (ended, name, place) in [
+        (flag, "--ack-wait", ""),
+        (variable, "KALENDS_ACK_WAIT", "environment variable"),
+        (line, "ack_wait", "line 2"),
+    ] {
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(name) && ended.stderr.contains(place), "{ended:?}");
+        assert!(ended.stdout.is_empty(), "{ended:?}");
+    }
+    assert!(!data.exists());
+}
+
+#[actix_web::test]
+async fn bad_values_are_refused_all_at_once() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    let wrong = ["--ack-wait-ms", "0", "--log-level", "loud", "--public-url", "ftp://a"];
+    let ended = Program::run(kalends(&args(&data, &wrong))).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    for name in ["ack_wait_ms", "log_level", "public_url"] {
+        assert!(ended.stderr.contains(name), "{ended:?}");
+    }
+    assert!(!data.exists());
+}
+
+#[actix_web::test]
+async fn keys_are_made_once_for_their_owner_only_and_kept() {
+    let mut server = Server::start();
+    let file = server.data_dir().join("keys.toml");
+    let keys = fs::read(&file).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    for entry in fs::read_dir(server.data_dir()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} is open to others", entry.path().display());
+    }
+    let (uaid, channel) = Agent::absent(&server).await;
+    assert!(server.terminate().success());
+    server.restart();
+    server.kill();
+    server.restart();
+    assert_eq!(fs::read(&file).unwrap(), keys);
+
+    Sender::new().push(&channel.endpoint, "to the old endpoint").await;
+    let mut agent = Agent::back(&server, &uaid).await;
+    assert_eq!(agent.take(1).await[0].body(), "to the old endpoint");
+}
+
+#[actix_web::test]
+async fn keys_that_others_can_read_or_that_are_damaged_are_refused_and_left_as_they_are() {
+    let mut server = Server::start();
+    assert!(server.terminate().success());
+    let file = server.data_dir().join("keys.toml");
+    let good = fs::read(&file).unwrap();
+
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    refused(&Program::run(serve(&server.data_dir())).await, "chmod 600");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    for bad in ["", "crypto_keys = []\n", "crypto_keys = [\"short\"]\n", "nonsense"] {
+        fs::write(&file, bad).unwrap();
+        refused(&Program::run(serve(&server.data_dir())).await, "keys.toml");
+        assert_eq!(fs::read_to_string(&file).unwrap(), bad);
+    }
+    fs::write(&file, good).unwrap();
+    server.restart();
+}
+
+/// `kalends serve` in this directory, on any port.
+fn serve(data_dir: &Path) -> Command {
+    kalends(&args(data_dir, &["--listen", "127.0.0.1:0"]))
+}
+
+fn args(data_dir: &Path, more: &[&str]) -> Vec<String> {
+    let first = ["serve", "--data-dir", path_text(data_dir)];
+    first.iter().chain(more).map(|&argument| argument.to_owned()).collect()
+}
+
+/// Checks that a start was refused with one clear line.
+fn refused(ended: &Ended, says: &str) {
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.is_empty(), "{ended:?}");
+    let last = ended.stderr.lines().last().expect("an error is told");
+    assert!(last.starts_with("kalends: ") && last.contains(says), "{ended:?}");
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+}
+
+fn databases(data_dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(data_dir).expect("there is a data directory");
+    let paths = entries.map(|entry| entry.expect("a directory can be read").path());
+    let files: Vec<_> = paths.filter(|path| path.extension() == Some(OsStr::new("db"))).collect();
+    assert!(files.len() > 1, "{files:?}");
+    files
+}
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are text")
+}

@@ -1,0 +1,144 @@
+//! SIGTERM: what is under way is finished, everybody is told, and the end comes in time.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use crate::harness::{AT_ONCE, Agent, Raw, Sender, Server, Socket, until};
+
+/// The end comes at once where nothing is under way; the rest is a busy machine's.
+const AT_ONCE_MAX: Duration = Duration::from_secs(5);
+
+#[actix_web::test]
+async fn a_push_that_waits_for_its_ack_at_sigterm_is_stored_and_answered_201() {
+    let mut server = Server::start_with(&["--ack-wait-ms", "60000"]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let uaid = agent.uaid().to_owned();
+    let sender = Sender::new();
+    let push = sender.push(&channel.endpoint, "waits");
+    let stopped = async {
+        let first = agent.notification().await;
+        server.signal("TERM");
+        assert_eq!(agent.socket().closed().await.0, Some(1001));
+        agent.ended().await;
+        first
+    };
+    let (_, first) = tokio::join!(push, stopped);
+    assert_eq!(server.ended_within(AT_ONCE_MAX).await.code(), Some(0));
+
+    server.restart();
+    let mut agent = Agent::back(&server, &uaid).await;
+    assert_eq!(agent.notification().await, first);
+}
+
+#[actix_web::test]
+async fn every_agent_gets_a_close_frame_and_the_end_of_its_connection() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Server::start();
+        let agents = join_all((0..50).map(|_| Agent::new(&server))).await;
+        let greeted_by_nobody = Socket::open(&server).await;
+        let idle = Sender::new();
+        idle.get(&format!("{}/health", server.origin())).await;
+        let mut half = Raw::open(&server).await;
+        half.write("POST /wpush/x HTTP/1.1\r\nHost: a\r\n").await;
+
+        server.signal(signal);
+        join_all(agents.into_iter().map(async |mut agent| {
+            assert_eq!(agent.socket().closed().await.0, Some(1001));
+            agent.ended().await;
+        }))
+        .await;
+        assert_eq!(server.ended_within(AT_ONCE_MAX).await.code(), Some(0), "{signal}");
+        greeted_by_nobody.ended().await;
+        half.rest(AT_ONCE).await;
+    }
+}
+
+#[actix_web::test]
+async fn an_agent_that_does_not_read_holds_the_end_up_for_no_longer_than_allowed() {
+    const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
+    const EXIT: Duration = Duration::from_millis(500);
+    let mut server = Server::start_with(&["--shutdown-wait-ms", "3000"]);
+    let mut agent = Agent::new(&server).await;
+    agent.clog().await;
+
+    server.signal("TERM");
+    let ended = server.ended_within(SHUTDOWN_WAIT + EXIT).await;
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[actix_web::test]
+async fn a_stopping_server_takes_no_new_requests() {
+    const NO_ANSWER: Duration = Duration::from_millis(500);
+    let mut server = Server::start();
+    // It keeps the server from its end.
+    let mut agent = Agent::new(&server).await;
+    agent.clog().await;
+
+    server.signal("TERM");
+    until(NO_ANSWER * 4, "nobody answers", async || {
+        let mut late = Raw::open(&server).await;
+        late.write("GET /health HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        timeout(NO_ANSWER, late.answer()).await.is_err()
+    })
+    .await;
+    server.kill();
+}
+
+#[actix_web::test]
+async fn a_server_that_says_where_it_is_can_be_told_to_stop() {
+    for _ in 0..10 {
+        assert_eq!(Server::start().terminate().code(), Some(0));
+    }
+}
+
+#[actix_web::test]
+async fn a_server_that_may_not_wait_ends_well_too() {
+    let mut server = Server::start_with(&["--shutdown-wait-ms", "0"]);
+    let (uaid, channel) = Agent::absent(&server).await;
+    let connected = Agent::new(&server).await;
+    Sender::new().push(&channel.endpoint, "stored").await;
+    server.signal("TERM");
+    assert_eq!(server.ended_within(AT_ONCE_MAX).await.code(), Some(0));
+    connected.ended().await;
+
+    server.restart();
+    let mut agent = Agent::back(&server, &uaid).await;
+    assert_eq!(agent.take(1).await[0].body(), "stored");
+}
+
+#[actix_web::test]
+async fn every_201_before_sigterm_is_kept_and_nothing_else_is_promised() {
+    let mut server = Server::start();
+    let agents = join_all((0..4).map(|_| Agent::absent(&server))).await;
+    let answered = std::cell::Cell::new(0);
+    let storm = join_all(agents.iter().map(async |(_, channel)| {
+        let (sender, mut promised) = (Sender::new(), Vec::new());
+        for number in 0.. {
+            let body = number.to_string();
+            let push = sender.post(&channel.endpoint).ttl(3600).body(body.as_str());
+            match push.try_send().await {
+                Ok(answer) if answer.status == 201 => promised.push(body),
+                Ok(answer) => assert_eq!(answer.status, 503, "{answer}"),
+                Err(_) => break,
+            }
+            answered.set(answered.get() + 1);
+        }
+        promised
+    }));
+    let stop = async {
+        until(AT_ONCE, "so many answers", async || answered.get() >= 100).await;
+        server.signal("TERM");
+    };
+    let (promised, ()) = tokio::join!(storm, stop);
+    assert_eq!(server.ended_within(AT_ONCE_MAX).await.code(), Some(0));
+
+    server.restart();
+    for ((uaid, _), promised) in agents.iter().zip(promised) {
+        let mut agent = Agent::back(&server, uaid).await;
+        let got = agent.take(promised.len()).await;
+        assert!(got.iter().map(|got| got.body()).eq(promised.iter()));
+    }
+}

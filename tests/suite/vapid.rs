@@ -1,0 +1,137 @@
+//! Who an application server is: every fault is refused, and the message says which check failed.
+
+use serde_json::json;
+
+use crate::harness::{Agent, Sender, Server, Signer, unix_now_s};
+
+#[actix_web::test]
+async fn every_fault_of_a_vapid_token_is_refused_and_named() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let (sender, signer, stranger) = (Sender::new(), Signer::new(), Signer::new());
+    let (origin, now) = (server.origin(), unix_now_s());
+    let es256 = json!({"typ": "JWT", "alg": "ES256"});
+    let good = json!({"aud": origin, "exp": now + 3600, "sub": "mailto:a@b.example"});
+    let token = signer.claiming(&good);
+    let claiming = |claims| signer.vapid(&signer.claiming(&claims));
+    let with_header = |header| signer.vapid(&signer.token(&header, &good));
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let other_claims = signer.claiming(&json!({"aud": origin, "exp": now + 7200}));
+    let swapped = format!("{}.{signature}", other_claims.rsplit_once('.').unwrap().0);
+    let key = signer.key();
+    for (authorization, says) in [
+        (String::new(), "scheme"),
+        ("Basic YTpi".to_owned(), "scheme"),
+        ("vapid".to_owned(), "no token"),
+        (format!("vapid k={key}"), "no token"),
+        (format!("vapid t={token}"), "no public key (k)"),
+        (format!("vapid t={token},t={token},k={key}"), "t more than once"),
+        (format!("WebPush {token}"), "p256ecdsa"),
+        (format!("Bearer {token}"), "p256ecdsa"),
+        (format!("vapid t={token},k=AAAA"), "P-256 point"),
+        (format!("vapid t={token},k={}", &key[..86]), "P-256 point"),
+        (format!("vapid t={token},k=B{}", "A".repeat(86)), "P-256 point"),
+        (signer.vapid("garbage"), "three parts"),
+        (signer.vapid(signed), "three parts"),
+        (signer.vapid(&format!("{token}.x")), "three parts"),
+        (signer.vapid(&"x".repeat(4097)), "longer than 4096"),
+        (signer.vapid(&format!("!.{token}")), "three parts"),
+        (signer.vapid(&format!("e30.{}", token.split_once('.').unwrap().1)), "header"),
+        (signer.vapid(&format!("{signed}.AAAA")), "64 bytes"),
+        (signer.vapid(&format!("{signed}.!")), "64 bytes"),
+        (signer.vapid(&swapped), "does not match"),
+        (stranger.vapid(&token), "does not match"),
+        (with_header(json!({"typ": "JWT", "alg": "none"})), "not ES256"),
+        (with_header(json!({"typ": "JWT", "alg": "HS256"})), "not ES256"),
+        (with_header(json!({"alg": "ES256", "crit": ["exp"]})), "crit"),
+        (signer.vapid(&signer.token(&es256, &json!("claims"))), "claims are not"),
+        (claiming(json!({"exp": now + 3600})), "no aud"),
+        (claiming(json!({"aud": 5, "exp": now + 3600})), "no aud"),
+        (claiming(json!({"aud": "https://other.example", "exp": now + 3600})), "another server"),
+        (claiming(json!({"aud": ["https://other.example"], "exp": now + 60})), "another server"),
+        (claiming(json!({"aud": format!("{origin}0"), "exp": now + 3600})), "another server"),
+        (claiming(json!({"aud": origin})), "no exp"),
+        (claiming(json!({"aud": origin, "exp": "soon"})), "not a number"),
+        (claiming(json!({"aud": origin, "exp": now - 3600})), "expired 36"),
+        (claiming(json!({"aud": origin, "exp": -5})), "expired"),
+        (claiming(json!({"aud": origin, "exp": now + 90_000})), "more than 24 hours"),
+        (claiming(json!({"aud": origin, "exp": 1e300})), "more than 24 hours"),
+    ] {
+        let post = sender.post(&channel.endpoint).ttl(60).body("refused");
+        let answer = post.header("authorization", &authorization).send().await;
+        let message = answer.refused(401, 109);
+        assert!(message.contains(says), "{authorization}: {message}");
+        assert_eq!(answer.header("www-authenticate"), Some("vapid"));
+    }
+    let twice = sender.post(&channel.endpoint).ttl(60).signed(&signer, &origin);
+    let message = twice.signed(&signer, &origin).send().await.refused(401, 109);
+    assert!(message.contains("more than once"), "{message}");
+    sender.push_to(&mut agent, &channel, "the first to arrive").await;
+}
+
+#[actix_web::test]
+async fn good_tokens_are_accepted_in_every_form_that_senders_use() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let (sender, signer) = (Sender::new(), Signer::new());
+    let (origin, exp, key) = (server.origin(), unix_now_s() + 3600, signer.key());
+    let token = signer.claiming(&json!({"aud": origin, "exp": exp}));
+    let claiming = |claims| signer.vapid(&signer.claiming(&claims));
+    let legacy = format!("p256ecdsa={key}");
+    for (authorization, crypto_key) in [
+        (signer.authorization(&origin), None),
+        (format!("vapid t={token}, k={key}"), None),
+        (format!("VAPID k={key},t={token}"), None),
+        (format!("vapid k=\"{key}=\", t=\"{token}\""), None),
+        (claiming(json!({"aud": [origin, "https://other.example"], "exp": exp})), None),
+        (claiming(json!({"aud": format!("{origin}/"), "exp": exp})), None),
+        (claiming(json!({"aud": origin, "exp": exp as f64 + 0.5})), None),
+        (claiming(json!({"aud": origin, "exp": exp, "sub": 5, "extra": []})), None),
+        (format!("WebPush {token}"), Some(&legacy)),
+        (format!("Bearer {token}"), Some(&legacy)),
+    ] {
+        for body in ["first", "again, from the cache"] {
+            let mut post = sender.post(&channel.endpoint).ttl(60).body(body);
+            post = post.header("authorization", &authorization);
+            if let Some(crypto_key) = crypto_key {
+                post = post.header("crypto-key", crypto_key);
+            }
+            let (answer, got) = tokio::join!(post.send(), agent.take(1));
+            assert_eq!(answer.status, 201, "{authorization}: {answer}");
+            assert_eq!(got[0].body(), body);
+        }
+    }
+}
+
+#[actix_web::test]
+async fn a_restricted_endpoint_takes_its_own_key_only() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let (owner, other) = (Signer::new(), Signer::new());
+    let sender = Sender::new();
+    for key in [owner.key(), owner.key() + "="] {
+        let channel = agent.register_for(&key).await;
+        let push = |body: &str| sender.post(&channel.endpoint).ttl(60).body(body);
+
+        let unsigned = push("unsigned").send().await;
+        assert!(unsigned.refused(401, 109).contains("restricted"));
+        assert_eq!(unsigned.header("www-authenticate"), Some("vapid"));
+        let foreign = push("foreign").signed(&other, &server.origin()).send().await;
+        assert!(foreign.refused(403, 109).contains("another VAPID key"));
+        // Naming the key is not having it.
+        let token = other.claiming(&json!({"aud": server.origin(), "exp": unix_now_s() + 60}));
+        let forged = push("forged").header("authorization", &owner.vapid(&token)).send().await;
+        assert!(forged.refused(401, 109).contains("does not match"));
+
+        let own = push("own").signed(&owner, &server.origin()).send();
+        let (answer, got) = tokio::join!(own, agent.take(1));
+        assert_eq!(answer.status, 201, "{answer}");
+        assert_eq!((got[0].body(), &got[0].channel), ("own", &channel.id));
+
+        let unrestricted = channel.endpoint.replace("/wpush/r/", "/wpush/");
+        let around = sender.post(&unrestricted).ttl(60).signed(&owner, &server.origin());
+        around.send().await.refused(404, 102);
+    }
+}

@@ -1,0 +1,98 @@
+//! The walk of the README: start the server, listen, push, see the message.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::harness::{AT_ONCE, Program, Server, kalends, until};
+
+#[actix_web::test]
+async fn a_message_pushed_on_the_command_line_is_printed_by_the_listener() {
+    let server = Server::start();
+    let home = TempDir::new().unwrap();
+    let subscription = home.path().join("sub.json");
+    let file = subscription.to_str().unwrap();
+    let url = server.socket_url();
+    let listen = ["listen", url.as_str(), "--subscription", file, "--count", "3"];
+    let listener = Program::start(kalends(&listen));
+    exists(&subscription).await;
+
+    let vapid_key = home.path().join("vapid.pem");
+    let vapid_key = vapid_key.to_str().unwrap();
+    for more in [
+        ["--message", "hello"].as_slice(),
+        &["--message", "héllo again", "--vapid-key", vapid_key, "--sub", "mailto:a@b.example"],
+        &["--message", "hello of old", "--encoding", "aesgcm", "--urgency", "high"],
+    ] {
+        let push = [&["push", "--subscription", file], more].concat();
+        let pushed = Program::run(kalends(&push)).await;
+        assert_eq!(pushed.code, Some(0), "{pushed:?}");
+        assert!(pushed.stdout.starts_with("201"), "{pushed:?}");
+    }
+    let listened = listener.ended().await;
+    assert_eq!(listened.code, Some(0), "{listened:?}");
+    for message in ["\nhello\n", "\nhéllo again\n", "\nhello of old\n"] {
+        assert!(listened.stdout.contains(message), "{listened:?}");
+    }
+}
+
+#[actix_web::test]
+async fn a_listener_with_a_state_gets_what_came_while_it_was_away() {
+    let mut server = Server::start();
+    let home = TempDir::new().unwrap();
+    let (subscription, state) = (home.path().join("sub.json"), home.path().join("agent.json"));
+    let file = subscription.to_str().unwrap().to_owned();
+    let url = server.socket_url();
+    let listen = || {
+        let state = state.to_str().unwrap();
+        let arguments = ["listen", &url, "--state", state, "--subscription", &file, "--count", "1"];
+        kalends(&arguments)
+    };
+    let push = async |message: &str| {
+        let arguments = ["push", "--subscription", &file, "--message", message];
+        let pushed = Program::run(kalends(&arguments)).await;
+        assert_eq!(pushed.code, Some(0), "{pushed:?}");
+    };
+    let listener = Program::start(listen());
+    exists(&subscription).await;
+    push("while it listens").await;
+    assert!(listener.ended().await.stdout.ends_with("\nwhile it listens\n"));
+
+    push("while it is away").await;
+    server.kill();
+    server.restart();
+    assert!(Program::run(listen()).await.stdout.ends_with("\nwhile it is away\n"));
+}
+
+#[actix_web::test]
+async fn kalends_alone_serves_from_where_it_is_started() {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let mut command = kalends::<&str>(&[]);
+    // The default port may be taken on this machine.
+    command.current_dir(home.path()).env("KALENDS_LISTEN", "127.0.0.1:0");
+    let server = Program::start(command);
+    let keys = home.path().join("kalends-data/keys.toml");
+    until(AT_ONCE, "there are keys", async || keys.exists()).await;
+    server.terminate();
+    let ended = server.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.starts_with("Kalends is listening on http://127.0.0.1:"), "{ended:?}");
+    assert!(ended.stdout.contains("dom.push.serverURL = ws://127.0.0.1:"), "{ended:?}");
+    assert!(ended.stdout.contains("kalends listen ws://127.0.0.1:"), "{ended:?}");
+}
+
+#[actix_web::test]
+async fn a_push_that_is_refused_says_why_and_fails() {
+    let server = Server::start();
+    let endpoint = format!("{}/wpush/{}", server.origin(), "A".repeat(64));
+    let pushed = Program::run(kalends(&["push", &endpoint, "--message", ""])).await;
+    assert_eq!(pushed.code, Some(1), "{pushed:?}");
+    assert!(pushed.stderr.contains("404") && pushed.stderr.contains("errno 102"), "{pushed:?}");
+}
+
+async fn exists(file: &Path) {
+    let what = format!("{} is written", file.display());
+    let is_whole = async || fs::read_to_string(file).is_ok_and(|text| text.trim().ends_with('}'));
+    until(AT_ONCE, &what, is_whole).await;
+}
