@@ -1,11 +1,12 @@
 //! The table of states, found by running the real machine: who reads it reads what the code does.
 //!
-//! [`render`] explores breadth-first from a fresh connection with a small alphabet of events and a store
-//! that gives every kind of answer. Two connections that answer every event of the alphabet in the same
-//! way are taken for one, which keeps the search small.
+//! [`render`] explores from a fresh connection, with a small alphabet of events and a store that gives every
+//! kind of answer. Connections that look alike from outside are taken for one, and ways on which nothing
+//! new comes up are given up, which keeps the search short. What it finds did happen.
 
 mod alphabet;
 mod explore;
+mod memory;
 mod print;
 
 use std::str::FromStr;

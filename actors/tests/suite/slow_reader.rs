@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 use state_machine::connection::Luck;
 use state_machine::delivery::Outcome;
-use state_machine::{Message, MessageId, Payload, Span, Uaid};
+use state_machine::{Message, MessageId, Payload, Uaid};
 
-use crate::clockwork::{self, pass, settle};
+use crate::clockwork::{self, pass};
 use crate::net::{Heard, Peer, Server};
 use crate::node::{ACK_WAIT, CHANNEL, Node, UserAgent};
 
@@ -86,10 +86,9 @@ impl Frozen {
         self.peer.traffic.stall().await;
         pass(ACK_WAIT).await;
         assert_eq!(self.node.gate.messages(), came_to_the_store, "the connection does not answer");
-        pass(Span(ACK_WAIT.0)).await;
+        pass(ACK_WAIT).await;
         assert_eq!(sent.await.unwrap(), Outcome::Stored);
         self.expected.push_back(message.id);
-        settle().await;
     }
 }
 

@@ -20,8 +20,13 @@ const UNKNOWN: Chid = Chid([2; 16]);
 
 /// A connection on a node with limits that are soon reached.
 pub(super) fn connection() -> Connection {
-    let limits =
-        Limits { unacked_max: 3, deferred_commands_max: 1, channels_max: 2, remembered_acks_max: 2, ..Limits::default() };
+    let limits = Limits {
+        unacked_max: 3,
+        deferred_commands_max: 1,
+        channels_max: 2,
+        remembered_acks_max: 2,
+        ..Limits::default()
+    };
     let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
     let luck = Luck { fresh_uaid: Uaid([9; 16]), jitter: 0 };
     Connection::new(Arc::new(config), luck, START)

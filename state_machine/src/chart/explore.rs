@@ -1,9 +1,10 @@
-//! The search.
+//! The search, breadth-first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::alphabet::{START, answers, connection, events};
-use crate::connection::{Wait, Connection, Effect, Event, PhaseName};
+use super::memory::Memory;
+use crate::connection::{Connection, Effect, Event, PhaseName, Wait};
 use crate::ids::OpId;
 use crate::store::{StoreFailed, StoreOrder};
 use crate::time::Time;
@@ -17,108 +18,113 @@ pub(super) struct Transition {
 }
 
 /// Every transition that was seen, with all that was ever ordered in it.
-pub(super) type Transitions = BTreeMap<Transition, Vec<&'static str>>;
+pub(super) type Transitions = BTreeMap<Transition, BTreeSet<&'static str>>;
 
-/// Connections looked at. More than there are to be found with this alphabet.
-const STATES_MAX: usize = 3000;
+/// Steps on a way that bring nothing new to the table, after which it is given up.
+const PATIENCE: u8 = 5;
 
-/// Events between a fresh connection and the last one looked at.
-const DEPTH_MAX: usize = 24;
-
-/// A connection in the search, and the orders that its store has not answered.
+/// A connection in the search.
 #[derive(Debug, Clone)]
 struct State {
     connection: Connection,
     now: Time,
+    /// What its store has not answered.
     orders: Vec<(OpId, StoreOrder)>,
-    depth: usize,
-    record: usize,
-    commands: usize,
+    memory: Memory,
+    /// Steps since something was new.
+    stale: u8,
 }
 
-/// What a connection does when something happens.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Reaction {
-    transition: Transition,
-    effects: Vec<&'static str>,
+/// As much of a state as makes a difference: of states that look alike only the first is searched.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Aspect {
+    phase: PhaseName,
+    wait: Option<Wait>,
+    unacked: usize,
+    orders: Vec<&'static str>,
+    memory: Memory,
 }
 
 /// Explores until nothing new is found.
 pub(super) fn transitions() -> Transitions {
-    let fresh = State { connection: connection(), now: START, orders: Vec::new(), depth: 0, record: 0, commands: 0 };
-    let mut seen = BTreeSet::from([fresh.aspect()]);
     let mut transitions = Transitions::new();
-    let mut waiting = VecDeque::from([fresh]);
-    let mut n=0;
+    let mut seen = BTreeSet::new();
+    let mut waiting = VecDeque::from([State::fresh()]);
     while let Some(state) = waiting.pop_front() {
-        n+=1;
-        for (reaction, next) in state.neighbours() {
-            reaction.note(&mut transitions);
-            if seen.insert(next.aspect()) {
+        for (now, event) in state.happenings() {
+            let next = state.stepped(now, event, &mut transitions);
+            if next.stale < PATIENCE && seen.insert(next.aspect()) {
                 waiting.push_back(next);
             }
         }
     }
-    eprintln!("{n} states, {} table", transitions.values().map(|v| v.len()+1).sum::<usize>());
     transitions
 }
 
 impl State {
-    fn aspect(&self) -> (PhaseName, usize, Vec<String>, Option<Wait>, usize, usize) {
-        let mut orders: Vec<String> = self.orders.iter().map(|(_, o)| { let mut t = match o { StoreOrder::Fetch { month, after, .. } => format!("fetch {month:?} {}", after.is_some()), StoreOrder::ReadChannels { month, .. } => format!("read {month:?}"), o => o.effect_name().to_string() };
-        for (m, n) in [("2026_11", "a"), ("2026_10", "b"), ("2026_09", "c")] { t = t.replace(m, n); }
-        t.retain(|c| !c.is_ascii_digit()); t }).collect();
-        orders.sort();
-        (self.connection.phase(), self.record, orders, self.connection.deadline().map(|d| d.1), self.connection.unacked().min(2), self.commands)
+    fn fresh() -> Self {
+        Self {
+            connection: connection(),
+            now: START,
+            orders: Vec::new(),
+            memory: Memory::default(),
+            stale: 0,
+        }
     }
 
-    /// Everything that may happen next.
-    fn neighbours(&self) -> Vec<(Reaction, Self)> {
+    /// Everything that may happen next, and when.
+    fn happenings(&self) -> Vec<(Time, Event)> {
         let now = |event| (self.now, event);
         let mut happenings: Vec<(Time, Event)> = events().into_iter().map(now).collect();
         happenings.extend(self.connection.deadline().map(|(at, _)| (at, Event::TimePassed)));
         for (op, order) in &self.orders {
             let answered = answers(order).into_iter().map(Ok).chain([Err(StoreFailed)]);
-            happenings.extend(answered.map(|answer| now(Event::StoreAnswered { op: *op, answer })));
+            let answered = answered.map(|answer| Event::StoreAnswered { op: *op, answer });
+            happenings.extend(answered.map(now));
         }
-        happenings.into_iter().map(|(at, event)| self.stepped(at, event)).collect()
+        happenings
     }
 
-    fn stepped(&self, now: Time, event: Event) -> (Reaction, Self) {
-        let mut state = Self { now, depth: self.depth + 1, ..self.clone() };
-        let (phase, name) = (self.connection.phase(), event.name());
-        match &event {
-            Event::StoreAnswered { answer: Ok(crate::store::StoreAnswer::Registered(crate::store::Registered::Done(r))), .. } => {
-                let c = r.curmonth.to_string(); let o = r.oldmonth.is_some();
-                state.record = 1 + usize::from(c == "2026_10") + 2 * usize::from(o);
-            }
-            Event::Said(crate::wire::ClientMessage::Register{..}|crate::wire::ClientMessage::Unregister{..}|crate::wire::ClientMessage::Urgency{..}) => state.commands += 1,
-            _ => {}
-        }
+    fn stepped(&self, now: Time, event: Event, transitions: &mut Transitions) -> Self {
+        let mut next = Self { now, ..self.clone() };
+        let effects = next.connection.step(now, event.clone());
+        let (phase, after) = (self.connection.phase(), next.connection.phase());
+        let transition = Transition { phase, event: event.name(), after };
+        next.stale = if note(transition, &effects, transitions) { 0 } else { self.stale + 1 };
+        next.memory.remember(&event, &effects, after);
+        next.keep_orders(&event, effects);
+        next
+    }
+
+    fn keep_orders(&mut self, event: &Event, effects: Vec<Effect>) {
         if let Event::StoreAnswered { op, .. } = event {
-            state.orders.retain(|(open, _)| *open != op);
+            self.orders.retain(|(open, _)| open != op);
         }
-        let effects = state.connection.step(now, event);
-        let after = state.connection.phase();
-        let transition = Transition { phase, event: name, after };
-        let reaction = Reaction { transition, effects: effects.iter().map(Effect::name).collect() };
-        for effect in effects {
-            if ["send registered", "send register refused", "send unregistered", "send urgency set"].contains(&effect.name()) { state.commands -= 1; }
-            if let Effect::Ask { op, order } = effect {
-                state.orders.push((op, order));
-            }
+        self.orders.extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::Ask { op, order } => Some((op, order)),
+            _ => None,
+        }));
+    }
+
+    fn aspect(&self) -> Aspect {
+        const UNACKED_MAX: usize = 2;
+        let mut orders: Vec<_> = self.orders.iter().map(|(_, order)| order.effect_name()).collect();
+        orders.sort_unstable();
+        Aspect {
+            phase: self.connection.phase(),
+            wait: self.connection.deadline().map(|(_, wait)| wait),
+            unacked: self.connection.unacked().min(UNACKED_MAX),
+            orders,
+            memory: self.memory.clone(),
         }
-        (reaction, state)
     }
 }
 
-impl Reaction {
-    fn note(self, transitions: &mut Transitions) {
-        let noted = transitions.entry(self.transition).or_default();
-        for effect in self.effects {
-            if !noted.contains(&effect) {
-                noted.push(effect);
-            }
-        }
-    }
+/// Adds what a step did to the table. Answers whether it was new.
+fn note(transition: Transition, effects: &[Effect], transitions: &mut Transitions) -> bool {
+    let is_new = !transitions.contains_key(&transition);
+    let noted = transitions.entry(transition).or_default();
+    let before = noted.len();
+    noted.extend(effects.iter().map(Effect::name));
+    is_new || noted.len() > before
 }

@@ -1,6 +1,6 @@
 //! Transitions as diagrams and tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::explore::{Transition, Transitions};
 use crate::connection::PhaseName;
@@ -30,7 +30,7 @@ pub(super) fn tables(transitions: &Transitions) -> String {
 
 fn table(phase: PhaseName, transitions: &Transitions) -> String {
     let here = || transitions.iter().filter(|(transition, _)| transition.phase == phase);
-    let is_idle = |transition: &Transition, effects: &[&str]| {
+    let is_idle = |transition: &Transition, effects: &BTreeSet<&str>| {
         transition.after == phase && effects.is_empty()
     };
     let mut text = format!("### {phase}\n\n| event | then | orders |\n|---|---|---|\n");
@@ -38,7 +38,7 @@ fn table(phase: PhaseName, transitions: &Transitions) -> String {
         if !is_idle(transition, effects) {
             let Transition { event, after, .. } = transition;
             let then = if *after == phase { String::new() } else { after.to_string() };
-            text += &format!("| {event} | {then} | {} |\n", effects.join(", "));
+            text += &format!("| {event} | {then} | {} |\n", list(effects));
         }
     }
     let idle: Vec<&str> = here()
@@ -49,6 +49,19 @@ fn table(phase: PhaseName, transitions: &Transitions) -> String {
         text += &format!("\nWithout an order: {}.\n", idle.join(", "));
     }
     text
+}
+
+/// In the order in which they stand in one step: the last words are last.
+fn list(effects: &BTreeSet<&str>) -> String {
+    let rank = |effect: &&&str| match **effect {
+        "leave registry" => 1,
+        "close" => 2,
+        _ => 0,
+    };
+    let mut effects: Vec<&&str> = effects.iter().collect();
+    effects.sort_by_key(rank);
+    let effects: Vec<&str> = effects.into_iter().copied().collect();
+    effects.join(", ")
 }
 
 /// What leads from one phase to another.

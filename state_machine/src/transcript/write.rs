@@ -60,7 +60,8 @@ impl Scribe<'_> {
             Effect::Ping => "agent< <ping>".to_owned(),
             Effect::Ask { op, order } => format!("store< {} {}", op.0, self.order(order, now)),
             Effect::AnswerPush { push, answer, message } => {
-                format!("push< {} {} {}", push.0, answer.name(), reference(message))
+                let answer = answer.name().replace(' ', "_");
+                format!("push< {} {answer} {}", push.0, reference(message))
             }
             Effect::EnterRegistry { uaid } => format!("registry< enter {}", uaid.name()),
             Effect::LeaveRegistry { uaid } => format!("registry< leave {}", uaid.name()),

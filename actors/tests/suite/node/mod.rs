@@ -21,7 +21,7 @@ use actors::{
 use bytes::Bytes;
 use slog::{Discard, Logger, o};
 use state_machine::connection::{Config, Limits};
-use state_machine::delivery::Outcome;
+use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
@@ -29,6 +29,7 @@ use state_machine::{
 };
 use storage::{Embedded, EmbeddedOptions, PageLimit, Store};
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use gate::GatedStore;
@@ -138,11 +139,7 @@ impl Node {
     }
 
     /// Hands a message to the node alone, as an endpoint does. Keep what it gives: who waits.
-    pub(crate) fn deliver(
-        &self,
-        uaid: Uaid,
-        message: Message,
-    ) -> tokio::sync::oneshot::Receiver<state_machine::delivery::NodeAnswer> {
+    pub(crate) fn deliver(&self, uaid: Uaid, message: Message) -> oneshot::Receiver<NodeAnswer> {
         self.directory.deliver(&self.clients.config.node, uaid, message)
     }
 

@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use actix::Addr;
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::reach::Push;
+use actors::{ClientShared, RegistryActor};
 use state_machine::connection::Event;
-use state_machine::delivery::NodeAnswer;
 use state_machine::transcript::{Expected, Input, Mismatch, Names, OrderKind, Transcript};
 use state_machine::wire::Nonsense;
 
@@ -26,7 +27,7 @@ fn every_session_goes_over_a_real_socket_as_it_is_written() {
 async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
     let mut stage = Stage::set(transcript);
     let server = Server::start(&stage.shared, stage.transcript.luck).await;
-    let mut agent = SocketAgent::on(server.connect().await);
+    let mut agent = SocketAgent::on(server.connect().await, &stage.shared);
     for scene in Scene::all(&stage.transcript) {
         stage.play(&scene, &mut agent).await;
         agent.traffic.settle().await;
@@ -50,6 +51,7 @@ struct SocketAgent {
     /// None once it hung up.
     speaker: Option<Speaker>,
     traffic: Traffic,
+    registry: Addr<RegistryActor>,
     lines: Rc<RefCell<Vec<String>>>,
     listening: JoinHandle<()>,
     /// Whether it says hello only to be told of the end.
@@ -57,10 +59,12 @@ struct SocketAgent {
 }
 
 impl SocketAgent {
-    fn on(Peer { speaker, listener, traffic }: Peer) -> Self {
+    fn on(peer: Peer, shared: &ClientShared) -> Self {
+        let Peer { speaker, listener, traffic } = peer;
         let lines = Rc::default();
         let listening = spawn(listen(listener, Rc::clone(&lines)));
-        Self { speaker: Some(speaker), traffic, lines, listening, is_late: false }
+        let registry = shared.registry.clone();
+        Self { speaker: Some(speaker), traffic, registry, lines, listening, is_late: false }
     }
 
     fn take_lines(&mut self) -> Vec<String> {
@@ -103,7 +107,7 @@ impl Agent for SocketAgent {
     }
 
     async fn unfound_push(&mut self, push: Push) {
-        push.reply.send(NodeAnswer::NotHere).unwrap();
+        self.registry.try_send(push).unwrap();
     }
 
     async fn unheard_shutdown(&mut self) {

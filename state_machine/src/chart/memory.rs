@@ -1,0 +1,107 @@
+//! What the search remembers of the way to a state.
+
+use std::collections::VecDeque;
+
+use crate::connection::{Effect, Event, PhaseName};
+use crate::ids::Chid;
+use crate::message::Urgency;
+use crate::month::Month;
+use crate::store::{Registered, StoreAnswer, StoreOrder};
+use crate::wire::{ClientMessage, ServerMessage, status};
+
+/// What makes a difference later on and does not show in phase, deadline and orders.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Memory {
+    /// What the record said.
+    months: Option<(Month, Option<Month>)>,
+    /// How often the registration was refused.
+    refusals: u8,
+    /// Commands without an answer, and their channels.
+    commands: VecDeque<(&'static str, Option<Chid>)>,
+    /// Endpoints without an answer.
+    pushes: usize,
+    is_pinged: bool,
+    /// Whether storage has something new.
+    is_nudged: bool,
+    /// Whether there is something to delete.
+    is_acked: bool,
+    /// Whether rows may come that were acked.
+    was_acked: bool,
+    /// Whether less urgent messages are held back.
+    is_choosy: bool,
+}
+
+impl Memory {
+    /// Remembers a step.
+    pub(super) fn remember(&mut self, event: &Event, effects: &[Effect], after: PhaseName) {
+        self.happened(event);
+        effects.iter().for_each(|effect| self.ordered(effect));
+        if after == PhaseName::Closed {
+            *self = Self::default();
+        }
+    }
+
+    fn happened(&mut self, event: &Event) {
+        match event {
+            Event::Said(message) => self.said(message, event.name()),
+            Event::SaidNonsense(_) | Event::Heard => self.is_pinged = false,
+            Event::AnswerLost(_) => self.is_acked = true,
+            Event::MessageStored => self.is_nudged = true,
+            Event::PushArrived { .. } => {
+                self.is_nudged = true;
+                self.pushes += 1;
+            }
+            Event::StoreAnswered { answer: Ok(StoreAnswer::Registered(outcome)), .. } => {
+                self.registered(outcome);
+            }
+            _ => {}
+        }
+    }
+
+    fn said(&mut self, message: &ClientMessage, name: &'static str) {
+        self.is_pinged = false;
+        match message {
+            ClientMessage::Ack { .. } => (self.is_acked, self.was_acked) = (true, true),
+            ClientMessage::Register { chid, .. } | ClientMessage::Unregister { chid } => {
+                self.commands.push_back((name, Some(*chid)));
+            }
+            ClientMessage::Urgency { min } => {
+                self.is_choosy = *min > Urgency::VeryLow;
+                self.commands.push_back((name, None));
+            }
+            _ => {}
+        }
+    }
+
+    fn registered(&mut self, outcome: &Registered) {
+        match outcome {
+            Registered::Done(record) => self.months = Some((record.curmonth, record.oldmonth)),
+            Registered::Newer(_) => self.refusals += 1,
+            Registered::Unknown => {}
+        }
+    }
+
+    fn ordered(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Ping => self.is_pinged = true,
+            Effect::AnswerPush { .. } => self.pushes = self.pushes.saturating_sub(1),
+            Effect::Ask { order: StoreOrder::Fetch { .. }, .. } => self.is_nudged = false,
+            Effect::Ask { order: StoreOrder::Delete { .. }, .. } => self.is_acked = false,
+            Effect::Send(ServerMessage::Registered { .. }) => drop(self.commands.pop_front()),
+            Effect::Send(
+                ServerMessage::RegisterRefused { status, .. }
+                | ServerMessage::Unregistered { status, .. }
+                | ServerMessage::UrgencySet { status },
+            ) => self.command_answered(*status),
+            _ => {}
+        }
+    }
+
+    fn command_answered(&mut self, status: u16) {
+        if status == status::UNAVAILABLE {
+            self.commands.pop_back();
+        } else {
+            self.commands.pop_front();
+        }
+    }
+}
