@@ -207,6 +207,7 @@ impl<T: Transport> Actor for Client<T> {
     type Context = T::Context;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        debug!(self.shared.log, "connection opened"; "connection" => self.id.0);
         T::bound_mailbox(ctx, self.shared.mailbox_max);
         self.arm_timer(ctx);
     }

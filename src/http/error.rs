@@ -39,9 +39,12 @@ pub enum PushError {
     /// The sender's credentials do not hold.
     #[error(transparent)]
     Vapid(#[from] VapidError),
-    /// No such path, or the message is gone.
+    /// No such path.
     #[error("there is nothing at this URL")]
     NotFound,
+    /// The message waits no longer.
+    #[error("this message is gone: delivered, replaced, dropped or expired")]
+    MessageGone,
     /// The user agent has no record.
     #[error("the user agent of this endpoint is gone: remove the subscription")]
     UserGone,
@@ -85,7 +88,7 @@ pub enum PushError {
     #[error("this is a test of the log")]
     LogCheck,
     /// Anything else that HTTP has a status for: a method not allowed, a header too large.
-    #[error("the request cannot be answered: {}", .0.canonical_reason().unwrap_or("refused"))]
+    #[error("{}", http_text(*.0))]
     Http(StatusCode),
 }
 
@@ -124,9 +127,10 @@ impl PushError {
             Self::Registration(_) => (StatusCode::BAD_REQUEST, 108),
             Self::Vapid(_) | Self::Token(TokenError::KeyNeeded) => (StatusCode::UNAUTHORIZED, 109),
             Self::Token(TokenError::OtherKey) => (StatusCode::FORBIDDEN, 109),
-            Self::Token(TokenError::Unknown) | Self::Location(_) | Self::NotFound => {
-                (StatusCode::NOT_FOUND, 102)
-            }
+            Self::Token(TokenError::Unknown)
+            | Self::Location(_)
+            | Self::NotFound
+            | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
             Self::UserGone => (StatusCode::GONE, 103),
             Self::UserWentAway => (StatusCode::GONE, 105),
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
@@ -150,6 +154,18 @@ impl PushError {
             Self::RetryNow | Self::Http(StatusCode::SERVICE_UNAVAILABLE) => Some(1),
             _ => None,
         }
+    }
+}
+
+fn http_text(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UPGRADE_REQUIRED => {
+            "this is a push server: user agents connect here with a WebSocket"
+        }
+        StatusCode::METHOD_NOT_ALLOWED => "this URL does not take this method",
+        StatusCode::REQUEST_TIMEOUT => "the body did not arrive in time",
+        StatusCode::BAD_REQUEST => "the body did not arrive as a whole",
+        other => other.canonical_reason().unwrap_or("the request cannot be answered"),
     }
 }
 

@@ -15,11 +15,11 @@ pub(super) async fn delete(id: Path<String>, app: Data<App>) -> Result<HttpRespo
         warn!(app.log, "the store failed to delete a message"; "error" => %error);
         PushError::BackOff { retry_after: app.limits.retry_after }
     };
-    let record = app.store.record(uaid).await.map_err(failed)?.ok_or(PushError::NotFound)?;
+    let record = app.store.record(uaid).await.map_err(failed)?.ok_or(PushError::MessageGone)?;
     let months = [Some(record.curmonth), record.oldmonth].into_iter().flatten().collect();
     let deleted = app.store.delete_messages(uaid, months, vec![message]).await.map_err(failed)?;
     match deleted {
-        0 => Err(PushError::NotFound),
+        0 => Err(PushError::MessageGone),
         _ => Ok(HttpResponse::NoContent().finish()),
     }
 }

@@ -23,7 +23,10 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
                      payload: Payload,
                      app: Data<App>,
                      endpoint: Data<LocalEndpoint>| async move {
-        push(&request, version, &token, payload, &app, &endpoint).await
+        let answer = push(&request, version, &token, payload, &app, &endpoint).await;
+        answer.inspect_err(|error| {
+            debug!(app.log, "refused a push"; "errno" => error.errno(), "reason" => %error);
+        })
     };
     web::resource(path).post(push).default_service(preflight_or_refused("POST, OPTIONS"))
 }
@@ -50,6 +53,7 @@ async fn push(
         debug!(app.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
     });
+    debug!(app.log, "took a push"; "outcome" => ?outcome, "ttl_s" => ttl.0 / 1000);
     match refusal(outcome, app) {
         Some(error) => Err(error),
         None => Ok(created(app, uaid, &reference, ttl.0 / 1000)),

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use actix::{Actor, Addr, System};
 use actix_web::web::Data;
 use actors::{ClientShared, Clock, EndpointLimits, EndpointShared, LocalNode, RegistryActor};
-use slog::{Logger, info};
+use slog::{Logger, info, warn};
 use state_machine::connection::{Config, Limits};
 use state_machine::{Month, NodeId, Span, Time};
 use storage::Store;
@@ -61,6 +61,10 @@ async fn serve(settings: &Settings, log: Logger) -> Result<(), ServeError> {
     let mut server = listen::server(settings, listener, &app)?;
     maintenance::start(Arc::clone(&store), clock, settings.rotation, log.clone());
     greet(settings, bound, &app.origin);
+    if bound.ip().is_unspecified() && settings.public_url.is_none() {
+        warn!(log, "listening on all addresses, but endpoints name this machine only: set public_url";
+            "endpoints" => &app.origin);
+    }
     info!(log, "listening"; "address" => %bound, "public_url" => &app.origin);
     let wait = Duration::from_millis(settings.shutdown_wait_ms);
     let (served, until) = tokio::select! {

@@ -15,15 +15,18 @@ use crate::wire::{AckUpdate, ClientMessage, Nonsense};
 /// The third of November 2026, and the months before it.
 pub(super) const START: Time = Time(1_793_700_000_000);
 
+/// Channels that the store knows, and channels that it does not.
 const KNOWN: Chid = Chid([1; 16]);
-const UNKNOWN: Chid = Chid([2; 16]);
+const OTHER_KNOWN: Chid = Chid([2; 16]);
+const UNKNOWN: Chid = Chid([3; 16]);
+const OTHER_UNKNOWN: Chid = Chid([4; 16]);
 
 /// A connection on a node with limits that are soon reached.
 pub(super) fn connection() -> Connection {
     let limits = Limits {
         unacked_max: 3,
         deferred_commands_max: 1,
-        channels_max: 2,
+        channels_max: 3,
         remembered_acks_max: 2,
         ..Limits::default()
     };
@@ -57,7 +60,8 @@ pub(super) fn answers(order: &StoreOrder) -> Vec<StoreAnswer> {
     match order {
         StoreOrder::Register(registration) => registered(registration),
         StoreOrder::ReadChannels { .. } => {
-            vec![StoreAnswer::Channels(Some(BTreeSet::from([KNOWN]))), StoreAnswer::Channels(None)]
+            let known = BTreeSet::from([KNOWN, OTHER_KNOWN]);
+            vec![StoreAnswer::Channels(Some(known)), StoreAnswer::Channels(None)]
         }
         StoreOrder::Fetch { .. } => pages().into_iter().map(StoreAnswer::Fetched).collect(),
         StoreOrder::Delete { .. } => vec![StoreAnswer::Deleted],
@@ -72,13 +76,13 @@ pub(super) fn answers(order: &StoreOrder) -> Vec<StoreAnswer> {
 fn said() -> Vec<ClientMessage> {
     let update = |id| AckUpdate { chid: KNOWN, id };
     let sent: Vec<MessageId> =
-        pushes().iter().chain(rows().iter()).map(|message| message.id).collect();
+        rows().iter().chain(pushes().iter()).map(|message| message.id).collect();
     vec![
         ClientMessage::Hello { uaid: Some(Uaid([1; 16])) },
         ClientMessage::Hello { uaid: None },
-        ClientMessage::Register { chid: KNOWN, key: None },
+        ClientMessage::Register { chid: OTHER_KNOWN, key: None },
         ClientMessage::Register { chid: UNKNOWN, key: None },
-        ClientMessage::Register { chid: Chid([3; 16]), key: None },
+        ClientMessage::Register { chid: OTHER_UNKNOWN, key: None },
         ClientMessage::Unregister { chid: KNOWN },
         ClientMessage::Ack { updates: sent.into_iter().map(update).collect() },
         ClientMessage::Ack { updates: vec![update(message(9, KNOWN).id)] },

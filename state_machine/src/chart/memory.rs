@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::{Effect, Event, PhaseName};
+use crate::connection::{Effect, Event, PhaseName, PushAnswer};
 use crate::ids::Chid;
 use crate::message::Urgency;
 use crate::month::Month;
@@ -47,10 +47,7 @@ impl Memory {
             Event::SaidNonsense(_) | Event::Heard => self.is_pinged = false,
             Event::AnswerLost(_) => self.is_acked = true,
             Event::MessageStored => self.is_nudged = true,
-            Event::PushArrived { .. } => {
-                self.is_nudged = true;
-                self.pushes += 1;
-            }
+            Event::PushArrived { .. } => self.pushes += 1,
             Event::StoreAnswered { answer: Ok(StoreAnswer::Registered(outcome)), .. } => {
                 self.registered(outcome);
             }
@@ -84,7 +81,10 @@ impl Memory {
     fn ordered(&mut self, effect: &Effect) {
         match effect {
             Effect::Ping => self.is_pinged = true,
-            Effect::AnswerPush { .. } => self.pushes = self.pushes.saturating_sub(1),
+            Effect::AnswerPush { answer, .. } => {
+                self.pushes = self.pushes.saturating_sub(1);
+                self.is_nudged |= *answer == PushAnswer::Busy;
+            }
             Effect::Ask { order: StoreOrder::Fetch { .. }, .. } => self.is_nudged = false,
             Effect::Ask { order: StoreOrder::Delete { .. }, .. } => self.is_acked = false,
             Effect::Send(ServerMessage::Registered { .. }) => drop(self.commands.pop_front()),
