@@ -3,13 +3,18 @@
 //! Exit codes: 0 when it went well, 1 when it failed, 2 when it was not said rightly (an unknown
 //! flag, a bad setting).
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::settings::sources::flag_name;
+use crate::settings::table::Setting;
+use crate::settings::value::Shape;
 use crate::settings::{Flags, Settings};
 use crate::tools::listen::{self, ListenArgs};
 use crate::tools::push::{self, PushArgs};
@@ -78,6 +83,9 @@ pub enum KeysAction {
     Vapid {
         /// A PEM file; made with mode 0600
         file: PathBuf,
+        /// Print the private key too, on a second line, as `web-push` for Node.js wants it
+        #[arg(long)]
+        private: bool,
     },
 }
 
@@ -104,7 +112,8 @@ Each setting can also be given as a line of the --config file (listen = \"0.0.0.
 environment (KALENDS_LISTEN=0.0.0.0:8080). A flag wins over the environment, that over the file.
 
 Examples:
-  kalends serve --data-dir /var/lib/kalends --listen 0.0.0.0:8080
+  kalends serve --data-dir /var/lib/kalends --listen 0.0.0.0:8080 \\
+      --public-url https://push.example.net
   kalends serve --config /etc/kalends.toml --public-url https://push.example.net";
 
 const LISTEN_HELP: &str = "\
@@ -126,15 +135,38 @@ Examples:
 
 const REPLAY_HELP: &str = "\
 Example:
-  kalends replay fixtures/sessions/hello.session --trace";
+  kalends replay fixtures/sessions/hello_of_a_new_agent.session --trace";
 
 /// Reads the command line, does what it says, and gives the exit code.
 pub fn main() -> ExitCode {
-    let matches = command().get_matches();
-    match Cli::from_arg_matches(&matches) {
+    let words: Vec<_> = std::env::args_os().collect();
+    match parse(&words) {
         Ok(cli) => run(cli),
         Err(error) => error.exit(),
     }
+}
+
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let cli = command().try_get_matches_from(words);
+    let cli = cli.and_then(|matches| Cli::from_arg_matches(&matches));
+    cli.map_err(|error| with_switch_tip(error, words))
+}
+
+/// `--rotation false` is refused for its `false`, of which clap cannot know where it belongs.
+fn with_switch_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let tip = words.windows(2).find_map(|pair| switch_tip(pair[0].to_str()?, pair[1].to_str()?));
+    if let Some(tip) = tip.filter(|_| error.use_stderr()) {
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+fn switch_tip(flag: &str, value: &str) -> Option<String> {
+    let is_switch = |setting: &Setting| setting.shape == Shape::Switch;
+    let known = Setting::all().any(|setting| is_switch(setting) && flag_name(setting.name) == flag);
+    let is_value = matches!(value, "true" | "false");
+    (known && is_value).then(|| format!("write `{flag}={value}`"))
 }
 
 /// The definition. The help of `kalends` alone shows the settings one begins with, that of `kalends
@@ -153,7 +185,9 @@ fn run(cli: Cli) -> ExitCode {
         Action::Listen(args) => exit_code(listen::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
-        Action::Keys(KeysAction::Vapid { file }) => exit_code(print_vapid_key(&file)),
+        Action::Keys(KeysAction::Vapid { file, private }) => {
+            exit_code(print_vapid_key(&file, private))
+        }
         Action::Replay { file, trace } => exit_code(replay::run(&file, trace)),
         Action::States { format } => exit_code(states::run(format)),
     }
@@ -169,9 +203,18 @@ fn run_server(flags: &Flags) -> ExitCode {
     }
 }
 
-fn print_vapid_key(file: &Path) -> Result<(), ToolError> {
-    let key = VapidKey::load_or_make(file)?;
-    print(&to_base64url(key.pair.public()))
+fn print_vapid_key(file: &Path, with_private: bool) -> Result<(), ToolError> {
+    print(&vapid_key(file, with_private)?)
+}
+
+/// The public key in base64url; the private one on a second line where it is asked for.
+fn vapid_key(file: &Path, with_private: bool) -> Result<String, ToolError> {
+    let VapidKey { pair, .. } = VapidKey::load_or_make(file)?;
+    let public = to_base64url(pair.public());
+    Ok(match with_private {
+        true => format!("{public}\n{}", to_base64url(&pair.private_bytes())),
+        false => public,
+    })
 }
 
 fn print(text: &str) -> Result<(), ToolError> {
@@ -198,8 +241,8 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
-        let args = ["kalends"].iter().chain(args);
-        Cli::from_arg_matches(&command().try_get_matches_from(args)?)
+        let words: Vec<_> = ["kalends"].iter().chain(args).map(OsString::from).collect();
+        super::parse(&words)
     }
 
     fn help(args: &[&str]) -> String {
@@ -284,11 +327,68 @@ mod tests {
         let (first, serve) = (help(&["-h"]), help(&["serve", "-h"]));
         assert!(first.contains("--listen") && !first.contains("--ttl-max-s"), "{first}");
         assert!(first.contains("kalends push --subscription sub.json"));
-        for setting in crate::settings::table::Setting::all() {
-            let flag = crate::settings::sources::flag_name(setting.name);
+        for setting in Setting::all() {
+            let flag = flag_name(setting.name);
             assert!(serve.contains(&flag), "{flag}");
         }
         assert!(help(&["serve", "--help"]).contains("Default: 5000 ms, from 1 to 600000"));
+    }
+
+    /// The help of every command, short and long.
+    fn helps(mut command: Command) -> String {
+        let own = format!("{}\n{}\n", command.render_help(), command.render_long_help());
+        command.get_subcommands().cloned().fold(own, |text, command| text + &helps(command))
+    }
+
+    #[test]
+    fn every_file_of_the_repository_that_a_help_names_is_there() {
+        let helps = helps(command());
+        let files: Vec<_> = helps
+            .split_whitespace()
+            .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
+            .filter(|word| word.starts_with("fixtures/") || word.starts_with("docs/"))
+            .collect();
+        for expected in ["fixtures/sessions/hello_of_a_new_agent.session", "docs/kalends.toml"] {
+            assert!(files.contains(&expected), "{files:?}");
+        }
+        for file in files {
+            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(), "{file}");
+        }
+    }
+
+    #[test]
+    fn an_example_that_listens_to_the_world_says_where_the_world_finds_it() {
+        let examples = SERVE_HELP.split("Examples:").nth(1).unwrap().replace("\\\n", "");
+        let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
+        assert!(!open.is_empty() && open.iter().all(|line| line.contains("--public-url https://")));
+    }
+
+    #[test]
+    fn a_switch_with_its_value_behind_a_space_is_refused_with_how_to_write_it() {
+        for args in [["serve", "--rotation", "false"].as_slice(), &["--rotation", "false"]] {
+            let error = parse(args).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("tip: write `--rotation=false`"), "{error}");
+        }
+        assert!(!help(&["serve", "--rotation", "x"]).contains("write `"));
+    }
+
+    #[test]
+    fn a_private_vapid_key_is_printed_only_where_it_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vapid.pem");
+        let public = vapid_key(&path, false).unwrap();
+        let both = vapid_key(&path, true).unwrap();
+        let private = both.strip_prefix(&format!("{public}\n")).unwrap();
+        let bare = dir.path().join("bare");
+        std::fs::write(&bare, private).unwrap();
+        assert_eq!(vapid_key(&bare, false).unwrap(), public);
+
+        let args = ["keys", "vapid", "vapid.pem", "--private"];
+        assert!(matches!(
+            parse(&args).unwrap().action,
+            Some(Action::Keys(KeysAction::Vapid { private: true, .. }))
+        ));
     }
 
     #[test]

@@ -20,6 +20,10 @@ const BACKLOG: i32 = 4096;
 /// How long an application server's idle connection is kept.
 const HTTP_KEEP_ALIVE: Duration = Duration::from_secs(75);
 
+/// How long a socket is read on after its last answer or close frame. Firefox waits for the end of
+/// TCP after a close frame; a sender that is refused before its body has come should still hear why.
+const LINGER: Duration = Duration::from_millis(100);
+
 /// How long the last answers may take to go out once nothing is under way any more.
 pub(super) const LAST_ANSWERS_WAIT_S: u64 = 1;
 
@@ -49,6 +53,7 @@ pub(super) fn server(
         .max_connections(settings.connections_max.div_ceil(workers))
         .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
         .keep_alive(HTTP_KEEP_ALIVE)
+        .client_disconnect_timeout(LINGER)
         .shutdown_timeout(LAST_ANSWERS_WAIT_S)
         .disable_signals()
         .on_connect(move |io, _| tune(io, user_timeout))

@@ -141,9 +141,23 @@ mod tests {
         assert_eq!(
             error,
             "`KALENDS_LISTN` is not a setting (environment variable KALENDS_LISTN): \
-             did you mean `KALENDS_LISTEN`? docs/settings.md has them all\n\
+             did you mean `KALENDS_LISTEN`? docs/settings.md and `kalends serve --help` \
+             have them all\n\
              `chanels_max` is not a setting (kalends.toml line 1): \
-             did you mean `channels_max`? docs/settings.md has them all"
+             did you mean `channels_max`? docs/settings.md and `kalends serve --help` \
+             have them all"
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_like_no_other_is_refused_without_a_guess() {
+        let error = load(&[], &[("KALENDS_DATABASE_URL", "x")], "tls_key = 3\n").unwrap_err();
+        assert_eq!(
+            error,
+            "`KALENDS_DATABASE_URL` is not a setting (environment variable KALENDS_DATABASE_URL): \
+             docs/settings.md and `kalends serve --help` have them all\n\
+             `tls_key` is not a setting (kalends.toml line 1): \
+             docs/settings.md and `kalends serve --help` have them all"
         );
     }
 

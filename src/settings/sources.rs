@@ -252,7 +252,11 @@ fn advice(written: &str, place: &Source) -> String {
         Source::Flag(_) => nearest(written, flag_name),
         Source::File { .. } => nearest(written, str::to_owned),
     };
-    format!("did you mean `{nearest}`? docs/settings.md has them all")
+    let all = "docs/settings.md and `kalends serve --help` have them all";
+    match nearest {
+        Some(nearest) => format!("did you mean `{nearest}`? {all}"),
+        None => all.into(),
+    }
 }
 
 fn is_service_link(variable: &str) -> bool {
@@ -260,12 +264,16 @@ fn is_service_link(variable: &str) -> bool {
     name.starts_with("SERVICE_") || name.starts_with("PORT_") || name == "PORT"
 }
 
-/// The setting, in the form that a source writes names in, that is most like what was written.
-fn nearest(written: &str, form: fn(&str) -> String) -> String {
+/// The setting, in the form that a source writes names in, that is most like what was written. None
+/// where more than a third of its name would have to change: that is no slip of the fingers.
+fn nearest(written: &str, form: fn(&str) -> String) -> Option<String> {
+    let written = written.strip_prefix(ENV_PREFIX).unwrap_or(written);
+    let written = written.trim_start_matches('-').replace('-', "_").to_ascii_lowercase();
     Setting::all()
-        .map(|setting| form(setting.name))
-        .min_by_key(|known| strsim::damerau_levenshtein(known, written))
-        .expect("the table of settings is not empty")
+        .map(|setting| (strsim::damerau_levenshtein(setting.name, &written), setting.name))
+        .min_by_key(|(changes, _)| *changes)
+        .filter(|(changes, name)| changes * 3 <= name.len())
+        .map(|(_, name)| form(name))
 }
 
 /// The flag of a setting.

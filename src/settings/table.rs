@@ -111,7 +111,8 @@ const UP_TO_A_DAY_S: RangeInclusive<u64> = 1..=86_400;
 settings! {
     group "The server" {
         /// Directory of the database and the keys. Made when it is missing; belongs to one server
-        /// at a time. The keys in it are made once and kept: back it up.
+        /// at a time. Back up the whole directory while the server is stopped: without router.db all
+        /// user agents must subscribe again, without keys.toml no endpoint that was handed out opens.
         data_dir: PathBuf = PathBuf::from("./kalends-data");
 
         /// Address and port that user agents and application servers connect to. Port 0 takes any
@@ -120,7 +121,9 @@ settings! {
 
         /// Origin under which the server is reached from outside. Needed where that is not the
         /// listen address, behind a proxy that ends TLS for instance. Endpoints begin with it and
-        /// VAPID tokens must name it; subscriptions keep the endpoint they got.
+        /// VAPID tokens must name it. Choose it before the first browser connects: subscriptions keep the
+        /// endpoint they got, application servers sign for the origin in it, and after a change their
+        /// signed pushes to the older subscriptions are refused.
         public_url: Option<PublicUrl> = None;
 
         /// Worker threads; 0 starts one for each core.
@@ -148,7 +151,9 @@ settings! {
         /// How long a new connection may take to say hello before it is closed.
         hello_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
 
-        /// A connection from which nothing came for so long is pinged.
+        /// A connection from which nothing came for so long is pinged. A proxy in front must keep
+        /// idle connections for longer than this and `keepalive_grace_s` together (nginx:
+        /// `proxy_read_timeout`).
         keepalive_interval_s: u64 = 300, in UP_TO_A_DAY_S, "s";
 
         /// How long a pinged connection may stay silent before it is closed.

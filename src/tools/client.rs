@@ -3,12 +3,13 @@
 //! Why not actix's own client: it turns HTTP/2 on in actix-http, for the server too, and that costs
 //! every connection of the server's 2 KiB.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, InvalidMessage, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -84,7 +85,30 @@ impl WebSocketClient {
             ))) => self.handshake(None).await,
             opened => opened,
         };
-        opened.map_err(|error| why(&error))
+        opened.map_err(|error| match self.advice(&error) {
+            Some(advice) => format!("{}; {advice}", why(&error)),
+            None => why(&error),
+        })
+    }
+
+    /// What to try after a handshake that failed.
+    fn advice(&self, error: &Error) -> Option<&'static str> {
+        let is_plain = self.url.scheme() == "ws";
+        match error {
+            Error::Http(response) => match response.status().as_u16() {
+                426 => Some("does the proxy in front pass the upgrade?"),
+                400 if is_plain => Some(PORT_MAY_SPEAK_TLS),
+                _ => None,
+            },
+            // Some servers answer with HTTP/1.0 what is not TLS on their TLS port.
+            Error::Protocol(ProtocolError::WrongHttpVersion) if is_plain => {
+                Some(PORT_MAY_SPEAK_TLS)
+            }
+            Error::Io(error) => {
+                tls_advice(rustls_error(error)?, "that port does not speak TLS: try ws:")
+            }
+            _ => None,
+        }
     }
 
     async fn handshake(&self, protocol: Option<HeaderValue>) -> Result<WebSocket, Error> {
@@ -99,6 +123,36 @@ impl WebSocketClient {
         let connected = connect_async_tls_with_config(request, Some(config), no_delay, connector);
         let (socket, _response) = connected.await?;
         Ok(socket)
+    }
+}
+
+const PORT_MAY_SPEAK_TLS: &str = "if that port speaks TLS, try wss:";
+
+/// What went wrong with a request, and what to try.
+pub fn why_unanswered(error: ureq::Error) -> String {
+    let advice = match &error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => rustls_error(error),
+        _ => None,
+    };
+    let advice = advice
+        .and_then(|error| tls_advice(error, "that port does not speak TLS: try http:"))
+        .map(|advice| format!("; {advice}"));
+    error.into_io().to_string() + &advice.unwrap_or_default()
+}
+
+fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What to try after TLS failed; `not_tls` where the other end does not speak it.
+fn tls_advice(error: &rustls::Error, not_tls: &'static str) -> Option<&'static str> {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
+            "if you trust who signed its certificate, name a file with that one in SSL_CERT_FILE",
+        ),
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(not_tls),
+        _ => None,
     }
 }
 
@@ -148,4 +202,27 @@ fn trusted() -> Result<Vec<CertificateDer<'static>>, ToolError> {
         return Err(ToolError::Unusable(advice.into()));
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_an_unknown_issuer_is_told_with_how_to_trust_it() {
+        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let client = WebSocketClient::new(&Url::parse("wss://a/").unwrap()).unwrap();
+        let error = Error::Io(io::Error::other(tls.clone()));
+        assert!(client.advice(&error).unwrap().contains("SSL_CERT_FILE"));
+        for error in [ureq::Error::Rustls(tls.clone()), ureq::Error::Io(io::Error::other(tls))] {
+            let why = why_unanswered(error);
+            assert!(why.contains("UnknownIssuer; ") && why.contains("SSL_CERT_FILE"), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_nothing_is_known_of_is_told_as_it_is() {
+        let error = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(why_unanswered(ureq::Error::Io(error())), error().to_string());
+    }
 }

@@ -15,6 +15,8 @@ use super::{ToolError, from_base64url, read, to_base64url, write_private};
 /// A user agent with one channel.
 #[derive(Debug)]
 pub struct Identity {
+    /// The URL of its server. None only in files that were written before it was kept there.
+    pub server: Option<Url>,
     /// The id that the server gave it.
     pub uaid: Option<String>,
     /// Its channel.
@@ -33,6 +35,7 @@ pub struct Identity {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Json {
+    server: Option<Url>,
     uaid: Option<String>,
     channel: String,
     endpoint: Option<Url>,
@@ -42,32 +45,58 @@ struct Json {
 }
 
 impl Identity {
-    /// A new user agent, unknown to any server.
-    pub fn generate(vapid_public_key: Option<String>) -> Self {
+    /// A new user agent, for the server at that URL, which does not know it yet.
+    pub fn generate(server: &Url, vapid_public_key: Option<String>) -> Self {
         let mut auth = [0; AUTH_BYTES];
         rand::fill(&mut auth).expect("the system gives random bytes");
         let pair = KeyPair::generate();
-        Self { uaid: None, channel: channel(), endpoint: None, vapid_public_key, pair, auth }
+        Self {
+            server: Some(server.clone()),
+            uaid: None,
+            channel: channel(),
+            endpoint: None,
+            vapid_public_key,
+            pair,
+            auth,
+        }
     }
 
-    /// The one in a file, or a new one where there is no file. A file made for another VAPID key
-    /// is refused: that key cannot be changed.
+    /// The one in a file, or a new one where there is no file. A file made for another server is
+    /// refused: that one would give the agent a new id, and the old subscription would be lost. So
+    /// is one made for another VAPID key: that key cannot be changed.
     pub fn load_or_generate(
         path: &Path,
+        server: &Url,
         vapid_public_key: Option<String>,
     ) -> Result<Self, ToolError> {
         if !path.exists() {
-            return Ok(Self::generate(vapid_public_key));
+            return Ok(Self::generate(server, vapid_public_key));
         }
         let malformed =
             |why| ToolError::Malformed { path: path.to_owned(), what: "a user agent's state", why };
-        let identity = Self::from_json(&read(path)?).map_err(malformed)?;
-        if vapid_public_key.is_some() && vapid_public_key != identity.vapid_public_key {
-            let why = "it is subscribed with another VAPID key; name another file, or leave out \
-                       --vapid-public-key";
+        let mut identity = Self::from_json(&read(path)?).map_err(malformed)?;
+        let mismatch = identity.mismatch(server, vapid_public_key.as_deref());
+        if let Some(why) = mismatch {
             return Err(ToolError::Unusable(format!("{}: {why}", path.display())));
         }
+        identity.server = Some(server.clone());
         Ok(identity)
+    }
+
+    /// Why it is not for that server and that VAPID key.
+    fn mismatch(&self, server: &Url, vapid_public_key: Option<&str>) -> Option<String> {
+        if let Some(own) = self.server.as_ref().filter(|own| *own != server) {
+            return Some(format!(
+                "it is an agent of {own} and not of {server}; name another file (or, if that is \
+                 the same server with a new URL, change `server` in this one)"
+            ));
+        }
+        if vapid_public_key.is_some() && vapid_public_key != self.vapid_public_key.as_deref() {
+            let why = "it is subscribed with another VAPID key; name another file, or leave out \
+                       --vapid-public-key";
+            return Some(why.into());
+        }
+        None
     }
 
     /// Writes a file that only its owner may read.
@@ -94,6 +123,7 @@ impl Identity {
         let pair = private.and_then(|bytes| KeyPair::from_bytes(&bytes));
         let auth = from_base64url(&json.auth).and_then(|bytes| bytes.try_into().ok());
         Ok(Self {
+            server: json.server,
             uaid: json.uaid,
             channel: json.channel,
             endpoint: json.endpoint,
@@ -105,6 +135,7 @@ impl Identity {
 
     fn to_json(&self) -> String {
         let json = Json {
+            server: self.server.clone(),
             uaid: self.uaid.clone(),
             channel: self.channel.clone(),
             endpoint: self.endpoint.clone(),
@@ -132,16 +163,20 @@ pub fn vapid_public_key(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    fn server() -> Url {
+        Url::parse("ws://127.0.0.1:8080/").unwrap()
+    }
+
     #[test]
     fn an_identity_is_kept_in_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
-        let mut new = Identity::load_or_generate(&path, None).unwrap();
+        let mut new = Identity::load_or_generate(&path, &server(), None).unwrap();
         new.start_over("0123".into());
         new.endpoint = Some(Url::parse("http://a/b").unwrap());
         new.save(&path).unwrap();
 
-        let kept = Identity::load_or_generate(&path, None).unwrap();
+        let kept = Identity::load_or_generate(&path, &server(), None).unwrap();
         assert_eq!(kept.to_json(), new.to_json());
         assert_eq!(kept.subscription(), new.subscription());
         assert!(kept.subscription().is_some());
@@ -151,18 +186,47 @@ mod tests {
     fn a_file_for_another_vapid_key_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
-        Identity::generate(Some("one".into())).save(&path).unwrap();
-        assert!(Identity::load_or_generate(&path, None).is_ok());
-        assert!(Identity::load_or_generate(&path, Some("one".into())).is_ok());
-        let error = Identity::load_or_generate(&path, Some("two".into())).unwrap_err().to_string();
+        Identity::generate(&server(), Some("one".into())).save(&path).unwrap();
+        assert!(Identity::load_or_generate(&path, &server(), None).is_ok());
+        assert!(Identity::load_or_generate(&path, &server(), Some("one".into())).is_ok());
+        let error = Identity::load_or_generate(&path, &server(), Some("two".into()))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("subscribed with another VAPID key"), "{error}");
+    }
+
+    #[test]
+    fn a_file_for_another_server_is_refused_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        Identity::generate(&server(), None).save(&path).unwrap();
+        let before = std::fs::read_to_string(&path).unwrap();
+        let other = Url::parse("wss://push.example.net/").unwrap();
+        let error = Identity::load_or_generate(&path, &other, None).unwrap_err().to_string();
+        let expected = "it is an agent of ws://127.0.0.1:8080/ and not of wss://push.example.net/";
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_file_that_names_no_server_is_taken_and_names_it_from_then_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        let old = Identity::generate(&server(), None).to_json();
+        let mut old: serde_json::Value = serde_json::from_str(&old).unwrap();
+        old.as_object_mut().unwrap().remove("server").unwrap();
+        std::fs::write(&path, old.to_string()).unwrap();
+        Identity::load_or_generate(&path, &server(), None).unwrap().save(&path).unwrap();
+        let other = Url::parse("wss://push.example.net/").unwrap();
+        assert!(Identity::load_or_generate(&path, &other, None).is_err());
     }
 
     #[test]
     fn a_damaged_file_is_refused_and_kept() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "{}").unwrap();
-        let error = Identity::load_or_generate(file.path(), None).unwrap_err().to_string();
+        let error =
+            Identity::load_or_generate(file.path(), &server(), None).unwrap_err().to_string();
         assert!(error.contains("is not a user agent's state: missing field"), "{error}");
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "{}");
     }

@@ -26,7 +26,8 @@ pub struct ListenArgs {
     #[arg(value_name = "URL", default_value = "ws://127.0.0.1:8080/", value_parser = websocket)]
     pub url: Url,
 
-    /// Keep id, channel and keys in FILE (mode 0600): a later run gets what waited in the meantime
+    /// Keep id, channel and keys in FILE (mode 0600): a later run gets what waited in the meantime.
+    /// For one server and one run at a time
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
@@ -57,14 +58,23 @@ pub fn run(args: &ListenArgs) -> Result<(), ToolError> {
 
 /// Reads the server's URL; the WebSocket is where the HTTP is.
 fn websocket(text: &str) -> Result<Url, String> {
-    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
+    let expected = || format!("expected a ws, wss, http or https URL{}", with_scheme(text));
+    let mut url = Url::parse(text).map_err(|_| expected())?;
     let scheme = match url.scheme() {
         "ws" | "http" => "ws",
         "wss" | "https" => "wss",
-        other => return Err(format!("{other} is neither ws, wss, http nor https")),
+        _ => return Err(expected()),
     };
     url.set_scheme(scheme).map_err(|()| "the URL has no host".to_owned())?;
     Ok(url)
+}
+
+/// What was most likely meant by a host and a port alone.
+fn with_scheme(text: &str) -> String {
+    match Url::parse(&format!("ws://{text}")) {
+        Ok(url) if !text.contains("://") => format!(": did you mean {url}?"),
+        _ => String::new(),
+    }
 }
 
 /// How long things may take.
@@ -98,6 +108,8 @@ impl Default for Timing {
 
 /// The close code that asks an agent not to come back by itself.
 const DO_NOT_RETURN: u16 = 4774;
+/// The close code of a connection that another one of the same agent took the place of.
+const REPLACED: u16 = 4409;
 
 struct Listener<'a, W> {
     args: &'a ListenArgs,
@@ -137,14 +149,14 @@ impl<'a, W: Write> Listener<'a, W> {
     fn new(args: &'a ListenArgs, to: W, timing: Timing) -> Result<Self, ToolError> {
         let key = args.vapid_public_key.clone();
         let identity = match &args.state {
-            Some(path) => Identity::load_or_generate(path, key)?,
-            None => Identity::generate(key),
+            Some(path) => Identity::load_or_generate(path, &args.url, key)?,
+            None => Identity::generate(&args.url, key),
         };
         let subscription_file = args.subscription.as_ref().map(|path| path.display().to_string());
         Ok(Self {
             args,
             agent: Agent::new(identity),
-            output: Output { to, is_json: args.json, subscription_file },
+            output: Output::new(to, args.json, subscription_file),
             client: WebSocketClient::new(&args.url)?,
             left: args.count,
             was_connected: false,
@@ -181,7 +193,7 @@ impl<'a, W: Write> Listener<'a, W> {
                 Message::Text(text) => self.heard(&mut socket, &text).await?,
                 // A ping is answered by the library, as soon as the next message is waited for.
                 Message::Ping(_) | Message::Pong(_) => {}
-                Message::Close(frame) => return Err(closed(frame)),
+                Message::Close(frame) => return Err(self.closed(frame)),
                 Message::Binary(_) | Message::Frame(_) => {
                     let text = "the server sent something that is not a text";
                     return Err(ToolError::Refused(text.into()).into());
@@ -261,6 +273,38 @@ impl<'a, W: Write> Listener<'a, W> {
         }
     }
 
+    fn closed(&self, frame: Option<CloseFrame>) -> Ended {
+        let Some(CloseFrame { code, reason }) = frame else {
+            return Ended::Lost("the server closed the connection".into());
+        };
+        let refused = |text: String| Ended::Failed(ToolError::Refused(text));
+        match u16::from(code) {
+            // Two that both came back would displace each other for ever.
+            REPLACED => refused(self.replaced()),
+            DO_NOT_RETURN => {
+                refused("the server asked this agent not to come back (close code 4774)".into())
+            }
+            code if reason.is_empty() => {
+                Ended::Lost(format!("the server closed the connection ({code})"))
+            }
+            code => {
+                let reason = printable(&reason);
+                Ended::Lost(format!("the server closed the connection ({code}: {reason})"))
+            }
+        }
+    }
+
+    fn replaced(&self) -> String {
+        match &self.args.state {
+            Some(path) => format!(
+                "another `kalends listen` uses {}, or the same agent connected again \
+                 (close code 4409): run one at a time, or name another file",
+                path.display()
+            ),
+            None => "the same agent connected again (close code 4409)".into(),
+        }
+    }
+
     /// Says goodbye and waits for the server to do so: by then it has read all our acks.
     async fn leave(&self, socket: &mut WebSocket) {
         let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
@@ -288,19 +332,6 @@ fn whole(message: Option<Result<Message, Error>>) -> Result<Message, Ended> {
         Some(Err(error)) => Err(Ended::Lost(why(&error))),
         None => Err(Ended::Lost("the server closed the connection".into())),
     }
-}
-
-fn closed(frame: Option<CloseFrame>) -> Ended {
-    let Some(CloseFrame { code, reason }) = frame else {
-        return Ended::Lost("the server closed the connection".into());
-    };
-    let code = u16::from(code);
-    if code == DO_NOT_RETURN {
-        let text = "the server asked this agent not to come back (close code 4774)";
-        return Ended::Failed(ToolError::Refused(text.into()));
-    }
-    let reason = if reason.is_empty() { "" } else { &format!(": {}", printable(&reason)) };
-    Ended::Lost(format!("the server closed the connection ({code}{reason})"))
 }
 
 /// Half to all of a wait, so that agents which were cut off together do not come back together.

@@ -17,20 +17,34 @@ pub struct Output<W> {
     pub is_json: bool,
     /// The file that the subscription is written to, for the hint how to send to it.
     pub subscription_file: Option<String>,
+    /// The subscription that was printed last: it is not explained again after a reconnect.
+    shown: Option<Subscription>,
 }
 
 impl<W: Write> Output<W> {
+    /// Prints to `to`, as JSON or for people.
+    pub fn new(to: W, is_json: bool, subscription_file: Option<String>) -> Self {
+        Self { to, is_json, subscription_file, shown: None }
+    }
+
     /// Prints an event.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let text = match event {
             _ if self.is_json => json_of(event).to_string(),
+            Event::Connected { .. } if self.shown.is_some() => "connected again".into(),
             Event::Connected { .. } => "connected".into(),
             Event::Forgotten => {
                 "the server does not know this agent any more, so it subscribes anew: \
                  the old endpoint is dead"
                     .into()
             }
-            Event::Subscribed(subscription) => self.subscribed(subscription),
+            Event::Subscribed(subscription) if self.shown.as_ref() == Some(subscription) => {
+                return Ok(());
+            }
+            Event::Subscribed(subscription) => {
+                self.shown = Some(subscription.clone());
+                self.subscribed(subscription)
+            }
             Event::Message(received) => message(received),
             Event::Repeated { version } => format!("(message {version} came again)"),
         };
@@ -127,7 +141,7 @@ mod tests {
 
     fn print(is_json: bool, file: Option<&str>, event: &Event) -> String {
         let subscription_file = file.map(str::to_owned);
-        let mut output = Output { to: Vec::new(), is_json, subscription_file };
+        let mut output = Output::new(Vec::new(), is_json, subscription_file);
         output.event(event).unwrap();
         String::from_utf8(output.to).unwrap()
     }
@@ -138,7 +152,8 @@ mod tests {
     }
 
     fn subscription() -> Subscription {
-        let mut identity = Identity::generate(None);
+        let server = Url::parse("ws://a/").unwrap();
+        let mut identity = Identity::generate(&server, None);
         identity.endpoint = Some(Url::parse("http://a/b?c&d").unwrap());
         identity.subscription().unwrap()
     }
@@ -153,6 +168,22 @@ mod tests {
         let command = "kalends push --subscription sub.json --message hello\n";
         assert!(print(false, Some("sub.json"), &event).contains(command));
         assert!(print(false, Some("my sub"), &event).contains("--subscription 'my sub' "));
+    }
+
+    #[test]
+    fn a_reconnect_is_one_line_unless_the_subscription_is_another() {
+        let connected = Event::Connected { uaid: "u".into() };
+        let (first, other) = (Event::Subscribed(subscription()), Event::Subscribed(subscription()));
+        let mut output = Output::new(Vec::new(), false, None);
+        output.event(&connected).unwrap();
+        output.event(&first).unwrap();
+        output.to.clear();
+
+        output.event(&connected).unwrap();
+        output.event(&first).unwrap();
+        assert_eq!(std::mem::take(&mut output.to), b"connected again\n");
+        output.event(&other).unwrap();
+        assert!(String::from_utf8(output.to).unwrap().starts_with("endpoint: "));
     }
 
     #[test]
@@ -196,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_lost_connection_is_printed_with_when_it_is_tried_again() {
-        let mut output = Output { to: Vec::new(), is_json: false, subscription_file: None };
+        let mut output = Output::new(Vec::new(), false, None);
         output.disconnected("gone", Duration::from_millis(1500)).unwrap();
         output.is_json = true;
         output.disconnected("gone", Duration::from_millis(1500)).unwrap();

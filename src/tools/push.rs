@@ -13,7 +13,7 @@ use ureq::http::{Response, StatusCode};
 use ureq::{Body, RequestBuilder};
 use url::Url;
 
-use super::client::http_client;
+use super::client::{http_client, why_unanswered};
 use super::encrypt::{Coding, encrypt};
 use super::keypair::KeyPair;
 use super::subscription::{Keys, Subscription};
@@ -26,6 +26,7 @@ use super::{ToolError, printable, to_base64url};
 pub struct PushArgs {
     /// Where to send; not needed with --subscription
     #[arg(required_unless_present = "subscription", conflicts_with = "subscription")]
+    #[arg(value_parser = endpoint)]
     pub endpoint: Option<Url>,
 
     /// Subscription as JSON, as `kalends listen --subscription FILE` or a browser writes it
@@ -71,7 +72,7 @@ pub struct PushArgs {
     pub vapid_key: Option<PathBuf>,
 
     /// Who is responsible for the message, for the token: a mailto: or https: URL
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = contact)]
     pub sub: Option<String>,
 
     /// Do not sign
@@ -81,6 +82,24 @@ pub struct PushArgs {
 
 fn urgencies() -> PossibleValuesParser {
     PossibleValuesParser::new(Urgency::ALL.map(Urgency::as_str))
+}
+
+/// Reads where to send. What is no URL is most likely the message.
+fn endpoint(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| "it is no http or https URL; a message goes behind -m, as in -m hello".into())
+}
+
+/// Reads who is responsible for a message (RFC 8292 §2.1). It goes into the token as it was given.
+fn contact(text: &str) -> Result<String, String> {
+    let is_contact = Url::parse(text).is_ok_and(|url| match url.scheme() {
+        "mailto" => url.path().contains('@'),
+        scheme => scheme == "https",
+    });
+    if is_contact {
+        return Ok(text.to_owned());
+    }
+    Err("expected a mailto: or https: URL, such as mailto:me@example.net".into())
 }
 
 /// Sends one message and prints the answer.
@@ -150,7 +169,7 @@ impl Push {
             None => request.send_empty(),
         };
         answered.map_err(|error| {
-            let why = error.into_io().to_string();
+            let why = why_unanswered(error);
             ToolError::Unreachable { url: origin(&self.endpoint), why }
         })
     }
@@ -248,7 +267,7 @@ impl fmt::Display for Answer {
 }
 
 /// The body of an error.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Reason {
     errno: Option<u32>,
     message: Option<String>,
@@ -257,23 +276,25 @@ struct Reason {
 /// What the server said, and what to do.
 fn refusal(status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> String {
     let mut text = format!("the server answered {status}");
-    if let Ok(Reason { errno, message: Some(message) }) = serde_json::from_slice(body) {
+    let reason: Reason = serde_json::from_slice(body).unwrap_or_default();
+    let message = reason.message.unwrap_or_default();
+    if !message.is_empty() {
         text += &format!(": {}", printable(&message));
-        text += &errno.map(|errno| format!(" (errno {errno})")).unwrap_or_default();
+        text += &reason.errno.map(|errno| format!(" (errno {errno})")).unwrap_or_default();
     }
     if let Some(seconds) = retry_after {
         text += &format!(", Retry-After: {}", printable(seconds));
     }
-    match advice(status) {
+    match advice(status, &message) {
         Some(advice) => text + "\n" + advice,
         None => text,
     }
 }
 
-fn advice(status: StatusCode) -> Option<&'static str> {
+fn advice(status: StatusCode, message: &str) -> Option<&'static str> {
     Some(match status.as_u16() {
         300..=399 => "push services do not redirect: is the endpoint complete?",
-        401 => "the VAPID token is missing or wrong; is the clock of this machine right?",
+        401 => token_advice(message),
         403 => "the subscription takes another VAPID key: give its file with --vapid-key",
         404 => "there is no such endpoint: is it complete, and has its server kept its keys?",
         410 => "the subscription is over: its user agent has to subscribe again",
@@ -282,6 +303,18 @@ fn advice(status: StatusCode) -> Option<&'static str> {
         503 => "the server is busy or stopping: send again later",
         _ => return None,
     })
+}
+
+/// What to do about a token, by the claim that the server's message names.
+fn token_advice(message: &str) -> &'static str {
+    let names = |claim| message.split(|c: char| !c.is_alphanumeric()).any(|word| word == claim);
+    if names("exp") {
+        "the VAPID token's time is wrong: is the clock of this machine right?"
+    } else if names("aud") {
+        "the VAPID token is for the endpoint's origin, which must be the server's public_url"
+    } else {
+        "the VAPID token is missing or wrong"
+    }
 }
 
 #[cfg(test)]

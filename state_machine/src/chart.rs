@@ -10,6 +10,9 @@ mod memory;
 mod print;
 
 use std::str::FromStr;
+use std::sync::OnceLock;
+
+use explore::Transitions;
 
 /// A way to draw the table of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +43,13 @@ impl FromStr for Format {
     }
 }
 
-/// Draws the table of states.
+/// Draws the table of states. The search is done once a process.
 pub fn render(format: Format) -> String {
-    let transitions = explore::transitions();
+    static TRANSITIONS: OnceLock<Transitions> = OnceLock::new();
+    let transitions = TRANSITIONS.get_or_init(explore::transitions);
     match format {
-        Format::Mermaid => print::mermaid(&transitions),
-        Format::Dot => print::dot(&transitions),
-        Format::Table => print::tables(&transitions),
+        Format::Mermaid => print::mermaid(transitions),
+        Format::Dot => print::dot(transitions),
+        Format::Table => print::tables(transitions),
     }
 }

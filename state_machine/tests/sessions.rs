@@ -1,9 +1,13 @@
 //! Every transcript of `fixtures/sessions` against the pure machine.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use state_machine::transcript::{Transcript, run};
+use state_machine::invariants::Watched;
+use state_machine::transcript::{Ran, Transcript, run};
 
 /// A transcript and the file it is from.
 struct Session {
@@ -23,6 +27,19 @@ fn every_session_goes_as_it_is_written() {
         }
     }
     assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
+}
+
+#[test]
+fn every_session_keeps_every_rule() {
+    for Session { file, text } in sessions() {
+        let transcript = Transcript::parse(&text).unwrap();
+        let config = Arc::new(transcript.config.clone());
+        let mut watched = Watched::new(config, transcript.luck, transcript.start);
+        for Ran { at, event, .. } in run(&transcript).unwrap() {
+            let kept = watched.step(at, &event);
+            assert!(kept.is_ok(), "{file}: {}", kept.unwrap_err());
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The transcript format: what is printed can be read, and what cannot be read is explained.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use state_machine::connection::{Event, Limits};
 use state_machine::transcript::{Input, Names, OrderKind, Transcript, run};
 use state_machine::{OpId, Span};
@@ -151,73 +153,64 @@ fn a_wait_over_a_deadline_is_a_mismatch() {
 
 #[test]
 fn what_cannot_be_read_is_explained_with_its_line() {
-    for (lines, expected) in [
-        (
-            "agent> {\"uaid\":\"{X1}\"}",
-            "3: {X1} names nothing: write {U1}, {C1}, {M1}, {M1t} or {K1}",
-        ),
-        ("agent> {}\nagent< nonsense", "4: expected JSON or <ping>: "),
-        (
-            "agent> {}\nstore< fetch",
-            "4: expected the number of the order: `store< 0 fetch U1 2026_11`",
-        ),
-        (
-            "agent> {}\nstorage< 0 fetch",
-            "4: expected agent<, store<, push<, registry< or close<, got `storage<`",
-        ),
-        ("close< hung up", "3: an order before anything happened"),
-        ("wait 5", "3: expected a span such as 1500ms, 8s, 30m, 1h or 14d, got `5`"),
-        ("node> reboot", "3: expected nudge, replaced or shutdown, got `reboot`"),
-        ("push> M1", "3: expected the number of the push, or `lost`, got `M1`"),
-        ("push> 7 M1 C1", "3: ttl= is missing: a span such as"),
-        ("push> 7 M1 X1 ttl=1s", "3: expected a channel such as C1, got `X1`"),
-        (
-            "push> 7 M1 C1 ttl=1s topic=mail",
-            "3: a message with topic= is named M1t, one without M1",
-        ),
-        (
-            "push> 7 M1 C1 ttl=1s color=red",
-            "3: unknown field color=; known here: topic, urgency, accepted, ttl,",
-        ),
-        ("push> 7 M1 C1 ttl=1s ttl=2s", "3: `ttl=` stands there twice"),
-        (
-            "push> 7 M1 C1 ttl=1s urgency=soon",
-            "3: expected urgency= and very-low, low, normal or high, got `soon`",
-        ),
-        (
-            "push> 7 M1 C1 ttl=1s data=AQID encryption=a",
-            "3: encryption= and crypto_key= come together",
-        ),
-        ("push> 7 M1 C1 ttl=1s more", "3: nothing may follow here, got `more`"),
-        ("store> 1 channels [C1 C2]", "3: expected `,`, got `C2`"),
-        ("store> 1 channels [C1", "3: expected `,` after the last word"),
-        ("store> 1 rebooted", "3: expected failed, registered, unknown,"),
-        ("store> 1 month_updated maybe", "3: expected yes or no, got `maybe`"),
-        ("store> 1 registered U1 at=+0ms", "3: curmonth= is missing: a month such as 2026_11"),
-        ("limits ack_weight=5s", "3: unknown limit `ack_weight`; known: hello_timeout, ack_wait,"),
-        ("limits unacked_max=5s", "3: expected unacked_max= and a number, got `5s`"),
-        (
-            "colour red",
-            "3: expected at, limits, fresh, jitter, node, frozen or a first event, got `colour`",
-        ),
-        (
-            "agent> {}\nlimits unacked_max=5",
-            "4: expected agent>, node>, push>, store>, wait or an order with <, got `limits`",
-        ),
-        ("", "1: a transcript has an `at` line and events"),
-    ] {
+    for (lines, expected) in EXPLAINED {
         let error = parse(lines).unwrap_err();
         assert!(error.starts_with(expected), "{lines}\n{error}");
     }
+}
+
+#[test]
+fn a_script_without_a_proper_head_is_explained_too() {
     let error = |text: &str| Transcript::parse(text).unwrap_err().to_string();
     assert_eq!(error("at now"), "1: the first line says what the session shows: `# A sentence.`");
     assert_eq!(error("# T.\nat now"), "2: expected 2026-11-03T10:00:00Z after `at`, got `now`");
-    assert_eq!(
-        error("# T.\nagent> {}"),
-        "2: the head must say `at` first, when the session starts"
-    );
-    assert_eq!(
-        error("# T.\n  at now"),
-        "2: an indented line goes on with the one before, and there is none"
-    );
+    let first = "2: the head must say `at` first, when the session starts";
+    assert_eq!(error("# T.\nagent> {}"), first);
+    let alone = "2: an indented line goes on with the one before, and there is none";
+    assert_eq!(error("# T.\n  at now"), alone);
 }
+
+/// Lines after the head, and how their explanation begins.
+const EXPLAINED: [(&str, &str); 26] = [
+    ("agent> {\"uaid\":\"{X1}\"}", "3: {X1} names nothing: write {U1}, {C1}, {M1}, {M1t} or {K1}"),
+    ("agent> {}\nagent< nonsense", "4: expected JSON or <ping>: "),
+    ("agent> {}\nstore< fetch", "4: expected the number of the order: `store< 0 fetch U1 2026_11`"),
+    (
+        "agent> {}\nstorage< 0 fetch",
+        "4: expected agent<, store<, push<, registry< or close<, got `storage<`",
+    ),
+    ("close< hung up", "3: an order before anything happened"),
+    ("wait 5", "3: expected a span such as 1500ms, 8s, 30m, 1h or 14d, got `5`"),
+    ("node> reboot", "3: expected nudge, replaced or shutdown, got `reboot`"),
+    ("push> M1", "3: expected the number of the push, or `lost`, got `M1`"),
+    ("push> 7 M1 C1", "3: ttl= is missing: a span such as"),
+    ("push> 7 M1 X1 ttl=1s", "3: expected a channel such as C1, got `X1`"),
+    ("push> 7 M1 C1 ttl=1s topic=mail", "3: a message with topic= is named M1t, one without M1"),
+    (
+        "push> 7 M1 C1 ttl=1s color=red",
+        "3: unknown field color=; known here: topic, urgency, accepted, ttl,",
+    ),
+    ("push> 7 M1 C1 ttl=1s ttl=2s", "3: `ttl=` stands there twice"),
+    (
+        "push> 7 M1 C1 ttl=1s urgency=soon",
+        "3: expected urgency= and very-low, low, normal or high, got `soon`",
+    ),
+    ("push> 7 M1 C1 ttl=1s data=AQID encryption=a", "3: encryption= and crypto_key= come together"),
+    ("push> 7 M1 C1 ttl=1s more", "3: nothing may follow here, got `more`"),
+    ("store> 1 channels [C1 C2]", "3: expected `,`, got `C2`"),
+    ("store> 1 channels [C1", "3: expected `,` after the last word"),
+    ("store> 1 rebooted", "3: expected failed, registered, unknown,"),
+    ("store> 1 month_updated maybe", "3: expected yes or no, got `maybe`"),
+    ("store> 1 registered U1 at=+0ms", "3: curmonth= is missing: a month such as 2026_11"),
+    ("limits ack_weight=5s", "3: unknown limit `ack_weight`; known: hello_timeout, ack_wait,"),
+    ("limits unacked_max=5s", "3: expected unacked_max= and a number, got `5s`"),
+    (
+        "colour red",
+        "3: expected at, limits, fresh, jitter, node, frozen or a first event, got `colour`",
+    ),
+    (
+        "agent> {}\nlimits unacked_max=5",
+        "4: expected agent>, node>, push>, store>, wait or an order with <, got `limits`",
+    ),
+    ("", "1: a transcript has an `at` line and events"),
+];

@@ -146,6 +146,7 @@ async fn what_was_settled_before_kill_9_does_not_come_again() {
     }
     let mut agent = Agent::back(&server, &uaid).await;
     let acked = agent.take(25).await;
+    agent.ping().await;
     // An ack is settled when its row is gone for all to see: when another connection does not get it.
     let mut rest = Vec::new();
     until(AT_ONCE, "the acks are settled", async || {

@@ -29,7 +29,7 @@ async fn a_server_that_cannot_write_is_not_healthy_and_promises_nothing() {
     let server = Server::start();
     let (_, channel) = Agent::absent(&server).await;
     let sender = Sender::new();
-    // SQLite notices a file that is no longer the one it opened.
+    // What is cut off under its feet, SQLite cannot write to.
     for entry in fs::read_dir(server.data_dir()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "db") {

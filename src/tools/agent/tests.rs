@@ -9,8 +9,12 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
+fn new_identity(vapid_public_key: Option<String>) -> Identity {
+    Identity::generate(&Url::parse("ws://a/").unwrap(), vapid_public_key)
+}
+
 fn subscribed() -> Agent {
-    let mut agent = Agent::new(Identity::generate(None));
+    let mut agent = Agent::new(new_identity(None));
     agent.hello();
     agent.heard(r#"{"messageType":"hello","status":200,"uaid":"abc"}"#).unwrap();
     agent.heard(&registered(&agent)).unwrap();
@@ -49,7 +53,7 @@ fn ack_code(step: &Step) -> u64 {
 
 #[test]
 fn a_new_agent_says_hello_without_a_uaid_and_registers_its_channel() {
-    let mut agent = Agent::new(Identity::generate(Some("BKEY".into())));
+    let mut agent = Agent::new(new_identity(Some("BKEY".into())));
     let hello = value(&agent.hello());
     assert_eq!(hello, json!({"messageType": "hello", "use_webpush": true, "broadcasts": {}}));
 
@@ -170,7 +174,7 @@ fn a_server_that_refuses_or_errs_is_reported() {
         ("[]", "not a JSON object"),
         ("nonsense", "not a JSON object"),
     ] {
-        let mut agent = Agent::new(Identity::generate(None));
+        let mut agent = Agent::new(new_identity(None));
         agent.hello();
         let error = agent.heard(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

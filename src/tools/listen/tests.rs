@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
@@ -270,6 +271,28 @@ async fn a_server_that_asks_it_not_to_come_back_ends_it() {
 }
 
 #[actix_web::test]
+async fn a_listener_that_another_took_the_place_of_ends_and_names_the_file_they_share() {
+    let files = files();
+    let shared = format!("another `kalends listen` uses {}", files.state);
+    for (state, expected) in [
+        (["--state", &files.state].as_slice(), shared.as_str()),
+        (&[], "the same agent connected again (close code 4409)"),
+    ] {
+        let (fake, address) = Fake::start().await;
+        spawn(async move {
+            let mut socket = fake.websocket().await;
+            welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+            close(&mut socket, 4409, "replaced").await;
+            goodbye(socket).await;
+        });
+        let (result, printed) = listen(&args(address, state), timing()).await;
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+        assert_eq!(names(&printed), ["connected", "subscribed"]);
+    }
+}
+
+#[actix_web::test]
 async fn a_server_that_refuses_or_breaks_the_protocol_ends_it() {
     for (answer, expected) in [
         (json!({"messageType": "hello", "status": 401, "reason": "no"}), "status 401: no"),
@@ -356,6 +379,45 @@ fn http_urls_name_the_websocket_at_the_same_place() {
         assert_eq!(websocket(text).unwrap().as_str(), url);
     }
     assert!(websocket("ftp://a").is_err());
+}
+
+#[test]
+fn a_host_and_port_alone_are_refused_with_the_url_that_was_meant() {
+    let expected = "expected a ws, wss, http or https URL";
+    for (text, meant) in [
+        ("localhost:8080", ": did you mean ws://localhost:8080/?"),
+        ("127.0.0.1:8080", ": did you mean ws://127.0.0.1:8080/?"),
+        ("ftp://a", ""),
+    ] {
+        assert_eq!(websocket(text), Err(format!("{expected}{meant}")));
+    }
+}
+
+#[actix_web::test]
+async fn what_a_handshake_failed_for_is_told_with_what_to_do() {
+    for (answer, scheme, expected) in [
+        ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "ws", "try wss:"),
+        ("HTTP/1.0 400 Bad Request\r\n\r\n", "ws", "try wss:"),
+        (
+            "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n",
+            "ws",
+            "does the proxy in front pass the upgrade?",
+        ),
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", "wss", "that port does not speak TLS: try ws:"),
+    ] {
+        let (fake, address) = Fake::start().await;
+        spawn(async move {
+            let mut stream = fake.connection().await;
+            stream.read_u8().await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            // Ended by the agent: to close first, with unread bytes, would reset the connection.
+            while stream.read_u8().await.is_ok() {}
+        });
+        let args = Line::parse_from(["listen", &format!("{scheme}://{address}/")]).args;
+        let mut listener = Listener::new(&args, Vec::new(), timing()).unwrap();
+        let error = listener.run().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

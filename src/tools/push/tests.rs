@@ -10,6 +10,7 @@ use actix_web::rt::task::spawn_blocking;
 use clap::Parser;
 use serde_json::Value;
 use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[derive(Parser)]
 struct Line {
@@ -22,7 +23,8 @@ fn args(words: &[&str]) -> PushArgs {
 }
 
 fn agent(address: SocketAddr) -> Identity {
-    let mut agent = Identity::generate(None);
+    let server = Url::parse(&format!("ws://{address}/")).unwrap();
+    let mut agent = Identity::generate(&server, None);
     agent.endpoint = Some(Url::parse(&format!("http://{address}/wpush/token")).unwrap());
     agent
 }
@@ -141,6 +143,57 @@ async fn a_refusal_is_told_with_the_servers_reason_and_what_to_do() {
         let (answer, _) = send(&agent(address), fake, response, &["-m", "hello"]).await;
         assert_eq!(answer.unwrap_err().to_string(), expected);
     }
+}
+
+#[test]
+fn a_refused_token_is_advised_on_by_the_claim_that_is_wrong() {
+    let aud = "the VAPID token's aud is for another server; it must be https://a";
+    for (message, expected) in [
+        ("the VAPID token expired 5 s ago by its exp", "is the clock of this machine right?"),
+        ("the VAPID token's exp is 90000 s ahead", "is the clock of this machine right?"),
+        (aud, "the endpoint's origin, which must be the server's public_url"),
+        ("a token is expected", "\nthe VAPID token is missing or wrong"),
+        ("", "401 Unauthorized\nthe VAPID token is missing or wrong"),
+    ] {
+        let body = serde_json::json!({"message": message}).to_string();
+        let refusal = refusal(StatusCode::UNAUTHORIZED, None, body.as_bytes());
+        assert!(refusal.ends_with(expected), "{refusal}");
+    }
+}
+
+#[test]
+fn a_message_in_the_endpoints_place_is_told_where_messages_go() {
+    for text in ["hello", "localhost:8080/wpush/x", "ftp://a"] {
+        assert!(endpoint(text).unwrap_err().contains("a message goes behind -m"), "{text}");
+        let error = Line::try_parse_from(["push", "--subscription", "s", text]).err().unwrap();
+        assert!(error.to_string().contains("a message goes behind -m"), "{error}");
+    }
+    assert_eq!(endpoint("http://a/b").unwrap().as_str(), "http://a/b");
+}
+
+#[test]
+fn who_is_responsible_is_a_mail_address_or_a_page() {
+    for right in ["mailto:me@example.net", "https://example.net/contact"] {
+        assert_eq!(contact(right), Ok(right.to_owned()));
+    }
+    for wrong in ["me@example.net", "mailto:", "http://example.net", "https://", "me"] {
+        assert!(contact(wrong).unwrap_err().starts_with("expected a mailto: or https: URL"));
+    }
+}
+
+#[actix_web::test]
+async fn an_endpoint_with_a_secure_scheme_on_a_plain_port_is_told() {
+    let (fake, address) = Fake::start().await;
+    spawn(async move {
+        let mut stream = fake.connection().await;
+        stream.read_u8().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        // Ended by the sender: to close first, with unread bytes, would reset the connection.
+        while stream.read_u8().await.is_ok() {}
+    });
+    let push = Push::prepare(&args(&[&format!("https://{address}/wpush/t"), "-m", ""])).unwrap();
+    let error = sent(push).await.unwrap_err().to_string();
+    assert!(error.contains("that port does not speak TLS: try http:"), "{error}");
 }
 
 #[actix_web::test]

@@ -21,7 +21,7 @@ pub(super) struct Transition {
 pub(super) type Transitions = BTreeMap<Transition, BTreeSet<&'static str>>;
 
 /// Steps on a way that bring nothing new to the table, after which it is given up.
-const PATIENCE: u8 = 5;
+const PATIENCE: u8 = 4;
 
 /// A connection in the search.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub(super) fn transitions() -> Transitions {
     let mut waiting = VecDeque::from([State::fresh()]);
     while let Some(state) = waiting.pop_front() {
         for (now, event) in state.happenings() {
-            let next = state.stepped(now, event, &mut transitions);
+            let next = state.stepped(now, &event, &mut transitions);
             if next.stale < PATIENCE && seen.insert(next.aspect()) {
                 waiting.push_back(next);
             }
@@ -85,14 +85,14 @@ impl State {
         happenings
     }
 
-    fn stepped(&self, now: Time, event: Event, transitions: &mut Transitions) -> Self {
+    fn stepped(&self, now: Time, event: &Event, transitions: &mut Transitions) -> Self {
         let mut next = Self { now, ..self.clone() };
         let effects = next.connection.step(now, event.clone());
         let (phase, after) = (self.connection.phase(), next.connection.phase());
         let transition = Transition { phase, event: event.name(), after };
         next.stale = if note(transition, &effects, transitions) { 0 } else { self.stale + 1 };
-        next.memory.remember(&event, &effects, after);
-        next.keep_orders(&event, effects);
+        next.memory.remember(event, &effects, after);
+        next.keep_orders(event, effects);
         next
     }
 

@@ -124,13 +124,18 @@ impl Watched {
         Self { connection: Connection::new(config, luck, now), witness }
     }
 
+    /// How many commands of the agent were not answered yet.
+    pub fn unanswered_commands(&self) -> usize {
+        self.witness.unanswered_commands()
+    }
+
     /// Steps the connection and checks every rule.
-    pub fn step(&mut self, now: Time, event: Event) -> Result<Effects, Violation> {
+    pub fn step(&mut self, now: Time, event: &Event) -> Result<Effects, Violation> {
         let before = self.connection.phase();
         let effects = self.connection.step(now, event.clone());
         let seen = Seen {
             now,
-            event: &event,
+            event,
             effects: &effects,
             before,
             after: self.connection.phase(),

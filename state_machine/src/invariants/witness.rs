@@ -88,6 +88,11 @@ impl Witness {
         self.rested(seen)
     }
 
+    /// How many commands of the agent were not answered yet.
+    pub fn unanswered_commands(&self) -> usize {
+        self.commands.len()
+    }
+
     fn happened(&mut self, seen: &Seen<'_>) -> Result<(), Violation> {
         match seen.event {
             Event::PushArrived { push, message } => {

@@ -217,21 +217,53 @@ enum Field {
     Other,
 }
 
-#[derive(DeriveDeserialize)]
+/// One update of an ack; what is no object names nothing.
+#[derive(Default)]
 struct RawUpdate<'a> {
-    #[serde(rename = "channelID", default, borrow)]
     channel_id: Text<'a>,
-    #[serde(default, borrow)]
     version: Text<'a>,
+}
+
+#[derive(DeriveDeserialize)]
+enum UpdateField {
+    #[serde(rename = "channelID")]
+    ChannelId,
+    #[serde(rename = "version")]
+    Version,
+    #[serde(other)]
+    Other,
 }
 
 /// The updates of an ack; anything but a list is none.
 #[derive(Default)]
 struct Updates<'a>(Vec<RawUpdate<'a>>);
 
+/// Values of a type that is not expected are none.
+macro_rules! none_of {
+    ($value:ty; $($visit:ident: $type:ty),*) => {
+        $(fn $visit<E>(self, _: $type) -> Result<$value, E> {
+            Ok(<$value>::default())
+        })*
+
+        fn visit_unit<E>(self) -> Result<$value, E> {
+            Ok(<$value>::default())
+        }
+    };
+}
+
+fn skip_list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<(), A::Error> {
+    while list.next_element::<IgnoredAny>()?.is_some() {}
+    Ok(())
+}
+
+fn skip_map<'de, A: MapAccess<'de>>(mut map: A) -> Result<(), A::Error> {
+    while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+    Ok(())
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for Updates<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(UpdatesVisitor)
+        deserializer.deserialize_any(UpdatesVisitor)
     }
 }
 
@@ -244,12 +276,52 @@ impl<'de> Visitor<'de> for UpdatesVisitor {
         f.write_str("a list of updates")
     }
 
+    none_of!(Updates<'de>; visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Updates<'de>, A::Error> {
         let mut updates = Vec::new();
         while let Some(update) = list.next_element()? {
             updates.push(update);
         }
         Ok(Updates(updates))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Updates<'de>, A::Error> {
+        skip_map(map).map(|()| Updates::default())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawUpdate<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UpdateVisitor)
+    }
+}
+
+struct UpdateVisitor;
+
+impl<'de> Visitor<'de> for UpdateVisitor {
+    type Value = RawUpdate<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an update")
+    }
+
+    none_of!(RawUpdate<'de>; visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<RawUpdate<'de>, A::Error> {
+        skip_list(list).map(|()| RawUpdate::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawUpdate<'de>, A::Error> {
+        let mut update = RawUpdate::default();
+        while let Some(field) = map.next_key::<UpdateField>()? {
+            match field {
+                UpdateField::ChannelId => update.channel_id = map.next_value()?,
+                UpdateField::Version => update.version = map.next_value()?,
+                UpdateField::Other => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(update)
     }
 }
 
@@ -264,14 +336,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 }
 
 struct TextVisitor;
-
-macro_rules! no_text {
-    ($($visit:ident: $type:ty),*) => {
-        $(fn $visit<E>(self, _: $type) -> Result<Text<'de>, E> {
-            Ok(Text(None))
-        })*
-    };
-}
 
 impl<'de> Visitor<'de> for TextVisitor {
     type Value = Text<'de>;
@@ -288,20 +352,14 @@ impl<'de> Visitor<'de> for TextVisitor {
         Ok(Text(Some(Cow::Owned(text.to_owned()))))
     }
 
-    no_text!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
+    none_of!(Text<'de>; visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
 
-    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
-        Ok(Text(None))
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Text<'de>, A::Error> {
+        skip_list(list).map(|()| Text(None))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Text<'de>, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Text(None))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text<'de>, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Text(None))
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Text<'de>, A::Error> {
+        skip_map(map).map(|()| Text(None))
     }
 }
 
@@ -338,6 +396,14 @@ mod tests {
         );
         let update = AckUpdate { chid: CHID.parse().unwrap(), id: VERSION.parse().unwrap() };
         assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![update] }));
+    }
+
+    #[test]
+    fn an_ack_of_garbage_acks_nothing() {
+        for updates in ["null", "\"all\"", "{}", "5", "[5,null,\"x\",[1],{\"a\":{}}]"] {
+            let ack = format!(r#"{{"messageType":"ack","updates":{updates}}}"#);
+            assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![] }), "{updates}");
+        }
     }
 
     #[test]

@@ -18,8 +18,6 @@ pub(crate) struct Agent {
     pub(crate) given_up: BTreeSet<Chid>,
     /// How often each message came.
     pub(crate) got: BTreeMap<MessageId, usize>,
-    /// Answers to commands so far.
-    pub(crate) answers: usize,
     /// What came and was not acked, on whatever connection.
     pub(crate) unacked: Vec<AckUpdate>,
 }
@@ -27,12 +25,7 @@ pub(crate) struct Agent {
 impl Agent {
     /// Takes in what the server says. Gives back the uaid that was lost, if one was.
     pub(crate) fn hears(&mut self, message: &ServerMessage) -> Option<Uaid> {
-        use ServerMessage::{RegisterRefused, Registered, Unregistered, UrgencySet};
-        let is_answer = matches!(
-            message,
-            Registered { .. } | RegisterRefused { .. } | Unregistered { .. } | UrgencySet { .. }
-        );
-        self.answers += usize::from(is_answer);
+        use ServerMessage::{Registered, Unregistered};
         match message {
             ServerMessage::Hello { uaid } => {
                 self.is_greeted = true;

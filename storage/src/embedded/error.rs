@@ -59,7 +59,7 @@ pub enum OpenError {
         known: usize,
     },
     /// The file is damaged, not a database, or cannot be brought up to date.
-    #[error("cannot open {}: {reason}: restore it from a backup or move it away", file.display())]
+    #[error("cannot open {}: {reason}; if it is damaged, restore it from a backup", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,

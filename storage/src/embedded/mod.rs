@@ -47,9 +47,6 @@ pub struct EmbeddedOptions {
     pub write_queue_max: usize,
     /// Writes committed together at most: bounds how long the first of them waits for the last.
     pub write_batch_max: usize,
-    /// Microseconds that the writer lets the queue fill after a batch of several writes: they cost
-    /// less the more are committed together. A write that comes alone does not wait.
-    pub write_gather_us: u64,
     /// Reads that can run at the same time.
     pub readers: usize,
     /// Months that the writer, and each reader, keeps open at most; one more is opened in place of
@@ -62,7 +59,6 @@ impl Default for EmbeddedOptions {
         Self {
             write_queue_max: 4096,
             write_batch_max: 1024,
-            write_gather_us: 1000,
             readers: available_parallelism().map_or(4, usize::from).clamp(2, 8),
             months_open_max: 3,
         }

@@ -1,9 +1,8 @@
 //! The writer thread: takes what has queued up and commits it together.
 //!
 //! Making a write durable costs one sync of the disk, however many rows it is. While the thread waits
-//! for that sync, more work queues up, and the next sync is for all of it. Where the disk is fast that
-//! alone makes many small batches: so after a batch of several, which says that there are many callers,
-//! the thread lets the queue fill for a moment.
+//! for that sync, more work queues up, and the next sync is for all of it. Letting the queue fill
+//! for a moment before each commit was measured too, and gained nothing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +11,6 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{PoisonError, RwLock};
 use std::thread;
-use std::time::Duration;
 
 use state_machine::Uaid;
 use tokio::sync::{oneshot, watch};
@@ -59,13 +57,8 @@ impl Writer {
     ) -> io::Result<Self> {
         let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
         let (end, ended) = watch::channel(None);
-        let writer_loop = WriterLoop {
-            tasks,
-            held: None,
-            files,
-            batch_max: options.write_batch_max,
-            gather: Duration::from_micros(options.write_gather_us),
-        };
+        let writer_loop =
+            WriterLoop { tasks, held: None, files, batch_max: options.write_batch_max };
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             let closed = writer_loop.run();
             drop(lock);
@@ -82,7 +75,7 @@ impl Writer {
         run: impl FnMut(&mut WriteFiles) -> Result<T, Fault> + Send + 'static,
     ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Queued { run, outcome: Err(stopped()), reply });
+        let job = Box::new(Queued { run, outcome: None, reply });
         match self.enqueue(Task { uaid, place, job }) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
             Err(error) => Box::pin(ready(Err(error))),
@@ -116,17 +109,12 @@ struct WriterLoop {
     held: Option<Task>,
     files: WriteFiles,
     batch_max: usize,
-    gather: Duration,
 }
 
 impl WriterLoop {
     fn run(mut self) -> Result<(), StoreError> {
         while let Some(batch) = self.next_batch() {
-            let several = (2..GATHERED_ENOUGH).contains(&batch.len());
             self.commit(batch);
-            if several {
-                thread::sleep(self.gather);
-            }
         }
         self.files.close()
     }
@@ -230,7 +218,8 @@ trait Job: Send {
 
 struct Queued<T, F> {
     run: F,
-    outcome: Result<T, StoreError>,
+    /// What the last run of it brought.
+    outcome: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
@@ -241,12 +230,13 @@ impl<T: Send, F: FnMut(&mut WriteFiles) -> Result<T, Fault> + Send> Job for Queu
             Err(Fault::Refused(error)) => (Err(error), true),
             Err(Fault::Broken(error)) => (Err(error), false),
         };
-        self.outcome = outcome;
+        self.outcome = Some(outcome);
         sound
     }
 
     fn answer(self: Box<Self>, failure: Option<&StoreError>) {
         let Self { outcome, reply, .. } = *self;
+        let outcome = outcome.expect("a job is answered after it was run");
         let answer = match failure {
             Some(error) if outcome.is_ok() => Err(error.clone()),
             _ => outcome,
@@ -255,9 +245,6 @@ impl<T: Send, F: FnMut(&mut WriteFiles) -> Result<T, Fault> + Send> Job for Queu
         let _unread = reply.send(answer);
     }
 }
-
-/// Tasks in a batch among which the cost of a commit is next to nothing: no need to wait for more.
-const GATHERED_ENOUGH: usize = 100;
 
 fn stopped() -> StoreError {
     StoreError::Failed("the store's writer thread stopped unexpectedly, restart the server".into())
@@ -380,7 +367,7 @@ mod tests {
     fn task(uaid: u8, place: Place) -> Task {
         let (reply, _answer) = oneshot::channel();
         let run = |_: &mut WriteFiles| Ok(());
-        let job = Box::new(Queued { run, outcome: Ok(()), reply });
+        let job = Box::new(Queued { run, outcome: None, reply });
         Task { uaid: Some(Uaid([uaid; 16])), place, job }
     }
 

@@ -34,16 +34,21 @@ impl Raw {
 
     /// The next answer.
     pub(crate) async fn answer(&mut self) -> Answer {
-        let whole = async {
-            loop {
-                if let Some((answer, length)) = parse(&self.unread) {
-                    self.unread.drain(..length);
-                    return answer;
-                }
-                assert!(self.read().await > 0, "half an answer: {:?}", self.unread);
+        let answer = within(AT_ONCE, "the server answers", self.try_answer()).await;
+        answer.unwrap_or_else(|| panic!("half an answer: {:?}", self.unread))
+    }
+
+    /// The next answer, however long it takes; none where the connection ends before.
+    pub(crate) async fn try_answer(&mut self) -> Option<Answer> {
+        loop {
+            if let Some((answer, length)) = parse(&self.unread) {
+                self.unread.drain(..length);
+                return Some(answer);
             }
-        };
-        within(AT_ONCE, "the server answers", whole).await
+            if self.read().await == 0 {
+                return None;
+            }
+        }
     }
 
     /// Everything up to the end of the connection, which must come within `bound`.

@@ -1,0 +1,301 @@
+//! Each rule is broken once by a connection that does not exist, to see that its witness notices.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use state_machine::connection::{
+    CloseReason, Config, Effect, Event, Limits, PhaseName, PushAnswer, Wait,
+};
+use state_machine::invariants::{Invariant, Seen, Violation, Witness};
+use state_machine::store::StoreOrder;
+use state_machine::transcript::{Input, Names, Transcript};
+use state_machine::wire::{ClientMessage, ServerMessage, status};
+use state_machine::{Chid, Message, Month, NodeId, OpId, PushId, Span, Time, Uaid, Urgency};
+
+/// A connection that only the witness believes in.
+struct Story {
+    witness: Witness,
+    phase: PhaseName,
+    now: Time,
+    unacked: usize,
+}
+
+impl Story {
+    /// A ready connection of `U1`, with a window for two messages that remembers one ack.
+    fn ready() -> Self {
+        let limits = Limits { unacked_max: 2, remembered_acks_max: 1, ..Limits::default() };
+        let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+        let witness = Witness::new(Arc::new(config));
+        let phase = PhaseName::AwaitingHello;
+        let mut story = Self { witness, phase, now: Time(0), unacked: 0 };
+        let effects = [Effect::EnterRegistry { uaid: uaid() }, hello()];
+        story.goes_on(PhaseName::Ready, &said("hello"), &effects).unwrap();
+        story
+    }
+
+    fn step(&mut self, event: &Event, effects: &[Effect]) -> Result<(), Violation> {
+        self.goes_on(self.phase, event, effects)
+    }
+
+    fn goes_on(
+        &mut self,
+        after: PhaseName,
+        event: &Event,
+        effects: &[Effect],
+    ) -> Result<(), Violation> {
+        let is_closed = after == PhaseName::Closed;
+        let deadline = (!is_closed).then_some((self.now + Span(1), Wait::Keepalive));
+        self.ends(after, event, effects, deadline)
+    }
+
+    fn ends(
+        &mut self,
+        after: PhaseName,
+        event: &Event,
+        effects: &[Effect],
+        deadline: Option<(Time, Wait)>,
+    ) -> Result<(), Violation> {
+        let Self { now, unacked, phase: before, .. } = *self;
+        self.phase = after;
+        self.witness.observe(&Seen { now, event, effects, before, after, unacked, deadline })
+    }
+
+    /// A push arrives and is sent.
+    fn push(&mut self, push: &str) -> Result<(), Violation> {
+        let event = arrived(push);
+        let sent = send(&event);
+        self.unacked += 1;
+        self.step(&event, &[sent])
+    }
+
+    fn closes(&mut self, effects: &[Effect]) -> Result<(), Violation> {
+        self.unacked = 0;
+        self.goes_on(PhaseName::Closed, &Event::HungUp, effects)
+    }
+}
+
+#[track_caller]
+fn breaks(invariant: Invariant, result: Result<(), Violation>) {
+    assert_eq!(result.unwrap_err().invariant, invariant);
+}
+
+#[test]
+fn the_rules_are_named_once() {
+    let names: BTreeSet<&str> = Invariant::ALL.iter().map(|invariant| invariant.name()).collect();
+    assert_eq!(names.len(), Invariant::ALL.len());
+    assert!(Invariant::ALL.iter().all(|invariant| invariant.sentence().ends_with('.')));
+}
+
+#[test]
+fn a_push_has_one_answer_and_it_fits() {
+    use Invariant::{AcceptedMeansAcked, BusyMeansNotSent, PushAnsweredOnce, UnconfirmedMeansSent};
+    let push = "7 M1 C1 ttl=60s";
+    for (answer, invariant) in
+        [(PushAnswer::Accepted, AcceptedMeansAcked), (PushAnswer::Busy, BusyMeansNotSent)]
+    {
+        let mut story = Story::ready();
+        story.push(push).unwrap();
+        breaks(invariant, story.step(&Event::Heard, &[answered(push, answer)]));
+    }
+    let unsent = [answered(push, PushAnswer::Unconfirmed)];
+    breaks(UnconfirmedMeansSent, Story::ready().step(&arrived(push), &unsent));
+    let twice = [answered(push, PushAnswer::Busy), answered(push, PushAnswer::Busy)];
+    breaks(PushAnsweredOnce, Story::ready().step(&arrived(push), &twice));
+    let mut story = Story::ready();
+    story.push(push).unwrap();
+    let close = [Effect::LeaveRegistry { uaid: uaid() }, Effect::Close(CloseReason::HungUp)];
+    breaks(PushAnsweredOnce, story.closes(&close));
+}
+
+#[test]
+fn a_push_waits_for_no_more_than_an_ack() {
+    let push = "7 M1 C1 ttl=60s";
+    breaks(Invariant::PushAnsweredInTime, Story::ready().step(&arrived(push), &[]));
+    let mut story = Story::ready();
+    story.push(push).unwrap();
+    story.now = Time(1000);
+    breaks(Invariant::PushAnsweredInTime, story.step(&Event::TimePassed, &[]));
+}
+
+#[test]
+fn a_message_is_sent_again_only_when_its_ack_is_long_forgotten() {
+    let fleeting = "7 M1 C1 ttl=0ms";
+    let accepted = answered(fleeting, PushAnswer::Accepted);
+    let mut story = Story::ready();
+    story.unacked = 1;
+    let sent = [send(&arrived(fleeting)), accepted];
+    story.step(&arrived(fleeting), &sent).unwrap();
+    breaks(Invariant::SentOnce, story.step(&arrived(fleeting), &sent));
+
+    let mut story = Story::ready();
+    story.step(&acked("M1"), &[]).unwrap();
+    story.unacked = 1;
+    breaks(Invariant::AckedNeverSent, story.step(&arrived(fleeting), &sent));
+
+    let mut story = Story::ready();
+    story.step(&acked("M1"), &[]).unwrap();
+    story.step(&acked("M2"), &[]).unwrap();
+    story.unacked = 1;
+    story.step(&arrived(fleeting), &sent).unwrap();
+}
+
+#[test]
+fn a_message_that_waits_for_its_ack_is_not_deleted() {
+    let push = "7 M1 C1 ttl=60s";
+    let mut story = Story::ready();
+    story.push(push).unwrap();
+    breaks(Invariant::UnackedNeverDeleted, story.step(&Event::Heard, &[delete(0, push)]));
+}
+
+#[test]
+fn the_window_is_bounded_and_counted() {
+    let mut story = Story::ready();
+    story.push("1 M1 C1 ttl=60s").unwrap();
+    story.push("2 M2 C1 ttl=60s").unwrap();
+    breaks(Invariant::WindowBounded, story.push("3 M3 C1 ttl=60s"));
+    let mut story = Story::ready();
+    story.unacked = 1;
+    breaks(Invariant::WindowCounted, story.step(&Event::Heard, &[]));
+}
+
+#[test]
+fn numbers_of_orders_only_grow() {
+    let mut story = Story::ready();
+    story.step(&Event::Heard, &[delete(4, "7 M1 C1 ttl=60s")]).unwrap();
+    breaks(Invariant::OrdersNumbered, story.step(&Event::Heard, &[delete(4, "7 M1 C1 ttl=60s")]));
+}
+
+#[test]
+fn commands_are_answered_in_their_time_and_order() {
+    let urgency = |status| Effect::Send(ServerMessage::UrgencySet { status });
+    let mut story = Story::ready();
+    story.phase = PhaseName::Identified;
+    story.step(&said("low"), &[urgency(status::UNAVAILABLE)]).unwrap();
+    let too_soon = story.step(&said("low"), &[urgency(status::OK)]);
+    breaks(Invariant::CommandsWaitForReady, too_soon);
+
+    let mut story = Story::ready();
+    story.step(&said("register"), &[]).unwrap();
+    breaks(Invariant::CommandsInOrder, story.step(&said("low"), &[urgency(status::OK)]));
+    breaks(Invariant::CommandsInOrder, Story::ready().step(&Event::Heard, &[urgency(status::OK)]));
+}
+
+#[test]
+fn hello_comes_once_and_first_and_under_the_right_name() {
+    breaks(Invariant::HelloFirst, Story::ready().step(&said("hello"), &[hello()]));
+    let other =
+        Effect::Send(ServerMessage::Registered { uaid: Uaid([1; 16]), chid: chid(), key: None });
+    breaks(Invariant::HelloFirst, Story::ready().step(&said("register"), &[other]));
+}
+
+#[test]
+fn a_connection_is_found_under_one_name_until_it_closes() {
+    let enter = Effect::EnterRegistry { uaid: uaid() };
+    let leave = Effect::LeaveRegistry { uaid: Uaid([1; 16]) };
+    let close = Effect::Close(CloseReason::HungUp);
+    for result in [
+        Story::ready().step(&Event::Heard, &[enter]),
+        Story::ready().step(&Event::Heard, &[leave]),
+        Story::ready().closes(&[close]),
+    ] {
+        breaks(Invariant::FoundUnderOneName, result);
+    }
+}
+
+#[test]
+fn what_is_less_urgent_than_wanted_is_held_back() {
+    let mut story = Story::ready();
+    let set = Effect::Send(ServerMessage::UrgencySet { status: status::OK });
+    story.step(&said("low"), &[set]).unwrap();
+    breaks(Invariant::UrgencyRespected, story.push("7 M1 C1 ttl=60s urgency=very-low"));
+}
+
+#[test]
+fn nothing_comes_after_the_close() {
+    let leave = Effect::LeaveRegistry { uaid: uaid() };
+    let close = Effect::Close(CloseReason::HungUp);
+    let more = [leave.clone(), close.clone(), Effect::Ping];
+    breaks(Invariant::SilentAfterClose, Story::ready().closes(&more));
+    let still_open = Story::ready().step(&Event::Heard, &[leave.clone(), close.clone()]);
+    breaks(Invariant::SilentAfterClose, still_open);
+    breaks(Invariant::SilentAfterClose, Story::ready().closes(std::slice::from_ref(&leave)));
+
+    let push = "7 M1 C1 ttl=60s";
+    let mut story = Story::ready();
+    story.closes(&[leave, close]).unwrap();
+    story.step(&arrived(push), &[answered(push, PushAnswer::Busy)]).unwrap();
+    breaks(Invariant::SilentAfterClose, story.step(&arrived(push), &[]));
+    breaks(Invariant::SilentAfterClose, story.step(&Event::Heard, &[Effect::Ping]));
+}
+
+#[test]
+fn a_deadline_lies_ahead_and_there_is_one() {
+    for deadline in [None, Some((Time(0), Wait::Keepalive))] {
+        let result = Story::ready().ends(PhaseName::Ready, &Event::TimePassed, &[], deadline);
+        breaks(Invariant::DeadlinesMove, result);
+    }
+}
+
+fn uaid() -> Uaid {
+    Names::fixed().text("U1").unwrap().parse().unwrap()
+}
+
+fn chid() -> Chid {
+    Names::fixed().text("C1").unwrap().parse().unwrap()
+}
+
+fn hello() -> Effect {
+    Effect::Send(ServerMessage::Hello { uaid: uaid() })
+}
+
+fn said(what: &str) -> Event {
+    Event::Said(match what {
+        "hello" => ClientMessage::Hello { uaid: None },
+        "register" => ClientMessage::Register { chid: chid(), key: None },
+        _ => ClientMessage::Urgency { min: Urgency::Low },
+    })
+}
+
+/// The event of a transcript's line.
+fn line(text: &str) -> Event {
+    let script = format!("# A line.\nat 1970-01-01T00:00:00Z\n{text}\n");
+    let step = Transcript::parse(&script).unwrap().steps.remove(0);
+    match &step.input {
+        Input::Frame(_) | Input::Event(_) => step.input.event(&Names::fixed()).unwrap(),
+        Input::Wait(_) => Event::TimePassed,
+    }
+}
+
+fn arrived(push: &str) -> Event {
+    line(&format!("push> {push}"))
+}
+
+fn acked(message: &str) -> Event {
+    line(&format!(
+        r#"agent> {{"messageType":"ack","updates":[{{"channelID":"{{C1}}","version":"{{{message}}}"}}]}}"#
+    ))
+}
+
+fn brought(push: &Event) -> (PushId, Message) {
+    match push {
+        Event::PushArrived { push, message } => (*push, message.clone()),
+        other => panic!("{other:?} is no push"),
+    }
+}
+
+fn send(push: &Event) -> Effect {
+    Effect::Send(ServerMessage::Notification(brought(push).1))
+}
+
+fn answered(push: &str, answer: PushAnswer) -> Effect {
+    let (push, message) = brought(&arrived(push));
+    Effect::AnswerPush { push, answer, message: message.reference() }
+}
+
+fn delete(op: u32, push: &str) -> Effect {
+    let messages = vec![brought(&arrived(push)).1.reference()];
+    let months = vec![Month::new(2026, 11).unwrap()];
+    Effect::Ask { op: OpId(op), order: StoreOrder::Delete { uaid: uaid(), months, messages } }
+}

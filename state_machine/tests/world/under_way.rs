@@ -1,0 +1,149 @@
+//! What is under way: mail, orders to the store, pushes. Any of it may come to pass next.
+
+use std::collections::BTreeMap;
+
+use state_machine::connection::Event;
+use state_machine::store::{StoreFailed, StoreOrder};
+use state_machine::{MessageId, RouterRecord, Uaid};
+
+use super::op::How;
+use super::push::Push;
+use super::{World, Wrong};
+
+/// A thing under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum UnderWay {
+    Mail(usize),
+    Order(usize, usize),
+    Push(usize),
+}
+
+impl World {
+    pub(super) fn under_way(&self) -> Vec<UnderWay> {
+        let mut things = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            things.extend(line.mail.front().map(|_| UnderWay::Mail(at)));
+            things.extend((0..line.orders.len()).map(|order| UnderWay::Order(at, order)));
+        }
+        let pending = |push: &usize| self.pushes[*push].is_pending();
+        things.extend((0..self.pushes.len()).filter(pending).map(UnderWay::Push));
+        things
+    }
+
+    pub(super) fn comes_to_pass(&mut self, thing: UnderWay, how: How) -> Result<(), Wrong> {
+        match thing {
+            UnderWay::Mail(line) => match self.lines[line].mail.pop_front() {
+                Some(event) => self.step(line, &event),
+                None => Ok(()),
+            },
+            UnderWay::Order(line, order) => self.store_answers(line, order, how),
+            UnderWay::Push(push) => self.push_goes_on(push, how),
+        }
+    }
+
+    pub(super) fn go_all(&mut self) -> Result<(), Wrong> {
+        const THINGS_MAX: usize = 5000;
+        for _ in 0..THINGS_MAX {
+            match self.under_way().first() {
+                Some(thing) => self.comes_to_pass(*thing, How::Well)?,
+                None => return Ok(()),
+            }
+        }
+        Err("there is no end to what is under way".to_owned())
+    }
+
+    /// One user agent's writes are in order: those that were called before come first.
+    pub(super) fn store_answers(
+        &mut self,
+        line: usize,
+        order: usize,
+        how: How,
+    ) -> Result<(), Wrong> {
+        let number = self.lines[line].orders[order].number;
+        if self.lines[line].orders[order].is_write() {
+            self.write_all(number)?;
+            if how != How::NotDone {
+                self.write(line, order)?;
+            }
+        }
+        let pending = self.lines[line].orders.remove(order);
+        let answer = match how {
+            How::Well => Ok(pending.done.unwrap_or_else(|| self.store.carry_out(&pending.order))),
+            How::Early => {
+                Ok(pending.done.or(pending.early).expect("writes are done, reads were early"))
+            }
+            How::AnswerLost | How::NotDone => Err(StoreFailed),
+        };
+        if let (StoreOrder::Delete { messages, .. }, Ok(_)) = (&pending.order, &answer) {
+            messages.iter().for_each(|message| self.settle(message.id));
+        }
+        self.step(line, &Event::StoreAnswered { op: pending.op, answer })
+    }
+
+    /// Carries out the writes that were called before the one of this number.
+    pub(super) fn write_all(&mut self, before: usize) -> Result<(), Wrong> {
+        let mut writes: Vec<(usize, usize, usize)> = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            let orders = line.orders.iter().enumerate();
+            let due = orders.filter(|(_, order)| order.is_write() && order.number < before);
+            writes.extend(due.map(|(order, pending)| (pending.number, at, order)));
+        }
+        writes.sort_unstable();
+        writes.into_iter().try_for_each(|(_, line, order)| self.write(line, order))
+    }
+
+    pub(super) fn write(&mut self, line: usize, order: usize) -> Result<(), Wrong> {
+        let pending = &mut self.lines[line].orders[order];
+        if pending.done.is_none() {
+            let before = self.store.records.clone();
+            pending.done = Some(self.store.carry_out(&pending.order));
+            self.records_changed(&before)?;
+        }
+        self.nothing_reappears()
+    }
+
+    pub(super) fn records_changed(
+        &mut self,
+        before: &BTreeMap<Uaid, RouterRecord>,
+    ) -> Result<(), Wrong> {
+        for (uaid, record) in self.store.records.clone() {
+            let Some(before) = before.get(&uaid) else { continue };
+            if record.curmonth < before.curmonth {
+                return Err(format!("the record moves back from {:?}", before.curmonth));
+            }
+            self.tell_the_older(before, &record);
+        }
+        Ok(())
+    }
+
+    /// A node that takes a user agent over from another node tells it so.
+    pub(super) fn tell_the_older(&mut self, before: &RouterRecord, record: &RouterRecord) {
+        let older = before.node.as_ref().filter(|older| record.node.as_ref() != Some(*older));
+        let line = older.and_then(|older| self.find(older, record.uaid));
+        if let Some(line) = line {
+            self.lines[line].mail.push_back(Event::Replaced);
+        }
+    }
+
+    /// An ack is settled when its delete is durable and nobody is about to store the message.
+    pub(super) fn settle(&mut self, id: MessageId) {
+        let is_over = |push: &Push| push.message.id != id || push.outcome.is_some();
+        let is_acked = self.agent.got.contains_key(&id)
+            && !self.agent.unacked.iter().any(|update| update.id == id);
+        let is_there = self.rows().any(|row| row == id);
+        if is_acked && !is_there && self.pushes.iter().all(is_over) {
+            self.settled.insert(id);
+        }
+    }
+
+    pub(super) fn nothing_reappears(&self) -> Result<(), Wrong> {
+        match self.rows().find(|id| self.settled.contains(id)) {
+            Some(id) => Err(format!("{id} is stored after its ack was settled")),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = MessageId> {
+        self.agent.uaid.into_iter().flat_map(|uaid| self.store.rows(uaid)).map(|(_, id)| id)
+    }
+}
