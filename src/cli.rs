@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::settings::sources::flag_name;
+use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
 use crate::settings::value::Shape;
 use crate::settings::{Flags, Settings};
@@ -149,7 +149,22 @@ pub fn main() -> ExitCode {
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let cli = command().try_get_matches_from(words);
     let cli = cli.and_then(|matches| Cli::from_arg_matches(&matches));
-    cli.map_err(|error| with_switch_tip(error, words))
+    cli.map_err(|error| with_switch_tip(without_guess(error), words))
+}
+
+/// Takes away a suggestion of clap's that is too far from what was written, with the usage line
+/// that clap builds from it.
+fn without_guess(mut error: clap::Error) -> clap::Error {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let written = context(ContextKind::InvalidArg).zip(context(ContextKind::SuggestedArg));
+    if written.is_some_and(|(written, guess)| !is_near(written, guess)) {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::Usage);
+    }
+    error
 }
 
 /// `--rotation false` is refused for its `false`, of which clap cannot know where it belongs.
@@ -361,6 +376,14 @@ mod tests {
         let examples = SERVE_HELP.split("Examples:").nth(1).unwrap().replace("\\\n", "");
         let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
         assert!(!open.is_empty() && open.iter().all(|line| line.contains("--public-url https://")));
+    }
+
+    #[test]
+    fn an_unknown_flag_is_answered_with_a_known_one_only_where_they_are_near() {
+        assert!(help(&["serve", "--public-uri", "x"]).contains("'--public-url'"));
+        let error = help(&["serve", "--tls-cert", "x"]);
+        assert!(error.contains("'--tls-cert'") && error.contains("try '--help'"), "{error}");
+        assert!(!error.contains("similar") && !error.contains("--tcp"), "{error}");
     }
 
     #[test]

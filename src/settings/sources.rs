@@ -264,16 +264,30 @@ fn is_service_link(variable: &str) -> bool {
     name.starts_with("SERVICE_") || name.starts_with("PORT_") || name == "PORT"
 }
 
-/// The setting, in the form that a source writes names in, that is most like what was written. None
-/// where more than a third of its name would have to change: that is no slip of the fingers.
+/// The setting, in the form that a source writes names in, that is most like what was written, if
+/// any is.
 fn nearest(written: &str, form: fn(&str) -> String) -> Option<String> {
-    let written = written.strip_prefix(ENV_PREFIX).unwrap_or(written);
-    let written = written.trim_start_matches('-').replace('-', "_").to_ascii_lowercase();
     Setting::all()
-        .map(|setting| (strsim::damerau_levenshtein(setting.name, &written), setting.name))
-        .min_by_key(|(changes, _)| *changes)
-        .filter(|(changes, name)| changes * 3 <= name.len())
-        .map(|(_, name)| form(name))
+        .map(|setting| setting.name)
+        .min_by_key(|name| changes(written, name))
+        .filter(|name| is_near(written, name))
+        .map(form)
+}
+
+/// Whether what was written could be meant for `known`. Where more than a third of the name would
+/// have to change, that was no slip of the fingers.
+pub fn is_near(written: &str, known: &str) -> bool {
+    changes(written, known) * 3 <= bare(known).len()
+}
+
+fn changes(written: &str, known: &str) -> usize {
+    strsim::damerau_levenshtein(&bare(written), &bare(known))
+}
+
+/// A name without what the place where it stands adds to it.
+fn bare(name: &str) -> String {
+    let name = name.strip_prefix(ENV_PREFIX).unwrap_or(name);
+    name.trim_start_matches('-').replace('-', "_").to_ascii_lowercase()
 }
 
 /// The flag of a setting.

@@ -100,10 +100,13 @@ impl WebSocketClient {
                 400 if is_plain => Some(PORT_MAY_SPEAK_TLS),
                 _ => None,
             },
-            // Some servers answer with HTTP/1.0 what is not TLS on their TLS port.
-            Error::Protocol(ProtocolError::WrongHttpVersion) if is_plain => {
-                Some(PORT_MAY_SPEAK_TLS)
-            }
+            // On a TLS port some servers answer plain HTTP in HTTP/1.0, some with a TLS alert, some
+            // not at all.
+            Error::Protocol(
+                ProtocolError::WrongHttpVersion
+                | ProtocolError::HttparseError(_)
+                | ProtocolError::HandshakeIncomplete,
+            ) if is_plain => Some(PORT_MAY_SPEAK_TLS),
             Error::Io(error) => {
                 tls_advice(rustls_error(error)?, "that port does not speak TLS: try ws:")
             }

@@ -144,6 +144,17 @@ fn what_differs_is_shown_line_by_line() {
 }
 
 #[test]
+fn an_answer_that_answers_no_order_is_a_mismatch() {
+    let hello = "agent> {\"messageType\":\"hello\",\"uaid\":\"{U1}\"}\nregistry< enter U1\nstore< 0 register U1 at=+0ms\n";
+    let mismatch =
+        |line: &str| run(&parse(&format!("{hello}{line}")).unwrap()).unwrap_err().to_string();
+    assert_eq!(mismatch("store> 1 deleted"), "6: no order 1 waits for an answer");
+    assert_eq!(mismatch("store> 0 failed\nstore> 0 failed"), "7: no order 0 waits for an answer");
+    let expected = "6: order 0 is `register U1 at=+0ms`, which has another answer";
+    assert_eq!(mismatch("store> 0 deleted"), expected);
+}
+
+#[test]
 fn a_wait_over_a_deadline_is_a_mismatch() {
     let mismatch = run(&parse("wait 6s").unwrap()).unwrap_err();
     let expected =

@@ -398,6 +398,8 @@ async fn what_a_handshake_failed_for_is_told_with_what_to_do() {
     for (answer, scheme, expected) in [
         ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "ws", "try wss:"),
         ("HTTP/1.0 400 Bad Request\r\n\r\n", "ws", "try wss:"),
+        ("\x15\x03\x01\x00\x02\x02\x46", "ws", "try wss:"),
+        ("", "ws", "try wss:"),
         (
             "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n",
             "ws",
@@ -410,6 +412,7 @@ async fn what_a_handshake_failed_for_is_told_with_what_to_do() {
             let mut stream = fake.connection().await;
             stream.read_u8().await.unwrap();
             stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
             // Ended by the agent: to close first, with unread bytes, would reset the connection.
             while stream.read_u8().await.is_ok() {}
         });

@@ -137,7 +137,6 @@ impl StoreOrder {
 }
 
 impl PushAnswer {
-
     /// The answer's name.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,10 +1,13 @@
 //! Runs a transcript against the pure machine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::write::Scribe;
 use super::{Expected, Input, Names, OrderKind, Step, Transcript};
-use crate::connection::{Connection, Effects, Event, PhaseName, Wait};
+use crate::connection::{Connection, Effect, Effects, Event, PhaseName, Wait};
+use crate::ids::OpId;
+use crate::store::{StoreAnswer, StoreOrder};
 use crate::time::Time;
 
 /// A step that was run.
@@ -48,6 +51,7 @@ pub fn replay(transcript: &Transcript, mut see: impl FnMut(&Ran)) -> Result<(), 
     let scribe = transcript.scribe();
     let mut names = Names::fixed();
     let mut now = transcript.start;
+    let mut open = BTreeMap::new();
     for step in &transcript.steps {
         let before = now;
         if let Input::Wait(span) = step.input {
@@ -55,10 +59,12 @@ pub fn replay(transcript: &Transcript, mut see: impl FnMut(&Ran)) -> Result<(), 
             check_wait(step, now, connection.deadline(), &scribe)?;
         }
         let event = step.input.event(&names).expect("names are checked when a transcript is read");
+        check_answer(step, &event, &mut open, &scribe)?;
         let effects = connection.step(now, event.clone());
         let (phase, deadline) = (connection.phase(), connection.deadline());
         let ran = Ran { at: now, before, event, effects, phase, deadline };
         see(&ran);
+        open.extend(ran.effects.iter().filter_map(ordered));
         let got: Vec<String> =
             ran.effects.iter().map(|effect| scribe.effect(effect, now)).collect();
         step.compare(&got, &mut names)?;
@@ -148,4 +154,46 @@ fn check_wait(
         }
         _ => Ok(()),
     }
+}
+
+fn ordered(effect: &Effect) -> Option<(OpId, StoreOrder)> {
+    match effect {
+        Effect::Ask { op, order } => Some((*op, order.clone())),
+        _ => None,
+    }
+}
+
+/// The store answers what it was asked, each order once.
+fn check_answer(
+    step: &Step,
+    event: &Event,
+    open: &mut BTreeMap<OpId, StoreOrder>,
+    scribe: &Scribe<'_>,
+) -> Result<(), Mismatch> {
+    let Event::StoreAnswered { op, answer } = event else { return Ok(()) };
+    let report = match (open.remove(op), answer) {
+        (Some(_), Err(_)) => return Ok(()),
+        (Some(order), Ok(answer)) if fits(answer, &order) => return Ok(()),
+        (Some(order), Ok(_)) => {
+            let order = scribe.order(&order, scribe.start);
+            format!("order {} is `{order}`, which has another answer", op.0)
+        }
+        (None, _) => format!("no order {} waits for an answer", op.0),
+    };
+    Err(Mismatch { line: step.line, report })
+}
+
+fn fits(answer: &StoreAnswer, order: &StoreOrder) -> bool {
+    matches!(
+        (answer, order),
+        (StoreAnswer::Registered(_), StoreOrder::Register(_))
+            | (StoreAnswer::Channels(_), StoreOrder::ReadChannels { .. })
+            | (StoreAnswer::Fetched(_), StoreOrder::Fetch { .. })
+            | (StoreAnswer::Deleted, StoreOrder::Delete { .. })
+            | (StoreAnswer::ChannelsAdded, StoreOrder::AddChannels { .. })
+            | (StoreAnswer::ChannelRemoved, StoreOrder::RemoveChannel { .. })
+            | (StoreAnswer::MonthUpdated(_), StoreOrder::UpdateMonth(_))
+            | (StoreAnswer::MoveFinished(_), StoreOrder::FinishMove(_))
+            | (StoreAnswer::Carried, StoreOrder::CarryMessages { .. })
+    )
 }
