@@ -10,7 +10,7 @@
 pub mod client;
 pub mod clock;
 pub mod endpoint;
-mod frame_sizes;
+mod metered;
 pub mod nodes;
 pub mod reach;
 pub mod registry;

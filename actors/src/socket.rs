@@ -1,5 +1,6 @@
 //! The WebSocket under a client. The one file that names actix-web-actors.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::StreamHandler;
@@ -7,12 +8,11 @@ use actix_http::ws::Item;
 use actix_web::web::Payload;
 use actix_web::{Error, HttpRequest, HttpResponse};
 use actix_web_actors::ws;
-use futures_util::StreamExt;
 use state_machine::connection::{CloseReason, Event, Luck};
 use state_machine::wire::{ClientMessage, Nonsense};
 
 use crate::client::{Client, ClientShared, Transport};
-use crate::frame_sizes::FrameSizes;
+use crate::metered::{Handled, Metered};
 
 /// Frames over a WebSocket.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct WebSocket {
     parts: Vec<u8>,
     /// Bytes of a message at most, in one frame or in several.
     message_bytes_max: usize,
+    /// Frames handled so far: more are let through as these are done with.
+    handled: Handled,
 }
 
 /// The subprotocol Firefox offers.
@@ -34,11 +36,11 @@ pub fn upgrade(
     request: &HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    let transport = WebSocket { parts: Vec::new(), message_bytes_max };
+    let handled = Handled::default();
+    let bytes = Metered::new(payload, message_bytes_max, Rc::clone(&handled));
+    let transport = WebSocket { parts: Vec::new(), message_bytes_max, handled };
     let client = Client::new(shared, luck, transport);
-    let mut sizes = FrameSizes::up_to(message_bytes_max);
-    let checked = payload.map(move |chunk| sizes.check(chunk));
-    ws::WsResponseBuilder::new(client, request, checked)
+    ws::WsResponseBuilder::new(client, request, bytes)
         .protocols(&[PROTOCOL])
         .frame_size(message_bytes_max)
         .start()
@@ -69,6 +71,7 @@ impl Transport for WebSocket {
 
 impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Client<WebSocket> {
     fn handle(&mut self, frame: Result<ws::Message, ws::ProtocolError>, ctx: &mut Self::Context) {
+        self.transport.handled.set(self.transport.handled.get() + 1);
         let event = match frame {
             Ok(ws::Message::Text(text)) => said(&text),
             Ok(ws::Message::Ping(data)) => {

@@ -1,11 +1,54 @@
-//! The lengths that WebSocket frames announce, read before their payload is.
+//! The bytes of a WebSocket on their way to the codec: frames are counted and their lengths read
+//! before the codec has them.
 //!
-//! The codec below refuses a frame that is too large only when it has come as a whole, and keeps
-//! everything until then: a peer could fill the memory with one frame. So the bytes of a connection
-//! pass by here first.
+//! The codec refuses a frame that is too large only when it has come as a whole, and the stream around
+//! it takes in all that the socket gives for each frame it hands out. A peer could fill the memory with one
+//! endless frame, or with many small ones. So a frame is refused by its head, and nothing is let
+//! through while frames wait to be handled: then the socket's own buffers fill, and TCP holds the peer back.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use actix_web::error::PayloadError;
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+
+/// How many frames the actor has handled.
+pub(crate) type Handled = Rc<Cell<u64>>;
+
+/// A connection's bytes, no more of them than its actor keeps up with.
+pub(crate) struct Metered<S> {
+    bytes: S,
+    sizes: FrameSizes,
+    handled: Handled,
+}
+
+impl<S> Metered<S> {
+    pub(crate) fn new(bytes: S, frame_bytes_max: usize, handled: Handled) -> Self {
+        Self { bytes, sizes: FrameSizes::up_to(frame_bytes_max), handled }
+    }
+}
+
+impl<S> Stream for Metered<S>
+where
+    S: Stream<Item = Result<Bytes, PayloadError>> + Unpin,
+{
+    type Item = Result<Bytes, PayloadError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.sizes.frames > self.handled.get() {
+            // Nobody needs waking: the codec has a whole frame, and asks here again after it.
+            return Poll::Pending;
+        }
+        match ready!(self.bytes.poll_next_unpin(cx)) {
+            // The peer closed TCP: what came before counts, and there is no more.
+            Some(Err(PayloadError::Incomplete(_))) | None => Poll::Ready(None),
+            Some(chunk) => Poll::Ready(Some(self.sizes.check(chunk))),
+        }
+    }
+}
 
 /// Two bytes, a length of 8 bytes, a mask of 4 (RFC 6455 §5.2).
 const HEAD_BYTES_MAX: usize = 14;
@@ -19,12 +62,14 @@ pub(crate) struct FrameSizes {
     /// What is still to come of a frame whose head was read.
     payload_bytes_left: usize,
     payload_bytes_max: usize,
+    /// Frames that came as a whole.
+    frames: u64,
 }
 
 impl FrameSizes {
     pub(crate) fn up_to(payload_bytes_max: usize) -> Self {
         let head = [0; HEAD_BYTES_MAX];
-        Self { head, head_bytes: 0, payload_bytes_left: 0, payload_bytes_max }
+        Self { head, head_bytes: 0, payload_bytes_left: 0, payload_bytes_max, frames: 0 }
     }
 
     /// Lets a chunk pass that announces no frame larger than allowed.
@@ -37,6 +82,7 @@ impl FrameSizes {
         while !rest.is_empty() {
             let skipped = self.payload_bytes_left.min(rest.len());
             self.payload_bytes_left -= skipped;
+            self.frames += u64::from(skipped > 0 && self.payload_bytes_left == 0);
             rest = &rest[skipped..];
             if let Some((byte, after)) = rest.split_first() {
                 self.read_head(*byte)?;
@@ -54,6 +100,7 @@ impl FrameSizes {
         match usize::try_from(length) {
             Ok(length) if length <= self.payload_bytes_max => {
                 self.payload_bytes_left = length;
+                self.frames += u64::from(length == 0);
                 Ok(())
             }
             Ok(_) | Err(_) => Err(PayloadError::Overflow),
@@ -128,5 +175,43 @@ mod tests {
     fn an_error_of_the_connection_is_handed_on() {
         let error = FrameSizes::up_to(2).check(Err(PayloadError::EncodingCorrupted));
         assert!(matches!(error, Err(PayloadError::EncodingCorrupted)));
+    }
+
+    /// What a poll gives, with nobody to wake.
+    fn poll<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
+        stream.poll_next_unpin(&mut Context::from_waker(std::task::Waker::noop()))
+    }
+
+    #[test]
+    fn nothing_is_let_through_while_frames_wait_to_be_handled() {
+        let handled = Handled::default();
+        let two_and_a_half = [frame(3), frame(0), head(5)].concat();
+        let chunks = [two_and_a_half, vec![0; 5], frame(1)];
+        let chunks = chunks.map(|bytes| Ok::<_, PayloadError>(Bytes::from(bytes)));
+        let mut metered = Metered::new(futures_util::stream::iter(chunks), 10, Rc::clone(&handled));
+        assert!(poll(&mut metered).is_ready());
+        for done in 0..2 {
+            handled.set(done);
+            assert!(poll(&mut metered).is_pending());
+        }
+        handled.set(2);
+        assert!(poll(&mut metered).is_ready(), "the rest of the third frame");
+        assert!(poll(&mut metered).is_pending());
+        handled.set(3);
+        assert!(poll(&mut metered).is_ready());
+        handled.set(4);
+        assert!(matches!(poll(&mut metered), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_closed_connection_ends_the_stream_after_what_came_before() {
+        let handled = Handled::default();
+        let closed = Err(PayloadError::Incomplete(None));
+        let chunks = [Ok(Bytes::from(frame(2))), closed];
+        let mut metered = Metered::new(futures_util::stream::iter(chunks), 10, Rc::clone(&handled));
+        assert!(poll(&mut metered).is_ready());
+        assert!(poll(&mut metered).is_pending());
+        handled.set(1);
+        assert!(matches!(poll(&mut metered), Poll::Ready(None)));
     }
 }
