@@ -67,9 +67,11 @@ pub struct RequestLimits {
 }
 
 /// Makes the ids of messages: one sequence for the process, so that ids made in the same
-/// millisecond are in order too.
-#[derive(Default)]
-pub struct MessageIds(Mutex<ContextV7>);
+/// millisecond are in order too, and one that goes on from the process before.
+pub struct MessageIds {
+    counter: Mutex<ContextV7>,
+    floor: Time,
+}
 
 /// This worker's endpoint actor.
 pub struct LocalEndpoint {
@@ -78,13 +80,24 @@ pub struct LocalEndpoint {
 }
 
 impl MessageIds {
+    /// Ids that are later than `floor`, however early the clock is.
+    pub fn after(floor: Time) -> Self {
+        Self { counter: Mutex::default(), floor }
+    }
+
+    /// The time that an id made at `now` tells.
+    pub fn time(&self, now: Time) -> Time {
+        now.max(self.floor)
+    }
+
     /// The id of a message that arrived at `now`.
     pub fn mint(&self, now: Time, has_topic: bool) -> MessageId {
         const NANOS_A_MS: u64 = 1_000_000;
-        let nanos = u32::try_from(now.0 % 1000 * NANOS_A_MS).expect("less than a second");
+        let time = self.time(now);
+        let nanos = u32::try_from(time.0 % 1000 * NANOS_A_MS).expect("less than a second");
         // A worker that panicked while it held the lock left a counter, not a half-made one.
-        let context = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let timestamp = Timestamp::from_unix(&*context, now.as_secs(), nanos);
+        let counter = self.counter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let timestamp = Timestamp::from_unix(&*counter, time.as_secs(), nanos);
         MessageId::from_uuid_v7(Uuid::new_v7(timestamp).as_u128(), has_topic)
     }
 }
@@ -179,4 +192,25 @@ fn refused(allow: &'static str) -> HttpResponse {
 
 fn nothing_here() -> Route {
     web::route().to(async || PushError::NotFound.error_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_grow_though_the_clock_stands_still_or_goes_back() {
+        let ids = MessageIds::after(Time(1_000_000));
+        let times = [5_000_000, 5_000_000, 4_000_000, 10, 5_000_000, 5_000_001].map(Time);
+        let minted: Vec<MessageId> =
+            times.iter().cycle().take(6000).map(|time| ids.mint(*time, false)).collect();
+        assert!(minted.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn ids_begin_after_those_of_the_process_before() {
+        let before = MessageIds::after(Time(0)).mint(Time(9_000_000), true);
+        let after = MessageIds::after(Time(9_120_000)).mint(Time(10), true);
+        assert!(before < after);
+    }
 }

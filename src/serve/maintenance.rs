@@ -1,18 +1,21 @@
 //! What a server does by itself: tables ahead of the month, and a clock that stays right.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix::spawn;
+use actix_web::web::Data;
 use actors::Clock;
 use slog::{Logger, info, warn};
 use state_machine::{Month, Span, Time};
 use storage::{Store, StoreError};
 use tokio::time::sleep;
 
+use super::high_water::HighWater;
 use super::unix_now;
+use crate::http::app::App;
 
-const EVERY: Duration = Duration::from_secs(60);
+/// How often.
+pub(super) const EVERY: Duration = Duration::from_secs(60);
 
 /// How long before a month its table is made.
 const AHEAD: Span = Span::from_secs(24 * 60 * 60);
@@ -21,13 +24,14 @@ const AHEAD: Span = Span::from_secs(24 * 60 * 60);
 const CORRECTION_MIN: Span = Span::from_secs(1);
 
 /// Goes on as long as the process.
-pub(super) fn start(store: Arc<dyn Store>, clock: Clock, rotation: bool, log: Logger) {
+pub(super) fn start(app: Data<App>, high_water: HighWater, rotation: bool) {
     spawn(async move {
         loop {
+            high_water.keep_ahead(app.ids.time(app.clock.now()), &app.log);
             sleep(EVERY).await;
-            follow(&clock, unix_now(), &log);
-            if let Err(error) = make_months(&*store, clock.now(), rotation).await {
-                warn!(log, "cannot make the message tables, will try again"; "error" => %error);
+            follow(&app.clock, unix_now(), &app.log);
+            if let Err(error) = make_months(&*app.store, app.clock.now(), rotation).await {
+                warn!(app.log, "cannot make the message tables, will try again"; "error" => %error);
             }
         }
     });

@@ -1,6 +1,7 @@
 //! `kalends serve`: puts the parts together, runs them, and takes them apart again.
 
 mod error;
+mod high_water;
 mod listen;
 mod maintenance;
 mod stop;
@@ -34,6 +35,7 @@ use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::telemetry;
+use high_water::HighWater;
 use stop::Signals;
 use urls::SealedUrls;
 
@@ -59,7 +61,8 @@ async fn serve(settings: &Settings, log: Logger) -> Result<(), ServeError> {
     let clock = Clock::starting_at(unix_now());
     let (app, store) = assemble(settings, bound, &clock, &log).await?;
     let mut server = listen::server(settings, listener, &app)?;
-    maintenance::start(Arc::clone(&store), clock, settings.rotation, log.clone());
+    let high_water = HighWater::in_dir(&settings.data_dir);
+    maintenance::start(app.clone(), high_water.clone(), settings.rotation);
     greet(settings, bound, &app.origin);
     if bound.ip().is_unspecified() && settings.public_url.is_none() {
         warn!(log, "listening on all addresses, but endpoints name this machine only: set public_url";
@@ -76,6 +79,7 @@ async fn serve(settings: &Settings, log: Logger) -> Result<(), ServeError> {
             (tokio::join!(&mut server, stopping).0, until)
         }
     };
+    high_water.keep(app.ids.time(app.clock.now()) + Span(1), &log);
     stop::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
 }
@@ -107,7 +111,7 @@ async fn assemble(
         registry: registry.clone(),
         store: Arc::clone(&store),
         clock: clock.clone(),
-        ids: MessageIds::default(),
+        ids: MessageIds::after(HighWater::in_dir(&settings.data_dir).floor(log)),
         log: log.clone(),
     };
     Ok((Data::new(app), store))

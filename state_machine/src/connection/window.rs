@@ -72,9 +72,14 @@ impl Window {
     }
 
     /// Answers the endpoints of messages that have waited for too long: they must store them.
+    ///
+    /// A message that was sent in the future has waited for nobody knows how long: the clock was set back.
     pub(super) fn time_passed(&mut self, now: Time, ack_wait: Span, out: &mut Effects) {
-        while self.deadline(ack_wait).is_some_and(|deadline| deadline <= now) {
-            self.unacked[self.overdue].give_to_store(out);
+        while let Some(unacked) = self.unacked.get_mut(self.overdue) {
+            if unacked.sent_at <= now && now < unacked.sent_at + ack_wait {
+                return;
+            }
+            unacked.give_to_store(out);
             self.overdue += 1;
         }
     }
@@ -94,5 +99,26 @@ impl Unacked {
             let message = self.message.clone();
             out.push(Effect::AnswerPush { push, answer: PushAnswer::Unconfirmed, message });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Chid;
+
+    #[test]
+    fn a_clock_set_back_holds_no_message_for_longer_than_its_wait() {
+        let message =
+            MessageRef { id: MessageId::from_uuid_v7(2, false), chid: Chid([1; 16]), topic: None };
+        let mut window = Window::default();
+        window.sent(message.clone(), Time(10_000), Held::Endpoint(PushId(7)));
+        let mut out = Effects::new();
+        window.time_passed(Time(10_999), Span(1000), &mut out);
+        assert!(window.is_fresh() && out.is_empty());
+        window.time_passed(Time(9_999), Span(1000), &mut out);
+        let answer = PushAnswer::Unconfirmed;
+        assert_eq!(out, [Effect::AnswerPush { push: PushId(7), answer, message }]);
+        assert!(!window.is_fresh());
     }
 }
