@@ -35,6 +35,12 @@ pub enum OpenError {
         /// The file that should be there.
         file: PathBuf,
     },
+    /// A month's messages and channels are gone: starting would forget them.
+    #[error("{} is missing: restore it from a backup", file.display())]
+    MonthMissing {
+        /// The file that should be there.
+        file: PathBuf,
+    },
     /// The file is some other program's database, an empty file, or a table under a wrong name.
     #[error(
         "{} is not the database that its name says: move it away or restore it from a backup",

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use state_machine::Month;
 
 use super::error::OpenError;
+use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema, SchemaError};
 
 /// One database file.
@@ -32,7 +33,7 @@ pub(super) enum Role {
 }
 
 /// Keeps every other store away from the directory while it lives.
-pub(super) struct Lock(#[expect(dead_code, reason = "held, and let go when dropped")] File);
+pub(super) struct Lock(File);
 
 /// The directory that holds the files.
 pub(super) struct DataDir {
@@ -53,6 +54,7 @@ impl DataDir {
         for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
             dir.verify(key)?;
         }
+        dir.compare_with_list(&months)?;
         Ok((dir, lock, Months(RwLock::new(months))))
     }
 
@@ -108,6 +110,26 @@ impl DataDir {
         }
     }
 
+    /// A month that is listed must have its file; a file that is not listed yet is listed.
+    fn compare_with_list(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
+        let router = self.path_of(FileKey::Router);
+        let failed = |error| OpenError::unreadable(&router, &error);
+        let conn = connect(&router, Role::Writer).map_err(failed)?;
+        let listed = month_list::read(&conn).map_err(failed)?;
+        if let Some(missing) = listed.difference(months).next() {
+            return Err(OpenError::MonthMissing { file: self.path_of(FileKey::Month(*missing)) });
+        }
+        months
+            .difference(&listed)
+            .try_for_each(|month| month_list::add(&conn, *month))
+            .map_err(failed)
+    }
+
+    /// Whether the file is still where it was opened.
+    pub(super) fn is_there(&self, key: FileKey) -> bool {
+        self.path_of(key).exists()
+    }
+
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
         let opened = connect(&path, Role::Writer).map_err(MakeError::from);
@@ -144,6 +166,15 @@ impl Lock {
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
             Err(TryLockError::Error(error)) => Err(OpenError::io(&path, error)),
         }
+    }
+}
+
+impl Drop for Lock {
+    /// Said explicitly: a child process that was just forked holds the file open too, until it
+    /// becomes another program.
+    fn drop(&mut self) {
+        // A lock that cannot be given up goes with the process.
+        let _ = self.0.unlock();
     }
 }
 

@@ -17,6 +17,7 @@ mod channels;
 mod error;
 mod files;
 mod messages;
+mod month_list;
 mod readers;
 mod router;
 mod schema;

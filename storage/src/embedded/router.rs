@@ -73,7 +73,7 @@ pub(super) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool>
     Ok(conn.prepare_cached(DROP)?.execute(params![uaid.0])? > 0)
 }
 
-/// Writes something, so that a disk that is full or read-only shows.
+/// Writes something.
 pub(super) fn check(conn: &Connection) -> rusqlite::Result<()> {
     conn.prepare_cached(CHECK)?.execute([]).map(|_| ())
 }

@@ -33,6 +33,9 @@ pub(super) const ROUTER: Schema = Schema {
             curmonth TEXT NOT NULL,
             oldmonth TEXT
         ) STRICT;
+        CREATE TABLE months (
+            month TEXT NOT NULL PRIMARY KEY
+        ) STRICT, WITHOUT ROWID;
         CREATE TABLE health (
             id INTEGER PRIMARY KEY,
             checks INTEGER NOT NULL

@@ -8,6 +8,7 @@ use state_machine::{
 };
 
 use super::files::FileKey;
+use super::write_files::WriteFiles;
 use super::writer::Place;
 use super::{Embedded, channels, messages, router};
 use crate::contract::{
@@ -110,7 +111,7 @@ impl MessageTables for Embedded {
 impl Store for Embedded {
     fn check(&self) -> Answer<()> {
         let place = Place::File(FileKey::Router);
-        self.writer.submit(None, place, |files| files.write(FileKey::Router, router::check))
+        self.writer.submit(None, place, WriteFiles::check)
     }
 
     fn close(&self) -> Answer<()> {

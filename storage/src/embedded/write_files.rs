@@ -7,8 +7,8 @@ use state_machine::{Month, Uaid};
 
 use super::error::Fault;
 use super::files::{DataDir, FileKey, Months, Role};
-use super::messages;
 use super::readers::Readers;
+use super::{messages, month_list, router};
 use crate::contract::StoreError;
 
 /// The files as the writer thread, and nobody else, has them open. One transaction a file holds all
@@ -86,16 +86,28 @@ impl WriteFiles {
         let made = self.dir.make(FileKey::Month(month));
         made.map_err(|error| Fault::Refused(StoreError::Failed(error.to_string())))?;
         self.months.insert(month);
-        Ok(())
+        self.write(FileKey::Router, |conn| month_list::add(conn, month))
+    }
+
+    /// Writes something, so that a disk that is full or read-only shows, and a file that is gone.
+    pub(super) fn check(&mut self) -> Result<(), Fault> {
+        if self.dir.is_there(FileKey::Router) {
+            return self.write(FileKey::Router, router::check);
+        }
+        let gone = "router.db was removed while the store was open".to_owned();
+        Err(Fault::Refused(StoreError::Failed(gone)))
     }
 
     /// Closes every connection first, so that the space is given back when the file is unlinked,
     /// and so that SQLite cannot later remove the log of a new file of the same name.
     pub(super) fn drop_month(&mut self, month: Month) -> Result<bool, Fault> {
         let key = FileKey::Month(month);
-        if !self.months.remove(month) {
+        if !self.months.contains(month) {
             return Ok(false);
         }
+        self.write(FileKey::Router, |conn| month_list::remove(conn, month))?;
+        self.commit(FileKey::Router)?;
+        self.months.remove(month);
         self.readers.forget(key);
         self.open.retain(|file| file.key != key);
         match self.dir.remove(key) {

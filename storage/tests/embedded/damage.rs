@@ -125,16 +125,54 @@ async fn a_data_directory_that_is_a_file_is_refused() {
     assert!(refusal(&file).contains("cannot use"), "{}", refusal(&file));
 }
 
-/// Every page but the first is overwritten: the header still looks fine.
+/// Overwrites every page but the first: the header still looks fine.
+fn overwrite(file: &Path) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[4096..].fill(0xa5);
+    fs::write(file, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_router_table_damaged_behind_its_header_is_refused() {
+    let home = data_dir().await;
+    overwrite(&router(&home));
+    assert_refused(&home, &router(&home), "malformed");
+}
+
+#[tokio::test]
+async fn a_missing_month_is_refused_and_its_log_is_kept() {
+    let home = data_dir().await;
+    let log = home.path().join("messages_2026_11.db-wal");
+    fs::write(&log, "frames").unwrap();
+    fs::remove_file(messages(&home)).unwrap();
+    assert_refused(&home, &messages(&home), "missing");
+    assert!(log.exists() && !messages(&home).exists());
+}
+
+#[tokio::test]
+async fn a_dropped_month_is_not_missed() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    assert_eq!(store.drop_month(month()).await, Ok(true));
+    store.close().await.unwrap();
+    assert_eq!(open(home.path()).months().await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_router_table_that_is_removed_while_running_shows_in_the_check() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    assert_eq!(store.check().await, Ok(()));
+    fs::remove_file(router(&home)).unwrap();
+    assert!(matches!(store.check().await, Err(StoreError::Failed(_))));
+}
+
 #[tokio::test]
 async fn damage_found_while_running_is_an_error_and_not_an_empty_answer() {
     let home = data_dir().await;
-    for file in [router, messages] {
-        let mut bytes = fs::read(file(&home)).unwrap();
-        bytes[4096..].fill(0xa5);
-        fs::write(file(&home), bytes).unwrap();
-    }
     let store = open(home.path());
+    overwrite(&router(&home));
+    overwrite(&messages(&home));
     let all = storage::PageLimit { rows: 10, bytes: 10_000 };
     let answers = [
         store.record(agent(1)).await.map(drop),
