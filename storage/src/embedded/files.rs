@@ -362,6 +362,16 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_ends_with_its_store_though_a_child_process_has_a_copy_of_it() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = Lock::take(home.path()).unwrap();
+        let _copy = lock.0.try_clone().unwrap();
+        assert!(matches!(Lock::take(home.path()), Err(OpenError::InUse { .. })));
+        drop(lock);
+        Lock::take(home.path()).unwrap();
+    }
+
+    #[test]
     fn an_old_log_is_not_applied_to_a_new_file() {
         let home = tempfile::tempdir().unwrap();
         let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();

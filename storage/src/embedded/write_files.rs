@@ -227,3 +227,53 @@ impl WriteFiles {
 fn broken(key: FileKey, error: &rusqlite::Error) -> Fault {
     Fault::Broken(StoreError::Failed(format!("cannot write {key}: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use state_machine::{Chid, Message, MessageId, Span, Time, Urgency};
+
+    use super::super::channels;
+    use super::*;
+
+    const UAID: Uaid = Uaid([1; 16]);
+    const CHID: Chid = Chid([2; 16]);
+
+    fn message() -> Message {
+        Message {
+            id: MessageId::from_uuid_v7(4, false),
+            chid: CHID,
+            topic: None,
+            urgency: Urgency::Normal,
+            accepted_at: Time(0),
+            ttl: Span(1),
+            payload: None,
+        }
+    }
+
+    fn rows_on_disk(files: &WriteFiles, month: Month) -> i64 {
+        let conn = files.dir.connect(FileKey::Month(month), Role::Reader).unwrap();
+        conn.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn carried_copies_are_on_disk_before_the_originals_go() {
+        let home = tempfile::tempdir().unwrap();
+        let (dir, _lock, months) = DataDir::open(home.path()).unwrap();
+        let (dir, months) = (Arc::new(dir), Arc::new(months));
+        let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
+        let mut files = WriteFiles::new(dir, months, readers, 2);
+        let (from, to) = ("2026_10".parse().unwrap(), "2026_11".parse().unwrap());
+        for month in [from, to] {
+            files.make_month(month).unwrap();
+            let add = |conn: &_| channels::add(conn, UAID, &[CHID].into());
+            files.write(FileKey::Month(month), add).unwrap();
+        }
+        let store = |conn: &_| messages::store(conn, UAID, &message());
+        files.write(FileKey::Month(from), store).unwrap();
+        files.commit_all();
+        files.carry(UAID, from, to).unwrap();
+        assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (1, 1));
+        files.commit_all();
+        assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (0, 1));
+    }
+}

@@ -49,6 +49,9 @@ pub(crate) async fn a_later_registration_replaces_the_node_and_keeps_the_months(
     };
     assert_eq!(world.register_user(later).await, Ok(Registered::Done(expected.clone())));
     assert_eq!(world.record(agent(1)).await, Ok(Some(expected)));
+    let record = world.connect(102).await;
+    assert_eq!((record.curmonth, record.oldmonth), (month(NEW), Some(month(OLD))));
+    assert_eq!(world.record(agent(1)).await, Ok(Some(record)));
 }
 
 pub(crate) async fn a_registration_that_is_not_later_writes_nothing(world: World) {

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use futures_util::FutureExt;
 use rusqlite::Connection;
 use state_machine::{Message, Month, Span};
-use storage::{Embedded, EmbeddedOptions, MessageTables, RouterTable, Store, StoreError, Stored};
+use storage::{
+    Embedded, EmbeddedOptions, MessageTables, PageLimit, RouterTable, Store, StoreError, Stored,
+};
 
 use crate::{
     CHID, CHILD_DIR, NOW, agent, furnish, message, month, open, refusal, registration,
@@ -186,6 +188,25 @@ async fn expired_messages_are_deleted_when_their_agent_fetches() {
     let file = Connection::open(home.path().join("messages_2026_11.db")).unwrap();
     let rows = file.query_row("SELECT count(*) FROM messages", [], |row| row.get(0));
     assert_eq!(rows, Ok(10));
+}
+
+/// An agent that comes back to many expired messages does not hold up the thread that reads.
+#[tokio::test]
+async fn a_fetch_looks_at_a_bounded_number_of_rows() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    let expired = |number| Message { ttl: Span::ZERO, ..message(number) };
+    for number in 2..=1500 {
+        drop(store.store_message(agent(1), month(), expired(number)));
+    }
+    store.store_message(agent(1), month(), message(1501)).await.unwrap();
+    let limit = PageLimit { rows: 100, bytes: 100_000 };
+    let first = store.fetch_messages(agent(1), month(), None, limit, NOW).await.unwrap();
+    assert_eq!(first.messages, [message(1)]);
+    assert_eq!(first.next, Some(message(1000).id));
+    let second = store.fetch_messages(agent(1), month(), first.next, limit, NOW).await.unwrap();
+    assert_eq!((second.messages, second.next), (vec![message(1501)], None));
 }
 
 #[tokio::test]
