@@ -8,6 +8,7 @@ mod bursts;
 mod drain;
 mod durability;
 mod harness;
+mod rules;
 mod running;
 mod senders;
 mod slow_peers;

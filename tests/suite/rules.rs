@@ -1,0 +1,55 @@
+//! Rules of the house that a compiler does not check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Lines a source file may have, its tests included.
+const FILE_LINES_MAX: usize = 500;
+
+#[test]
+fn one_cryptography_library_is_enough() {
+    let lock = fs::read_to_string(Path::new(ROOT).join("Cargo.lock")).unwrap();
+    assert!(lock.contains("name = \"aws-lc-rs\""));
+    for other in ["openssl-sys", "native-tls"] {
+        assert!(!lock.contains(&format!("name = \"{other}\"")), "{other}");
+    }
+}
+
+#[test]
+fn exactly_one_file_names_actix_web_actors() {
+    let naming = sources().into_iter().filter(|(_, text)| text.contains("use actix_web_actors"));
+    let naming: Vec<_> = naming.map(|(path, _)| path).collect();
+    assert_eq!(naming, [Path::new(ROOT).join("actors/src/socket.rs")]);
+}
+
+#[test]
+fn no_file_is_too_long_to_read() {
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        assert!(lines <= FILE_LINES_MAX, "{}: {lines} lines", path.display());
+    }
+}
+
+/// Every file of Rust that is ours, with its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for crate_sources in ["src", "actors/src", "storage/src", "state_machine/src"] {
+        collect(&Path::new(ROOT).join(crate_sources), &mut found);
+    }
+    assert!(found.len() > 50, "the sources are where this test looks");
+    found
+}
+
+fn collect(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+}
