@@ -43,12 +43,12 @@ fn sources() -> Vec<(PathBuf, String)> {
 }
 
 fn collect(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(dir).expect("a source folder can be read") {
+        let path = entry.expect("a source folder can be read").path();
         if path.is_dir() {
             collect(&path, found);
         } else if path.extension().is_some_and(|ending| ending == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
+            let text = fs::read_to_string(&path).expect("a source file is text");
             found.push((path, text));
         }
     }
