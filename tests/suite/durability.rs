@@ -199,8 +199,9 @@ async fn agents_killed_off_while_they_ack_get_every_message_with_one_version() {
             .await;
     }
     let fuse = Fuse::of(&server, 100);
-    let before =
-        join_all(agents.iter().map(|(uaid, _)| ack_until_killed(&server, uaid, &fuse))).await;
+    // All are back before the first ack burns the fuse: whoever comes later finds nobody.
+    let back = join_all(agents.iter().map(|(uaid, _)| Agent::back(&server, uaid))).await;
+    let before = join_all(back.into_iter().map(|agent| ack_until_killed(agent, &fuse))).await;
     server.kill();
     server.restart();
 
@@ -232,9 +233,8 @@ struct Before {
 }
 
 /// Takes messages and acks all but every fifth, until the server is killed.
-async fn ack_until_killed(server: &Server, uaid: &str, fuse: &Fuse) -> Before {
+async fn ack_until_killed(mut agent: Agent, fuse: &Fuse) -> Before {
     let mut before = Before::default();
-    let mut agent = Agent::back(server, uaid).await;
     while let Ok(notification) = agent.try_notification().await {
         if before.versions.len() % 5 == 4 {
             before.unacked.insert(notification.version.clone());
