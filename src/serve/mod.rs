@@ -185,6 +185,7 @@ fn limits(settings: &Settings) -> Limits {
         deferred_commands_max: settings.deferred_commands_max,
         remembered_acks_max: settings.remembered_acks_max,
         channels_max: settings.channels_max,
+        last_connect_spread: settings.last_connect_spread,
     }
 }
 

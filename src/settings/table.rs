@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use slog::Level;
+use state_machine::LastConnect;
 
 use super::sources::{Given, SettingsError};
 use super::value::{LogFormat, PublicUrl, Shape, Value};
@@ -192,6 +193,11 @@ settings! {
 
         /// Channels one user agent may register.
         channels_max: usize = 2000, in 1..=100_000, "channels";
+
+        /// Keys of the `last_connect` index that one hour is spread over, so that the first hour of
+        /// a month makes none of them hot. Never lower it while records of a greater one are
+        /// to be found by `kalends users drop-stale`.
+        last_connect_spread: usize = LastConnect::SPREAD, in 1..=9999, "keys";
 
         /// Largest frame a user agent may send.
         frame_bytes_max: usize = 65_536, in 1024..=16_777_216, "bytes";

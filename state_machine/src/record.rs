@@ -52,15 +52,23 @@ impl RouterType {
 }
 
 impl LastConnect {
-    /// How many keys one hour is spread over.
-    pub const SPREAD: u64 = 10;
+    /// Over how many keys one hour is spread where nobody says otherwise.
+    pub const SPREAD: usize = 10;
+    /// Four digits do not tell more keys apart.
+    pub const SPREAD_MAX: usize = 9999;
 
-    /// The key of `time`'s hour that `uaid` falls on.
-    pub fn of(time: Time, uaid: Uaid) -> Self {
-        let CivilHour { year, month, day, hour } = CivilHour::of(time);
+    /// The key of `time`'s hour that `uaid` falls on, out of `spread`.
+    pub fn of(time: Time, uaid: Uaid, spread: usize) -> Self {
+        let place = usize::from(u16::from_be_bytes([uaid.0[14], uaid.0[15]]));
+        Self::key(CivilHour::of(time), place % spread.clamp(1, Self::SPREAD_MAX))
+    }
+
+    /// The key at a place of an hour, counted from 0.
+    pub fn key(hour: CivilHour, place: usize) -> Self {
+        let CivilHour { year, month, day, hour } = hour;
         let hour_key = ((u64::from(year) * 100 + u64::from(month)) * 100 + u64::from(day)) * 100
             + u64::from(hour);
-        Self(hour_key * 10_000 + 1 + u64::from(uaid.0[15]) % Self::SPREAD)
+        Self(hour_key * 10_000 + 1 + place as u64)
     }
 }
 
@@ -79,7 +87,7 @@ mod tests {
         let time = Time(1_793_700_000_000);
         let CivilHour { year, month, day, hour } = CivilHour::of(time);
         let keys: Vec<u64> =
-            (0..=255).map(|last| LastConnect::of(time, Uaid([last; 16])).0).collect();
+            (0..=255).map(|last| LastConnect::of(time, Uaid([last; 16]), 10).0).collect();
         let expected = format!("{year:04}{month:02}{day:02}{hour:02}");
         assert!(keys.iter().all(|key| key.to_string().starts_with(&expected)));
         assert_eq!(keys.iter().map(|key| key % 10_000).min(), Some(1));

@@ -1,8 +1,9 @@
 //! What the machines ask of a store, and what it answers. `storage::contract` says what each means.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use crate::ids::{Chid, MessageId, NodeId, Uaid};
+use crate::ids::{Chid, NodeId, Uaid};
 use crate::message::{Message, MessageRef};
 use crate::month::Month;
 use crate::record::{LastConnect, RouterRecord, RouterType};
@@ -45,14 +46,19 @@ pub enum Stored {
     NoSuchChannel,
 }
 
-/// Some of a user agent's waiting messages, in the order of their ids.
+/// Some of a user agent's waiting messages, in the order of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Page {
     /// The messages.
     pub messages: Vec<Message>,
-    /// Where to go on: there may be more messages after this one.
-    pub next: Option<MessageId>,
+    /// Where to go on: there may be more messages behind it.
+    pub next: Option<Cursor>,
 }
+
+/// How far a read of several pages has come: a text of the engine's own making. Nobody else
+/// looks into it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Cursor(Arc<str>);
 
 /// What a page is bounded by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,8 +104,8 @@ pub enum StoreOrder {
         uaid: Uaid,
         /// From which month's table.
         month: Month,
-        /// Only those after this one.
-        after: Option<MessageId>,
+        /// Only those behind the page that ended there.
+        after: Option<Cursor>,
         /// How many.
         limit: PageLimit,
         /// Without those that expired before.
@@ -173,3 +179,15 @@ pub enum StoreAnswer {
 /// The store did not do it, or cannot say whether it did; asking again is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreFailed;
+
+impl Cursor {
+    /// Remembers a place.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the engine that made it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}

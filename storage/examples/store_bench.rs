@@ -103,7 +103,7 @@ async fn connect(bench: Bench, number: u32) {
         router_type: RouterType::WebPush,
         node: NodeId::new("http://127.0.0.1:8081"),
         connected_at: NOW,
-        last_connect: LastConnect::of(NOW, uaid),
+        last_connect: LastConnect::of(NOW, uaid, LastConnect::SPREAD),
         create_in: Some(month()),
     };
     bench.store.register_user(registration).await.expect("registered");

@@ -14,10 +14,10 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
-pub use state_machine::store::{MonthStep, Page, PageLimit, Registered, Registration, Stored};
-use state_machine::{
-    Chid, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, Time, Uaid,
+pub use state_machine::store::{
+    Cursor, MonthStep, Page, PageLimit, Registered, Registration, Stored,
 };
+use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
 
 /// The answer of a store, on its way.
 pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
@@ -34,6 +34,9 @@ pub enum StoreError {
     /// The engine is shutting down.
     #[error("the store is closed")]
     Closed,
+    /// This engine has no such thing. Says what it lacks, for an operator.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// The engine failed. The text is for an operator's log, never for a peer.
     #[error("{0}")]
     Failed(String),
@@ -80,13 +83,14 @@ pub trait MessageTables: Send + Sync {
     /// is dropped in favour of one with a greater id.
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored>;
 
-    /// The messages after `after` in the order of their ids, without those expired by `now`.
-    /// A month without a table has none.
+    /// The messages behind the page that ended at `after`, without those expired by `now`. The order
+    /// is the table's own; messages without a topic come in the order of their ids. A message that
+    /// is there from the first page to the last is in one of them. A month without a table has none.
     fn fetch_messages(
         &self,
         uaid: Uaid,
         month: Month,
-        after: Option<MessageId>,
+        after: Option<Cursor>,
         limit: PageLimit,
         now: Time,
     ) -> Answer<Page>;

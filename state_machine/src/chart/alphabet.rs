@@ -8,7 +8,7 @@ use crate::ids::{Chid, MessageId, NodeId, PushId, Uaid};
 use crate::message::{Message, Topic, Urgency};
 use crate::month::Month;
 use crate::record::{LastConnect, RouterRecord};
-use crate::store::{Page, Registered, Registration, StoreAnswer, StoreOrder};
+use crate::store::{Cursor, Page, Registered, Registration, StoreAnswer, StoreOrder};
 use crate::time::{Span, Time};
 use crate::wire::{AckUpdate, ClientMessage, Nonsense};
 
@@ -110,7 +110,7 @@ fn rows() -> [Message; 3] {
 
 fn pages() -> [Page; 4] {
     let [first, of_unknown, last] = rows();
-    let next = Some(first.id);
+    let next = Some(Cursor::new("first"));
     [
         Page::default(),
         Page { messages: vec![first], next },
@@ -139,7 +139,11 @@ fn registered(registration: &Registration) -> Vec<StoreAnswer> {
             router_type: registration.router_type,
             node: Some(registration.node.clone()),
             connected_at: registration.connected_at,
-            last_connect: LastConnect::of(registration.connected_at, registration.uaid),
+            last_connect: LastConnect::of(
+                registration.connected_at,
+                registration.uaid,
+                LastConnect::SPREAD,
+            ),
             curmonth,
             oldmonth,
         }))

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::Cx;
 use super::session::Session;
 use super::window::Held;
-use crate::ids::{Chid, MessageId};
+use crate::ids::Chid;
 use crate::message::{Message, MessageRef};
 use crate::month::Month;
-use crate::store::{Page, PageLimit, StoreOrder};
+use crate::store::{Cursor, Page, PageLimit, StoreOrder};
 
 /// Whether storage is to be looked at, and how far the look has come.
 ///
@@ -27,9 +27,9 @@ enum Stage {
     Fetching { rows: usize },
     /// Rows of channels that are not known here came along: the channels are being read again
     /// before such rows are deleted.
-    Confirming { doubtful: Vec<MessageRef>, next: Option<MessageId> },
+    Confirming { doubtful: Vec<MessageRef>, next: Option<Cursor> },
     /// There may be more, once acks have made room.
-    Paused { after: MessageId },
+    Paused { after: Cursor },
 }
 
 impl StorageCheck {
@@ -73,12 +73,12 @@ impl Session {
         if self.room(cx) == 0 {
             return;
         }
-        match self.check.stage {
+        match &self.check.stage {
             Stage::Idle if self.check.wanted && !self.window.is_fresh() => {
                 self.check.wanted = false;
                 self.fetch(month, None, cx);
             }
-            Stage::Paused { after } => self.fetch(month, Some(after), cx),
+            Stage::Paused { after } => self.fetch(month, Some(after.clone()), cx),
             Stage::Idle | Stage::Fetching { .. } | Stage::Confirming { .. } => {}
         }
     }
@@ -91,7 +91,7 @@ impl Session {
         if used > max / 2 { 0 } else { max - used }
     }
 
-    fn fetch(&mut self, month: Month, after: Option<MessageId>, cx: &mut Cx<'_>) {
+    fn fetch(&mut self, month: Month, after: Option<Cursor>, cx: &mut Cx<'_>) {
         let limits = &cx.config.limits;
         let rows = limits.fetch_rows_max.min(self.room(cx)).max(1);
         self.check.stage = Stage::Fetching { rows };
@@ -151,6 +151,6 @@ impl Session {
     }
 }
 
-fn resting(next: Option<MessageId>) -> Stage {
+fn resting(next: Option<Cursor>) -> Stage {
     next.map_or(Stage::Idle, |after| Stage::Paused { after })
 }

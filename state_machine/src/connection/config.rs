@@ -2,6 +2,7 @@
 
 use crate::ids::{NodeId, Uaid};
 use crate::month::Month;
+use crate::record::LastConnect;
 use crate::time::{Span, Time};
 
 /// Shared by all connections of a node.
@@ -46,6 +47,8 @@ pub struct Limits {
     pub remembered_acks_max: usize,
     /// Channels of one user agent at most.
     pub channels_max: usize,
+    /// Keys of the `last_connect` index that one hour is spread over.
+    pub last_connect_spread: usize,
 }
 
 impl Default for Limits {
@@ -65,6 +68,7 @@ impl Default for Limits {
             deferred_commands_max: 256,
             remembered_acks_max: 128,
             channels_max: 2000,
+            last_connect_spread: LastConnect::SPREAD,
         }
     }
 }

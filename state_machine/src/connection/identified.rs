@@ -151,7 +151,7 @@ impl Session {
             router_type: RouterType::WebPush,
             node: cx.config.node.clone(),
             connected_at: self.connected_at,
-            last_connect: LastConnect::of(cx.now, self.uaid),
+            last_connect: LastConnect::of(cx.now, self.uaid, cx.config.limits.last_connect_spread),
             create_in,
         };
         self.orders.give(StoreOrder::Register(registration), cx.out);

@@ -151,7 +151,7 @@ impl Session {
             connected_at: self.connected_at,
             from,
             to,
-            last_connect: LastConnect::of(cx.now, self.uaid),
+            last_connect: LastConnect::of(cx.now, self.uaid, cx.config.limits.last_connect_spread),
         }
     }
 }

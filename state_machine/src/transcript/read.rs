@@ -10,7 +10,7 @@ use crate::connection::Event;
 use crate::ids::{Chid, MessageId, NodeId, OpId, PushId, Uaid};
 use crate::message::{Encoding, Message, MessageRef, Payload, Topic, Urgency};
 use crate::record::{LastConnect, RouterRecord, RouterType};
-use crate::store::{Page, Registered, StoreAnswer, StoreFailed};
+use crate::store::{Cursor, Page, Registered, StoreAnswer, StoreFailed};
 use crate::time::Time;
 use crate::wire::{BASE64, Nonsense};
 
@@ -103,7 +103,8 @@ impl Reader<'_> {
             router_type: RouterType::WebPush,
             node: Some(node),
             connected_at,
-            last_connect: last_connect.unwrap_or_else(|| LastConnect::of(connected_at, uaid)),
+            last_connect: last_connect
+                .unwrap_or_else(|| LastConnect::of(connected_at, uaid, LastConnect::SPREAD)),
             curmonth: fields.need("curmonth", "a month such as 2026_11", month)?,
             oldmonth: fields.read("oldmonth", "a month such as 2026_11", month)?,
         };
@@ -121,7 +122,7 @@ impl Reader<'_> {
     fn page(&self, words: &mut Words<'_>) -> Result<Page, Wrong> {
         let messages = words.list(|words| self.message(words))?;
         let mut fields = words.fields()?;
-        let next = fields.read("next", "a message such as M1", super::names::Named::read)?;
+        let next = fields.read("next", "a word", |text| Some(Cursor::new(text)))?;
         fields.end()?;
         Ok(Page { messages, next })
     }

@@ -155,7 +155,7 @@ impl Scribe<'_> {
         let limits = &self.config.limits;
         let mut text = format!("fetch {} {month}", uaid.name());
         if let Some(after) = after {
-            text += &format!(" after={}", after.name());
+            text += &format!(" after={}", after.as_str());
         }
         if limit.rows != limits.fetch_rows_max {
             text += &format!(" rows={}", limit.rows);
@@ -185,7 +185,8 @@ impl Scribe<'_> {
 
     fn page(&self, page: &Page) -> String {
         let messages = list(&page.messages, |message| self.message(message));
-        let next = page.next.map(|next| format!(" next={}", next.name())).unwrap_or_default();
+        let next = page.next.as_ref().map(|next| format!(" next={}", next.as_str()));
+        let next = next.unwrap_or_default();
         format!("fetched {messages}{next}")
     }
 
@@ -283,7 +284,7 @@ fn topic_text(topic: Option<&Topic>) -> String {
 
 /// The index key, where it is not the one of `time`.
 fn last_connect_text(last_connect: LastConnect, time: Time, uaid: Uaid) -> String {
-    if last_connect == LastConnect::of(time, uaid) {
+    if last_connect == LastConnect::of(time, uaid, LastConnect::SPREAD) {
         String::new()
     } else {
         format!(" last_connect={}", last_connect.0)

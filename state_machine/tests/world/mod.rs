@@ -183,6 +183,7 @@ fn limits() -> Limits {
         deferred_commands_max: 3,
         remembered_acks_max: 6,
         channels_max: 4,
+        last_connect_spread: 1,
         ..Limits::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use state_machine::store::{
-    MonthStep, Page, PageLimit, Registered, Registration, StoreAnswer, StoreOrder, Stored,
+    Cursor, MonthStep, Page, PageLimit, Registered, Registration, StoreAnswer, StoreOrder, Stored,
 };
 use state_machine::{
     Chid, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, Time, Uaid,
@@ -31,7 +31,7 @@ impl Store {
                 StoreAnswer::Channels(self.channels(*uaid, *month).cloned())
             }
             StoreOrder::Fetch { uaid, month, after, limit, now } => {
-                StoreAnswer::Fetched(self.fetch(*uaid, *month, *after, *limit, *now))
+                StoreAnswer::Fetched(self.fetch(*uaid, *month, after.as_ref(), *limit, *now))
             }
             StoreOrder::Delete { uaid, months, messages } => {
                 months.iter().for_each(|month| self.delete(*uaid, *month, messages));
@@ -158,20 +158,22 @@ impl Store {
         &self,
         uaid: Uaid,
         month: Month,
-        after: Option<MessageId>,
+        after: Option<&Cursor>,
         limit: PageLimit,
         now: Time,
     ) -> Page {
         let Some(table) = self.tables.get(&month) else { return Page::default() };
         let is_asked_for = |message: &&Message| {
-            after.is_none_or(|after| after < message.id) && now < message.expires_at()
+            after.is_none_or(|after| *after.as_str() < *message.id.to_string())
+                && now < message.expires_at()
         };
         let rows = table.messages.iter().filter(|((whose, _), _)| *whose == uaid);
         let mut messages: Vec<Message> =
             rows.map(|(_, message)| message).filter(is_asked_for).cloned().collect();
         let is_more = messages.len() > limit.rows;
         messages.truncate(limit.rows);
-        let next = messages.last().filter(|_| is_more).map(|message| message.id);
+        let next =
+            messages.last().filter(|_| is_more).map(|message| Cursor::new(message.id.to_string()));
         Page { messages, next }
     }
 

@@ -11,7 +11,7 @@ use state_machine::{
 
 use super::channels;
 use super::values::{corrupt, from_i64, to_i64};
-use crate::contract::{Page, PageLimit, Stored};
+use crate::contract::{Cursor, Page, PageLimit, Stored};
 
 /// Rows that one fetch looks at, however many of them have expired: a bound on what it costs.
 pub(super) const SCAN_ROWS_MAX: usize = 1000;
@@ -50,19 +50,19 @@ pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlit
 pub(super) fn fetch(
     conn: &Connection,
     uaid: Uaid,
-    after: Option<MessageId>,
+    after: Option<&Cursor>,
     limit: PageLimit,
     now: Time,
 ) -> rusqlite::Result<Fetched> {
     let mut statement = conn.prepare_cached(FETCH)?;
-    let mut rows = match after {
+    let mut rows = match after.map(place).transpose()? {
         Some(after) => statement.query(params![uaid.0, &after.to_bytes()[..]])?,
         None => statement.query(params![uaid.0, &[][..]])?,
     };
     let mut scan = Scan::new(limit);
     while let Some(row) = rows.next()? {
         if scan.is_full() {
-            scan.fetched.page.next = scan.last;
+            scan.fetched.page.next = scan.last.map(|last| Cursor::new(last.to_string()));
             break;
         }
         let id = MessageId::from_bytes(row.get(0)?);
@@ -73,6 +73,10 @@ pub(super) fn fetch(
         }
     }
     Ok(scan.fetched)
+}
+
+fn place(cursor: &Cursor) -> rusqlite::Result<MessageId> {
+    MessageId::parse(cursor.as_str()).map_err(|error| corrupt(0, Type::Text, error))
 }
 
 /// Deletes those of the messages that are there. Answers how many.

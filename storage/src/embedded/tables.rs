@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 use std::future::ready;
 
-use state_machine::{
-    Chid, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, Time, Uaid,
-};
+use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::files::FileKey;
 use super::write_files::WriteFiles;
 use super::writer::Place;
 use super::{Embedded, channels, messages, router};
 use crate::contract::{
-    Answer, MessageTables, MonthStep, Page, PageLimit, Registered, Registration, RouterTable,
-    Store, StoreError, Stored,
+    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
+    RouterTable, Store, StoreError, Stored,
 };
 
 impl RouterTable for Embedded {
@@ -67,11 +65,11 @@ impl MessageTables for Embedded {
         &self,
         uaid: Uaid,
         month: Month,
-        after: Option<MessageId>,
+        after: Option<Cursor>,
         limit: PageLimit,
         at: Time,
     ) -> Answer<Page> {
-        let fetch = |conn: &_| messages::fetch(conn, uaid, after, limit, at);
+        let fetch = |conn: &_| messages::fetch(conn, uaid, after.as_ref(), limit, at);
         let fetched = self.readers.read(FileKey::Month(month), fetch);
         now(fetched.map(|fetched| {
             let fetched = fetched.unwrap_or_default();

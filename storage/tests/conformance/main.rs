@@ -70,7 +70,8 @@ macro_rules! engine {
             );
             engine!(@case $new, fetching:
                 messages_come_in_the_order_of_their_ids
-                a_fetch_goes_on_after_the_message_named
+                a_fetch_goes_on_behind_the_last_page
+                a_fetch_goes_on_where_the_last_message_was_deleted
                 a_page_has_no_more_messages_than_asked_for
                 a_page_ends_with_the_message_that_reaches_its_bytes
                 the_first_message_is_in_the_page_however_large_it_is

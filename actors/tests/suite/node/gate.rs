@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use state_machine::{
-    Chid, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, Time, Uaid,
-};
+use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
 use storage::{
-    Answer, MessageTables, MonthStep, Page, PageLimit, Registered, Registration, RouterTable,
-    Store, StoreError, Stored,
+    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
+    RouterTable, Store, StoreError, Stored,
 };
 use tokio::sync::watch;
 
@@ -75,7 +73,7 @@ impl MessageTables for GatedStore {
         fetch_messages(
             uaid: Uaid,
             month: Month,
-            after: Option<MessageId>,
+            after: Option<Cursor>,
             limit: PageLimit,
             now: Time
         ) -> Page;

@@ -5,12 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use state_machine::connection::Effect;
 use state_machine::store::{StoreAnswer, StoreFailed, StoreOrder};
-use state_machine::{
-    Chid, Message, MessageId, MessageRef, Month, NodeId, OpId, RouterRecord, Time, Uaid,
-};
+use state_machine::{Chid, Message, MessageRef, Month, NodeId, OpId, RouterRecord, Time, Uaid};
 use storage::{
-    Answer, MessageTables, MonthStep, Page, PageLimit, Registered, Registration, RouterTable,
-    Store, StoreError, Stored,
+    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
+    RouterTable, Store, StoreError, Stored,
 };
 use tokio::sync::oneshot;
 
@@ -130,7 +128,7 @@ impl MessageTables for ScriptedStore {
         &self,
         uaid: Uaid,
         month: Month,
-        after: Option<MessageId>,
+        after: Option<Cursor>,
         limit: PageLimit,
         now: Time,
     ) -> Answer<Page> {

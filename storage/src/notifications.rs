@@ -1,0 +1,33 @@
+//! The legacy table of SimplePush: one version a channel (seed 001, `create_storage_table` and `Storage`).
+
+use state_machine::{Chid, Uaid};
+
+use crate::contract::Answer;
+
+/// What waits for a SimplePush user agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Notification {
+    /// The channel.
+    pub chid: Chid,
+    /// Its last version.
+    pub version: u64,
+}
+
+/// The table of notifications. Engines make it when it is first written to, or ahead of time where
+/// tables are made by hand.
+pub trait NotificationTable: Send + Sync {
+    /// At most `limit` notifications of a user agent, by channel, those after `after`.
+    fn fetch_notifications(
+        &self,
+        uaid: Uaid,
+        after: Option<Chid>,
+        limit: usize,
+    ) -> Answer<Vec<Notification>>;
+
+    /// Keeps a version, if it is higher than the one that is there. Answers whether it was.
+    fn save_notification(&self, uaid: Uaid, notification: Notification) -> Answer<bool>;
+
+    /// Deletes the notification of a channel, if a version is given only that one: a higher one
+    /// that came meanwhile stays. Answers whether one was deleted.
+    fn delete_notification(&self, uaid: Uaid, chid: Chid, version: Option<u64>) -> Answer<bool>;
+}

@@ -1,0 +1,158 @@
+//! What an operator asks of a store beside the nodes that use it: tables, their sizes and
+//! throughput, users that stay away (seed 001, `autopush.db`; seed 002, "Message Table Rotation").
+//!
+//! Everything here is repeatable, goes in steps that the caller takes, and is safe beside live
+//! nodes, except for [`Upkeep::copy_rows`] and [`Upkeep::move_records`], which want them stopped.
+
+use std::collections::BTreeMap;
+
+pub use state_machine::store::Cursor;
+use state_machine::{LastConnect, Month, Uaid};
+
+use crate::contract::{Answer, Store};
+use crate::notifications::NotificationTable;
+
+/// How many users one batch has at most (seed 001, `delete_uaids`; DynamoDB's `BatchWriteItem`).
+pub const USERS_IN_A_BATCH: usize = 25;
+
+/// The upkeep of a store.
+pub trait Upkeep: Store + NotificationTable {
+    /// Tries out everything a node does with each table and index, and leaves nothing behind
+    /// (seed 001, `preflight_check`). Each check says what is missing, so that an operator can mend it.
+    fn preflight(&self) -> Answer<Vec<Check>>;
+
+    /// The tables that exist: the router, the legacy one, then the months, oldest first.
+    fn tables(&self) -> Answer<Vec<TableStatus>>;
+
+    /// Counts some of the router records by the months they are on; go on until there is no `next`.
+    fn census(&self, after: Option<Cursor>) -> Answer<Census>;
+
+    /// Users whose last connection was in one of the months of `seen`, by the `last_connect` index,
+    /// at most [`USERS_IN_A_BATCH`]. A page may be empty and have a `next`.
+    fn stale_users(&self, seen: Months, after: Option<Cursor>) -> Answer<StaleUsers>;
+
+    /// Drops those of the users whose `last_connect` is still the one that was read, so that nobody
+    /// who just came back is dropped. At most [`USERS_IN_A_BATCH`]. Answers how many it dropped.
+    fn drop_stale(&self, users: Vec<StaleUser>) -> Answer<usize>;
+
+    /// Drops these users whatever their records say, [`USERS_IN_A_BATCH`] at a time; what the store
+    /// did not take is given to it again.
+    fn delete_uaids(&self, uaids: Vec<Uaid>) -> Answer<()>;
+
+    /// Copies some rows of a month, channels and messages, to another: channels are added, a message
+    /// never replaces a newer one of its topic. Go on until there is no `next`.
+    fn copy_rows(&self, from: Month, to: Month, after: Option<Cursor>) -> Answer<Copied>;
+
+    /// Makes some of the records that name the month `from`, as `curmonth` or `oldmonth`, name `to`.
+    /// Go on until there is no `next`.
+    fn move_records(&self, from: Month, to: Month, after: Option<Cursor>) -> Answer<Copied>;
+
+    /// Sets the throughput of a month's table, where tables have one.
+    fn set_throughput(&self, month: Month, throughput: Throughput) -> Answer<()>;
+}
+
+/// One thing that was tried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What: an action on a table.
+    pub what: String,
+    /// Whether it went well; otherwise what to do about it.
+    pub outcome: Result<(), String>,
+}
+
+/// Which table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// The router records.
+    Router,
+    /// SimplePush notifications.
+    Notifications,
+    /// Channels and messages of a month.
+    Messages(Month),
+}
+
+/// What is to be said of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableStatus {
+    /// Which it is.
+    pub table: Table,
+    /// Its name in the store.
+    pub name: String,
+    /// The store's word for its state; `active` where it can be used.
+    pub state: String,
+    /// Rows in it. DynamoDB counts every six hours.
+    pub items: u64,
+    /// Bytes in it, counted as `items` are.
+    pub bytes: u64,
+    /// What can be asked of it.
+    pub capacity: Capacity,
+}
+
+/// What can be asked of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capacity {
+    /// What the machine can do.
+    Unmetered,
+    /// What is asked for is paid for.
+    OnDemand,
+    /// So much and no more.
+    Provisioned(Throughput),
+}
+
+/// Capacity units a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throughput {
+    /// Reads of 4 KiB.
+    pub read: u32,
+    /// Writes of 1 KiB.
+    pub write: u32,
+}
+
+/// How many records are on which months.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Census {
+    /// Records by `curmonth`.
+    pub curmonth: BTreeMap<Month, u64>,
+    /// Records with an unfinished move, by `oldmonth`.
+    pub oldmonth: BTreeMap<Month, u64>,
+    /// Where to go on.
+    pub next: Option<Cursor>,
+}
+
+/// From the first to the last, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Months {
+    /// The first.
+    pub first: Month,
+    /// The last.
+    pub last: Month,
+}
+
+/// Some users that stayed away.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StaleUsers {
+    /// Who.
+    pub users: Vec<StaleUser>,
+    /// Where to go on.
+    pub next: Option<Cursor>,
+}
+
+/// A user that stayed away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaleUser {
+    /// Who.
+    pub uaid: Uaid,
+    /// Since when, as it was read.
+    pub last_connect: LastConnect,
+}
+
+/// What a step has done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Copied {
+    /// Rows or records looked at.
+    pub seen: u64,
+    /// Of which so many were written.
+    pub written: u64,
+    /// Where to go on.
+    pub next: Option<Cursor>,
+}
