@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::serve::DevArgs;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
 use crate::settings::value::Shape;
@@ -36,12 +37,23 @@ pub struct Cli {
     pub flags: Flags,
 }
 
+/// What `kalends serve` is told.
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Settings.
+    #[command(flatten)]
+    pub flags: Flags,
+    /// What only developers ask for.
+    #[command(flatten)]
+    pub dev: DevArgs,
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run the server; `kalends` alone does the same
     #[command(after_help = SERVE_HELP)]
-    Serve(Flags),
+    Serve(ServeArgs),
     /// Be a user agent: subscribe, and print what is sent
     #[command(after_help = LISTEN_HELP)]
     Listen(ListenArgs),
@@ -195,8 +207,9 @@ fn command() -> Command {
 }
 
 fn run(cli: Cli) -> ExitCode {
-    match cli.action.unwrap_or(Action::Serve(cli.flags)) {
-        Action::Serve(flags) => run_server(&flags),
+    let serve = ServeArgs { flags: cli.flags, ..ServeArgs::default() };
+    match cli.action.unwrap_or(Action::Serve(serve)) {
+        Action::Serve(args) => run_server(&args),
         Action::Listen(args) => exit_code(listen::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
@@ -208,9 +221,9 @@ fn run(cli: Cli) -> ExitCode {
     }
 }
 
-fn run_server(flags: &Flags) -> ExitCode {
-    match Settings::load(flags, std::env::vars_os()) {
-        Ok(settings) => exit_code(serve::run(&settings)),
+fn run_server(args: &ServeArgs) -> ExitCode {
+    match Settings::load(&args.flags, std::env::vars_os()) {
+        Ok(settings) => exit_code(serve::run(&settings, args.dev)),
         Err(error) => {
             complain(&error);
             ExitCode::from(2)
@@ -273,17 +286,32 @@ mod tests {
     fn without_a_command_it_serves_with_the_flags_of_serve() {
         let cli = parse(&["--listen", "[::1]:1"]).unwrap();
         assert!(cli.action.is_none());
-        let Some(Action::Serve(flags)) = parse(&["serve", "--listen", "[::1]:1"]).unwrap().action
+        let Some(Action::Serve(args)) = parse(&["serve", "--listen", "[::1]:1"]).unwrap().action
         else {
             panic!("expected serve");
         };
-        assert_eq!(flags, cli.flags);
+        assert_eq!(args.flags, cli.flags);
         assert_eq!(parse(&[]).unwrap().flags, Flags::default());
     }
 
     #[test]
     fn flags_before_a_command_are_refused() {
         assert!(parse(&["--listen", "[::1]:1", "serve"]).is_err());
+    }
+
+    #[test]
+    fn a_shifted_clock_is_for_developers_who_say_so() {
+        let dev = |args: &[&str]| match parse(args).map(|cli| cli.action) {
+            Ok(Some(Action::Serve(args))) => Some(args.dev),
+            _ => None,
+        };
+        let shifted = DevArgs { dev: true, clock_offset_s: -86_400 };
+        assert_eq!(dev(&["serve", "--dev", "--clock-offset-s", "-86400"]), Some(shifted));
+        assert_eq!(dev(&["serve"]), Some(DevArgs::default()));
+        let error = parse(&["serve", "--clock-offset-s", "5"]).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains("--dev"), "{error}");
+        assert!(parse(&["--dev", "--clock-offset-s", "5"]).is_err());
+        assert!(!help(&["serve", "--help"]).contains("--clock-offset-s"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use storage::{Store, StoreError};
 use tokio::time::sleep;
 
 use super::high_water::HighWater;
-use super::unix_now;
+use super::machine_clock::MachineClock;
 use crate::http::app::App;
 
 /// How often.
@@ -24,12 +24,12 @@ const AHEAD: Span = Span::from_secs(24 * 60 * 60);
 const CORRECTION_MIN: Span = Span::from_secs(1);
 
 /// Goes on as long as the process.
-pub(super) fn start(app: Data<App>, high_water: HighWater, rotation: bool) {
+pub(super) fn start(app: Data<App>, machine: MachineClock, high_water: HighWater, rotation: bool) {
     spawn(async move {
         loop {
             high_water.keep_ahead(app.ids.time(app.clock.now()), &app.log);
             sleep(EVERY).await;
-            follow(&app.clock, unix_now(), &app.log);
+            follow(&app.clock, machine.now(), &app.log);
             if let Err(error) = make_months(&*app.store, app.clock.now(), rotation).await {
                 warn!(app.log, "cannot make the message tables, will try again"; "error" => %error);
             }

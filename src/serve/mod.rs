@@ -3,6 +3,7 @@
 mod error;
 mod high_water;
 mod listen;
+mod machine_clock;
 mod maintenance;
 mod stop;
 mod urls;
@@ -14,19 +15,20 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use actix::{Actor, Addr, System};
 use actix_web::web::Data;
 use actors::{ClientShared, Clock, EndpointLimits, EndpointShared, LocalNode, RegistryActor};
 use slog::{Logger, info, warn};
 use state_machine::connection::{Config, Limits};
-use state_machine::{Month, NodeId, Span, Time};
+use state_machine::{Month, NodeId, Span};
 use storage::Store;
 use storage::embedded::{Embedded, EmbeddedOptions};
 use tokio::time::Instant;
 
 pub use error::ServeError;
+pub use machine_clock::DevArgs;
 
 use crate::http::app::{App, MessageIds, RequestLimits};
 use crate::http::location::Locations;
@@ -36,6 +38,7 @@ use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::telemetry;
 use high_water::HighWater;
+use machine_clock::MachineClock;
 use stop::Signals;
 use urls::SealedUrls;
 
@@ -47,22 +50,26 @@ const NODE: &str = "local";
 const RETRY_AFTER: Span = Span::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: &Settings) -> Result<(), ServeError> {
+pub fn run(settings: &Settings, dev: DevArgs) -> Result<(), ServeError> {
     let (log, _guard) = telemetry::logger(settings);
-    System::new().block_on(serve(settings, log))
+    let machine = MachineClock::shifted(dev);
+    if machine.is_shifted() {
+        warn!(log, "the clock is shifted"; "offset_s" => dev.clock_offset_s);
+    }
+    System::new().block_on(serve(settings, machine, log))
 }
 
-async fn serve(settings: &Settings, log: Logger) -> Result<(), ServeError> {
+async fn serve(settings: &Settings, machine: MachineClock, log: Logger) -> Result<(), ServeError> {
     // Before anybody can know that there is a server to stop.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let listener = listen::bind(settings.listen)?;
     let bound =
         listener.local_addr().map_err(|source| ServeError::listen(settings.listen, source))?;
-    let clock = Clock::starting_at(unix_now());
+    let clock = Clock::starting_at(machine.now());
     let (app, store) = assemble(settings, bound, &clock, &log).await?;
     let mut server = listen::server(settings, listener, &app)?;
     let high_water = HighWater::in_dir(&settings.data_dir);
-    maintenance::start(app.clone(), high_water.clone(), settings.rotation);
+    maintenance::start(app.clone(), machine, high_water.clone(), settings.rotation);
     greet(settings, bound, &app.origin);
     if bound.ip().is_unspecified() && settings.public_url.is_none() {
         warn!(log, "listening on all addresses, but endpoints name this machine only: set public_url";
@@ -213,9 +220,4 @@ fn greet(settings: &Settings, bound: SocketAddr, origin: &str) {
          Try it: kalends listen {socket}/\n"
     );
     let _ = std::io::stdout().write_all(text.as_bytes());
-}
-
-pub(crate) fn unix_now() -> Time {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Time(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }

@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use flags::Flags;
 pub use sources::{Problem, SettingsError, Source};
 pub use table::Settings;
-pub use value::{LogFormat, PublicUrl};
+pub use value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
 
 use sources::Given;
 
@@ -33,6 +33,11 @@ use sources::Given;
 /// still use the old one were written against it. RFC 8030 §7.2 asks for 4096 bytes only.
 pub const AESGCM_BYTES_MIN: usize = 4222;
 
+/// A body that fits into an item of DynamoDB, 400 KiB, with all that is kept beside it.
+const DYNAMODB_PAYLOAD_BYTES_MAX: usize = 380_000;
+/// Channels that fit into the one item that lists them: 37 bytes each.
+const DYNAMODB_CHANNELS_MAX: usize = 10_000;
+
 impl Settings {
     /// Reads settings from the flags, from `environment` (all of it: what does not begin with
     /// `KALENDS_` is passed over) and from the file that these two may name.
@@ -41,7 +46,21 @@ impl Settings {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
         let given = Given::gather(flags, environment)?;
-        Self::read(given)
+        Self::read(given)?.checked()
+    }
+
+    /// Refuses what does not go together.
+    fn checked(self) -> Result<Self, SettingsError> {
+        let given = [
+            ("payload_bytes_max", self.payload_bytes_max, DYNAMODB_PAYLOAD_BYTES_MAX),
+            ("channels_max", self.channels_max, DYNAMODB_CHANNELS_MAX),
+        ];
+        let too_large = given
+            .into_iter()
+            .filter(|(_, value, max)| self.store == StoreKind::DynamoDb && value > max)
+            .map(|(name, value, max)| Problem::TooLarge { name, value, max });
+        let problems: Vec<_> = too_large.collect();
+        if problems.is_empty() { Ok(self) } else { Err(SettingsError(problems)) }
     }
 
     /// The origin that endpoints begin with and that VAPID tokens must name, for a server that
@@ -94,6 +113,17 @@ mod tests {
         Settings::load(&flags, env).map_err(|error| {
             error.to_string().replace(&on_disk.path().display().to_string(), "kalends.toml")
         })
+    }
+
+    #[test]
+    fn what_does_not_fit_into_an_item_of_dynamodb_is_refused_with_what_does() {
+        let large = [("payload_bytes_max", "1000000"), ("channels_max", "20000")];
+        assert!(load(&large, &[], "").is_ok());
+        let error = load(&large, &[], "store = \"dynamodb\"").unwrap_err();
+        let lines: Vec<_> = error.lines().collect();
+        assert!(lines[0].starts_with("payload_bytes_max = 1000000") && lines[0].contains("380000"));
+        assert!(lines[1].starts_with("channels_max = 20000") && lines[1].contains("10000"));
+        assert!(load(&[], &[], "store = \"dynamodb\"").is_ok());
     }
 
     #[test]

@@ -90,6 +90,16 @@ pub enum Problem {
         /// What would be right.
         expected: String,
     },
+    /// A number that the store cannot keep.
+    #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
+    TooLarge {
+        /// The setting.
+        name: &'static str,
+        /// What it is.
+        value: usize,
+        /// What it can be.
+        max: usize,
+    },
 }
 
 impl Given {

@@ -9,7 +9,7 @@ use slog::Level;
 use state_machine::LastConnect;
 
 use super::sources::{Given, SettingsError};
-use super::value::{LogFormat, PublicUrl, Shape, Value};
+use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, Shape, StoreKind, Value};
 
 /// A setting, as far as it does not depend on its type.
 #[derive(Debug)]
@@ -134,6 +134,73 @@ settings! {
         rotation: bool = true;
     }
 
+    group "Storage" {
+        /// Where records and messages are kept: embedded, which is SQLite files in `data_dir`, or
+        /// dynamodb, which is Amazon DynamoDB or anything that speaks its API. `data_dir` holds the
+        /// keys in either case.
+        store: StoreKind = StoreKind::Embedded;
+
+        /// Makes tables that are missing. With `false` they are made by hand or by `kalends tables
+        /// ensure`, and the server refuses to start without them.
+        create_tables: bool = true;
+
+        /// Writes that may wait for the disk; above it storage answers that it is busy. Embedded only.
+        write_queue_max: usize = 8192, in COUNT, "writes";
+
+        /// Keys of the `last_connect` index that one hour is spread over, so that the first hour of
+        /// a month makes none of them hot. Never lower it while `kalends users drop-stale` is still to
+        /// find records that were written with more.
+        last_connect_spread: usize = LastConnect::SPREAD, in 1..=9999, "keys";
+
+        /// Region of DynamoDB, such as eu-central-1. Where it is not set, the usual variables and
+        /// files of AWS name it (AWS_REGION, ~/.aws/config). Credentials come only from there.
+        dynamodb_region: Option<NamePart> = None;
+
+        /// Where DynamoDB is reached, for anything that is not AWS: http://127.0.0.1:8000.
+        dynamodb_endpoint_url: Option<PublicUrl> = None;
+
+        /// What the names of all tables begin with, so that several installations can share an account.
+        dynamodb_table_prefix: NamePart = NamePart::default();
+
+        /// What the names of message tables begin with: `message` gives message_2026_11.
+        dynamodb_message_prefix: NamePart = NamePart::new("message");
+
+        /// How tables that are made are paid for: on-demand or provisioned.
+        dynamodb_billing: BillingMode = BillingMode::OnDemand;
+
+        /// Read capacity of provisioned tables that are made. A new month's table gets this month's.
+        dynamodb_read_units: u32 = 5, in 1..=1_000_000, "units a second";
+
+        /// Write capacity of provisioned tables that are made. A new month's table gets this month's.
+        dynamodb_write_units: u32 = 5, in 1..=1_000_000, "units a second";
+
+        /// How long connecting to DynamoDB may take.
+        dynamodb_connect_timeout_ms: u64 = 1000, in WAIT_MS, "ms";
+
+        /// How long DynamoDB may take to answer one attempt.
+        dynamodb_attempt_timeout_ms: u64 = 2000, in WAIT_MS, "ms";
+
+        /// How long an operation may take with all its attempts and the waits between them.
+        dynamodb_operation_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
+
+        /// How often an operation that failed or was throttled is attempted; then the push is
+        /// answered 503, and a session tries again after `store_retry_ms`.
+        dynamodb_attempts_max: u32 = 4, in 1..=100, "attempts";
+
+        /// How long is waited before the second attempt, at random up to this; it doubles with
+        /// each further one.
+        dynamodb_backoff_ms: u64 = 50, in WAIT_MS, "ms";
+
+        /// Longest wait between two attempts.
+        dynamodb_backoff_max_ms: u64 = 1000, in WAIT_MS, "ms";
+
+        /// Operations that may be under way or wait at once; above it storage answers that it is busy.
+        dynamodb_requests_max: usize = 4096, in COUNT, "operations";
+
+        /// Rows that one operation reads or writes at the same time, when it has several.
+        dynamodb_rows_in_flight_max: usize = 16, in 1..=1000, "rows";
+    }
+
     group "Logging" {
         /// The least level that is logged: critical, error, warning, info, debug or trace.
         /// Release builds have no trace lines.
@@ -194,11 +261,6 @@ settings! {
         /// Channels one user agent may register.
         channels_max: usize = 2000, in 1..=100_000, "channels";
 
-        /// Keys of the `last_connect` index that one hour is spread over, so that the first hour of
-        /// a month makes none of them hot. Never lower it while records of a greater one are
-        /// to be found by `kalends users drop-stale`.
-        last_connect_spread: usize = LastConnect::SPREAD, in 1..=9999, "keys";
-
         /// Largest frame a user agent may send.
         frame_bytes_max: usize = 65_536, in 1024..=16_777_216, "bytes";
 
@@ -252,9 +314,6 @@ settings! {
 
         /// Messages that may wait in an endpoint actor's mailbox.
         endpoint_mailbox_max: usize = 4096, in COUNT, "messages";
-
-        /// Writes that may wait for the disk; above it storage answers that it is busy.
-        write_queue_max: usize = 8192, in COUNT, "writes";
 
         /// How long a server that was told to stop may take to finish what it began.
         shutdown_wait_ms: u64 = 10_000, in 0..=600_000, "ms";

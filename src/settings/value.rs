@@ -50,6 +50,28 @@ pub enum LogFormat {
     Json,
 }
 
+/// Where records and messages are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In files of the data directory.
+    Embedded,
+    /// In DynamoDB.
+    DynamoDb,
+}
+
+/// How DynamoDB tables are paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BillingMode {
+    /// By request.
+    OnDemand,
+    /// By the second.
+    Provisioned,
+}
+
+/// Part of a name at AWS: letters, digits, `_`, `-` and `.`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamePart(String);
+
 /// An http or https origin: scheme, host and port, nothing behind them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicUrl(String);
@@ -83,6 +105,35 @@ impl PublicUrl {
         let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         let anonymous = url.username().is_empty() && url.password().is_none();
         matches!(url.scheme(), "http" | "https") && url.has_host() && bare && anonymous
+    }
+}
+
+impl NamePart {
+    /// A part that is known to be one.
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for NamePart {
+    const SHAPE: Shape = Shape::Text;
+    const PLACEHOLDER: &'static str = "NAME";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        match text.len() <= 64 && text.chars().all(is_fine) {
+            true => Ok(Self(text.to_owned())),
+            false => Err("expected at most 64 of A-Z a-z 0-9 _ - .".into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
     }
 }
 
@@ -181,6 +232,24 @@ impl Value for u64 {
     }
 }
 
+impl Value for u32 {
+    const SHAPE: Shape = Shape::Number;
+    const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let number = <u64 as Value>::parse(text)?;
+        Self::try_from(number).map_err(|_| "expected a smaller number".into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn number(&self) -> Option<u64> {
+        Some((*self).into())
+    }
+}
+
 impl Value for usize {
     const SHAPE: Shape = Shape::Number;
     const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
@@ -224,18 +293,33 @@ impl Value for Level {
 const FORMATS: [(&str, LogFormat); 3] =
     [("auto", LogFormat::Auto), ("human", LogFormat::Human), ("json", LogFormat::Json)];
 
-impl Value for LogFormat {
-    const SHAPE: Shape = Shape::Text;
-    const PLACEHOLDER: &'static str = "FORMAT";
+const STORES: [(&str, StoreKind); 2] =
+    [("embedded", StoreKind::Embedded), ("dynamodb", StoreKind::DynamoDb)];
 
-    fn parse(text: &str) -> Result<Self, String> {
-        named(&FORMATS, text)
-    }
+const BILLINGS: [(&str, BillingMode); 2] =
+    [("on-demand", BillingMode::OnDemand), ("provisioned", BillingMode::Provisioned)];
 
-    fn show(&self) -> String {
-        name_of(&FORMATS, *self)
-    }
+/// Values that are words.
+macro_rules! word {
+    ($name:ty, $placeholder:literal, $words:ident) => {
+        impl Value for $name {
+            const SHAPE: Shape = Shape::Text;
+            const PLACEHOLDER: &'static str = $placeholder;
+
+            fn parse(text: &str) -> Result<Self, String> {
+                named(&$words, text)
+            }
+
+            fn show(&self) -> String {
+                name_of(&$words, *self)
+            }
+        }
+    };
 }
+
+word!(LogFormat, "FORMAT", FORMATS);
+word!(StoreKind, "STORE", STORES);
+word!(BillingMode, "BILLING", BILLINGS);
 
 fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == text);
