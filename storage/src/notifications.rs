@@ -13,9 +13,11 @@ pub struct Notification {
     pub version: u64,
 }
 
-/// The table of notifications. Engines make it when it is first written to, or ahead of time where
-/// tables are made by hand.
+/// The table of notifications. Engines make it when it is first written to, where they may make tables.
 pub trait NotificationTable: Send + Sync {
+    /// Makes the table if it is not there, ahead of time.
+    fn ensure_notifications(&self) -> Answer<()>;
+
     /// At most `limit` notifications of a user agent, by channel, those after `after`.
     fn fetch_notifications(
         &self,

@@ -5,6 +5,7 @@
 //! nodes, except for [`Upkeep::copy_rows`] and [`Upkeep::move_records`], which want them stopped.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 pub use state_machine::store::Cursor;
 use state_machine::{LastConnect, Month, Uaid};
@@ -14,6 +15,10 @@ use crate::notifications::NotificationTable;
 
 /// How many users one batch has at most (seed 001, `delete_uaids`; DynamoDB's `BatchWriteItem`).
 pub const USERS_IN_A_BATCH: usize = 25;
+
+/// Whose rows [`Upkeep::preflight`] writes and removes (seed 001). No user agent gets this id.
+pub const PREFLIGHT_UAID: Uaid =
+    Uaid([0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0]);
 
 /// The upkeep of a store.
 pub trait Upkeep: Store + NotificationTable {
@@ -43,8 +48,8 @@ pub trait Upkeep: Store + NotificationTable {
     /// never replaces a newer one of its topic. Go on until there is no `next`.
     fn copy_rows(&self, from: Month, to: Month, after: Option<Cursor>) -> Answer<Copied>;
 
-    /// Makes some of the records that name the month `from`, as `curmonth` or `oldmonth`, name `to`.
-    /// Go on until there is no `next`.
+    /// Makes some of the records that name the month `from`, as `curmonth` or `oldmonth`, name `to`;
+    /// where both would, the move is finished and `oldmonth` goes. Go on until there is no `next`.
     fn move_records(&self, from: Month, to: Month, after: Option<Cursor>) -> Answer<Copied>;
 
     /// Sets the throughput of a month's table, where tables have one.
@@ -80,7 +85,8 @@ pub struct TableStatus {
     pub name: String,
     /// The store's word for its state; `active` where it can be used.
     pub state: String,
-    /// Rows in it. DynamoDB counts every six hours.
+    /// Rows in it. DynamoDB counts every six hours; the embedded engine counts the first hundred
+    /// thousand, and tells from where these end how many there are.
     pub items: u64,
     /// Bytes in it, counted as `items` are.
     pub bytes: u64,
@@ -128,6 +134,20 @@ pub struct Months {
     pub last: Month,
 }
 
+impl Months {
+    /// The keys of the `last_connect` index that lie in these months.
+    pub fn keys(self) -> Range<LastConnect> {
+        first_key(self.first)..first_key(self.last.next())
+    }
+}
+
+/// Every key of the month is above it, and none of the month before.
+fn first_key(month: Month) -> LastConnect {
+    let digits: String = month.to_string().split('_').collect();
+    let month: u64 = digits.parse().expect("a month is written in digits");
+    LastConnect(month * 100_000_000)
+}
+
 /// Some users that stayed away.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StaleUsers {
@@ -155,4 +175,27 @@ pub struct Copied {
     pub written: u64,
     /// Where to go on.
     pub next: Option<Cursor>,
+}
+
+#[cfg(test)]
+mod tests {
+    use state_machine::{Span, Time};
+
+    use super::*;
+
+    #[test]
+    fn a_months_keys_are_those_of_its_first_to_its_last_hour() {
+        let december = Time(1_796_083_200_000);
+        let month = Month::of(december);
+        assert_eq!(month.to_string(), "2026_12");
+        let keys = Months { first: month, last: month }.keys();
+        for uaid in [Uaid([0; 16]), Uaid([0xff; 16])] {
+            let key = |time| LastConnect::of(time, uaid, LastConnect::SPREAD_MAX);
+            assert!(keys.contains(&key(december)));
+            assert!(!keys.contains(&key(december - Span(1))));
+            let january = december + Span(31 * 24 * 3_600_000);
+            assert!(keys.contains(&key(january - Span(1))));
+            assert!(!keys.contains(&key(january)));
+        }
+    }
 }

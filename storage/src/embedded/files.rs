@@ -125,6 +125,22 @@ impl DataDir {
             .map_err(failed)
     }
 
+    /// What the file takes on disk, its log included.
+    pub(super) fn bytes(&self, key: FileKey) -> io::Result<u64> {
+        let path = self.path_of(key);
+        let log = match fs::metadata(sibling(&path, "-wal")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            log => log?.len(),
+        };
+        Ok(fs::metadata(&path)?.len() + log)
+    }
+
+    /// What is free on the disk for this user.
+    pub(super) fn free_bytes(&self) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(&self.path)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     /// Whether the file is still where it was opened.
     pub(super) fn is_there(&self, key: FileKey) -> bool {
         self.path_of(key).exists()

@@ -23,8 +23,17 @@ pub(super) struct Fetched {
     pub(super) expired: Option<RangeInclusive<MessageId>>,
 }
 
-/// One statement looks for the channel, the same id and the same topic, and inserts.
 pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Stored> {
+    if insert(conn, uaid, message)? || channels::is_registered(conn, uaid, message.chid)? {
+        Ok(Stored::Done)
+    } else {
+        Ok(Stored::NoSuchChannel)
+    }
+}
+
+/// One statement looks for the channel, the same id and the same topic, and inserts. Answers whether
+/// it did.
+pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<bool> {
     let (encoding, encryption, crypto_key) = encoding_columns(message.payload.as_ref());
     let changed = conn.prepare_cached(STORE)?.execute(params![
         uaid.0,
@@ -40,11 +49,7 @@ pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlit
         crypto_key,
         message.payload.as_ref().map(|payload| &*payload.data),
     ])?;
-    if changed > 0 || channels::is_registered(conn, uaid, message.chid)? {
-        Ok(Stored::Done)
-    } else {
-        Ok(Stored::NoSuchChannel)
-    }
+    Ok(changed > 0)
 }
 
 pub(super) fn fetch(
@@ -157,7 +162,8 @@ impl Scan {
     }
 }
 
-fn decode(id: MessageId, row: &Row<'_>) -> rusqlite::Result<Message> {
+/// Reads the columns of [`FETCH`].
+pub(super) fn decode(id: MessageId, row: &Row<'_>) -> rusqlite::Result<Message> {
     let topic = row.get_ref(3)?.as_str_or_null()?.map(Topic::parse).transpose();
     Ok(Message {
         id,

@@ -13,15 +13,22 @@
 //! Architecture Invariant: no file is ever created where one is expected. A missing, foreign or
 //! damaged file is an error, not an empty table.
 
+mod census;
 mod channels;
+mod copying;
+mod counting;
 mod error;
 mod files;
 mod messages;
 mod month_list;
+mod notifications;
+mod preflight;
 mod readers;
 mod router;
 mod schema;
+mod stale;
 mod tables;
+mod upkeep;
 mod values;
 mod write_files;
 mod writer;
@@ -71,6 +78,7 @@ impl Default for EmbeddedOptions {
 /// Dropping it without [`Store::close`] loses nothing that was answered: the writer finishes what
 /// is queued and then lets go of the directory, without anybody waiting for it.
 pub struct Embedded {
+    dir: Arc<DataDir>,
     months: Arc<Months>,
     readers: Arc<Readers>,
     writer: Writer,
@@ -91,9 +99,9 @@ impl Embedded {
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
         let readers = Arc::new(readers);
-        let files = WriteFiles::new(dir, months.clone(), readers.clone(), months_open_max);
+        let files = WriteFiles::new(dir.clone(), months.clone(), readers.clone(), months_open_max);
         let writer = Writer::start(files, lock, options);
-        Ok(Self { months, readers, writer: writer.map_err(OpenError::Thread)? })
+        Ok(Self { dir, months, readers, writer: writer.map_err(OpenError::Thread)? })
     }
 
     fn write_router<T: Send + 'static>(

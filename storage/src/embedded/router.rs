@@ -104,7 +104,8 @@ fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<RouterRecord> {
     })
 }
 
-fn month(column: usize, text: &str) -> rusqlite::Result<Month> {
+/// Reads a month from a column.
+pub(super) fn month(column: usize, text: &str) -> rusqlite::Result<Month> {
     text.parse().map_err(|error| corrupt(column, Type::Text, error))
 }
 

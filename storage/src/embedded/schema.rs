@@ -21,9 +21,12 @@ pub(super) enum SchemaError {
 
 /// Rowid tables with a unique index and not `WITHOUT ROWID` where rows are wide: measured 30 %
 /// cheaper, because a row then goes to the end of its table, and only a narrow index entry to its place.
+///
+/// A notification's version is eight bytes, the highest first: an integer of SQLite's is signed.
 pub(super) const ROUTER: Schema = Schema {
     application_id: 0x4b4c_4e52, // "KLNR"
-    migrations: &["
+    migrations: &[
+        "
         CREATE TABLE router (
             uaid BLOB NOT NULL UNIQUE,
             router_type TEXT NOT NULL,
@@ -40,7 +43,17 @@ pub(super) const ROUTER: Schema = Schema {
             id INTEGER PRIMARY KEY,
             checks INTEGER NOT NULL
         ) STRICT;
-    "],
+    ",
+        "
+        CREATE INDEX router_by_last_connect ON router (last_connect, uaid);
+        CREATE TABLE notifications (
+            uaid BLOB NOT NULL,
+            chid BLOB NOT NULL,
+            version BLOB NOT NULL,
+            PRIMARY KEY (uaid, chid)
+        ) STRICT, WITHOUT ROWID;
+    ",
+    ],
 };
 
 /// A channel's row is all key, so its table is the index. A row with an empty `chid` says that the
@@ -120,7 +133,9 @@ impl From<rusqlite::Error> for SchemaError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{channels, messages, router};
+    use super::super::{
+        census, channels, copying, counting, messages, notifications, router, stale,
+    };
     use super::*;
 
     const FIRST: Schema =
@@ -184,6 +199,15 @@ mod tests {
             router::FINISH_MOVE,
             router::CLEAR_NODE,
             router::DROP,
+            stale::FIND,
+            stale::DROP_UNCHANGED,
+            census::COUNT,
+            census::RENAME,
+            counting::RECORDS,
+            counting::NOTIFICATIONS,
+            notifications::FETCH,
+            notifications::SAVE,
+            notifications::DELETE,
         ];
         let message_statements = [
             channels::READ,
@@ -195,6 +219,10 @@ mod tests {
             messages::DELETE,
             messages::SWEEP,
             messages::DELETE_ALL,
+            copying::ALL_CHANNELS,
+            copying::ALL_MESSAGES,
+            counting::CHANNELS,
+            counting::MESSAGES,
         ];
         for (schema, statements) in
             [(ROUTER, &router_statements[..]), (MESSAGES, &message_statements[..])]

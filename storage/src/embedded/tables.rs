@@ -118,6 +118,6 @@ impl Store for Embedded {
 }
 
 /// The answer of a read: it is already there.
-fn now<T: Send + 'static>(answer: Result<T, StoreError>) -> Answer<T> {
+pub(super) fn now<T: Send + 'static>(answer: Result<T, StoreError>) -> Answer<T> {
     Box::pin(ready(answer))
 }

@@ -8,8 +8,9 @@ use state_machine::{Month, Uaid};
 use super::error::Fault;
 use super::files::{DataDir, FileKey, Months, Role};
 use super::readers::Readers;
-use super::{messages, month_list, router};
-use crate::contract::StoreError;
+use super::{copying, messages, month_list, router};
+use crate::contract::{Cursor, StoreError};
+use crate::upkeep::Copied;
 
 /// The files as the writer thread, and nobody else, has them open. One transaction a file holds all
 /// the writes of a batch.
@@ -77,6 +78,23 @@ impl WriteFiles {
             .map_err(|error| broken(to, &error))?;
         self.commit(to)?;
         self.write(from, |conn| messages::delete_all(conn, uaid))
+    }
+
+    /// Copies some rows of a month to another.
+    pub(super) fn copy(
+        &mut self,
+        from: Month,
+        to: Month,
+        after: Option<&Cursor>,
+    ) -> Result<Copied, Fault> {
+        if from == to {
+            return Ok(Copied::default());
+        }
+        let (from, to) = (FileKey::Month(from), FileKey::Month(to));
+        self.begin(from)?;
+        self.begin(to)?;
+        copying::copy(self.connection(from), self.connection(to), after)
+            .map_err(|error| broken(to, &error))
     }
 
     pub(super) fn make_month(&mut self, month: Month) -> Result<(), Fault> {

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod channels;
+mod dynamo_engine;
 mod embedded_engine;
 mod fetching;
 mod lifecycle;
@@ -136,3 +137,4 @@ macro_rules! engine {
 }
 
 engine!(embedded, crate::embedded_engine::InDirectory::new());
+engine!(dynamodb, crate::dynamo_engine::OnWireServer::new());

@@ -1,0 +1,117 @@
+//! Which months the router records name: counted, and changed.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use state_machine::Month;
+
+use super::attributes::{UAID, text, text_of};
+use super::error::{CallError, Item};
+use super::link::Link;
+use super::messages::all;
+use crate::contract::Cursor;
+use crate::upkeep::{Census, Copied};
+
+/// Records that one call looks at.
+const RECORDS_MAX: i32 = 1000;
+
+/// Counts records; what names no month is none, such as the item of the health check.
+pub(super) async fn count(link: &Link, after: Option<Cursor>) -> Result<Census, CallError> {
+    let (items, next) = scan(link, after, false).await?;
+    let mut census = Census { next, ..Census::default() };
+    for item in &items {
+        add(&mut census.curmonth, month(link, item, CURMONTH));
+        add(&mut census.oldmonth, month(link, item, OLDMONTH));
+    }
+    Ok(census)
+}
+
+/// Makes records name another month.
+pub(super) async fn rename(
+    link: &Link,
+    from: Month,
+    to: Month,
+    after: Option<Cursor>,
+) -> Result<Copied, CallError> {
+    let (items, next) = scan(link, after, true).await?;
+    let written = AtomicU64::new(0);
+    let names_it = |item: &&Item| {
+        [CURMONTH, OLDMONTH].iter().any(|name| month(link, item, name) == Some(from))
+    };
+    let updates = items.iter().filter(names_it).map(async |item| {
+        if update(link, item, from, to).await? {
+            written.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    });
+    let done = all(link, updates.collect()).await;
+    done.map_err(|error: CallError| error.after_writes(written.load(Relaxed) > 0))?;
+    Ok(Copied { seen: items.len() as u64, written: written.load(Relaxed), next })
+}
+
+const CURMONTH: &str = "curmonth";
+const OLDMONTH: &str = "oldmonth";
+
+async fn scan(
+    link: &Link,
+    after: Option<Cursor>,
+    consistent: bool,
+) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
+    let table = link.names.router();
+    let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
+    let request = link
+        .client
+        .scan()
+        .table_name(table)
+        .projection_expression("uaid, curmonth, oldmonth")
+        .consistent_read(consistent)
+        .set_exclusive_start_key(start)
+        .limit(RECORDS_MAX);
+    let page = link.call("Scan", table, request.send()).await?;
+    let next = page.last_evaluated_key.as_ref().and_then(|key| text_of(key, UAID));
+    let next = next.map(Cursor::new);
+    Ok((page.items.unwrap_or_default(), next))
+}
+
+fn month(link: &Link, item: &Item, attribute: &str) -> Option<Month> {
+    link.names.month_of_record(text_of(item, attribute)?)
+}
+
+fn add(counts: &mut BTreeMap<Month, u64>, month: Option<Month>) {
+    if let Some(month) = month {
+        *counts.entry(month).or_default() += 1;
+    }
+}
+
+/// Changes a record, if it still says what was read. Answers whether it did.
+async fn update(link: &Link, item: &Item, from: Month, to: Month) -> Result<bool, CallError> {
+    let table = link.names.router();
+    let is_from = |name| month(link, item, name) == Some(from);
+    let curmonth = if is_from(CURMONTH) { Some(to) } else { month(link, item, CURMONTH) };
+    let oldmonth = if is_from(OLDMONTH) { Some(to) } else { month(link, item, OLDMONTH) };
+    let Some(curmonth) = curmonth else { return Ok(false) };
+    let mut request = link
+        .client
+        .update_item()
+        .table_name(table)
+        .key(UAID, text(text_of(item, UAID).unwrap_or_default()))
+        .expression_attribute_values(":curmonth", text(link.names.value(curmonth)))
+        .expression_attribute_values(":was", text(text_of(item, CURMONTH).unwrap_or_default()));
+    request = match oldmonth.filter(|oldmonth| *oldmonth != curmonth) {
+        Some(oldmonth) => request
+            .update_expression("SET curmonth = :curmonth, oldmonth = :oldmonth")
+            .expression_attribute_values(":oldmonth", text(link.names.value(oldmonth))),
+        None => request.update_expression("SET curmonth = :curmonth REMOVE oldmonth"),
+    };
+    request = match text_of(item, OLDMONTH) {
+        Some(was) => request
+            .condition_expression("curmonth = :was AND oldmonth = :old_was")
+            .expression_attribute_values(":old_was", text(was)),
+        None => request.condition_expression("curmonth = :was AND attribute_not_exists(oldmonth)"),
+    };
+    match link.call("UpdateItem", table, request.send()).await {
+        Ok(_changed) => Ok(true),
+        Err(error) if error.is_condition_failed() => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,140 @@
+//! The channels of a user agent: a set of strings in the item whose sort key is a single space
+//! (seed 002, "Message Table Schema"). A set cannot be empty: the attribute goes, the item stays.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use state_machine::{Chid, Month, Uaid};
+
+use super::attributes::{UAID, text};
+use super::error::{CallError, Item};
+use super::link::Link;
+use super::month_table::{required, with_table};
+use super::rows::SORT_KEY;
+use crate::contract::StoreError;
+
+/// The sort key of the channels, before all messages.
+pub(super) const CHANNELS_KEY: &str = " ";
+
+/// The registered channels; none where nothing was ever registered or there is no table.
+pub(super) async fn read(
+    link: &Link,
+    uaid: Uaid,
+    month: Month,
+) -> Result<Option<BTreeSet<Chid>>, CallError> {
+    read_there(link, uaid, month).await.map(Option::flatten)
+}
+
+/// The same, with a missing table told from a missing item.
+pub(super) async fn read_there(
+    link: &Link,
+    uaid: Uaid,
+    month: Month,
+) -> Result<Option<Option<BTreeSet<Chid>>>, CallError> {
+    let item = with_table(link, month, |table| read_item(link, uaid, table)).await?;
+    Ok(item.map(|item| item.map(|item| decode(&item))))
+}
+
+/// Whether a channel is registered; none where there is no table.
+pub(super) async fn is_registered(
+    link: &Link,
+    uaid: Uaid,
+    month: Month,
+    chid: Chid,
+) -> Result<Option<bool>, CallError> {
+    let chid = chid.to_string();
+    let item = with_table(link, month, |table| read_item(link, uaid, table)).await?;
+    let has = |item: Item| chids(&item).contains(&chid);
+    Ok(item.map(|item| item.is_some_and(has)))
+}
+
+/// Adds channels; the item is made if there is none.
+///
+/// Other software lets the item expire. It must not: with it goes every subscription.
+pub(super) async fn add(
+    link: &Link,
+    uaid: Uaid,
+    month: Month,
+    channels: &BTreeSet<Chid>,
+) -> Result<(), StoreError> {
+    let added = with_table(link, month, async |table| {
+        let request = update(link, uaid, &table);
+        let request = if channels.is_empty() {
+            // An update that only removes makes no item where there is none.
+            request
+                .update_expression("SET known = :true REMOVE expiry")
+                .expression_attribute_values(":true", AttributeValue::Bool(true))
+        } else {
+            request
+                .update_expression("ADD chids :chids REMOVE expiry")
+                .expression_attribute_values(":chids", set(channels))
+        };
+        link.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
+    });
+    required(month, added.await)
+}
+
+/// Takes a channel away in each month that has a table, where there is an item.
+pub(super) async fn remove(
+    link: &Link,
+    uaid: Uaid,
+    months: &[Month],
+    chid: Chid,
+) -> Result<(), CallError> {
+    let mut some = false;
+    for month in months {
+        let removed = with_table(link, *month, |table| remove_in(link, uaid, table, chid)).await;
+        removed.map_err(|error| error.after_writes(some))?;
+        some = true;
+    }
+    Ok(())
+}
+
+async fn remove_in(link: &Link, uaid: Uaid, table: String, chid: Chid) -> Result<(), CallError> {
+    let request = update(link, uaid, &table)
+        .update_expression("DELETE chids :chids")
+        .condition_expression("attribute_exists(uaid)")
+        .expression_attribute_values(":chids", set(&BTreeSet::from([chid])));
+    match link.call("UpdateItem", &table, request.send()).await {
+        Ok(_changed) => Ok(()),
+        Err(error) if error.is_condition_failed() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn read_item(link: &Link, uaid: Uaid, table: String) -> Result<Option<Item>, CallError> {
+    let request = link
+        .client
+        .get_item()
+        .table_name(&table)
+        .key(UAID, text(uaid.to_string()))
+        .key(SORT_KEY, text(CHANNELS_KEY))
+        .consistent_read(true);
+    let read = link.call("GetItem", &table, request.send()).await?;
+    Ok(read.item)
+}
+
+fn update(
+    link: &Link,
+    uaid: Uaid,
+    table: &str,
+) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
+    link.client
+        .update_item()
+        .table_name(table)
+        .key(UAID, text(uaid.to_string()))
+        .key(SORT_KEY, text(CHANNELS_KEY))
+}
+
+fn set(channels: &BTreeSet<Chid>) -> AttributeValue {
+    AttributeValue::Ss(channels.iter().map(Chid::to_string).collect())
+}
+
+/// What is no channel id on the wire cannot be asked for, and is passed over.
+pub(super) fn decode(item: &Item) -> BTreeSet<Chid> {
+    chids(item).iter().filter_map(|chid| Chid::parse(chid).ok()).collect()
+}
+
+fn chids(item: &Item) -> &[String] {
+    item.get("chids").and_then(|chids| chids.as_ss().ok()).map_or(&[], Vec::as_slice)
+}

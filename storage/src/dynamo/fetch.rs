@@ -1,0 +1,76 @@
+//! Fetching a page of messages.
+
+use state_machine::{Message, Month, Time, Uaid};
+
+use super::channels::CHANNELS_KEY;
+use super::error::{CallError, Item};
+use super::link::Link;
+use super::month_table::with_table;
+use super::query::{Batch, rows_after};
+use super::rows;
+use crate::contract::{Cursor, Page, PageLimit};
+
+/// Rows that one request looks at, however many are asked for.
+const ROWS_MAX: usize = 1000;
+/// Requests that one fetch makes, however many of the rows have expired: a bound on what it costs.
+const QUERIES_MAX: u32 = 10;
+
+/// The messages behind a place. A page's messages come in the order of their age, the pages in the
+/// order of the sort keys: those with topics first.
+pub(super) async fn fetch(
+    link: &Link,
+    uaid: Uaid,
+    month: Month,
+    after: Option<&Cursor>,
+    limit: PageLimit,
+    now: Time,
+) -> Result<Page, CallError> {
+    let rows = limit.rows.clamp(1, ROWS_MAX) as i32;
+    let mut after = after.map_or(CHANNELS_KEY, Cursor::as_str).to_owned();
+    for _query in 0..QUERIES_MAX {
+        let batch = with_table(link, month, async |table| {
+            rows_after(link, uaid, &table, &after, rows, Some(now)).await
+        });
+        let batch = batch.await?.unwrap_or_default();
+        let page = page(link, batch, limit, now);
+        match page.next {
+            Some(next) if page.messages.is_empty() => after = next.as_str().to_owned(),
+            _ => return Ok(page),
+        }
+    }
+    Ok(Page { messages: Vec::new(), next: Some(Cursor::new(after)) })
+}
+
+fn page(link: &Link, batch: Batch, limit: PageLimit, now: Time) -> Page {
+    let mut messages: Vec<Message> = Vec::new();
+    let mut bytes = 0;
+    let mut last = None;
+    let mut next = batch.next;
+    for item in &batch.items {
+        if !messages.is_empty() && bytes >= limit.bytes {
+            next = last;
+            break;
+        }
+        if let Some(message) = live(link, item, now) {
+            bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
+            messages.push(message);
+        }
+        last = Some(rows::sort_key_of(item).to_owned());
+    }
+    messages.sort_by_key(age);
+    Page { messages, next: next.map(Cursor::new) }
+}
+
+/// Rows of others come first: their ids are random, and they were there before us.
+fn age(message: &Message) -> impl Ord + use<> {
+    let is_ours = rows::is_our_id(message.id);
+    (is_ours, if is_ours { Time(0) } else { message.accepted_at }, message.id)
+}
+
+fn live(link: &Link, item: &Item, now: Time) -> Option<Message> {
+    let message = rows::decode(item);
+    if message.is_none() {
+        link.count_unreadable();
+    }
+    message.filter(|message| message.expires_at() > now)
+}

@@ -1,0 +1,214 @@
+//! Storing and deleting messages.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use state_machine::{Message, MessageId, MessageRef, Month, Topic, Uaid};
+
+use super::attributes::{UAID, text, text_of};
+use super::channels;
+use super::error::{CallError, Item};
+use super::link::Link;
+use super::month_table::{required, with_table};
+use super::query::find;
+use super::rows::{self, PLAIN, SORT_KEY, UPDATE_ID};
+use crate::contract::{StoreError, Stored};
+
+/// What a row may take the place of.
+#[derive(Debug)]
+pub(super) enum Replaces {
+    /// Whatever is there: the sort key is the message's own.
+    Itself,
+    /// A message of its topic with a lesser id, or one that other software wrote.
+    Older(MessageId),
+    /// Nothing.
+    Nothing,
+}
+
+/// Stores a message, if its channel is registered in that month.
+pub(super) async fn store(
+    link: &Link,
+    uaid: Uaid,
+    month: Month,
+    message: &Message,
+) -> Result<Stored, StoreError> {
+    let registered = channels::is_registered(link, uaid, month, message.chid).await;
+    if !required(month, registered)? {
+        return Ok(Stored::NoSuchChannel);
+    }
+    let item = rows::encode(uaid, message);
+    let replaces = match message.topic {
+        Some(_) => Replaces::Older(message.id),
+        None => Replaces::Itself,
+    };
+    let stored = with_table(link, month, |table| put(link, table, item.clone(), &replaces)).await;
+    required(month, stored).map(|_written| Stored::Done)
+}
+
+/// Writes a row, unless there is one that it does not replace. Answers whether it did.
+pub(super) async fn put(
+    link: &Link,
+    table: String,
+    item: Item,
+    replaces: &Replaces,
+) -> Result<bool, CallError> {
+    let request = link.client.put_item().table_name(&table).set_item(Some(item));
+    let request = match replaces {
+        Replaces::Itself => request,
+        Replaces::Older(id) => request
+            .condition_expression(
+                "attribute_not_exists(updateid) OR updateid < :id OR attribute_not_exists(accepted_at)",
+            )
+            .expression_attribute_values(":id", text(id.to_string())),
+        Replaces::Nothing => request.condition_expression("attribute_not_exists(uaid)"),
+    };
+    match link.call("PutItem", &table, request.send()).await {
+        Ok(_stored) => Ok(true),
+        Err(error) if error.is_condition_failed() => Ok(error.is_doubtful()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes messages in each month that has a table. Answers how many there were.
+pub(super) async fn delete(
+    link: &Link,
+    uaid: Uaid,
+    months: &[Month],
+    messages: &[MessageRef],
+) -> Result<usize, CallError> {
+    let deleted = AtomicUsize::new(0);
+    for month in months {
+        let done =
+            with_table(link, *month, |table| delete_in(link, uaid, table, messages, &deleted));
+        done.await.map_err(|error| error.after_writes(deleted.load(Relaxed) > 0))?;
+    }
+    Ok(deleted.load(Relaxed))
+}
+
+async fn delete_in(
+    link: &Link,
+    uaid: Uaid,
+    table: String,
+    messages: &[MessageRef],
+    deleted: &AtomicUsize,
+) -> Result<(), CallError> {
+    let table = &table;
+    let deletes = messages.iter().map(async |message| {
+        if delete_one(link, uaid, table, message).await? {
+            deleted.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    });
+    all(link, deletes.collect()).await
+}
+
+/// Runs requests that each write a row, some at the same time, and all of them whatever becomes of one:
+/// none is still under way when the call is answered.
+pub(super) async fn all<F: Future<Output = Result<(), E>>, E>(
+    link: &Link,
+    requests: Vec<F>,
+) -> Result<(), E> {
+    let at_once = link.options.rows_in_flight_max.max(1);
+    let done = stream::iter(requests).buffer_unordered(at_once).collect::<Vec<_>>().await;
+    done.into_iter().collect()
+}
+
+async fn delete_one(
+    link: &Link,
+    uaid: Uaid,
+    table: &str,
+    message: &MessageRef,
+) -> Result<bool, CallError> {
+    let MessageRef { id, chid, ref topic } = *message;
+    let of_ours = |topic: Option<&Topic>| {
+        let sort_key = rows::sort_key(id, chid, topic);
+        Row { sort_key, update_id: Some(id.to_string()) }
+    };
+    let row = match topic {
+        _ if !rows::is_our_id(id) => search_foreign(link, uaid, table, message).await?,
+        None if id.has_topic() => {
+            search(link, uaid, table, &rows::topics_of(chid), message).await?
+        }
+        topic => Some(of_ours(topic.as_ref())),
+    };
+    match row {
+        Some(row) => delete_row(link, uaid, table, &row).await,
+        None => Ok(false),
+    }
+}
+
+/// What names a row and the message in it.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) sort_key: String,
+    pub(super) update_id: Option<String>,
+}
+
+impl Row {
+    /// The row that an item is.
+    pub(super) fn of(item: &Item) -> Self {
+        let update_id = text_of(item, UPDATE_ID).map(str::to_owned);
+        Self { sort_key: rows::sort_key_of(item).to_owned(), update_id }
+    }
+}
+
+/// Deletes a row, if it still holds the same message. Answers whether it did.
+pub(super) async fn delete_row(
+    link: &Link,
+    uaid: Uaid,
+    table: &str,
+    row: &Row,
+) -> Result<bool, CallError> {
+    let request = link
+        .client
+        .delete_item()
+        .table_name(table)
+        .key(UAID, text(uaid.to_string()))
+        .key(SORT_KEY, text(&row.sort_key));
+    let request = match &row.update_id {
+        Some(id) => request
+            .condition_expression("updateid = :id")
+            .expression_attribute_values(":id", text(id)),
+        None => request
+            .condition_expression("attribute_exists(uaid) AND attribute_not_exists(updateid)"),
+    };
+    match link.call("DeleteItem", table, request.send()).await {
+        Ok(_deleted) => Ok(true),
+        // The first attempt deleted it, and only its answer was lost; or another did meanwhile.
+        Err(error) if error.is_condition_failed() => Ok(error.is_doubtful()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Finds the row of a message that other software stored: the sort key does not follow from the id.
+async fn search_foreign(
+    link: &Link,
+    uaid: Uaid,
+    table: &str,
+    message: &MessageRef,
+) -> Result<Option<Row>, CallError> {
+    let chid = message.chid;
+    for prefix in [rows::unversioned_of(chid), rows::topics_of(chid), PLAIN.to_owned()] {
+        let found = search(link, uaid, table, &prefix, message).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+async fn search(
+    link: &Link,
+    uaid: Uaid,
+    table: &str,
+    prefix: &str,
+    message: &MessageRef,
+) -> Result<Option<Row>, CallError> {
+    let is_it = |item: &Item| {
+        let place = rows::Place::parse(rows::sort_key_of(item));
+        rows::id_of(item) == message.id && place.is_some_and(|place| place.chid == message.chid)
+    };
+    let found = find(link, uaid, table, prefix, is_it).await?;
+    Ok(found.as_ref().map(Row::of))
+}

@@ -1,0 +1,108 @@
+//! The DynamoDB engine: tables shared by many nodes, at AWS or any server that speaks its API.
+//!
+//! - Tables and attributes are those of the original (seed 001 and 002); what is ours besides is in `rows` and
+//!   `router`. Attributes that we do not know stay as they are.
+//! - **Calls** run on threads of the engine's own (`queue`), each request tried again within a budget (`link`).
+//! - **Reads** are consistent: they see every write that was answered before.
+//! - **Throttling** that outlasts the budget is [`StoreError::Busy`] where nothing was done,
+//!   and an error that says so where something may have been.
+//!
+//! Architecture Invariant: only `link` makes requests, so that no error leaves without its operation and table, and
+//! none with a key or a payload.
+
+mod attributes;
+mod capacity;
+mod carry;
+mod census;
+mod channels;
+mod copying;
+mod error;
+mod fetch;
+mod hours;
+mod link;
+mod messages;
+mod month_table;
+mod names;
+mod notifications;
+mod open;
+mod options;
+mod preflight;
+mod query;
+mod queue;
+mod retries;
+mod router;
+mod rows;
+mod shapes;
+mod stale;
+mod store;
+mod tables;
+mod ttl;
+mod upkeep;
+
+use std::sync::Arc;
+
+use state_machine::Uaid;
+
+use self::link::Link;
+pub use self::open::{DynamoDoubles, DynamoOpenError};
+pub use self::options::{Billing, DynamoOptions};
+use self::queue::Queue;
+use crate::contract::{Answer, StoreError};
+
+/// A store in DynamoDB.
+///
+/// Dropping it without [`Store::close`](crate::Store::close) loses nothing: what is queued is finished without anybody
+/// waiting for it.
+pub struct Dynamo {
+    link: Arc<Link>,
+    queue: Queue,
+}
+
+impl Dynamo {
+    /// Looks for credentials, region and server, and makes the router table if there is none and
+    /// tables may be made.
+    ///
+    /// Blocks until the server has answered.
+    pub fn open(options: &DynamoOptions) -> Result<Self, DynamoOpenError> {
+        Self::open_with(options, DynamoDoubles::default())
+    }
+
+    /// Opens with something in place of what the environment has.
+    pub fn open_with(
+        options: &DynamoOptions,
+        doubles: DynamoDoubles,
+    ) -> Result<Self, DynamoOpenError> {
+        let queue = Queue::start(options.threads, options.requests_max.max(1));
+        let queue = queue.map_err(DynamoOpenError::Thread)?;
+        let link = queue.block_on(open::link(options, doubles))?;
+        Ok(Self { link, queue })
+    }
+
+    /// Rows of message tables that were passed over since the engine was opened because they made no
+    /// sense: counted each time they were come across. They go with their month.
+    pub fn rows_unreadable(&self) -> u64 {
+        self.link.unreadable()
+    }
+
+    /// Does something that is in no order with anything else.
+    fn ask<T, E, F>(&self, call: impl FnOnce(Arc<Link>) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let call = call(self.link.clone());
+        self.queue.run(async { call.await.map_err(Into::into) })
+    }
+
+    /// Does something in order with the other writes of a user agent.
+    fn write<T, E, F>(&self, uaid: Uaid, call: impl FnOnce(Arc<Link>) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let call = call(self.link.clone());
+        self.queue.run_in_order(uaid, async { call.await.map_err(Into::into) })
+    }
+}

@@ -1,0 +1,179 @@
+//! Opening an engine: who we are, where the server is, and whether it answers.
+
+use std::io;
+use std::sync::Arc;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::{RetryConfig, RetryPartition, TokenBucket};
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{
+    Config, ProvideCredentials, SharedCredentialsProvider, SharedHttpClient,
+};
+
+use super::error::{CallError, chain};
+use super::link::Link;
+use super::options::DynamoOptions;
+use super::retries::Classifier;
+use super::tables;
+
+/// Why the tables cannot be used. Nothing was changed, but for tables that were made.
+#[derive(Debug, thiserror::Error)]
+pub enum DynamoOpenError {
+    /// The endpoint is not an URL.
+    #[error("`{0}` is not the URL of a server: it begins with http:// or https://")]
+    Endpoint(String),
+    /// No region is known.
+    #[error(
+        "no AWS region is set: name one, or set AWS_REGION; any name will do for a server of your own"
+    )]
+    NoRegion,
+    /// No credentials are known.
+    #[error(
+        "no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role \
+         ({0})"
+    )]
+    NoCredentials(String),
+    /// The server does not accept the credentials, or they do not allow what is needed.
+    #[error("the AWS credentials are refused by {place}: {reason}")]
+    Refused {
+        /// The server.
+        place: String,
+        /// What it says.
+        reason: String,
+    },
+    /// The server does not answer.
+    #[error("no DynamoDB is reached at {place}, look at the endpoint and the region: {reason}")]
+    Unreachable {
+        /// The server.
+        place: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// There is no router table, and none may be made.
+    #[error("there is no table {table} at {place}: make it, or allow tables to be made")]
+    RouterMissing {
+        /// Its name.
+        table: String,
+        /// The server.
+        place: String,
+    },
+    /// The server answers, but not as it should.
+    #[error("{0}")]
+    Failed(String),
+    /// The engine's threads could not be started.
+    #[error("cannot start the threads of the DynamoDB engine: {0}")]
+    Thread(io::Error),
+}
+
+/// What takes the place of what the environment has, in tests.
+#[derive(Debug, Clone, Default)]
+pub struct DynamoDoubles {
+    /// Who we are.
+    pub credentials: Option<SharedCredentialsProvider>,
+    /// What requests go through.
+    pub http_client: Option<SharedHttpClient>,
+}
+
+/// Finds out who we are and where the server is, and asks it for the router table.
+pub(super) async fn link(
+    options: &DynamoOptions,
+    doubles: DynamoDoubles,
+) -> Result<Arc<Link>, DynamoOpenError> {
+    let environment = environment(options, doubles).await?;
+    let client = Client::from_conf(config(&environment, options));
+    let link = Arc::new(Link::new(client, options));
+    match tables::ensure_router(&link).await {
+        Ok(()) => Ok(link),
+        Err(error) => Err(explain(&error, &link, &place(options, &environment))),
+    }
+}
+
+async fn environment(
+    options: &DynamoOptions,
+    doubles: DynamoDoubles,
+) -> Result<SdkConfig, DynamoOpenError> {
+    let mut loader =
+        aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts(options));
+    if let Some(region) = &options.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(url) = &options.endpoint_url {
+        check_endpoint(url)?;
+        loader = loader.endpoint_url(url);
+    }
+    if let Some(credentials) = doubles.credentials {
+        loader = loader.credentials_provider(credentials);
+    }
+    if let Some(http_client) = doubles.http_client {
+        loader = loader.http_client(http_client);
+    }
+    let environment = loader.load().await;
+    if environment.region().is_none() {
+        return Err(DynamoOpenError::NoRegion);
+    }
+    check_credentials(&environment).await?;
+    Ok(environment)
+}
+
+fn check_endpoint(url: &str) -> Result<(), DynamoOpenError> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    match rest {
+        Some(rest) if !rest.is_empty() && !rest.contains(char::is_whitespace) => Ok(()),
+        _ => Err(DynamoOpenError::Endpoint(url.to_owned())),
+    }
+}
+
+async fn check_credentials(environment: &SdkConfig) -> Result<(), DynamoOpenError> {
+    let none = || DynamoOpenError::NoCredentials("nothing provides them".to_owned());
+    let provider = environment.credentials_provider().ok_or_else(none)?;
+    match provider.provide_credentials().await {
+        Ok(_known) => Ok(()),
+        Err(error) => Err(DynamoOpenError::NoCredentials(chain(&error))),
+    }
+}
+
+fn config(environment: &SdkConfig, options: &DynamoOptions) -> Config {
+    let retries = RetryConfig::standard()
+        .with_max_attempts(options.attempts_max.max(1))
+        .with_initial_backoff(options.backoff_initial)
+        .with_max_backoff(options.backoff_max);
+    let no_hidden_budget = RetryPartition::custom("kalends").token_bucket(TokenBucket::unlimited());
+    aws_sdk_dynamodb::config::Builder::from(environment)
+        .retry_config(retries)
+        .retry_partition(no_hidden_budget.build())
+        .retry_classifier(Classifier)
+        .timeout_config(timeouts(options))
+        .build()
+}
+
+fn timeouts(options: &DynamoOptions) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(options.connect_timeout)
+        .operation_attempt_timeout(options.attempt_timeout)
+        .operation_timeout(options.operation_timeout)
+        .build()
+}
+
+/// Where the server is, for a message.
+fn place(options: &DynamoOptions, environment: &SdkConfig) -> String {
+    match (&options.endpoint_url, environment.region()) {
+        (Some(url), _) => url.clone(),
+        (None, Some(region)) => format!("AWS {region}"),
+        (None, None) => "AWS".to_owned(),
+    }
+}
+
+fn explain(error: &CallError, link: &Link, place: &str) -> DynamoOpenError {
+    let place = place.to_owned();
+    let reason = error.to_string();
+    if error.is_denied() {
+        DynamoOpenError::Refused { place, reason }
+    } else if error.is_unreachable() {
+        DynamoOpenError::Unreachable { place, reason }
+    } else if error.is_table_missing() {
+        DynamoOpenError::RouterMissing { table: link.names.router().to_owned(), place }
+    } else {
+        DynamoOpenError::Failed(format!("{reason} (at {place})"))
+    }
+}

@@ -1,0 +1,77 @@
+//! What is tried again, and whether a request that was refused in the end may have been done before.
+
+use std::cell::Cell;
+
+use aws_sdk_dynamodb::config::interceptors::InterceptorContext;
+use aws_sdk_dynamodb::config::retry::{ClassifyRetry, RetryAction};
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
+use aws_sdk_dynamodb::operation::{
+    batch_write_item::BatchWriteItemError, delete_item::DeleteItemError, get_item::GetItemError,
+    put_item::PutItemError, query::QueryError, scan::ScanError, update_item::UpdateItemError,
+};
+
+use super::error::{REPLICATED_CONFLICT, TRANSACTION_CONFLICT};
+
+tokio::task_local! {
+    /// Whether an attempt of the request that this task is waiting for had no clear answer.
+    static DOUBTFUL: Cell<bool>;
+}
+
+/// Waits for a request, and tells whether one of its attempts may have been carried out unseen: a
+/// reply that was lost, or an error of the server itself.
+pub(super) async fn with_doubts<F: Future>(request: F) -> (F::Output, bool) {
+    DOUBTFUL
+        .scope(Cell::new(false), async {
+            let output = request.await;
+            (output, DOUBTFUL.with(Cell::get))
+        })
+        .await
+}
+
+/// Adds to the SDK's own classifiers what is worth another attempt in DynamoDB, and remembers doubts.
+/// The SDK asks after each attempt, the last included.
+#[derive(Debug)]
+pub(super) struct Classifier;
+
+impl ClassifyRetry for Classifier {
+    fn classify_retry(&self, attempt: &InterceptorContext) -> RetryAction {
+        if !attempt.is_failed() {
+            return RetryAction::NoActionIndicated;
+        }
+        if !is_refused(attempt) {
+            // Outside of a scope nobody asks.
+            let _outside = DOUBTFUL.try_with(|doubtful| doubtful.set(true));
+        }
+        match code(attempt) {
+            Some(TRANSACTION_CONFLICT | REPLICATED_CONFLICT) => RetryAction::throttling_error(),
+            _ => RetryAction::NoActionIndicated,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "DynamoDB conflicts"
+    }
+}
+
+/// Whether the service itself said that it did nothing.
+fn is_refused(attempt: &InterceptorContext) -> bool {
+    attempt.response().is_some_and(|response| response.status().is_client_error())
+}
+
+fn code(attempt: &InterceptorContext) -> Option<&str> {
+    let error = attempt.output_or_error()?.err()?.as_operation_error()?;
+    macro_rules! of {
+        ($($operation:ty),*) => {
+            None$(.or_else(|| error.downcast_ref::<$operation>().and_then(|error| error.code())))*
+        };
+    }
+    of!(
+        GetItemError,
+        PutItemError,
+        UpdateItemError,
+        DeleteItemError,
+        QueryError,
+        ScanError,
+        BatchWriteItemError
+    )
+}

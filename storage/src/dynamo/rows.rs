@@ -1,0 +1,274 @@
+//! Rows of the message tables: sort keys and attributes (seed 001, "WebPush Sort Keys"; seed 002, "Message Table Schema").
+//!
+//! | sort key | what |
+//! |---|---|
+//! | a space | the channels, see `channels` |
+//! | `01:{chid}:{topic}` | the message of a topic; `updateid` tells it from its replacement |
+//! | `02:{message id}:{chid}` | a message without a topic, in the order of time |
+//! | `{chid}:{anything}` | "assumed to be original messages from before this scheme was adopted" |
+//!
+//! Other software writes these rows too, with a random `updateid` and with a time in microseconds in place of the
+//! message id. What only we write is `accepted_at`, in milliseconds: a row that has it is ours, its `updateid` is the id
+//! of its message and grows with time. The id of a row of others is its `updateid`, too, or where it has none a number
+//! drawn from its sort key. Either is no UUIDv7, so an id tells on its own how its row is found.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use state_machine::{
+    Chid, Encoding, Message, MessageId, Payload, Span, Time, Topic, Uaid, Urgency,
+};
+
+use super::attributes::{UAID, bytes, number, number_of, text, text_of};
+use super::error::Item;
+
+/// The sort key's attribute.
+pub(super) const SORT_KEY: &str = "chidmessageid";
+/// The attribute that tells a message from its replacement.
+pub(super) const UPDATE_ID: &str = "updateid";
+
+/// What begins the sort key of a topic's message.
+const TOPICAL: &str = "01:";
+/// What begins the sort key of a message without a topic.
+pub(super) const PLAIN: &str = "02:";
+/// The end of the year 9999: no row expires later by its `expiry`. That attribute is for DynamoDB; of
+/// our rows `accepted_at` and `ttl` say when they expire.
+pub(super) const EXPIRY_MAX_S: u64 = 253_402_300_799;
+
+/// The sort key of a message.
+pub(super) fn sort_key(id: MessageId, chid: Chid, topic: Option<&Topic>) -> String {
+    match topic {
+        Some(topic) => format!("{}{}", topics_of(chid), topic.as_str()),
+        None => format!("{PLAIN}{id}:{chid}"),
+    }
+}
+
+/// What begins the sort key of every topic's message of a channel.
+pub(super) fn topics_of(chid: Chid) -> String {
+    format!("{TOPICAL}{chid}:")
+}
+
+/// What begins the sort key of every unversioned message of a channel.
+pub(super) fn unversioned_of(chid: Chid) -> String {
+    format!("{chid}:")
+}
+
+/// What a sort key tells of its message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its channel.
+    pub(super) chid: Chid,
+    /// Whether the row is a topic's.
+    pub(super) is_topical: bool,
+    /// The topic, where it is one by today's rules.
+    pub(super) topic: Option<Topic>,
+}
+
+impl Place {
+    /// Reads a sort key. None if it is none of a message.
+    pub(super) fn parse(sort_key: &str) -> Option<Self> {
+        if let Some(rest) = sort_key.strip_prefix(TOPICAL) {
+            let (chid, topic) = rest.split_once(':')?;
+            let chid = Chid::parse(chid).ok()?;
+            return Some(Self { chid, is_topical: true, topic: Topic::parse(topic).ok() });
+        }
+        let chid = match sort_key.strip_prefix(PLAIN) {
+            Some(rest) => rest.rsplit_once(':')?.1,
+            None => sort_key.split_once(':')?.0,
+        };
+        Some(Self { chid: Chid::parse(chid).ok()?, is_topical: false, topic: None })
+    }
+}
+
+/// The sort key of a row.
+pub(super) fn sort_key_of(item: &Item) -> &str {
+    text_of(item, SORT_KEY).unwrap_or_default()
+}
+
+/// Whether a row was written by this program.
+pub(super) fn is_ours(item: &Item) -> bool {
+    item.contains_key("accepted_at")
+}
+
+/// Whether an id is one that this program gave.
+pub(super) fn is_our_id(id: MessageId) -> bool {
+    id.to_bytes()[6] >> 4 == 7
+}
+
+/// The id of the message in a row.
+pub(super) fn id_of(item: &Item) -> MessageId {
+    let update_id = text_of(item, UPDATE_ID).and_then(|id| MessageId::parse(id).ok());
+    update_id.unwrap_or_else(|| id_of_key(sort_key_of(item)))
+}
+
+/// A number that a sort key always gives, in the form of a UUIDv8: the FNV-1a hash of it.
+fn id_of_key(sort_key: &str) -> MessageId {
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in sort_key.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+    }
+    let mut bytes = hash.to_be_bytes();
+    bytes[6] = 0x80 | (bytes[6] & 0x0f);
+    MessageId::from_bytes(bytes)
+}
+
+/// A row for a message.
+pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
+    let Message { id, chid, ref topic, urgency, accepted_at, ttl, ref payload } = *message;
+    let ttl_s = ttl.0.div_ceil(1000);
+    let expiry = message.expires_at().0.div_ceil(1000).min(EXPIRY_MAX_S);
+    let mut item = Item::from([
+        (UAID.to_owned(), text(uaid.to_string())),
+        (SORT_KEY.to_owned(), text(sort_key(id, chid, topic.as_ref()))),
+        (UPDATE_ID.to_owned(), text(id.to_string())),
+        ("timestamp".to_owned(), number(accepted_at.as_secs())),
+        ("ttl".to_owned(), number(ttl_s)),
+        ("expiry".to_owned(), number(expiry)),
+        ("accepted_at".to_owned(), number(accepted_at.0)),
+    ]);
+    if ttl_s.checked_mul(1000) != Some(ttl.0) {
+        item.insert("ttl_ms".to_owned(), number(ttl.0));
+    }
+    if urgency != Urgency::default() {
+        item.insert("urgency".to_owned(), text(urgency.as_str()));
+    }
+    if let Some(payload) = payload {
+        item.insert("data".to_owned(), bytes(&payload.data));
+        item.insert("headers".to_owned(), encode_headers(&payload.encoding));
+    }
+    item
+}
+
+/// The message in a row. None if it makes no sense.
+pub(super) fn decode(item: &Item) -> Option<Message> {
+    let place = Place::parse(sort_key_of(item))?;
+    let timestamp = || number_of(item, "timestamp").map(|s| s.saturating_mul(1000));
+    let accepted_at = Time(number_of(item, "accepted_at").or_else(timestamp).unwrap_or(0));
+    let urgency = text_of(item, "urgency").and_then(Urgency::parse);
+    Some(Message {
+        id: id_of(item),
+        chid: place.chid,
+        topic: place.topic,
+        urgency: urgency.unwrap_or_default(),
+        accepted_at,
+        ttl: ttl(item, accepted_at),
+        payload: payload(item)?,
+    })
+}
+
+/// What goes by before a row without any end of its own is left to its month's end.
+const NO_TTL: Span = Span(i64::MAX as u64);
+
+fn ttl(item: &Item, accepted_at: Time) -> Span {
+    if let Some(ttl_ms) = number_of(item, "ttl_ms") {
+        return Span(ttl_ms);
+    }
+    match (number_of(item, "ttl"), number_of(item, "expiry")) {
+        (Some(ttl), _) => Span::from_secs(ttl),
+        (None, Some(expiry)) => Time(expiry.saturating_mul(1000)).since(accepted_at),
+        (None, None) => NO_TTL,
+    }
+}
+
+/// None if there is one that cannot be handed on.
+#[expect(clippy::option_option, reason = "a message without a payload is one")]
+fn payload(item: &Item) -> Option<Option<Payload>> {
+    let Some(data) = item.get("data") else { return Some(None) };
+    let data = match (data.as_b(), data.as_s()) {
+        (Ok(data), _) => Bytes::copy_from_slice(data.as_ref()),
+        (_, Ok(text)) => Bytes::from(BASE64_URL.decode(text).ok()?),
+        _ => return None,
+    };
+    Some(Some(Payload { data, encoding: encoding(item)? }))
+}
+
+/// The original wrote bodies as base64url texts.
+const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+fn encode_headers(encoding: &Encoding) -> aws_sdk_dynamodb::types::AttributeValue {
+    let headers = match encoding {
+        Encoding::Aes128Gcm => Item::from([("encoding".to_owned(), text("aes128gcm"))]),
+        Encoding::AesGcm { encryption, crypto_key } => Item::from([
+            ("encoding".to_owned(), text("aesgcm")),
+            ("encryption".to_owned(), text(&**encryption)),
+            ("crypto_key".to_owned(), text(&**crypto_key)),
+        ]),
+    };
+    aws_sdk_dynamodb::types::AttributeValue::M(headers)
+}
+
+fn encoding(item: &Item) -> Option<Encoding> {
+    let headers = item.get("headers")?.as_m().ok()?;
+    match text_of(headers, "encoding")? {
+        "aes128gcm" => Some(Encoding::Aes128Gcm),
+        "aesgcm" => Some(Encoding::AesGcm {
+            encryption: text_of(headers, "encryption")?.into(),
+            crypto_key: text_of(headers, "crypto_key")?.into(),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHID: &str = "01234567-0123-abcd-0123-0123456789ab";
+
+    fn row(sort_key: &str) -> Item {
+        Item::from([(SORT_KEY.to_owned(), text(sort_key))])
+    }
+
+    #[test]
+    fn a_sort_key_of_any_version_names_its_channel() {
+        let chid = Chid::parse(CHID).unwrap();
+        let topic = Some(Topic::parse("a-topic").unwrap());
+        let plain = Place { chid, is_topical: false, topic: None };
+        let topical = Place { chid, is_topical: true, topic };
+        assert_eq!(Place::parse(&format!("01:{CHID}:a-topic")), Some(topical));
+        for sort_key in ["02:0192af:{}", "02:1793700000000000:{}", "{}:gAAAAA=:x", "{}:"] {
+            assert_eq!(Place::parse(&sort_key.replace("{}", CHID)).as_ref(), Some(&plain));
+        }
+    }
+
+    #[test]
+    fn what_is_no_sort_key_of_a_message_is_none() {
+        for wrong in ["", " ", "01:", "01:x:topic", "02:x", "02:", "03:x:y", CHID, "nonsense:x"] {
+            assert_eq!(Place::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_row_without_an_updateid_always_has_the_same_id_and_none_of_ours() {
+        let (one, other) = (format!("{CHID}:one"), format!("{CHID}:other"));
+        assert_eq!(id_of(&row(&one)), id_of(&row(&one)));
+        assert_ne!(id_of(&row(&one)), id_of(&row(&other)));
+        assert!(!is_our_id(id_of(&row(&one))));
+    }
+
+    #[test]
+    fn a_payload_in_base64_is_read_with_and_without_padding() {
+        for text_form in ["_-8", "_-8="] {
+            let mut item = row(&format!("{CHID}:x"));
+            item.insert("data".to_owned(), text(text_form));
+            item.insert("headers".to_owned(), encode_headers(&Encoding::Aes128Gcm));
+            let payload = decode(&item).unwrap().payload.unwrap();
+            assert_eq!(payload.data, Bytes::from_static(&[0xff, 0xef]));
+        }
+    }
+
+    #[test]
+    fn a_payload_that_cannot_be_handed_on_makes_no_message() {
+        for (data, headers) in [("%", "aes128gcm"), ("_-8", "aesgcm128"), ("_-8", "aesgcm")] {
+            let headers = Item::from([("encoding".to_owned(), text(headers))]);
+            let mut item = row(&format!("{CHID}:x"));
+            item.insert("data".to_owned(), text(data));
+            item.insert("headers".to_owned(), aws_sdk_dynamodb::types::AttributeValue::M(headers));
+            assert_eq!(decode(&item), None);
+        }
+    }
+}

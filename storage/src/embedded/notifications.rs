@@ -1,0 +1,85 @@
+//! SimplePush notifications, a row a channel, in the router's file.
+
+use rusqlite::{Connection, params};
+use state_machine::{Chid, Uaid};
+
+use super::Embedded;
+use super::files::FileKey;
+use super::tables::now;
+use crate::contract::Answer;
+use crate::notifications::{Notification, NotificationTable};
+
+impl NotificationTable for Embedded {
+    /// The table came with the router's file.
+    fn ensure_notifications(&self) -> Answer<()> {
+        now(Ok(()))
+    }
+
+    fn fetch_notifications(
+        &self,
+        uaid: Uaid,
+        after: Option<Chid>,
+        limit: usize,
+    ) -> Answer<Vec<Notification>> {
+        let fetched =
+            self.readers.read(FileKey::Router, |conn| fetch(conn, uaid, after.as_ref(), limit));
+        now(fetched.map(Option::unwrap_or_default))
+    }
+
+    fn save_notification(&self, uaid: Uaid, notification: Notification) -> Answer<bool> {
+        self.write_router(uaid, move |conn| save(conn, uaid, notification))
+    }
+
+    fn delete_notification(&self, uaid: Uaid, chid: Chid, version: Option<u64>) -> Answer<bool> {
+        self.write_router(uaid, move |conn| delete(conn, uaid, chid, version))
+    }
+}
+
+fn fetch(
+    conn: &Connection,
+    uaid: Uaid,
+    after: Option<&Chid>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Notification>> {
+    let mut statement = conn.prepare_cached(FETCH)?;
+    let after = after.map_or(&[][..], |chid| &chid.0);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map(params![uaid.0, after, limit], |row| {
+        let version = u64::from_be_bytes(row.get(1)?);
+        Ok(Notification { chid: Chid(row.get(0)?), version })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn save(
+    conn: &Connection,
+    uaid: Uaid,
+    notification: Notification,
+) -> rusqlite::Result<bool> {
+    let Notification { chid, version } = notification;
+    let version = version.to_be_bytes();
+    Ok(conn.prepare_cached(SAVE)?.execute(params![uaid.0, chid.0, version])? > 0)
+}
+
+pub(super) fn delete(
+    conn: &Connection,
+    uaid: Uaid,
+    chid: Chid,
+    version: Option<u64>,
+) -> rusqlite::Result<bool> {
+    let version = version.map(u64::to_be_bytes);
+    Ok(conn.prepare_cached(DELETE)?.execute(params![uaid.0, chid.0, version])? > 0)
+}
+
+pub(super) const FETCH: &str = "
+    SELECT chid, version FROM notifications
+    WHERE uaid = ?1 AND chid > ?2 ORDER BY chid LIMIT ?3";
+
+pub(super) const SAVE: &str = "
+    INSERT INTO notifications (uaid, chid, version) VALUES (?1, ?2, ?3)
+    ON CONFLICT (uaid, chid) DO UPDATE SET version = excluded.version
+        WHERE excluded.version > notifications.version";
+
+pub(super) const DELETE: &str = "
+    DELETE FROM notifications
+    WHERE uaid = ?1 AND chid = ?2 AND (?3 IS NULL OR version = ?3)";

@@ -1,0 +1,88 @@
+//! Trying out each file: what a node does with it, in one transaction that leaves nothing behind.
+
+use bytes::Bytes;
+use rusqlite::{Connection, params};
+use state_machine::{
+    Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterType, Span,
+    Time, Urgency,
+};
+
+use super::{channels, messages, notifications, router};
+use crate::contract::{PageLimit, Registration};
+use crate::notifications::Notification;
+use crate::upkeep::PREFLIGHT_UAID;
+
+/// With less free space than this there is no going on: each file's log takes half of it before it is
+/// moved into the file.
+const FREE_BYTES_MIN: u64 = 32 * 1024 * 1024;
+
+const CHID: Chid = Chid([0xde; 16]);
+
+/// Writes, reads and removes a record and a notification.
+pub(super) fn try_router(conn: &Connection) -> rusqlite::Result<()> {
+    let registration = Registration {
+        uaid: PREFLIGHT_UAID,
+        router_type: RouterType::WebPush,
+        node: NodeId::new("preflight"),
+        connected_at: Time(1),
+        last_connect: LastConnect(0),
+        create_in: Some(Month::of(Time(0))),
+    };
+    router::register(conn, &registration)?;
+    let written = router::read(conn, PREFLIGHT_UAID)?;
+    written.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    router::drop_user(conn, PREFLIGHT_UAID)?;
+    notifications::save(conn, PREFLIGHT_UAID, Notification { chid: CHID, version: 1 })?;
+    notifications::delete(conn, PREFLIGHT_UAID, CHID, None).map(|_there| ())
+}
+
+/// Writes, reads and removes a channel and a message.
+pub(super) fn try_month(conn: &Connection) -> rusqlite::Result<()> {
+    let message = message();
+    channels::add(conn, PREFLIGHT_UAID, &[CHID].into())?;
+    messages::store(conn, PREFLIGHT_UAID, &message)?;
+    let limit = PageLimit { rows: 1, bytes: 1 };
+    let fetched = messages::fetch(conn, PREFLIGHT_UAID, None, limit, Time(0))?;
+    if fetched.page.messages[..] != [message] {
+        return Err(rusqlite::Error::QueryReturnedNoRows);
+    }
+    messages::delete_all(conn, PREFLIGHT_UAID)?;
+    channels::remove(conn, PREFLIGHT_UAID, CHID)?;
+    conn.execute(channels::REMOVE, params![PREFLIGHT_UAID.0, &[][..]]).map(|_known| ())
+}
+
+/// Whether there is room for what is to be stored.
+pub(super) fn compare_space(free_bytes: u64) -> Result<(), String> {
+    if free_bytes >= FREE_BYTES_MIN {
+        return Ok(());
+    }
+    let (free, min) = (free_bytes >> 20, FREE_BYTES_MIN >> 20);
+    Err(format!("{free} MiB are free and {min} are needed: make room, or choose another directory"))
+}
+
+fn message() -> Message {
+    Message {
+        id: MessageId::from_uuid_v7(0, false),
+        chid: CHID,
+        topic: None,
+        urgency: Urgency::Normal,
+        accepted_at: Time(0),
+        ttl: Span::from_secs(1),
+        payload: Some(Payload {
+            data: Bytes::from_static(b"preflight"),
+            encoding: Encoding::Aes128Gcm,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_told_with_what_is_missing() {
+        assert_eq!(compare_space(FREE_BYTES_MIN), Ok(()));
+        let told = compare_space(7 << 20).unwrap_err();
+        assert!(told.starts_with("7 MiB are free and 32 are needed"), "{told}");
+    }
+}

@@ -1,0 +1,146 @@
+//! The upkeep of the embedded engine, method by method: which file, which statements.
+
+use std::io;
+
+use rusqlite::Connection;
+use state_machine::{Month, Uaid};
+
+use super::files::FileKey;
+use super::tables::now;
+use super::writer::Place;
+use super::{Embedded, census, counting, preflight, stale};
+use crate::contract::{Answer, Cursor, StoreError};
+use crate::upkeep::{
+    Capacity, Census, Check, Copied, Months, StaleUser, StaleUsers, Table, TableStatus, Throughput,
+    Upkeep,
+};
+
+impl Upkeep for Embedded {
+    fn preflight(&self) -> Answer<Vec<Check>> {
+        let mut checks: Vec<_> = self.files().map(|key| self.try_reading(key)).collect();
+        checks.push(self.compare_space());
+        let writes: Vec<_> = self.files().map(|key| (key, self.try_writing(key))).collect();
+        Box::pin(async {
+            for (key, written) in writes {
+                checks.push(check(format!("write {key}"), written.await)?);
+            }
+            Ok(checks)
+        })
+    }
+
+    fn tables(&self) -> Answer<Vec<TableStatus>> {
+        let router = [Table::Router, Table::Notifications].into_iter();
+        let months = self.months.list().into_iter().map(Table::Messages);
+        now(router.chain(months).map(|table| self.status(table)).collect())
+    }
+
+    fn census(&self, after: Option<Cursor>) -> Answer<Census> {
+        let counted =
+            self.readers.read(FileKey::Router, |conn| census::count(conn, after.as_ref()));
+        now(counted.map(Option::unwrap_or_default))
+    }
+
+    fn stale_users(&self, seen: Months, after: Option<Cursor>) -> Answer<StaleUsers> {
+        let find = |conn: &_| stale::find(conn, seen, after.as_ref());
+        now(self.readers.read(FileKey::Router, find).map(Option::unwrap_or_default))
+    }
+
+    fn drop_stale(&self, users: Vec<StaleUser>) -> Answer<usize> {
+        self.write_records(move |conn| stale::drop_unchanged(conn, &users))
+    }
+
+    /// All in one transaction: nothing here is limited to a number of rows a request.
+    fn delete_uaids(&self, uaids: Vec<Uaid>) -> Answer<()> {
+        self.write_records(move |conn| stale::drop_all(conn, &uaids))
+    }
+
+    fn copy_rows(&self, from: Month, to: Month, after: Option<Cursor>) -> Answer<Copied> {
+        let copy = move |files: &mut super::WriteFiles| files.copy(from, to, after.as_ref());
+        self.writer.submit(None, Place::Alone, copy)
+    }
+
+    fn move_records(&self, from: Month, to: Month, after: Option<Cursor>) -> Answer<Copied> {
+        self.write_records(move |conn| census::rename(conn, from, to, after.as_ref()))
+    }
+
+    fn set_throughput(&self, _month: Month, _throughput: Throughput) -> Answer<()> {
+        now(Err(StoreError::Unsupported(
+            "tables of the embedded store have no throughput: they give what the machine can do",
+        )))
+    }
+}
+
+impl Embedded {
+    /// Writes records of several user agents.
+    fn write_records<T: Send + 'static>(
+        &self,
+        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Answer<T> {
+        let place = Place::File(FileKey::Router);
+        self.writer.submit(None, place, move |files| files.write(FileKey::Router, &statements))
+    }
+
+    fn files(&self) -> impl Iterator<Item = FileKey> {
+        [FileKey::Router].into_iter().chain(self.months.list().into_iter().map(FileKey::Month))
+    }
+
+    fn try_reading(&self, key: FileKey) -> Check {
+        let statement = match key {
+            FileKey::Router => counting::RECORDS,
+            FileKey::Month(_) => counting::MESSAGES,
+        };
+        let read = self.readers.read(key, |conn| counting::rows_up_to(conn, statement, 1));
+        let outcome = read.map(|_rows| ()).map_err(|error| error.to_string());
+        Check { what: format!("read {key}"), outcome }
+    }
+
+    fn try_writing(&self, key: FileKey) -> Answer<()> {
+        self.writer.submit(None, Place::File(key), move |files| {
+            files.write(key, |conn| match key {
+                FileKey::Router => preflight::try_router(conn),
+                FileKey::Month(_) => preflight::try_month(conn),
+            })
+        })
+    }
+
+    fn compare_space(&self) -> Check {
+        let free = self.dir.free_bytes().map_err(|error| error.to_string());
+        let outcome = free.and_then(preflight::compare_space);
+        Check { what: "room on the disk".to_owned(), outcome }
+    }
+
+    fn status(&self, table: Table) -> Result<TableStatus, StoreError> {
+        let (key, statements) = match table {
+            Table::Router => (FileKey::Router, &[counting::RECORDS][..]),
+            Table::Notifications => (FileKey::Router, &[counting::NOTIFICATIONS][..]),
+            Table::Messages(month) => {
+                (FileKey::Month(month), &[counting::CHANNELS, counting::MESSAGES][..])
+            }
+        };
+        let count = |conn: &_| statements.iter().map(|s| counting::rows(conn, s)).sum();
+        let items = self.readers.read(key, count)?.unwrap_or(0);
+        let bytes = match table {
+            Table::Notifications => items * NOTIFICATION_BYTES,
+            _ => self.dir.bytes(key).map_err(|error| unknown_size(key, &error))?,
+        };
+        let (name, state) = (key.to_string(), "active".to_owned());
+        Ok(TableStatus { table, name, state, items, bytes, capacity: Capacity::Unmetered })
+    }
+}
+
+/// The columns of one. They are in the router's file, whose size includes them.
+const NOTIFICATION_BYTES: u64 = 16 + 16 + 8;
+
+/// A trouble with a file is what a check is there to tell; a store that takes no work is not.
+fn check(what: String, done: Result<(), StoreError>) -> Result<Check, StoreError> {
+    let outcome = match done {
+        Err(StoreError::Failed(reason)) => Err(reason),
+        Err(error @ StoreError::NoSuchMonth(_)) => Err(error.to_string()),
+        done => Ok(done?),
+    };
+    Ok(Check { what, outcome })
+}
+
+fn unknown_size(key: FileKey, error: &io::Error) -> StoreError {
+    StoreError::Failed(format!("cannot look at {key}: {error}"))
+}

@@ -1,0 +1,25 @@
+//! The DynamoDB engine beyond the contract: what it does when DynamoDB does not do what it is asked,
+//! and how it gets on with rows that other software wrote.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[path = "dynamo/both_engines.rs"]
+mod both_engines;
+#[path = "dynamo/conflicts.rs"]
+mod conflicts;
+#[path = "dynamo/foreign_rows.rs"]
+mod foreign_rows;
+#[path = "dynamo/missing_tables.rs"]
+mod missing_tables;
+#[path = "dynamo/opening.rs"]
+mod opening;
+#[path = "dynamo/script.rs"]
+mod script;
+#[path = "dynamo/silence.rs"]
+mod silence;
+#[path = "dynamo/things.rs"]
+mod things;
+#[path = "dynamo/throttling.rs"]
+mod throttling;
+#[path = "wire_server/mod.rs"]
+mod wire_server;

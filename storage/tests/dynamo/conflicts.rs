@@ -1,0 +1,113 @@
+//! Conflicts with others, and with one's own request whose answer was lost.
+
+use std::collections::BTreeSet;
+
+use state_machine::{NodeId, Time};
+use storage::{MessageTables, Registered, RouterTable, Store, StoreError};
+
+use crate::script::{Script, Step, error, ok, refused};
+use crate::things::*;
+
+/// A record as DynamoDB gives it, in the attribute of the answer that is named.
+fn record(attribute: &str, node: &str, connected_at: u64) -> String {
+    format!(
+        r#"{{"{attribute}": {{"uaid": {{"S": "{AGENT}"}}, "router_type": {{"S": "webpush"}},
+            "node_id": {{"S": "{node}"}}, "connected_at": {{"N": "{connected_at}"}},
+            "last_connect": {{"N": "7"}}, "curmonth": {{"S": "message_2026_11"}}}}}}"#
+    )
+}
+
+/// A refusal of a condition that shows the record.
+fn condition_failed(node: &str, connected_at: u64) -> Step {
+    let record = record("Item", node, connected_at);
+    let item = record.trim_start_matches('{').trim_end_matches('}');
+    let more = format!(",{item}}}}}");
+    Step::Reply(400, error("ConditionalCheckFailedException", &more))
+}
+
+#[tokio::test]
+async fn a_conflict_with_a_transaction_or_another_region_is_tried_again() {
+    for code in ["TransactionConflictException", "ReplicatedWriteConflictException"] {
+        let script = Script::new([refused(code), ok("{}")]);
+        assert_eq!(script.open().drop_user(AGENT).await, Ok(false), "{code}");
+        let script = Script::new([code; 3].map(refused));
+        assert_eq!(script.open().drop_user(AGENT).await, Err(StoreError::Busy), "{code}");
+        assert!(script.is_done());
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_is_lost_is_made_again() {
+    let script = Script::new([Step::Lost("{}".to_owned()), ok("{}")]);
+    assert_eq!(script.open().check().await, Ok(()));
+    assert_eq!(script.asked(), ["UpdateItem"; 2]);
+}
+
+#[tokio::test]
+async fn a_registration_that_finds_itself_after_a_lost_answer_is_done() {
+    let lost = Step::Lost("{}".to_owned());
+    let script = Script::new([lost, condition_failed("node", 100)]);
+    let registered = script.open().register_user(registration(100)).await.unwrap();
+    let Registered::Done(record) = registered else { panic!("{registered:?}") };
+    assert_eq!((record.node, record.connected_at), (Some(NodeId::new("node")), Time(100)));
+}
+
+#[tokio::test]
+async fn a_registration_that_finds_another_after_a_lost_answer_is_not() {
+    for (node, connected_at) in [("other", 100), ("node", 101)] {
+        let lost = Step::Lost("{}".to_owned());
+        let script = Script::new([lost, condition_failed(node, connected_at)]);
+        let registered = script.open().register_user(registration(100)).await;
+        assert_eq!(registered, Ok(Registered::Newer(Time(connected_at))));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_show_the_record_is_asked_for_it() {
+    let hidden = || refused("ConditionalCheckFailedException");
+    let script = Script::new([hidden(), ok(&record("Item", "node", 100))]);
+    let registered = script.open().register_user(registration(100)).await;
+    assert_eq!(registered, Ok(Registered::Newer(Time(100))));
+    assert_eq!(script.asked(), ["UpdateItem", "GetItem"]);
+    assert!(script.bodies()[1].contains(r#""ConsistentRead":true"#));
+}
+
+/// It was dropped between the two requests.
+#[tokio::test]
+async fn a_registration_whose_obstacle_went_away_is_tried_again() {
+    let hidden = refused("ConditionalCheckFailedException");
+    let written = ok(&record("Attributes", "node", 100));
+    let script = Script::new([hidden, ok("{}"), written]);
+    let registered = script.open().register_user(registration(100)).await.unwrap();
+    assert!(matches!(registered, Registered::Done(record) if record.connected_at == Time(100)));
+}
+
+#[tokio::test]
+async fn a_record_of_another_router_type_is_not_overwritten() {
+    let Step::Reply(_, body) = condition_failed("node", 1) else { unreachable!() };
+    let script = Script::new([Step::Reply(400, body.replace("webpush", "fcm"))]);
+    let registered = script.open().register_user(registration(100)).await;
+    let Err(StoreError::Failed(told)) = registered else { panic!("{registered:?}") };
+    assert!(told.contains("router type `fcm`"), "{told}");
+}
+
+#[tokio::test]
+async fn a_delete_that_finds_nothing_after_a_lost_answer_counts_its_row() {
+    let gone = || refused("ConditionalCheckFailedException");
+    let script = Script::new([Step::Lost("{}".to_owned()), gone(), gone()]);
+    let store = script.open();
+    for expected in [1, 0] {
+        let deleted = store.delete_messages(AGENT, vec![november()], references([message(1)]));
+        assert_eq!(deleted.await, Ok(expected));
+    }
+}
+
+/// Such an update would make no item, and the agent would stay unknown. The wire server of the other
+/// tests makes one.
+#[tokio::test]
+async fn no_channels_are_written_by_an_update_that_does_not_only_remove() {
+    let script = Script::new([ok("{}")]);
+    let added = script.open().add_channels(AGENT, november(), BTreeSet::new()).await;
+    assert_eq!(added, Ok(()));
+    assert!(script.bodies()[0].contains(r#""UpdateExpression":"SET "#), "{:?}", script.bodies());
+}

@@ -1,0 +1,63 @@
+//! What only the embedded engine can meet: files of an older version, and damaged ones.
+
+use std::fs;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use storage::upkeep::Throughput;
+use storage::{Embedded, EmbeddedOptions, Notification, StoreError, Upkeep};
+
+use crate::engines::embedded;
+use crate::world::{DECEMBER, World, agent, chid, month};
+
+#[tokio::test]
+async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users() {
+    let world = embedded();
+    world.connect(agent(1), DECEMBER).await;
+    world.close().await.unwrap();
+    let home = world.home.unwrap();
+    let file = Connection::open(home.path().join("router.db")).unwrap();
+    file.execute_batch(
+        "DROP INDEX router_by_last_connect; DROP TABLE notifications; PRAGMA user_version = 1",
+    )
+    .unwrap();
+    drop(file);
+    let store = Embedded::open(home.path(), &EmbeddedOptions::default()).unwrap();
+    let world = World::new(Arc::new(store), Some(home));
+    let found = world.stale("2026_12", "2026_12").await;
+    assert_eq!(found.iter().map(|user| user.uaid).collect::<Vec<_>>(), [agent(1)]);
+    let notification = Notification { chid: chid(1), version: 1 };
+    assert_eq!(world.save_notification(agent(1), notification).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_told_by_its_name_and_no_other() {
+    let world = embedded().with_months(&["2026_11", "2026_12"]).await;
+    let file = world.home.as_ref().unwrap().path().join("messages_2026_11.db");
+    world.close().await.unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let store = Embedded::open(file.parent().unwrap(), &EmbeddedOptions::default()).unwrap();
+    bytes[4096..].fill(0xa5);
+    fs::write(&file, bytes).unwrap();
+    let checks = store.preflight().await.unwrap();
+    let failed: Vec<&str> = checks
+        .iter()
+        .filter(|check| check.outcome.is_err())
+        .map(|check| check.what.as_str())
+        .collect();
+    assert_eq!(failed, ["read messages_2026_11.db", "write messages_2026_11.db"]);
+}
+
+#[tokio::test]
+async fn a_closed_store_cannot_be_tried_out() {
+    let world = embedded();
+    world.close().await.unwrap();
+    assert_eq!(world.preflight().await, Err(StoreError::Closed));
+}
+
+#[tokio::test]
+async fn there_is_no_throughput_to_set() {
+    let world = embedded().with_months(&["2026_12"]).await;
+    let set = world.set_throughput(month("2026_12"), Throughput { read: 1, write: 1 }).await;
+    assert!(matches!(set, Err(StoreError::Unsupported(_))), "{set:?}");
+}
