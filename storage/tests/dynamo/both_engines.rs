@@ -43,7 +43,7 @@ enum Call {
 fn both_engines_answer_every_call_alike() {
     let runtime = Runtime::new().unwrap();
     let mut runner =
-        TestRunner::new(Config { cases: 48, failure_persistence: None, ..Config::default() });
+        TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
     let history = vec(call(), 1..80);
     let compared = runner.run(&history, |calls| {
         let (_home, embedded, dynamo) = engines();

@@ -12,7 +12,7 @@ use state_machine::{
 };
 use storage::{
     Dynamo, DynamoDoubles, DynamoOptions, MessageTables, PageLimit, Registered, Registration,
-    RouterTable, Store, Stored,
+    RouterTable, Store, StoreError, Stored,
 };
 
 use crate::things::*;
@@ -348,4 +348,18 @@ async fn a_health_check_leaves_one_item_that_is_no_user_agent() {
     world.store.check().await.unwrap();
     let expected = Item::from([("uaid".to_owned(), s("health")), ("checks".to_owned(), n(2))]);
     assert_eq!(world.rows("router").await, [expected]);
+}
+
+/// DynamoDB takes items of 400 KB.
+#[tokio::test]
+async fn a_message_too_large_for_an_item_is_refused_with_a_reason() {
+    let world = World::open().await;
+    let data = Bytes::from(vec![0; 500_000]);
+    let payload = Some(Payload { data, encoding: Encoding::Aes128Gcm });
+    let large = Message { payload, ..message(1) };
+    let stored = world.store.store_message(AGENT, november(), large).await;
+    let Err(StoreError::Failed(told)) = stored else { panic!("{stored:?}") };
+    let table = format!("PutItem on table {}message_2026_11: ValidationException", world.prefix);
+    assert!(told.starts_with(&table) && told.contains("size"), "{told}");
+    assert_eq!(world.waiting(november()).await, []);
 }
