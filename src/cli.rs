@@ -12,6 +12,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::admin::args::{Asked, with_short_help};
+use crate::admin::{self, Preflight, TablesAction, UsersAction};
 use crate::serve::DevArgs;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
@@ -63,6 +65,15 @@ pub enum Action {
     /// Make keys
     #[command(subcommand)]
     Keys(KeysAction),
+    /// Try out whether a server could use its store
+    #[command(after_help = admin::help::PREFLIGHT)]
+    Preflight(Preflight),
+    /// Look after the message tables of the months
+    #[command(subcommand, after_help = admin::help::TABLES)]
+    Tables(TablesAction),
+    /// Look after the users
+    #[command(subcommand, after_help = admin::help::USERS)]
+    Users(UsersAction),
     /// Run a session transcript through the state machine
     #[command(after_help = REPLAY_HELP)]
     Replay {
@@ -200,9 +211,13 @@ fn switch_tip(flag: &str, value: &str) -> Option<String> {
 /// serve` all of them.
 fn command() -> Command {
     const FIRST: [&str; 6] = ["config", "data_dir", "listen", "public_url", "help", "version"];
-    Cli::command().mut_args(|arg| {
+    let command = Cli::command().mut_args(|arg| {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
+    });
+    let command = command.mut_subcommand("preflight", with_short_help);
+    ["tables", "users"].into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |actions| actions.mut_subcommands(with_short_help))
     })
 }
 
@@ -212,6 +227,9 @@ fn run(cli: Cli) -> ExitCode {
         Action::Serve(args) => run_server(&args),
         Action::Listen(args) => exit_code(listen::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
+        Action::Preflight(preflight) => run_admin(preflight.asked()),
+        Action::Tables(action) => run_admin(action.asked()),
+        Action::Users(action) => run_admin(action.asked()),
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(print_vapid_key(&file, private))
@@ -221,14 +239,26 @@ fn run(cli: Cli) -> ExitCode {
     }
 }
 
-fn run_server(args: &ServeArgs) -> ExitCode {
-    match Settings::load(&args.flags, std::env::vars_os()) {
-        Ok(settings) => exit_code(serve::run(&settings, args.dev)),
+/// Reads the settings and does something with them.
+fn with_settings<E: Display>(
+    flags: &Flags,
+    run: impl FnOnce(&Settings) -> Result<(), E>,
+) -> ExitCode {
+    match Settings::load(flags, std::env::vars_os()) {
+        Ok(settings) => exit_code(run(&settings)),
         Err(error) => {
             complain(&error);
             ExitCode::from(2)
         }
     }
+}
+
+fn run_server(ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
+    with_settings(flags, |settings| serve::run(settings, *dev))
+}
+
+fn run_admin(Asked { request, flags, is_json }: Asked) -> ExitCode {
+    with_settings(&flags, |settings| admin::command::run(request, settings, is_json))
 }
 
 fn print_vapid_key(file: &Path, with_private: bool) -> Result<(), ToolError> {

@@ -1,5 +1,6 @@
 //! Kalends, a Web Push server: HTTP, settings and the command line around the actors.
 
+pub mod admin;
 pub mod cli;
 pub mod http;
 pub mod keys;
@@ -7,5 +8,6 @@ pub mod replay;
 pub mod serve;
 pub mod settings;
 pub mod states;
+pub mod store;
 pub mod telemetry;
 pub mod tools;

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use storage::StoreError;
-use storage::embedded::OpenError;
 
 use crate::http::vapid::OriginError;
 use crate::keys::KeysError;
+use crate::store::OpenStoreError;
 
 /// Why a server does not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,15 @@ pub enum ServeError {
     },
     /// The database cannot be used.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] OpenStoreError),
+    /// Something that a node needs is missing or not allowed.
+    #[error("{what}: {problem} (`kalends preflight` shows all checks)")]
+    Preflight {
+        /// What was tried.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The keys cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysError),

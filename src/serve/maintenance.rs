@@ -77,3 +77,91 @@ fn follow(clock: &Clock, unix_now: Time, log: &Logger) {
         clock.set(unix_now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use storage::{Embedded, EmbeddedOptions, MessageTables};
+
+    use super::*;
+
+    const DAY: Span = Span::from_secs(24 * 60 * 60);
+
+    /// The first of December 2026, at midnight.
+    const DECEMBER: Time = Time(20_788 * DAY.0);
+
+    /// The first of January 2027, at midnight.
+    const JANUARY: Time = Time(DECEMBER.0 + 31 * DAY.0);
+
+    /// The tables that are there after `make_months` at each of these times.
+    async fn months_made(times: &[Time], rotation: bool) -> Vec<String> {
+        months_made_beside(&[], times, rotation).await
+    }
+
+    async fn months_made_beside(there: &[&str], times: &[Time], rotation: bool) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap();
+        for month in there {
+            store.ensure_month(month.parse().unwrap()).await.unwrap();
+        }
+        for now in times {
+            make_months(&store, *now, rotation).await.unwrap();
+        }
+        let months = store.months().await.unwrap();
+        months.iter().map(Month::to_string).collect()
+    }
+
+    #[tokio::test]
+    async fn the_tables_of_the_last_and_this_month_are_made() {
+        assert_eq!(months_made(&[DECEMBER], true).await, ["2026_11", "2026_12"]);
+    }
+
+    #[tokio::test]
+    async fn the_table_of_the_next_month_is_made_a_day_before_it_begins() {
+        let day_before = DECEMBER - DAY;
+        let months = months_made(&[day_before - Span(1)], true).await;
+        assert_eq!(months, ["2026_10", "2026_11"]);
+        let months = months_made(&[day_before - Span(1), day_before], true).await;
+        assert_eq!(months, ["2026_10", "2026_11", "2026_12"]);
+        let months = months_made(&[day_before, DECEMBER - Span(1), DECEMBER], true).await;
+        assert_eq!(months, ["2026_10", "2026_11", "2026_12"], "and only once");
+    }
+
+    #[tokio::test]
+    async fn the_tables_of_a_new_year_are_made_as_any() {
+        let months = months_made(&[JANUARY - Span(1)], true).await;
+        assert_eq!(months, ["2026_11", "2026_12", "2027_01"]);
+        assert_eq!(months_made(&[JANUARY], true).await, ["2026_12", "2027_01"]);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_slept_for_two_months_makes_the_tables_it_missed() {
+        let november = DECEMBER - Span(DAY.0 * 15);
+        let months = months_made(&[november, JANUARY + DAY], true).await;
+        assert_eq!(months, ["2026_10", "2026_11", "2026_12", "2027_01"]);
+    }
+
+    #[tokio::test]
+    async fn where_rotation_is_off_one_table_is_made_and_none_is_added() {
+        assert_eq!(months_made(&[DECEMBER, JANUARY, JANUARY + DAY], false).await, ["2026_12"]);
+        let there = ["2026_10", "2026_11"];
+        assert_eq!(months_made_beside(&there, &[DECEMBER, JANUARY], false).await, there);
+    }
+
+    #[tokio::test]
+    async fn where_rotation_is_on_again_the_tables_that_are_missing_are_made() {
+        let months = months_made_beside(&["2026_10"], &[JANUARY], true).await;
+        assert_eq!(months, ["2026_10", "2026_12", "2027_01"]);
+    }
+
+    #[tokio::test]
+    async fn where_rotation_is_off_the_newest_table_is_the_one_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap();
+        assert_eq!(frozen_month(&store, false).await, Ok(None), "nothing is there to be frozen on");
+        for month in ["2026_12", "2026_11"] {
+            store.ensure_month(month.parse().unwrap()).await.unwrap();
+        }
+        assert_eq!(frozen_month(&store, false).await, Ok("2026_12".parse().ok()));
+        assert_eq!(frozen_month(&store, true).await, Ok(None));
+    }
+}

@@ -5,14 +5,12 @@ mod high_water;
 mod listen;
 mod machine_clock;
 mod maintenance;
+mod opening;
 mod stop;
 mod urls;
 
-use std::fs::DirBuilder;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -23,22 +21,24 @@ use actors::{ClientShared, Clock, EndpointLimits, EndpointShared, LocalNode, Reg
 use slog::{Logger, info, warn};
 use state_machine::connection::{Config, Limits};
 use state_machine::{Month, NodeId, Span};
-use storage::Store;
-use storage::embedded::{Embedded, EmbeddedOptions};
+use storage::{Store, Upkeep};
 use tokio::time::Instant;
 
 pub use error::ServeError;
 pub use machine_clock::DevArgs;
+pub(crate) use machine_clock::unix_now;
 
+use crate::admin::site::{Servers, Site};
+use crate::admin::socket::AdminSocket;
 use crate::http::app::{App, MessageIds, RequestLimits};
 use crate::http::location::Locations;
 use crate::http::token::Tokens;
 use crate::http::vapid::{Origin, Vapid};
-use crate::keys::Keys;
-use crate::settings::Settings;
-use crate::telemetry;
+use crate::settings::{Settings, StoreKind};
+use crate::{admin, telemetry};
 use high_water::HighWater;
 use machine_clock::MachineClock;
+use opening::Opened;
 use stop::Signals;
 use urls::SealedUrls;
 
@@ -68,6 +68,7 @@ async fn serve(settings: &Settings, machine: MachineClock, log: Logger) -> Resul
     let clock = Clock::starting_at(machine.now());
     let (app, store) = assemble(settings, bound, &clock, &log).await?;
     let mut server = listen::server(settings, listener, &app)?;
+    let admin = admin_socket(settings, &store, &clock, &log);
     let high_water = HighWater::in_dir(&settings.data_dir);
     maintenance::start(app.clone(), machine, high_water.clone(), settings.rotation);
     greet(settings, bound, &app.origin);
@@ -87,6 +88,9 @@ async fn serve(settings: &Settings, machine: MachineClock, log: Logger) -> Resul
         }
     };
     high_water.keep(app.ids.time(app.clock.now()) + Span(1), &log);
+    if let Some(admin) = admin {
+        admin.stop().await;
+    }
     stop::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
 }
@@ -96,13 +100,9 @@ async fn assemble(
     bound: SocketAddr,
     clock: &Clock,
     log: &Logger,
-) -> Result<(Data<App>, Arc<dyn Store>), ServeError> {
-    let options =
-        EmbeddedOptions { write_queue_max: settings.write_queue_max, ..EmbeddedOptions::default() };
-    let keys = load_keys(&settings.data_dir)?;
-    let store: Arc<dyn Store> = Arc::new(Embedded::open(&settings.data_dir, &options)?);
-    maintenance::make_months(&*store, clock.now(), settings.rotation).await?;
-    let frozen_month = maintenance::frozen_month(&*store, settings.rotation).await?;
+) -> Result<(Data<App>, Arc<dyn Upkeep>), ServeError> {
+    let Opened { keys, store: upkeep, frozen_month } = opening::open(settings, clock.now()).await?;
+    let store: Arc<dyn Store> = Arc::clone(&upkeep) as _;
     let origin = Origin::parse(&settings.public_origin(bound))?;
     let tokens = Arc::new(Tokens::new(&keys));
     let registry = RegistryActor::new(settings.registry_mailbox_max, log.clone()).start();
@@ -121,19 +121,26 @@ async fn assemble(
         ids: MessageIds::after(HighWater::in_dir(&settings.data_dir).floor(log)),
         log: log.clone(),
     };
-    Ok((Data::new(app), store))
+    Ok((Data::new(app), upkeep))
 }
 
-/// Keys are made with a new data directory and never again: a database whose keys are lost has
-/// subscriptions that new keys cannot serve.
-fn load_keys(data_dir: &Path) -> Result<Keys, ServeError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
-    made.map_err(|source| ServeError::DataDir { dir: data_dir.to_owned(), source })?;
-    let keys = match Embedded::exists(data_dir) {
-        true => Keys::load(data_dir)?,
-        false => Keys::load_or_generate(data_dir)?,
+/// How commands reach a store that this process has to itself. DynamoDB they reach without it.
+fn admin_socket(
+    settings: &Settings,
+    store: &Arc<dyn Upkeep>,
+    clock: &Clock,
+    log: &Logger,
+) -> Option<AdminSocket> {
+    if settings.store != StoreKind::Embedded {
+        return None;
+    }
+    let site = Site {
+        store: Arc::clone(store),
+        clock: clock.clone(),
+        rotation: settings.rotation,
+        servers: Servers::ThisOne,
     };
-    Ok(keys)
+    admin::socket::start(&settings.data_dir, site, log)
 }
 
 /// What the actors are made of.

@@ -140,8 +140,8 @@ settings! {
         /// keys in either case.
         store: StoreKind = StoreKind::Embedded;
 
-        /// Makes tables that are missing. With `false` they are made by hand or by `kalends tables
-        /// ensure`, and the server refuses to start without them.
+        /// Makes DynamoDB tables that are missing. With `false` they are made by hand or by `kalends
+        /// tables ensure`, and the server refuses to start without them. Embedded tables are always made.
         create_tables: bool = true;
 
         /// Writes that may wait for the disk; above it storage answers that it is busy. Embedded only.
@@ -175,27 +175,33 @@ settings! {
         dynamodb_write_units: u32 = 5, in 1..=1_000_000, "units a second";
 
         /// How long connecting to DynamoDB may take.
-        dynamodb_connect_timeout_ms: u64 = 1000, in WAIT_MS, "ms";
+        dynamodb_connect_timeout_ms: u64 = 2000, in WAIT_MS, "ms";
 
         /// How long DynamoDB may take to answer one attempt.
-        dynamodb_attempt_timeout_ms: u64 = 2000, in WAIT_MS, "ms";
+        dynamodb_attempt_timeout_ms: u64 = 3000, in WAIT_MS, "ms";
 
         /// How long an operation may take with all its attempts and the waits between them.
-        dynamodb_operation_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
+        dynamodb_operation_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
 
         /// How often an operation that failed or was throttled is attempted; then the push is
         /// answered 503, and a session tries again after `store_retry_ms`.
-        dynamodb_attempts_max: u32 = 4, in 1..=100, "attempts";
+        dynamodb_attempts_max: u32 = 6, in 1..=100, "attempts";
 
         /// How long is waited before the second attempt, at random up to this; it doubles with
         /// each further one.
         dynamodb_backoff_ms: u64 = 50, in WAIT_MS, "ms";
 
         /// Longest wait between two attempts.
-        dynamodb_backoff_max_ms: u64 = 1000, in WAIT_MS, "ms";
+        dynamodb_backoff_max_ms: u64 = 2000, in WAIT_MS, "ms";
 
         /// Operations that may be under way or wait at once; above it storage answers that it is busy.
         dynamodb_requests_max: usize = 4096, in COUNT, "operations";
+
+        /// Connections to DynamoDB at most, each with one request at a time.
+        dynamodb_connections_max: usize = 256, in 1..=65_535, "connections";
+
+        /// Threads that talk to DynamoDB.
+        dynamodb_threads: usize = 2, in 1..=1024, "threads";
 
         /// Rows that one operation reads or writes at the same time, when it has several.
         dynamodb_rows_in_flight_max: usize = 16, in 1..=1000, "rows";

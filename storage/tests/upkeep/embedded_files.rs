@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use storage::upkeep::Throughput;
+use storage::upkeep::{Check, Throughput};
 use storage::{Embedded, EmbeddedOptions, Notification, StoreError, Upkeep};
 
 use crate::engines::embedded;
@@ -40,12 +40,11 @@ async fn a_damaged_file_is_told_by_its_name_and_no_other() {
     bytes[4096..].fill(0xa5);
     fs::write(&file, bytes).unwrap();
     let checks = store.preflight().await.unwrap();
-    let failed: Vec<&str> = checks
-        .iter()
-        .filter(|check| check.outcome.is_err())
-        .map(|check| check.what.as_str())
-        .collect();
-    assert_eq!(failed, ["read messages_2026_11.db", "write messages_2026_11.db"]);
+    let failed: Vec<&Check> = checks.iter().filter(|check| check.outcome.is_err()).collect();
+    let names: Vec<&str> = failed.iter().map(|check| check.what.as_str()).collect();
+    assert_eq!(names, ["read messages_2026_11.db", "write each file"]);
+    let told = failed[1].outcome.as_ref().unwrap_err();
+    assert!(told.contains("messages_2026_11.db"), "{told}");
 }
 
 #[tokio::test]

@@ -1,0 +1,121 @@
+//! Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
+
+use std::io::{Write, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::line::Progress;
+
+/// How often a line is written where there is no terminal. What ends sooner writes none.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+const KNOWN: &str = "{msg} [{bar:30}] {human_pos} of {human_len}, {eta} left";
+const UNKNOWN: &str = "{spinner} {msg}: {human_pos}";
+
+/// Shows how far a job has come.
+pub enum Bar {
+    /// On a terminal.
+    Drawn(ProgressBar),
+    /// Elsewhere.
+    Lines {
+        /// When the next line is due.
+        due: Instant,
+    },
+}
+
+impl Bar {
+    /// One that is drawn, or one that is written in lines.
+    pub fn new(is_terminal: bool) -> Self {
+        match is_terminal {
+            true => Self::Drawn(ProgressBar::no_length()),
+            false => Self::Lines { due: Instant::now() + LINE_EVERY },
+        }
+    }
+
+    /// Shows it.
+    pub fn show(&mut self, progress: &Progress) {
+        match self {
+            Self::Drawn(bar) => draw(bar, progress),
+            Self::Lines { due } => {
+                if let Some(line) = line_if_due(due, Instant::now(), progress) {
+                    // Where standard error is closed there is nobody to tell.
+                    let _ = writeln!(stderr(), "{line}");
+                }
+            }
+        }
+    }
+
+    /// Prints something while the bar is out of the way.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Drawn(bar) => bar.suspend(print),
+            Self::Lines { .. } => print(),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        if let Self::Drawn(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn draw(bar: &ProgressBar, progress: &Progress) {
+    let Progress { what, done, of } = progress;
+    // Another job of the same command begins anew, with its own estimate of the time.
+    if bar.message() != *what {
+        let style = ProgressStyle::with_template(if of.is_some() { KNOWN } else { UNKNOWN });
+        bar.reset();
+        bar.set_style(style.expect("the templates are sound"));
+        bar.set_message(what.clone());
+    }
+    // The number of rows is about that of some time ago.
+    bar.set_length(of.map_or(*done, |of| of.max(*done)));
+    bar.set_position(*done);
+}
+
+fn line_if_due(due: &mut Instant, now: Instant, progress: &Progress) -> Option<String> {
+    let Progress { what, done, of } = progress;
+    (now >= *due).then(|| {
+        *due = now + LINE_EVERY;
+        match of {
+            Some(of) => format!("{what}: {done} of {}", of.max(done)),
+            None => format!("{what}: {done}"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(done: u64, of: Option<u64>) -> Progress {
+        Progress { what: "dropping users".into(), done, of }
+    }
+
+    #[test]
+    fn a_line_is_written_every_five_seconds() {
+        let start = Instant::now();
+        let mut due = start + LINE_EVERY;
+        let mut line =
+            |ms, progress| line_if_due(&mut due, start + Duration::from_millis(ms), &progress);
+        assert_eq!(line(4999, progress(1, None)), None);
+        assert_eq!(line(5000, progress(2, None)).unwrap(), "dropping users: 2");
+        assert_eq!(line(9999, progress(3, Some(9))), None);
+        assert_eq!(line(12_000, progress(3, Some(9))).unwrap(), "dropping users: 3 of 9");
+        assert_eq!(line(16_000, progress(9, Some(9))), None);
+        assert_eq!(line(17_000, progress(10, Some(9))).unwrap(), "dropping users: 10 of 10");
+    }
+
+    #[test]
+    fn a_bar_knows_where_it_is() {
+        let bar = ProgressBar::hidden();
+        draw(&bar, &progress(3, None));
+        assert_eq!((bar.position(), bar.length()), (3, Some(3)));
+        draw(&bar, &Progress { what: "copying rows".into(), done: 4, of: Some(9) });
+        assert_eq!((bar.position(), bar.length()), (4, Some(9)));
+        assert_eq!(bar.message(), "copying rows");
+    }
+}

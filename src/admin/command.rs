@@ -1,0 +1,191 @@
+//! A command from its beginning to its exit code.
+
+use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::path::PathBuf;
+
+use storage::dynamo::DynamoOpenError;
+use storage::{Embedded, StoreError};
+use tokio::runtime::Builder;
+use tokio::signal::ctrl_c;
+use tokio::sync::{mpsc, watch};
+
+use super::bar::Bar;
+use super::line::{CheckRow, End, Line};
+use super::print::Printer;
+use super::reach::{Way, reach};
+use super::request::Request;
+use super::site::Site;
+use super::{client, job};
+use crate::keys::{Keys, KeysError};
+use crate::settings::{Settings, StoreKind};
+use crate::store::OpenStoreError;
+
+/// What is said when a command was interrupted. All commands are repeatable.
+const STOPPED: &str = "stopped between two steps; run it again to go on";
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// There is no store.
+    #[error(
+        "there is no store in {}: name its directory with --data-dir, or start a server, which \
+         makes one",
+        dir.display()
+    )]
+    NoStore {
+        /// Where.
+        dir: PathBuf,
+    },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(OpenStoreError),
+    /// There is no router table.
+    #[error(
+        "{0} (`kalends tables ensure` makes it, and so does a server unless create_tables = false)"
+    )]
+    NoRouter(DynamoOpenError),
+    /// Somebody has the store who takes no commands.
+    #[error(
+        "the data directory {} is in use by another process that takes no commands: a server \
+         that starts, stops or has no admin.sock (its log says why), or another command; try again",
+        dir.display()
+    )]
+    InUse {
+        /// Where.
+        dir: PathBuf,
+    },
+    /// The server cannot be talked to.
+    #[error("cannot talk to the server over {}: {error}", dir.join(super::address::FILE).display())]
+    Unreachable {
+        /// Its data directory.
+        dir: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The server cannot be heard any more.
+    #[error("cannot hear the server any more: {0}; what was done is done, run it again to go on")]
+    Server(io::Error),
+    /// The server went away.
+    #[error("the server went away; what was done is done, run it again to go on")]
+    ServerGone,
+    /// The server says something else.
+    #[error(
+        "the server's answer is not understood: use the kalends that the server was started with"
+    )]
+    NoAnswer,
+    /// The store failed.
+    #[error("the store failed: {0}")]
+    Store(#[from] StoreError),
+    /// The process has not got what it needs.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The job failed or was refused.
+    #[error("{0}")]
+    Job(String),
+}
+
+/// Does what is asked for on the store that the settings name.
+pub fn run(request: Request, settings: &Settings, is_json: bool) -> Result<(), AdminError> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut printer = Printer::new(stdout().lock(), is_json, Bar::new(stderr().is_terminal()));
+    match runtime.block_on(ask(request, settings, &mut printer))? {
+        End::Done => Ok(()),
+        End::Unwell => Err(AdminError::Job("not everything is as it should be".into())),
+        End::Stopped => Err(AdminError::Job(STOPPED.into())),
+        End::Failed(why) => Err(AdminError::Job(why)),
+    }
+}
+
+impl From<OpenStoreError> for AdminError {
+    fn from(error: OpenStoreError) -> Self {
+        match error {
+            OpenStoreError::NoRouter(error) => Self::NoRouter(error),
+            error => Self::Open(error),
+        }
+    }
+}
+
+async fn ask<W: Write>(
+    request: Request,
+    settings: &Settings,
+    printer: &mut Printer<W>,
+) -> Result<End, AdminError> {
+    if request != Request::Preflight {
+        return ask_store(request, settings, printer).await;
+    }
+    let keys = keys_check(settings);
+    let is_well = keys.problem.is_none();
+    printer.print(Line::Check(keys))?;
+    match ask_store(request, settings, printer).await? {
+        End::Done if !is_well => Ok(End::Unwell),
+        end => Ok(end),
+    }
+}
+
+/// The keys are beside the store in either engine, and a server does not start without them.
+fn keys_check(settings: &Settings) -> CheckRow {
+    let dir = &settings.data_dir;
+    let problem = match Keys::load(dir) {
+        // A new installation: the first server makes them.
+        Err(KeysError::Missing { .. }) if settings.store == StoreKind::DynamoDb => None,
+        Err(KeysError::Missing { .. }) if !Embedded::exists(dir) => None,
+        keys => keys.err().map(|error| error.to_string()),
+    };
+    CheckRow { what: "keys.toml".to_owned(), problem }
+}
+
+async fn ask_store<W: Write>(
+    request: Request,
+    settings: &Settings,
+    printer: &mut Printer<W>,
+) -> Result<End, AdminError> {
+    match reach(&request, settings).await? {
+        Way::Server(stream) => client::ask(stream, &request, printer, interrupt()).await,
+        Way::Own(site) => {
+            let end = work(request, &site, printer, interrupt()).await;
+            site.store.close().await?;
+            end
+        }
+    }
+}
+
+/// Does it here. When `stop` comes, it stops between two steps.
+pub(super) async fn work<W: Write>(
+    request: Request,
+    site: &Site,
+    printer: &mut Printer<W>,
+    stop: impl Future,
+) -> Result<End, AdminError> {
+    let (lines, mut told) = mpsc::channel(job::LINES_MAX);
+    let (stopping, stopped) = watch::channel(false);
+    let print = async {
+        while let Some(line) = told.recv().await {
+            printer.print(line)?;
+        }
+        Ok::<_, AdminError>(())
+    };
+    let work = async { Ok(job::perform(request, site, lines, stopped).await) };
+    let both = async { tokio::try_join!(work, print) };
+    tokio::pin!(both);
+    let ended = tokio::select! {
+        ended = &mut both => ended,
+        _ = stop => {
+            stopping.send_replace(true);
+            both.await
+        }
+    };
+    ended.map(|(end, ())| end)
+}
+
+/// The first interrupt stops the job between two steps, the second ends the process.
+async fn interrupt() {
+    if ctrl_c().await.is_err() {
+        // It cannot be waited for: then it ends the process, as it does by itself.
+        std::future::pending::<()>().await;
+    }
+    tokio::spawn(async {
+        if ctrl_c().await.is_ok() {
+            std::process::exit(1);
+        }
+    });
+}

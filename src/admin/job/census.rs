@@ -1,0 +1,54 @@
+//! Who is on which month.
+
+use std::collections::BTreeMap;
+
+use state_machine::Month;
+use storage::upkeep::{Table, TableStatus};
+
+use super::{JobError, Report};
+use crate::admin::site::Site;
+
+/// All router records, counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Clients {
+    /// By the month they are on.
+    pub(super) on: BTreeMap<Month, u64>,
+    /// By the month they have an unfinished move away from.
+    pub(super) moving_from: BTreeMap<Month, u64>,
+}
+
+impl Clients {
+    /// How many records name the month, one way or the other.
+    pub(super) fn naming(&self, month: Month) -> u64 {
+        let count = |months: &BTreeMap<Month, u64>| months.get(&month).copied().unwrap_or(0);
+        count(&self.on).saturating_add(count(&self.moving_from))
+    }
+}
+
+/// Counts them. A record is never on an older month later on, so a month that nobody names here
+/// is one that nobody will come to name.
+pub(super) async fn count(
+    site: &Site,
+    tables: &[TableStatus],
+    report: &mut Report,
+) -> Result<Clients, JobError> {
+    let (mut clients, mut after, mut done) = (Clients::default(), None, 0);
+    let of = tables.iter().find(|table| table.table == Table::Router).map(|router| router.items);
+    loop {
+        report.progress("counting clients", done, of);
+        let page = report.step(|| site.store.census(after.clone())).await?;
+        done += page.curmonth.values().sum::<u64>();
+        add(&mut clients.on, page.curmonth);
+        add(&mut clients.moving_from, page.oldmonth);
+        after = page.next;
+        if after.is_none() {
+            return Ok(clients);
+        }
+    }
+}
+
+fn add(to: &mut BTreeMap<Month, u64>, counts: BTreeMap<Month, u64>) {
+    for (month, count) in counts {
+        *to.entry(month).or_default() += count;
+    }
+}

@@ -1,0 +1,157 @@
+//! `tables drop-old` and `tables drop`: message tables that nobody needs any more.
+//!
+//! A table that clients are still on stays unless it is forced away: what waits in it is lost
+//! with it, and its clients get a new id and subscribe anew. `users drop-stale` is the orderly
+//! way to be rid of clients that stay away; after it, nobody is on the tables of their months.
+
+use state_machine::Month;
+
+use super::{JobError, Report, census};
+use crate::admin::request::{Drop, DropOld};
+use crate::admin::site::{Site, months_before};
+
+/// What `--force` is told to do to the clients of a table.
+const FATE: &str = "they get a new id when they connect, and subscribe anew";
+
+/// Drops the tables of all months before those that are kept.
+pub(super) async fn run(asked: &DropOld, site: &Site, report: &mut Report) -> Result<(), JobError> {
+    let tables = report.step(|| site.store.tables()).await?;
+    let months = report.step(|| site.store.months()).await?;
+    if !site.rotation {
+        return report.note(frozen(&months)).await;
+    }
+    let old = old_months(&months, site.this_month(), asked.keep);
+    if old.is_empty() {
+        let first = months_before(site.this_month(), asked.keep);
+        return report.note(format!("no table is older than {first}: nothing to drop")).await;
+    }
+    let clients = census::count(site, &tables, report).await?;
+    for month in old {
+        match (clients.naming(month), asked.force, asked.dry_run) {
+            (count @ 1.., false, _) => report.note(kept(month, count)).await?,
+            (count, _, true) => report.note(format!("would drop {}", with(month, count))).await?,
+            (count, _, false) => drop_month(month, count, site, report).await?,
+        }
+    }
+    Ok(())
+}
+
+/// The months whose tables are dropped: those before the ones that are kept, but never the newest
+/// that there is.
+pub(super) fn old_months(months: &[Month], this: Month, keep: u32) -> Vec<Month> {
+    let (first_kept, newest) = (months_before(this, keep), months.iter().max());
+    let is_old = |month: &&Month| **month < first_kept && Some(*month) != newest;
+    months.iter().filter(is_old).copied().collect()
+}
+
+/// Drops one table, if nobody uses it and it is really meant.
+pub(super) async fn drop_one(
+    asked: &Drop,
+    site: &Site,
+    report: &mut Report,
+) -> Result<(), JobError> {
+    let month = asked.month.0;
+    let months = report.step(|| site.store.months()).await?;
+    if !months.contains(&month) {
+        return report.note(format!("there is no table of {month}: nothing to drop")).await;
+    }
+    if let Some(use_of_it) = in_use(month, &months, site) {
+        return Err(JobError::Refused(format!("{month} stays: {use_of_it}")));
+    }
+    let tables = report.step(|| site.store.tables()).await?;
+    let count = census::count(site, &tables, report).await?.naming(month);
+    let refused = match (count, asked.force, asked.yes) {
+        (1.., false, _) => kept(month, count),
+        (_, _, false) => format!("this would drop {}; say --yes to do it", with(month, count)),
+        (_, _, true) => return drop_month(month, count, site, report).await,
+    };
+    Err(JobError::Refused(refused))
+}
+
+/// What a node uses the month for.
+fn in_use(month: Month, months: &[Month], site: &Site) -> Option<&'static str> {
+    let this = site.this_month();
+    match site.rotation {
+        false if months.last() == Some(&month) => {
+            Some("rotation is off, and the newest table is the one in use")
+        }
+        true if month >= this.previous() => {
+            Some("nodes use the tables of last, this and next month (rotation is on)")
+        }
+        _ => None,
+    }
+}
+
+async fn drop_month(
+    month: Month,
+    count: u64,
+    site: &Site,
+    report: &Report,
+) -> Result<(), JobError> {
+    let was_there = report.step(|| site.store.drop_month(month)).await?;
+    report
+        .note(match was_there {
+            true => format!("dropped {}", with(month, count)),
+            false => format!("{month} was gone already"),
+        })
+        .await
+}
+
+fn with(month: Month, count: u64) -> String {
+    match count {
+        0 => format!("{month}, which no client is on"),
+        1 => format!("{month} with 1 client on it: {FATE}"),
+        _ => format!("{month} with {count} clients on it: {FATE}"),
+    }
+}
+
+fn kept(month: Month, count: u64) -> String {
+    let are = if count == 1 { "1 client is" } else { &format!("{count} clients are") };
+    format!(
+        "kept {month}: {are} still on it; `kalends users drop-stale` drops clients that stay away, \
+         --force drops the table all the same ({FATE})"
+    )
+}
+
+fn frozen(months: &[Month]) -> String {
+    match months.last() {
+        Some(newest) => format!(
+            "rotation is off and {newest} stays in use, so age says nothing about a table: nothing \
+             to drop; `kalends tables drop MONTH --yes` drops one that is no longer needed"
+        ),
+        None => "there are no message tables: nothing to drop".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn months(texts: &[&str]) -> Vec<Month> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn months_before_the_kept_ones_are_old() {
+        let there = months(&["2025_12", "2026_09", "2026_10", "2026_11", "2026_12"]);
+        let this = there[3];
+        assert_eq!(old_months(&there, this, 1), months(&["2025_12", "2026_09"]));
+        assert_eq!(old_months(&there, this, 2), months(&["2025_12"]));
+        assert_eq!(old_months(&there, this, 11), months(&[]));
+        assert_eq!(old_months(&there, this, 10), months(&["2025_12"]));
+    }
+
+    #[test]
+    fn the_turn_of_a_year_is_a_month_like_others() {
+        let there = months(&["2026_11", "2026_12", "2027_01"]);
+        assert_eq!(old_months(&there, there[2], 1), months(&["2026_11"]));
+    }
+
+    #[test]
+    fn the_newest_table_stays_however_old_it_is() {
+        let there = months(&["2024_01", "2024_02"]);
+        assert_eq!(old_months(&there, "2026_11".parse().unwrap(), 1), months(&["2024_01"]));
+        assert_eq!(old_months(&there[..1], "2026_11".parse().unwrap(), 1), months(&[]));
+        assert_eq!(old_months(&[], "2026_11".parse().unwrap(), 1), months(&[]));
+    }
+}

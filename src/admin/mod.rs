@@ -1,0 +1,33 @@
+//! What an operator does beside the server: `kalends preflight`, `kalends tables` and
+//! `kalends users`.
+//!
+//! A command is a [`Request`](request::Request), and [`job::perform`] is the one place that does it: in
+//! the process of the command where the store is free, inside the server where the server
+//! holds it. There it comes in through [`socket`], `DIR/admin.sock`. Either way it answers with
+//! [`Line`](line::Line)s.
+//!
+//! - [`args`], [`help`]: the command line.
+//! - [`command`]: finds the store and prints what comes back; [`reach`] decides which way.
+//! - [`client`], [`socket`]: the two ends of `admin.sock`; [`address`]: where it is.
+//! - [`print`], [`bar`]: for people, and as JSON.
+//!
+//! Architecture Invariant: a job goes in steps, each of which leaves the store whole; it can be
+//! stopped between any two and run again.
+
+pub mod address;
+pub mod args;
+pub mod bar;
+pub mod client;
+pub mod command;
+pub mod help;
+pub mod job;
+pub mod line;
+pub mod print;
+pub mod reach;
+pub mod request;
+#[cfg(test)]
+mod scene;
+pub mod site;
+pub mod socket;
+
+pub use args::{Preflight, TablesAction, UsersAction};

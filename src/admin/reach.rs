@@ -1,0 +1,84 @@
+//! Which way to the store: its own process, or through the server that holds it.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use actors::Clock;
+use storage::embedded::{Embedded, OpenError};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
+
+use super::client;
+use super::command::AdminError;
+use super::request::Request;
+use super::site::{Servers, Site};
+use crate::serve::unix_now;
+use crate::settings::{Settings, StoreKind};
+use crate::store::{self, OpenStoreError};
+
+/// How long a data directory is waited for that somebody has who takes no commands: a server that
+/// is starting or stopping, or another command.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// How often it is tried.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A way to the store.
+pub enum Way {
+    /// Through the server that holds it.
+    Server(UnixStream),
+    /// It was free, and is ours now.
+    Own(Site),
+}
+
+/// Finds the store that the settings name. Makes none, and no tables but for a request to do so.
+pub async fn reach(request: &Request, settings: &Settings) -> Result<Way, AdminError> {
+    let create_tables = matches!(request, Request::Ensure(_) | Request::Copy(_));
+    let settings = Settings { create_tables, ..settings.clone() };
+    match settings.store {
+        StoreKind::Embedded => reach_embedded(&settings).await,
+        StoreKind::DynamoDb => open(&settings, Servers::Unknown).map(Way::Own),
+    }
+}
+
+async fn reach_embedded(settings: &Settings) -> Result<Way, AdminError> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        if let Some(stream) = connect(&settings.data_dir).await? {
+            return Ok(Way::Server(stream));
+        }
+        if !Embedded::exists(&settings.data_dir) {
+            return Err(AdminError::NoStore { dir: settings.data_dir.clone() });
+        }
+        match open(settings, Servers::Stopped) {
+            Err(AdminError::Open(OpenStoreError::Embedded(OpenError::InUse { dir }))) => {
+                if Instant::now() >= deadline {
+                    return Err(AdminError::InUse { dir });
+                }
+                sleep(LOOK_EVERY).await;
+            }
+            opened => return opened.map(Way::Own),
+        }
+    }
+}
+
+/// A connection to the server, if there is one.
+async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
+    match client::connect(data_dir).await {
+        Ok(stream) => Ok(Some(stream)),
+        // None was ever there, or what a killed server left.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
+        Err(error) => Err(AdminError::Unreachable { dir: data_dir.to_owned(), error }),
+    }
+}
+
+fn open(settings: &Settings, servers: Servers) -> Result<Site, AdminError> {
+    Ok(Site {
+        store: store::open(settings)?,
+        clock: Clock::starting_at(unix_now()),
+        rotation: settings.rotation,
+        servers,
+    })
+}

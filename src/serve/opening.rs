@@ -1,0 +1,82 @@
+//! Keys and store, ready for use.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use state_machine::{Month, Time};
+use storage::upkeep::Check;
+use storage::{Embedded, Upkeep};
+
+use super::{ServeError, maintenance};
+use crate::keys::{Keys, KeysError};
+use crate::settings::{Settings, StoreKind};
+use crate::store;
+
+/// What a server has before anybody can connect.
+pub(super) struct Opened {
+    pub(super) keys: Keys,
+    pub(super) store: Arc<dyn Upkeep>,
+    /// Where rotation is off: the month that stays in use.
+    pub(super) frozen_month: Option<Month>,
+}
+
+/// Opens them, makes the tables of these months, and tries out everything a node does with them
+/// (seed 001, `preflight_check`).
+pub(super) async fn open(settings: &Settings, now: Time) -> Result<Opened, ServeError> {
+    make_data_dir(&settings.data_dir)?;
+    let (keys, store) = match settings.store {
+        StoreKind::Embedded => (keys_beside_files(&settings.data_dir)?, store::open(settings)?),
+        StoreKind::DynamoDb => {
+            let store = store::open(settings)?;
+            (keys_beside_tables(&settings.data_dir, &*store).await?, store)
+        }
+    };
+    maintenance::make_months(&*store, now, settings.rotation).await?;
+    preflight(&*store).await?;
+    let frozen_month = maintenance::frozen_month(&*store, settings.rotation).await?;
+    Ok(Opened { keys, store, frozen_month })
+}
+
+fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| ServeError::DataDir { dir: dir.to_owned(), source })
+}
+
+/// Keys are made with a new data directory and never again: a database whose keys are lost has
+/// subscriptions that new keys cannot serve.
+fn keys_beside_files(dir: &Path) -> Result<Keys, KeysError> {
+    if Embedded::exists(dir) { Keys::load(dir) } else { Keys::load_or_generate(dir) }
+}
+
+/// The same where the database is elsewhere: it is new while nobody is in its router table.
+async fn keys_beside_tables(dir: &Path, store: &dyn Upkeep) -> Result<Keys, ServeError> {
+    match Keys::load(dir) {
+        Err(KeysError::Missing { .. }) if has_nobody(store).await? => {
+            Ok(Keys::load_or_generate(dir)?)
+        }
+        loaded => Ok(loaded?),
+    }
+}
+
+async fn has_nobody(store: &dyn Upkeep) -> Result<bool, ServeError> {
+    let mut after = None;
+    loop {
+        let census = store.census(after).await?;
+        if !census.curmonth.is_empty() {
+            return Ok(false);
+        }
+        after = census.next;
+        if after.is_none() {
+            return Ok(true);
+        }
+    }
+}
+
+async fn preflight(store: &dyn Upkeep) -> Result<(), ServeError> {
+    for Check { what, outcome } in store.preflight().await? {
+        outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Which store the settings name, opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions};
+use storage::embedded::{Embedded, EmbeddedOptions, OpenError};
+use storage::upkeep::{Throughput, Upkeep};
+
+use crate::settings::{BillingMode, PublicUrl, Settings, StoreKind};
+
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStoreError {
+    /// The files cannot be used.
+    #[error(transparent)]
+    Embedded(#[from] OpenError),
+    /// The tables cannot be used.
+    #[error("{0}")]
+    Dynamo(#[from] DynamoOpenError),
+    /// There is no router table.
+    #[error("{0} (`kalends tables ensure` makes it, or create_tables = true)")]
+    NoRouter(DynamoOpenError),
+}
+
+/// Opens it. Blocks until it can be used.
+pub fn open(settings: &Settings) -> Result<Arc<dyn Upkeep>, OpenStoreError> {
+    Ok(match settings.store {
+        StoreKind::Embedded => {
+            Arc::new(Embedded::open(&settings.data_dir, &embedded_options(settings))?)
+        }
+        StoreKind::DynamoDb => Arc::new(Dynamo::open(&dynamo_options(settings)).map_err(hint)?),
+    })
+}
+
+fn hint(error: DynamoOpenError) -> OpenStoreError {
+    match error {
+        DynamoOpenError::RouterMissing { .. } => OpenStoreError::NoRouter(error),
+        error => OpenStoreError::Dynamo(error),
+    }
+}
+
+fn embedded_options(settings: &Settings) -> EmbeddedOptions {
+    EmbeddedOptions { write_queue_max: settings.write_queue_max, ..EmbeddedOptions::default() }
+}
+
+fn dynamo_options(settings: &Settings) -> DynamoOptions {
+    let billing = match settings.dynamodb_billing {
+        BillingMode::OnDemand => Billing::OnDemand,
+        BillingMode::Provisioned => Billing::Provisioned(Throughput {
+            read: settings.dynamodb_read_units,
+            write: settings.dynamodb_write_units,
+        }),
+    };
+    let endpoint_url = settings.dynamodb_endpoint_url.as_ref().map(PublicUrl::as_str);
+    let region = settings.dynamodb_region.as_ref().map(|region| region.as_str().to_owned());
+    DynamoOptions {
+        endpoint_url: endpoint_url.map(str::to_owned),
+        region,
+        table_prefix: settings.dynamodb_table_prefix.as_str().to_owned(),
+        message_prefix: settings.dynamodb_message_prefix.as_str().to_owned(),
+        billing,
+        create_tables: settings.create_tables,
+        last_connect_spread: settings.last_connect_spread,
+        connect_timeout: Duration::from_millis(settings.dynamodb_connect_timeout_ms),
+        attempt_timeout: Duration::from_millis(settings.dynamodb_attempt_timeout_ms),
+        operation_timeout: Duration::from_millis(settings.dynamodb_operation_timeout_ms),
+        attempts_max: settings.dynamodb_attempts_max,
+        backoff_initial: Duration::from_millis(settings.dynamodb_backoff_ms),
+        backoff_max: Duration::from_millis(settings.dynamodb_backoff_max_ms),
+        requests_max: settings.dynamodb_requests_max,
+        connections_max: settings.dynamodb_connections_max,
+        rows_in_flight_max: settings.dynamodb_rows_in_flight_max,
+        threads: settings.dynamodb_threads,
+    }
+}
