@@ -14,7 +14,7 @@ use actix::{
 };
 use slog::{Logger, debug, warn};
 use state_machine::connection::{
-    CloseReason, Config, Connection, Effect, Event, Luck, PhaseName, PushAnswer,
+    CloseReason, Config, Connection, Effect, Effects, Event, Luck, PhaseName, PushAnswer,
 };
 use state_machine::delivery::NodeAnswer;
 use state_machine::store::{StoreFailed, StoreOrder};
@@ -67,6 +67,11 @@ pub trait Transport: Sized + Unpin + 'static {
 
     /// Sends a close frame where the reason has a code. The actor stops right after.
     fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason);
+
+    /// Has the machine step. A test that keeps a record of its steps looks on here.
+    fn step(&mut self, connection: &mut Connection, now: Time, event: Event) -> Effects {
+        connection.step(now, event)
+    }
 }
 
 /// One user agent's connection.
@@ -110,7 +115,8 @@ impl<T: Transport> Client<T> {
     }
 
     fn step(&mut self, event: Event, ctx: &mut T::Context) {
-        for effect in self.connection.step(self.shared.clock.now(), event) {
+        let now = self.shared.clock.now();
+        for effect in self.transport.step(&mut self.connection, now, event) {
             self.run(effect, ctx);
         }
     }

@@ -1,4 +1,6 @@
-//! A runtime whose time stands still until a test moves it.
+//! Runtimes for tests. In one time stands still until a test moves it; in the other it goes by.
+//!
+//! Whichever a test runs on, what its clients did is checked at its end, see [`traces`].
 
 use std::future::Future;
 use std::sync::mpsc;
@@ -6,29 +8,53 @@ use std::time::Duration;
 
 use actix::System;
 use state_machine::Span;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::{spawn_blocking, yield_now};
+
+use crate::traces;
 
 /// How long a test may take. Only a test that waits for what never comes gets there.
 const TEST_MAX: Duration = Duration::from_secs(30);
+
+/// The same where every answer of the store takes its time.
+const REAL_TEST_MAX: Duration = Duration::from_secs(120);
 
 /// Turns in which everything that can go on has gone on: a message passes three mailboxes at most.
 const TURNS: usize = 48;
 
 /// Runs a test on this thread alone, on a clock that only [`pass`] moves.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    System::with_tokio_rt(runtime).block_on(async {
-        // While it waits, tokio does not move the clock to the next timer by itself.
+    run_on(|| new_runtime().start_paused(true).build().unwrap(), TEST_MAX, test)
+}
+
+/// Runs a test on this thread alone, while time goes by: for stores that are asked over a network.
+pub(crate) fn run_in_real_time<T>(test: impl Future<Output = T>) -> T {
+    run_on(|| new_runtime().build().unwrap(), REAL_TEST_MAX, test)
+}
+
+fn new_runtime() -> Builder {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all();
+    builder
+}
+
+fn run_on<T>(runtime: fn() -> Runtime, max: Duration, test: impl Future<Output = T>) -> T {
+    traces::begin();
+    let output = System::with_tokio_rt(runtime).block_on(async {
+        // While it waits, tokio does not move a clock that stands still to the next timer by itself.
         let (done, is_done) = mpsc::channel::<()>();
-        let watchdog = spawn_blocking(move || is_done.recv_timeout(TEST_MAX));
+        let watchdog = spawn_blocking(move || is_done.recv_timeout(max));
         let output = tokio::select! {
             output = test => output,
             _ = watchdog => panic!("the test waits for what does not come"),
         };
         drop(done);
         output
-    })
+    });
+    if let Err(broken) = traces::so_far().check() {
+        panic!("{broken}");
+    }
+    output
 }
 
 /// Lets time go by, and everything happen that is due.

@@ -1,6 +1,7 @@
 //! The actors as their neighbours meet them: user agents, application servers, the store, each other.
 //!
-//! Time stands still in every test until the test moves it, see [`clockwork`].
+//! Time stands still in a test until the test moves it, see [`clockwork`]; and what the clients of any
+//! test did is held against the rules, see [`traces`].
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,7 +12,9 @@ mod endings;
 mod net;
 mod node;
 mod orders;
+mod rotation;
 mod sessions;
 mod slow_reader;
 mod sockets;
+mod traces;
 mod wire;

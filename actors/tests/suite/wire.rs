@@ -4,11 +4,18 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
 use actors::{Client, ClientShared, Transport};
-use state_machine::connection::{CloseReason, Event, Luck};
+use state_machine::Time;
+use state_machine::connection::{CloseReason, Connection, Effects, Event, Luck};
 use tokio::sync::oneshot;
 
-/// A transport that hands frames to a function.
-pub(crate) struct Wire(Box<dyn FnMut(Sent)>);
+use crate::traces;
+
+/// A transport that hands frames to a function. What its client does is written down in [`traces`].
+pub(crate) struct Wire {
+    /// Its connection's number there.
+    line: usize,
+    send: Box<dyn FnMut(Sent)>,
+}
 
 /// What a client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +47,17 @@ impl Wire {
         luck: Luck,
         send: impl FnMut(Sent) + 'static,
     ) -> Addr<Client<Self>> {
-        Client::new(Arc::clone(shared), luck, Self(Box::new(send))).start()
+        Self::start_as(traces::opened(&shared.config), shared, luck, send)
+    }
+
+    /// Starts a client whose connection has this number in [`traces`].
+    pub(crate) fn start_as(
+        line: usize,
+        shared: &Arc<ClientShared>,
+        luck: Luck,
+        send: impl FnMut(Sent) + 'static,
+    ) -> Addr<Client<Self>> {
+        Client::new(Arc::clone(shared), luck, Self { line, send: Box::new(send) }).start()
     }
 }
 
@@ -52,15 +69,19 @@ impl Transport for Wire {
     }
 
     fn text(&mut self, _: &mut Self::Context, json: String) {
-        self.0(Sent::Text(json));
+        (self.send)(Sent::Text(json));
     }
 
     fn ping(&mut self, _: &mut Self::Context) {
-        self.0(Sent::Ping);
+        (self.send)(Sent::Ping);
     }
 
     fn close(&mut self, _: &mut Self::Context, reason: CloseReason) {
-        self.0(Sent::Close(reason));
+        (self.send)(Sent::Close(reason));
+    }
+
+    fn step(&mut self, connection: &mut Connection, now: Time, event: Event) -> Effects {
+        traces::step(self.line, connection, now, event)
     }
 }
 

@@ -1,8 +1,8 @@
 //! A store whose messages a test can hold back on their way in.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::future::ready;
+use std::sync::{Arc, Mutex};
 
 use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
 use storage::{
@@ -15,14 +15,17 @@ use tokio::sync::watch;
 pub(crate) struct GatedStore {
     store: Arc<dyn Store>,
     is_open: watch::Sender<bool>,
-    messages: AtomicUsize,
+    messages: watch::Sender<usize>,
+    /// Reads of a record that are still answered: all of them where there is no number.
+    reads_left: Mutex<Option<usize>>,
 }
 
 impl GatedStore {
     /// With the gate open.
     pub(crate) fn open(store: &Arc<dyn Store>) -> Self {
         let (is_open, _) = watch::channel(true);
-        Self { store: Arc::clone(store), is_open, messages: AtomicUsize::new(0) }
+        let (messages, _) = watch::channel(0);
+        Self { store: Arc::clone(store), is_open, messages, reads_left: Mutex::default() }
     }
 
     /// Holds messages back, or lets them in.
@@ -30,9 +33,23 @@ impl GatedStore {
         self.is_open.send_replace(is_open);
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        *self.is_open.borrow()
+    }
+
     /// How many messages have come to the gate.
     pub(crate) fn messages(&self) -> usize {
-        self.messages.load(Ordering::Relaxed)
+        *self.messages.borrow()
+    }
+
+    /// Waits until this many messages have come to the gate.
+    pub(crate) async fn has_messages(&self, messages: usize) {
+        self.messages.subscribe().wait_for(|came| *came >= messages).await.unwrap();
+    }
+
+    /// The next reads of a record are answered, as many as that; those after them fail.
+    pub(crate) fn answers_reads(&self, reads: usize) {
+        *self.reads_left.lock().unwrap() = Some(reads);
     }
 }
 
@@ -46,8 +63,16 @@ macro_rules! passed_on {
 }
 
 impl RouterTable for GatedStore {
+    fn record(&self, uaid: Uaid) -> Answer<Option<RouterRecord>> {
+        match &mut *self.reads_left.lock().unwrap() {
+            Some(0) => return Box::pin(ready(Err(StoreError::Busy))),
+            Some(reads) => *reads -= 1,
+            None => {}
+        }
+        self.store.record(uaid)
+    }
+
     passed_on! {
-        record(uaid: Uaid) -> Option<RouterRecord>;
         register_user(registration: Registration) -> Registered;
         update_message_month(step: MonthStep) -> bool;
         finish_month_move(step: MonthStep) -> bool;
@@ -59,7 +84,7 @@ impl RouterTable for GatedStore {
 impl MessageTables for GatedStore {
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored> {
         let (store, mut is_open) = (Arc::clone(&self.store), self.is_open.subscribe());
-        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.messages.send_modify(|messages| *messages += 1);
         Box::pin(async move {
             is_open.wait_for(|is_open| *is_open).await.map_err(|_| StoreError::Closed)?;
             store.store_message(uaid, month, message).await

@@ -1,11 +1,15 @@
 //! A whole node in one thread: registry, clients, an endpoint actor, and a store on disk.
 
 mod gate;
+mod neighbours;
+mod order_gate;
 mod user_agent;
 
+pub(crate) use order_gate::{Act, Fate, OrderGate};
 pub(crate) use user_agent::UserAgent;
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -32,7 +36,9 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
+use crate::traces;
 use gate::GatedStore;
+use neighbours::Neighbours;
 
 /// In November 2026.
 const NOW: Time = Time(1_793_700_000_000);
@@ -48,15 +54,24 @@ pub(crate) struct Node {
     pub(crate) clients: Arc<ClientShared>,
     pub(crate) endpoints: Arc<EndpointShared>,
     pub(crate) registry: Addr<RegistryActor>,
-    /// What the clients have under them.
     pub(crate) store: Arc<dyn Store>,
-    /// What the endpoint has under it: the same, behind a gate.
+    /// What the clients have under them: that store, behind a gate.
+    pub(crate) orders: Arc<OrderGate>,
+    /// What the endpoint has under it: the same, behind a gate of its own.
     pub(crate) gate: Arc<GatedStore>,
     pub(crate) directory: Arc<LocalNode>,
     endpoint: Addr<Endpoint>,
     clock: Clock,
-    messages: Cell<u32>,
-    _folder: TempDir,
+    ground: Ground,
+}
+
+/// What a node stands on. Nodes on one ground have the store and their neighbours in common.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) store: Arc<dyn Store>,
+    neighbours: Neighbours,
+    messages: Rc<Cell<u32>>,
+    _folder: Option<Rc<TempDir>>,
 }
 
 /// What can be different about a node.
@@ -65,7 +80,13 @@ pub(crate) struct Bounds {
     pub(crate) endpoint: EndpointLimits,
     pub(crate) registry_mailbox_max: usize,
     pub(crate) client_mailbox_max: usize,
-    pub(crate) unacked_max: usize,
+    pub(crate) limits: Limits,
+    /// Its name in router records.
+    pub(crate) name: &'static str,
+    /// Where rotation is off.
+    pub(crate) frozen_month: Option<Month>,
+    /// What its clock shows at first.
+    pub(crate) now: Time,
 }
 
 impl Default for Bounds {
@@ -79,7 +100,10 @@ impl Default for Bounds {
             },
             registry_mailbox_max: 100,
             client_mailbox_max: 100,
-            unacked_max: Limits::default().unacked_max,
+            limits: Limits { ack_wait: ACK_WAIT, ..Limits::default() },
+            name: "here",
+            frozen_month: None,
+            now: NOW,
         }
     }
 }
@@ -90,17 +114,21 @@ impl Node {
     }
 
     pub(crate) async fn within(bounds: Bounds) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> =
-            Arc::new(Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap());
-        store.ensure_month(Month::of(NOW)).await.unwrap();
-        let clock = Clock::starting_at(NOW);
+        Self::on(&Ground::on_disk().await, &bounds)
+    }
+
+    /// A node on a store that is there.
+    pub(crate) fn on(ground: &Ground, bounds: &Bounds) -> Self {
+        let Ground { store, neighbours, .. } = ground.clone();
+        let clock = Clock::starting_at(bounds.now);
         let registry = RegistryActor::new(bounds.registry_mailbox_max, log()).start();
-        let clients = clients(&bounds, &store, &registry, &clock);
+        let orders = Arc::new(OrderGate::open(&store));
+        let clients = clients(bounds, &orders, &registry, &clock);
         let gate = Arc::new(GatedStore::open(&store));
         let name = clients.config.node.clone();
-        let directory = Arc::new(LocalNode::new(name, registry.clone()));
-        let (nodes, behind) = (Arc::clone(&directory) as _, Arc::clone(&gate) as _);
+        let directory = Arc::new(LocalNode::new(name.clone(), registry.clone()));
+        neighbours.join(name, &directory);
+        let (nodes, behind) = (Arc::new(neighbours), Arc::clone(&gate) as _);
         let endpoints = EndpointShared::new(behind, nodes, clock.clone(), bounds.endpoint, log());
         let endpoints = Arc::new(endpoints);
         Self {
@@ -109,33 +137,28 @@ impl Node {
             endpoints,
             registry,
             store,
+            orders,
             gate,
             directory,
             clock,
-            messages: Cell::new(0),
-            _folder: folder,
+            ground: ground.clone(),
         }
     }
 
     /// A message for [`CHANNEL`], a minute to live, later than all before it.
     pub(crate) fn message(&self) -> Message {
-        let number = self.messages.replace(self.messages.get() + 1);
-        let data = Bytes::from(format!("message {number}"));
-        Message {
-            id: MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x8000, false),
-            chid: CHANNEL,
-            topic: None,
-            urgency: Urgency::Normal,
-            accepted_at: self.clock.now(),
-            ttl: Span::from_secs(60),
-            payload: Some(Payload { data, encoding: Encoding::Aes128Gcm }),
-        }
+        let number = self.ground.messages.replace(self.ground.messages.get() + 1);
+        Message { accepted_at: self.clock.now(), ..message_of(number) }
     }
 
     /// An application server sends a message; what it is told.
     pub(crate) fn send(&self, uaid: Uaid, message: Message) -> JoinHandle<Outcome> {
-        let sent = self.endpoint.send(Send { uaid, message });
-        spawn(async { sent.await.unwrap() })
+        let sent = self.endpoint.send(Send { uaid, message: message.clone() });
+        spawn(async move {
+            let outcome = sent.await.unwrap();
+            traces::told(uaid, message, outcome);
+            outcome
+        })
     }
 
     /// Hands a message to the node alone, as an endpoint does. Keep what it gives: who waits.
@@ -178,17 +201,37 @@ impl Node {
     }
 }
 
+impl Ground {
+    /// The same, on another store.
+    pub(crate) fn with(self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self }
+    }
+
+    /// A new store, with a table for this month.
+    async fn on_disk() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> =
+            Arc::new(Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap());
+        store.ensure_month(Month::of(NOW)).await.unwrap();
+        Self { _folder: Some(Rc::new(folder)), ..Self::of(store) }
+    }
+
+    /// A store that somebody else keeps.
+    pub(crate) fn of(store: Arc<dyn Store>) -> Self {
+        Self { store, neighbours: Neighbours::default(), messages: Rc::default(), _folder: None }
+    }
+}
+
 fn clients(
     bounds: &Bounds,
-    store: &Arc<dyn Store>,
+    store: &Arc<OrderGate>,
     registry: &Addr<RegistryActor>,
     clock: &Clock,
 ) -> Arc<ClientShared> {
-    let limits =
-        Limits { ack_wait: ACK_WAIT, unacked_max: bounds.unacked_max, ..Limits::default() };
+    let Bounds { limits, name, frozen_month, .. } = bounds.clone();
     Arc::new(ClientShared {
-        config: Arc::new(Config { node: NodeId::new("here"), frozen_month: None, limits }),
-        store: Arc::clone(store),
+        config: Arc::new(Config { node: NodeId::new(name), frozen_month, limits }),
+        store: Arc::clone(store) as _,
         registry: registry.clone(),
         urls: Box::new(NoUrls),
         clock: clock.clone(),
@@ -196,6 +239,20 @@ fn clients(
         log: log(),
         connections: AtomicU64::new(1),
     })
+}
+
+/// The message of this number.
+pub(crate) fn message_of(number: u32) -> Message {
+    let data = Bytes::from(format!("message {number}"));
+    Message {
+        id: MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x8000, false),
+        chid: CHANNEL,
+        topic: None,
+        urgency: Urgency::Normal,
+        accepted_at: NOW,
+        ttl: Span::from_secs(60),
+        payload: Some(Payload { data, encoding: Encoding::Aes128Gcm }),
+    }
 }
 
 /// Nobody looks at the URLs here.

@@ -10,13 +10,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{CHANNEL, Node};
 use crate::clockwork::settle;
+use crate::traces;
 use crate::wire::{Came, Sent, StandStill, Wire};
 
 /// A user agent and its connection.
 pub(crate) struct UserAgent {
     pub(crate) uaid: Uaid,
     pub(crate) client: Addr<Client<Wire>>,
-    sent: mpsc::UnboundedReceiver<Sent>,
+    /// The number of its connection in [`traces`](crate::traces).
+    pub(crate) line: usize,
+    pub(crate) sent: mpsc::UnboundedReceiver<Sent>,
 }
 
 impl UserAgent {
@@ -24,8 +27,11 @@ impl UserAgent {
     pub(crate) fn connect(node: &Node, uaid: Uaid) -> Self {
         let (send, sent) = mpsc::unbounded_channel();
         let luck = Luck { fresh_uaid: uaid, jitter: 0 };
-        let client = Wire::start(&node.clients, luck, move |frame| drop(send.send(frame)));
-        Self { uaid, client, sent }
+        let line = traces::opened(&node.clients.config);
+        let client = Wire::start_as(line, &node.clients, luck, move |frame| {
+            drop(send.send(frame));
+        });
+        Self { uaid, client, line, sent }
     }
 
     /// One that was never here before, with [`CHANNEL`] registered. Its uaid is made of `number`.

@@ -1,0 +1,239 @@
+//! A store that writes down what a client orders, and where a test says what becomes of one order.
+
+use std::collections::BTreeSet;
+use std::future::{pending, ready};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use actix_web::rt::spawn;
+use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
+use storage::{
+    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
+    RouterTable, Store, StoreError, Stored,
+};
+use tokio::sync::{oneshot, watch};
+
+/// What becomes of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is lost on its way to the store, and so are all after it: the node died.
+    Lost,
+    /// It is done, and its answer never comes: the node died right after.
+    Unheard,
+    /// It waits in front of the store, and all after it behind it, until they are let in.
+    Held,
+    /// It is not done, and the store says so.
+    Refused,
+    /// It is done, and the store says that it cannot tell.
+    Doubted,
+}
+
+/// Something that a test does.
+pub(crate) type Act = Arc<dyn Fn() + Send + Sync>;
+
+/// A store with a gate in front of it.
+pub(crate) struct OrderGate {
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    /// How many orders met the fate that was set.
+    met: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The orders since the gate was set last.
+    orders: Vec<String>,
+    /// From which order on, and what becomes of it.
+    set: Option<(usize, Fate)>,
+    waiting: Vec<Box<dyn FnOnce() + Send>>,
+    /// What is done before an order of this name is given.
+    before: Option<(&'static str, Act)>,
+}
+
+impl OrderGate {
+    /// With the gate open.
+    pub(crate) fn open(store: &Arc<dyn Store>) -> Self {
+        let (met, _) = watch::channel(0);
+        Self { store: Arc::clone(store), state: Mutex::default(), met }
+    }
+
+    /// Counts from here, and says what becomes of the order with this number.
+    pub(crate) fn set(&self, number: usize, fate: Fate) {
+        self.met.send_replace(0);
+        *self.state() = State { set: Some((number, fate)), ..State::default() };
+    }
+
+    /// Counts from here, and lets everything in.
+    pub(crate) fn lift(&self) {
+        *self.state() = State::default();
+    }
+
+    /// From now on this is done whenever an order of this name comes.
+    pub(crate) fn before(&self, order: &'static str, act: Act) {
+        self.state().before = Some((order, act));
+    }
+
+    /// Waits until this many orders have met the fate that was set.
+    pub(crate) async fn has_met(&self, orders: usize) {
+        self.met.subscribe().wait_for(|met| *met >= orders).await.unwrap();
+    }
+
+    /// Whether an order waits.
+    pub(crate) fn is_waited_at(&self) -> bool {
+        !self.state().waiting.is_empty()
+    }
+
+    /// Lets those in that wait, in the order in which they came; those to come are held like them.
+    pub(crate) fn let_in(&self) {
+        let waiting = std::mem::take(&mut self.state().waiting);
+        waiting.into_iter().for_each(|order| order());
+    }
+
+    /// Lets those in that wait, and everything from now on.
+    pub(crate) fn release(&self) {
+        self.state().set = None;
+        self.let_in();
+    }
+
+    /// The orders since the gate was set last.
+    pub(crate) fn orders(&self) -> Vec<String> {
+        self.state().orders.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// What becomes of the order that is given now.
+    fn next(&self, name: String) -> Option<Fate> {
+        let mut state = self.state();
+        if let Some((_, act)) = state.before.as_ref().filter(|(order, _)| *order == name) {
+            act();
+        }
+        let number = state.orders.len();
+        state.orders.push(name);
+        let (at, fate) = state.set?;
+        let lasts = matches!(fate, Fate::Lost | Fate::Held);
+        (number == at || (number > at && lasts)).then_some(fate)
+    }
+
+    fn pass<T: Send + 'static>(
+        &self,
+        name: String,
+        order: impl FnOnce(&dyn Store) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let Some(fate) = self.next(name) else { return order(&*self.store) };
+        match fate {
+            Fate::Lost => {
+                self.another_has_met();
+                Box::pin(pending())
+            }
+            Fate::Unheard => {
+                let (answer, met) = (order(&*self.store), self.met.clone());
+                spawn(async move {
+                    drop(answer.await);
+                    met.send_modify(|met| *met += 1);
+                });
+                Box::pin(pending())
+            }
+            Fate::Held => self.hold(order),
+            Fate::Refused => {
+                self.another_has_met();
+                Box::pin(ready(Err(StoreError::Busy)))
+            }
+            Fate::Doubted => {
+                self.another_has_met();
+                let answer = order(&*self.store);
+                Box::pin(async {
+                    answer.await?;
+                    Err(StoreError::Failed("nobody knows".to_owned()))
+                })
+            }
+        }
+    }
+
+    fn hold<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(&dyn Store) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let store = Arc::clone(&self.store);
+        self.state().waiting.push(Box::new(move || {
+            let answered = order(&*store);
+            // Nobody may be there to hear it: the order is carried out all the same.
+            spawn(async move { drop(reply.send(answered.await)) });
+        }));
+        self.another_has_met();
+        Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    fn another_has_met(&self) {
+        self.met.send_modify(|met| *met += 1);
+    }
+}
+
+/// Methods that are orders of a client, each with what is written down of it.
+macro_rules! orders {
+    ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty, $($text:tt),+;)*) => {
+        $(fn $method(&self, $($name: $type),*) -> Answer<$answer> {
+            let text = format!($($text),+);
+            self.pass(text, move |store| store.$method($($name),*))
+        })*
+    };
+}
+
+/// Methods that no client calls.
+macro_rules! passed_on {
+    ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $method(&self, $($name: $type),*) -> Answer<$answer> {
+            self.store.$method($($name),*)
+        })*
+    };
+}
+
+impl RouterTable for OrderGate {
+    orders! {
+        register_user(registration: Registration) -> Registered, "register";
+        update_message_month(step: MonthStep) -> bool, "update month";
+        finish_month_move(step: MonthStep) -> bool, "finish move";
+    }
+
+    passed_on! {
+        record(uaid: Uaid) -> Option<RouterRecord>;
+        clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool;
+        drop_user(uaid: Uaid) -> bool;
+    }
+}
+
+impl MessageTables for OrderGate {
+    orders! {
+        channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>>, "read channels {month}";
+        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> (),
+            "add channels {month}";
+        remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> (),
+            "remove channel {months:?}";
+        fetch_messages(
+            uaid: Uaid,
+            month: Month,
+            after: Option<Cursor>,
+            limit: PageLimit,
+            now: Time
+        ) -> Page, "fetch {month}";
+        delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageRef>) -> usize,
+            "delete {months:?}";
+        carry_messages(uaid: Uaid, from: Month, to: Month) -> (), "carry {from} {to}";
+    }
+
+    passed_on! {
+        store_message(uaid: Uaid, month: Month, message: Message) -> Stored;
+        ensure_month(month: Month) -> ();
+        months() -> Vec<Month>;
+        drop_month(month: Month) -> bool;
+    }
+}
+
+impl Store for OrderGate {
+    passed_on! {
+        check() -> ();
+        close() -> ();
+    }
+}
