@@ -34,11 +34,14 @@ pub enum Way {
 
 /// Finds the store that the settings name. Makes none, and no tables but for a request to do so.
 pub async fn reach(request: &Request, settings: &Settings) -> Result<Way, AdminError> {
-    let create_tables = matches!(request, Request::Ensure(_) | Request::Copy(_));
-    let settings = Settings { create_tables, ..settings.clone() };
     match settings.store {
-        StoreKind::Embedded => reach_embedded(&settings).await,
-        StoreKind::DynamoDb => open(&settings, Servers::Unknown).map(Way::Own),
+        StoreKind::Embedded => reach_embedded(settings).await,
+        StoreKind::DynamoDb => {
+            let create_tables = matches!(request, Request::Ensure(_) | Request::Copy(_));
+            let makes_tables = settings.create_tables;
+            let site = open(&Settings { create_tables, ..settings.clone() }, Servers::Unknown)?;
+            Ok(Way::Own(Site { makes_tables, ..site }))
+        }
     }
 }
 
@@ -79,6 +82,7 @@ fn open(settings: &Settings, servers: Servers) -> Result<Site, AdminError> {
         store: store::open(settings)?,
         clock: Clock::starting_at(unix_now()),
         rotation: settings.rotation,
+        makes_tables: true,
         servers,
     })
 }

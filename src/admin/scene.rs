@@ -33,7 +33,16 @@ impl Scene {
             store.ensure_month(month(text)).await.unwrap();
         }
         let clock = Clock::starting_at(NOW);
-        Self { site: Site { store, clock, rotation: true, servers: Servers::Stopped }, dir }
+        Self {
+            site: Site {
+                store,
+                clock,
+                rotation: true,
+                makes_tables: true,
+                servers: Servers::Stopped,
+            },
+            dir,
+        }
     }
 
     /// Registers users who connected then and were never seen again: their number goes into their

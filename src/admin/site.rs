@@ -15,6 +15,8 @@ pub struct Site {
     pub clock: Clock,
     /// Whether tables move with the month.
     pub rotation: bool,
+    /// Whether a server makes the tables that are missing.
+    pub makes_tables: bool,
     /// The servers.
     pub servers: Servers,
 }

@@ -1,5 +1,6 @@
 //! What a server does by itself: tables ahead of the month, and a clock that stays right.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use actix::spawn;
@@ -44,20 +45,26 @@ pub(super) async fn make_months(
     now: Time,
     rotation: bool,
 ) -> Result<(), StoreError> {
-    let this = Month::of(now);
-    if !rotation {
-        return match store.months().await?.is_empty() {
-            true => store.ensure_month(this).await,
-            false => Ok(()),
-        };
-    }
-    let months = store.months().await?;
-    for month in [this.previous(), this, Month::of(now + AHEAD)] {
-        if !months.contains(&month) {
-            store.ensure_month(month).await?;
-        }
+    for month in missing_months(store, now, rotation).await? {
+        store.ensure_month(month).await?;
     }
     Ok(())
+}
+
+/// The months that a server needs a table of and there is none.
+pub(crate) async fn missing_months(
+    store: &dyn Store,
+    now: Time,
+    rotation: bool,
+) -> Result<BTreeSet<Month>, StoreError> {
+    let this = Month::of(now);
+    let months = store.months().await?;
+    let needed = match rotation {
+        true => BTreeSet::from([this.previous(), this, Month::of(now + AHEAD)]),
+        false if months.is_empty() => BTreeSet::from([this]),
+        false => BTreeSet::new(),
+    };
+    Ok(needed.into_iter().filter(|month| !months.contains(month)).collect())
 }
 
 /// Where rotation is off: the newest table, which stays in use.

@@ -4,7 +4,7 @@ mod error;
 mod high_water;
 mod listen;
 mod machine_clock;
-mod maintenance;
+pub(crate) mod maintenance;
 mod opening;
 mod stop;
 mod urls;
@@ -138,6 +138,7 @@ fn admin_socket(
         store: Arc::clone(store),
         clock: clock.clone(),
         rotation: settings.rotation,
+        makes_tables: true,
         servers: Servers::ThisOne,
     };
     admin::socket::start(&settings.data_dir, site, log)

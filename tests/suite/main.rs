@@ -1,13 +1,16 @@
 //! The product as its users meet it: the real binary in processes of its own, real sockets, a real
 //! browser and a well-known sender.
 
+mod admin;
 mod bad_frames;
 mod bad_requests;
 mod browser;
 mod bursts;
 mod drain;
 mod durability;
+mod dynamo;
 mod harness;
+mod rollover;
 mod rules;
 mod running;
 mod senders;

@@ -3,22 +3,37 @@
 use std::collections::BTreeMap;
 
 use state_machine::Month;
+use storage::upkeep::Check;
 
 use super::advice::{Standing, advice};
 use super::{JobError, Report, census};
 use crate::admin::line::{CheckRow, End, Line, Status, TableRow};
 use crate::admin::request::MonthName;
 use crate::admin::site::Site;
+use crate::serve::maintenance;
 
 /// Tries out what a node does.
 pub(super) async fn preflight(site: &Site, report: &Report) -> Result<End, JobError> {
-    let checks = report.step(|| site.store.preflight()).await?;
+    let mut checks = report.step(|| site.store.preflight()).await?;
+    if !site.makes_tables {
+        checks.extend(missing_months(site).await?);
+    }
     let is_well = checks.iter().all(|check| check.outcome.is_ok());
     for check in checks {
         let row = CheckRow { what: check.what, problem: check.outcome.err() };
         report.tell(Line::Check(row)).await?;
     }
     Ok(if is_well { End::Done } else { End::Unwell })
+}
+
+/// What a server would not start without, where it makes no tables: nor are any made here.
+async fn missing_months(site: &Site) -> Result<Vec<Check>, JobError> {
+    let mut checks = Vec::new();
+    for month in maintenance::missing_months(&*site.store, site.now(), site.rotation).await? {
+        let outcome = site.store.ensure_month(month).await.map_err(|error| error.to_string());
+        checks.push(Check { what: format!("table of {month}"), outcome });
+    }
+    Ok(checks)
 }
 
 /// Says which tables there are.

@@ -27,7 +27,7 @@ const REGISTER_ATTEMPTS_MAX: u32 = 3;
 
 const UPDATE: &str = "UpdateItem";
 
-/// Reads a record: one request, of half a capacity unit for each 2 KiB.
+/// Reads a record: one request, of one capacity unit for each 4 KiB.
 pub(super) async fn read(link: &Link, uaid: Uaid) -> Result<Option<RouterRecord>, CallError> {
     let item = read_item(link, uaid).await?;
     item.map(|item| decode(link, uaid, &item)).transpose()

@@ -53,6 +53,13 @@ impl Firefox {
         self.heard("hello").len()
     }
 
+    /// What the server has called it in this run, which it must have done.
+    pub(super) fn uaid(&self) -> String {
+        let greetings = self.heard("hello");
+        let greeting = greetings.last().expect("the server has greeted it");
+        greeting["uaid"].as_str().expect("a greeting has a name").to_owned()
+    }
+
     /// The versions of the messages that the server has sent in this run, as they came: those too
     /// that Firefox kept to itself because it had them before.
     pub(super) fn versions(&self) -> Vec<String> {

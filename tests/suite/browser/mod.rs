@@ -11,9 +11,13 @@ mod site;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use actix_web::rt::System;
 use serde_json::{Value, json};
+use state_machine::{RouterRecord, Uaid};
+use storage::{Embedded, EmbeddedOptions, RouterTable};
 
-use crate::harness::Server;
+use crate::harness::{Launch, Server};
+use crate::rollover::Calendar;
 use cable::Cable;
 use firefox::Firefox;
 use profile::Profile;
@@ -113,6 +117,35 @@ fn a_subscription_that_the_page_gave_up_is_gone_and_a_new_one_works() {
     assert_eq!(user.hear(1), ["in time"]);
 }
 
+/// Firefox moves with the month as every user agent does, and neither it nor a page notices.
+///
+/// What is sent is not signed: the server's clock is days ahead, and signatures hold for hours.
+#[test]
+fn firefox_is_carried_from_november_to_december_with_what_came_while_it_was_closed() {
+    let calendar = Calendar::next_november();
+    let server = Server::launch(Launch::default().with(&calendar.in_november()));
+    let push_url = server.socket_url();
+    let mut user = User::subscribed_without_key(server, &push_url);
+    let uaid = user.firefox().uaid();
+    user.close_firefox();
+    user.unsigned("sent in November");
+    assert!(user.server.terminate().success());
+
+    user.server.restart_as(Launch::default().with(&calendar.in_december()));
+    user.start_firefox();
+    assert_eq!(user.hear(1), ["sent in November"]);
+    assert_eq!(user.subscription_now(), user.subscription);
+    user.unsigned("sent in December");
+    assert_eq!(user.hear(1), ["sent in December"]);
+    assert_eq!((user.firefox().greetings(), user.firefox().versions().len()), (1, 2));
+    assert_eq!(user.firefox().uaid(), uaid);
+
+    user.close_firefox();
+    assert!(user.server.terminate().success());
+    let record = user.record(&uaid);
+    assert_eq!((record.curmonth, record.oldmonth), (calendar.december, None));
+}
+
 /// Somebody with a browser, the page they visit, and the application server of that page.
 ///
 /// What has to end first stands first.
@@ -139,6 +172,20 @@ impl User {
 
     /// Somebody whose Firefox has `push_url` for its push service, and who has subscribed.
     fn subscribed_at(server: Server, push_url: &str) -> Self {
+        let mut user = Self::visiting(server, push_url);
+        let key = user.sender.public_key().to_owned();
+        user.subscribe_for(Some(&key));
+        user
+    }
+
+    /// The same, with a subscription that anybody may push to.
+    fn subscribed_without_key(server: Server, push_url: &str) -> Self {
+        let mut user = Self::visiting(server, push_url);
+        user.subscribe_for(None);
+        user
+    }
+
+    fn visiting(server: Server, push_url: &str) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut user = Self {
             firefox: None,
@@ -151,12 +198,16 @@ impl User {
         };
         user.start_firefox();
         user.visit();
-        user.subscribe();
         user
     }
 
     fn subscribe(&mut self) {
-        let key = json!([self.sender.public_key()]);
+        let key = self.sender.public_key().to_owned();
+        self.subscribe_for(Some(&key));
+    }
+
+    fn subscribe_for(&mut self, key: Option<&str>) {
+        let key = json!([key]);
         self.subscription = self.firefox().run("return subscribe(arguments[0]);", &key);
         let endpoint = self.subscription["endpoint"].as_str().expect("a subscription has one");
         let ours = format!("http://{}/wpush/", self.server.address());
@@ -198,6 +249,20 @@ impl User {
     /// Sends a message by our own sender.
     fn kalends(&self, text: &str) {
         self.sender.kalends(&self.subscription, text);
+    }
+
+    /// Sends a message by our own sender, without a signature.
+    fn unsigned(&self, text: &str) {
+        self.sender.kalends_unsigned(&self.subscription, text);
+    }
+
+    /// What the store of the server, which was stopped, says of a user agent.
+    fn record(&self, uaid: &str) -> RouterRecord {
+        let store = Embedded::open(&self.server.data_dir(), &EmbeddedOptions::default());
+        let store = store.expect("the server has let go of its files");
+        let uaid = Uaid::parse(uaid).expect("the server says what is a uaid");
+        let record = System::new().block_on(store.record(uaid));
+        record.expect("the store answers").expect("a user record is never lost")
     }
 
     /// Sends messages by pywebpush.

@@ -85,12 +85,21 @@ impl Sender {
 
     /// Sends a message by `kalends push`, which the server has to accept.
     pub(super) fn kalends(&self, subscription: &Value, text: &str) {
+        let mut push = self.kalends_push(subscription, text);
+        accepted(push.arg("--vapid-key").arg(self.key_file()));
+    }
+
+    /// The same without a signature, for a message that outlasts the month.
+    pub(super) fn kalends_unsigned(&self, subscription: &Value, text: &str) {
+        let mut push = self.kalends_push(subscription, text);
+        accepted(push.args(["--no-vapid", "--ttl", "2592000"]));
+    }
+
+    fn kalends_push(&self, subscription: &Value, text: &str) -> Command {
         let subscription = self.write("subscription.json", &subscription.to_string());
         let mut push = Command::new(env!("CARGO_BIN_EXE_kalends"));
-        push.arg("push").arg("--subscription").arg(subscription);
-        push.arg("--vapid-key").arg(self.key_file()).args(["--message", text]);
-        let answer = output(&mut push);
-        assert!(answer.starts_with("201 "), "{answer}");
+        push.arg("push").arg("--subscription").arg(subscription).args(["--message", text]);
+        push
     }
 
     fn key_file(&self) -> PathBuf {
@@ -118,6 +127,12 @@ fn python() -> PathBuf {
     let remedy = "`make test` installs what the tests need";
     assert!(python.exists(), "{} is missing: {remedy}", python.display());
     python
+}
+
+/// Runs a `kalends push` that the server has to accept.
+fn accepted(push: &mut Command) {
+    let answer = output(push);
+    assert!(answer.starts_with("201 "), "{answer}");
 }
 
 /// What a command prints that has to succeed.

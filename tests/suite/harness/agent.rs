@@ -239,7 +239,8 @@ impl Channel {
 }
 
 impl Notification {
-    fn read(json: &Value) -> Option<Self> {
+    /// A push, if this is one.
+    pub(crate) fn read(json: &Value) -> Option<Self> {
         (json["messageType"] == "notification").then(|| Self {
             channel: text(&json["channelID"]),
             version: text(&json["version"]),
@@ -260,7 +261,8 @@ impl From<Closed> for Gone {
     }
 }
 
-fn ack(notifications: &[Notification]) -> Value {
+/// What acknowledges pushes.
+pub(crate) fn ack(notifications: &[Notification]) -> Value {
     let update = |notification: &Notification| {
         json!({
             "channelID": notification.channel, "version": notification.version, "code": 100,

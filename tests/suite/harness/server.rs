@@ -19,8 +19,17 @@ use super::wait::until;
 pub(crate) struct Server {
     process: Child,
     address: SocketAddr,
-    arguments: Vec<String>,
+    launch: Launch,
     data: TempDir,
+}
+
+/// How a server is started, beside where its data is and where it listens.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Launch {
+    /// More arguments for `kalends serve`.
+    pub(crate) arguments: Vec<String>,
+    /// Environment variables of that process only.
+    pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 /// The line that says where the server is.
@@ -34,10 +43,14 @@ impl Server {
 
     /// The same with more arguments for `kalends serve`.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::launch(Launch::default().with(arguments))
+    }
+
+    /// The same with an environment.
+    pub(crate) fn launch(launch: Launch) -> Self {
         let data = TempDir::new().expect("a temporary directory can be made");
-        let arguments: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let (process, address) = spawn(data.path(), "127.0.0.1:0", &arguments);
-        Self { process, address, arguments, data }
+        let (process, address) = spawn(data.path(), "127.0.0.1:0", &launch);
+        Self { process, address, launch, data }
     }
 
     /// Where it listens.
@@ -119,7 +132,21 @@ impl Server {
     /// Starts it again, after it was killed or terminated: same data, same port.
     pub(crate) fn restart(&mut self) {
         let listen = self.address.to_string();
-        (self.process, self.address) = spawn(self.data.path(), &listen, &self.arguments);
+        (self.process, self.address) = spawn(self.data.path(), &listen, &self.launch);
+    }
+
+    /// The same, started otherwise than before.
+    pub(crate) fn restart_as(&mut self, launch: Launch) {
+        self.launch = launch;
+        self.restart();
+    }
+}
+
+impl Launch {
+    /// The same with more arguments.
+    pub(crate) fn with<S: AsRef<str>>(mut self, arguments: &[S]) -> Self {
+        self.arguments.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        self
     }
 }
 
@@ -146,13 +173,14 @@ fn log_file(dir: &Path) -> PathBuf {
     dir.join("log")
 }
 
-fn spawn(dir: &Path, listen: &str, arguments: &[String]) -> (Child, SocketAddr) {
+fn spawn(dir: &Path, listen: &str, launch: &Launch) -> (Child, SocketAddr) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_kalends"))
         .arg("serve")
         .arg("--data-dir")
         .arg(data_dir(dir))
         .args(["--listen", listen])
-        .args(arguments)
+        .args(&launch.arguments)
+        .envs(launch.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(open_log(dir))

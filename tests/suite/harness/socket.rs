@@ -1,5 +1,7 @@
 //! A WebSocket to the server, of a peer that says whatever a test likes.
 
+use std::net::SocketAddr;
+
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 use tokio::net::{TcpSocket, TcpStream};
@@ -24,9 +26,14 @@ impl Socket {
 
     /// Connects, if the server is there.
     pub(crate) async fn try_open(server: &Server) -> Result<Self, Error> {
-        let stream = TcpStream::connect(server.address()).await?;
+        within(AT_ONCE, "a WebSocket opens", Self::open_ever(server.address())).await
+    }
+
+    /// Connects to an address, however long it takes, if a server is there.
+    pub(crate) async fn open_ever(address: SocketAddr) -> Result<Self, Error> {
+        let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Self::over(stream, server).await
+        Self::over(stream, address).await
     }
 
     /// Connects, and keeps next to nothing that was not read on our side.
@@ -34,12 +41,12 @@ impl Socket {
         let socket = TcpSocket::new_v4().expect("a socket can be made");
         socket.set_recv_buffer_size(4096).expect("a socket has a buffer");
         let stream = socket.connect(server.address()).await.expect("the server takes connections");
-        Self::over(stream, server).await.expect("the server takes connections")
+        let upgraded = within(AT_ONCE, "a WebSocket opens", Self::over(stream, server.address()));
+        upgraded.await.expect("the server takes connections")
     }
 
-    async fn over(stream: TcpStream, server: &Server) -> Result<Self, Error> {
-        let upgraded = client_async(server.socket_url(), stream);
-        let (socket, _) = within(AT_ONCE, "a WebSocket opens", upgraded).await?;
+    async fn over(stream: TcpStream, address: SocketAddr) -> Result<Self, Error> {
+        let (socket, _) = client_async(format!("ws://{address}/"), stream).await?;
         Ok(Self(socket))
     }
 

@@ -1,0 +1,100 @@
+//! The section of `docs/storage.md` that says what an operation costs, computed from what was measured.
+
+use std::fs;
+use std::path::Path;
+
+use super::prices::{self, PRICES, Price};
+
+/// A day in the life of a user agent, which the documentation supposes.
+struct Day {
+    connects: f64,
+    hours_online: f64,
+    pushes: f64,
+    months: f64,
+}
+
+const DAY: Day = Day { connects: 4.0, hours_online: 10.0, pushes: 12.0, months: 1.0 / 30.0 };
+
+const SECONDS: f64 = 86_400.0;
+
+/// How much busier the busiest hour is than the others.
+const PEAK: f64 = 3.0;
+
+/// `storage_recheck_s` is half an hour.
+const RECHECKS_AN_HOUR: f64 = 2.0;
+
+/// `last_connect_spread`.
+const SPREAD: f64 = 10.0;
+
+/// Capacity units of one user agent, a day.
+#[derive(Default)]
+struct Units {
+    read: f64,
+    write: f64,
+    index: f64,
+}
+
+impl Units {
+    fn of(day: &Day) -> Self {
+        let direct = day.pushes * day.hours_online / 24.0;
+        let stored = day.pushes - direct;
+        let mut units = Self::default();
+        units.add(&prices::LATER, day.connects - day.months);
+        units.add(&prices::MOVE, day.months);
+        units.add(&prices::RECHECK, day.hours_online * RECHECKS_AN_HOUR);
+        units.add(&prices::DIRECT, direct);
+        units.add(&prices::STORED_1_KB, stored);
+        // The first after a disconnect finds that the agent is not there any more, and notes it.
+        units.write += day.connects * (prices::FIRST_STORED.write - prices::STORED.write);
+        // A delete is as large as what it deletes.
+        units.write += stored * prices::STORED_1_KB.write;
+        units
+    }
+
+    fn add(&mut self, price: &Price, times: f64) {
+        self.read += price.read * times;
+        self.write += price.write * times;
+        self.index += price.index * times;
+    }
+}
+
+#[test]
+fn the_documentation_says_what_an_operation_costs() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/storage.md");
+    let text = fs::read_to_string(file).expect("the document is there");
+    for table in [price_table(), fleet_table()] {
+        assert!(text.contains(&table), "docs/storage.md must contain:\n{table}");
+    }
+}
+
+fn price_table() -> String {
+    let header = "| operation | requests | read | write | index write |\n|---|---|---|---|---|\n";
+    PRICES.iter().map(row).fold(header.to_owned(), |table, row| table + &row)
+}
+
+fn row(price: &Price) -> String {
+    let Price { what, requests, read, write, index } = price;
+    let requests: Vec<_> =
+        requests.iter().map(|(operation, count)| format!("{count} {operation}")).collect();
+    let requests = if requests.is_empty() { "none".to_owned() } else { requests.join(", ") };
+    format!("| {what} | {requests} | {read} | {write} | {index} |\n")
+}
+
+fn fleet_table() -> String {
+    let Units { read, write, index } = Units::of(&DAY);
+    let a_second = |units: f64| format!("{}", (units / SECONDS).round());
+    let connects = DAY.connects / SPREAD;
+    let rows = [
+        ("read units a second, on average", read),
+        ("read units a second, in the busiest hour", read * PEAK),
+        ("write units a second to tables, on average", write),
+        ("write units a second to tables, in the busiest hour", write * PEAK),
+        ("write units a second to the index, on average", index),
+        ("write units a second to the index, in the busiest hour", index * PEAK),
+        ("of these to each of the ten keys of that hour", connects * PEAK),
+    ];
+    let header = "| | a million | a hundred million |\n|---|---|---|\n".to_owned();
+    rows.into_iter().fold(header, |table, (what, units)| {
+        table + &format!("| {what} | {} | {} |\n", a_second(units * 1e6), a_second(units * 1e8))
+    })
+}

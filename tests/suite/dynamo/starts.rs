@@ -1,0 +1,209 @@
+//! Starts that cannot work: one precise message, exit code 1, and nothing listens.
+
+use std::net::TcpListener;
+
+use tempfile::TempDir;
+
+use crate::harness::{
+    Ended, Fault, Program, Proxy, Rule, Server, WireServer, dynamo, kalends, shared_wire_server,
+};
+
+/// A start, with nothing of this machine's in its environment.
+struct Start {
+    home: TempDir,
+    url: String,
+    more: Vec<&'static str>,
+    variables: Vec<(&'static str, &'static str)>,
+}
+
+const CREDENTIALS: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+
+const REGION: &str = "--dynamodb-region=eu-central-1";
+
+/// What is not there is not waited for.
+const IMPATIENT: [&str; 2] = ["--dynamodb-attempts-max=2", "--dynamodb-backoff-ms=1"];
+
+impl Start {
+    fn at(url: &str) -> Self {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let (more, variables) = (vec![REGION], CREDENTIALS.to_vec());
+        Self { home, url: url.to_owned(), more, variables }
+    }
+
+    fn with(mut self, more: &[&'static str]) -> Self {
+        self.more.extend(more);
+        self
+    }
+
+    async fn ends(&self, command: &str) -> Ended {
+        let data = self.home.path().join("data");
+        let mut command = kalends(&[command, "--store=dynamodb", "--listen=127.0.0.1:0"]);
+        command.arg("--data-dir").arg(data);
+        command.arg(format!("--dynamodb-endpoint-url={}", self.url));
+        command.args(&self.more).args(IMPATIENT);
+        command.env_clear().envs(self.variables.iter().copied());
+        // Nobody asks the machine who it is: there may be no answer for long.
+        command.env("HOME", self.home.path()).env("AWS_EC2_METADATA_DISABLED", "true");
+        Program::run(command).await
+    }
+
+    /// The server does not start and says all of this in its last line; `kalends preflight` says it too.
+    async fn is_refused(&self, says: &[&str]) {
+        self.is_no_start(says).await;
+        self.is_found(says).await;
+    }
+
+    async fn is_no_start(&self, says: &[&str]) {
+        let ended = self.ends("serve").await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stdout.is_empty(), "{ended:?}");
+        assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+        let last = ended.stderr.lines().last().expect("an error is told");
+        assert!(last.starts_with("kalends: "), "{ended:?}");
+        for text in says {
+            assert!(last.contains(text), "{text:?} is not said: {ended:?}");
+        }
+    }
+
+    /// Found by `kalends preflight`, among the checks where it came so far.
+    async fn is_found(&self, says: &[&str]) {
+        let ended = self.ends("preflight").await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let mut lines = ended.stdout.lines().chain(ended.stderr.lines());
+        let is_it = |line: &str| says.iter().all(|text| line.contains(text));
+        assert!(lines.any(is_it), "{says:?} is not said: {ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn a_start_without_credentials_is_refused() {
+    let wire = shared_wire_server();
+    let mut start = Start::at(&wire.url);
+    start.variables.clear();
+    start.is_refused(&["no AWS credentials", "AWS_ACCESS_KEY_ID"]).await;
+}
+
+#[actix_web::test]
+async fn a_start_without_a_region_is_refused() {
+    let wire = shared_wire_server();
+    let mut start = Start::at(&wire.url);
+    start.more.clear();
+    start.is_refused(&["no AWS region", "AWS_REGION"]).await;
+}
+
+#[actix_web::test]
+async fn credentials_that_are_refused_are_said_to_be() {
+    let wire = shared_wire_server();
+    for error in
+        ["UnrecognizedClientException", "InvalidSignatureException", "AccessDeniedException"]
+    {
+        let proxy = Proxy::to(&wire.url);
+        proxy.rule(Rule::on("", Fault::Error(400, error)));
+        let url = proxy.url();
+        Start::at(&url).is_refused(&["the AWS credentials are refused", &url]).await;
+    }
+}
+
+#[actix_web::test]
+async fn an_endpoint_where_nothing_listens_or_something_else_does_is_refused() {
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let url = format!("http://{}", nobody.local_addr().expect("it has an address"));
+    drop(nobody);
+    Start::at(&url).is_refused(&["no DynamoDB is reached", &url]).await;
+
+    let kalends = Server::start();
+    Start::at(&kalends.origin()).is_refused(&[&kalends.origin()]).await;
+}
+
+#[actix_web::test]
+async fn an_endpoint_that_is_no_url_is_a_bad_setting() {
+    for wrong in ["127.0.0.1:8000", "ftp://a", "http://"] {
+        let ended = Start::at(wrong).ends("serve").await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains("dynamodb_endpoint_url"), "{ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn missing_tables_are_named_where_none_may_be_made() {
+    let wire = WireServer::start();
+    let start = Start::at(&wire.url).with(&["--create-tables=false"]);
+    start.is_refused(&["router", "kalends tables ensure", "create_tables"]).await;
+
+    let mut server = Server::launch(dynamo::launch(&wire.url));
+    assert!(server.terminate().success());
+    let client = dynamo::client(&wire.url);
+    let tables = client.list_tables().send().await.expect("the server answers");
+    let months = tables.table_names().iter().filter(|name| name.starts_with("message_"));
+    let this = months.max().expect("there is one").clone();
+    client.delete_table().table_name(&this).send().await.expect("the table is there");
+    start.is_refused(&[&this, "kalends tables ensure"]).await;
+}
+
+#[actix_web::test]
+async fn a_table_of_another_shape_is_refused() {
+    use aws_sdk_dynamodb::types::{
+        AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+    };
+    let wire = WireServer::start();
+    let key = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash);
+    let attribute = AttributeDefinition::builder().attribute_name("id");
+    let table = dynamo::client(&wire.url)
+        .create_table()
+        .table_name("router")
+        .key_schema(key.build().expect("it is whole"))
+        .attribute_definitions(
+            attribute.attribute_type(ScalarAttributeType::S).build().expect("it is whole"),
+        )
+        .billing_mode(BillingMode::PayPerRequest);
+    table.send().await.expect("the server makes it");
+    Start::at(&wire.url).is_refused(&["router", "partition key uaid"]).await;
+}
+
+#[actix_web::test]
+async fn an_index_that_is_missing_or_half_made_is_refused() {
+    let wire = WireServer::start();
+    let mut server = Server::launch(dynamo::launch(&wire.url));
+    assert!(server.terminate().success());
+    let status = "/Table/GlobalSecondaryIndexes/0/IndexStatus";
+    for (pointer, value, says) in [
+        (status, "CREATING".into(), "still being built"),
+        (status, "DELETING".into(), "being deleted"),
+        ("/Table/GlobalSecondaryIndexes", serde_json::json!([]), "has no index AccessIndex"),
+    ] {
+        let proxy = Proxy::to(&wire.url);
+        proxy.rule(Rule::on("DescribeTable", Fault::Says(pointer, value)).table("router"));
+        Start::at(&proxy.url()).is_refused(&["router", "AccessIndex", says]).await;
+    }
+}
+
+/// A table that is being made is waited for: the server is not there before it. `kalends preflight` does
+/// not wait for those of the months.
+#[actix_web::test]
+async fn a_table_that_is_being_made_is_waited_for() {
+    let wire = WireServer::start();
+    let mut server = Server::launch(dynamo::launch(&wire.url));
+    assert!(server.terminate().success());
+    let proxy = Proxy::to(&wire.url);
+    let creating = || Fault::Says("/Table/TableStatus", "CREATING".into());
+    proxy.rule(Rule::on("DescribeTable", creating()).table("router").times(3));
+    server.restart_as(dynamo::launch(&proxy.url()));
+    assert!(proxy.bill().count(&["DescribeTable"]) > 3);
+    proxy.rule(Rule::on("DescribeTable", creating()).table("message_"));
+    Start::at(&proxy.url()).is_found(&["message_", "being made"]).await;
+}
+
+#[actix_web::test]
+async fn sizes_that_no_item_can_have_are_bad_settings() {
+    let wire = shared_wire_server();
+    for (flag, name) in [
+        ("--payload-bytes-max=400000", "payload_bytes_max"),
+        ("--channels-max=20000", "channels_max"),
+    ] {
+        let ended = Start::at(&wire.url).with(&[flag]).ends("serve").await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stdout.is_empty() && ended.stderr.contains(name), "{ended:?}");
+        assert!(ended.stderr.contains("dynamodb"), "{ended:?}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Which November, and how far the server's clock is ahead to be in it.
+
+use state_machine::month::CivilHour;
+use state_machine::{Month, Time};
+
+use crate::harness::unix_now_s;
+
+const DAY_S: u64 = 24 * 60 * 60;
+
+/// So late in November that December is near, and not so late that its table is there already.
+const THE_DAY: (u8, u8) = (11, 28);
+
+/// From that day to one in December.
+const DAYS_LATER: u64 = 5;
+
+/// The next November, and the December after it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calendar {
+    pub(crate) november: Month,
+    pub(crate) december: Month,
+    /// How far noon of the day in November is ahead of now.
+    ahead_s: u64,
+}
+
+impl Calendar {
+    /// Looks for the day.
+    pub(crate) fn next_november() -> Self {
+        let now_s = unix_now_s();
+        let noon_s = now_s - now_s % DAY_S + DAY_S / 2;
+        let is_it = |noon_s: &u64| {
+            let CivilHour { month, day, .. } = CivilHour::of(Time(noon_s * 1000));
+            (month, day) == THE_DAY
+        };
+        let noon_s = (1..=366).map(|days| noon_s + days * DAY_S).find(is_it);
+        let noon_s = noon_s.expect("every year has that day");
+        let november = Month::of(Time(noon_s * 1000));
+        Self { november, december: november.next(), ahead_s: noon_s - now_s }
+    }
+
+    /// Arguments for a server that is in November.
+    pub(crate) fn in_november(&self) -> [String; 2] {
+        ahead_by(self.ahead_s)
+    }
+
+    /// Arguments for a server that is in December.
+    pub(crate) fn in_december(&self) -> [String; 2] {
+        ahead_by(self.ahead_s + DAYS_LATER * DAY_S)
+    }
+
+    /// Arguments for a server that is two hours later.
+    pub(crate) fn two_hours_later(&self) -> [String; 2] {
+        ahead_by(self.ahead_s + DAYS_LATER * DAY_S + 2 * 60 * 60)
+    }
+}
+
+fn ahead_by(seconds: u64) -> [String; 2] {
+    ["--dev".to_owned(), format!("--clock-offset-s={seconds}")]
+}
