@@ -2,26 +2,24 @@
 //!
 //! A [`Witness`] looks on from outside: events, effects, phases and deadlines of one connection, step by
 //! step. So the same rules are checked in the property test, by a model checker, and over what real actors did.
-
-mod witness;
-
-pub use witness::Witness;
+//! A [`Ledger`] does the same for what the whole service promises.
 
 use std::sync::Arc;
 
 use crate::connection::{Config, Connection, Effect, Effects, Event, Luck, PhaseName, Wait};
 use crate::time::Time;
 
-macro_rules! invariants {
-    ($($variant:ident, $name:literal, $sentence:literal;)*) => {
-        /// A rule.
+/// Sentences under names.
+macro_rules! sentences {
+    ($(#[$doc:meta])* $type:ident: $($variant:ident, $name:literal, $sentence:literal;)*) => {
+        $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Invariant {
+        pub enum $type {
             $(#[doc = $sentence] $variant,)*
         }
 
-        impl Invariant {
-            /// Every rule.
+        impl $type {
+            /// Every one.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// Its name.
@@ -41,7 +39,15 @@ macro_rules! invariants {
     };
 }
 
-invariants! {
+mod promises;
+mod witness;
+
+pub use promises::{Broken, Ledger, Promise};
+pub use witness::Witness;
+
+sentences! {
+    /// A rule.
+    Invariant:
     PushAnsweredOnce, "push_answered_once",
         "A push is answered exactly once, at the latest when the connection closes.";
     PushAnsweredInTime, "push_answered_in_time",

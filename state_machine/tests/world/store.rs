@@ -9,13 +9,13 @@ use state_machine::{
     Chid, Message, MessageId, MessageRef, Month, NodeId, RouterRecord, Time, Uaid,
 };
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
     pub(crate) records: BTreeMap<Uaid, RouterRecord>,
     tables: BTreeMap<Month, Table>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Table {
     channels: BTreeMap<Uaid, BTreeSet<Chid>>,
     messages: BTreeMap<(Uaid, MessageId), Message>,

@@ -1,0 +1,101 @@
+//! Runs a search or a hunt and tells what it found.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "how long a search took is told, and nothing depends on it"
+)]
+
+use std::time::Instant;
+
+use state_machine::Message;
+use stateright::{Checker, HasDiscoveries, Model, Path, UniformChooser};
+
+use super::action::Action;
+use super::diary::Diary;
+use super::model::{Quarry, Search};
+use super::scenario::{Scenario, is_large};
+use super::world::{Fall, World};
+
+/// Searches every state of a scenario: no property may be broken, and every sight must be seen.
+///
+/// Breadth first, so that a counterexample is among the shortest; the large size depth first, for its memory.
+pub(crate) fn holds(scenario: &Scenario) {
+    let begun = Instant::now();
+    let search = Search { scenario: scenario.clone(), quarry: None }.checker();
+    if is_large() {
+        is_clean(scenario, begun, &search.spawn_dfs().join());
+    } else {
+        is_clean(scenario, begun, &search.spawn_bfs().join());
+    }
+}
+
+fn is_clean(scenario: &Scenario, begun: Instant, checker: &impl Checker<Search>) {
+    let name = scenario.name;
+    let states = checker.unique_state_count();
+    let seconds = begun.elapsed().as_secs_f32();
+    println!("{name}: {states} states, {} steps deep, {seconds:.1} s", checker.max_depth());
+    for (property, path) in checker.discoveries() {
+        let is_sight = scenario.sights.iter().any(|(sight, _)| *sight == property);
+        assert!(is_sight, "{property} is broken in {name}:\n\n{}", told(scenario, path));
+    }
+    checker.assert_properties();
+}
+
+/// Walks through a scenario that is too large for a search, at random, and always the same ways.
+pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
+    const SEED: u64 = 2026;
+    let begun = Instant::now();
+    let search = Search { scenario: scenario.clone(), quarry: None }.checker();
+    let walks = search.target_state_count(states).spawn_simulation(SEED, UniformChooser).join();
+    println!("walked, not searched, and counted each time it is there:");
+    is_clean(scenario, begun, &walks);
+}
+
+/// Searches a scenario with a bug in it for the shortest way to break what is named.
+pub(crate) fn is_caught(scenario: &Scenario, quarry: Quarry) {
+    let begun = Instant::now();
+    let checker = Search { scenario: scenario.clone(), quarry: Some(quarry) }
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
+    let (states, name) = (checker.unique_state_count(), scenario.name);
+    let found = checker.discovery(Quarry::PROPERTY);
+    let seconds = begun.elapsed().as_secs_f32();
+    match found {
+        Some(path) => println!(
+            "{:?} breaks {quarry:?} in {name}, found after {states} states, {seconds:.1} s:\n\n{}",
+            scenario.mutation,
+            told(scenario, path)
+        ),
+        None => panic!(
+            "{:?} was not noticed in {name}: {quarry:?} holds in all {states} states",
+            scenario.mutation
+        ),
+    }
+}
+
+/// The way to a counterexample, each action with what the machines made of it.
+fn told(scenario: &Scenario, path: Path<World, Action>) -> String {
+    let mut world = World { diary: Diary::open(), ..scenario.start.clone() };
+    for action in path.into_actions() {
+        world.happens(scenario, &action);
+    }
+    let fall = world.broken.take().or_else(|| {
+        let fall = scenario.judge(&world).err().map(Fall::Promise);
+        world.diary.note(|| "At rest. If the agent comes back and acks everything:".to_owned());
+        world.comes_back(scenario);
+        fall
+    });
+    let fall = fall.map_or("nothing is broken".to_owned(), |fall| fall.to_string());
+    with_names(&format!("{}\n=> {fall}\n", world.diary.text()), scenario)
+}
+
+/// Messages by their names.
+fn with_names(text: &str, scenario: &Scenario) -> String {
+    let name = |text: String, (which, message): (usize, &Message)| {
+        text.replace(&message.id.to_string(), &format!("M{which}"))
+    };
+    scenario.messages.iter().enumerate().fold(text.to_owned(), name)
+}

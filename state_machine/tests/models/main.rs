@@ -1,0 +1,17 @@
+//! The whole protocol in small worlds, searched to the last state. `docs/models.md` says how to read this.
+
+mod action;
+mod check;
+mod diary;
+mod endpoint;
+mod happenings;
+mod model;
+mod mutation;
+mod node;
+mod rest;
+mod scenario;
+mod scenarios;
+mod world;
+
+#[path = "../world/store.rs"]
+mod store;

@@ -1,0 +1,340 @@
+//! Nodes: connections are stepped and what they order is carried out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use state_machine::connection::{Connection, Effect, Event, Luck, PhaseName, Wait};
+use state_machine::invariants::{Promise, Seen, Witness};
+use state_machine::registry::Registry;
+use state_machine::store::{StoreAnswer, StoreFailed, StoreOrder};
+use state_machine::wire::ServerMessage;
+use state_machine::{
+    ConnectionId, MessageId, MessageRef, NodeId, OpId, PushId, RouterRecord, Time,
+};
+
+use super::action::{NodeIndex, Which};
+use super::mutation::Environment;
+use super::scenario::{Scenario, fresh_uaid};
+use super::world::World;
+
+/// A process that connections live in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Node {
+    pub(crate) registry: Registry<()>,
+    /// Orders to the store in the sequence they were given. Its writes keep that sequence.
+    pub(crate) queue: Vec<Pending>,
+}
+
+/// An order under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Pending {
+    pub(crate) line: ConnectionId,
+    pub(crate) op: OpId,
+    pub(crate) order: StoreOrder,
+    /// The answer on its way back, once it was carried out.
+    pub(crate) answer: Option<StoreAnswer>,
+}
+
+/// How much of an order was carried out whose answer is a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    Wholly,
+    /// Messages were copied, and not deleted where they were.
+    Half,
+    Not,
+}
+
+/// A connection of the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Line {
+    pub(crate) node: NodeIndex,
+    pub(crate) connection: Connection,
+    witness: Witness,
+    /// Pushes that were handed over and not taken yet.
+    pub(crate) mail: VecDeque<Which>,
+    /// Whether it is to look for messages, and whether it was replaced: notices that coalesce.
+    pub(crate) is_nudged: bool,
+    pub(crate) is_replaced: bool,
+}
+
+impl Line {
+    pub(crate) fn new(node: NodeIndex, scenario: &Scenario, now: Time) -> Self {
+        let terms = &scenario.nodes[node];
+        let luck = Luck { fresh_uaid: fresh_uaid(), jitter: 0 };
+        let now = scenario.clock(node, now);
+        Self {
+            node,
+            connection: Connection::new(Arc::clone(&terms.config), luck, now),
+            witness: Witness::new(Arc::clone(&terms.rules)),
+            mail: VecDeque::new(),
+            is_nudged: false,
+            is_replaced: false,
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.connection.phase() == PhaseName::Closed
+    }
+
+    /// A closed connection still answers the pushes that are with it.
+    pub(crate) fn is_of_use(&self) -> bool {
+        !self.is_closed() || !self.mail.is_empty()
+    }
+
+    /// The deadline that time alone brings about; those that only watch over an idle connection are far away.
+    pub(crate) fn deadline(&self, acks_tarry: bool) -> Option<Time> {
+        let (at, wait) = self.connection.deadline()?;
+        let may_pass = match wait {
+            Wait::Retry => true,
+            Wait::Ack | Wait::Drain => acks_tarry,
+            _ => false,
+        };
+        may_pass.then_some(at)
+    }
+}
+
+impl Pending {
+    pub(crate) fn is_write(&self) -> bool {
+        !matches!(self.order, StoreOrder::ReadChannels { .. } | StoreOrder::Fetch { .. })
+    }
+
+    /// Whether it may be carried out after the crash of its node.
+    pub(crate) fn outlives_its_node(&self) -> bool {
+        self.is_write() && self.answer.is_none()
+    }
+}
+
+impl Node {
+    /// Whether the store may carry this order out now.
+    pub(crate) fn may_be_done(&self, at: usize) -> bool {
+        let is_open = |pending: &Pending| pending.answer.is_none();
+        let is_next = || !self.queue[..at].iter().any(|other| other.is_write() && is_open(other));
+        is_open(&self.queue[at]) && (!self.queue[at].is_write() || is_next())
+    }
+
+    /// Whether a page that holds the message is on its way to a connection.
+    pub(crate) fn is_about_to_send(&self, id: MessageId) -> bool {
+        self.queue.iter().any(|pending| match &pending.answer {
+            Some(StoreAnswer::Fetched(page)) => {
+                page.messages.iter().any(|message| message.id == id)
+            }
+            _ => false,
+        })
+    }
+}
+
+impl World {
+    pub(crate) fn step(&mut self, scenario: &Scenario, id: ConnectionId, event: &Event) {
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        let now = scenario.clock(line.node, self.now);
+        let before = line.connection.phase();
+        let effects = line.connection.step(now, event.clone());
+        let seen = Seen {
+            now,
+            event,
+            effects: &effects,
+            before,
+            after: line.connection.phase(),
+            unacked: line.connection.unacked(),
+            deadline: line.connection.deadline(),
+        };
+        let observed = line.witness.observe(&seen);
+        self.diary.step(id, &scenario.nodes[line.node].config, now, event, &effects);
+        if let Err(violation) = observed {
+            self.violates(violation);
+        }
+        effects.into_iter().for_each(|effect| self.carry_out(scenario, id, effect));
+    }
+
+    fn carry_out(&mut self, scenario: &Scenario, id: ConnectionId, effect: Effect) {
+        let Some(node) = self.lines.get(&id).map(|line| line.node) else { return };
+        match effect {
+            Effect::Send(message) => self.agent_hears(id, message),
+            Effect::Ping => {}
+            Effect::Ask { op, order } => {
+                let pending = Pending { line: id, op, order, answer: None };
+                self.nodes[node].queue.push(pending);
+            }
+            Effect::AnswerPush { push: PushId(push), answer, message } => {
+                self.node_answers(scenario, id, push as Which, answer, message);
+            }
+            Effect::EnterRegistry { uaid } => {
+                let displaced = self.nodes[node].registry.enter(uaid, id, ());
+                let older = displaced.and_then(|older| self.lines.get_mut(&older.connection));
+                older.into_iter().for_each(|older| older.is_replaced = true);
+            }
+            Effect::LeaveRegistry { uaid } => self.nodes[node].registry.leave(uaid, id),
+            Effect::Close(_) => self.closes(id, node),
+        }
+    }
+
+    /// Nobody hears what the store answers; what it was told to write it still writes.
+    fn closes(&mut self, id: ConnectionId, node: NodeIndex) {
+        if self.agent.line == Some(id) {
+            self.agent.line = None;
+        }
+        let is_void = |pending: &Pending| {
+            pending.line == id && (pending.answer.is_some() || !pending.is_write())
+        };
+        self.nodes[node].queue.retain(|pending| !is_void(pending));
+        if let Some(line) = self.lines.get_mut(&id) {
+            (line.is_nudged, line.is_replaced) = (false, false);
+        }
+    }
+
+    fn agent_hears(&mut self, id: ConnectionId, message: ServerMessage) {
+        if self.agent.line != Some(id) {
+            return;
+        }
+        match message {
+            ServerMessage::Hello { uaid } => {
+                self.agent.is_greeted = true;
+                if uaid != self.agent.uaid {
+                    let detail = format!("the agent is {uaid} now and has lost its channels");
+                    self.breaks(Promise::SubscriptionKept.broken(detail));
+                }
+            }
+            ServerMessage::Registered { chid, .. } => drop(self.agent.channels.insert(chid)),
+            ServerMessage::Notification(message) => {
+                self.agent.unacked.insert((id, message.id));
+                if let Err(broken) = self.ledger.delivered(&message) {
+                    self.breaks(broken);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn takes_push(&mut self, scenario: &Scenario, id: ConnectionId) {
+        let which = self.lines.get_mut(&id).and_then(|line| line.mail.pop_front());
+        if let Some(which) = which.filter(|which| self.pushes[*which].awaits(id)) {
+            let message = scenario.messages[which].clone();
+            self.step(scenario, id, &Event::PushArrived { push: PushId(which as u64), message });
+        }
+    }
+
+    pub(crate) fn takes_notices(&mut self, scenario: &Scenario, id: ConnectionId) {
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        let (is_nudged, is_replaced) = (line.is_nudged, line.is_replaced);
+        (line.is_nudged, line.is_replaced) = (false, false);
+        if is_nudged {
+            self.step(scenario, id, &Event::MessageStored);
+        }
+        if is_replaced {
+            self.step(scenario, id, &Event::Replaced);
+        }
+    }
+
+    pub(crate) fn store_does(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
+        let Some((node, at)) = self.find_order(id, op) else { return };
+        let order = self.nodes[node].queue[at].order.clone();
+        self.notes_deleted(&order);
+        let answer = self.is_done(scenario, &order);
+        if self.lines.get(&id).is_none_or(Line::is_closed) {
+            self.nodes[node].queue.remove(at);
+            self.diary.note(|| format!("    nobody hears that it is done: {order:?}"));
+        } else {
+            self.nodes[node].queue[at].answer = Some(answer);
+            if !scenario.freedom.answers_travel {
+                self.hears_store(scenario, id, op);
+            }
+        }
+    }
+
+    /// What a delete is about to settle: messages that are in no other table than those it names.
+    fn notes_deleted(&mut self, order: &StoreOrder) {
+        let StoreOrder::Delete { uaid, months, messages } = order else { return };
+        for MessageRef { id, .. } in messages {
+            let mut elsewhere = self.store.rows(*uaid).filter(|(month, _)| !months.contains(month));
+            if !elsewhere.any(|(_, row)| row == *id) && !self.ledger.is_settled(*id) {
+                self.agent.deleted.insert(*id);
+            }
+        }
+    }
+
+    pub(crate) fn hears_store(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
+        let Some((node, at)) = self.find_order(id, op) else { return };
+        let pending = self.nodes[node].queue.remove(at);
+        if let Some(answer) = pending.answer {
+            self.step(scenario, id, &Event::StoreAnswered { op, answer: Ok(answer) });
+        }
+    }
+
+    /// The connection hears that nobody knows whether the order was carried out.
+    pub(crate) fn store_fails(
+        &mut self,
+        scenario: &Scenario,
+        id: ConnectionId,
+        op: OpId,
+        done: Done,
+    ) {
+        let Some((node, at)) = self.find_order(id, op) else { return };
+        let order = self.nodes[node].queue.remove(at).order;
+        match (done, &order) {
+            (Done::Wholly, order) => drop(self.is_done(scenario, order)),
+            (Done::Half, StoreOrder::CarryMessages { uaid, from, to }) => {
+                self.environment(scenario).copy_only(*uaid, *from, *to);
+            }
+            (Done::Half | Done::Not, _) => {}
+        }
+        self.step(scenario, id, &Event::StoreAnswered { op, answer: Err(StoreFailed) });
+    }
+
+    fn is_done(&mut self, scenario: &Scenario, order: &StoreOrder) -> StoreAnswer {
+        let before = self.record().cloned();
+        let answer = self.environment(scenario).carry_out(order);
+        self.tell_the_older(scenario, before.as_ref());
+        answer
+    }
+
+    pub(crate) fn deadline_passes(&mut self, scenario: &Scenario, id: ConnectionId) {
+        let Some(line) = self.lines.get(&id) else { return };
+        if let Some((at, _)) = line.connection.deadline() {
+            self.now = self.now.max(at + scenario.nodes[line.node].behind);
+            self.step(scenario, id, &Event::TimePassed);
+        }
+    }
+
+    /// What its queue held is lost, or it is on its way and will be carried out sometime.
+    pub(crate) fn node_crashes(&mut self, node: NodeIndex, is_on_its_way: bool) {
+        let mut queue = std::mem::take(&mut self.nodes[node]).queue;
+        queue.retain(|pending| is_on_its_way && pending.outlives_its_node());
+        self.nodes.last_mut().into_iter().for_each(|last| last.queue.append(&mut queue));
+        self.lines.retain(|_, line| line.node != node);
+        self.agent.line = self.agent.line.filter(|line| self.lines.contains_key(line));
+    }
+
+    pub(crate) fn environment<'a>(&'a mut self, scenario: &'a Scenario) -> Environment<'a> {
+        Environment {
+            store: &mut self.store,
+            mutation: scenario.mutation,
+            messages: &scenario.messages,
+        }
+    }
+
+    /// A node that takes an agent over from another node tells it so.
+    fn tell_the_older(&mut self, scenario: &Scenario, before: Option<&RouterRecord>) {
+        let older = before.and_then(|record| record.node.clone());
+        let newer = self.record().and_then(|record| record.node.clone());
+        if newer.is_none() || older == newer {
+            return;
+        }
+        let line = older.and_then(|older| self.found_at(scenario, &older));
+        let line = line.and_then(|line| self.lines.get_mut(&line));
+        line.into_iter().for_each(|line| line.is_replaced = true);
+    }
+
+    /// The connection that a node finds for the agent.
+    pub(crate) fn found_at(&self, scenario: &Scenario, node: &NodeId) -> Option<ConnectionId> {
+        let node = scenario.node_named(node)?;
+        self.nodes[node].registry.find(self.agent.uaid).map(|entry| entry.connection)
+    }
+
+    fn find_order(&self, id: ConnectionId, op: OpId) -> Option<(NodeIndex, usize)> {
+        let in_queue = |node: &Node| {
+            node.queue.iter().position(|pending| (pending.line, pending.op) == (id, op))
+        };
+        let mut nodes = self.nodes.iter().enumerate();
+        nodes.find_map(|(node, it)| in_queue(it).map(|at| (node, at)))
+    }
+}
