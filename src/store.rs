@@ -21,6 +21,9 @@ pub enum OpenStoreError {
     /// There is no router table.
     #[error("{0} (`kalends tables ensure` makes it, or create_tables = true)")]
     NoRouter(DynamoOpenError),
+    /// No region is known.
+    #[error("{0} (dynamodb_region is the setting)")]
+    NoRegion(DynamoOpenError),
 }
 
 /// Opens it. Blocks until it can be used.
@@ -36,6 +39,7 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn Upkeep>, OpenStoreError> {
 fn hint(error: DynamoOpenError) -> OpenStoreError {
     match error {
         DynamoOpenError::RouterMissing { .. } => OpenStoreError::NoRouter(error),
+        DynamoOpenError::NoRegion => OpenStoreError::NoRegion(error),
         error => OpenStoreError::Dynamo(error),
     }
 }

@@ -232,41 +232,31 @@ impl Value for u64 {
     }
 }
 
-impl Value for u32 {
-    const SHAPE: Shape = Shape::Number;
-    const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
+/// Numbers of fewer bits than the widest.
+macro_rules! narrower {
+    ($name:ty) => {
+        impl Value for $name {
+            const SHAPE: Shape = Shape::Number;
+            const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let number = <u64 as Value>::parse(text)?;
-        Self::try_from(number).map_err(|_| "expected a smaller number".into())
-    }
+            fn parse(text: &str) -> Result<Self, String> {
+                let number = <u64 as Value>::parse(text)?;
+                Self::try_from(number).map_err(|_| "expected a smaller number".into())
+            }
 
-    fn show(&self) -> String {
-        self.to_string()
-    }
+            fn show(&self) -> String {
+                self.to_string()
+            }
 
-    fn number(&self) -> Option<u64> {
-        Some((*self).into())
-    }
+            fn number(&self) -> Option<u64> {
+                u64::try_from(*self).ok()
+            }
+        }
+    };
 }
 
-impl Value for usize {
-    const SHAPE: Shape = Shape::Number;
-    const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let number = <u64 as Value>::parse(text)?;
-        Self::try_from(number).map_err(|_| "expected a smaller number".into())
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-
-    fn number(&self) -> Option<u64> {
-        u64::try_from(*self).ok()
-    }
-}
+narrower!(u32);
+narrower!(usize);
 
 const LEVELS: [(&str, Level); 6] = [
     ("critical", Level::Critical),
