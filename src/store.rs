@@ -73,6 +73,7 @@ fn dynamo_options(settings: &Settings) -> DynamoOptions {
         backoff_initial: Duration::from_millis(settings.dynamodb_backoff_ms),
         backoff_max: Duration::from_millis(settings.dynamodb_backoff_max_ms),
         requests_max: settings.dynamodb_requests_max,
+        agent_writes_max: settings.dynamodb_agent_writes_max,
         connections_max: settings.dynamodb_connections_max,
         rows_in_flight_max: settings.dynamodb_rows_in_flight_max,
         threads: settings.dynamodb_threads,

@@ -7,7 +7,7 @@ use state_machine::month::MonthError;
 use super::help;
 use super::request::{
     Copy, Drop, DropOld, DropStale, Ensure, KEEP_MONTHS, MonthName, Request, STALE_MONTHS,
-    USERS_A_SECOND, Units,
+    STALE_MONTHS_MIN, USERS_A_SECOND, Units,
 };
 use crate::settings::Flags;
 
@@ -132,7 +132,7 @@ pub struct DropArgs {
 #[derive(Debug, Args)]
 pub struct DropStaleArgs {
     /// Drop those last seen so many months ago or earlier: with 2, in November, in September
-    #[arg(long, value_name = "MONTHS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(STALE_MONTHS))]
+    #[arg(long, value_name = "MONTHS", default_value_t = STALE_MONTHS_MIN, value_parser = clap::value_parser!(u32).range(STALE_MONTHS))]
     months: u32,
     /// Users dropped a second, at most
     #[arg(long, value_name = "USERS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(USERS_A_SECOND))]

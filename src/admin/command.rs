@@ -4,20 +4,19 @@ use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 
 use storage::dynamo::DynamoOpenError;
-use storage::{Embedded, StoreError};
+use storage::{StoreError, Upkeep};
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::sync::{mpsc, watch};
 
 use super::bar::Bar;
-use super::line::{CheckRow, End, Line};
+use super::line::{End, Line};
 use super::print::Printer;
 use super::reach::{Way, reach};
 use super::request::Request;
 use super::site::Site;
-use super::{client, job};
-use crate::keys::{Keys, KeysError};
-use crate::settings::{Settings, StoreKind};
+use super::{client, job, keys_check};
+use crate::settings::Settings;
 use crate::store::OpenStoreError;
 
 /// What is said when a command was interrupted. All commands are repeatable.
@@ -36,6 +35,26 @@ pub enum AdminError {
         /// Where.
         dir: PathBuf,
     },
+    /// There cannot be one.
+    #[error("{} is not a directory: name that of the store with --data-dir", path.display())]
+    NotADirectory {
+        /// What is a file or a device.
+        path: PathBuf,
+    },
+    /// It is another user's.
+    #[error(
+        "the store in {} belongs to uid {owner}, and this runs as uid {own}: run it as that user \
+         (sudo -u '#{owner}' kalends ...)",
+        dir.display()
+    )]
+    NotOurs {
+        /// Where.
+        dir: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        own: u32,
+    },
     /// The store cannot be opened.
     #[error(transparent)]
     Open(OpenStoreError),
@@ -52,6 +71,16 @@ pub enum AdminError {
     )]
     InUse {
         /// Where.
+        dir: PathBuf,
+    },
+    /// The server is another user's.
+    #[error(
+        "not allowed to use {}: run it as the owner of {}",
+        dir.join(super::address::FILE).display(),
+        dir.display()
+    )]
+    Denied {
+        /// Its data directory.
         dir: PathBuf,
     },
     /// The server cannot be talked to.
@@ -110,36 +139,34 @@ async fn ask<W: Write>(
     settings: &Settings,
     printer: &mut Printer<W>,
 ) -> Result<End, AdminError> {
+    let reached = reach(&request, settings).await;
     if request != Request::Preflight {
-        return ask_store(request, settings, printer).await;
+        return ask_store(request, reached?, printer).await;
     }
-    let keys = keys_check(settings);
-    let is_well = keys.problem.is_none();
-    printer.print(Line::Check(keys))?;
-    match ask_store(request, settings, printer).await? {
+    let mut is_well = true;
+    if let Some(keys) = keys_check::check(settings, own_store(&reached)).await {
+        is_well = keys.problem.is_none();
+        printer.print(Line::Check(keys))?;
+    }
+    match ask_store(request, reached?, printer).await? {
         End::Done if !is_well => Ok(End::Unwell),
         end => Ok(end),
     }
 }
 
-/// The keys are beside the store in either engine, and a server does not start without them.
-fn keys_check(settings: &Settings) -> CheckRow {
-    let dir = &settings.data_dir;
-    let problem = match Keys::load(dir) {
-        // A new installation: the first server makes them.
-        Err(KeysError::Missing { .. }) if settings.store == StoreKind::DynamoDb => None,
-        Err(KeysError::Missing { .. }) if !Embedded::exists(dir) => None,
-        keys => keys.err().map(|error| error.to_string()),
-    };
-    CheckRow { what: "keys.toml".to_owned(), problem }
+fn own_store(reached: &Result<Way, AdminError>) -> Option<&dyn Upkeep> {
+    match reached {
+        Ok(Way::Own(site)) => Some(&*site.store),
+        Ok(Way::Server(_)) | Err(_) => None,
+    }
 }
 
 async fn ask_store<W: Write>(
     request: Request,
-    settings: &Settings,
+    way: Way,
     printer: &mut Printer<W>,
 ) -> Result<End, AdminError> {
-    match reach(&request, settings).await? {
+    match way {
         Way::Server(stream) => client::ask(stream, &request, printer, interrupt()).await,
         Way::Own(site) => {
             let end = work(request, &site, printer, interrupt()).await;

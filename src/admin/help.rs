@@ -61,7 +61,8 @@ Examples:
 /// `kalends tables copy`
 pub const COPY: &str = "\
 For an installation with rotation = false whose table is to have another month's name: stop the
-server, copy, drop the old table, start the server. Run it again if it breaks off.
+server, copy, drop the old table, start the server. If it breaks off, run it again before a server
+starts: what was delivered meanwhile would come back.
 
 Example:
   kalends tables copy 2026_03 2026_11 --data-dir /var/lib/kalends

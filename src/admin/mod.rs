@@ -7,7 +7,9 @@
 //! [`Line`](line::Line)s.
 //!
 //! - [`args`], [`help`]: the command line.
-//! - [`command`]: finds the store and prints what comes back; [`reach`] decides which way.
+//! - [`command`]: finds the store and prints what comes back; [`reach`] decides which way, and
+//!   [`owner`] whether it is for us to open.
+//! - [`keys_check`]: what `preflight` looks at beside the store.
 //! - [`client`], [`socket`]: the two ends of `admin.sock`; [`address`]: where it is.
 //! - [`print`], [`bar`]: for people, and as JSON.
 //!
@@ -21,7 +23,9 @@ pub mod client;
 pub mod command;
 pub mod help;
 pub mod job;
+pub mod keys_check;
 pub mod line;
+pub mod owner;
 pub mod print;
 pub mod reach;
 pub mod request;

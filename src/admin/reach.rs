@@ -1,6 +1,7 @@
 //! Which way to the store: its own process, or through the server that holds it.
 
-use std::io::ErrorKind;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use storage::embedded::{Embedded, OpenError};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
-use super::client;
 use super::command::AdminError;
 use super::request::Request;
 use super::site::{Servers, Site};
+use super::{client, owner};
 use crate::serve::unix_now;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
@@ -36,16 +37,29 @@ pub enum Way {
 pub async fn reach(request: &Request, settings: &Settings) -> Result<Way, AdminError> {
     match settings.store {
         StoreKind::Embedded => reach_embedded(settings).await,
-        StoreKind::DynamoDb => {
-            let create_tables = matches!(request, Request::Ensure(_) | Request::Copy(_));
-            let makes_tables = settings.create_tables;
-            let site = open(&Settings { create_tables, ..settings.clone() }, Servers::Unknown)?;
-            Ok(Way::Own(Site { makes_tables, ..site }))
-        }
+        StoreKind::DynamoDb => reach_dynamo(request, settings).await,
     }
 }
 
+/// What is copied is there already: under a prefix that is mistyped nothing is made for it.
+async fn reach_dynamo(request: &Request, settings: &Settings) -> Result<Way, AdminError> {
+    let open =
+        |create_tables| open(&Settings { create_tables, ..settings.clone() }, Servers::Unknown);
+    let site = match request {
+        Request::Ensure(_) => open(true)?,
+        Request::Copy(copy) if copy.server_stopped => {
+            open(false)?.store.close().await?;
+            open(true)?
+        }
+        _ => open(false)?,
+    };
+    Ok(Way::Own(Site { makes_tables: settings.create_tables, ..site }))
+}
+
 async fn reach_embedded(settings: &Settings) -> Result<Way, AdminError> {
+    if fs::metadata(&settings.data_dir).is_ok_and(|found| !found.is_dir()) {
+        return Err(AdminError::NotADirectory { path: settings.data_dir.clone() });
+    }
     let deadline = Instant::now() + LOCK_WAIT;
     loop {
         if let Some(stream) = connect(&settings.data_dir).await? {
@@ -54,6 +68,7 @@ async fn reach_embedded(settings: &Settings) -> Result<Way, AdminError> {
         if !Embedded::exists(&settings.data_dir) {
             return Err(AdminError::NoStore { dir: settings.data_dir.clone() });
         }
+        owner::check(&settings.data_dir)?;
         match open(settings, Servers::Stopped) {
             Err(AdminError::Open(OpenStoreError::Embedded(OpenError::InUse { dir }))) => {
                 if Instant::now() >= deadline {
@@ -73,7 +88,15 @@ async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
         // None was ever there, or what a killed server left.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
-        Err(error) => Err(AdminError::Unreachable { dir: data_dir.to_owned(), error }),
+        Err(error) => Err(unreachable(data_dir, error)),
+    }
+}
+
+fn unreachable(data_dir: &Path, error: io::Error) -> AdminError {
+    let dir = data_dir.to_owned();
+    match error.kind() {
+        ErrorKind::PermissionDenied => AdminError::Denied { dir },
+        _ => AdminError::Unreachable { dir, error },
     }
 }
 
@@ -85,4 +108,23 @@ fn open(settings: &Settings, servers: Servers) -> Result<Site, AdminError> {
         makes_tables: true,
         servers,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_let_in_is_told_who_would_be() {
+        let told = |kind: ErrorKind| unreachable(Path::new("/srv/data"), kind.into()).to_string();
+        assert_eq!(
+            told(ErrorKind::PermissionDenied),
+            "not allowed to use /srv/data/admin.sock: run it as the owner of /srv/data"
+        );
+        let other = told(ErrorKind::OutOfMemory);
+        assert!(
+            other.starts_with("cannot talk to the server over /srv/data/admin.sock: "),
+            "{other}"
+        );
+    }
 }

@@ -14,7 +14,10 @@ pub const KEEP_MONTHS: RangeInclusive<i64> = 1..=600;
 
 /// After how many months users can count as stale. No connection lives as long as the least: whoever
 /// was last seen then is not connected now.
-pub const STALE_MONTHS: RangeInclusive<i64> = 2..=600;
+pub const STALE_MONTHS: RangeInclusive<i64> = STALE_MONTHS_MIN as i64..=600;
+
+/// The least of them, and what is meant where none is said.
+pub const STALE_MONTHS_MIN: u32 = 2;
 
 /// How many users can be dropped a second.
 pub const USERS_A_SECOND: RangeInclusive<i64> = 1..=100_000;

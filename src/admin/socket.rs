@@ -21,7 +21,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::address::{Address, FILE};
 use super::job;
@@ -40,6 +40,9 @@ const REQUEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a client may take to read a line before it counts as gone.
 const WRITE_WAIT: Duration = Duration::from_secs(30);
+
+/// How long is waited after a connection could not be accepted.
+const ACCEPT_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the end of a server waits for jobs to end between two steps.
 const STOP_WAIT: Duration = Duration::from_secs(1);
@@ -129,7 +132,15 @@ async fn accept(
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let (stream, _) = accepted?;
+                let stream = match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        // No descriptors are left, most likely: others will end.
+                        warn!(log, "cannot accept on admin.sock, will try again"; "error" => %error);
+                        sleep(ACCEPT_WAIT).await;
+                        continue;
+                    }
+                };
                 while connections.try_join_next().is_some() {}
                 if connections.len() < CONNECTIONS_MAX {
                     connections.spawn(serve(stream, site.clone(), stopped.clone(), log.clone()));

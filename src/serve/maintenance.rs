@@ -25,46 +25,59 @@ const AHEAD: Span = Span::from_secs(24 * 60 * 60);
 const CORRECTION_MIN: Span = Span::from_secs(1);
 
 /// Goes on as long as the process.
-pub(super) fn start(app: Data<App>, machine: MachineClock, high_water: HighWater, rotation: bool) {
+pub(super) fn start(
+    app: Data<App>,
+    machine: MachineClock,
+    high_water: HighWater,
+    mut tables: Tables,
+) {
     spawn(async move {
         loop {
             high_water.keep_ahead(app.ids.time(app.clock.now()), &app.log);
             sleep(EVERY).await;
             follow(&app.clock, machine.now(), &app.log);
-            if let Err(error) = make_months(&*app.store, app.clock.now(), rotation).await {
+            if let Err(error) = tables.make(&*app.store, app.clock.now()).await {
                 warn!(app.log, "cannot make the message tables, will try again"; "error" => %error);
             }
         }
     });
 }
 
-/// Makes the tables of the last, this and, a day before it turns, the next month. Where rotation
-/// is off, one table is enough.
-pub(super) async fn make_months(
-    store: &dyn Store,
-    now: Time,
+/// Makes the tables that a server needs.
+#[derive(Debug)]
+pub(super) struct Tables {
     rotation: bool,
-) -> Result<(), StoreError> {
-    for month in missing_months(store, now, rotation).await? {
-        store.ensure_month(month).await?;
-    }
-    Ok(())
+    /// Made or looked at by this process. A table that is listed may be half made, by a server that was
+    /// killed or a request that failed.
+    whole: BTreeSet<Month>,
 }
 
-/// The months that a server needs a table of and there is none.
-pub(crate) async fn missing_months(
-    store: &dyn Store,
-    now: Time,
-    rotation: bool,
-) -> Result<BTreeSet<Month>, StoreError> {
+impl Tables {
+    pub(super) fn new(rotation: bool) -> Self {
+        Self { rotation, whole: BTreeSet::new() }
+    }
+
+    /// Makes those of the last, this and, a day before it turns, the next month. Where rotation is off,
+    /// one table is enough.
+    pub(super) async fn make(&mut self, store: &dyn Store, now: Time) -> Result<(), StoreError> {
+        let listed = store.months().await?;
+        for month in needed_months(&listed, now, self.rotation) {
+            if !listed.contains(&month) || !self.whole.contains(&month) {
+                store.ensure_month(month).await?;
+                self.whole.insert(month);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The months that a server uses the tables of; `there` are those that have one.
+pub(crate) fn needed_months(there: &[Month], now: Time, rotation: bool) -> BTreeSet<Month> {
     let this = Month::of(now);
-    let months = store.months().await?;
-    let needed = match rotation {
-        true => BTreeSet::from([this.previous(), this, Month::of(now + AHEAD)]),
-        false if months.is_empty() => BTreeSet::from([this]),
-        false => BTreeSet::new(),
-    };
-    Ok(needed.into_iter().filter(|month| !months.contains(month)).collect())
+    match rotation {
+        true => [this.previous(), this, Month::of(now + AHEAD)].into(),
+        false => [there.last().copied().unwrap_or(this)].into(),
+    }
 }
 
 /// Where rotation is off: the newest table, which stays in use.
@@ -99,7 +112,7 @@ mod tests {
     /// The first of January 2027, at midnight.
     const JANUARY: Time = Time(DECEMBER.0 + 31 * DAY.0);
 
-    /// The tables that are there after `make_months` at each of these times.
+    /// The tables that are there after [`Tables::make`] at each of these times.
     async fn months_made(times: &[Time], rotation: bool) -> Vec<String> {
         months_made_beside(&[], times, rotation).await
     }
@@ -110,8 +123,9 @@ mod tests {
         for month in there {
             store.ensure_month(month.parse().unwrap()).await.unwrap();
         }
+        let mut tables = Tables::new(rotation);
         for now in times {
-            make_months(&store, *now, rotation).await.unwrap();
+            tables.make(&store, *now).await.unwrap();
         }
         let months = store.months().await.unwrap();
         months.iter().map(Month::to_string).collect()

@@ -5,7 +5,7 @@ mod high_water;
 mod listen;
 mod machine_clock;
 pub(crate) mod maintenance;
-mod opening;
+pub(crate) mod opening;
 mod stop;
 mod urls;
 
@@ -38,6 +38,7 @@ use crate::settings::{Settings, StoreKind};
 use crate::{admin, telemetry};
 use high_water::HighWater;
 use machine_clock::MachineClock;
+use maintenance::Tables;
 use opening::Opened;
 use stop::Signals;
 use urls::SealedUrls;
@@ -66,11 +67,11 @@ async fn serve(settings: &Settings, machine: MachineClock, log: Logger) -> Resul
     let bound =
         listener.local_addr().map_err(|source| ServeError::listen(settings.listen, source))?;
     let clock = Clock::starting_at(machine.now());
-    let (app, store) = assemble(settings, bound, &clock, &log).await?;
+    let (app, store, tables) = assemble(settings, bound, &clock, &log).await?;
     let mut server = listen::server(settings, listener, &app)?;
     let admin = admin_socket(settings, &store, &clock, &log);
     let high_water = HighWater::in_dir(&settings.data_dir);
-    maintenance::start(app.clone(), machine, high_water.clone(), settings.rotation);
+    maintenance::start(app.clone(), machine, high_water.clone(), tables);
     greet(settings, bound, &app.origin);
     if bound.ip().is_unspecified() && settings.public_url.is_none() {
         warn!(log, "listening on all addresses, but endpoints name this machine only: set public_url";
@@ -100,8 +101,9 @@ async fn assemble(
     bound: SocketAddr,
     clock: &Clock,
     log: &Logger,
-) -> Result<(Data<App>, Arc<dyn Upkeep>), ServeError> {
-    let Opened { keys, store: upkeep, frozen_month } = opening::open(settings, clock.now()).await?;
+) -> Result<(Data<App>, Arc<dyn Upkeep>, Tables), ServeError> {
+    let Opened { keys, store: upkeep, tables, frozen_month } =
+        opening::open(settings, clock.now()).await?;
     let store: Arc<dyn Store> = Arc::clone(&upkeep) as _;
     let origin = Origin::parse(&settings.public_origin(bound))?;
     let tokens = Arc::new(Tokens::new(&keys));
@@ -121,7 +123,7 @@ async fn assemble(
         ids: MessageIds::after(HighWater::in_dir(&settings.data_dir).floor(log)),
         log: log.clone(),
     };
-    Ok((Data::new(app), upkeep))
+    Ok((Data::new(app), upkeep, tables))
 }
 
 /// How commands reach a store that this process has to itself. DynamoDB they reach without it.

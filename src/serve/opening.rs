@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use state_machine::{Month, Time};
 use storage::upkeep::Check;
-use storage::{Embedded, Upkeep};
+use storage::{Embedded, StoreError, Upkeep};
 
-use super::{ServeError, maintenance};
+use super::ServeError;
+use super::maintenance::{self, Tables};
 use crate::keys::{Keys, KeysError};
 use crate::settings::{Settings, StoreKind};
 use crate::store;
@@ -18,6 +19,7 @@ use crate::store;
 pub(super) struct Opened {
     pub(super) keys: Keys,
     pub(super) store: Arc<dyn Upkeep>,
+    pub(super) tables: Tables,
     /// Where rotation is off: the month that stays in use.
     pub(super) frozen_month: Option<Month>,
 }
@@ -33,10 +35,11 @@ pub(super) async fn open(settings: &Settings, now: Time) -> Result<Opened, Serve
             (keys_beside_tables(&settings.data_dir, &*store).await?, store)
         }
     };
-    maintenance::make_months(&*store, now, settings.rotation).await?;
-    preflight(&*store).await?;
+    let mut tables = Tables::new(settings.rotation);
+    tables.make(&*store, now).await?;
+    preflight(&*store, now, settings.rotation).await?;
     let frozen_month = maintenance::frozen_month(&*store, settings.rotation).await?;
-    Ok(Opened { keys, store, frozen_month })
+    Ok(Opened { keys, store, tables, frozen_month })
 }
 
 fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
@@ -60,11 +63,12 @@ async fn keys_beside_tables(dir: &Path, store: &dyn Upkeep) -> Result<Keys, Serv
     }
 }
 
-async fn has_nobody(store: &dyn Upkeep) -> Result<bool, ServeError> {
+/// Whether no user agent is registered.
+pub(crate) async fn has_nobody(store: &dyn Upkeep) -> Result<bool, StoreError> {
     let mut after = None;
     loop {
         let census = store.census(after).await?;
-        if !census.curmonth.is_empty() {
+        if !census.curmonth.is_empty() || census.unreadable > 0 {
             return Ok(false);
         }
         after = census.next;
@@ -74,8 +78,9 @@ async fn has_nobody(store: &dyn Upkeep) -> Result<bool, ServeError> {
     }
 }
 
-async fn preflight(store: &dyn Upkeep) -> Result<(), ServeError> {
-    for Check { what, outcome } in store.preflight().await? {
+async fn preflight(store: &dyn Upkeep, now: Time, rotation: bool) -> Result<(), ServeError> {
+    let months = maintenance::needed_months(&store.months().await?, now, rotation);
+    for Check { what, outcome } in store.preflight(months).await? {
         outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
     }
     Ok(())

@@ -197,6 +197,10 @@ settings! {
         /// Operations that may be under way or wait at once; above it storage answers that it is busy.
         dynamodb_requests_max: usize = 4096, in COUNT, "operations";
 
+        /// Writes of one user agent that may be under way or wait at once; more are answered that storage is
+        /// busy, for that agent only.
+        dynamodb_agent_writes_max: usize = 192, in 32..=100_000, "operations";
+
         /// Connections to DynamoDB at most, each with one request at a time.
         dynamodb_connections_max: usize = 256, in 1..=65_535, "connections";
 

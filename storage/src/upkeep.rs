@@ -4,7 +4,7 @@
 //! Everything here is repeatable, goes in steps that the caller takes, and is safe beside live
 //! nodes, except for [`Upkeep::copy_rows`] and [`Upkeep::move_records`], which want them stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 pub use state_machine::store::Cursor;
@@ -22,9 +22,9 @@ pub const PREFLIGHT_UAID: Uaid =
 
 /// The upkeep of a store.
 pub trait Upkeep: Store + NotificationTable {
-    /// Tries out everything a node does with each table and index, and leaves nothing behind
-    /// (seed 001, `preflight_check`). Each check says what is missing, so that an operator can mend it.
-    fn preflight(&self) -> Answer<Vec<Check>>;
+    /// Tries out everything a node does with the router table, its index and the tables of these months,
+    /// and leaves nothing behind (seed 001, `preflight_check`). Each check says what is missing, so that an operator can mend it.
+    fn preflight(&self, months: BTreeSet<Month>) -> Answer<Vec<Check>>;
 
     /// The tables that exist: the router, the legacy one, then the months, oldest first.
     fn tables(&self) -> Answer<Vec<TableStatus>>;
@@ -121,6 +121,9 @@ pub struct Census {
     pub curmonth: BTreeMap<Month, u64>,
     /// Records with an unfinished move, by `oldmonth`.
     pub oldmonth: BTreeMap<Month, u64>,
+    /// Records of user agents that name no month, or one that cannot be read: another prefix of the message
+    /// tables is set than the one they were written with. Always 0 in the embedded engine, which fails there.
+    pub unreadable: u64,
     /// Where to go on.
     pub next: Option<Cursor>,
 }

@@ -7,6 +7,12 @@
 mod both_engines;
 #[path = "dynamo/conflicts.rs"]
 mod conflicts;
+#[path = "dynamo/empty_replies.rs"]
+mod empty_replies;
+#[path = "dynamo/expiring_channels.rs"]
+mod expiring_channels;
+#[path = "dynamo/floods.rs"]
+mod floods;
 #[path = "dynamo/foreign_rows.rs"]
 mod foreign_rows;
 #[path = "dynamo/missing_tables.rs"]
@@ -15,6 +21,8 @@ mod missing_tables;
 mod opening;
 #[path = "dynamo/script.rs"]
 mod script;
+#[path = "dynamo/searching.rs"]
+mod searching;
 #[path = "dynamo/silence.rs"]
 mod silence;
 #[path = "dynamo/things.rs"]

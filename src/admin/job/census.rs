@@ -15,6 +15,8 @@ pub(super) struct Clients {
     pub(super) on: BTreeMap<Month, u64>,
     /// By the month they have an unfinished move away from.
     pub(super) moving_from: BTreeMap<Month, u64>,
+    /// Those whose months cannot be read.
+    pub(super) unreadable: u64,
 }
 
 impl Clients {
@@ -38,6 +40,7 @@ pub(super) async fn count(
         report.progress("counting clients", done, of);
         let page = report.step(|| site.store.census(after.clone())).await?;
         done += page.curmonth.values().sum::<u64>();
+        clients.unreadable += page.unreadable;
         add(&mut clients.on, page.curmonth);
         add(&mut clients.moving_from, page.oldmonth);
         after = page.next;

@@ -2,14 +2,17 @@
 //! current table renamed").
 //!
 //! First all rows, then the records: until a record names the new table it is complete in the old
-//! one, and after that in the new one. So it can break off anywhere and be run again.
+//! one, and after that in the new one. So it can break off anywhere and be run again, as long as no
+//! server worked on the store meanwhile. When all records name the new table it is refused: rows
+//! that are gone from there since, because they were delivered, would come back.
 
 use state_machine::Month;
 use storage::upkeep::Table;
 
+use super::census::{self, Clients};
 use super::{JobError, Report};
-use crate::admin::request::Copy;
-use crate::admin::site::{Servers, Site};
+use crate::admin::request::{Copy, STALE_MONTHS_MIN};
+use crate::admin::site::{Servers, Site, months_before};
 
 /// Copies the rows, then makes the records name the copy.
 pub(super) async fn run(asked: &Copy, site: &Site, report: &mut Report) -> Result<(), JobError> {
@@ -17,7 +20,12 @@ pub(super) async fn run(asked: &Copy, site: &Site, report: &mut Report) -> Resul
     refuse(asked, site).map_or(Ok(()), |why| Err(JobError::Refused(why)))?;
     let tables = report.step(|| site.store.tables()).await?;
     let items = |table| tables.iter().find(|known| known.table == table).map(|known| known.items);
-    let Some(rows) = items(Table::Messages(from)) else {
+    let rows = items(Table::Messages(from));
+    let clients = census::count(site, &tables, report).await?;
+    if let Some(why) = is_done((from, to), rows.is_some(), &clients) {
+        return Err(JobError::Refused(why));
+    }
+    let Some(rows) = rows else {
         return Err(JobError::Refused(format!("there is no table of {from}: nothing was copied")));
     };
     report.step(|| site.store.ensure_month(to)).await?;
@@ -25,7 +33,37 @@ pub(super) async fn run(asked: &Copy, site: &Site, report: &mut Report) -> Resul
     report.note(format!("copied {from} to {to}: {rows} rows")).await?;
     let records = move_records((from, to), items(Table::Router), site, report).await?;
     report.note(format!("{records} records name {to} instead of {from} now")).await?;
-    report.note(format!("next: `kalends tables drop {from} --yes`, then start the server")).await
+    say_next(from, site, report).await
+}
+
+async fn say_next(from: Month, site: &Site, report: &Report) -> Result<(), JobError> {
+    report.note(format!("next: `kalends tables drop {from} --yes`, then start the server")).await?;
+    if from > months_before(site.this_month(), STALE_MONTHS_MIN) {
+        // A search could not begin there yet, and by itself it begins before.
+        return Ok(());
+    }
+    let since = format!(
+        "from now on: `kalends users drop-stale --since {from}`, for by itself it looks back no \
+         further than the oldest table and three months"
+    );
+    report.note(since).await
+}
+
+/// What is left to do where everybody is on the copy already.
+fn is_done((from, to): (Month, Month), is_from_there: bool, clients: &Clients) -> Option<String> {
+    let on_copy = clients.naming(to);
+    if clients.naming(from) > 0 || on_copy == 0 {
+        return None;
+    }
+    let are = if on_copy == 1 { "1 is" } else { &format!("{on_copy} are") };
+    let next = match is_from_there {
+        true => format!("next is `kalends tables drop {from} --yes`"),
+        false => format!("and there is no table of {from} any more"),
+    };
+    Some(format!(
+        "no client is on {from} and {are} on {to}: there is nothing to copy, and what was delivered \
+         since would be delivered again; {next}"
+    ))
 }
 
 fn refuse(asked: &Copy, site: &Site) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Commands that change nothing: `preflight`, `tables list`, `tables status`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use state_machine::Month;
 use storage::upkeep::Check;
@@ -14,9 +14,13 @@ use crate::serve::maintenance;
 
 /// Tries out what a node does.
 pub(super) async fn preflight(site: &Site, report: &Report) -> Result<End, JobError> {
-    let mut checks = report.step(|| site.store.preflight()).await?;
+    let there = report.step(|| site.store.months()).await?;
+    let needed = maintenance::needed_months(&there, site.now(), site.rotation);
+    let (usable, missing): (BTreeSet<_>, BTreeSet<_>) =
+        needed.into_iter().partition(|month| there.contains(month));
+    let mut checks = report.step(|| site.store.preflight(usable.clone())).await?;
     if !site.makes_tables {
-        checks.extend(missing_months(site).await?);
+        checks.extend(make_none(site, missing).await);
     }
     let is_well = checks.iter().all(|check| check.outcome.is_ok());
     for check in checks {
@@ -27,13 +31,13 @@ pub(super) async fn preflight(site: &Site, report: &Report) -> Result<End, JobEr
 }
 
 /// What a server would not start without, where it makes no tables: nor are any made here.
-async fn missing_months(site: &Site) -> Result<Vec<Check>, JobError> {
+async fn make_none(site: &Site, missing: BTreeSet<Month>) -> Vec<Check> {
     let mut checks = Vec::new();
-    for month in maintenance::missing_months(&*site.store, site.now(), site.rotation).await? {
+    for month in missing {
         let outcome = site.store.ensure_month(month).await.map_err(|error| error.to_string());
         checks.push(Check { what: format!("table of {month}"), outcome });
     }
-    Ok(checks)
+    checks
 }
 
 /// Says which tables there are.
@@ -46,8 +50,8 @@ pub(super) async fn list(site: &Site, report: &Report) -> Result<(), JobError> {
 pub(super) async fn status(site: &Site, report: &mut Report) -> Result<(), JobError> {
     let tables = report.step(|| site.store.tables()).await?;
     let clients = census::count(site, &tables, report).await?;
-    let (now, rotation) = (site.now(), site.rotation);
-    let standing = Standing { now, rotation, tables: &tables, clients: &clients };
+    let (now, &Site { rotation, makes_tables, .. }) = (site.now(), site);
+    let standing = Standing { now, rotation, makes_tables, tables: &tables, clients: &clients };
     let status = Status {
         this_month: MonthName(site.this_month()),
         rotation,

@@ -135,21 +135,54 @@ async fn a_copy_is_refused_where_it_would_lose_something() {
 }
 
 #[tokio::test]
-async fn a_copied_table_has_all_records_and_can_be_copied_again() {
+async fn a_copied_table_has_all_records_and_what_is_left_to_do_is_told() {
     let scene = Scene::with(&["2026_05"]).await;
     scene.users_of(0..3, in_month("2026_05")).await;
     let (store, channel) = (&scene.site.store, state_machine::Chid([1; 16]));
     store.add_channels(uaid(1), month("2026_05"), [channel].into()).await.unwrap();
 
     let notes = scene.notes(copy("2026_05", "2026_11")).await;
-    assert_eq!(notes[1], "3 records name 2026_11 instead of 2026_05 now");
-    assert!(notes[2].contains("`kalends tables drop 2026_05 --yes`"), "{notes:?}");
+    assert_eq!(
+        notes[1..],
+        [
+            "3 records name 2026_11 instead of 2026_05 now",
+            "next: `kalends tables drop 2026_05 --yes`, then start the server",
+            "from now on: `kalends users drop-stale --since 2026_05`, for by itself it looks back no \
+             further than the oldest table and three months",
+        ]
+    );
     assert_eq!(store.record(uaid(1)).await.unwrap().unwrap().curmonth, month("2026_11"));
     let channels = store.channels(uaid(1), month("2026_11")).await.unwrap();
     assert_eq!(channels, Some([channel].into()));
-    let again = scene.notes(copy("2026_05", "2026_11")).await;
-    assert_eq!(again[1], "0 records name 2026_11 instead of 2026_05 now");
+}
+
+#[tokio::test]
+async fn a_table_that_everybody_was_moved_from_is_not_copied_again() {
+    let scene = Scene::with(&["2026_05"]).await;
+    scene.users_of(0..3, in_month("2026_05")).await;
+    let (store, channel) = (&scene.site.store, state_machine::Chid([1; 16]));
+    store.add_channels(uaid(1), month("2026_05"), [channel].into()).await.unwrap();
+    scene.notes(copy("2026_05", "2026_11")).await;
+    store.remove_channel(uaid(1), vec![month("2026_11")], channel).await.unwrap();
+
+    let why = scene.refused(copy("2026_05", "2026_11")).await;
+    assert!(why.starts_with("no client is on 2026_05 and 3 are on 2026_11"), "{why}");
+    assert!(why.ends_with("next is `kalends tables drop 2026_05 --yes`"), "{why}");
+    let channels = store.channels(uaid(1), month("2026_11")).await.unwrap();
+    assert_eq!(channels, Some([].into()));
     assert_eq!(scene.notes(drop("2026_05", true, false)).await.len(), 1);
+    let why = scene.refused(copy("2026_05", "2026_11")).await;
+    assert!(why.ends_with("and there is no table of 2026_05 any more"), "{why}");
+}
+
+#[tokio::test]
+async fn a_copy_that_broke_off_goes_on() {
+    let scene = Scene::with(&["2026_05", "2026_11"]).await;
+    scene.users_of(0..2, in_month("2026_05")).await;
+    // As if the record of this one had been moved.
+    scene.users_of(2..3, NOW).await;
+    let notes = scene.notes(copy("2026_05", "2026_11")).await;
+    assert_eq!(notes[1], "2 records name 2026_11 instead of 2026_05 now");
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ impl CopyingChids {
         match self.session.happened(event, cx) {
             Then::Stay => {}
             Then::Push(push, message) => self.session.busy(push, &message, cx),
-            Then::Close(reason) => return self.session.close(reason, &[self.from], cx),
+            Then::Close(reason) => return self.session.close(reason, &[self.from, self.to], cx),
         }
         Phase::CopyingChids(self)
     }
@@ -53,7 +53,7 @@ impl CopyingChids {
     }
 
     pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Phase {
-        self.session.flush_acks(&[self.from], cx);
+        self.session.flush_acks(&[self.from, self.to], cx);
         Phase::CopyingChids(self)
     }
 }

@@ -39,7 +39,7 @@ impl DrainingOldMonth {
         match self.session.happened(event, cx) {
             Then::Stay => {}
             Then::Push(push, message) => self.session.busy(push, &message, cx),
-            Then::Close(reason) => return self.session.close(reason, &[self.from], cx),
+            Then::Close(reason) => return self.session.close(reason, &[self.from, self.to], cx),
         }
         Phase::DrainingOldMonth(self)
     }
@@ -50,7 +50,8 @@ impl DrainingOldMonth {
     }
 
     pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Phase {
-        self.session.flush_acks(&[self.from], cx);
+        // In the new month too: a copy of the table that broke off has left some of the rows there.
+        self.session.flush_acks(&[self.from, self.to], cx);
         self.session.check_storage(self.from, cx);
         let is_over = self.drain.is_over(&self.session, cx.now);
         if self.session.is_drained() || is_over {

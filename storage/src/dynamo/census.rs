@@ -3,27 +3,36 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use state_machine::Month;
+use state_machine::{Month, Uaid};
 
 use super::attributes::{UAID, text, text_of};
 use super::error::{CallError, Item};
 use super::link::Link;
 use super::messages::all;
 use crate::contract::Cursor;
-use crate::upkeep::{Census, Copied};
+use crate::upkeep::{Census, Copied, PREFLIGHT_UAID};
 
 /// Records that one call looks at.
 const RECORDS_MAX: i32 = 1000;
 
-/// Counts records; what names no month is none, such as the item of the health check.
+/// Counts the records of user agents, as all writes answered before have left them.
 pub(super) async fn count(link: &Link, after: Option<Cursor>) -> Result<Census, CallError> {
-    let (items, next) = scan(link, after, false).await?;
+    let (items, next) = scan(link, after).await?;
     let mut census = Census { next, ..Census::default() };
-    for item in &items {
-        add(&mut census.curmonth, month(link, item, CURMONTH));
-        add(&mut census.oldmonth, month(link, item, OLDMONTH));
+    for item in items.iter().filter(|item| is_of_agent(item)) {
+        let (curmonth, oldmonth) = (month(link, item, CURMONTH), month(link, item, OLDMONTH));
+        let is_old_unreadable = oldmonth.is_none() && item.contains_key(OLDMONTH);
+        census.unreadable += u64::from(curmonth.is_none() || is_old_unreadable);
+        add(&mut census.curmonth, curmonth);
+        add(&mut census.oldmonth, oldmonth);
     }
     Ok(census)
+}
+
+/// The others are the item of the health check, and what a trial of the table left behind.
+fn is_of_agent(item: &Item) -> bool {
+    let uaid = text_of(item, UAID).and_then(|uaid| Uaid::parse(uaid).ok());
+    uaid.is_some_and(|uaid| uaid != PREFLIGHT_UAID)
 }
 
 /// Makes records name another month.
@@ -33,7 +42,7 @@ pub(super) async fn rename(
     to: Month,
     after: Option<Cursor>,
 ) -> Result<Copied, CallError> {
-    let (items, next) = scan(link, after, true).await?;
+    let (items, next) = scan(link, after).await?;
     let written = AtomicU64::new(0);
     let names_it = |item: &&Item| {
         [CURMONTH, OLDMONTH].iter().any(|name| month(link, item, name) == Some(from))
@@ -55,7 +64,6 @@ const OLDMONTH: &str = "oldmonth";
 async fn scan(
     link: &Link,
     after: Option<Cursor>,
-    consistent: bool,
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
     let table = link.names.router();
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
@@ -64,7 +72,7 @@ async fn scan(
         .scan()
         .table_name(table)
         .projection_expression("uaid, curmonth, oldmonth")
-        .consistent_read(consistent)
+        .consistent_read(true)
         .set_exclusive_start_key(start)
         .limit(RECORDS_MAX);
     let page = link.call("Scan", table, request.send()).await?;

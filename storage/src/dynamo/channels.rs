@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Chid, Month, Uaid};
 
@@ -15,17 +16,22 @@ use crate::contract::StoreError;
 
 /// The sort key of the channels, before all messages.
 pub(super) const CHANNELS_KEY: &str = " ";
+/// When DynamoDB deletes an item.
+const EXPIRY: &str = "expiry";
 
 /// The registered channels; none where nothing was ever registered or there is no table.
+///
+/// Whoever asks is about to rely on them: an item that other software lets expire is kept from it first.
 pub(super) async fn read(
     link: &Link,
     uaid: Uaid,
     month: Month,
 ) -> Result<Option<BTreeSet<Chid>>, CallError> {
-    read_there(link, uaid, month).await.map(Option::flatten)
+    let item = with_table(link, month, |table| read_to_keep(link, uaid, table)).await?;
+    Ok(item.flatten().map(|item| decode(&item)))
 }
 
-/// The same, with a missing table told from a missing item.
+/// The registered channels as they are, with a missing table told from a missing item.
 pub(super) async fn read_there(
     link: &Link,
     uaid: Uaid,
@@ -93,11 +99,32 @@ pub(super) async fn remove(
 async fn remove_in(link: &Link, uaid: Uaid, table: String, chid: Chid) -> Result<(), CallError> {
     let request = update(link, uaid, &table)
         .update_expression("DELETE chids :chids")
-        .condition_expression("attribute_exists(uaid)")
         .expression_attribute_values(":chids", set(&BTreeSet::from([chid])));
-    match link.call("UpdateItem", &table, request.send()).await {
-        Ok(_changed) => Ok(()),
-        Err(error) if error.is_condition_failed() => Ok(()),
+    change_if_there(link, &table, request).await.map(|_was_there| ())
+}
+
+/// Reads the item, and makes it one that does not expire.
+async fn read_to_keep(link: &Link, uaid: Uaid, table: String) -> Result<Option<Item>, CallError> {
+    let item = read_item(link, uaid, table.clone()).await?;
+    match item {
+        Some(item) if item.contains_key(EXPIRY) => {
+            let request = update(link, uaid, &table).update_expression("REMOVE expiry");
+            Ok(change_if_there(link, &table, request).await?.then_some(item))
+        }
+        item => Ok(item),
+    }
+}
+
+/// Makes a change that must not make an item. Answers whether there is one.
+async fn change_if_there(
+    link: &Link,
+    table: &str,
+    request: UpdateItemFluentBuilder,
+) -> Result<bool, CallError> {
+    let request = request.condition_expression("attribute_exists(uaid)");
+    match link.call("UpdateItem", table, request.send()).await {
+        Ok(_changed) => Ok(true),
+        Err(error) if error.is_condition_failed() => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -114,11 +141,7 @@ async fn read_item(link: &Link, uaid: Uaid, table: String) -> Result<Option<Item
     Ok(read.item)
 }
 
-fn update(
-    link: &Link,
-    uaid: Uaid,
-    table: &str,
-) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
+fn update(link: &Link, uaid: Uaid, table: &str) -> UpdateItemFluentBuilder {
     link.client
         .update_item()
         .table_name(table)

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use super::empty_replies::EmptyReply;
 use crate::contract::StoreError;
 
 /// An item as DynamoDB has it.
@@ -95,7 +96,10 @@ impl CallError {
                 Some(error) => Kind::Broken(chain(error)),
                 None => Kind::Unreachable("the connection failed".to_owned()),
             },
-            other => Kind::Broken(chain(&other)),
+            other => Kind::Broken(match EmptyReply::behind(&other) {
+                Some(empty) => empty.to_string(),
+                None => chain(&other),
+            }),
         };
         Self { operation, table: table.to_owned(), kind, doubtful }
     }

@@ -8,12 +8,17 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::error::CallError;
 use super::names::Names;
 use super::options::DynamoOptions;
 use super::retries;
+use super::tables::ALL_TABLES;
+
+/// Which part of the connections is the router table's own: one of so many.
+const ROUTER_SHARE: usize = 4;
 
 /// What every operation of the engine needs.
 #[derive(Debug)]
@@ -24,7 +29,10 @@ pub(super) struct Link {
     pub(super) names: Names,
     /// What the operator set.
     pub(super) options: DynamoOptions,
-    /// A permit for each request under way.
+    /// A permit for each request that may be under way on the router table, or asks which tables there
+    /// are: what goes on while message tables hang.
+    router_connections: Semaphore,
+    /// The same for every other table.
     connections: Semaphore,
     /// Rows that made no sense.
     unreadable: AtomicU64,
@@ -32,11 +40,14 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(client: Client, options: &DynamoOptions) -> Self {
+        let of_router = (options.connections_max / ROUTER_SHARE).max(1);
+        let of_others = options.connections_max.saturating_sub(of_router).max(1);
         Self {
             client,
             names: Names::new(options),
             options: options.clone(),
-            connections: Semaphore::new(options.connections_max.max(1)),
+            router_connections: Semaphore::new(of_router),
+            connections: Semaphore::new(of_others),
             unreadable: AtomicU64::new(0),
         }
     }
@@ -57,10 +68,25 @@ impl Link {
     {
         let request = Box::pin(retries::with_doubts(request));
         Box::pin(async move {
-            let _under_way = self.connections.acquire().await.expect("it is never closed");
+            let _under_way = self.connection(operation, table).await?;
             let (answer, doubtful) = request.await;
             answer.map_err(|error| CallError::new(operation, table, error, doubtful))
         })
+    }
+
+    /// Waits for a connection, as long as a request may take. None means that the request was not made.
+    async fn connection(
+        &self,
+        operation: &'static str,
+        table: &str,
+    ) -> Result<SemaphorePermit<'_>, CallError> {
+        let is_routing = table == self.names.router() || table == ALL_TABLES;
+        let connections = if is_routing { &self.router_connections } else { &self.connections };
+        match timeout(self.options.operation_timeout, connections.acquire()).await {
+            Ok(permit) => Ok(permit.expect("it is never closed")),
+            // Too much is asked of the table for its pace, whatever the reason of that.
+            Err(_late) => Err(CallError::throttled(operation, table)),
+        }
     }
 
     /// Notes a row that is passed over because it makes no sense.
@@ -78,5 +104,47 @@ impl Link {
     pub(super) fn pause_before(&self, attempt: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
         self.options.backoff_initial.saturating_mul(doubled).min(self.options.backoff_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::Config;
+    use aws_sdk_dynamodb::config::BehaviorVersion;
+
+    use super::*;
+    use crate::contract::StoreError;
+
+    fn link(connections_max: usize) -> Link {
+        let operation_timeout = Duration::from_millis(20);
+        let options =
+            DynamoOptions { connections_max, operation_timeout, ..DynamoOptions::default() };
+        let config = Config::builder().behavior_version(BehaviorVersion::latest()).build();
+        Link::new(Client::from_conf(config), &options)
+    }
+
+    async fn refusal(link: &Link, table: &str) -> Option<StoreError> {
+        link.connection("GetItem", table).await.err().map(StoreError::from)
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_does_not_come_is_busy() {
+        let link = link(8);
+        let _under_way = link.connections.acquire_many(6).await.unwrap();
+        assert_eq!(refusal(&link, "message_2026_11").await, Some(StoreError::Busy));
+        let _routing = link.router_connections.acquire_many(2).await.unwrap();
+        assert_eq!(refusal(&link, "router").await, Some(StoreError::Busy));
+    }
+
+    #[tokio::test]
+    async fn message_tables_take_no_connection_of_the_router_tables() {
+        for connections_max in [1, 2, 256] {
+            let link = link(connections_max);
+            let all = link.connections.available_permits() as u32;
+            let _under_way = link.connections.acquire_many(all).await.unwrap();
+            assert_eq!(refusal(&link, "router").await, None);
+            assert_eq!(refusal(&link, ALL_TABLES).await, None);
+            assert_eq!(refusal(&link, "message_2026_11").await, Some(StoreError::Busy));
+        }
     }
 }

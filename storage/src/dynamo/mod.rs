@@ -3,6 +3,10 @@
 //! - Tables and attributes are those of the original (seed 001 and 002); what is ours besides is in `rows` and
 //!   `router`. Attributes that we do not know stay as they are.
 //! - **Calls** run on threads of the engine's own (`queue`), each request tried again within a budget (`link`).
+//! - **Writes** of one user agent are in order as they were called, as far as that can be seen: stores of messages,
+//!   which end alike in any order, run side by side, and every other write alone.
+//! - **A flood or a hanging table** is the matter of its agent or its table: both places in the queue and connections
+//!   are kept for others, for the router table above all.
 //! - **Reads** are consistent: they see every write that was answered before.
 //! - **Throttling** that outlasts the budget is [`StoreError::Busy`] where nothing was done,
 //!   and an error that says so where something may have been.
@@ -16,6 +20,7 @@ mod carry;
 mod census;
 mod channels;
 mod copying;
+mod empty_replies;
 mod error;
 mod fetch;
 mod hours;
@@ -46,7 +51,7 @@ use state_machine::Uaid;
 use self::link::Link;
 pub use self::open::{DynamoDoubles, DynamoOpenError};
 pub use self::options::{Billing, DynamoOptions};
-use self::queue::Queue;
+use self::queue::{Bounds, Queue, Rank};
 use crate::contract::{Answer, StoreError};
 
 /// A store in DynamoDB.
@@ -72,7 +77,7 @@ impl Dynamo {
         options: &DynamoOptions,
         doubles: DynamoDoubles,
     ) -> Result<Self, DynamoOpenError> {
-        let queue = Queue::start(options.threads, options.requests_max.max(1));
+        let queue = Queue::start(options.threads, bounds(options));
         let queue = queue.map_err(DynamoOpenError::Thread)?;
         let link = queue.block_on(open::link(options, doubles))?;
         Ok(Self { link, queue })
@@ -91,8 +96,7 @@ impl Dynamo {
         E: Into<StoreError>,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let call = call(self.link.clone());
-        self.queue.run(async { call.await.map_err(Into::into) })
+        self.ask_as(Rank::Messages, call)
     }
 
     /// Does something in order with the other writes of a user agent.
@@ -102,7 +106,39 @@ impl Dynamo {
         E: Into<StoreError>,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
+        self.write_as(Rank::Messages, uaid, call)
+    }
+
+    fn ask_as<T, E, F>(&self, rank: Rank, call: impl FnOnce(Arc<Link>) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
         let call = call(self.link.clone());
-        self.queue.run_in_order(uaid, async { call.await.map_err(Into::into) })
+        self.queue.run(rank, async { call.await.map_err(Into::into) })
+    }
+
+    fn write_as<T, E, F>(
+        &self,
+        rank: Rank,
+        uaid: Uaid,
+        call: impl FnOnce(Arc<Link>) -> F,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let call = call(self.link.clone());
+        self.queue.run_in_lane(rank, uaid, async { call.await.map_err(Into::into) })
+    }
+}
+
+fn bounds(options: &DynamoOptions) -> Bounds {
+    Bounds {
+        calls_max: options.requests_max.max(1),
+        lane_calls_max: options.agent_writes_max.max(1),
+        lane_wait_max: options.operation_timeout,
     }
 }

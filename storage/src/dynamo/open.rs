@@ -11,6 +11,7 @@ use aws_sdk_dynamodb::config::{
     Config, ProvideCredentials, SharedCredentialsProvider, SharedHttpClient,
 };
 
+use super::empty_replies::RefuseEmpty;
 use super::error::{CallError, chain};
 use super::link::Link;
 use super::options::DynamoOptions;
@@ -143,6 +144,7 @@ fn config(environment: &SdkConfig, options: &DynamoOptions) -> Config {
         .retry_config(retries)
         .retry_partition(no_hidden_budget.build())
         .retry_classifier(Classifier)
+        .interceptor(RefuseEmpty)
         .timeout_config(timeouts(options))
         .build()
 }

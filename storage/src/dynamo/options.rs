@@ -41,8 +41,15 @@ pub struct DynamoOptions {
     /// The longest pause.
     pub backoff_max: Duration,
     /// Calls of the store that are queued or under way; more are answered [`StoreError::Busy`](crate::StoreError::Busy).
+    /// The last quarter of them is not for storing messages, the last eighth only for the router table and health.
     pub requests_max: usize,
-    /// Requests that are under way at the same time: as many connections are made at most.
+    /// Writes of one user agent that may wait or be under way; more are answered
+    /// [`StoreError::Busy`](crate::StoreError::Busy), for that agent only. Kept in the same way as `requests_max`. One
+    /// that waited for [`operation_timeout`](Self::operation_timeout) behind others, and has not begun, is Busy too.
+    pub agent_writes_max: usize,
+    /// Requests that are under way at the same time: as many connections are made at most. A quarter is for the router
+    /// table and the rest for all others, at least one each; a request that has none after
+    /// [`operation_timeout`](Self::operation_timeout) is refused, as if its table were throttled.
     pub connections_max: usize,
     /// Rows that one call writes at the same time, where each row is a request of its own.
     pub rows_in_flight_max: usize,
@@ -76,6 +83,7 @@ impl Default for DynamoOptions {
             backoff_initial: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
             requests_max: 4096,
+            agent_writes_max: 192,
             connections_max: 256,
             rows_in_flight_max: 16,
             threads: 2,

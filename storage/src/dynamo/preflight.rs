@@ -3,12 +3,14 @@
 //! What it takes to make tables is not tried out: that shows when they are made. The rows are of nobody,
 //! have neither months nor a last connection, and are removed whatever becomes of the steps between.
 
+use std::collections::BTreeSet;
 use std::error::Error as StdError;
 
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::BoxFuture;
+use state_machine::Month;
 
 use super::attributes::{UAID, number, text};
 use super::channels::CHANNELS_KEY;
@@ -20,17 +22,14 @@ use super::shapes::{INDEX, INDEX_KEY, LEGACY, MESSAGES, ROUTER, Shape};
 use super::tables::{self, ALL_TABLES};
 use crate::upkeep::{Check, PREFLIGHT_UAID};
 
-/// The newest months are tried out: those of a node are the last, this and the next.
-const MONTHS_MAX: usize = 3;
-
 /// Stands where a message's or channel's id does. It sorts behind the channels of a month.
 const PREFLIGHT: &str = "preflight";
 
-/// Tries out all tables that are there, and those that must be.
-pub(super) async fn run(link: &Link) -> Result<Vec<Check>, CallError> {
+/// Tries out the router table, those of the months, and the legacy one where it is.
+pub(super) async fn run(link: &Link, months: BTreeSet<Month>) -> Result<Vec<Check>, CallError> {
     let mut trial = Trial { link, checks: Vec::new() };
     // What did not answer is the last of the checks.
-    let (Ok(()) | Err(GaveUp)) = trial.all_tables().await;
+    let (Ok(()) | Err(GaveUp)) = trial.all_tables(months).await;
     Ok(trial.checks)
 }
 
@@ -43,12 +42,12 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    async fn all_tables(&mut self) -> Result<(), GaveUp> {
+    async fn all_tables(&mut self, months: BTreeSet<Month>) -> Result<(), GaveUp> {
         let link = self.link;
         self.table(link.names.router(), &ROUTER, router_steps(link)).await?;
         let listed = tables::months(link).await;
-        let months = self.note("ListTables", ALL_TABLES, listed)?.unwrap_or_default();
-        for month in months.into_iter().rev().take(MONTHS_MAX) {
+        self.note("ListTables", ALL_TABLES, listed)?;
+        for month in months {
             let table = link.names.messages(month);
             self.table(&table, &MESSAGES, month_steps(link, &table)).await?;
         }

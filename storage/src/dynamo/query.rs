@@ -4,6 +4,7 @@ use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use state_machine::{Time, Uaid};
 
 use super::attributes::{number, text, text_of};
+use super::channels::CHANNELS_KEY;
 use super::error::{CallError, Item};
 use super::link::Link;
 use super::rows::{EXPIRY_MAX_S, SORT_KEY};
@@ -40,26 +41,47 @@ pub(super) async fn rows_after(
     send(link, table, request).await
 }
 
-/// The first row whose sort key begins with `prefix` and that is the one looked for: only its sort key and `updateid`.
-pub(super) async fn find(
+/// Which rows are looked through.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Those whose sort key begins so.
+    Prefix(String),
+    /// All that hold messages.
+    Messages,
+}
+
+/// Shows rows, with only their sort keys and `updateid`s, in the order of the sort keys until `is_done` says so.
+/// Ends after `pages_max` requests, of 1 MB of rows each.
+pub(super) async fn look_through(
     link: &Link,
     uaid: Uaid,
     table: &str,
-    prefix: &str,
-    is_it: impl Fn(&Item) -> bool,
-) -> Result<Option<Item>, CallError> {
+    among: &Among,
+    pages_max: u32,
+    mut is_done: impl FnMut(&Item) -> bool,
+) -> Result<(), CallError> {
     let mut start = None;
-    loop {
+    for _page in 0..pages_max {
         let request = of_agent(link, uaid, table)
-            .key_condition_expression("uaid = :uaid AND begins_with(chidmessageid, :prefix)")
-            .expression_attribute_values(":prefix", text(prefix))
             .projection_expression("uaid, chidmessageid, updateid")
             .set_exclusive_start_key(start);
-        let batch = send(link, table, request).await?;
-        let found = batch.items.into_iter().find(&is_it);
-        let Some(next) = batch.next.filter(|_| found.is_none()) else { return Ok(found) };
+        let batch = send(link, table, only(request, among)).await?;
+        let done = batch.items.iter().any(&mut is_done);
+        let Some(next) = batch.next.filter(|_| !done) else { break };
         let key = [("uaid", uaid.to_string()), (SORT_KEY, next)];
         start = Some(key.map(|(name, value)| (name.to_owned(), text(value))).into());
+    }
+    Ok(())
+}
+
+fn only(request: QueryFluentBuilder, among: &Among) -> QueryFluentBuilder {
+    match among {
+        Among::Prefix(prefix) => request
+            .key_condition_expression("uaid = :uaid AND begins_with(chidmessageid, :prefix)")
+            .expression_attribute_values(":prefix", text(prefix)),
+        Among::Messages => request
+            .key_condition_expression("uaid = :uaid AND chidmessageid > :channels")
+            .expression_attribute_values(":channels", text(CHANNELS_KEY)),
     }
 }
 

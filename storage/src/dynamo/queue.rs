@@ -1,10 +1,18 @@
 //! Calls on their way: what is admitted, in which order, on which threads.
 //!
 //! Callers live on single-threaded actix workers, and may stop at any time. So every call runs on a
-//! runtime of the engine's own, begins before its future is returned, and ends whether anybody waits
-//! for it or not. The writes of one user agent wait for each other in a *lane*; reads wait for nothing.
+//! runtime of the engine's own, has its place before its future is returned, and ends whether anybody
+//! waits for it or not. Reads wait for nothing.
+//!
+//! The writes of one user agent go through a *lane*: stores of messages side by side, every other write
+//! alone, behind all that were called before it and ahead of all called after it. So they are in order
+//! as they were called, as far as that can be seen: two stores leave the same behind in either order,
+//! since each is of a row of its own, or only takes the place of a lesser id.
+//!
+//! Places are bounded, those of the engine and those of each lane. Anybody can send a user agent
+//! messages; so stores are the first that are refused, and routing is the last (see [`Rank`]).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::ready;
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -16,37 +24,78 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use state_machine::Uaid;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::unconstrained;
+use tokio::time::timeout;
 
 use crate::contract::{Answer, StoreError};
 
 /// How long the end waits for a look-up of a server's name that nobody needs any more.
 const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// What there is of a lane: a store takes one of it, any other write all. The semaphore is fair, so
+/// one that waits for all holds those behind it.
+const LANE_WIDTH: u32 = u32::MAX >> 3;
+
 /// The way to the threads of an engine. Dropping it lets them finish what is queued.
 pub(super) struct Queue {
     handle: Handle,
     state: Arc<Mutex<State>>,
-    calls_max: usize,
+    bounds: Bounds,
     /// True once the threads are gone.
     ended: watch::Receiver<bool>,
+}
+
+/// How much is admitted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Calls that wait or are under way.
+    pub(super) calls_max: usize,
+    /// Those of them that are in one lane.
+    pub(super) lane_calls_max: usize,
+    /// How long a call waits for its turn in a lane. One that has not begun by then is not done at all.
+    pub(super) lane_wait_max: Duration,
+}
+
+/// What a call is of, which says how many of the places it finds taken when it is refused.
+///
+/// So a flood of messages leaves room for those who fetch them, and message tables that hang leave
+/// room for what a direct notification needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// Storing a message: three quarters.
+    Store,
+    /// Anything else about messages and channels, and what an operator asks for: seven eighths.
+    Messages,
+    /// Who is connected where, and whether the router table answers: all.
+    Router,
 }
 
 struct State {
     closed: bool,
     /// Admitted, and not yet done.
     calls: usize,
-    /// The writes that wait behind one that is under way, of each user agent that has one.
-    lanes: HashMap<Uaid, VecDeque<Job>>,
+    /// One for each user agent that has a write waiting or under way.
+    lanes: HashMap<Uaid, Lane>,
     /// Told when the last call is done and no other will come.
     idle: watch::Sender<bool>,
 }
 
-type Job = BoxFuture<'static, ()>;
+struct Lane {
+    width: Arc<Semaphore>,
+    /// Those that wait or are under way.
+    calls: usize,
+}
+
+/// A turn in a lane that may be still to come. It keeps its place among the others from the first.
+enum Turn {
+    Now(OwnedSemaphorePermit),
+    Later(BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>),
+}
 
 impl Queue {
-    /// Starts the threads. `calls_max` calls are admitted at most.
-    pub(super) fn start(threads: usize, calls_max: usize) -> io::Result<Self> {
+    /// Starts the threads.
+    pub(super) fn start(threads: usize, bounds: Bounds) -> io::Result<Self> {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(threads.max(1)).thread_name("dynamodb").enable_all();
         let runtime = runtime.build()?;
@@ -61,42 +110,59 @@ impl Queue {
             end.send_replace(true);
         })?;
         let state = State { closed: false, calls: 0, lanes: HashMap::new(), idle };
-        Ok(Self { handle, state: Arc::new(Mutex::new(state)), calls_max, ended })
+        Ok(Self { handle, state: Arc::new(Mutex::new(state)), bounds, ended })
     }
 
     /// Runs a call at once.
     pub(super) fn run<T: Send + 'static>(
         &self,
+        rank: Rank,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<T> {
-        let (job, answer) = job(call);
-        let mut state = lock(&self.state);
-        if let Err(refused) = state.admit(self.calls_max) {
+        if let Err(refused) = lock(&self.state).admit(rank, &self.bounds) {
             return Box::pin(ready(Err(refused)));
         }
-        self.handle.spawn(run(self.state.clone(), job));
-        answer
+        self.spawn(None, call)
     }
 
-    /// Runs a call once the writes of the same user agent that were called before are done.
-    pub(super) fn run_in_order<T: Send + 'static>(
+    /// Runs a call when its turn has come among the writes of the same user agent: side by side with
+    /// others if it is a store, else alone.
+    pub(super) fn run_in_lane<T: Send + 'static>(
         &self,
+        rank: Rank,
         uaid: Uaid,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<T> {
-        let (job, answer) = job(call);
-        let mut state = lock(&self.state);
-        if let Err(refused) = state.admit(self.calls_max) {
-            return Box::pin(ready(Err(refused)));
-        }
-        match state.lanes.get_mut(&uaid) {
-            Some(lane) => lane.push_back(job),
-            None => {
-                state.lanes.insert(uaid, VecDeque::new());
-                self.handle.spawn(run_lane(self.state.clone(), uaid, job));
-            }
-        }
-        answer
+        let turn = match lock(&self.state).admit_in_lane(rank, uaid, &self.bounds) {
+            Ok(turn) => turn,
+            Err(refused) => return Box::pin(ready(Err(refused))),
+        };
+        let lane_wait_max = self.bounds.lane_wait_max;
+        self.spawn(Some(uaid), async move {
+            let _turn = turn.come(lane_wait_max).await?;
+            call.await
+        })
+    }
+
+    /// Runs what is admitted.
+    fn spawn<T: Send + 'static>(
+        &self,
+        lane: Option<Uaid>,
+        call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let state = self.state.clone();
+        self.handle.spawn(async move {
+            // A bug in one call must not stop those behind it.
+            let outcome = AssertUnwindSafe(call).catch_unwind().await;
+            let outcome = outcome.unwrap_or_else(|_| Err(panicked()));
+            let mut state = lock(&state);
+            // Under the lock: who has an answer finds its place free. Nobody may be waiting for it, a
+            // caller that went away cancels nothing.
+            let _unread = reply.send(outcome);
+            state.call_done(lane);
+        });
+        Box::pin(async { answer.await.unwrap_or_else(|_| Err(panicked())) })
     }
 
     /// Runs something for the engine itself, which nothing waits for to close.
@@ -126,16 +192,49 @@ impl Drop for Queue {
     }
 }
 
+impl Rank {
+    fn share_of(self, places: usize) -> usize {
+        match self {
+            Self::Store => places - places / 4,
+            Self::Messages => places - places / 8,
+            Self::Router => places,
+        }
+    }
+
+    fn width(self) -> u32 {
+        match self {
+            Self::Store => 1,
+            Self::Messages | Self::Router => LANE_WIDTH,
+        }
+    }
+}
+
 impl State {
-    fn admit(&mut self, calls_max: usize) -> Result<(), StoreError> {
+    fn admit(&mut self, rank: Rank, bounds: &Bounds) -> Result<(), StoreError> {
         if self.closed {
             return Err(StoreError::Closed);
         }
-        if self.calls >= calls_max {
+        if self.calls >= rank.share_of(bounds.calls_max) {
             return Err(StoreError::Busy);
         }
         self.calls += 1;
         Ok(())
+    }
+
+    fn admit_in_lane(
+        &mut self,
+        rank: Rank,
+        uaid: Uaid,
+        bounds: &Bounds,
+    ) -> Result<Turn, StoreError> {
+        let in_lane = self.lanes.get(&uaid).map_or(0, |lane| lane.calls);
+        if !self.closed && in_lane >= rank.share_of(bounds.lane_calls_max) {
+            return Err(StoreError::Busy);
+        }
+        self.admit(rank, bounds)?;
+        let lane = self.lanes.entry(uaid).or_insert_with(Lane::new);
+        lane.calls += 1;
+        Ok(lane.turn(rank))
     }
 
     fn close(&mut self) {
@@ -143,8 +242,16 @@ impl State {
         self.look_whether_idle();
     }
 
-    fn call_done(&mut self) {
+    /// A lane goes with its last call.
+    fn call_done(&mut self, lane: Option<Uaid>) {
         self.calls -= 1;
+        if let Some(uaid) = lane {
+            let lane = self.lanes.get_mut(&uaid).expect("it stays while a call is in it");
+            lane.calls -= 1;
+            if lane.calls == 0 {
+                self.lanes.remove(&uaid);
+            }
+        }
         self.look_whether_idle();
     }
 
@@ -153,46 +260,40 @@ impl State {
             self.idle.send_replace(true);
         }
     }
+}
 
-    /// The next write of a lane; the lane goes with its last.
-    fn next(&mut self, uaid: Uaid) -> Option<Job> {
-        let job = self.lanes.get_mut(&uaid)?.pop_front();
-        if job.is_none() {
-            self.lanes.remove(&uaid);
+impl Lane {
+    fn new() -> Self {
+        Self { width: Arc::new(Semaphore::new(LANE_WIDTH as usize)), calls: 0 }
+    }
+
+    /// Takes a turn behind all that were taken before.
+    fn turn(&self, rank: Rank) -> Turn {
+        // It lines up when it is first polled. Unconstrained, because a caller's task that has done
+        // much already would be told to wait without being lined up.
+        let turn = unconstrained(self.width.clone().acquire_many_owned(rank.width()));
+        let mut turn: BoxFuture<'static, _> = Box::pin(turn);
+        match (&mut turn).now_or_never() {
+            Some(permit) => Turn::Now(permit.expect(NEVER_CLOSED)),
+            None => Turn::Later(turn),
         }
-        job
     }
 }
 
-/// A call that sends its answer, and the answer.
-fn job<T: Send + 'static>(
-    call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> (Job, Answer<T>) {
-    let (reply, answer) = oneshot::channel();
-    let job = async {
-        // A bug in one call must not stop those behind it; its caller hears of the dropped reply.
-        if let Ok(outcome) = AssertUnwindSafe(call).catch_unwind().await {
-            // Nobody may be waiting: a caller that went away cancels nothing.
-            let _unread = reply.send(outcome);
+impl Turn {
+    /// Waits for it. One that is late is given up, and nothing was done.
+    async fn come(self, wait_max: Duration) -> Result<OwnedSemaphorePermit, StoreError> {
+        match self {
+            Self::Now(permit) => Ok(permit),
+            Self::Later(turn) => {
+                let permit = timeout(wait_max, turn).await.map_err(|_late| StoreError::Busy)?;
+                Ok(permit.expect(NEVER_CLOSED))
+            }
         }
-    };
-    (Box::pin(job), Box::pin(async { answer.await.unwrap_or_else(|_| Err(panicked())) }))
-}
-
-async fn run(state: Arc<Mutex<State>>, job: Job) {
-    job.await;
-    lock(&state).call_done();
-}
-
-async fn run_lane(state: Arc<Mutex<State>>, uaid: Uaid, first: Job) {
-    let mut next = Some(first);
-    while let Some(job) = next {
-        job.await;
-        let mut state = lock(&state);
-        next = state.next(uaid);
-        state.call_done();
     }
 }
+
+const NEVER_CLOSED: &str = "a lane's semaphore is never closed";
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -210,7 +311,11 @@ mod tests {
     const OTHER: Uaid = Uaid([2; 16]);
 
     fn queue(calls_max: usize) -> Queue {
-        Queue::start(2, calls_max).unwrap()
+        bounded(calls_max, calls_max, Duration::from_secs(60))
+    }
+
+    fn bounded(calls_max: usize, lane_calls_max: usize, lane_wait_max: Duration) -> Queue {
+        Queue::start(2, Bounds { calls_max, lane_calls_max, lane_wait_max }).unwrap()
     }
 
     /// A call that waits for the other end, and says what is left of it.
@@ -228,16 +333,16 @@ mod tests {
         let queue = queue(10);
         let order = Arc::new(Mutex::new(Vec::new()));
         let (release, first) = held();
-        let mut answers = vec![queue.run_in_order(AGENT, first)];
+        let mut answers = vec![queue.run_in_lane(Rank::Router, AGENT, first)];
         for number in 1..=5 {
             let order = order.clone();
-            answers.push(queue.run_in_order(AGENT, async move {
+            answers.push(queue.run_in_lane(Rank::Router, AGENT, async move {
                 order.lock().unwrap().push(number);
                 Ok(number)
             }));
         }
-        assert_eq!(queue.run_in_order(OTHER, async { Ok(0) }).await, Ok(0));
-        assert_eq!(queue.run(async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run_in_lane(Rank::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run(Rank::Router, async { Ok(0) }).await, Ok(0));
         assert_eq!(*order.lock().unwrap(), [] as [u8; 0]);
         release.send(0).unwrap();
         for (number, answer) in answers.into_iter().enumerate().rev() {
@@ -250,7 +355,7 @@ mod tests {
     async fn a_lane_goes_with_its_last_call() {
         let queue = queue(10);
         let (release, first) = held();
-        let answer = queue.run_in_order(AGENT, first);
+        let answer = queue.run_in_lane(Rank::Router, AGENT, first);
         assert_eq!(lanes(&queue), 1);
         release.send(0).unwrap();
         answer.await.unwrap();
@@ -262,8 +367,8 @@ mod tests {
     async fn a_call_that_panics_is_answered_and_holds_up_none() {
         let queue = queue(10);
         let bug = async { panic!("a bug, as this test wants it") };
-        let panicking = queue.run_in_order::<u8>(AGENT, bug);
-        let behind = queue.run_in_order(AGENT, async { Ok(1) });
+        let panicking = queue.run_in_lane::<u8>(Rank::Router, AGENT, bug);
+        let behind = queue.run_in_lane(Rank::Router, AGENT, async { Ok(1) });
         assert_eq!(panicking.await, Err(panicked()));
         assert_eq!(behind.await, Ok(1));
         assert_eq!(queue.close().await, Ok(()));
@@ -273,9 +378,12 @@ mod tests {
     async fn a_call_too_many_is_busy_until_one_is_done() {
         let queue = queue(2);
         let ((first, one), (second, other)) = (held(), held());
-        let answers = [queue.run(one), queue.run_in_order(AGENT, other)];
-        assert_eq!(queue.run(async { Ok(0) }).await, Err(StoreError::Busy));
-        assert_eq!(queue.run_in_order(AGENT, async { Ok(0) }).await, Err(StoreError::Busy));
+        let answers = [queue.run(Rank::Router, one), queue.run_in_lane(Rank::Router, AGENT, other)];
+        assert_eq!(queue.run(Rank::Router, async { Ok(0) }).await, Err(StoreError::Busy));
+        assert_eq!(
+            queue.run_in_lane(Rank::Router, AGENT, async { Ok(0) }).await,
+            Err(StoreError::Busy)
+        );
         for release in [first, second] {
             release.send(0).unwrap();
         }
@@ -288,14 +396,96 @@ mod tests {
     async fn closing_waits_for_what_was_admitted_and_admits_nothing_more() {
         let queue = queue(10);
         let (release, first) = held();
-        let answers =
-            [queue.run_in_order(AGENT, first), queue.run_in_order(AGENT, async { Ok(1) })];
+        let answers = [
+            queue.run_in_lane(Rank::Router, AGENT, first),
+            queue.run_in_lane(Rank::Router, AGENT, async { Ok(1) }),
+        ];
         let closed = queue.close();
-        assert_eq!(queue.run(async { Ok(0) }).await, Err(StoreError::Closed));
+        assert_eq!(queue.run(Rank::Router, async { Ok(0) }).await, Err(StoreError::Closed));
         release.send(0).unwrap();
         assert_eq!(closed.await, Ok(()));
         for (number, answer) in answers.into_iter().enumerate() {
             assert_eq!(answer.now_or_never(), Some(Ok(number as u8)), "it was answered before");
         }
+    }
+
+    /// A held call that says when it has begun.
+    fn watched() -> (oneshot::Receiver<()>, oneshot::Sender<u8>, Answer<u8>) {
+        let (begin, begun) = oneshot::channel();
+        let (release, call) = held();
+        let call = async {
+            begin.send(()).unwrap();
+            call.await
+        };
+        (begun, release, Box::pin(call))
+    }
+
+    #[tokio::test]
+    async fn stores_of_one_agent_run_side_by_side_and_any_other_write_alone_between_them() {
+        let queue = queue(100);
+        let [one, two, alone, three] =
+            [Rank::Store, Rank::Store, Rank::Messages, Rank::Store].map(|rank| {
+                let (begun, release, call) = watched();
+                (begun, release, queue.run_in_lane(rank, AGENT, call))
+            });
+        one.0.await.unwrap();
+        two.0.await.unwrap();
+        let (mut begun, mut next) = (alone.0, three.0);
+        one.1.send(1).unwrap();
+        assert_eq!(one.2.await, Ok(1));
+        assert_eq!(queue.run_in_lane(Rank::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        begun.try_recv().unwrap_err();
+        two.1.send(2).unwrap();
+        begun.await.unwrap();
+        assert_eq!(queue.run_in_lane(Rank::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        next.try_recv().unwrap_err();
+        alone.1.send(3).unwrap();
+        next.await.unwrap();
+        three.1.send(4).unwrap();
+        assert_eq!((two.2.await, alone.2.await, three.2.await), (Ok(2), Ok(3), Ok(4)));
+    }
+
+    #[tokio::test]
+    async fn a_full_lane_refuses_stores_first_and_nobody_elses() {
+        let queue = bounded(100, 8, Duration::from_secs(60));
+        let (release, first) = held();
+        let mut answers = vec![queue.run_in_lane(Rank::Router, AGENT, first)];
+        for (rank, places) in [(Rank::Store, 6), (Rank::Messages, 7), (Rank::Router, 8)] {
+            while answers.len() < places {
+                answers.push(queue.run_in_lane(rank, AGENT, async { Ok(0) }));
+            }
+            let one_more = queue.run_in_lane(rank, AGENT, async { Ok(9) });
+            assert_eq!(one_more.await, Err(StoreError::Busy), "{rank:?}");
+        }
+        assert_eq!(queue.run_in_lane(Rank::Store, OTHER, async { Ok(1) }).await, Ok(1));
+        release.send(0).unwrap();
+        for answer in answers {
+            assert_eq!(answer.await, Ok(0));
+        }
+        assert_eq!(queue.run_in_lane(Rank::Store, AGENT, async { Ok(1) }).await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_turn_is_late_is_busy_and_never_done() {
+        let queue = bounded(10, 10, Duration::from_millis(20));
+        let (begun, release, first) = watched();
+        let first = queue.run_in_lane(Rank::Store, AGENT, first);
+        begun.await.unwrap();
+        let (mut late_begun, _release, late) = watched();
+        let late = queue.run_in_lane(Rank::Router, AGENT, late);
+        assert_eq!(late.await, Err(StoreError::Busy));
+        let beside = queue.run_in_lane(Rank::Store, AGENT, async { Ok(2) });
+        assert_eq!(beside.await, Ok(2), "who is late holds nobody any more");
+        release.send(1).unwrap();
+        assert_eq!(first.await, Ok(1), "waiting is bounded, not being done");
+        queue.close().await.unwrap();
+        late_begun.try_recv().unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_call_lines_up_at_once_in_a_task_that_has_done_too_much_to_go_on() {
+        let semaphore = Semaphore::new(1);
+        while semaphore.acquire().now_or_never().is_some() {}
+        assert!(matches!(Lane::new().turn(Rank::Store), Turn::Now(_)));
     }
 }

@@ -29,9 +29,9 @@ pub(super) const SORT_KEY: &str = "chidmessageid";
 pub(super) const UPDATE_ID: &str = "updateid";
 
 /// What begins the sort key of a topic's message.
-const TOPICAL: &str = "01:";
+pub(super) const TOPICAL: &str = "01:";
 /// What begins the sort key of a message without a topic.
-pub(super) const PLAIN: &str = "02:";
+const PLAIN: &str = "02:";
 /// The end of the year 9999: no row expires later by its `expiry`. That attribute is for DynamoDB; of
 /// our rows `accepted_at` and `ttl` say when they expire.
 pub(super) const EXPIRY_MAX_S: u64 = 253_402_300_799;
@@ -47,11 +47,6 @@ pub(super) fn sort_key(id: MessageId, chid: Chid, topic: Option<&Topic>) -> Stri
 /// What begins the sort key of every topic's message of a channel.
 pub(super) fn topics_of(chid: Chid) -> String {
     format!("{TOPICAL}{chid}:")
-}
-
-/// What begins the sort key of every unversioned message of a channel.
-pub(super) fn unversioned_of(chid: Chid) -> String {
-    format!("{chid}:")
 }
 
 /// What a sort key tells of its message.

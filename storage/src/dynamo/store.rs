@@ -1,9 +1,10 @@
-//! The contract, method by method: in which order, which operation.
+//! The contract, method by method: in which order, of which rank, which operation.
 
 use std::collections::BTreeSet;
 
 use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
 
+use super::queue::Rank;
 use super::{Dynamo, carry, channels, fetch, messages, router, tables};
 use crate::contract::{
     Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
@@ -12,30 +13,37 @@ use crate::contract::{
 
 impl RouterTable for Dynamo {
     fn record(&self, uaid: Uaid) -> Answer<Option<RouterRecord>> {
-        self.ask(async move |link| router::read(&link, uaid).await)
+        self.ask_as(Rank::Router, async move |link| router::read(&link, uaid).await)
     }
 
     fn register_user(&self, registration: Registration) -> Answer<Registered> {
         let uaid = registration.uaid;
-        self.write(uaid, async move |link| router::register(&link, &registration).await)
+        self.write_as(Rank::Router, uaid, async move |link| {
+            router::register(&link, &registration).await
+        })
     }
 
     fn update_message_month(&self, step: MonthStep) -> Answer<bool> {
-        self.write(step.uaid, async move |link| router::update_message_month(&link, &step).await)
+        self.write_as(Rank::Router, step.uaid, async move |link| {
+            router::update_message_month(&link, &step).await
+        })
     }
 
     fn finish_month_move(&self, step: MonthStep) -> Answer<bool> {
-        self.write(step.uaid, async move |link| router::finish_month_move(&link, &step).await)
+        self.write_as(Rank::Router, step.uaid, async move |link| {
+            router::finish_month_move(&link, &step).await
+        })
     }
 
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> Answer<bool> {
+        // Each push that finds the node gone asks for it: not what may take the last places.
         self.write(uaid, async move |link| {
             router::clear_node(&link, uaid, &node, connected_at).await
         })
     }
 
     fn drop_user(&self, uaid: Uaid) -> Answer<bool> {
-        self.write(uaid, async move |link| router::drop_user(&link, uaid).await)
+        self.write_as(Rank::Router, uaid, async move |link| router::drop_user(&link, uaid).await)
     }
 }
 
@@ -53,7 +61,9 @@ impl MessageTables for Dynamo {
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored> {
-        self.write(uaid, async move |link| messages::store(&link, uaid, month, &message).await)
+        self.write_as(Rank::Store, uaid, async move |link| {
+            messages::store(&link, uaid, month, &message).await
+        })
     }
 
     fn fetch_messages(
@@ -97,7 +107,7 @@ impl MessageTables for Dynamo {
 
 impl Store for Dynamo {
     fn check(&self) -> Answer<()> {
-        self.ask(async move |link| router::check(&link).await)
+        self.ask_as(Rank::Router, async move |link| router::check(&link).await)
     }
 
     fn close(&self) -> Answer<()> {

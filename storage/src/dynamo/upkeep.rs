@@ -1,5 +1,7 @@
 //! The upkeep of the DynamoDB engine, method by method.
 
+use std::collections::BTreeSet;
+
 use aws_sdk_dynamodb::types::TableDescription;
 use state_machine::{Month, Uaid};
 
@@ -12,8 +14,8 @@ use crate::upkeep::{
 };
 
 impl Upkeep for Dynamo {
-    fn preflight(&self) -> Answer<Vec<Check>> {
-        self.ask(async move |link| preflight::run(&link).await)
+    fn preflight(&self, months: BTreeSet<Month>) -> Answer<Vec<Check>> {
+        self.ask(async move |link| preflight::run(&link, months).await)
     }
 
     fn tables(&self) -> Answer<Vec<TableStatus>> {

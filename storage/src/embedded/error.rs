@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
+
 use crate::contract::StoreError;
 
 /// Why a data directory cannot be used. Nothing in it was changed.
@@ -18,7 +20,8 @@ pub enum OpenError {
     },
     /// Another process, or another store of this one, has it open.
     #[error(
-        "the data directory {} is in use by another process: stop that one, or choose another directory",
+        "the data directory {} is in use by another process, a server or a kalends command: wait \
+         for it or stop it",
         dir.display()
     )]
     InUse {
@@ -64,6 +67,18 @@ pub enum OpenError {
         /// The newest schema version known here.
         known: usize,
     },
+    /// The file, or one that SQLite keeps beside it, may not be opened or written.
+    #[error(
+        "cannot use {}: {reason}; look at the owner and the mode of the file, of those beside it and \
+         of the directory",
+        file.display()
+    )]
+    Denied {
+        /// The file.
+        file: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
     /// The file is damaged, not a database, or cannot be brought up to date.
     #[error("cannot open {}: {reason}; if it is damaged, restore it from a backup", file.display())]
     Unreadable {
@@ -83,7 +98,13 @@ impl OpenError {
     }
 
     pub(super) fn unreadable(file: &Path, error: &rusqlite::Error) -> Self {
-        Self::Unreadable { file: file.to_owned(), reason: error.to_string() }
+        let (file, reason) = (file.to_owned(), error.to_string());
+        match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                Self::Denied { file, reason }
+            }
+            _ => Self::Unreadable { file, reason },
+        }
     }
 }
 
@@ -95,4 +116,30 @@ pub(super) enum Fault {
     Refused(StoreError),
     /// A statement failed half-way: the transaction must be rolled back.
     Broken(StoreError),
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn told(code: i32) -> String {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        OpenError::unreadable(Path::new("router.db"), &error).to_string()
+    }
+
+    #[test]
+    fn a_backup_is_named_only_where_a_file_may_be_damaged() {
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB] {
+            assert!(told(code).contains("restore it from a backup"), "{}", told(code));
+        }
+        // The last one is said where the log beside the file cannot be written.
+        let readonly = [ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_CANTINIT];
+        for code in [ffi::SQLITE_CANTOPEN, ffi::SQLITE_PERM].into_iter().chain(readonly) {
+            let told = told(code);
+            assert!(told.contains("look at the owner and the mode"), "{told}");
+            assert!(!told.contains("backup"), "{told}");
+        }
+    }
 }

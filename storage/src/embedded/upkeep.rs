@@ -1,6 +1,7 @@
 //! The upkeep of the embedded engine, method by method: which file, which statements.
 
-use std::io;
+use std::collections::BTreeSet;
+use std::{io, iter};
 
 use rusqlite::Connection;
 use state_machine::{Month, Uaid};
@@ -16,10 +17,12 @@ use crate::upkeep::{
 };
 
 impl Upkeep for Embedded {
-    fn preflight(&self) -> Answer<Vec<Check>> {
-        let mut checks: Vec<_> = self.files().map(|key| self.try_reading(key)).collect();
+    fn preflight(&self, months: BTreeSet<Month>) -> Answer<Vec<Check>> {
+        let keys: Vec<_> =
+            iter::once(FileKey::Router).chain(months.into_iter().map(FileKey::Month)).collect();
+        let mut checks: Vec<_> = keys.iter().map(|key| self.try_reading(*key)).collect();
         checks.push(self.compare_space());
-        let written = self.try_writing();
+        let written = self.try_writing(keys);
         Box::pin(async {
             checks.push(check("write each file".to_owned(), written.await)?);
             Ok(checks)
@@ -78,10 +81,6 @@ impl Embedded {
         self.writer.submit(None, place, move |files| files.write(FileKey::Router, &statements))
     }
 
-    fn files(&self) -> impl Iterator<Item = FileKey> {
-        [FileKey::Router].into_iter().chain(self.months.list().into_iter().map(FileKey::Month))
-    }
-
     fn try_reading(&self, key: FileKey) -> Check {
         let statement = match key {
             FileKey::Router => counting::RECORDS,
@@ -94,8 +93,7 @@ impl Embedded {
 
     /// One job, so that it fits into the shortest queue. It ends with the first file that fails, whose
     /// name is in the error.
-    fn try_writing(&self) -> Answer<()> {
-        let keys: Vec<_> = self.files().collect();
+    fn try_writing(&self, keys: Vec<FileKey>) -> Answer<()> {
         self.writer.submit(None, Place::Several, move |files| {
             keys.iter().try_for_each(|key| {
                 files.write(*key, |conn| match key {

@@ -22,6 +22,8 @@ impl OnWireServer {
             endpoint_url: Some(wire_server::shared().url.clone()),
             region: Some("eu-central-1".to_owned()),
             table_prefix: format!("case{case}-"),
+            // The cases call more at once than one agent may.
+            agent_writes_max: DynamoOptions::default().requests_max,
             ..DynamoOptions::default()
         })
     }

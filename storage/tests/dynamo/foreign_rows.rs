@@ -178,6 +178,21 @@ async fn messages_of_the_original_are_deleted_by_what_was_handed_out() {
 }
 
 #[tokio::test]
+async fn messages_of_the_original_and_ours_are_deleted_together() {
+    let world = World::open().await;
+    original_rows(&world).await;
+    for message in [message(1), topical(2)] {
+        world.store.store_message(AGENT, november(), message).await.unwrap();
+    }
+    let of_topic = MessageRef { topic: None, ..topical(2).reference() };
+    let [_replaced, first, second] = original_messages().map(|message| message.reference());
+    let all = vec![first.clone(), message(1).reference(), of_topic, second, first];
+    let months = vec![november(), december()];
+    assert_eq!(world.store.delete_messages(AGENT, months, all).await, Ok(4));
+    assert_eq!(world.message_rows(november()).await, []);
+}
+
+#[tokio::test]
 async fn a_row_of_the_original_that_was_replaced_is_not_deleted() {
     let world = World::open().await;
     let keys = original_rows(&world).await;
@@ -270,6 +285,20 @@ async fn the_channels_of_the_original_do_not_expire_any_more() {
     let rows = world.rows("message_2026_11").await;
     assert_eq!(rows.len(), 1);
     assert!(!rows[0].contains_key("expiry") && rows[0].contains_key("chids"));
+}
+
+/// A connection that asks for its channels goes on to rely on them.
+#[tokio::test]
+async fn the_channels_of_the_original_do_not_expire_once_they_were_asked_for() {
+    let world = World::open().await;
+    let chids = ("chids", AttributeValue::Ss(vec![CHANNEL.to_string()]));
+    world.put_row(" ", [chids, ("expiry", n(SECONDS + 60)), ("other", s("stays"))]).await;
+    let read = world.store.channels(AGENT, november()).await;
+    assert_eq!(read, Ok(Some(BTreeSet::from([CHANNEL]))));
+    let rows = world.rows("message_2026_11").await;
+    assert_eq!(rows.len(), 1);
+    assert!(!rows[0].contains_key("expiry") && rows[0].contains_key("chids"));
+    assert_eq!(rows[0]["other"], s("stays"));
 }
 
 #[tokio::test]

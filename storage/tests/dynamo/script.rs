@@ -176,7 +176,8 @@ impl HttpClient for Script {
     }
 }
 
-const ROUTER: &str = r#"{"Table": {
+/// The router table as it should be.
+pub(crate) const ROUTER: &str = r#"{"Table": {
     "TableName": "router", "TableStatus": "ACTIVE",
     "KeySchema": [{"AttributeName": "uaid", "KeyType": "HASH"}],
     "AttributeDefinitions": [

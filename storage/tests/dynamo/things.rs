@@ -22,6 +22,7 @@ pub(crate) fn options() -> DynamoOptions {
         attempts_max: 3,
         backoff_initial: Duration::from_millis(1),
         backoff_max: Duration::from_millis(2),
+        agent_writes_max: 64,
         ..DynamoOptions::default()
     }
 }

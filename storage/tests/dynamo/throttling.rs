@@ -1,6 +1,7 @@
 //! Throttling: tried again within the budget, then told.
 
-use storage::{MessageTables, RouterTable, StoreError};
+use storage::upkeep::Census;
+use storage::{MessageTables, RouterTable, StoreError, Upkeep};
 
 use crate::script::{Script, Step, error, failed, ok, refused};
 use crate::things::*;
@@ -109,4 +110,13 @@ async fn a_record_is_read_by_one_consistent_request() {
     assert_eq!(script.asked(), ["GetItem"]);
     let body = &script.bodies()[0];
     assert!(body.contains(r#""TableName":"router""#) && body.contains(r#""ConsistentRead":true"#));
+}
+
+/// It tells whether anybody is there.
+#[tokio::test]
+async fn records_are_counted_by_a_consistent_request() {
+    let script = Script::new([ok("{}")]);
+    assert_eq!(script.open().census(None).await, Ok(Census::default()));
+    assert_eq!(script.asked(), ["Scan"]);
+    assert!(script.bodies()[0].contains(r#""ConsistentRead":true"#));
 }

@@ -1,9 +1,13 @@
 //! Counting records by month, and making them name another.
 
-use futures_util::future::join_all;
-use state_machine::{Month, Span};
-use storage::upkeep::{Census, Copied};
+use std::sync::Arc;
 
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::future::join_all;
+use state_machine::{Month, Span, Uaid};
+use storage::upkeep::{Census, Copied, PREFLIGHT_UAID};
+
+use crate::engines::{client, open, options};
 use crate::world::{DAY, DECEMBER, World, agent, month};
 
 /// Agents 1 and 2 are on November, 3 moves from November to December, 4 is on December.
@@ -28,6 +32,7 @@ async fn census(world: &World) -> Census {
                 *sum.entry(month).or_default() += count;
             }
         }
+        all.unreadable += page.unreadable;
         match page.next {
             Some(next) => all.next = Some(next),
             None => return all,
@@ -64,6 +69,34 @@ pub(crate) async fn records_are_counted_by_both_months(world: World) {
     let counted = census(&world).await;
     assert_eq!(counted.curmonth, counts(&[("2026_11", 2), ("2026_12", 2)]));
     assert_eq!(counted.oldmonth, counts(&[("2026_11", 1)]));
+    assert_eq!(counted.unreadable, 0);
+}
+
+/// With another prefix of the message tables: the users are there all the same.
+#[tokio::test]
+async fn records_whose_months_cannot_be_read_are_counted_apart() {
+    let options = options();
+    let world = World::new(Arc::new(open(&options).unwrap()), None);
+    world.check().await.unwrap();
+    let put = async |uaid: Uaid, months: &[(&str, &str)]| {
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        let mut request = client().put_item().table_name(format!("{}router", options.table_prefix));
+        request = request.item("uaid", text(&uaid.to_string()));
+        for (name, value) in months {
+            request = request.item(*name, text(value));
+        }
+        request.send().await.unwrap();
+    };
+    put(PREFLIGHT_UAID, &[]).await;
+    assert_eq!(census(&world).await, Census::default());
+    put(agent(1), &[("curmonth", "messages_2026_11")]).await;
+    put(agent(2), &[]).await;
+    put(agent(3), &[("curmonth", "message_2026_12"), ("oldmonth", "messages_2026_11")]).await;
+    put(agent(4), &[("curmonth", "message_2026_12")]).await;
+    let counted = census(&world).await;
+    assert_eq!(counted.unreadable, 3);
+    assert_eq!(counted.curmonth, counts(&[("2026_12", 2)]));
+    assert_eq!(counted.oldmonth, counts(&[]));
 }
 
 pub(crate) async fn records_that_name_a_month_are_made_to_name_another(world: World) {

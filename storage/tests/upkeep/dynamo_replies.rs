@@ -262,7 +262,7 @@ async fn what_is_not_allowed_is_told_with_what_to_allow_and_the_rest_is_tried_al
                 if is_it { Err("AccessDeniedException") } else { good(operation, body) }
             }
         });
-        let checks = store.preflight().await.unwrap();
+        let checks = store.preflight([month("2026_12")].into()).await.unwrap();
         let failed: Vec<_> = checks.iter().filter(|check| check.outcome.is_err()).collect();
         assert_eq!(failed.len(), 1, "{denied} on {table}: {checks:?}");
         let advice = failed[0].outcome.clone().unwrap_err();
@@ -284,7 +284,7 @@ async fn an_index_that_may_not_be_asked_is_named() {
         ("Query", Some(_)) => Err("AccessDeniedException"),
         _ => good(operation, body),
     });
-    let checks = store.preflight().await.unwrap();
+    let checks = store.preflight([month("2026_12")].into()).await.unwrap();
     let failed: Vec<_> = checks.iter().filter(|check| check.outcome.is_err()).collect();
     assert_eq!(failed.len(), 1);
     assert_eq!(failed[0].what, "Query on router/index/AccessIndex");

@@ -198,7 +198,7 @@ async fn a_table_deleted_while_the_store_is_open_is_told_by_preflight_and_nothin
     store.ensure_month(month("2026_12")).await.unwrap();
     let table = format!("{}router", options.table_prefix);
     client().delete_table().table_name(&table).send().await.unwrap();
-    let failures = failures(&store.preflight().await.unwrap());
+    let failures = failures(&store.preflight([month("2026_12")].into()).await.unwrap());
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert!(failures[0].starts_with(&format!("DescribeTable on {table}")), "{failures:?}");
     assert!(failures[0].contains("kalends tables ensure"), "{failures:?}");
@@ -213,7 +213,7 @@ async fn preflight_tells_what_is_wrong_with_a_table_that_was_changed() {
     let off = TimeToLiveSpecification::builder().enabled(false).attribute_name("expiry").build();
     let update = client().update_time_to_live().table_name(&table);
     update.time_to_live_specification(off.unwrap()).send().await.unwrap();
-    let failures = failures(&store.preflight().await.unwrap());
+    let failures = failures(&store.preflight([month("2026_12")].into()).await.unwrap());
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert!(failures[0].contains(&table) && failures[0].contains("its TTL is off"), "{failures:?}");
 }
@@ -310,7 +310,7 @@ async fn a_server_that_is_gone_is_told_once_and_tried_no_further() {
     let endpoint_url = Some(server.url.clone());
     let store = open(&DynamoOptions { endpoint_url, attempts_max: 2, ..options() }).unwrap();
     drop(server);
-    let checks = store.preflight().await.unwrap();
+    let checks = store.preflight([month("2026_12")].into()).await.unwrap();
     assert_eq!(checks.len(), 1, "{checks:?}");
     assert!(checks[0].outcome.as_ref().unwrap_err().contains("cannot be reached"), "{checks:?}");
 }

@@ -39,7 +39,7 @@ async fn a_damaged_file_is_told_by_its_name_and_no_other() {
     let store = Embedded::open(file.parent().unwrap(), &EmbeddedOptions::default()).unwrap();
     bytes[4096..].fill(0xa5);
     fs::write(&file, bytes).unwrap();
-    let checks = store.preflight().await.unwrap();
+    let checks = store.preflight(["2026_11", "2026_12"].map(month).into()).await.unwrap();
     let failed: Vec<&Check> = checks.iter().filter(|check| check.outcome.is_err()).collect();
     let names: Vec<&str> = failed.iter().map(|check| check.what.as_str()).collect();
     assert_eq!(names, ["read messages_2026_11.db", "write each file"]);
@@ -51,7 +51,7 @@ async fn a_damaged_file_is_told_by_its_name_and_no_other() {
 async fn a_closed_store_cannot_be_tried_out() {
     let world = embedded();
     world.close().await.unwrap();
-    assert_eq!(world.preflight().await, Err(StoreError::Closed));
+    assert_eq!(world.preflight([month("2026_12")].into()).await, Err(StoreError::Closed));
 }
 
 #[tokio::test]

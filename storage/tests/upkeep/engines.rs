@@ -31,6 +31,8 @@ pub(crate) fn options() -> DynamoOptions {
         region: Some(REGION.to_owned()),
         table_prefix: format!("store{store}-"),
         last_connect_spread: SPREAD,
+        // The cases call more at once than one agent may.
+        agent_writes_max: DynamoOptions::default().requests_max,
         ..DynamoOptions::default()
     }
 }

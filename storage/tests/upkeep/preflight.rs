@@ -9,7 +9,7 @@ pub(crate) async fn a_good_store_passes_and_is_left_as_it_was(world: World) {
     let world = world.with_months(&["2026_11", "2026_12"]).await;
     let notification = Notification { chid: chid(1), version: 1 };
     world.save_notification(PREFLIGHT_UAID, notification).await.unwrap();
-    let checks = world.preflight().await.unwrap();
+    let checks = world.preflight(["2026_11", "2026_12"].map(month).into()).await.unwrap();
     let failed: Vec<&Check> = checks.iter().filter(|check| check.outcome.is_err()).collect();
     assert!(failed.is_empty(), "{failed:?}");
     for part in ["router", "2026_11", "2026_12"] {

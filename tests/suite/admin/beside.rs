@@ -1,7 +1,7 @@
 //! Every command beside a live server and without one, in either engine.
 
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use serde_json::Value;
 use state_machine::month::CivilHour;
@@ -10,6 +10,9 @@ use tempfile::TempDir;
 
 use super::{Place, months_ago};
 use crate::harness::{Agent, Neighbour, Program, kalends, unix_now_s};
+
+/// A user that the tests do not run as.
+const STRANGER: u32 = 65_534;
 
 #[actix_web::test]
 async fn every_command_works_beside_a_live_server_and_without_one() {
@@ -181,4 +184,76 @@ async fn a_table_that_is_not_there_is_told_by_preflight() {
     let ended = Program::run(command).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("`kalends tables ensure` makes it"), "{ended:?}");
+}
+
+#[actix_web::test]
+async fn nothing_is_copied_and_nothing_made_where_there_is_no_store() {
+    let wire_server = crate::harness::WireServer::start();
+    let launch = crate::harness::dynamo::launch(&wire_server.url).with(&["--rotation=false"]);
+    let copy = format!("tables copy {} {}", months_ago(2), months_ago(0));
+    for words in [copy.clone(), format!("{copy} --server-stopped"), "tables list".to_owned()] {
+        let mut command = kalends(&words.split(' ').collect::<Vec<_>>());
+        command.args(&launch.arguments).envs(launch.variables.clone());
+        let ended = Program::run(command).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("there is no table"), "{words}: {ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn nothing_is_made_before_servers_are_said_to_be_stopped() {
+    let place = Place::dynamo(&["--rotation=false"]);
+    let before = place.done("tables list").await;
+    let why = place.refused(&format!("tables copy {} {}", months_ago(2), months_ago(0))).await;
+    assert!(why.contains("--server-stopped"), "{why}");
+    assert_eq!(place.done("tables list").await, before);
+}
+
+#[actix_web::test]
+async fn keys_beside_tables_must_be_there_once_somebody_is_registered() {
+    let place = Place::dynamo(&[]);
+    let elsewhere = TempDir::new().unwrap();
+    let preflight = async || Program::run(place.command_in(elsewhere.path(), &["preflight"])).await;
+    let ended = preflight().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let none_yet = "ok      keys.toml (none yet, the server makes them)\n";
+    assert!(ended.stdout.starts_with(none_yet), "{ended:?}");
+
+    Agent::absent(&place.server).await;
+    let ended = preflight().await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.starts_with("FAILED  keys.toml: no keys.toml in "), "{ended:?}");
+    assert!(ended.stdout.contains("but users are registered: is data_dir right?"), "{ended:?}");
+    assert!(!elsewhere.path().join("keys.toml").exists());
+}
+
+#[actix_web::test]
+async fn the_store_of_another_user_is_not_opened() {
+    let mut place = Place::embedded(&[]);
+    assert!(place.server.terminate().success());
+    let file = place.server.data_dir().join("router.db");
+    let owner = file.metadata().unwrap().uid();
+    // Only root can give a file away, and only to root is it a trap: others are not let in.
+    if chown(&file, Some(STRANGER), None).is_ok() {
+        let why = place.refused("tables ensure").await;
+        let expected =
+            format!("belongs to uid {STRANGER}, and this runs as uid {owner}: run it as");
+        assert!(why.contains(&expected), "{why}");
+        assert!(place.refused("preflight").await.contains(&expected));
+        chown(&file, Some(owner), None).unwrap();
+    }
+    place.done("tables ensure").await;
+    place.server.restart();
+}
+
+#[actix_web::test]
+async fn a_file_is_no_data_directory() {
+    let home = TempDir::new().unwrap();
+    let file = home.path().join("data");
+    std::fs::write(&file, "").unwrap();
+    let mut command = kalends(&["tables", "list"]);
+    command.arg("--data-dir").arg(&file);
+    let ended = Program::run(command).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("data is not a directory: name that of the store"), "{ended:?}");
 }

@@ -1,5 +1,7 @@
 //! A server, its store, and an operator at its side.
 
+use std::path::Path;
+
 use state_machine::{Month, Time};
 use tokio::process::Command;
 
@@ -75,7 +77,11 @@ impl Place {
 
     /// `kalends` with these words, on the store of the server.
     pub(super) fn command(&self, words: &[&str]) -> Command {
-        let data_dir = self.server.data_dir();
+        self.command_in(&self.server.data_dir(), words)
+    }
+
+    /// The same with another data directory.
+    pub(super) fn command_in(&self, data_dir: &Path, words: &[&str]) -> Command {
         let mut command = kalends(words);
         command.arg("--data-dir").arg(data_dir);
         let is_for_all = |word: &&String| {

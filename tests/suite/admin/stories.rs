@@ -32,7 +32,7 @@ async fn who_comes_back_is_kept_and_who_stays_away_goes_with_the_old_table() {
         place.restart_now();
         assert!(place.done("users drop-stale --dry-run").await.starts_with("found 2 users"));
         let status = place.done("tables status").await;
-        let expected = format!("- 2 clients are still on {} and did not connect", long_ago());
+        let expected = format!("- 2 clients are still on {}: they move", long_ago());
         assert!(status.contains(&expected), "{status}");
         let kept = place.done("tables drop-old").await;
         assert!(kept.starts_with("kept ") || kept.contains("\nkept "), "{kept}");
@@ -78,7 +78,8 @@ async fn a_frozen_table_is_renamed_and_its_agents_notice_nothing() {
         let confirmed = if place.is_embedded() { copy } else { format!("{copy} --server-stopped") };
         let copied = place.done(&confirmed).await;
         assert!(copied.contains(&format!("1 records name {to} instead of {from} now")), "{copied}");
-        place.done(&confirmed).await;
+        let why = place.refused(&confirmed).await;
+        assert!(why.contains(&format!("next is `kalends tables drop {from} --yes`")), "{why}");
         let dropped = place.done(&format!("tables drop {from} --yes")).await;
         assert_eq!(dropped, format!("dropped {from}, which no client is on\n"));
         place.server.restart();

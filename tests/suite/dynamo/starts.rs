@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use aws_sdk_dynamodb::types::{TimeToLiveSpecification, TimeToLiveStatus};
 use tempfile::TempDir;
 
 use crate::harness::{
@@ -188,10 +189,33 @@ async fn a_table_that_is_being_made_is_waited_for() {
     let proxy = Proxy::to(&wire.url);
     let creating = || Fault::Says("/Table/TableStatus", "CREATING".into());
     proxy.rule(Rule::on("DescribeTable", creating()).table("router").times(3));
+    proxy.rule(Rule::on("DescribeTable", creating()).table("message_").times(3));
     server.restart_as(dynamo::launch(&proxy.url()));
-    assert!(proxy.bill().count(&["DescribeTable"]) > 3);
+    assert!(proxy.bill().count(&["DescribeTable"]) > 6);
     proxy.rule(Rule::on("DescribeTable", creating()).table("message_"));
     Start::at(&proxy.url()).is_found(&["message_", "being made"]).await;
+}
+
+/// A server that is killed between making a table and switching its TTL on leaves one that is listed.
+#[actix_web::test]
+async fn a_table_that_was_left_half_made_is_finished_by_the_next_start() {
+    let wire = WireServer::start();
+    let mut server = Server::launch(dynamo::launch(&wire.url));
+    assert!(server.terminate().success());
+    let client = dynamo::client(&wire.url);
+    let tables = client.list_tables().send().await.expect("the server answers");
+    let months = tables.table_names().iter().filter(|name| name.starts_with("message_"));
+    let this = months.max().expect("there is one").clone();
+    let off = TimeToLiveSpecification::builder().enabled(false).attribute_name("expiry").build();
+    let request = client.update_time_to_live().table_name(&this);
+    let request = request.time_to_live_specification(off.expect("it is whole"));
+    request.send().await.expect("it can be switched off");
+
+    server.restart_as(dynamo::launch(&wire.url));
+    let described = client.describe_time_to_live().table_name(&this).send().await;
+    let ttl = described.expect("the table is there").time_to_live_description;
+    let status = ttl.and_then(|ttl| ttl.time_to_live_status);
+    assert_eq!(status, Some(TimeToLiveStatus::Enabled));
 }
 
 #[actix_web::test]

@@ -75,7 +75,7 @@ pub(crate) async fn a_move_with_a_row_stored_late_is_brought_to_its_end_wherever
         "register",
         "read channels 2026_11",
         "fetch 2026_11",
-        "delete [2026_11]",
+        "delete [2026_11, 2026_12]",
         "add channels 2026_12",
         "update month",
         "fetch 2026_11",

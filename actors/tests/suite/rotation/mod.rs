@@ -27,6 +27,7 @@ macro_rules! engine {
             engine!(@case $new, moving:
                 a_client_of_this_month_touches_no_other
                 a_client_of_last_month_takes_its_messages_and_moves
+                what_a_broken_off_copy_left_in_the_new_month_goes_with_the_acks
                 a_client_takes_more_than_a_page_before_it_moves
                 channels_are_copied_without_messages_and_the_record_moves_last
                 commands_and_pushes_during_every_step_of_a_move_wait_for_its_end

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use state_machine::connection::{Effect, PhaseName, PushAnswer};
 use state_machine::delivery::Outcome;
 use state_machine::{Chid, MessageId};
+use storage::Stored;
 
 use super::agent::Agent;
 use super::world::{NEW, OLD, World, in_month, in_table, it_becomes, lasting, month, stores};
@@ -29,7 +30,7 @@ pub(crate) const MOVE: [&str; 9] = [
     "register",
     "read channels 2026_11",
     "fetch 2026_11",
-    "delete [2026_11]",
+    "delete [2026_11, 2026_12]",
     "add channels 2026_12",
     "update month",
     "fetch 2026_11",
@@ -52,6 +53,20 @@ pub(crate) async fn a_client_of_last_month_takes_its_messages_and_moves(world: W
     let next = stores(&node, uaid).await;
     assert_eq!(world.rows(uaid).await, in_table(NEW, &[next]));
     assert_eq!(Agent::visits(&node, uaid).await, [next]);
+    assert_eq!(Agent::visits(&node, uaid).await, []);
+    world.is_done_with(uaid, NEW).await;
+}
+
+/// The agent remembers no ack here, so what comes again is not hidden.
+pub(crate) async fn what_a_broken_off_copy_left_in_the_new_month_goes_with_the_acks(world: World) {
+    let node = world.node(in_month(OLD), |bounds| bounds.limits.remembered_acks_max = 1);
+    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 3).await;
+    world.add_channels(uaid, month(NEW), [CHANNEL].into()).await.unwrap();
+    for message in world.page(uaid, month(OLD)).await.messages {
+        assert_eq!(world.store_message(uaid, month(NEW), message).await, Ok(Stored::Done));
+    }
+    it_becomes(&node, NEW);
+    assert_eq!(Agent::visits(&node, uaid).await, waiting);
     assert_eq!(Agent::visits(&node, uaid).await, []);
     world.is_done_with(uaid, NEW).await;
 }

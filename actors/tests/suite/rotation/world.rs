@@ -114,7 +114,7 @@ impl World {
         rows
     }
 
-    async fn page(&self, uaid: Uaid, month: Month) -> Page {
+    pub(crate) async fn page(&self, uaid: Uaid, month: Month) -> Page {
         const ALL: PageLimit = PageLimit { rows: 1000, bytes: 1 << 20 };
         let page = self.fetch_messages(uaid, month, None, ALL, Time(0)).await.unwrap();
         assert_eq!(page.next, None, "a test has no more than a page");

@@ -1,0 +1,49 @@
+//! What `preflight` says of `keys.toml`: it is beside the store in either engine, and a server does not
+//! start without it where users depend on it.
+
+use storage::{Embedded, Upkeep};
+
+use super::line::CheckRow;
+use crate::keys::{Keys, KeysError};
+use crate::serve::opening::has_nobody;
+use crate::settings::{Settings, StoreKind};
+
+/// What is looked at.
+const KEYS: &str = "keys.toml";
+
+/// The same in a new installation.
+const NONE_YET: &str = "keys.toml (none yet, the server makes them)";
+
+/// Looks at them. Whether there should be any only the tables know where these are elsewhere: without
+/// them, nothing is said of keys that are not there.
+pub async fn check(settings: &Settings, tables: Option<&dyn Upkeep>) -> Option<CheckRow> {
+    match Keys::load(&settings.data_dir) {
+        Ok(_) => Some(row(KEYS, None)),
+        Err(KeysError::Missing { .. }) if settings.store == StoreKind::DynamoDb => {
+            Some(missing_beside(tables?, settings).await)
+        }
+        Err(KeysError::Missing { .. }) if !Embedded::exists(&settings.data_dir) => {
+            Some(row(NONE_YET, None))
+        }
+        Err(error) => Some(row(KEYS, Some(error.to_string()))),
+    }
+}
+
+async fn missing_beside(tables: &dyn Upkeep, settings: &Settings) -> CheckRow {
+    let problem = match has_nobody(tables).await {
+        Ok(true) => return row(NONE_YET, None),
+        Ok(false) => format!(
+            "no keys.toml in {}, but users are registered: is data_dir right? else restore it from \
+             a backup",
+            settings.data_dir.display()
+        ),
+        Err(error) => {
+            format!("there are none, and whether users are registered is not seen: {error}")
+        }
+    };
+    row(KEYS, Some(problem))
+}
+
+fn row(what: &str, problem: Option<String>) -> CheckRow {
+    CheckRow { what: what.to_owned(), problem }
+}
