@@ -52,7 +52,9 @@ impl DrainingOldMonth {
     pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Phase {
         // In the new month too: a copy of the table that broke off has left some of the rows there.
         self.session.flush_acks(&[self.from, self.to], cx);
-        self.session.check_storage(self.from, cx);
+        if !self.drain.is_past(cx.now) {
+            self.session.check_storage(self.from, cx);
+        }
         let is_over = self.drain.is_over(&self.session, cx.now);
         if self.session.is_drained() || is_over {
             let carry = !self.session.is_drained();
@@ -70,6 +72,12 @@ impl Drain {
     pub(super) fn begin(cx: &Cx<'_>) -> Self {
         let wait = cx.config.limits.drain_wait;
         Self { until: (wait != Span::ZERO).then(|| cx.now + wait) }
+    }
+
+    /// Whether no further look is to begin: pushes that come all the time would make each look be followed
+    /// by another.
+    pub(super) fn is_past(&self, now: Time) -> bool {
+        self.until.is_some_and(|until| until <= now)
     }
 
     /// Whether what is left is to be carried over. What is with the store is waited for.

@@ -96,7 +96,9 @@ impl UpdatingRouter {
         match &self.step {
             Step::Looking { drain } => {
                 self.session.flush_acks(&[self.from, self.to], cx);
-                self.session.check_storage(self.from, cx);
+                if !drain.is_past(cx.now) {
+                    self.session.check_storage(self.from, cx);
+                }
                 if self.session.is_drained() {
                     return self.finishing(cx);
                 }

@@ -172,11 +172,13 @@ impl Story {
     async fn storm(&mut self) {
         let Size { travellers: count, kills } = self.size;
         let kills: Vec<_> = (0..kills).map(|_| self.rng.usize(count / 4..count)).collect();
-        let seeds: Vec<_> = (0..SENDERS).map(|_| self.rng.fork()).collect();
+        // No sender is without anybody to send to.
+        let senders = SENDERS.min(count);
+        let seeds: Vec<_> = (0..senders).map(|_| self.rng.fork()).collect();
         let Self { server, scene, travellers, .. } = self;
         let (scene, travellers) = (&*scene, &*travellers);
         let pushing = seeds.into_iter().enumerate().map(|(sender, rng)| {
-            let theirs: Vec<_> = travellers.iter().skip(sender).step_by(SENDERS).collect();
+            let theirs: Vec<_> = travellers.iter().skip(sender).step_by(senders).collect();
             push_until_the_end(scene, kills.len(), theirs, rng)
         });
         let killing = async {
