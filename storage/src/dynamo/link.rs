@@ -74,7 +74,7 @@ impl Link {
         })
     }
 
-    /// Waits for a connection, as long as a request may take. None means that the request was not made.
+    /// Waits for a connection, as long as a request may take. An error means that the request was not made.
     async fn connection(
         &self,
         operation: &'static str,

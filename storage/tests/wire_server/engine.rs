@@ -1,0 +1,33 @@
+//! The DynamoDB engine on the wire server that all tests of a process share, each with tables of its own.
+//! Include this file with `#[path]`.
+
+#[path = "mod.rs"]
+mod wire_server;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
+use storage::{Dynamo, DynamoDoubles, DynamoOptions, Store};
+
+/// The defaults, for tables that nobody has used yet.
+pub(crate) fn fresh_tables() -> DynamoOptions {
+    static CASES: AtomicU32 = AtomicU32::new(0);
+    let case = CASES.fetch_add(1, Ordering::Relaxed);
+    DynamoOptions {
+        endpoint_url: Some(wire_server::shared().url.clone()),
+        region: Some("eu-central-1".to_owned()),
+        table_prefix: format!("case{case}-"),
+        ..DynamoOptions::default()
+    }
+}
+
+/// Opens them: empty the first time, and then with what was left there.
+pub(crate) fn open(options: &DynamoOptions) -> Arc<dyn Store> {
+    let credentials = Credentials::new("key", "secret", None, None, "the test");
+    let doubles = DynamoDoubles {
+        credentials: Some(SharedCredentialsProvider::new(credentials)),
+        http_client: None,
+    };
+    Arc::new(Dynamo::open_with(options, doubles).expect("the wire server makes its tables"))
+}
