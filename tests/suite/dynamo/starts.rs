@@ -2,7 +2,8 @@
 
 use std::net::TcpListener;
 
-use aws_sdk_dynamodb::types::{TimeToLiveSpecification, TimeToLiveStatus};
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification, TimeToLiveStatus};
 use tempfile::TempDir;
 
 use crate::harness::{
@@ -135,9 +136,7 @@ async fn missing_tables_are_named_where_none_may_be_made() {
     let mut server = Server::launch(dynamo::launch(&wire.url));
     assert!(server.terminate().success());
     let client = dynamo::client(&wire.url);
-    let tables = client.list_tables().send().await.expect("the server answers");
-    let months = tables.table_names().iter().filter(|name| name.starts_with("message_"));
-    let this = months.max().expect("there is one").clone();
+    let this = newest_table(&client).await;
     client.delete_table().table_name(&this).send().await.expect("the table is there");
     start.is_refused(&[&this, "kalends tables ensure"]).await;
 }
@@ -196,6 +195,29 @@ async fn a_table_that_is_being_made_is_waited_for() {
     Start::at(&proxy.url()).is_found(&["message_", "being made"]).await;
 }
 
+async fn newest_table(client: &Client) -> String {
+    let tables = client.list_tables().send().await.expect("the server answers");
+    let months = tables.table_names().iter().filter(|name| name.starts_with("message_"));
+    months.max().expect("there is one").clone()
+}
+
+/// Records of an installation whose message tables have another prefix: new keys would be of no use to
+/// them, and no way back.
+#[actix_web::test]
+async fn no_keys_are_made_beside_users_whose_records_cannot_be_read() {
+    let wire = WireServer::start();
+    let mut server = Server::launch(dynamo::launch(&wire.url));
+    assert!(server.terminate().success());
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let record = dynamo::client(&wire.url).put_item().table_name("router");
+    let record = record
+        .item("uaid", text("0123456789abcdef0123456789abcdef"))
+        .item("router_type", text("webpush"))
+        .item("curmonth", text("messages_2026_11"));
+    record.send().await.expect("the server takes it");
+    Start::at(&wire.url).is_refused(&["keys.toml"]).await;
+}
+
 /// A server that is killed between making a table and switching its TTL on leaves one that is listed.
 #[actix_web::test]
 async fn a_table_that_was_left_half_made_is_finished_by_the_next_start() {
@@ -203,9 +225,7 @@ async fn a_table_that_was_left_half_made_is_finished_by_the_next_start() {
     let mut server = Server::launch(dynamo::launch(&wire.url));
     assert!(server.terminate().success());
     let client = dynamo::client(&wire.url);
-    let tables = client.list_tables().send().await.expect("the server answers");
-    let months = tables.table_names().iter().filter(|name| name.starts_with("message_"));
-    let this = months.max().expect("there is one").clone();
+    let this = newest_table(&client).await;
     let off = TimeToLiveSpecification::builder().enabled(false).attribute_name("expiry").build();
     let request = client.update_time_to_live().table_name(&this);
     let request = request.time_to_live_specification(off.expect("it is whole"));
