@@ -6,7 +6,7 @@
 test: tools lint
 	cargo test --workspace --locked
 
-# A real Firefox, and a well-known sender in a Python environment of its own.
+# A real Firefox, a well-known sender in a Python environment of its own, and a DynamoDB wire server.
 tools:
 	./tests/install-tools
 
