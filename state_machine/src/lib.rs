@@ -7,11 +7,15 @@
 //! - [`connection`]: one user agent's WebSocket session, from hello to close.
 //! - [`delivery`]: one push of an application server, from look-up to answer.
 //! - [`registry`]: who is connected to this node.
+//! - [`feed`]: tables of keys whose changes are numbered, and those who follow them.
+//! - [`broadcast`]: a feed that every node follows for its user agents.
 //! - [`wire`]: what user agents say and hear, as JSON.
 
+pub mod broadcast;
 pub mod chart;
 pub mod connection;
 pub mod delivery;
+pub mod feed;
 pub mod ids;
 pub mod invariants;
 pub mod message;

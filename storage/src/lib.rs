@@ -7,6 +7,7 @@
 pub mod contract;
 pub mod dynamo;
 pub mod embedded;
+pub mod feeds;
 pub mod notifications;
 pub mod stale;
 pub mod upkeep;
@@ -17,6 +18,7 @@ pub use contract::{
 };
 pub use dynamo::{Billing, Dynamo, DynamoDoubles, DynamoOpenError, DynamoOptions};
 pub use embedded::{Embedded, EmbeddedOptions, OpenError};
+pub use feeds::FeedTables;
 pub use notifications::{Notification, NotificationTable};
 pub use stale::DropOldUsers;
 pub use upkeep::Upkeep;

@@ -1,0 +1,259 @@
+//! Feeds that lose no update (seed 004).
+//!
+//! A feed is a table of keys. Every change of a key is given the next number of the feed's sequence, its
+//! `feed_sync_id`, in one transaction; a consumer that remembers the last number it saw is given each key's
+//! last state at least once.
+//!
+//! ```text
+//!   write, republish, delete        publish                         fetch after a cursor
+//!   version + 1, number none  ──►   sequence + 1, version + 1  ──►  numbers in (cursor, head], ascending
+//!   (pending)                       (numbered)
+//! ```
+//!
+//! - [`Table`] says what a feed's table does, as a value: engines are compared with it, models explore it.
+//! - [`Publication`] is one publishing transaction: what it read, what it writes, what must still be true.
+//! - [`Publisher`] decides when to publish, [`Consumer`] when to fetch and how far it has come.
+//!
+//! Architecture Invariant: a key has at most one number, and a number at most one key. A key that changed leaves
+//! its old number, so that whoever has seen a number has seen all that is left before it.
+//!
+//! Architecture Invariant: nobody computes a number from the numbers that are in use (`MAX + 1`): the last of them may
+//! have been given up by its key, and would be given out a second time to consumers that are past it.
+
+pub mod publication;
+pub mod table;
+
+pub use publication::{Assignment, Publication};
+pub use table::Table;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+/// A feed's name: 1 to 64 of `a` to `z`, `0` to `9`, `-` and `_`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FeedName(Arc<str>);
+
+/// A key of a feed: 1 to [`FeedKey::BYTES_MAX`] bytes of text without control characters.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FeedKey(Arc<str>);
+
+/// What a key holds: a text of at most [`FeedValue::BYTES_MAX`] bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FeedValue(Arc<str>);
+
+/// A number of a feed's sequence, and so a consumer's cursor: the last number it has seen. The first is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FeedSyncId(pub u64);
+
+/// How often a key's row was changed: by writes, and by each publication as well (seed 004, the time table).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Version(pub u64);
+
+/// The row of a feed in `sequences`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Sequence {
+    /// The greatest number that was assigned.
+    pub value: FeedSyncId,
+    /// How often numbers were assigned: the optimistic lock.
+    pub version: u64,
+    /// Keys of the feed, those that were deleted too.
+    pub keys: u64,
+}
+
+/// A numbered change, as a consumer sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Update {
+    /// Its number.
+    pub feed_sync_id: FeedSyncId,
+    /// Which key.
+    pub key: FeedKey,
+    /// The version of the key's row, as published.
+    pub version: Version,
+    /// What it holds; none where it was deleted.
+    pub value: Option<FeedValue>,
+}
+
+/// A key that waits for its number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pending {
+    /// Which key.
+    pub key: FeedKey,
+    /// The version of its row when it was looked at.
+    pub version: Version,
+}
+
+/// Some of a feed's updates.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct FeedPage {
+    /// The updates, by their numbers.
+    pub updates: Vec<Update>,
+    /// Where to go on: everything up to here is in this page, in one before, or was changed again.
+    pub cursor: FeedSyncId,
+    /// The feed's greatest number when the page was read. Where the cursor is less, there is more to read.
+    pub head: FeedSyncId,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Written {
+    /// It is on disk and waits for its number; the version that the row has now.
+    Done(Version),
+    /// The key would be one more than the feed may have. Nothing was written.
+    TooManyKeys,
+}
+
+/// What a publication brought.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Published {
+    /// Keys that were given a number.
+    pub count: usize,
+    /// The feed's greatest number now, whoever assigned it.
+    pub head: FeedSyncId,
+    /// The last key that was looked at, where others may wait behind it.
+    pub next: Option<FeedKey>,
+}
+
+/// Why a text is not a name, a key or a value. Never quotes the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FeedTextError {
+    /// Not a name.
+    #[error("a feed's name is 1 to 64 of a-z, 0-9, - and _")]
+    Name,
+    /// Not a key.
+    #[error("a key is 1 to 256 bytes of text without control characters")]
+    Key,
+    /// Not a value.
+    #[error("a value has at most 262144 bytes")]
+    Value,
+}
+
+impl FeedName {
+    /// The feed that broadcasts are in: key is the broadcast's id, value its version.
+    pub fn broadcasts() -> Self {
+        Self("broadcasts".into())
+    }
+
+    /// Takes a name.
+    pub fn parse(text: &str) -> Result<Self, FeedTextError> {
+        let is_ours = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        let fits = matches!(text.len(), 1..=64) && text.bytes().all(is_ours);
+        if fits { Ok(Self(text.into())) } else { Err(FeedTextError::Name) }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FeedKey {
+    /// Bytes of a key at most.
+    pub const BYTES_MAX: usize = 256;
+
+    /// Takes a key.
+    pub fn parse(text: &str) -> Result<Self, FeedTextError> {
+        let fits = matches!(text.len(), 1..=Self::BYTES_MAX) && !text.contains(char::is_control);
+        if fits { Ok(Self(text.into())) } else { Err(FeedTextError::Key) }
+    }
+
+    /// The key.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FeedValue {
+    /// Bytes of a value at most, in any store: a DynamoDB item has 400 KB. Servers usually allow less.
+    pub const BYTES_MAX: usize = 262_144;
+
+    /// Takes a value.
+    pub fn parse(text: &str) -> Result<Self, FeedTextError> {
+        if text.len() <= Self::BYTES_MAX {
+            Ok(Self(text.into()))
+        } else {
+            Err(FeedTextError::Value)
+        }
+    }
+
+    /// The value.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FeedSyncId {
+    /// Before the first: the cursor of a consumer that has seen nothing.
+    pub const NONE: Self = Self(0);
+
+    /// The number `steps` further on.
+    pub fn plus(self, steps: usize) -> Self {
+        Self(self.0 + steps as u64)
+    }
+}
+
+impl Version {
+    /// The version after one more change.
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl Borrow<str> for FeedKey {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+macro_rules! shown_as_text {
+    ($($name:ident)*) => { $(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+    )* };
+}
+
+shown_as_text!(FeedName FeedKey FeedValue);
+
+impl fmt::Display for FeedSyncId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keys_and_values_are_bounded() {
+        assert_eq!(FeedName::parse("broadcasts"), Ok(FeedName::broadcasts()));
+        assert!(FeedName::parse(&"x".repeat(64)).is_ok());
+        for wrong in ["", "A", "a b", "a/b", "ä", &"x".repeat(65)] {
+            assert_eq!(FeedName::parse(wrong), Err(FeedTextError::Name), "{wrong}");
+        }
+        assert!(FeedKey::parse("remote-settings/monitor_changes").is_ok());
+        assert!(FeedKey::parse(&"x".repeat(FeedKey::BYTES_MAX)).is_ok());
+        for wrong in ["", "a\nb", "\u{7f}", &"x".repeat(FeedKey::BYTES_MAX + 1)] {
+            assert_eq!(FeedKey::parse(wrong), Err(FeedTextError::Key));
+        }
+        assert!(FeedValue::parse("").is_ok());
+        assert!(FeedValue::parse(&"x".repeat(FeedValue::BYTES_MAX)).is_ok());
+        let long = "x".repeat(FeedValue::BYTES_MAX + 1);
+        assert_eq!(FeedValue::parse(&long), Err(FeedTextError::Value));
+    }
+}

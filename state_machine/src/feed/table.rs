@@ -1,0 +1,127 @@
+//! What a feed's table does, as a value without a disk under it.
+//!
+//! Its operations are the smallest that are atomic in every engine; `storage::feeds` says what the engines make
+//! of them. Tests compare engines with it, models interleave its steps.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::{
+    FeedKey, FeedSyncId, FeedValue, Pending, Publication, Sequence, Update, Version, Written,
+};
+
+/// One feed: its keys and its sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Table {
+    rows: BTreeMap<FeedKey, Row>,
+    sequence: Sequence,
+}
+
+/// What a key's row holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Row {
+    /// The value; none where the key was deleted.
+    pub value: Option<FeedValue>,
+    /// How often the row was changed.
+    pub version: Version,
+    /// Its number; none while it waits for one.
+    pub feed_sync_id: Option<FeedSyncId>,
+}
+
+/// Something that a publication read is no longer so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Conflict;
+
+impl Table {
+    /// Sets a key. It leaves its number in the same step.
+    pub fn write(&mut self, key: FeedKey, value: FeedValue, keys_max: u64) -> Written {
+        if !self.rows.contains_key(&key) && self.sequence.keys >= keys_max {
+            return Written::TooManyKeys;
+        }
+        Written::Done(self.put(key, Some(value)))
+    }
+
+    /// Has a key published again as it is, also one that was deleted. None where it was never written.
+    pub fn republish(&mut self, key: &FeedKey) -> Option<Version> {
+        let value = self.rows.get(key)?.value.clone();
+        Some(self.put(key.clone(), value))
+    }
+
+    /// Deletes a key: what is left of it is published, so that consumers see it. None where there is nothing to delete.
+    pub fn delete(&mut self, key: &FeedKey) -> Option<Version> {
+        self.rows.get(key)?.value.as_ref()?;
+        Some(self.put(key.clone(), None))
+    }
+
+    /// At most `limit` keys that wait for a number, by key, those after `after`.
+    pub fn pending(&self, after: Option<&FeedKey>, limit: usize) -> Vec<Pending> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.range::<FeedKey, _>((after, Bound::Unbounded));
+        let waiting = rows.filter(|(_, row)| row.feed_sync_id.is_none());
+        let pending =
+            |(key, row): (&FeedKey, &Row)| Pending { key: key.clone(), version: row.version };
+        waiting.map(pending).take(limit).collect()
+    }
+
+    /// The row of the sequence.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// Writes a publication, if all that it read is still so.
+    pub fn commit(&mut self, publication: &Publication) -> Result<(), Conflict> {
+        let is_as_read = |pending: &Pending| {
+            self.rows
+                .get(&pending.key)
+                .is_some_and(|row| row.version == pending.version && row.feed_sync_id.is_none())
+        };
+        let all = publication.assignments.iter().all(|assigned| is_as_read(&assigned.pending));
+        if !all || self.sequence.version != publication.read.version {
+            return Err(Conflict);
+        }
+        for assigned in &publication.assignments {
+            let row = self.rows.get_mut(&assigned.pending.key).ok_or(Conflict)?;
+            row.version = assigned.version;
+            row.feed_sync_id = Some(assigned.feed_sync_id);
+        }
+        let keys = self.sequence.keys;
+        self.sequence = Sequence { keys, ..publication.sequence };
+        Ok(())
+    }
+
+    /// The updates with numbers above `after` and up to `head`, by number.
+    ///
+    /// A reader asks the sequence first and then for numbers up to its value: what is numbered meanwhile by others may
+    /// be seen in part, a number without the one before it, and is left to the next time.
+    pub fn numbered(&self, after: FeedSyncId, head: FeedSyncId) -> Vec<Update> {
+        let numbered = self.rows.iter().filter_map(|(key, row)| {
+            let feed_sync_id = row.feed_sync_id.filter(|id| after < *id && *id <= head)?;
+            let Row { version, value, .. } = row.clone();
+            Some(Update { feed_sync_id, key: key.clone(), version, value })
+        });
+        let mut updates: Vec<Update> = numbered.collect();
+        updates.sort_by_key(|update| update.feed_sync_id);
+        updates
+    }
+
+    /// The row of a key.
+    pub fn row(&self, key: &str) -> Option<&Row> {
+        self.rows.get(key)
+    }
+
+    /// All rows, by key.
+    pub fn rows(&self) -> impl Iterator<Item = (&FeedKey, &Row)> {
+        self.rows.iter()
+    }
+
+    fn put(&mut self, key: FeedKey, value: Option<FeedValue>) -> Version {
+        let before = self.rows.get(&key).map(|row| row.version);
+        let version = before.unwrap_or_default().next();
+        self.rows.insert(key, Row { value, version, feed_sync_id: None });
+        if before.is_none() {
+            // No number was assigned: a publication that is under way is as right as before.
+            self.sequence.keys += 1;
+        }
+        version
+    }
+}
