@@ -1,15 +1,19 @@
-//! `kalends replay`: a session transcript, run through the state machine.
+//! `kalends replay`: a session transcript or a feed history, run through the state machines.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use state_machine::transcript::{self, Mismatch, ParseError, Transcript};
+use state_machine::feed::transcript::{self as feed, History};
+use state_machine::transcript::{self as session, Mismatch, ParseError, Transcript};
 
-/// Bytes of a transcript at most.
+/// Bytes of a file at most.
 const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
 
-/// Why a transcript was not replayed, or did not come out as it says.
+/// What a feed history's file is called.
+const FEED_EXTENSION: &str = "feed";
+
+/// Why a file was not replayed, or did not come out as it says.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The file cannot be read.
@@ -20,7 +24,7 @@ pub enum ReplayError {
         /// Why.
         source: io::Error,
     },
-    /// It is no transcript.
+    /// It is neither a transcript nor a history.
     #[error("{}:{error}", .file.display())]
     Parse {
         /// The file.
@@ -41,27 +45,31 @@ pub enum ReplayError {
     Print(#[from] io::Error),
 }
 
-/// Replays a transcript. With `trace` every event is printed, with the phase and the deadline after it
-/// and its effects, in the transcript's own form.
+/// What came of a replay.
+struct Replayed {
+    /// The head of the file and each step, in the file's own form.
+    head: String,
+    steps: Vec<String>,
+    result: Result<(), Mismatch>,
+}
+
+/// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With `trace` every step is
+/// printed with where things stand after it and what was ordered, in the file's own form.
 pub fn run(file: &Path, trace: bool) -> Result<(), ReplayError> {
-    let transcript = read(file)?;
-    let mut traced = Vec::new();
-    let mut steps = 0;
-    let scribe = transcript.scribe();
-    let replayed = transcript::replay(&transcript, |ran| {
-        steps += 1;
-        if trace {
-            traced.push(scribe.ran(ran));
-        }
-    });
-    print(&transcript, trace.then_some(&traced))?;
-    let fail = |mismatch| ReplayError::Mismatch { file: file.to_owned(), mismatch };
-    replayed.map_err(fail)?;
-    writeln!(io::stdout(), "# {}: all {steps} steps as written", file.display())?;
+    let text = read(file)?;
+    let is_feed = file.extension().is_some_and(|extension| extension == FEED_EXTENSION);
+    let replayed = if is_feed { replay_feed(&text) } else { replay_session(&text) };
+    let Replayed { head, steps, result } =
+        replayed.map_err(|error| ReplayError::Parse { file: file.to_owned(), error })?;
+    if trace {
+        print(&head, &steps)?;
+    }
+    result.map_err(|mismatch| ReplayError::Mismatch { file: file.to_owned(), mismatch })?;
+    writeln!(io::stdout(), "# {}: all {} steps as written", file.display(), steps.len())?;
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Transcript, ReplayError> {
+fn read(file: &Path) -> Result<String, ReplayError> {
     let failed = |source| ReplayError::Read { file: file.to_owned(), source };
     let mut text = String::new();
     let opened = File::open(file).map_err(failed)?;
@@ -69,12 +77,67 @@ fn read(file: &Path) -> Result<Transcript, ReplayError> {
     if fs::metadata(file).map_err(failed)?.len() > TRANSCRIPT_BYTES_MAX {
         return Err(failed(io::Error::other("larger than 16 MiB")));
     }
-    Transcript::parse(&text).map_err(|error| ReplayError::Parse { file: file.to_owned(), error })
+    Ok(text)
 }
 
-fn print(transcript: &Transcript, traced: Option<&Vec<String>>) -> io::Result<()> {
-    let Some(traced) = traced else { return Ok(()) };
+fn replay_session(text: &str) -> Result<Replayed, ParseError> {
+    let transcript = Transcript::parse(text)?;
+    let scribe = transcript.scribe();
+    let mut steps = Vec::new();
+    let result = session::replay(&transcript, |ran| steps.push(scribe.ran(ran)));
+    Ok(Replayed { head: transcript.head(), steps, result })
+}
+
+fn replay_feed(text: &str) -> Result<Replayed, ParseError> {
+    let history = History::parse(text)?;
+    let mut steps = Vec::new();
+    let result = feed::replay(&history, |ran| steps.push(ran.to_string()));
+    Ok(Replayed { head: history.head(), steps, result })
+}
+
+fn print(head: &str, steps: &[String]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", transcript.head())?;
-    traced.iter().try_for_each(|step| writeln!(out, "{step}"))
+    writeln!(out, "{head}")?;
+    steps.iter().try_for_each(|step| writeln!(out, "{step}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replayed_as_what_its_name_says_it_is() {
+        for (file, wrong) in [
+            ("fixtures/feeds/time_table_of_the_seed.feed", None),
+            ("fixtures/sessions/keepalive.session", None),
+            ("Cargo.toml", Some("Cargo.toml:1: the first line says what the session shows")),
+            ("fixtures/feeds", Some("cannot read fixtures/feeds: ")),
+        ] {
+            let result = run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), true);
+            let error = result.err().map(|error| error.to_string());
+            match wrong {
+                None => assert_eq!(error, None),
+                Some(wrong) => {
+                    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+                    let error = error.expect("it is neither").replace(root, "");
+                    assert!(error.starts_with(wrong), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_feed_history_is_told_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wrong.feed");
+        for (lines, wrong) in [
+            ("wait 5", "2: expected a span such as"),
+            ("P1> written", "2: after `P1> written`\n     + P1< publish"),
+        ] {
+            fs::write(&file, format!("# A history.\n{lines}\n")).unwrap();
+            let error = run(&file, false).unwrap_err().to_string();
+            let expected = format!("{}:{wrong}", file.display());
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
 }

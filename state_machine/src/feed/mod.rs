@@ -20,10 +20,19 @@
 //! Architecture Invariant: nobody computes a number from the numbers that are in use (`MAX + 1`): the last of them may
 //! have been given up by its key, and would be given out a second time to consumers that are past it.
 
+mod backoff;
+pub mod consumer;
+pub mod promises;
 pub mod publication;
+pub mod publisher;
 pub mod table;
+pub mod transcript;
 
+pub use consumer::{
+    Consumer, ConsumerEnd, ConsumerEvent, ConsumerLimits, ConsumerOrder, ConsumerWait,
+};
 pub use publication::{Assignment, Publication};
+pub use publisher::{Publisher, PublisherEvent, PublisherLimits, PublisherOrder, PublisherWait};
 pub use table::Table;
 
 use std::borrow::Borrow;

@@ -88,6 +88,6 @@ fn fields(limits: &mut Limits) -> Vec<(&'static str, Field<'_>)> {
         Span: hello_timeout, ack_wait, drain_wait, keepalive_interval, keepalive_grace,
             session_max, storage_recheck, store_retry;
         Number: fetch_rows_max, fetch_bytes_max, unacked_max, deferred_commands_max,
-            remembered_acks_max, channels_max, last_connect_spread;
+            remembered_acks_max, channels_max, broadcasts_per_agent_max, last_connect_spread;
     }
 }

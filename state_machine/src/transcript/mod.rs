@@ -36,6 +36,7 @@
 //! | `push> 7 M1 C1 ttl=60s` and `topic=`, `urgency=`, `accepted=+5s`, `data=BASE64URL`, `encryption=`, `crypto_key=` | an endpoint hands a message over |
 //! | `push> lost M1 C1` | the endpoint had not heard the answer *accepted* |
 //! | `node> nudge`, `node> replaced`, `node> shutdown` | a message was stored; the agent came again; the node ends |
+//! | `node> broadcasts [1 weather v7, 4 news "two words"] cursor=5` | the broadcasts are these now, each with the number of its last change |
 //! | `store> 0 failed` | the store did not do order 0, or cannot say |
 //! | `store> 0 registered U1 at=+0ms curmonth=2026_11` and `oldmonth=`, `node=`, `last_connect=` | or `unknown`, or `newer at=+5ms` |
 //! | `store> 1 channels [C1, C2]` | or `channels none` |
@@ -49,10 +50,13 @@
 //! | `store< 0 ORDER` | an order, named and numbered |
 //! | `push< 7 accepted M1 C1` | the answer to a push: `accepted`, `unconfirmed`, `busy`, `no_such_channel` |
 //! | `registry< enter U1`, `registry< leave U1` | |
+//! | `broadcasts< follow 4`, `broadcasts< leave` | to be told of changes after the fourth, or of none |
 //! | `close< 1001 server is shutting down` | the end; `close< hung up` without a close frame |
 //!
 //! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys ([`names`]); a message with a
 //! topic is `M1t`. In JSON they stand in braces, and `{endpoint U1 C1}` is the URL of a channel.
+//! The node says what the broadcasts are before a hello that names some, after a `broadcast_subscribe`, and
+//! when they changed to those who follow them; the number they have come to stands there where it is greater than all.
 //! Times are told from the start (`+1500ms`, `-5s`), and what follows from the rest is left out:
 //! `now`, `rows` and `bytes` of a fetch stand there only when they are not the time and the limits.
 
@@ -61,11 +65,13 @@ mod names;
 mod parse;
 mod read;
 mod replay;
-mod words;
+pub(crate) mod words;
 mod write;
 
 pub use names::{Names, UnknownName};
 pub use parse::ParseError;
+pub(crate) use parse::{title, whole_lines};
+pub(crate) use replay::difference;
 pub use replay::{Mismatch, Ran, replay, run};
 pub use write::Scribe;
 
@@ -137,6 +143,8 @@ pub enum OrderKind {
     Push,
     /// A word to the registry.
     Registry,
+    /// A word to whoever tells of broadcasts.
+    Broadcasts,
     /// The end of the connection.
     Close,
 }

@@ -21,7 +21,7 @@ pub struct ParseError {
 
 /// Reads a whole script.
 pub(super) fn transcript(text: &str) -> Result<Transcript, ParseError> {
-    let title = title(text)?;
+    let title = title(text, "session")?;
     let mut script = Script::default();
     for (line, text) in whole_lines(text)? {
         script.line(line, &text).map_err(|reason| ParseError { line, reason })?;
@@ -127,19 +127,20 @@ impl Script {
     }
 }
 
-fn title(text: &str) -> Result<String, ParseError> {
+/// The sentence of the first line.
+pub(crate) fn title(text: &str, what: &str) -> Result<String, ParseError> {
     let title = text.lines().next().and_then(|line| line.strip_prefix('#')).map(str::trim);
     match title {
         Some(title) if !title.is_empty() => Ok(title.to_owned()),
         _ => Err(ParseError {
             line: 1,
-            reason: "the first line says what the session shows: `# A sentence.`".to_owned(),
+            reason: format!("the first line says what the {what} shows: `# A sentence.`"),
         }),
     }
 }
 
 /// The lines without comments, each joined with the indented ones that go on with it.
-fn whole_lines(text: &str) -> Result<Vec<(usize, String)>, ParseError> {
+pub(crate) fn whole_lines(text: &str) -> Result<Vec<(usize, String)>, ParseError> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for (at, text) in text.lines().enumerate() {
         let words = text.trim();
@@ -173,10 +174,11 @@ fn expected(head: &str, rest: &str) -> Result<Option<OrderKind>, Wrong> {
         }
         "push<" => OrderKind::Push,
         "registry<" => OrderKind::Registry,
+        "broadcasts<" => OrderKind::Broadcasts,
         "close<" => OrderKind::Close,
         _ if head.ends_with('<') => {
             return Err(format!(
-                "expected agent<, store<, push<, registry< or close<, got `{head}`"
+                "expected agent<, store<, push<, registry<, broadcasts< or close<, got `{head}`"
             ));
         }
         _ => return Ok(None),

@@ -1,12 +1,15 @@
 //! Reads the lines that go into the machine.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use base64::Engine;
 
 use super::Input;
 use super::words::{OFFSET, SPAN, Words, Wrong, offset, span, unquoted};
+use crate::broadcast::Broadcasts;
 use crate::connection::Event;
+use crate::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};
 use crate::ids::{Chid, MessageId, NodeId, OpId, PushId, Uaid};
 use crate::message::{Encoding, Message, MessageRef, Payload, Topic, Urgency};
 use crate::record::{LastConnect, RouterRecord, RouterType};
@@ -39,7 +42,12 @@ impl Reader<'_> {
             "nudge" => Ok(Event::MessageStored),
             "replaced" => Ok(Event::Replaced),
             "shutdown" => Ok(Event::ShutdownBegan),
-            _ => Err(format!("expected nudge, replaced or shutdown, got `{text}`")),
+            _ => match text.strip_prefix("broadcasts ") {
+                Some(all) => Ok(Event::BroadcastsChanged(Arc::new(broadcasts(all)?))),
+                None => {
+                    Err(format!("expected nudge, replaced, shutdown or broadcasts, got `{text}`"))
+                }
+            },
         }
     }
 
@@ -150,6 +158,33 @@ impl Reader<'_> {
             payload: payload(data, encryption, crypto_key)?,
         })
     }
+}
+
+fn broadcasts(text: &str) -> Result<Broadcasts, Wrong> {
+    let mut words = Words::of(text);
+    let updates = words.list(broadcast)?;
+    let mut fields = words.fields()?;
+    let cursor = fields.read("cursor", "a number", |text| text.parse().ok().map(FeedSyncId))?;
+    fields.end()?;
+    words.end()?;
+    let last = updates.iter().map(|update| update.feed_sync_id).max().unwrap_or_default();
+    let cursor = cursor.unwrap_or(last);
+    let mut all = Broadcasts::default();
+    all.apply(FeedPage { updates, cursor, head: cursor });
+    Ok(all)
+}
+
+fn broadcast(words: &mut Words<'_>) -> Result<Update, Wrong> {
+    let feed_sync_id = FeedSyncId(words.parse("the number of the broadcast's last change")?);
+    let (id, version) = (words.word("the broadcast's id")?, words.word("its version")?);
+    let key = unquoted(id).and_then(|id| FeedKey::parse(&id).ok());
+    let value = unquoted(version).and_then(|version| FeedValue::parse(&version).ok());
+    Ok(Update {
+        feed_sync_id,
+        key: key.ok_or_else(|| format!("expected the broadcast's id, got `{id}`"))?,
+        version: Version::default(),
+        value: Some(value.ok_or_else(|| format!("expected its version, got `{version}`"))?),
+    })
 }
 
 fn payload(

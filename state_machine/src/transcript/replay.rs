@@ -112,15 +112,24 @@ impl Step {
         if agreed == expected.len() && agreed == got.len() {
             return Ok(());
         }
-        let mut report = format!("after `{}`", self.text);
-        got[..agreed].iter().for_each(|line| report += &format!("\n      {line}"));
-        for Expected { line, text, .. } in &expected[agreed..] {
-            report += &format!("\n{line:4} - {text}");
-        }
-        got[agreed..].iter().for_each(|line| report += &format!("\n     + {line}"));
-        report += "\n     (- expected, + got)";
+        let missed = expected[agreed..].iter().map(|expected| (expected.line, &*expected.text));
+        let report = difference(&self.text, got, agreed, missed);
         Err(Mismatch { line: self.line, report })
     }
+}
+
+/// What was ordered after a line where something else was expected, from the first `agreed` lines on.
+pub(crate) fn difference<'a>(
+    after: &str,
+    got: &[String],
+    agreed: usize,
+    missed: impl Iterator<Item = (usize, &'a str)>,
+) -> String {
+    let mut report = format!("after `{after}`");
+    got[..agreed].iter().for_each(|line| report += &format!("\n      {line}"));
+    missed.for_each(|(line, text)| report += &format!("\n{line:4} - {text}"));
+    got[agreed..].iter().for_each(|line| report += &format!("\n     + {line}"));
+    report + "\n     (- expected, + got)"
 }
 
 impl Expected {

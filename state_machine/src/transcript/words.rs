@@ -8,25 +8,25 @@ use crate::month::{CivilHour, Month};
 use crate::time::{Span, Time};
 
 /// What is wrong with a line, for whoever wrote it.
-pub(super) type Wrong = String;
+pub(crate) type Wrong = String;
 
 /// The words of a line, taken from the left.
 #[derive(Debug)]
-pub(super) struct Words<'a> {
+pub(crate) struct Words<'a> {
     words: Vec<&'a str>,
     taken: usize,
 }
 
 /// The `key=value` words that end a thing.
 #[derive(Debug)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     values: BTreeMap<&'a str, &'a str>,
     known: Vec<&'static str>,
 }
 
 impl<'a> Words<'a> {
     /// Splits at spaces; brackets and commas are words of their own; what is quoted stays together.
-    pub(super) fn of(line: &'a str) -> Self {
+    pub(crate) fn of(line: &'a str) -> Self {
         let mut words = Vec::new();
         let mut rest = line.trim_start();
         while !rest.is_empty() {
@@ -38,14 +38,14 @@ impl<'a> Words<'a> {
     }
 
     /// The next word.
-    pub(super) fn word(&mut self, expected: &str) -> Result<&'a str, Wrong> {
+    pub(crate) fn word(&mut self, expected: &str) -> Result<&'a str, Wrong> {
         let word = self.peek().ok_or_else(|| format!("expected {expected} after the last word"))?;
         self.taken += 1;
         Ok(word)
     }
 
     /// The next word, which must be this one.
-    pub(super) fn exactly(&mut self, word: &str) -> Result<(), Wrong> {
+    pub(crate) fn exactly(&mut self, word: &str) -> Result<(), Wrong> {
         let got = self.word(&format!("`{word}`"))?;
         if got == word { Ok(()) } else { Err(format!("expected `{word}`, got `{got}`")) }
     }
@@ -57,13 +57,13 @@ impl<'a> Words<'a> {
     }
 
     /// The next word as a number or a month.
-    pub(super) fn parse<T: FromStr>(&mut self, expected: &str) -> Result<T, Wrong> {
+    pub(crate) fn parse<T: FromStr>(&mut self, expected: &str) -> Result<T, Wrong> {
         let word = self.word(expected)?;
         word.parse().map_err(|_| format!("expected {expected}, got `{word}`"))
     }
 
     /// Things in brackets, with commas between them.
-    pub(super) fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, Wrong>,
     ) -> Result<Vec<T>, Wrong> {
@@ -80,7 +80,7 @@ impl<'a> Words<'a> {
     }
 
     /// The `key=value` words that come next.
-    pub(super) fn fields(&mut self) -> Result<Fields<'a>, Wrong> {
+    pub(crate) fn fields(&mut self) -> Result<Fields<'a>, Wrong> {
         let mut values = BTreeMap::new();
         while let Some((key, value)) = self.peek().and_then(|word| word.split_once('=')) {
             self.taken += 1;
@@ -92,24 +92,24 @@ impl<'a> Words<'a> {
     }
 
     /// Nothing may follow.
-    pub(super) fn end(&self) -> Result<(), Wrong> {
+    pub(crate) fn end(&self) -> Result<(), Wrong> {
         self.peek().map_or(Ok(()), |word| Err(format!("nothing may follow here, got `{word}`")))
     }
 
-    pub(super) fn peek(&self) -> Option<&'a str> {
+    pub(crate) fn peek(&self) -> Option<&'a str> {
         self.words.get(self.taken).copied()
     }
 }
 
 impl<'a> Fields<'a> {
     /// The value of a field, if the field is there.
-    pub(super) fn text(&mut self, key: &'static str) -> Option<&'a str> {
+    pub(crate) fn text(&mut self, key: &'static str) -> Option<&'a str> {
         self.known.push(key);
         self.values.remove(key)
     }
 
     /// The value read by `read`, if the field is there.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         key: &'static str,
         expected: &str,
@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
     }
 
     /// No other field may be there.
-    pub(super) fn end(self) -> Result<(), Wrong> {
+    pub(crate) fn end(self) -> Result<(), Wrong> {
         match self.values.keys().next() {
             None => Ok(()),
             Some(key) => {
@@ -161,12 +161,12 @@ fn word_len(text: &str) -> usize {
 }
 
 /// Reads a text that may be quoted as in JSON.
-pub(super) fn unquoted(text: &str) -> Option<String> {
+pub(crate) fn unquoted(text: &str) -> Option<String> {
     if text.starts_with('"') { serde_json::from_str(text).ok() } else { Some(text.to_owned()) }
 }
 
 /// Writes a text so that it is one word.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
@@ -180,10 +180,10 @@ const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
 /// What a span looks like, for an error.
-pub(super) const SPAN: &str = "a span such as 1500ms, 8s, 30m, 1h or 14d";
+pub(crate) const SPAN: &str = "a span such as 1500ms, 8s, 30m, 1h or 14d";
 
 /// Reads a span: a whole number and its unit.
-pub(super) fn span(text: &str) -> Option<Span> {
+pub(crate) fn span(text: &str) -> Option<Span> {
     let at = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(at);
     let (_, ms) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
@@ -191,7 +191,7 @@ pub(super) fn span(text: &str) -> Option<Span> {
 }
 
 /// Writes a span in the largest unit it is a whole number of.
-pub(super) fn span_text(span: Span) -> String {
+pub(crate) fn span_text(span: Span) -> String {
     let fits = |(_, ms): &(&str, u64)| span.0 != 0 && span.0.is_multiple_of(*ms);
     let (unit, ms) = UNITS.into_iter().find(fits).unwrap_or(("ms", 1));
     format!("{}{unit}", span.0 / ms)

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::names::{Named, NamedEndpoints, unfill};
 use super::words::{offset_text, quoted, span_text};
+use crate::broadcast::{Broadcasts, Versions};
 use crate::connection::{CloseReason, Config, Effect, Event, PhaseName, Wait};
+use crate::feed::{FeedKey, FeedSyncId, FeedValue};
 use crate::ids::{Chid, Uaid};
 use crate::message::{Encoding, Message, MessageRef, Topic, Urgency};
 use crate::month::Month;
@@ -37,6 +39,7 @@ impl Scribe<'_> {
             Event::Replaced => "node> replaced".to_owned(),
             Event::ShutdownBegan => "node> shutdown".to_owned(),
             Event::MessageStored => "node> nudge".to_owned(),
+            Event::BroadcastsChanged(all) => format!("node> broadcasts {}", broadcasts(all)),
             Event::PushArrived { push, message } => {
                 format!("push> {} {}", push.0, self.message(message))
             }
@@ -65,6 +68,8 @@ impl Scribe<'_> {
             }
             Effect::EnterRegistry { uaid } => format!("registry< enter {}", uaid.name()),
             Effect::LeaveRegistry { uaid } => format!("registry< leave {}", uaid.name()),
+            Effect::FollowBroadcasts { told } => format!("broadcasts< follow {told}"),
+            Effect::LeaveBroadcasts => "broadcasts< leave".to_owned(),
             Effect::Close(reason) => format!("close< {}", close(*reason)),
         }
     }
@@ -219,9 +224,9 @@ pub(super) fn frame(message: &ServerMessage) -> String {
 
 fn said(message: &ClientMessage) -> String {
     let json = match message {
-        ClientMessage::Hello { uaid: None } => r#"{"messageType":"hello"}"#.to_owned(),
-        ClientMessage::Hello { uaid: Some(uaid) } => {
-            format!(r#"{{"messageType":"hello","uaid":"{uaid}"}}"#)
+        ClientMessage::Hello { uaid, broadcasts } => {
+            let uaid = uaid.map(|uaid| format!(r#","uaid":"{uaid}""#)).unwrap_or_default();
+            format!(r#"{{"messageType":"hello"{uaid}{}}}"#, versions(broadcasts))
         }
         ClientMessage::Register { chid, key: None } => command("register", *chid),
         ClientMessage::Register { chid, key: Some(key) } => {
@@ -236,13 +241,27 @@ fn said(message: &ClientMessage) -> String {
             format!(r#"{{"messageType":"ack","updates":[{}]}}"#, updates.join(","))
         }
         ClientMessage::Nack => r#"{"messageType":"nack"}"#.to_owned(),
-        ClientMessage::BroadcastSubscribe => r#"{"messageType":"broadcast_subscribe"}"#.to_owned(),
+        ClientMessage::BroadcastSubscribe { broadcasts } => {
+            format!(r#"{{"messageType":"broadcast_subscribe"{}}}"#, versions(broadcasts))
+        }
         ClientMessage::Ping => "{}".to_owned(),
         ClientMessage::Urgency { min } => {
             format!(r#"{{"messageType":"urgency","min":"{}"}}"#, min.as_str())
         }
     };
     unfill(&json)
+}
+
+/// The field, where it says anything.
+fn versions(broadcasts: &Versions) -> String {
+    if broadcasts.is_empty() {
+        return String::new();
+    }
+    let text = |(id, version): (&FeedKey, &FeedValue)| {
+        (id.as_str().to_owned(), Value::from(version.as_str()))
+    };
+    let versions: serde_json::Map<String, Value> = broadcasts.iter().map(text).collect();
+    format!(r#","broadcasts":{}"#, Value::from(versions))
 }
 
 fn command(message_type: &str, chid: Chid) -> String {
@@ -264,6 +283,19 @@ fn said_nonsense(nonsense: &Nonsense) -> String {
             unfill(&fields.to_string())
         }
     }
+}
+
+/// All broadcasts, each with the number of its last change; and the number that was reached, where it is
+/// none of theirs.
+fn broadcasts(all: &Broadcasts) -> String {
+    let last = all.numbered().map(|(changed, ..)| changed).max().unwrap_or_default();
+    let one = |(changed, id, version): (FeedSyncId, &FeedKey, &FeedValue)| {
+        format!("{changed} {} {}", quoted(id.as_str()), quoted(version.as_str()))
+    };
+    let texts: Vec<String> = all.numbered().map(one).collect();
+    let cursor = Some(all.cursor()).filter(|cursor| *cursor != last);
+    let cursor = cursor.map(|cursor| format!(" cursor={cursor}")).unwrap_or_default();
+    format!("[{}]{cursor}", texts.join(", "))
 }
 
 fn close(reason: CloseReason) -> String {

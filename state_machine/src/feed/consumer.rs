@@ -1,0 +1,383 @@
+//! How a feed is followed: what to fetch, and how far it was consumed.
+//!
+//! ```text
+//!   New ─started─► Fetching ──a page──► Consuming ──consumed, the head is further──► Fetching
+//!                   ▲  │ │ failed           └───────consumed, nothing more──┐
+//!                   │  │ └─────► Failed ─retry─► Fetching                   ▼
+//!                   │  └─────────nothing new──────────────────────────► CaughtUp
+//!                   └──────────────────────the head moved───────────────────┘
+//! ```
+//!
+//! One page is under way at a time, and the next is fetched only when this one was consumed: who is slow is not
+//! sent more than he takes.
+//!
+//! Architecture Invariant: the cursor only grows, and only over what was consumed. A consumer that begins anew with its
+//! cursor is given at least what it had not consumed.
+
+use std::fmt;
+
+use super::backoff::Backoff;
+use super::{FeedPage, FeedSyncId};
+use crate::store::{PageLimit, StoreFailed};
+use crate::time::{Span, Time};
+
+/// What bounds a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConsumerLimits {
+    /// How much is fetched at once.
+    pub page: PageLimit,
+    /// How long a store that failed is left alone. It doubles with each failure in a row, up to 64 times.
+    pub retry: Span,
+}
+
+/// A fact about a feed, or about who consumes it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ConsumerEvent {
+    /// Whoever consumes is there. The first event of all that leads to an order.
+    Started,
+    /// The feed has come as far as this.
+    HeadMoved(FeedSyncId),
+    /// What became of [`ConsumerOrder::Fetch`]: none where there is no such feed.
+    Fetched(Result<Option<FeedPage>, StoreFailed>),
+    /// The page of the last [`ConsumerOrder::Consume`] was consumed.
+    Consumed,
+    /// The deadline has come, perhaps.
+    TimePassed,
+}
+
+/// An order of a consumer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ConsumerOrder {
+    /// Read a page of the feed. There is one such order at a time.
+    Fetch {
+        /// What is behind this number.
+        after: FeedSyncId,
+        /// How much.
+        limit: PageLimit,
+    },
+    /// Hand these updates on, remember the page's cursor, then say [`ConsumerEvent::Consumed`].
+    /// A page may have a cursor only: what was before it changed again.
+    Consume(FeedPage),
+    /// There is nothing to follow. The last order ever.
+    End(ConsumerEnd),
+}
+
+/// Why a feed is followed no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConsumerEnd {
+    /// Nothing was ever written to it.
+    NoSuchFeed,
+    /// The cursor is a number that was never assigned: it is another feed's, or of another store.
+    CursorFromTheFuture {
+        /// The feed's greatest number.
+        head: FeedSyncId,
+    },
+}
+
+/// What a consumer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConsumerWait {
+    /// To ask a store again that failed.
+    Retry,
+}
+
+/// One who follows a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Consumer {
+    limits: ConsumerLimits,
+    stage: Stage,
+    /// What was consumed.
+    cursor: FeedSyncId,
+    /// The greatest number that was heard of.
+    head: FeedSyncId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Stage {
+    New,
+    Fetching {
+        /// The head that was known when the page was asked for.
+        known: FeedSyncId,
+        backoff: Backoff,
+    },
+    Consuming {
+        /// The page's cursor.
+        cursor: FeedSyncId,
+    },
+    Failed {
+        until: Time,
+        backoff: Backoff,
+    },
+    CaughtUp,
+    Ended,
+}
+
+use ConsumerEvent as Is;
+use ConsumerOrder as Do;
+
+impl Consumer {
+    /// One who has consumed everything up to `cursor`.
+    pub fn new(limits: ConsumerLimits, cursor: FeedSyncId) -> Self {
+        Self { limits, stage: Stage::New, cursor, head: FeedSyncId::NONE }
+    }
+
+    /// Takes a fact in and says what to do: one thing at most.
+    pub fn step(&mut self, now: Time, event: ConsumerEvent) -> Vec<ConsumerOrder> {
+        match (self.stage, event) {
+            (Stage::New, Is::Started) => vec![self.fetch(Backoff::default())],
+            (stage, Is::HeadMoved(head)) => {
+                self.head = self.head.max(head);
+                if stage == Stage::CaughtUp { self.go_on() } else { Vec::new() }
+            }
+            (Stage::Fetching { known, backoff }, Is::Fetched(fetched)) => match fetched {
+                Ok(Some(page)) => self.fetched(now, known, backoff, page),
+                Ok(None) => self.end(ConsumerEnd::NoSuchFeed),
+                Err(StoreFailed) => self.failed(now, backoff),
+            },
+            (Stage::Consuming { cursor }, Is::Consumed) => {
+                self.cursor = cursor;
+                self.go_on()
+            }
+            (Stage::Failed { until, backoff }, Is::TimePassed) if until <= now => {
+                vec![self.fetch(backoff)]
+            }
+            // Nothing of this was asked for: what it would bring is fetched again, or was. A deadline that has not
+            // come stands.
+            (_, Is::Started | Is::Fetched(_) | Is::Consumed | Is::TimePassed) => Vec::new(),
+        }
+    }
+
+    /// When [`ConsumerEvent::TimePassed`] is due, and why.
+    pub fn deadline(&self) -> Option<(Time, ConsumerWait)> {
+        match self.stage {
+            Stage::Failed { until, .. } => Some((until, ConsumerWait::Retry)),
+            _ => None,
+        }
+    }
+
+    /// Everything up to here was consumed.
+    pub fn cursor(&self) -> FeedSyncId {
+        self.cursor
+    }
+
+    /// Everything was consumed that this consumer has heard of, and it has looked.
+    pub fn is_caught_up(&self) -> bool {
+        self.stage == Stage::CaughtUp
+    }
+
+    fn fetched(
+        &mut self,
+        now: Time,
+        known: FeedSyncId,
+        backoff: Backoff,
+        page: FeedPage,
+    ) -> Vec<ConsumerOrder> {
+        if page.head < self.cursor {
+            return self.end(ConsumerEnd::CursorFromTheFuture { head: page.head });
+        }
+        self.head = self.head.max(page.head);
+        if self.cursor < page.cursor {
+            self.stage = Stage::Consuming { cursor: page.cursor };
+            return vec![Do::Consume(page)];
+        }
+        // Nothing came of it. If the head has not moved since, asking again at once would give nothing again.
+        let is_stuck = self.cursor < self.head && self.head <= known;
+        if is_stuck { self.failed(now, backoff) } else { self.go_on() }
+    }
+
+    fn go_on(&mut self) -> Vec<ConsumerOrder> {
+        if self.cursor < self.head {
+            return vec![self.fetch(Backoff::default())];
+        }
+        self.stage = Stage::CaughtUp;
+        Vec::new()
+    }
+
+    fn fetch(&mut self, backoff: Backoff) -> ConsumerOrder {
+        self.stage = Stage::Fetching { known: self.head, backoff };
+        Do::Fetch { after: self.cursor, limit: self.limits.page }
+    }
+
+    fn failed(&mut self, now: Time, backoff: Backoff) -> Vec<ConsumerOrder> {
+        let (wait, backoff) = backoff.failed(self.limits.retry);
+        self.stage = Stage::Failed { until: now + wait, backoff };
+        Vec::new()
+    }
+
+    fn end(&mut self, end: ConsumerEnd) -> Vec<ConsumerOrder> {
+        self.stage = Stage::Ended;
+        vec![Do::End(end)]
+    }
+}
+
+impl fmt::Display for ConsumerWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retry => f.write_str("retry"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed::{FeedKey, FeedValue, Update, Version};
+
+    #[test]
+    fn pages_are_fetched_one_after_the_other_until_the_head() {
+        let mut consumer = consumer(0);
+        assert_eq!(consumer.step(at(0), Is::Started), [fetch(0)]);
+        assert_eq!(consumer.step(at(1), fetched(&[1, 2], 2, 3)), [consume(&[1, 2], 2, 3)]);
+        assert_eq!(consumer.cursor(), FeedSyncId(0));
+        assert_eq!(consumer.step(at(2), Is::Consumed), [fetch(2)]);
+        assert_eq!(consumer.cursor(), FeedSyncId(2));
+        assert_eq!(consumer.step(at(3), fetched(&[3], 3, 3)), [consume(&[3], 3, 3)]);
+        assert!(!consumer.is_caught_up());
+        assert_eq!(consumer.step(at(4), Is::Consumed), []);
+        assert!(consumer.is_caught_up());
+    }
+
+    #[test]
+    fn a_head_that_is_not_behind_the_cursor_needs_no_fetch() {
+        let mut consumer = caught_up(3);
+        assert_eq!(consumer.step(at(5), Is::HeadMoved(FeedSyncId(3))), []);
+        assert_eq!(consumer.step(at(5), Is::HeadMoved(FeedSyncId(2))), []);
+        assert!(consumer.is_caught_up());
+        assert_eq!(consumer.step(at(6), Is::HeadMoved(FeedSyncId(4))), [fetch(3)]);
+        assert!(!consumer.is_caught_up());
+    }
+
+    #[test]
+    fn nothing_is_fetched_before_the_last_page_was_consumed() {
+        let mut consumer = consumer(0);
+        consumer.step(at(0), Is::Started);
+        consumer.step(at(1), fetched(&[1], 1, 1));
+        assert_eq!(consumer.step(at(2), Is::HeadMoved(FeedSyncId(9))), []);
+        assert_eq!(consumer.step(at(3), Is::Consumed), [fetch(1)]);
+    }
+
+    #[test]
+    fn a_head_that_moves_during_a_fetch_that_missed_it_leads_to_another() {
+        let mut consumer = consumer(3);
+        consumer.step(at(0), Is::Started);
+        assert_eq!(consumer.step(at(1), Is::HeadMoved(FeedSyncId(4))), []);
+        assert_eq!(consumer.step(at(2), fetched(&[], 3, 3)), [fetch(3)]);
+    }
+
+    #[test]
+    fn a_head_heard_of_before_the_start_is_remembered() {
+        let mut consumer = consumer(0);
+        assert_eq!(consumer.step(at(0), Is::HeadMoved(FeedSyncId(2))), []);
+        assert_eq!(consumer.step(at(0), Is::Started), [fetch(0)]);
+        consumer.step(at(1), fetched(&[1], 1, 1));
+        assert_eq!(consumer.step(at(1), Is::Consumed), [fetch(1)]);
+    }
+
+    #[test]
+    fn a_page_with_a_cursor_only_is_consumed_too() {
+        let mut consumer = consumer(0);
+        consumer.step(at(0), Is::Started);
+        assert_eq!(consumer.step(at(1), fetched(&[], 5, 7)), [consume(&[], 5, 7)]);
+        assert_eq!(consumer.step(at(2), Is::Consumed), [fetch(5)]);
+    }
+
+    #[test]
+    fn a_fetch_that_failed_is_made_again_later_each_time_later() {
+        let mut consumer = consumer(4);
+        consumer.step(at(0), Is::Started);
+        for (now, until) in [(0, 100), (100, 300), (300, 700)] {
+            assert_eq!(consumer.step(at(now), failed()), []);
+            assert_eq!(consumer.deadline(), Some((at(until), ConsumerWait::Retry)));
+            assert_eq!(consumer.step(at(now), Is::HeadMoved(FeedSyncId(9))), []);
+            assert_eq!(consumer.step(at(until - 1), Is::TimePassed), []);
+            assert_eq!(consumer.step(at(until), Is::TimePassed), [fetch(4)]);
+        }
+        assert_eq!(consumer.step(at(701), fetched(&[5], 5, 9)), [consume(&[5], 5, 9)]);
+        assert_eq!(consumer.deadline(), None);
+    }
+
+    #[test]
+    fn a_store_that_gives_nothing_of_a_head_it_has_is_not_asked_in_a_circle() {
+        let mut consumer = consumer(0);
+        consumer.step(at(0), Is::Started);
+        assert_eq!(consumer.step(at(1), fetched(&[], 0, 3)), [fetch(0)]);
+        assert_eq!(consumer.step(at(2), fetched(&[], 0, 3)), []);
+        assert_eq!(consumer.deadline(), Some((at(102), ConsumerWait::Retry)));
+        assert_eq!(consumer.step(at(102), Is::TimePassed), [fetch(0)]);
+        assert_eq!(consumer.step(at(103), fetched(&[], 0, 3)), []);
+        assert_eq!(consumer.deadline(), Some((at(303), ConsumerWait::Retry)));
+    }
+
+    #[test]
+    fn a_feed_that_is_not_there_and_a_cursor_from_the_future_end_it() {
+        let ends = [
+            (Is::Fetched(Ok(None)), ConsumerEnd::NoSuchFeed),
+            (fetched(&[], 8, 7), ConsumerEnd::CursorFromTheFuture { head: FeedSyncId(7) }),
+        ];
+        for (answer, end) in ends {
+            let mut consumer = consumer(8);
+            consumer.step(at(0), Is::Started);
+            assert_eq!(consumer.step(at(1), answer), [Do::End(end)]);
+            assert_eq!(consumer.step(at(2), Is::HeadMoved(FeedSyncId(9))), []);
+            assert_eq!(consumer.step(at(2), Is::Started), []);
+            assert_eq!((consumer.deadline(), consumer.is_caught_up()), (None, false));
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_for_changes_nothing() {
+        let unasked = || [fetched(&[9], 9, 9), failed(), Is::Consumed, Is::TimePassed];
+        for mut consumer in [consumer(3), caught_up(3)] {
+            let before = consumer.clone();
+            for event in unasked() {
+                assert_eq!(consumer.step(at(9), event), []);
+            }
+            assert_eq!(consumer, before);
+        }
+    }
+
+    const LIMIT: PageLimit = PageLimit { rows: 2, bytes: 1000 };
+
+    fn consumer(cursor: u64) -> Consumer {
+        Consumer::new(ConsumerLimits { page: LIMIT, retry: Span(100) }, FeedSyncId(cursor))
+    }
+
+    fn caught_up(cursor: u64) -> Consumer {
+        let mut consumer = consumer(cursor);
+        consumer.step(at(0), Is::Started);
+        consumer.step(at(1), fetched(&[], cursor, cursor));
+        assert!(consumer.is_caught_up());
+        consumer
+    }
+
+    fn at(ms: u64) -> Time {
+        Time(ms)
+    }
+
+    fn fetch(after: u64) -> ConsumerOrder {
+        Do::Fetch { after: FeedSyncId(after), limit: LIMIT }
+    }
+
+    fn consume(numbers: &[u64], cursor: u64, head: u64) -> ConsumerOrder {
+        Do::Consume(page(numbers, cursor, head))
+    }
+
+    fn fetched(numbers: &[u64], cursor: u64, head: u64) -> ConsumerEvent {
+        Is::Fetched(Ok(Some(page(numbers, cursor, head))))
+    }
+
+    fn failed() -> ConsumerEvent {
+        Is::Fetched(Err(StoreFailed))
+    }
+
+    fn page(numbers: &[u64], cursor: u64, head: u64) -> FeedPage {
+        let update = |number: &u64| Update {
+            feed_sync_id: FeedSyncId(*number),
+            key: FeedKey::parse(&format!("key {number}")).unwrap(),
+            version: Version(2),
+            value: FeedValue::parse("bob").ok(),
+        };
+        let updates = numbers.iter().map(update).collect();
+        FeedPage { updates, cursor: FeedSyncId(cursor), head: FeedSyncId(head) }
+    }
+}
