@@ -26,11 +26,12 @@ pub struct FeedState {
 /// A feed is there from its first write on. Its numbers only grow: also across restarts, with publishers
 /// at once, and where the key with the last number is published again.
 pub trait FeedTables: Send + Sync {
-    /// Makes the tables if they are not there.
+    /// Makes the tables if they are not there. What is in them stays.
     fn ensure_feeds(&self) -> Answer<()>;
 
     /// Sets a key, and in the same transaction takes its number away: it waits to be published. A key that would be
-    /// one more than `keys_max` is not written; those that were deleted count.
+    /// one more than `keys_max` is not written; those that were deleted count. Of writers at once each is told a
+    /// version of its own, and the value of the greatest stays.
     fn write_key(
         &self,
         feed: FeedName,
@@ -47,9 +48,9 @@ pub trait FeedTables: Send + Sync {
     /// to delete.
     fn delete_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>>;
 
-    /// Gives at most `limit` of the keys that wait, those after `after` in the order of the keys, the next numbers of
-    /// the sequence, all in one transaction. An engine may give fewer than `limit`: [`Published::next`] says whether to
-    /// go on. None where there is no such feed.
+    /// Gives at most `limit` (0 counts as 1) of the keys that wait, those after `after` in the order of the keys, the
+    /// next numbers of the sequence, all in one transaction. An engine may give fewer than `limit`, also none:
+    /// [`Published::next`] says whether to go on, and is behind `after`. None where there is no such feed.
     ///
     /// With `limit` 1 it is the seed's publish, steps 1 to 4.
     fn publish(
@@ -62,8 +63,9 @@ pub trait FeedTables: Send + Sync {
     /// The updates behind `after`, by number. A key that changed since the number it had is not among
     /// them before it is published again. Every number up to the page's cursor was assigned before the page was
     /// read: none is seen before a lesser one that is still to come. A page holds no more than `limit`; an
-    /// engine may give fewer, also none: the page's cursor says whether to go on. A cursor from the future (`after` greater
-    /// than the page's head) gets an empty page whose cursor is `after`. None where there is no such feed.
+    /// engine may give fewer, also none: the page's cursor says whether to go on, and is greater than `after` where the head
+    /// is. A cursor from the future (`after` greater than the page's head) gets an empty page whose cursor is `after`.
+    /// None where there is no such feed.
     fn fetch_feed(
         &self,
         feed: FeedName,
@@ -71,6 +73,6 @@ pub trait FeedTables: Send + Sync {
         limit: PageLimit,
     ) -> Answer<Option<FeedPage>>;
 
-    /// At most `limit` feeds by name, those after `after`.
+    /// At most `limit` feeds by name, those after `after`. Fewer are the last of them.
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> Answer<Vec<FeedState>>;
 }

@@ -11,6 +11,7 @@ pub use state_machine::store::Cursor;
 use state_machine::{LastConnect, Month, Uaid};
 
 use crate::contract::{Answer, Store};
+use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
 
 /// How many users one batch has at most (seed 001, `delete_uaids`; DynamoDB's `BatchWriteItem`).
@@ -21,12 +22,13 @@ pub const PREFLIGHT_UAID: Uaid =
     Uaid([0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0]);
 
 /// The upkeep of a store.
-pub trait Upkeep: Store + NotificationTable {
+pub trait Upkeep: Store + NotificationTable + FeedTables {
     /// Tries out everything a node does with the router table, its index and the tables of these months,
     /// and leaves nothing behind (seed 001, `preflight_check`). Each check says what is missing, so that an operator can mend it.
     fn preflight(&self, months: BTreeSet<Month>) -> Answer<Vec<Check>>;
 
-    /// The tables that exist: the router, the legacy one, then the months, oldest first.
+    /// The tables that exist: the router, the legacy one, those of feeds, then the months, oldest first. In the embedded
+    /// engine feeds have no tables to look after: they are in the router's file.
     fn tables(&self) -> Answer<Vec<TableStatus>>;
 
     /// Counts some of the router records by the months they are on; go on until there is no `next`.
@@ -72,6 +74,10 @@ pub enum Table {
     Router,
     /// SimplePush notifications.
     Notifications,
+    /// Sequences of feeds.
+    Sequences,
+    /// Keys of feeds.
+    Feeds,
     /// Channels and messages of a month.
     Messages(Month),
 }

@@ -11,6 +11,16 @@ mod conflicts;
 mod empty_replies;
 #[path = "dynamo/expiring_channels.rs"]
 mod expiring_channels;
+#[path = "dynamo/feed_costs.rs"]
+mod feed_costs;
+#[path = "dynamo/feed_publishing.rs"]
+mod feed_publishing;
+#[path = "dynamo/feed_replies.rs"]
+mod feed_replies;
+#[path = "dynamo/feed_rows.rs"]
+mod feed_rows;
+#[path = "dynamo/feed_writing.rs"]
+mod feed_writing;
 #[path = "dynamo/floods.rs"]
 mod floods;
 #[path = "dynamo/foreign_rows.rs"]

@@ -7,6 +7,8 @@
 mod damage;
 #[path = "embedded/kill.rs"]
 mod kill;
+#[path = "embedded/kill_feeds.rs"]
+mod kill_feeds;
 #[path = "embedded/operation.rs"]
 mod operation;
 

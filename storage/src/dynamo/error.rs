@@ -6,7 +6,7 @@ use std::fmt;
 
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason};
 
 use super::empty_replies::EmptyReply;
 use crate::contract::StoreError;
@@ -33,6 +33,14 @@ pub(super) const THROTTLED: [&str; 9] = [
 pub(super) const TRANSACTION_CONFLICT: &str = "TransactionConflictException";
 /// Another region writes the item.
 pub(super) const REPLICATED_CONFLICT: &str = "ReplicatedWriteConflictException";
+
+/// What a cancelled transaction says of an action whose condition does not hold.
+const CONDITION_FAILED: &str = "ConditionalCheckFailed";
+/// What it says of an action that could not be done just now.
+const NOT_NOW: [&str; 3] =
+    ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"];
+/// What it says of an action that was not in the way.
+const NOT_THIS: &str = "None";
 
 /// The error code of a table that is not there.
 const MISSING: &str = "ResourceNotFoundException";
@@ -64,6 +72,8 @@ pub(super) struct CallError {
 enum Kind {
     /// The condition does not hold; this is the item it was tried on, where the server gives it.
     ConditionFailed(Option<Item>),
+    /// The transaction was cancelled: what was in the way of each of its actions.
+    Cancelled(Vec<String>),
     /// The service refused.
     Service { code: String, message: String },
     /// No answer in time.
@@ -117,6 +127,13 @@ impl CallError {
         Self { operation, table: table.to_owned(), kind, doubtful: false }
     }
 
+    /// Others change the same thing all the time. Nothing was done.
+    pub(super) fn contended(operation: &'static str, table: &str) -> Self {
+        let message = "others change the same rows all the time".to_owned();
+        let kind = Kind::Service { code: TRANSACTION_CONFLICT.to_owned(), message };
+        Self { operation, table: table.to_owned(), kind, doubtful: false }
+    }
+
     /// A table that is not there. `what` says what to do about it.
     pub(super) fn missing_table(operation: &'static str, table: &str, what: &str) -> Self {
         let kind = Kind::Service { code: MISSING.to_owned(), message: what.to_owned() };
@@ -143,6 +160,19 @@ impl CallError {
         matches!(self.kind, Kind::ConditionFailed(_))
     }
 
+    /// The actions of a cancelled transaction whose conditions do not hold, by their places; none where that
+    /// is not why it was cancelled.
+    pub(super) fn refused_actions(&self) -> Option<Vec<usize>> {
+        let Kind::Cancelled(reasons) = &self.kind else { return None };
+        let is_known = |reason: &String| {
+            let reason = reason.as_str();
+            reason == CONDITION_FAILED || reason == NOT_THIS || NOT_NOW.contains(&reason)
+        };
+        let refused = reasons.iter().enumerate().filter(|(_, reason)| *reason == CONDITION_FAILED);
+        let refused: Vec<usize> = refused.map(|(place, _)| place).collect();
+        Some(refused).filter(|refused| !refused.is_empty() && reasons.iter().all(is_known))
+    }
+
     /// The item that a condition was tried on, if it failed there and the server gives it.
     pub(super) fn into_item(self) -> Option<Item> {
         match self.kind {
@@ -163,7 +193,10 @@ impl CallError {
 
     /// Too much was asked for; nothing was done by the last attempt.
     pub(super) fn is_throttled(&self) -> bool {
-        self.code().is_some_and(|code| THROTTLED.contains(&code))
+        match &self.kind {
+            Kind::Cancelled(reasons) => is_not_now(reasons.iter().map(String::as_str)),
+            _ => self.code().is_some_and(|code| THROTTLED.contains(&code)),
+        }
     }
 
     /// The credentials are wrong, or do not allow it.
@@ -193,9 +226,28 @@ impl Kind {
             aws_sdk_dynamodb::Error::ConditionalCheckFailedException(error) => {
                 Self::ConditionFailed(error.item)
             }
+            aws_sdk_dynamodb::Error::TransactionCanceledException(error) => {
+                let reasons = error.cancellation_reasons().iter().map(code_of);
+                Self::Cancelled(reasons.map(str::to_owned).collect())
+            }
             _ => Self::Service { code, message },
         }
     }
+}
+
+/// Whether a cancelled transaction may be done another time just as it is.
+pub(super) fn is_cancelled_for_now(reasons: &[CancellationReason]) -> bool {
+    is_not_now(reasons.iter().map(code_of))
+}
+
+fn is_not_now<'a>(mut reasons: impl Iterator<Item = &'a str> + Clone) -> bool {
+    let mut known = reasons.clone();
+    known.all(|reason| reason == NOT_THIS || NOT_NOW.contains(&reason))
+        && reasons.any(|reason| reason != NOT_THIS)
+}
+
+fn code_of(reason: &CancellationReason) -> &str {
+    reason.code().unwrap_or(NOT_THIS)
 }
 
 impl fmt::Display for CallError {
@@ -204,6 +256,9 @@ impl fmt::Display for CallError {
         write!(f, "{operation} on table {table}: ")?;
         match &self.kind {
             Kind::ConditionFailed(_) => f.write_str("the condition does not hold")?,
+            Kind::Cancelled(reasons) => {
+                write!(f, "the transaction was cancelled: {}", reasons.join(", "))?;
+            }
             Kind::Service { code, message } if message.is_empty() => f.write_str(code)?,
             Kind::Service { code, message } => write!(f, "{code}: {message}")?,
             Kind::TimedOut => f.write_str("no answer in time")?,
@@ -220,9 +275,10 @@ impl fmt::Display for CallError {
 impl StdError for CallError {}
 
 impl From<CallError> for StoreError {
-    /// Throttling is [`StoreError::Busy`] only where nothing was done.
+    /// Throttling, and losing to others, is [`StoreError::Busy`] only where nothing was done.
     fn from(error: CallError) -> Self {
-        if error.is_throttled() && !error.doubtful {
+        let is_another_time = error.is_throttled() || error.refused_actions().is_some();
+        if is_another_time && !error.doubtful {
             Self::Busy
         } else {
             Self::Failed(error.to_string())

@@ -2,6 +2,7 @@
 //!
 //! - Tables and attributes are those of the original (seed 001 and 002); what is ours besides is in `rows` and
 //!   `router`. Attributes that we do not know stay as they are.
+//! - **Feeds** have two tables of ours and transactions (`feeds`); nothing else here needs either.
 //! - **Calls** run on threads of the engine's own (`queue`), each request tried again within a budget (`link`).
 //! - **Writes** of one user agent are in order as they were called, as far as that can be seen: stores of messages,
 //!   which end alike in any order, run side by side, and every other write alone.
@@ -22,6 +23,7 @@ mod channels;
 mod copying;
 mod empty_replies;
 mod error;
+mod feeds;
 mod fetch;
 mod hours;
 mod link;

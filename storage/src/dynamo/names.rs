@@ -11,6 +11,8 @@ pub(super) struct Names {
     message_prefix: String,
     router: String,
     legacy: String,
+    sequences: String,
+    feeds: String,
 }
 
 impl Names {
@@ -19,6 +21,8 @@ impl Names {
         Self {
             router: format!("{prefix}router"),
             legacy: format!("{prefix}storage"),
+            sequences: format!("{prefix}sequences"),
+            feeds: format!("{prefix}feeds"),
             message_prefix: options.message_prefix.clone(),
             prefix,
         }
@@ -32,6 +36,16 @@ impl Names {
     /// The table of SimplePush notifications.
     pub(super) fn legacy(&self) -> &str {
         &self.legacy
+    }
+
+    /// The table of the feeds' sequences.
+    pub(super) fn sequences(&self) -> &str {
+        &self.sequences
+    }
+
+    /// The table of the feeds' keys.
+    pub(super) fn feeds(&self) -> &str {
+        &self.feeds
     }
 
     /// The message table of a month.
@@ -83,6 +97,7 @@ mod tests {
     fn every_table_has_the_prefix_and_a_record_leaves_it_out() {
         let names = names();
         assert_eq!((names.router(), names.legacy()), ("test-router", "test-storage"));
+        assert_eq!((names.sequences(), names.feeds()), ("test-sequences", "test-feeds"));
         assert_eq!(names.messages(november()), "test-message_2026_11");
         assert_eq!(names.value(november()), "message_2026_11");
     }

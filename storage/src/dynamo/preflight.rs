@@ -15,17 +15,18 @@ use state_machine::Month;
 use super::attributes::{UAID, number, text};
 use super::channels::CHANNELS_KEY;
 use super::error::{CallError, Item};
+use super::feeds::preflight as trial_of_feeds;
 use super::link::Link;
 use super::notifications::CHID;
 use super::rows::SORT_KEY;
-use super::shapes::{INDEX, INDEX_KEY, LEGACY, MESSAGES, ROUTER, Shape};
+use super::shapes::{FEEDS, INDEX, INDEX_KEY, LEGACY, MESSAGES, ROUTER, SEQUENCES, Shape};
 use super::tables::{self, ALL_TABLES};
 use crate::upkeep::{Check, PREFLIGHT_UAID};
 
 /// Stands where a message's or channel's id does. It sorts behind the channels of a month.
 const PREFLIGHT: &str = "preflight";
 
-/// Tries out the router table, those of the months, and the legacy one where it is.
+/// Tries out the router table, those of the months, and the legacy one and those of feeds where they are.
 pub(super) async fn run(link: &Link, months: BTreeSet<Month>) -> Result<Vec<Check>, CallError> {
     let mut trial = Trial { link, checks: Vec::new() };
     // What did not answer is the last of the checks.
@@ -52,10 +53,21 @@ impl Trial<'_> {
             self.table(&table, &MESSAGES, month_steps(link, &table)).await?;
         }
         // Only where it is there: it is for SimplePush.
-        match tables::describe(link, link.names.legacy()).await {
-            Ok(None) => Ok(()),
-            _ => self.table(link.names.legacy(), &LEGACY, legacy_steps(link)).await,
+        if self.is_there(link.names.legacy()).await {
+            self.table(link.names.legacy(), &LEGACY, legacy_steps(link)).await?;
         }
+        // These belong together, and are made when the first feed is.
+        let (sequences, feeds) = (link.names.sequences(), link.names.feeds());
+        if self.is_there(sequences).await || self.is_there(feeds).await {
+            self.table(sequences, &SEQUENCES, trial_of_feeds::steps_of_sequences(link)).await?;
+            self.table(feeds, &FEEDS, trial_of_feeds::steps_of_feeds(link)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is such a table. One that cannot be looked at may be there.
+    async fn is_there(&self, name: &str) -> bool {
+        !matches!(tables::describe(self.link, name).await, Ok(None))
     }
 
     /// Looks whether the table is as it should be, and then takes all steps, so that the last
@@ -97,7 +109,7 @@ impl Trial<'_> {
 }
 
 /// One request, not made yet.
-struct Step<'a> {
+pub(super) struct Step<'a> {
     operation: &'static str,
     /// What a policy must allow it on.
     resource: String,
@@ -105,7 +117,7 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn new<T, E>(
+    pub(super) fn new<T, E>(
         link: &'a Link,
         operation: &'static str,
         table: &'a str,
@@ -168,7 +180,7 @@ fn put<'a>(link: &'a Link, table: &'a str, item: Item) -> Step<'a> {
     Step::new(link, "PutItem", table, put.send())
 }
 
-fn get<'a>(link: &'a Link, table: &'a str, key: Item) -> Step<'a> {
+pub(super) fn get<'a>(link: &'a Link, table: &'a str, key: Item) -> Step<'a> {
     let get = link.client.get_item().table_name(table).set_key(Some(key));
     Step::new(link, "GetItem", table, get.consistent_read(true).send())
 }
@@ -187,10 +199,21 @@ fn delete<'a>(link: &'a Link, table: &'a str, key: Item) -> Step<'a> {
 
 fn advise(error: &CallError, resource: &str) -> String {
     if error.is_denied() {
-        let action = error.operation();
-        format!("{error}; allow this server's role dynamodb:{action} on {resource}")
+        let actions = actions_of(error.operation());
+        format!("{error}; allow this server's role {actions} on {resource}")
     } else {
         error.to_string()
+    }
+}
+
+/// What a policy calls the operation: a transaction is allowed by what it is made of.
+fn actions_of(operation: &str) -> String {
+    match operation {
+        "TransactWriteItems" => {
+            "dynamodb:PutItem, dynamodb:UpdateItem and dynamodb:DeleteItem".to_owned()
+        }
+        "TransactGetItems" => "dynamodb:GetItem".to_owned(),
+        _ => format!("dynamodb:{operation}"),
     }
 }
 

@@ -7,10 +7,12 @@ use aws_sdk_dynamodb::config::retry::{ClassifyRetry, RetryAction};
 use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::operation::{
     batch_write_item::BatchWriteItemError, delete_item::DeleteItemError, get_item::GetItemError,
-    put_item::PutItemError, query::QueryError, scan::ScanError, update_item::UpdateItemError,
+    put_item::PutItemError, query::QueryError, scan::ScanError,
+    transact_get_items::TransactGetItemsError, transact_write_items::TransactWriteItemsError,
+    update_item::UpdateItemError,
 };
 
-use super::error::{REPLICATED_CONFLICT, TRANSACTION_CONFLICT};
+use super::error::{REPLICATED_CONFLICT, TRANSACTION_CONFLICT, is_cancelled_for_now};
 
 tokio::task_local! {
     /// Whether an attempt of the request that this task is waiting for had no clear answer.
@@ -44,6 +46,7 @@ impl ClassifyRetry for Classifier {
         }
         match code(attempt) {
             Some(TRANSACTION_CONFLICT | REPLICATED_CONFLICT) => RetryAction::throttling_error(),
+            _ if is_transaction_for_later(attempt) => RetryAction::throttling_error(),
             _ => RetryAction::NoActionIndicated,
         }
     }
@@ -56,6 +59,21 @@ impl ClassifyRetry for Classifier {
 /// Whether the service itself said that it did nothing.
 fn is_refused(attempt: &InterceptorContext) -> bool {
     attempt.response().is_some_and(|response| response.status().is_client_error())
+}
+
+/// Whether a transaction was cancelled only by what passes: throttling, or another's transaction. It is made again with
+/// the token that the SDK gave it, so that it is not done twice.
+fn is_transaction_for_later(attempt: &InterceptorContext) -> bool {
+    let error = attempt.output_or_error().and_then(|output| output.err());
+    let Some(error) = error.and_then(|error| error.as_operation_error()) else { return false };
+    let reasons = match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(TransactWriteItemsError::TransactionCanceledException(error)), _)
+        | (_, Some(TransactGetItemsError::TransactionCanceledException(error))) => {
+            error.cancellation_reasons()
+        }
+        _ => return false,
+    };
+    is_cancelled_for_now(reasons)
 }
 
 fn code(attempt: &InterceptorContext) -> Option<&str> {
@@ -72,6 +90,8 @@ fn code(attempt: &InterceptorContext) -> Option<&str> {
         DeleteItemError,
         QueryError,
         ScanError,
-        BatchWriteItemError
+        BatchWriteItemError,
+        TransactGetItemsError,
+        TransactWriteItemsError
     )
 }

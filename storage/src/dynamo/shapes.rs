@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::{
     ScalarAttributeType, TableDescription,
 };
 
+use super::attributes::UAID;
 use super::options::Billing;
 use crate::upkeep::Throughput;
 
@@ -17,6 +18,7 @@ type Key = (&'static str, ScalarAttributeType);
 /// The keys and the index of a table.
 #[derive(Debug)]
 pub(super) struct Shape {
+    partition: &'static str,
     /// What follows the partition key.
     sort: Option<&'static str>,
     /// Whether it has [`INDEX`].
@@ -26,15 +28,20 @@ pub(super) struct Shape {
 }
 
 /// Router records: one item a user agent.
-pub(super) const ROUTER: Shape = Shape { sort: None, indexed: true, expires: false };
+pub(super) const ROUTER: Shape = Shape { indexed: true, ..plain(UAID, None) };
 /// Channels and messages of a month.
-pub(super) const MESSAGES: Shape =
-    Shape { sort: Some("chidmessageid"), indexed: false, expires: true };
+pub(super) const MESSAGES: Shape = Shape { expires: true, ..plain(UAID, Some("chidmessageid")) };
 /// SimplePush notifications.
-pub(super) const LEGACY: Shape = Shape { sort: Some("chid"), indexed: false, expires: false };
+pub(super) const LEGACY: Shape = plain(UAID, Some("chid"));
+/// Sequences of feeds: one item a feed.
+pub(super) const SEQUENCES: Shape = plain("name", None);
+/// Keys of feeds, what waits to be published, and what was.
+pub(super) const FEEDS: Shape = plain("feed", Some("item"));
 
-/// Every table's partition key.
-const PARTITION: &str = "uaid";
+const fn plain(partition: &'static str, sort: Option<&'static str>) -> Shape {
+    Shape { partition, sort, indexed: false, expires: false }
+}
+
 /// Finds users by their last connection.
 pub(super) const INDEX: &str = "AccessIndex";
 /// Its partition key.
@@ -86,16 +93,17 @@ impl Shape {
     }
 
     fn wrong_keys(&self) -> String {
+        let partition = self.partition;
         let sort = match self.sort {
             Some(sort) => format!("sort key {sort}"),
             None => "no sort key".to_owned(),
         };
-        format!("it must have partition key {PARTITION} and {sort}: make the table anew")
+        format!("it must have partition key {partition} and {sort}: make the table anew")
     }
 
     fn keys(&self) -> Vec<Key> {
         let sort = self.sort.map(|sort| (sort, ScalarAttributeType::S));
-        [(PARTITION, ScalarAttributeType::S)].into_iter().chain(sort).collect()
+        [(self.partition, ScalarAttributeType::S)].into_iter().chain(sort).collect()
     }
 
     fn attributes(&self) -> Result<Vec<AttributeDefinition>, BuildError> {

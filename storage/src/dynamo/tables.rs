@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::error::CallError;
 use super::link::Link;
 use super::options::Billing;
-use super::shapes::{LEGACY, MESSAGES, ROUTER, Shape};
+use super::shapes::{FEEDS, LEGACY, MESSAGES, ROUTER, SEQUENCES, Shape};
 use super::{capacity, ttl};
 use crate::upkeep::Capacity;
 
@@ -27,6 +27,12 @@ pub(super) async fn ensure_router(link: &Link) -> Result<(), CallError> {
 /// Makes the table of SimplePush notifications if it is not there and tables may be made.
 pub(super) async fn ensure_legacy(link: &Link) -> Result<(), CallError> {
     ensure(link, link.names.legacy(), &LEGACY, link.options.billing).await
+}
+
+/// Makes the tables of the feeds if they are not there and tables may be made.
+pub(super) async fn ensure_feeds(link: &Link) -> Result<(), CallError> {
+    ensure(link, link.names.sequences(), &SEQUENCES, link.options.billing).await?;
+    ensure(link, link.names.feeds(), &FEEDS, link.options.billing).await
 }
 
 /// Makes a month's table if it is not there and tables may be made. Its throughput is that of the

@@ -54,10 +54,13 @@ impl Upkeep for Dynamo {
 async fn statuses(link: &Link) -> Result<Vec<TableStatus>, CallError> {
     let months = tables::months(link).await?.into_iter().map(Table::Messages);
     let mut statuses = Vec::new();
-    for table in [Table::Router, Table::Notifications].into_iter().chain(months) {
+    let others = [Table::Router, Table::Notifications, Table::Sequences, Table::Feeds];
+    for table in others.into_iter().chain(months) {
         let name = match table {
             Table::Router => link.names.router().to_owned(),
             Table::Notifications => link.names.legacy().to_owned(),
+            Table::Sequences => link.names.sequences().to_owned(),
+            Table::Feeds => link.names.feeds().to_owned(),
             Table::Messages(month) => link.names.messages(month),
         };
         let there = tables::describe(link, &name).await?;

@@ -1,6 +1,6 @@
 //! The embedded engine: SQLite files in a data directory, nothing to install.
 //!
-//! - `router.db` holds the router table, `messages_YYYY_MM.db` the message table of a month, so that
+//! - `router.db` holds the router table and the feeds, `messages_YYYY_MM.db` the message table of a month, so that
 //!   dropping a month is removing a file. `lock` keeps a second process out.
 //! - **Writes** go through one bounded queue to one thread, which commits what has queued up in one
 //!   transaction a file (`writer`). WAL with `synchronous=FULL`: a commit that returned is on disk.
@@ -18,6 +18,7 @@ mod channels;
 mod copying;
 mod counting;
 mod error;
+mod feeds;
 mod files;
 mod messages;
 mod month_list;

@@ -7,8 +7,9 @@ use state_machine::{
     Time, Urgency,
 };
 
-use super::{channels, messages, notifications, router};
+use super::{channels, feeds, messages, notifications, router};
 use crate::contract::{PageLimit, Registration};
+use crate::feeds::{FeedKey, FeedSyncId, FeedValue};
 use crate::notifications::Notification;
 use crate::upkeep::PREFLIGHT_UAID;
 
@@ -18,7 +19,10 @@ const FREE_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
 const CHID: Chid = Chid([0xde; 16]);
 
-/// Writes, reads and removes a record and a notification.
+/// A feed of this name is nobody's: it is not a name.
+const NO_FEED: &str = "";
+
+/// Writes, reads and removes a record, a notification and a feed.
 pub(super) fn try_router(conn: &Connection) -> rusqlite::Result<()> {
     let registration = Registration {
         uaid: PREFLIGHT_UAID,
@@ -33,7 +37,21 @@ pub(super) fn try_router(conn: &Connection) -> rusqlite::Result<()> {
     written.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     router::drop_user(conn, PREFLIGHT_UAID)?;
     notifications::save(conn, PREFLIGHT_UAID, Notification { chid: CHID, version: 1 })?;
-    notifications::delete(conn, PREFLIGHT_UAID, CHID, None).map(|_there| ())
+    notifications::delete(conn, PREFLIGHT_UAID, CHID, None)?;
+    try_feed(conn)
+}
+
+/// Writes, publishes, fetches and removes a key.
+fn try_feed(conn: &Connection) -> rusqlite::Result<()> {
+    let key = FeedKey::parse("preflight").expect("nine letters are a key");
+    let value = FeedValue::parse("preflight").expect("nine letters are a value");
+    feeds::write(conn, NO_FEED, &key, &value, 1)?;
+    feeds::publish(conn, NO_FEED, None, 1)?;
+    let limit = PageLimit { rows: 1, bytes: 1 };
+    let page = feeds::fetch(conn, NO_FEED, FeedSyncId::NONE, limit)?;
+    let there = page.filter(|page| page.updates.len() == 1);
+    there.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    feeds::remove(conn, NO_FEED)
 }
 
 /// Writes, reads and removes a channel and a message.

@@ -23,6 +23,8 @@ pub(super) enum SchemaError {
 /// cheaper, because a row then goes to the end of its table, and only a narrow index entry to its place.
 ///
 /// A notification's version is eight bytes, the highest first: an integer of SQLite's is signed.
+///
+/// A key of a feed that waits for its number is in `feed_keys_pending`, every other in `feed_keys_by_number`.
 pub(super) const ROUTER: Schema = Schema {
     application_id: 0x4b4c_4e52, // "KLNR"
     migrations: &[
@@ -52,6 +54,25 @@ pub(super) const ROUTER: Schema = Schema {
             version BLOB NOT NULL,
             PRIMARY KEY (uaid, chid)
         ) STRICT, WITHOUT ROWID;
+    ",
+        "
+        CREATE TABLE sequences (
+            name TEXT NOT NULL PRIMARY KEY,
+            value INTEGER NOT NULL,
+            version INTEGER NOT NULL,
+            keys INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE feed_keys (
+            feed TEXT NOT NULL,
+            key TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            feed_sync_id INTEGER,
+            value TEXT
+        ) STRICT;
+        CREATE UNIQUE INDEX feed_keys_by_key ON feed_keys (feed, key);
+        CREATE UNIQUE INDEX feed_keys_by_number ON feed_keys (feed, feed_sync_id)
+            WHERE feed_sync_id IS NOT NULL;
+        CREATE INDEX feed_keys_pending ON feed_keys (feed, key) WHERE feed_sync_id IS NULL;
     ",
     ],
 };
@@ -134,7 +155,7 @@ impl From<rusqlite::Error> for SchemaError {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        census, channels, copying, counting, messages, notifications, router, stale,
+        census, channels, copying, counting, feeds, messages, notifications, router, stale,
     };
     use super::*;
 
@@ -208,6 +229,18 @@ mod tests {
             notifications::FETCH,
             notifications::SAVE,
             notifications::DELETE,
+            feeds::CHANGE,
+            feeds::REPUBLISH,
+            feeds::DELETE,
+            feeds::COUNT_KEY,
+            feeds::SEQUENCE,
+            feeds::PENDING,
+            feeds::ASSIGN,
+            feeds::ADVANCE,
+            feeds::FETCH,
+            feeds::LIST,
+            feeds::REMOVE_KEYS,
+            feeds::REMOVE_SEQUENCE,
         ];
         let message_statements = [
             channels::READ,

@@ -112,7 +112,9 @@ impl Embedded {
 
     fn status(&self, table: Table) -> Result<TableStatus, StoreError> {
         let (key, statements) = match table {
-            Table::Router => (FileKey::Router, &[counting::RECORDS][..]),
+            Table::Router | Table::Sequences | Table::Feeds => {
+                (FileKey::Router, &[counting::RECORDS][..])
+            }
             Table::Notifications => (FileKey::Router, &[counting::NOTIFICATIONS][..]),
             Table::Messages(month) => {
                 (FileKey::Month(month), &[counting::CHANNELS, counting::MESSAGES][..])

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use storage::{Embedded, EmbeddedOptions, Store};
+use storage::{Embedded, EmbeddedOptions, Upkeep};
 use tempfile::TempDir;
 
 use crate::world::Engine;
@@ -17,8 +17,8 @@ impl InDirectory {
 }
 
 impl Engine for InDirectory {
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
+    fn open(&self) -> BoxFuture<'_, Arc<dyn Upkeep>> {
         let opened = Embedded::open(self.0.path(), &EmbeddedOptions::default());
-        Box::pin(async { Arc::new(opened.unwrap()) as Arc<dyn Store> })
+        Box::pin(async { Arc::new(opened.unwrap()) as Arc<dyn Upkeep> })
     }
 }

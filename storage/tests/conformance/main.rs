@@ -1,4 +1,4 @@
-//! Every sentence of `storage::contract`, as a test on each engine.
+//! Every sentence of `storage::contract` and `storage::feeds`, as a test on each engine.
 //!
 //! A case is a function that takes a fresh [`World`](world::World). It is named once, in `engine!`
 //! below, which makes one test of it for every engine. To add an engine, implement
@@ -9,6 +9,14 @@
 mod channels;
 mod dynamo_engine;
 mod embedded_engine;
+mod feed_fetching;
+mod feed_histories;
+mod feed_keys;
+mod feed_lifecycle;
+mod feed_publishing;
+mod feed_races;
+mod feed_time_table;
+mod feed_world;
 mod fetching;
 mod lifecycle;
 mod messages;
@@ -121,6 +129,80 @@ macro_rules! engine {
                 channels_added_at_once_are_all_registered
                 a_message_is_taken_by_one_of_the_deletes_that_race_for_it
                 a_month_dropped_under_load_breaks_nobody
+            );
+            engine!(@case $new, feed_keys:
+                a_feed_is_unknown_before_its_first_write
+                a_feed_is_there_from_its_first_write_on
+                each_write_of_a_key_is_one_version_more
+                a_publication_is_a_change_of_the_row_too
+                republishing_changes_the_version_and_the_number_only
+                a_key_that_waits_is_republished_and_gets_one_number
+                a_key_that_was_never_written_is_neither_republished_nor_deleted
+                a_deleted_key_is_published_without_a_value
+                a_key_deleted_before_it_was_published_is_published_as_gone
+                there_is_nothing_to_delete_of_a_deleted_key
+                a_deleted_key_is_republished_as_gone
+                a_deleted_key_is_written_again_and_its_versions_go_on
+                a_key_more_than_allowed_is_not_written
+                keys_that_were_deleted_count_among_those_allowed
+                a_feed_that_may_have_no_keys_does_not_come_to_be
+                feeds_have_keys_and_numbers_of_their_own
+                the_largest_value_and_the_longest_key_come_back
+                texts_come_back_as_they_were_written
+                keys_that_look_alike_are_different_keys
+                making_the_tables_again_keeps_what_is_in_them
+            );
+            engine!(@case $new, feed_publishing:
+                where_nothing_waits_nothing_is_published
+                one_publication_gives_the_first_key_the_next_number
+                a_batch_is_numbered_in_the_order_of_its_keys
+                a_publication_begins_behind_the_key_it_is_told
+                a_publication_gives_no_more_numbers_than_its_limit
+                a_limit_of_nothing_still_publishes_a_key
+                a_key_gets_one_number_for_a_change
+                publishing_the_last_record_again_gives_it_a_greater_number
+                numbers_go_on_where_no_key_has_one
+                numbers_go_on_growing_after_a_restart
+                more_keys_than_a_transaction_can_hold_are_all_published
+                more_bytes_than_a_transaction_can_hold_are_all_published
+            );
+            engine!(@case $new, feed_fetching:
+                updates_come_by_their_numbers
+                more_than_nine_and_ninety_nine_updates_come_by_their_numbers
+                a_fetch_goes_on_behind_its_cursor
+                a_fetch_sees_every_publication_answered_before
+                a_key_is_not_fetched_before_it_is_published
+                pages_have_no_more_updates_than_asked_for_and_together_all
+                a_page_ends_with_the_update_that_reaches_its_bytes
+                a_page_limit_of_nothing_still_comes_to_the_end
+                the_cursor_moves_over_numbers_that_were_left
+                gaps_between_updates_hide_none
+                a_cursor_at_the_head_stays_where_it_is
+                a_cursor_from_the_future_gets_nothing_and_stays
+                a_late_consumer_sees_each_keys_last_state_once
+                feeds_are_listed_by_name
+                a_list_of_feeds_goes_on_behind_the_last_of_them
+            );
+            engine!(@case $new, feed_lifecycle:
+                every_feed_is_there_after_a_restart
+                calls_for_feeds_whose_futures_are_dropped_are_still_done
+                closing_finishes_what_is_queued_for_feeds
+                a_closed_store_takes_no_work_for_feeds
+            );
+            engine!(@case $new, feed_races:
+                publishers_at_once_give_each_number_to_one_key
+                writers_of_one_key_are_told_different_versions_and_the_last_value_stays
+                first_writes_at_once_make_one_feed
+                writers_at_once_make_no_more_keys_than_allowed
+                a_write_that_races_with_a_publisher_is_not_lost
+                a_reader_beside_a_storm_misses_nothing_and_never_goes_back
+                no_number_appears_behind_a_head_that_was_seen
+            );
+            engine!(@case $new, feed_time_table:
+                a_consumer_of_the_time_table_sees_the_last_version
+            );
+            engine!(@case $new, feed_histories:
+                an_engine_does_what_the_table_does
             );
         }
     };

@@ -10,18 +10,18 @@ use state_machine::{
     Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterRecord,
     RouterType, Span, Time, Topic, Uaid, Urgency,
 };
-use storage::{MonthStep, PageLimit, Registered, Registration, Store, Stored};
+use storage::{FeedTables, MonthStep, PageLimit, Registered, Registration, Store, Stored, Upkeep};
 
 /// How to get at an engine.
 pub(crate) trait Engine: Send + Sync + 'static {
     /// Opens the store: empty the first time, and then with what was left there.
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Store>>;
+    fn open(&self) -> BoxFuture<'_, Arc<dyn Upkeep>>;
 }
 
-/// An open store with tables for [`OLD`] and [`NEW`]. All its methods are those of the store.
+/// An open store with tables for [`OLD`] and [`NEW`] and for feeds. All its methods are those of the store.
 pub(crate) struct World {
     engine: Box<dyn Engine>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Upkeep>,
 }
 
 impl World {
@@ -29,6 +29,7 @@ impl World {
         let store = engine.open().await;
         store.ensure_month(month(OLD)).await.unwrap();
         store.ensure_month(month(NEW)).await.unwrap();
+        store.ensure_feeds().await.unwrap();
         Self { engine: Box::new(engine), store }
     }
 
@@ -41,6 +42,11 @@ impl World {
 
     /// For tasks of their own.
     pub(crate) fn shared(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    /// For tasks of their own that use feeds.
+    pub(crate) fn shared_feeds(&self) -> Arc<dyn FeedTables> {
         self.store.clone()
     }
 
@@ -79,7 +85,7 @@ impl World {
 }
 
 impl Deref for World {
-    type Target = dyn Store;
+    type Target = dyn Upkeep;
 
     fn deref(&self) -> &Self::Target {
         &*self.store

@@ -289,3 +289,62 @@ async fn an_index_that_may_not_be_asked_is_named() {
     assert_eq!(failed.len(), 1);
     assert_eq!(failed[0].what, "Query on router/index/AccessIndex");
 }
+
+/// A table of feeds as it should be.
+fn feed_table(name: &str, keys: &[&str]) -> Value {
+    let kinds = ["HASH", "RANGE"];
+    let schema = keys.iter().zip(kinds);
+    let schema = schema.map(|(key, kind)| json!({ "AttributeName": key, "KeyType": kind }));
+    let defined = keys.iter().map(|key| json!({ "AttributeName": key, "AttributeType": "S" }));
+    json!({ "Table": {
+        "TableName": name,
+        "TableStatus": "ACTIVE",
+        "KeySchema": schema.collect::<Vec<_>>(),
+        "AttributeDefinitions": defined.collect::<Vec<_>>(),
+    }})
+}
+
+/// A policy does not know transactions, only what they are made of.
+#[tokio::test]
+async fn a_transaction_that_is_not_allowed_is_told_with_the_actions_to_allow() {
+    let operations = [
+        (
+            "TransactWriteItems",
+            "feeds",
+            "dynamodb:PutItem, dynamodb:UpdateItem and dynamodb:DeleteItem",
+        ),
+        (
+            "TransactWriteItems",
+            "sequences",
+            "dynamodb:PutItem, dynamodb:UpdateItem and dynamodb:DeleteItem",
+        ),
+        ("TransactGetItems", "feeds", "dynamodb:GetItem"),
+        ("Scan", "sequences", "dynamodb:Scan"),
+        ("UpdateItem", "sequences", "dynamodb:UpdateItem"),
+        ("Query", "feeds", "dynamodb:Query"),
+    ];
+    for (denied, table, actions) in operations {
+        let store = open(move |operation, body| {
+            let quoted = format!("\"{table}\"");
+            if operation == denied && body.to_string().contains(&quoted) {
+                return Err("AccessDeniedException");
+            }
+            match (operation, body["TableName"].as_str()) {
+                ("DescribeTable", Some("sequences")) => Ok(feed_table("sequences", &["name"])),
+                ("DescribeTable", Some("feeds")) => Ok(feed_table("feeds", &["feed", "item"])),
+                _ => good(operation, body),
+            }
+        });
+        let checks = store.preflight([month("2026_12")].into()).await.unwrap();
+        let failed: Vec<_> = checks.iter().filter(|check| check.outcome.is_err()).collect();
+        assert!(!failed.is_empty(), "{denied} on {table}: {checks:?}");
+        for check in failed {
+            assert_eq!(check.what, format!("{denied} on {table}"));
+            let advice = check.outcome.clone().unwrap_err();
+            assert!(
+                advice.ends_with(&format!("allow this server's role {actions} on {table}")),
+                "{advice}"
+            );
+        }
+    }
+}

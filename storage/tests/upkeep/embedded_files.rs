@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, Written};
 use storage::upkeep::{Check, Throughput};
 use storage::{Embedded, EmbeddedOptions, Notification, StoreError, Upkeep};
 
@@ -18,7 +19,8 @@ async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users
     let home = world.home.unwrap();
     let file = Connection::open(home.path().join("router.db")).unwrap();
     file.execute_batch(
-        "DROP INDEX router_by_last_connect; DROP TABLE notifications; PRAGMA user_version = 1",
+        "DROP INDEX router_by_last_connect; DROP TABLE notifications;
+         DROP TABLE sequences; DROP TABLE feed_keys; PRAGMA user_version = 1",
     )
     .unwrap();
     drop(file);
@@ -28,6 +30,32 @@ async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users
     assert_eq!(found.iter().map(|user| user.uaid).collect::<Vec<_>>(), [agent(1)]);
     let notification = Notification { chid: chid(1), version: 1 };
     assert_eq!(world.save_notification(agent(1), notification).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_router_file_of_the_second_version_is_given_the_feeds_and_keeps_its_rows() {
+    let world = embedded();
+    world.connect(agent(1), DECEMBER).await;
+    let notification = Notification { chid: chid(1), version: 1 };
+    world.save_notification(agent(1), notification).await.unwrap();
+    world.close().await.unwrap();
+    let home = world.home.unwrap();
+    let file = Connection::open(home.path().join("router.db")).unwrap();
+    file.execute_batch("DROP TABLE sequences; DROP TABLE feed_keys; PRAGMA user_version = 2")
+        .unwrap();
+    drop(file);
+    let store = Embedded::open(home.path(), &EmbeddedOptions::default()).unwrap();
+    let world = World::new(Arc::new(store), Some(home));
+    assert_eq!(world.feeds(None, 10).await, Ok(Vec::new()));
+    let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("a").unwrap());
+    let value = FeedValue::parse("1").unwrap();
+    let written = world.write_key(feed.clone(), key, value, 1).await;
+    assert_eq!(written, Ok(Written::Done(Version(1))));
+    let published = world.publish(feed, None, 1).await.unwrap().unwrap();
+    assert_eq!((published.count, published.head), (1, FeedSyncId(1)));
+    assert!(world.exists(agent(1)).await);
+    let kept = world.fetch_notifications(agent(1), None, 10).await;
+    assert_eq!(kept, Ok(vec![notification]));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 
 mod census;
 mod copying;
+mod dynamo_feeds;
 mod dynamo_replies;
 mod dynamo_tables;
 mod embedded_files;

@@ -1,5 +1,6 @@
 //! Trying out a store.
 
+use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use storage::Notification;
 use storage::upkeep::{Census, Check, PREFLIGHT_UAID};
 
@@ -9,6 +10,11 @@ pub(crate) async fn a_good_store_passes_and_is_left_as_it_was(world: World) {
     let world = world.with_months(&["2026_11", "2026_12"]).await;
     let notification = Notification { chid: chid(1), version: 1 };
     world.save_notification(PREFLIGHT_UAID, notification).await.unwrap();
+    let (feed, key) = (FeedName::parse("preflight").unwrap(), FeedKey::parse("preflight").unwrap());
+    let value = FeedValue::parse("kept").unwrap();
+    world.ensure_feeds().await.unwrap();
+    world.write_key(feed, key, value, 1).await.unwrap();
+    let feeds = world.feeds(None, 10).await.unwrap();
     let checks = world.preflight(["2026_11", "2026_12"].map(month).into()).await.unwrap();
     let failed: Vec<&Check> = checks.iter().filter(|check| check.outcome.is_err()).collect();
     assert!(failed.is_empty(), "{failed:?}");
@@ -23,4 +29,5 @@ pub(crate) async fn a_good_store_passes_and_is_left_as_it_was(world: World) {
     }
     let left = world.fetch_notifications(PREFLIGHT_UAID, None, 10).await;
     assert_eq!(left, Ok(vec![notification]), "what was there before is not the trial's");
+    assert_eq!(world.feeds(None, 10).await, Ok(feeds));
 }

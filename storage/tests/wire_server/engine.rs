@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
-use storage::{Dynamo, DynamoDoubles, DynamoOptions, Store};
+use storage::{Dynamo, DynamoDoubles, DynamoOptions};
 
 /// The defaults, for tables that nobody has used yet.
 pub(crate) fn fresh_tables() -> DynamoOptions {
@@ -23,7 +23,7 @@ pub(crate) fn fresh_tables() -> DynamoOptions {
 }
 
 /// Opens them: empty the first time, and then with what was left there.
-pub(crate) fn open(options: &DynamoOptions) -> Arc<dyn Store> {
+pub(crate) fn open(options: &DynamoOptions) -> Arc<Dynamo> {
     let credentials = Credentials::new("key", "secret", None, None, "the test");
     let doubles = DynamoDoubles {
         credentials: Some(SharedCredentialsProvider::new(credentials)),

@@ -1,0 +1,127 @@
+//! The keys that wait to be published.
+
+use std::collections::BTreeSet;
+
+use state_machine::feed::Pending;
+
+use super::super::attributes::text;
+use super::super::error::{CallError, Item};
+use super::super::link::Link;
+use super::rows;
+use crate::feeds::{FeedKey, FeedName, FeedValue};
+
+/// Keys in one publication: three actions each and one for the sequence, of the hundred that a transaction has.
+pub(super) const PUBLISHED_MAX: usize = 33;
+/// Bytes of keys and values in one publication. A transaction has 4 MB, and each is in it twice: where it waits and where
+/// it is published.
+const BYTES_MAX: usize = 1 << 20;
+/// Requests that one look makes, however many of the rows make no sense.
+const QUERIES_MAX: u32 = 10;
+
+/// Some of the keys that wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) rows: Vec<WaitingRow>,
+    /// No key waits behind these.
+    pub(super) is_all: bool,
+    /// The last key that was looked at.
+    pub(super) last: Option<FeedKey>,
+    bytes: usize,
+}
+
+/// A key that waits, and what it holds.
+#[derive(Debug)]
+pub(super) struct WaitingRow {
+    pub(super) pending: Pending,
+    pub(super) value: Option<FeedValue>,
+}
+
+/// The first keys that wait behind `after`. Rows that make no sense are passed over, and those that were `refused`: they
+/// say of a key what is not so.
+pub(super) async fn read(
+    link: &Link,
+    feed: &FeedName,
+    after: Option<&FeedKey>,
+    limit: usize,
+    refused: &BTreeSet<Pending>,
+) -> Result<Waiting, CallError> {
+    let limit = limit.clamp(1, PUBLISHED_MAX);
+    let mut waiting = Waiting::default();
+    let mut start = after.map(|after| rows::place(feed, &rows::pending_item(after)));
+    for _query in 0..QUERIES_MAX {
+        // One more tells whether others wait behind these.
+        let (items, next) = query(link, feed, start, limit + 1).await?;
+        if !waiting.take_in(link, &items, limit, refused) {
+            return Ok(waiting);
+        }
+        waiting.is_all = next.is_none();
+        if waiting.is_all || !waiting.rows.is_empty() {
+            return Ok(waiting);
+        }
+        start = next;
+    }
+    let what = "nothing but rows that make no sense wait to be published: remove them";
+    let unreadable = CallError::unreadable("Query", link.names.feeds(), what);
+    if waiting.last.is_some() { Ok(waiting) } else { Err(unreadable) }
+}
+
+impl Waiting {
+    /// Takes in what there is room for. Answers whether that is all.
+    fn take_in(
+        &mut self,
+        link: &Link,
+        items: &[Item],
+        limit: usize,
+        refused: &BTreeSet<Pending>,
+    ) -> bool {
+        for item in items {
+            let Some(row) = decode(item).filter(|row| !refused.contains(&row.pending)) else {
+                link.count_unreadable();
+                self.last = rows::pending_at(item).or(self.last.take());
+                continue;
+            };
+            let bytes = self.bytes + row.bytes();
+            if !self.rows.is_empty() && (self.rows.len() >= limit || bytes > BYTES_MAX) {
+                return false;
+            }
+            self.bytes = bytes;
+            self.last = Some(row.pending.key.clone());
+            self.rows.push(row);
+        }
+        true
+    }
+}
+
+impl WaitingRow {
+    fn bytes(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, |value| value.as_str().len());
+        self.pending.key.as_str().len() + value
+    }
+}
+
+fn decode(item: &Item) -> Option<WaitingRow> {
+    let (version, value) = rows::decode_value(item)?;
+    Some(WaitingRow { pending: Pending { key: rows::pending_at(item)?, version }, value })
+}
+
+async fn query(
+    link: &Link,
+    feed: &FeedName,
+    start: Option<Item>,
+    limit: usize,
+) -> Result<(Vec<Item>, Option<Item>), CallError> {
+    let table = link.names.feeds();
+    let request = link
+        .client
+        .query()
+        .table_name(table)
+        .key_condition_expression("feed = :feed AND begins_with(#item, :pending)")
+        .expression_attribute_names("#item", rows::ITEM)
+        .expression_attribute_values(":feed", text(feed.as_str()))
+        .expression_attribute_values(":pending", text(rows::PENDING))
+        .consistent_read(true)
+        .set_exclusive_start_key(start)
+        .limit(limit as i32);
+    let page = link.call("Query", table, request.send()).await?;
+    Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
+}

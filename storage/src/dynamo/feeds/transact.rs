@@ -1,0 +1,109 @@
+//! One transaction on both tables.
+
+use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
+use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem, Update};
+use state_machine::feed::Publication;
+
+use super::super::attributes::number;
+use super::super::error::{CallError, Item};
+use super::super::link::Link;
+use super::rows::{KEYS, NAME, VALUE, sequence_key};
+use crate::feeds::{FeedName, Version};
+
+/// DynamoDB's name of it.
+pub(super) const TRANSACT: &str = "TransactWriteItems";
+
+/// What became of a transaction.
+pub(super) enum Transacted {
+    Done,
+    /// Something is not as it was read; this says which actions found that. Nothing was done.
+    Refused(CallError),
+}
+
+/// Does all of it or nothing. The SDK gives every transaction a token, and keeps it when it makes the request once more:
+/// one whose answer was lost is not done twice.
+pub(super) async fn transact(
+    link: &Link,
+    actions: Vec<TransactWriteItem>,
+) -> Result<Transacted, CallError> {
+    let request = link.client.transact_write_items().set_transact_items(Some(actions));
+    match link.call(TRANSACT, link.names.feeds(), request.send()).await {
+        Ok(_done) => Ok(Transacted::Done),
+        Err(error) if error.refused_actions().is_some() => Ok(Transacted::Refused(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a row of a feed.
+pub(super) fn put(link: &Link, item: Item) -> TransactWriteItem {
+    of_put(Put::builder().table_name(link.names.feeds()).set_item(Some(item)))
+}
+
+/// Writes the row of a key, where it still has the version that was read, if there was one.
+pub(super) fn put_if(link: &Link, item: Item, read: Option<Version>) -> TransactWriteItem {
+    let put = Put::builder().table_name(link.names.feeds()).set_item(Some(item));
+    of_put(match read {
+        Some(version) => put
+            .condition_expression("version = :version")
+            .expression_attribute_values(":version", number(version.0)),
+        None => put.condition_expression("attribute_not_exists(feed)"),
+    })
+}
+
+/// Removes a row of a feed.
+pub(super) fn delete(link: &Link, key: Item) -> TransactWriteItem {
+    let delete = Delete::builder().table_name(link.names.feeds()).set_key(Some(key));
+    TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
+}
+
+/// Counts a new key, and makes the sequence with the first. One that lacks what it should have is left alone: its
+/// numbers would begin anew.
+pub(super) fn count_key(link: &Link, feed: &FeedName, keys_max: u64) -> TransactWriteItem {
+    let update = of_sequence(link, feed)
+        .update_expression(
+            "SET #keys = if_not_exists(#keys, :zero) + :one, #value = if_not_exists(#value, :zero), \
+             version = if_not_exists(version, :zero), settled = if_not_exists(settled, :zero)",
+        )
+        .condition_expression(
+            "attribute_not_exists(#name) OR (#keys < :max AND attribute_exists(#value) \
+             AND attribute_exists(version) AND attribute_exists(settled))",
+        )
+        .expression_attribute_names("#keys", KEYS)
+        .expression_attribute_names("#value", VALUE)
+        .expression_attribute_names("#name", NAME)
+        .expression_attribute_values(":zero", number(0_u64))
+        .expression_attribute_values(":one", number(1_u64))
+        .expression_attribute_values(":max", number(keys_max));
+    of_update(update)
+}
+
+/// Takes the numbers of a publication from the sequence.
+pub(super) fn advance(
+    link: &Link,
+    feed: &FeedName,
+    publication: &Publication,
+) -> TransactWriteItem {
+    let Publication { read, sequence, .. } = publication;
+    let update = of_sequence(link, feed)
+        .update_expression("SET #value = :value, version = :next")
+        .condition_expression("version = :read")
+        .expression_attribute_names("#value", VALUE)
+        .expression_attribute_values(":value", number(sequence.value.0))
+        .expression_attribute_values(":next", number(sequence.version))
+        .expression_attribute_values(":read", number(read.version));
+    of_update(update)
+}
+
+fn of_sequence(link: &Link, feed: &FeedName) -> UpdateBuilder {
+    Update::builder().table_name(link.names.sequences()).set_key(Some(sequence_key(feed)))
+}
+
+fn of_put(put: PutBuilder) -> TransactWriteItem {
+    TransactWriteItem::builder().put(put.build().expect(COMPLETE)).build()
+}
+
+fn of_update(update: UpdateBuilder) -> TransactWriteItem {
+    TransactWriteItem::builder().update(update.build().expect(COMPLETE)).build()
+}
+
+const COMPLETE: &str = "it has a table and a key";

@@ -1,0 +1,395 @@
+//! Feeds, a row a key, in the router's file: what is written there together is on disk together.
+//!
+//! Only the writer changes them, one job after the other. So a publication that was made of what its job has read
+//! conflicts with none; that it is a [`Publication`] keeps the rule in one place.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use state_machine::feed::{Assignment, Pending, Publication};
+
+use super::Embedded;
+use super::files::FileKey;
+use super::tables::now;
+use super::values::{corrupt, to_i64};
+use super::writer::Place;
+use crate::contract::{Answer, PageLimit};
+use crate::feeds::{
+    FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Published, Sequence,
+    Update, Version, Written,
+};
+
+/// Keys that one job numbers: a bound on how long the jobs behind it wait.
+const PUBLISHED_MAX: usize = 1000;
+
+/// Bytes of values after which one job numbers no further key; a row that is numbered is written anew, its value too.
+const PUBLISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+impl FeedTables for Embedded {
+    /// The tables came with the router's file.
+    fn ensure_feeds(&self) -> Answer<()> {
+        now(Ok(()))
+    }
+
+    fn write_key(
+        &self,
+        feed: FeedName,
+        key: FeedKey,
+        value: FeedValue,
+        keys_max: u64,
+    ) -> Answer<Written> {
+        self.write_feeds(move |conn| write(conn, feed.as_str(), &key, &value, keys_max))
+    }
+
+    fn republish_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
+        self.write_feeds(move |conn| republish(conn, feed.as_str(), &key))
+    }
+
+    fn delete_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
+        self.write_feeds(move |conn| delete(conn, feed.as_str(), &key))
+    }
+
+    fn publish(
+        &self,
+        feed: FeedName,
+        after: Option<FeedKey>,
+        limit: usize,
+    ) -> Answer<Option<Published>> {
+        self.write_feeds(move |conn| publish(conn, feed.as_str(), after.as_ref(), limit))
+    }
+
+    fn fetch_feed(
+        &self,
+        feed: FeedName,
+        after: FeedSyncId,
+        limit: PageLimit,
+    ) -> Answer<Option<FeedPage>> {
+        let fetched =
+            self.readers.read(FileKey::Router, |conn| fetch(conn, feed.as_str(), after, limit));
+        now(fetched.map(Option::flatten))
+    }
+
+    fn feeds(&self, after: Option<FeedName>, limit: usize) -> Answer<Vec<FeedState>> {
+        let listed = self.readers.read(FileKey::Router, |conn| list(conn, after.as_ref(), limit));
+        now(listed.map(Option::unwrap_or_default))
+    }
+}
+
+impl Embedded {
+    fn write_feeds<T: Send + 'static>(
+        &self,
+        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Answer<T> {
+        let place = Place::File(FileKey::Router);
+        self.writer.submit(None, place, move |files| files.write(FileKey::Router, &statements))
+    }
+}
+
+pub(super) fn write(
+    conn: &Connection,
+    feed: &str,
+    key: &FeedKey,
+    value: &FeedValue,
+    keys_max: u64,
+) -> rusqlite::Result<Written> {
+    let mut change = conn.prepare_cached(CHANGE)?;
+    let row = change.query_row(params![feed, key.as_str(), value.as_str()], changed);
+    if let Some(version) = row.optional()? {
+        return Ok(Written::Done(version));
+    }
+    if sequence(conn, feed)?.unwrap_or_default().keys >= keys_max {
+        return Ok(Written::TooManyKeys);
+    }
+    conn.prepare_cached(ADD)?.execute(params![feed, key.as_str(), value.as_str()])?;
+    conn.prepare_cached(COUNT_KEY)?.execute(params![feed])?;
+    Ok(Written::Done(Version::default().next()))
+}
+
+fn republish(conn: &Connection, feed: &str, key: &FeedKey) -> rusqlite::Result<Option<Version>> {
+    let mut statement = conn.prepare_cached(REPUBLISH)?;
+    statement.query_row(params![feed, key.as_str()], changed).optional()
+}
+
+fn delete(conn: &Connection, feed: &str, key: &FeedKey) -> rusqlite::Result<Option<Version>> {
+    let mut statement = conn.prepare_cached(DELETE)?;
+    statement.query_row(params![feed, key.as_str()], changed).optional()
+}
+
+pub(super) fn publish(
+    conn: &Connection,
+    feed: &str,
+    after: Option<&FeedKey>,
+    limit: usize,
+) -> rusqlite::Result<Option<Published>> {
+    let Some(sequence) = sequence(conn, feed)? else { return Ok(None) };
+    let (waiting, is_all) = pending(conn, feed, after, limit.clamp(1, PUBLISHED_MAX))?;
+    let Some(publication) = Publication::of(sequence, waiting) else {
+        return Ok(Some(Published { count: 0, head: sequence.value, next: None }));
+    };
+    commit(conn, feed, &publication)?;
+    Ok(Some(publication.outcome(is_all)))
+}
+
+fn commit(conn: &Connection, feed: &str, publication: &Publication) -> rusqlite::Result<()> {
+    let mut assign = conn.prepare_cached(ASSIGN)?;
+    for Assignment { pending, version, feed_sync_id } in &publication.assignments {
+        let (version, number) = (to_column(version.0)?, to_column(feed_sync_id.0)?);
+        assign.execute(params![feed, pending.key.as_str(), version, number])?;
+    }
+    let Sequence { value, version, .. } = publication.sequence;
+    let row = params![feed, to_column(value.0)?, to_column(version)?];
+    conn.prepare_cached(ADVANCE)?.execute(row).map(|_| ())
+}
+
+/// The first keys that wait, by key, and whether these are all of them.
+fn pending(
+    conn: &Connection,
+    feed: &str,
+    after: Option<&FeedKey>,
+    limit: usize,
+) -> rusqlite::Result<(Vec<Pending>, bool)> {
+    let mut statement = conn.prepare_cached(PENDING)?;
+    let after = after.map_or("", FeedKey::as_str);
+    let mut rows = statement.query(params![feed, after])?;
+    let (mut waiting, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        if waiting.len() >= limit || bytes >= PUBLISHED_BYTES_MAX as u64 {
+            return Ok((waiting, false));
+        }
+        waiting.push(Pending { key: key(0, row)?, version: Version(number(1, row)?) });
+        bytes += number(2, row)?;
+    }
+    Ok((waiting, true))
+}
+
+/// One statement, so that the head and the updates are of the same instant.
+pub(super) fn fetch(
+    conn: &Connection,
+    feed: &str,
+    after: FeedSyncId,
+    limit: PageLimit,
+) -> rusqlite::Result<Option<FeedPage>> {
+    let mut statement = conn.prepare_cached(FETCH)?;
+    let mut rows = statement.query(params![feed, to_i64(after.0)])?;
+    let (mut page, mut bytes) = (None, 0);
+    while let Some(row) = rows.next()? {
+        let head = FeedSyncId(number(0, row)?);
+        let page: &mut FeedPage = page.get_or_insert_with(|| empty_page(after, head));
+        if is_full(page, bytes, limit) {
+            page.cursor = page.updates.last().map_or(after, |last| last.feed_sync_id);
+            break;
+        }
+        if let Some(update) = update(row)? {
+            bytes += update.value.as_ref().map_or(0, |value| value.as_str().len());
+            page.updates.push(update);
+        }
+    }
+    Ok(page)
+}
+
+fn empty_page(after: FeedSyncId, head: FeedSyncId) -> FeedPage {
+    FeedPage { updates: Vec::new(), cursor: head.max(after), head }
+}
+
+fn is_full(page: &FeedPage, bytes: usize, limit: PageLimit) -> bool {
+    let updates = page.updates.len();
+    updates >= limit.rows.max(1) || (updates > 0 && bytes >= limit.bytes)
+}
+
+fn list(
+    conn: &Connection,
+    after: Option<&FeedName>,
+    limit: usize,
+) -> rusqlite::Result<Vec<FeedState>> {
+    let mut statement = conn.prepare_cached(LIST)?;
+    let after = after.map_or("", FeedName::as_str);
+    let rows = statement.query_map(params![after, to_i64(limit as u64)], |row| {
+        let name = FeedName::parse(row.get_ref(3)?.as_str()?);
+        let name = name.map_err(|error| corrupt(3, Type::Text, error))?;
+        Ok(FeedState { name, sequence: decode_sequence(row)? })
+    })?;
+    rows.collect()
+}
+
+/// The row of a feed's sequence; none where nothing was ever written to the feed.
+fn sequence(conn: &Connection, feed: &str) -> rusqlite::Result<Option<Sequence>> {
+    conn.prepare_cached(SEQUENCE)?.query_row(params![feed], decode_sequence).optional()
+}
+
+/// Removes a feed with all that is in it: what only the trial of a file may.
+pub(super) fn remove(conn: &Connection, feed: &str) -> rusqlite::Result<()> {
+    for statement in [REMOVE_KEYS, REMOVE_SEQUENCE] {
+        conn.execute(statement, params![feed])?;
+    }
+    Ok(())
+}
+
+fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
+    let value = FeedSyncId(number(0, row)?);
+    Ok(Sequence { value, version: number(1, row)?, keys: number(2, row)? })
+}
+
+/// Reads the columns of [`FETCH`]; none where the row is there only to tell the head.
+fn update(row: &Row<'_>) -> rusqlite::Result<Option<Update>> {
+    if row.get_ref(1)?.as_i64_or_null()?.is_none() {
+        return Ok(None);
+    }
+    let value = row.get_ref(4)?.as_str_or_null()?.map(FeedValue::parse).transpose();
+    Ok(Some(Update {
+        feed_sync_id: FeedSyncId(number(1, row)?),
+        key: key(2, row)?,
+        version: Version(number(3, row)?),
+        value: value.map_err(|error| corrupt(4, Type::Text, error))?,
+    }))
+}
+
+fn key(column: usize, row: &Row<'_>) -> rusqlite::Result<FeedKey> {
+    let text = row.get_ref(column)?.as_str()?;
+    FeedKey::parse(text).map_err(|error| corrupt(column, Type::Text, error))
+}
+
+/// The version that a changed row has now.
+fn changed(row: &Row<'_>) -> rusqlite::Result<Version> {
+    number(0, row).map(Version)
+}
+
+fn number(column: usize, row: &Row<'_>) -> rusqlite::Result<u64> {
+    let stored: i64 = row.get(column)?;
+    u64::try_from(stored).map_err(|error| corrupt(column, Type::Integer, error))
+}
+
+/// A number that SQLite cannot hold is an error: one that stood still would be given out twice. Where a statement adds, the
+/// sum is then no integer any more, which a column of a strict table refuses.
+fn to_column(number: u64) -> rusqlite::Result<i64> {
+    i64::try_from(number).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+pub(super) const CHANGE: &str = "
+    UPDATE feed_keys SET version = version + 1, feed_sync_id = NULL, value = ?3
+    WHERE feed = ?1 AND key = ?2 RETURNING version";
+
+pub(super) const REPUBLISH: &str = "
+    UPDATE feed_keys SET version = version + 1, feed_sync_id = NULL
+    WHERE feed = ?1 AND key = ?2 RETURNING version";
+
+pub(super) const DELETE: &str = "
+    UPDATE feed_keys SET version = version + 1, feed_sync_id = NULL, value = NULL
+    WHERE feed = ?1 AND key = ?2 AND value IS NOT NULL RETURNING version";
+
+const ADD: &str = "INSERT INTO feed_keys (feed, key, version, value) VALUES (?1, ?2, 1, ?3)";
+
+pub(super) const COUNT_KEY: &str = "
+    INSERT INTO sequences (name, value, version, keys) VALUES (?1, 0, 0, 1)
+    ON CONFLICT (name) DO UPDATE SET keys = keys + 1";
+
+pub(super) const SEQUENCE: &str = "SELECT value, version, keys FROM sequences WHERE name = ?1";
+
+pub(super) const PENDING: &str = "
+    SELECT key, version, coalesce(octet_length(value), 0) FROM feed_keys
+    WHERE feed = ?1 AND key > ?2 AND feed_sync_id IS NULL ORDER BY key";
+
+pub(super) const ASSIGN: &str = "
+    UPDATE feed_keys SET version = ?3, feed_sync_id = ?4 WHERE feed = ?1 AND key = ?2";
+
+pub(super) const ADVANCE: &str = "UPDATE sequences SET value = ?2, version = ?3 WHERE name = ?1";
+
+pub(super) const FETCH: &str = "
+    SELECT sequences.value, feed_sync_id, key, feed_keys.version, feed_keys.value
+    FROM sequences LEFT JOIN feed_keys ON feed = name AND feed_sync_id > ?2
+    WHERE name = ?1 ORDER BY feed_sync_id";
+
+pub(super) const LIST: &str = "
+    SELECT value, version, keys, name FROM sequences WHERE name > ?1 ORDER BY name LIMIT ?2";
+
+pub(super) const REMOVE_KEYS: &str = "DELETE FROM feed_keys WHERE feed = ?1";
+
+pub(super) const REMOVE_SEQUENCE: &str = "DELETE FROM sequences WHERE name = ?1";
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::ROUTER;
+    use super::*;
+
+    const FEED: &str = "prices";
+    const LAST: u64 = i64::MAX as u64;
+
+    fn database() -> Connection {
+        let mut conn = Connection::open_in_memory().unwrap();
+        ROUTER.create(&mut conn).unwrap();
+        conn
+    }
+
+    fn key(text: &str) -> FeedKey {
+        FeedKey::parse(text).unwrap()
+    }
+
+    fn put(conn: &Connection, name: &str) -> rusqlite::Result<Written> {
+        write(conn, FEED, &key(name), &FeedValue::parse("v").unwrap(), u64::MAX)
+    }
+
+    fn set(conn: &Connection, statement: &str) {
+        assert_eq!(conn.execute(statement, params![LAST as i64]), Ok(1), "{statement}");
+    }
+
+    #[test]
+    fn one_job_numbers_no_more_keys_than_its_bound() {
+        let conn = database();
+        for number in 0..=PUBLISHED_MAX {
+            put(&conn, &format!("{number:04}")).unwrap();
+        }
+        let published = publish(&conn, FEED, None, usize::MAX).unwrap().unwrap();
+        let next = Some(key("0999"));
+        assert_eq!((published.count, &published.next), (PUBLISHED_MAX, &next));
+        let rest = publish(&conn, FEED, next.as_ref(), usize::MAX).unwrap().unwrap();
+        assert_eq!((rest.count, rest.next), (1, None));
+    }
+
+    #[test]
+    fn one_job_numbers_no_more_bytes_than_its_bound() {
+        let conn = database();
+        let large = FeedValue::parse(&"v".repeat(FeedValue::BYTES_MAX)).unwrap();
+        let fit = PUBLISHED_BYTES_MAX / FeedValue::BYTES_MAX;
+        for number in 10..=10 + fit {
+            write(&conn, FEED, &key(&number.to_string()), &large, u64::MAX).unwrap();
+        }
+        let published = publish(&conn, FEED, None, usize::MAX).unwrap().unwrap();
+        assert_eq!((published.count, published.next.is_some()), (fit, true));
+        let rest = publish(&conn, FEED, published.next.as_ref(), usize::MAX).unwrap().unwrap();
+        assert_eq!((rest.count, rest.next), (1, None));
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_held_is_an_error_and_not_given_out_twice() {
+        let conn = database();
+        put(&conn, "a").unwrap();
+        set(&conn, "UPDATE sequences SET value = ?1 - 1");
+        let last = publish(&conn, FEED, None, 1).unwrap().unwrap();
+        assert_eq!(last.head, FeedSyncId(LAST));
+        put(&conn, "a").unwrap();
+        assert!(publish(&conn, FEED, None, 1).is_err());
+        let row = sequence(&conn, FEED).unwrap().unwrap();
+        assert_eq!(row.value, FeedSyncId(LAST));
+    }
+
+    #[test]
+    fn versions_and_counts_that_cannot_be_held_are_errors() {
+        let conn = database();
+        put(&conn, "a").unwrap();
+        set(&conn, "UPDATE feed_keys SET version = ?1");
+        assert!(put(&conn, "a").is_err());
+        assert!(republish(&conn, FEED, &key("a")).is_err());
+        assert!(delete(&conn, FEED, &key("a")).is_err());
+        assert!(publish(&conn, FEED, None, 1).is_err());
+        set(&conn, "UPDATE sequences SET keys = ?1");
+        assert!(put(&conn, "b").is_err());
+    }
+
+    #[test]
+    fn a_number_that_nobody_wrote_is_an_error() {
+        let conn = database();
+        put(&conn, "a").unwrap();
+        conn.execute("UPDATE sequences SET value = -1", []).unwrap();
+        let limit = PageLimit { rows: 1, bytes: 1 };
+        assert!(fetch(&conn, FEED, FeedSyncId::NONE, limit).is_err());
+        assert!(publish(&conn, FEED, None, 1).is_err());
+    }
+}
