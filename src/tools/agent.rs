@@ -4,11 +4,11 @@
 //! It knows the protocol from its description and not from the server's code, and is as strict as
 //! Firefox: where Firefox would drop the connection, it reports an error.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use state_machine::{Encoding, Payload};
 use url::Url;
 
@@ -27,6 +27,8 @@ pub struct Agent {
     pub identity: Identity,
     phase: Phase,
     remembered: VecDeque<String>,
+    /// The broadcasts it wants to hear of, and the versions it has of them.
+    broadcasts: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,20 @@ pub enum Event {
     Subscribed(Subscription),
     /// A message.
     Message(Received),
+    /// A broadcast has this version now.
+    Broadcast {
+        /// Which.
+        id: String,
+        /// Its version.
+        version: String,
+    },
+    /// A broadcast is not told, for now or for good.
+    BroadcastRefused {
+        /// Which.
+        id: String,
+        /// Why.
+        reason: String,
+    },
     /// A message that came before; it was acked again and is not shown again.
     Repeated {
         /// Which.
@@ -120,6 +136,7 @@ struct Heard {
     version: Option<String>,
     data: Option<String>,
     headers: Option<Headers>,
+    broadcasts: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -137,13 +154,22 @@ const NOT_DELIVERED: u16 = 102;
 impl Agent {
     /// An agent that has not said hello.
     pub fn new(identity: Identity) -> Self {
-        Self { identity, phase: Phase::AwaitingHello, remembered: VecDeque::new() }
+        let (remembered, broadcasts) = (VecDeque::new(), BTreeMap::new());
+        Self { identity, phase: Phase::AwaitingHello, remembered, broadcasts }
+    }
+
+    /// The same agent, which wants to hear of these broadcasts too. It has no version of them.
+    pub fn with_broadcasts(mut self, ids: &[String]) -> Self {
+        self.broadcasts.extend(ids.iter().map(|id| (id.clone(), String::new())));
+        self
     }
 
     /// The first thing to say on a new connection.
     pub fn hello(&mut self) -> String {
         self.phase = Phase::AwaitingHello;
-        let mut hello = json!({"messageType": "hello", "use_webpush": true, "broadcasts": {}});
+        let mut hello = json!({
+            "messageType": "hello", "use_webpush": true, "broadcasts": self.broadcasts,
+        });
         if let Some(uaid) = &self.identity.uaid {
             hello["uaid"] = json!(uaid);
         }
@@ -163,7 +189,8 @@ impl Agent {
             Some("hello") => self.greeted(heard),
             Some("register") => self.registered(heard),
             Some("notification") => self.notified(&heard),
-            // A ping's answer, broadcasts, and whatever a later server may say.
+            Some("broadcast") => Ok(Step { events: self.told(&heard), say: Vec::new() }),
+            // A ping's answer, and whatever a later server may say.
             None | Some(_) => Ok(Step::default()),
         }
     }
@@ -173,6 +200,7 @@ impl Agent {
             return Err(AgentError::OutOfTurn("hello"));
         }
         check_status("hello", &heard)?;
+        let news = self.told(&heard);
         let uaid = heard.uaid.filter(|uaid| (1..=128).contains(&uaid.len()));
         let uaid = uaid.ok_or(AgentError::Malformed { what: "hello", field: "uaid" })?;
         let mut step = Step::default();
@@ -183,6 +211,7 @@ impl Agent {
             }
             self.identity.start_over(uaid);
         }
+        step.events.extend(news);
         match self.identity.subscription() {
             Some(subscription) => {
                 self.phase = Phase::Subscribed;
@@ -194,6 +223,24 @@ impl Agent {
             }
         }
         Ok(step)
+    }
+
+    /// The versions stand by their ids, and by `errors` why others are not told.
+    fn told(&mut self, heard: &Heard) -> Vec<Event> {
+        let told = heard.broadcasts.as_ref().and_then(Value::as_object).into_iter().flatten();
+        let mut events = Vec::new();
+        for (id, version) in told {
+            if let Some(version) = version.as_str() {
+                let (id, version) = (id.clone(), version.to_owned());
+                self.broadcasts.insert(id.clone(), version.clone());
+                events.push(Event::Broadcast { id, version });
+            }
+            for (id, reason) in version.as_object().into_iter().flatten() {
+                let (id, reason) = (id.clone(), reason.as_str().unwrap_or_default().to_owned());
+                events.push(Event::BroadcastRefused { id, reason });
+            }
+        }
+        events
     }
 
     fn register(&self) -> String {

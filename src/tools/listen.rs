@@ -39,6 +39,10 @@ pub struct ListenArgs {
     #[arg(long, value_name = "KEY", value_parser = vapid_public_key, allow_hyphen_values = true)]
     pub vapid_public_key: Option<String>,
 
+    /// Subscribe to the broadcast ID too, and print each version that is told. May be repeated
+    #[arg(long = "broadcast", value_name = "ID")]
+    pub broadcasts: Vec<String>,
+
     /// End after N messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
@@ -155,7 +159,7 @@ impl<'a, W: Write> Listener<'a, W> {
         let subscription_file = args.subscription.as_ref().map(|path| path.display().to_string());
         Ok(Self {
             args,
-            agent: Agent::new(identity),
+            agent: Agent::new(identity).with_broadcasts(&args.broadcasts),
             output: Output::new(to, args.json, subscription_file),
             client: WebSocketClient::new(&args.url)?,
             left: args.count,
@@ -256,7 +260,10 @@ impl<'a, W: Write> Listener<'a, W> {
                     subscription.save(path)?;
                 }
             }
-            Event::Forgotten | Event::Repeated { .. } => return Ok(()),
+            Event::Forgotten
+            | Event::Broadcast { .. }
+            | Event::BroadcastRefused { .. }
+            | Event::Repeated { .. } => return Ok(()),
         }
         match (&self.args.state, event) {
             (Some(path), Event::Connected { .. } | Event::Subscribed(_)) => {

@@ -99,7 +99,7 @@ pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Control characters could make a terminal do things; what a server or a sender says is theirs.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let escape = |character: char| match character {
         '\n' | '\t' => character.to_string(),
         character if character.is_control() => character.escape_default().to_string(),

@@ -46,6 +46,12 @@ impl<W: Write> Output<W> {
                 self.subscribed(subscription)
             }
             Event::Message(received) => message(received),
+            Event::Broadcast { id, version } => {
+                format!("broadcast {}: {}", printable(id), printable(version))
+            }
+            Event::BroadcastRefused { id, reason } => {
+                format!("(no broadcast {}: {})", printable(id), printable(reason))
+            }
             Event::Repeated { version } => format!("(message {version} came again)"),
         };
         self.line(&text)
@@ -94,6 +100,12 @@ fn json_of(event: &Event) -> Value {
             json!({"event": "subscribed", "subscription": subscription})
         }
         Event::Message(received) => json_of_message(received),
+        Event::Broadcast { id, version } => {
+            json!({"event": "broadcast", "id": id, "version": version})
+        }
+        Event::BroadcastRefused { id, reason } => {
+            json!({"event": "broadcast_refused", "id": id, "reason": reason})
+        }
         Event::Repeated { version } => json!({"event": "repeated", "version": version}),
     }
 }
@@ -190,6 +202,10 @@ mod tests {
     fn a_message_is_printed_as_it_is_but_for_control_characters() {
         let printed = print(false, None, &received(Ok("Grüße\n\u{1b}[2J".as_bytes())));
         assert_eq!(printed, "Grüße\n\\u{1b}[2J\n");
+        let broadcast = Event::Broadcast { id: "news".into(), version: "\u{1b}\"1\"".into() };
+        assert_eq!(print(false, None, &broadcast), "broadcast news: \\u{1b}\"1\"\n");
+        let refused = Event::BroadcastRefused { id: "news".into(), reason: "why".into() };
+        assert_eq!(print(false, None, &refused), "(no broadcast news: why)\n");
         assert_eq!(print(false, None, &received(Ok(b""))), "(a push without a message)\n");
         assert_eq!(print(false, None, &received(Ok(&[0xff]))), "(1 bytes that are no text: _w)\n");
         assert_eq!(print(false, None, &received(Err("why"))), "(message v cannot be read: why)\n");
@@ -201,6 +217,14 @@ mod tests {
             (Event::Connected { uaid: "u".into() }, json!({"event": "connected", "uaid": "u"})),
             (Event::Forgotten, json!({"event": "forgotten"})),
             (Event::Repeated { version: "v".into() }, json!({"event": "repeated", "version": "v"})),
+            (
+                Event::Broadcast { id: "i".into(), version: "v".into() },
+                json!({"event": "broadcast", "id": "i", "version": "v"}),
+            ),
+            (
+                Event::BroadcastRefused { id: "i".into(), reason: "why".into() },
+                json!({"event": "broadcast_refused", "id": "i", "reason": "why"}),
+            ),
             (
                 received(Ok(b"a\nb")),
                 json!({"event": "message", "version": "v", "encoding": "aes128gcm",

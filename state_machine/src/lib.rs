@@ -9,6 +9,7 @@
 //! - [`registry`]: who is connected to this node.
 //! - [`feed`]: tables of keys whose changes are numbered, and those who follow them.
 //! - [`broadcast`]: a feed that every node follows for its user agents.
+//! - [`wheel`]: who is woken when many want to know, one after the other.
 //! - [`wire`]: what user agents say and hear, as JSON.
 
 pub mod broadcast;
@@ -25,6 +26,7 @@ pub mod registry;
 pub mod store;
 pub mod time;
 pub mod transcript;
+pub mod wheel;
 pub mod wire;
 
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};

@@ -46,9 +46,18 @@ fn every_phase_is_drawn_in_every_format() {
 fn every_phase_answers_every_event_of_the_agent() {
     let tables = render(Format::Table);
     for phase in tables.split("### ").skip(1) {
-        for event in
-            ["hello", "register", "ack", "nack", "ping", "urgency", "hung up", "time passed"]
-        {
+        for event in [
+            "hello",
+            "register",
+            "ack",
+            "nack",
+            "ping",
+            "urgency",
+            "broadcast_subscribe",
+            "broadcasts changed",
+            "hung up",
+            "time passed",
+        ] {
             let has_row = phase.contains(&format!("| {event} |"));
             let is_idle = phase
                 .lines()

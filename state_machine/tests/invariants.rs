@@ -5,9 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use state_machine::broadcast::{News, Refusal, Versions};
 use state_machine::connection::{
     CloseReason, Config, Effect, Event, Limits, PhaseName, PushAnswer, Wait,
 };
+use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use state_machine::invariants::{Invariant, Seen, Violation, Witness};
 use state_machine::store::StoreOrder;
 use state_machine::transcript::{Input, Names, Transcript};
@@ -238,6 +240,59 @@ fn a_deadline_lies_ahead_and_there_is_one() {
     }
 }
 
+#[test]
+fn an_agent_is_told_what_it_named_and_what_there_is() {
+    let named = r#"agent> {"messageType":"broadcast_subscribe","broadcasts":{"a":"v0"}}"#;
+    let story = |all: &str| {
+        let mut story = Story::ready();
+        story.step(&line(named), &[]).unwrap();
+        (story, line(&format!("node> broadcasts {all}")))
+    };
+    let follow = Effect::FollowBroadcasts { told: FeedSyncId(1) };
+    let (mut right, told) = story("[1 a v1]");
+    right.step(&told, &[follow.clone(), broadcast("a", "v1")]).unwrap();
+    for wrong in [broadcast("b", "v1"), broadcast("a", "v2"), told_of(News::default())] {
+        let (mut story, told) = story("[1 a v1, 2 b v1]");
+        breaks(Invariant::BroadcastsNamed, story.step(&told, &[follow.clone(), wrong]));
+    }
+    for (id, refusal) in [("a", Refusal::NotFound), ("a", Refusal::TooMany)] {
+        let (mut story, told) = story("[1 a v1]");
+        let refused = [(key(id), refusal)].into();
+        let refused = told_of(News { refused, ..News::default() });
+        breaks(Invariant::BroadcastsNamed, story.step(&told, &[follow.clone(), refused]));
+    }
+    let (mut silent, told) = story("[1 a v1]");
+    breaks(Invariant::BroadcastsTold, silent.step(&told, std::slice::from_ref(&follow)));
+    let (mut unfollowed, told) = story("[1 a v0]");
+    breaks(Invariant::BroadcastsFollowed, unfollowed.step(&told, &[]));
+}
+
+#[test]
+fn broadcasts_are_followed_once_and_left_at_the_end() {
+    let follow = || Effect::FollowBroadcasts { told: FeedSyncId(1) };
+    let mut story = Story::ready();
+    breaks(Invariant::BroadcastsFollowed, story.step(&Event::Heard, &[follow(), follow()]));
+    let mut story = Story::ready();
+    breaks(Invariant::BroadcastsFollowed, story.step(&Event::Heard, &[Effect::LeaveBroadcasts]));
+    let mut story = Story::ready();
+    story.step(&Event::Heard, &[follow()]).unwrap();
+    let close = [Effect::LeaveRegistry { uaid: uaid() }, Effect::Close(CloseReason::HungUp)];
+    breaks(Invariant::BroadcastsFollowed, story.closes(&close));
+}
+
+fn broadcast(id: &str, version: &str) -> Effect {
+    let versions = [(key(id), FeedValue::parse(version).unwrap())].into();
+    told_of(News { versions, ..News::default() })
+}
+
+fn told_of(news: News) -> Effect {
+    Effect::Send(ServerMessage::Broadcast(news))
+}
+
+fn key(id: &str) -> FeedKey {
+    FeedKey::parse(id).unwrap()
+}
+
 fn uaid() -> Uaid {
     Names::fixed().text("U1").unwrap().parse().unwrap()
 }
@@ -247,12 +302,12 @@ fn chid() -> Chid {
 }
 
 fn hello() -> Effect {
-    Effect::Send(ServerMessage::Hello { uaid: uaid() })
+    Effect::Send(ServerMessage::Hello { uaid: uaid(), broadcasts: News::default() })
 }
 
 fn said(what: &str) -> Event {
     Event::Said(match what {
-        "hello" => ClientMessage::Hello { uaid: None },
+        "hello" => ClientMessage::Hello { uaid: None, broadcasts: Versions::new() },
         "register" => ClientMessage::Register { chid: chid(), key: None },
         _ => ClientMessage::Urgency { min: Urgency::Low },
     })

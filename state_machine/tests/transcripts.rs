@@ -36,6 +36,9 @@ fn every_line_in_is_written_as_it_is_read() {
         r#"agent> {"messageType":"ack","updates":[{"channelID":"{C1}","version":"{M1}"},{"channelID":"{C2}","version":"{M2t}"}]}"#,
         r#"agent> {"messageType":"nack"}"#,
         r#"agent> {"messageType":"broadcast_subscribe"}"#,
+        r#"agent> {"messageType":"broadcast_subscribe","broadcasts":{"a":"\"0\"","b/c":""}}"#,
+        r#"agent> {"messageType":"hello","broadcasts":{"a":"v"}}"#,
+        r#"agent> {"messageType":"hello","uaid":"{U1}","broadcasts":{"a":"v"}}"#,
         "agent> {}",
         r#"agent> {"messageType":"urgency","min":"low"}"#,
         r#"agent> {"messageType":"frobnicate"}"#,
@@ -48,6 +51,10 @@ fn every_line_in_is_written_as_it_is_read() {
         "node> nudge",
         "node> replaced",
         "node> shutdown",
+        "node> broadcasts []",
+        "node> broadcasts [] cursor=3",
+        "node> broadcasts [1 news v1]",
+        r#"node> broadcasts [4 "a, [b]=c" "two words", 2 remote-settings/monitor_changes "\"1\""] cursor=5"#,
         "push> 7 M1 C1 ttl=0ms",
         "push> 7 M1t C1 ttl=1m topic=mail urgency=very-low accepted=-5s data=AQID",
         r#"push> 7 M1 C1 ttl=14d data= encryption=salt crypto_key="dh=a, \"b\" ]""#,
@@ -101,6 +108,7 @@ fn every_line_out_has_its_kind() {
         ("store< 12 fetch U1 2026_11", OrderKind::Store(OpId(12))),
         ("push< 7 busy M1 C1", OrderKind::Push),
         ("registry< enter U1", OrderKind::Registry),
+        ("broadcasts< follow 3", OrderKind::Broadcasts),
         ("close< hung up", OrderKind::Close),
     ];
     for (line, kind) in kinds {
@@ -182,17 +190,21 @@ fn a_script_without_a_proper_head_is_explained_too() {
 }
 
 /// Lines after the head, and how their explanation begins.
-const EXPLAINED: [(&str, &str); 26] = [
+const EXPLAINED: [(&str, &str); 30] = [
     ("agent> {\"uaid\":\"{X1}\"}", "3: {X1} names nothing: write {U1}, {C1}, {M1}, {M1t} or {K1}"),
     ("agent> {}\nagent< nonsense", "4: expected JSON or <ping>: "),
     ("agent> {}\nstore< fetch", "4: expected the number of the order: `store< 0 fetch U1 2026_11`"),
     (
         "agent> {}\nstorage< 0 fetch",
-        "4: expected agent<, store<, push<, registry< or close<, got `storage<`",
+        "4: expected agent<, store<, push<, registry<, broadcasts< or close<, got `storage<`",
     ),
     ("close< hung up", "3: an order before anything happened"),
     ("wait 5", "3: expected a span such as 1500ms, 8s, 30m, 1h or 14d, got `5`"),
-    ("node> reboot", "3: expected nudge, replaced or shutdown, got `reboot`"),
+    ("node> reboot", "3: expected nudge, replaced, shutdown or broadcasts, got `reboot`"),
+    ("node> broadcasts 1 a v", "3: expected `[`, got `1`"),
+    ("node> broadcasts [a 1 v]", "3: expected the number of the broadcast's last change, got `a`"),
+    ("node> broadcasts [1 \"\" v]", "3: expected the broadcast's id, got `\"\"`"),
+    ("node> broadcasts [1 a v] cursor=x", "3: expected cursor= and a number, got `x`"),
     ("push> M1", "3: expected the number of the push, or `lost`, got `M1`"),
     ("push> 7 M1 C1", "3: ttl= is missing: a span such as"),
     ("push> 7 M1 X1 ttl=1s", "3: expected a channel such as C1, got `X1`"),

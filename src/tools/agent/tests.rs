@@ -156,9 +156,27 @@ fn repeats_are_known_among_a_bounded_number_of_messages() {
 }
 
 #[test]
+fn versions_of_broadcasts_are_told_and_said_again_with_the_next_hello() {
+    let ids = ["news".to_owned(), "none".to_owned()];
+    let mut agent = Agent::new(new_identity(None)).with_broadcasts(&ids);
+    let none = json!({"news": "", "none": ""});
+    assert_eq!(value(&agent.hello())["broadcasts"], none);
+    let hello = r#"{"messageType":"hello","status":200,"uaid":"abc",
+        "broadcasts":{"errors":{"none":"Broadcast not found"},"news":"\"1\""}}"#;
+    let step = agent.heard(hello).unwrap();
+    let news = |version: &str| Event::Broadcast { id: "news".into(), version: version.into() };
+    let (id, reason) = ("none".into(), "Broadcast not found".into());
+    let connected = Event::Connected { uaid: "abc".into() };
+    assert_eq!(step.events, [connected, Event::BroadcastRefused { id, reason }, news("\"1\"")]);
+    let step = agent.heard(r#"{"messageType":"broadcast","broadcasts":{"news":"2"}}"#).unwrap();
+    assert_eq!((step.events, step.say), (vec![news("2")], Vec::new()));
+    assert_eq!(value(&agent.hello())["broadcasts"], json!({"news": "2", "none": ""}));
+}
+
+#[test]
 fn pings_and_unknown_messages_are_passed_over() {
     let mut agent = subscribed();
-    for text in ["{}", r#"{"messageType":"broadcast","broadcasts":{}}"#] {
+    for text in ["{}", r#"{"messageType":"broadcast","broadcasts":5}"#, r#"{"messageType":"x"}"#] {
         assert_eq!(agent.heard(text), Ok(Step::default()));
     }
 }

@@ -236,6 +236,28 @@ async fn it_comes_back_when_the_connection_is_lost() {
 }
 
 #[actix_web::test]
+async fn it_subscribes_to_broadcasts_and_prints_their_versions() {
+    let (fake, address) = Fake::start().await;
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (hello, _) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        assert_eq!(hello["broadcasts"], json!({"news": "", "weather": ""}));
+        let broadcasts = json!({"errors": {"weather": "Broadcast not found"}, "news": "v2"});
+        socket.say(json!({"messageType": "broadcast", "broadcasts": broadcasts})).await;
+        close(&mut socket, 4774, "").await;
+    });
+    let args = args(address, &["--broadcast", "news", "--broadcast", "weather"]);
+    let (result, printed) = listen(&args, timing()).await;
+    server.await.unwrap();
+    assert!(result.is_err(), "it was asked not to come back");
+    let expected = [
+        json!({"event": "broadcast_refused", "id": "weather", "reason": "Broadcast not found"}),
+        json!({"event": "broadcast", "id": "news", "version": "v2"}),
+    ];
+    assert_eq!(printed[2..], expected);
+}
+
+#[actix_web::test]
 async fn it_asks_a_silent_server_for_a_sign_of_life_and_leaves_one_that_gives_none() {
     let (fake, address) = Fake::start().await;
     let server = spawn(async move {

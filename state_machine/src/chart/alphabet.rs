@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::broadcast::{Broadcasts, Versions};
 use crate::connection::{Config, Connection, Event, Limits, Luck};
+use crate::feed::{FeedKey, FeedValue};
 use crate::ids::{Chid, MessageId, NodeId, PushId, Uaid};
 use crate::message::{Message, Topic, Urgency};
 use crate::month::Month;
@@ -50,6 +52,7 @@ pub(super) fn events() -> Vec<Event> {
         Event::Replaced,
         Event::ShutdownBegan,
         Event::MessageStored,
+        Event::BroadcastsChanged(broadcasts()),
         Event::AnswerLost(message(1, KNOWN).reference()),
     ];
     said.chain(nonsense.map(Event::SaidNonsense)).chain(pushes).chain(others).collect()
@@ -78,8 +81,10 @@ fn said() -> Vec<ClientMessage> {
     let sent: Vec<MessageId> =
         rows().iter().chain(pushes().iter()).map(|message| message.id).collect();
     vec![
-        ClientMessage::Hello { uaid: Some(Uaid([1; 16])) },
-        ClientMessage::Hello { uaid: None },
+        ClientMessage::Hello { uaid: Some(Uaid([1; 16])), broadcasts: Versions::new() },
+        ClientMessage::Hello { uaid: None, broadcasts: Versions::new() },
+        ClientMessage::Hello { uaid: Some(Uaid([1; 16])), broadcasts: has() },
+        ClientMessage::Hello { uaid: None, broadcasts: has() },
         ClientMessage::Register { chid: OTHER_KNOWN, key: None },
         ClientMessage::Register { chid: UNKNOWN, key: None },
         ClientMessage::Register { chid: OTHER_UNKNOWN, key: None },
@@ -87,11 +92,28 @@ fn said() -> Vec<ClientMessage> {
         ClientMessage::Ack { updates: sent.into_iter().map(update).collect() },
         ClientMessage::Ack { updates: vec![update(message(9, KNOWN).id)] },
         ClientMessage::Nack,
-        ClientMessage::BroadcastSubscribe,
+        ClientMessage::BroadcastSubscribe { broadcasts: has() },
         ClientMessage::Ping,
         ClientMessage::Urgency { min: Urgency::High },
         ClientMessage::Urgency { min: Urgency::VeryLow },
     ]
+}
+
+/// What the agent has of broadcasts.
+fn has() -> Versions {
+    [(broadcast(), version("old"))].into()
+}
+
+fn broadcasts() -> Arc<Broadcasts> {
+    Arc::new(Broadcasts::of([(broadcast(), version("new"))]))
+}
+
+fn broadcast() -> FeedKey {
+    FeedKey::parse("broadcast").expect("a key is text")
+}
+
+fn version(text: &str) -> FeedValue {
+    FeedValue::parse(text).expect("a value is text")
 }
 
 fn pushes() -> [Message; 4] {

@@ -27,6 +27,11 @@ pub(super) struct Memory {
     is_acked: bool,
     /// Whether rows may come that were acked.
     was_acked: bool,
+    /// Whether the node said what the broadcasts are before hello, or is to say it after.
+    is_told: bool,
+    is_curious: bool,
+    /// Whether it is told when they change.
+    is_following: bool,
     /// Whether less urgent messages are held back.
     is_choosy: bool,
 }
@@ -35,6 +40,8 @@ impl Memory {
     /// Remembers a step.
     pub(super) fn remember(&mut self, event: &Event, effects: &[Effect], after: PhaseName) {
         self.happened(event);
+        self.is_told |= matches!(event, Event::BroadcastsChanged(_));
+        self.is_told &= after == PhaseName::AwaitingHello;
         effects.iter().for_each(|effect| self.ordered(effect));
         if after == PhaseName::Closed {
             *self = Self::default();
@@ -47,6 +54,7 @@ impl Memory {
             Event::SaidNonsense(_) | Event::Heard => self.is_pinged = false,
             Event::AnswerLost(_) => self.is_acked = true,
             Event::MessageStored => self.is_nudged = true,
+            Event::BroadcastsChanged(_) => self.is_curious = false,
             Event::PushArrived { .. } => self.pushes += 1,
             Event::StoreAnswered { answer: Ok(StoreAnswer::Registered(outcome)), .. } => {
                 self.registered(outcome);
@@ -62,6 +70,8 @@ impl Memory {
             ClientMessage::Register { chid, .. } | ClientMessage::Unregister { chid } => {
                 self.commands.push_back((name, Some(*chid)));
             }
+            ClientMessage::BroadcastSubscribe { .. } => self.is_curious = true,
+            ClientMessage::Hello { broadcasts, .. } => self.is_curious = !broadcasts.is_empty(),
             ClientMessage::Urgency { min } => {
                 self.is_choosy = *min > Urgency::VeryLow;
                 self.commands.push_back((name, None));
@@ -81,6 +91,7 @@ impl Memory {
     fn ordered(&mut self, effect: &Effect) {
         match effect {
             Effect::Ping => self.is_pinged = true,
+            Effect::FollowBroadcasts { .. } => self.is_following = true,
             Effect::AnswerPush { answer, .. } => {
                 self.pushes = self.pushes.saturating_sub(1);
                 self.is_nudged |= *answer == PushAnswer::Busy;

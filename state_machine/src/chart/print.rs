@@ -54,8 +54,9 @@ fn table(phase: PhaseName, transitions: &Transitions) -> String {
 /// In the order in which they stand in one step: the last words are last.
 fn list(effects: &BTreeSet<&str>) -> String {
     let rank = |effect: &&&str| match **effect {
-        "leave registry" => 1,
-        "close" => 2,
+        "leave broadcasts" => 1,
+        "leave registry" => 2,
+        "close" => 3,
         _ => 0,
     };
     let mut effects: Vec<&&str> = effects.iter().collect();

@@ -1,23 +1,31 @@
 //! A socket was accepted and nothing was said yet.
 
+use std::sync::Arc;
+
 use super::Cx;
 use super::closed::Closed;
 use super::effect::{CloseReason, Effect, PushAnswer};
 use super::event::Event;
 use super::identified::Identified;
 use super::phase::Phase;
-use super::session::nonsense_closes;
+use super::session::{Session, nonsense_closes};
+use crate::broadcast::{Broadcasts, Versions};
+use crate::ids::Uaid;
 use crate::store::StoreAnswer;
 use crate::wire::ClientMessage;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct AwaitingHello;
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct AwaitingHello {
+    /// What the node told right before a hello that asks for it.
+    broadcasts: Option<Arc<Broadcasts>>,
+}
 
 impl AwaitingHello {
     pub(super) fn happened(self, event: Event, cx: &mut Cx<'_>) -> Phase {
         match event {
-            Event::Said(ClientMessage::Hello { uaid: Some(uaid) }) => Identified::enter(uaid, cx),
-            Event::Said(ClientMessage::Hello { uaid: None }) => Identified::greet_new(cx),
+            Event::Said(ClientMessage::Hello { uaid, broadcasts }) => {
+                self.hello(uaid, broadcasts, cx)
+            }
             Event::Said(_) => Closed::because(CloseReason::NoHello, cx),
             Event::SaidNonsense(nonsense) => {
                 let reason = nonsense_closes(&nonsense).unwrap_or(CloseReason::NoHello);
@@ -25,6 +33,7 @@ impl AwaitingHello {
             }
             Event::HungUp => Closed::because(CloseReason::HungUp, cx),
             Event::ShutdownBegan => Closed::because(CloseReason::Shutdown, cx),
+            Event::BroadcastsChanged(all) => Phase::AwaitingHello(Self { broadcasts: Some(all) }),
             // Nobody can know of a connection without a uaid; whoever thinks so is told to store.
             Event::PushArrived { push, message } => {
                 let message = message.reference();
@@ -38,6 +47,21 @@ impl AwaitingHello {
             | Event::MessageStored
             | Event::AnswerLost(_)
             | Event::StoreAnswered { .. } => Phase::AwaitingHello(self),
+        }
+    }
+
+    /// It can be found from now on, before its record says so.
+    fn hello(self, uaid: Option<Uaid>, broadcasts: Versions, cx: &mut Cx<'_>) -> Phase {
+        let name = uaid.unwrap_or(cx.luck.fresh_uaid);
+        cx.out.push(Effect::EnterRegistry { uaid: name });
+        let mut session = Session::new(name, cx.now);
+        session.subscribe(broadcasts, cx);
+        if let Some(all) = self.broadcasts {
+            session.learn_broadcasts(&all, cx);
+        }
+        match uaid {
+            Some(_) => Identified::enter(session, cx),
+            None => Identified::greet_new(session, cx),
         }
     }
 

@@ -32,6 +32,7 @@ impl Closed {
             | Event::Replaced
             | Event::ShutdownBegan
             | Event::MessageStored
+            | Event::BroadcastsChanged(_)
             | Event::AnswerLost(_)
             | Event::StoreAnswered { .. } => {}
         }

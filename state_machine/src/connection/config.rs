@@ -47,6 +47,8 @@ pub struct Limits {
     pub remembered_acks_max: usize,
     /// Channels of one user agent at most.
     pub channels_max: usize,
+    /// Broadcasts one user agent may subscribe to, and more than those that one answer refuses.
+    pub broadcasts_per_agent_max: usize,
     /// Keys of the `last_connect` index that one hour is spread over.
     pub last_connect_spread: usize,
 }
@@ -68,6 +70,7 @@ impl Default for Limits {
             deferred_commands_max: 256,
             remembered_acks_max: 128,
             channels_max: 2000,
+            broadcasts_per_agent_max: 64,
             last_connect_spread: LastConnect::SPREAD,
         }
     }
@@ -90,6 +93,12 @@ pub struct Luck {
 }
 
 impl Luck {
+    /// Where on a wheel this connection sits, evenly spread over all there is.
+    pub fn point(self) -> u32 {
+        let [a, b, c, d, ..] = self.fresh_uaid.0;
+        u32::from_be_bytes([a, b, c, d])
+    }
+
     /// `span` shortened by up to an eighth.
     pub(crate) fn jittered(self, span: Span) -> Span {
         let eighth = span.0 / 8;

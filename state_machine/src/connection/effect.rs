@@ -1,5 +1,6 @@
 //! What a connection orders to be done.
 
+use crate::feed::FeedSyncId;
 use crate::ids::{OpId, PushId, Uaid};
 use crate::message::MessageRef;
 use crate::store::StoreOrder;
@@ -41,6 +42,13 @@ pub enum Effect {
         /// Under which name.
         uaid: Uaid,
     },
+    /// Be told from now on when broadcasts change.
+    FollowBroadcasts {
+        /// The last change that is known.
+        told: FeedSyncId,
+    },
+    /// No longer be told when broadcasts change.
+    LeaveBroadcasts,
     /// Send a close frame where the reason has a code, then close the socket at once. The last effect ever.
     Close(CloseReason),
 }
@@ -100,6 +108,8 @@ impl Effect {
             },
             Self::EnterRegistry { .. } => "enter registry",
             Self::LeaveRegistry { .. } => "leave registry",
+            Self::FollowBroadcasts { .. } => "follow broadcasts",
+            Self::LeaveBroadcasts => "leave broadcasts",
             Self::Close(_) => "close",
         }
     }
@@ -113,6 +123,7 @@ impl ServerMessage {
             Self::RegisterRefused { .. } => "send register refused",
             Self::Unregistered { .. } => "send unregistered",
             Self::Notification(_) => "send notification",
+            Self::Broadcast(_) => "send broadcast",
             Self::Pong => "send pong",
             Self::UrgencySet { .. } => "send urgency set",
             Self::Error { .. } => "send error",

@@ -1,5 +1,8 @@
 //! What happens to a connection: facts, in the past tense.
 
+use std::sync::Arc;
+
+use crate::broadcast::Broadcasts;
 use crate::ids::{OpId, PushId};
 use crate::message::{Message, MessageRef};
 use crate::store::{StoreAnswer, StoreFailed};
@@ -24,6 +27,9 @@ pub enum Event {
     ShutdownBegan,
     /// Somebody stored a message for this user agent.
     MessageStored,
+    /// The broadcasts are these now. Told before a hello and after a `broadcast_subscribe` that names
+    /// some, and to those that follow them when they changed.
+    BroadcastsChanged(Arc<Broadcasts>),
     /// An endpoint hands over a message to deliver now.
     PushArrived {
         /// Whom to answer.
@@ -52,7 +58,7 @@ impl Event {
                 ClientMessage::Unregister { .. } => "unregister",
                 ClientMessage::Ack { .. } => "ack",
                 ClientMessage::Nack => "nack",
-                ClientMessage::BroadcastSubscribe => "broadcast_subscribe",
+                ClientMessage::BroadcastSubscribe { .. } => "broadcast_subscribe",
                 ClientMessage::Ping => "ping",
                 ClientMessage::Urgency { .. } => "urgency",
             },
@@ -63,6 +69,7 @@ impl Event {
             Self::Replaced => "replaced",
             Self::ShutdownBegan => "shutdown began",
             Self::MessageStored => "message stored",
+            Self::BroadcastsChanged(_) => "broadcasts changed",
             Self::PushArrived { .. } => "push arrived",
             Self::AnswerLost(_) => "answer lost",
             Self::StoreAnswered { answer: Err(_), .. } => "store failed",

@@ -10,12 +10,11 @@ use super::phase::Phase;
 use super::ready::Ready;
 use super::session::{Session, Then};
 use super::updating_router::UpdatingRouter;
-use crate::ids::{Chid, Uaid};
+use crate::ids::Chid;
 use crate::month::Month;
 use crate::record::{LastConnect, RouterRecord, RouterType};
 use crate::store::{Registered, Registration, StoreAnswer, StoreOrder};
 use crate::time::{Span, Time};
-use crate::wire::ServerMessage;
 
 /// Registration first, then the channels: what an older connection still wrote is seen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,23 +30,24 @@ pub(super) struct Identified {
 const REFUSALS_MAX: u8 = 5;
 
 impl Identified {
-    /// An agent that says it is known. It can be found from now on, before its record says so.
-    pub(super) fn enter(uaid: Uaid, cx: &mut Cx<'_>) -> Phase {
-        cx.out.push(Effect::EnterRegistry { uaid });
-        let mut phase = Self { session: Session::new(uaid, cx.now), refusals: 0, record: None };
-        phase.session.register(None, cx);
-        Phase::Identified(phase)
+    /// An agent that says it is known.
+    pub(super) fn enter(mut session: Box<Session>, cx: &mut Cx<'_>) -> Phase {
+        session.register(None, cx);
+        Phase::Identified(Self { session, refusals: 0, record: None })
     }
 
     /// A new agent. Its record is written when it has something to lose: with its first channel.
-    pub(super) fn greet_new(cx: &mut Cx<'_>) -> Phase {
-        let uaid = cx.luck.fresh_uaid;
-        cx.out.push(Effect::EnterRegistry { uaid });
-        cx.out.push(Effect::Send(ServerMessage::Hello { uaid }));
-        Ready::enter_unsaved(Session::new(uaid, cx.now), cx)
+    pub(super) fn greet_new(mut session: Box<Session>, cx: &mut Cx<'_>) -> Phase {
+        session.greet(cx);
+        Ready::enter_unsaved(session, cx)
     }
 
     pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
+        // Nothing may be said before hello is answered: the answer will have it.
+        if let Event::BroadcastsChanged(all) = &event {
+            self.session.learn_broadcasts(all, cx);
+            return Phase::Identified(self);
+        }
         match self.session.happened(event, cx) {
             Then::Stay => {}
             Then::Push(push, message) => self.session.busy(push, &message, cx),
@@ -99,7 +99,7 @@ impl Identified {
             (Some(record), Some(channels)) => {
                 let mut session = self.session;
                 session.channels = channels;
-                cx.out.push(Effect::Send(ServerMessage::Hello { uaid: session.uaid }));
+                session.greet(cx);
                 enter_month(session, record.curmonth, record.oldmonth, cx)
             }
             (record, _) => Self { record, ..self }.start_over(cx),
@@ -111,10 +111,9 @@ impl Identified {
         let uaid = cx.luck.fresh_uaid;
         cx.out.push(Effect::LeaveRegistry { uaid: self.session.uaid });
         cx.out.push(Effect::EnterRegistry { uaid });
-        cx.out.push(Effect::Send(ServerMessage::Hello { uaid }));
-        let Session { commands, orders, .. } = *self.session;
-        let session = Session { commands, orders, ..*Session::new(uaid, cx.now) };
-        Ready::enter_unsaved(Box::new(session), cx)
+        let Session { commands, orders, following, .. } = *self.session;
+        let session = Session { commands, orders, following, ..*Session::new(uaid, cx.now) };
+        Self::greet_new(Box::new(session), cx)
     }
 }
 

@@ -25,6 +25,7 @@ mod copying_chids;
 mod draining_old_month;
 mod effect;
 mod event;
+mod following;
 mod identified;
 mod orders;
 mod phase;
@@ -104,7 +105,7 @@ struct Cx<'a> {
 impl Connection {
     /// A socket was accepted at `now`.
     pub fn new(config: Arc<Config>, luck: Luck, now: Time) -> Self {
-        let phase = Phase::AwaitingHello(AwaitingHello);
+        let phase = Phase::AwaitingHello(AwaitingHello::default());
         Self { config, luck, opened_at: now, last_heard: now, pinged_at: None, phase }
     }
 

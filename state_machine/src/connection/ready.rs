@@ -134,7 +134,7 @@ impl Ready {
             ClientMessage::Hello { .. }
             | ClientMessage::Ack { .. }
             | ClientMessage::Nack
-            | ClientMessage::BroadcastSubscribe
+            | ClientMessage::BroadcastSubscribe { .. }
             | ClientMessage::Ping => {}
         }
     }

@@ -7,6 +7,7 @@ use super::check::StorageCheck;
 use super::closed::Closed;
 use super::effect::{CloseReason, Effect, PushAnswer};
 use super::event::Event;
+use super::following::Following;
 use super::orders::Orders;
 use super::phase::Phase;
 use super::settling::Settling;
@@ -31,6 +32,8 @@ pub(super) struct Session {
     pub(super) commands: VecDeque<ClientMessage>,
     /// Less urgent messages wait in storage.
     pub(super) min_urgency: Urgency,
+    /// None until it asks for a broadcast.
+    pub(super) following: Option<Box<Following>>,
 }
 
 /// What is left for the phase to do after the session did what all phases do.
@@ -55,6 +58,7 @@ impl Session {
             orders: Orders::default(),
             commands: VecDeque::new(),
             min_urgency: Urgency::VeryLow,
+            following: None,
         })
     }
 
@@ -69,6 +73,7 @@ impl Session {
             Event::ShutdownBegan => return Then::Close(CloseReason::Shutdown),
             Event::MessageStored => self.check.want(),
             Event::AnswerLost(message) => self.settling.delete(message),
+            Event::BroadcastsChanged(all) => self.broadcasts_changed(&all, cx),
             // What time brings is done after every event; answers of the store come by another way.
             Event::Heard | Event::TimePassed | Event::StoreAnswered { .. } => {}
         }
@@ -85,8 +90,9 @@ impl Session {
             ClientMessage::Register { .. }
             | ClientMessage::Unregister { .. }
             | ClientMessage::Urgency { .. } => self.defer(message, cx),
+            ClientMessage::BroadcastSubscribe { broadcasts } => self.subscribe(broadcasts, cx),
             // A message that was not handled stays unacked and holds nothing back for long.
-            ClientMessage::Nack | ClientMessage::BroadcastSubscribe => {}
+            ClientMessage::Nack => {}
         }
         Then::Stay
     }
@@ -163,10 +169,13 @@ impl Session {
 
     /// Hands everything over that this connection held, and closes.
     pub(super) fn close(self, reason: CloseReason, months: &[Month], cx: &mut Cx<'_>) -> Phase {
-        let Self { uaid, window, settling, mut orders, .. } = self;
+        let Self { uaid, window, settling, mut orders, following, .. } = self;
         window.closed(cx.out);
         if !months.is_empty() {
             settling.closed(uaid, months, &mut orders, cx.out);
+        }
+        if following.is_some_and(|following| following.is_followed()) {
+            cx.out.push(Effect::LeaveBroadcasts);
         }
         cx.out.push(Effect::LeaveRegistry { uaid });
         Closed::because(reason, cx)

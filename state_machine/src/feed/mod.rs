@@ -39,6 +39,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::broadcast;
+
 /// A feed's name: 1 to 64 of `a` to `z`, `0` to `9`, `-` and `_`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedName(Arc<str>);
@@ -141,6 +143,17 @@ impl FeedName {
     /// The feed that broadcasts are in: key is the broadcast's id, value its version.
     pub fn broadcasts() -> Self {
         Self("broadcasts".into())
+    }
+
+    /// Bytes of a value in this feed at most, where a server allows `bytes_max`. Every node has all broadcasts in
+    /// memory, and an agent is told 64 in a frame.
+    pub fn value_bytes_max(&self, bytes_max: usize) -> usize {
+        if *self == Self::broadcasts() { bytes_max.min(broadcast::VERSION_BYTES_MAX) } else { bytes_max }
+    }
+
+    /// Keys of this feed at most, those that were deleted too, where a server allows `keys_max`.
+    pub fn keys_max(&self, keys_max: u64) -> u64 {
+        if *self == Self::broadcasts() { keys_max.min(broadcast::BROADCASTS_MAX) } else { keys_max }
     }
 
     /// Takes a name.
@@ -264,5 +277,13 @@ mod tests {
         assert!(FeedValue::parse(&"x".repeat(FeedValue::BYTES_MAX)).is_ok());
         let long = "x".repeat(FeedValue::BYTES_MAX + 1);
         assert_eq!(FeedValue::parse(&long), Err(FeedTextError::Value));
+    }
+
+    #[test]
+    fn broadcasts_are_small_and_few_and_other_feeds_as_the_server_allows() {
+        let (broadcasts, other) = (FeedName::broadcasts(), FeedName::parse("other").unwrap());
+        assert_eq!((broadcasts.value_bytes_max(65_536), other.value_bytes_max(65_536)), (1024, 65_536));
+        assert_eq!((broadcasts.keys_max(100_000), other.keys_max(100_000)), (1000, 100_000));
+        assert_eq!((broadcasts.value_bytes_max(10), broadcasts.keys_max(10)), (10, 10));
     }
 }

@@ -39,6 +39,18 @@ macro_rules! sentences {
     };
 }
 
+pub(crate) use sentences;
+
+/// Fails with the rule and what happened instead, unless the condition holds.
+macro_rules! check {
+    ($condition:expr, $invariant:expr, $($detail:tt)+) => {
+        if !$condition {
+            return Err(Violation { invariant: $invariant, detail: format!($($detail)+) });
+        }
+    };
+}
+
+mod broadcasts;
 mod promises;
 mod witness;
 
@@ -80,6 +92,12 @@ sentences! {
         "A connection is found under one name at a time, and under none when it is closed.";
     UrgencyRespected, "urgency_respected",
         "No message is sent that is less urgent than the agent was told it may want.";
+    BroadcastsNamed, "broadcasts_named",
+        "An agent is told only of broadcasts that it named, and of them only what the node said last.";
+    BroadcastsTold, "broadcasts_told",
+        "When the node said what the broadcasts are, the agent has the version of all it named, once hello is answered.";
+    BroadcastsFollowed, "broadcasts_followed",
+        "Broadcasts are followed while the agent has any of them, once, and left when the connection closes.";
     SilentAfterClose, "silent_after_close",
         "Close is the last order; after it a push is busy, and nothing else has an effect.";
     DeadlinesMove, "deadlines_move",

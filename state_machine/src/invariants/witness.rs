@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::broadcasts::Broadcasting;
 use super::{Invariant, Seen, Violation};
 use crate::connection::{Config, Effect, Event, PhaseName, PushAnswer};
 use crate::ids::{Chid, MessageId, OpId, PushId, Uaid};
@@ -29,6 +30,7 @@ pub struct Witness {
     /// Commands that were not answered yet, in the order they were said.
     commands: VecDeque<ClientMessage>,
     min_urgency: Urgency,
+    broadcasts: Broadcasting,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,15 +52,6 @@ enum State {
 
 use Invariant as Is;
 
-/// Fails with the rule and what happened instead, unless the condition holds.
-macro_rules! check {
-    ($condition:expr, $invariant:expr, $($detail:tt)+) => {
-        if !$condition {
-            return Err(Violation { invariant: $invariant, detail: format!($($detail)+) });
-        }
-    };
-}
-
 impl Witness {
     /// A socket was accepted.
     pub fn new(config: Arc<Config>) -> Self {
@@ -73,6 +66,7 @@ impl Witness {
             is_greeted: false,
             commands: VecDeque::new(),
             min_urgency: Urgency::VeryLow,
+            broadcasts: Broadcasting::default(),
         }
     }
 
@@ -82,6 +76,7 @@ impl Witness {
             return silent(seen);
         }
         self.happened(seen)?;
+        self.broadcasts.happened(seen.event, self.config.limits.broadcasts_per_agent_max);
         for effect in seen.effects {
             self.ordered(effect, seen)?;
         }
@@ -153,6 +148,8 @@ impl Witness {
                 );
                 Ok(())
             }
+            Effect::FollowBroadcasts { .. } => self.broadcasts.follows(true),
+            Effect::LeaveBroadcasts => self.broadcasts.follows(false),
             Effect::Close(reason) => {
                 let is_last = seen.effects.last() == Some(effect);
                 let is_closed = seen.after == PhaseName::Closed;
@@ -169,20 +166,28 @@ impl Witness {
             | ServerMessage::RegisterRefused { .. }
             | ServerMessage::Unregistered { .. }
             | ServerMessage::UrgencySet { .. } => self.command_answered(message)?,
-            ServerMessage::Hello { .. } => {
+            ServerMessage::Hello { broadcasts, .. } => {
                 check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
                 self.is_greeted = true;
+                self.broadcasts.told(broadcasts)?;
             }
-            _ => {}
+            ServerMessage::Broadcast(broadcasts) => {
+                check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "told of nothing");
+                self.broadcasts.told(broadcasts)?;
+            }
+            ServerMessage::Pong | ServerMessage::Error { .. } => {}
         }
-        if let ServerMessage::Hello { uaid } | ServerMessage::Registered { uaid, .. } = message {
+        if let ServerMessage::Hello { uaid, .. } | ServerMessage::Registered { uaid, .. } = message
+        {
             let found = self.found_under;
             check!(found == Some(*uaid), Is::HelloFirst, "told it is {uaid}, found as {found:?}");
         }
         let is_carried_out = is_carried_out(message);
         let is_ready = seen.before == PhaseName::Ready || seen.after == PhaseName::Ready;
         check!(!is_carried_out || is_ready, Is::CommandsWaitForReady, "{message:?}");
-        let needs_hello = is_carried_out || matches!(message, ServerMessage::Notification(_));
+        let is_unasked =
+            matches!(message, ServerMessage::Notification(_) | ServerMessage::Broadcast(_));
+        let needs_hello = is_carried_out || is_unasked;
         check!(!needs_hello || self.is_greeted, Is::HelloFirst, "{message:?} before hello");
         Ok(())
     }
@@ -289,6 +294,9 @@ impl Witness {
         check!(counted <= max, Is::WindowBounded, "{counted} of {max}");
         let found = self.found_under;
         check!(!is_closed || found.is_none(), Is::FoundUnderOneName, "closed as {found:?}");
+        if self.is_greeted || is_closed {
+            self.broadcasts.rested(is_closed)?;
+        }
         deadline_rests(seen)
     }
 
@@ -336,6 +344,7 @@ fn is_carried_out(message: &ServerMessage) -> bool {
         | ServerMessage::UrgencySet { status } => *status != status::UNAVAILABLE,
         ServerMessage::Hello { .. }
         | ServerMessage::Notification(_)
+        | ServerMessage::Broadcast(_)
         | ServerMessage::Pong
         | ServerMessage::Error { .. } => false,
     }

@@ -7,6 +7,8 @@ use serde::Deserialize as DeriveDeserialize;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::VapidKey;
+use crate::broadcast::Versions;
+use crate::feed::{FeedKey, FeedValue};
 use crate::ids::{Chid, MessageId, Uaid};
 use crate::message::Urgency;
 
@@ -17,6 +19,8 @@ pub enum ClientMessage {
     Hello {
         /// Who it says it is.
         uaid: Option<Uaid>,
+        /// The broadcasts it wants to hear of, and what it has of them.
+        broadcasts: Versions,
     },
     /// Subscribe a channel.
     Register {
@@ -38,7 +42,10 @@ pub enum ClientMessage {
     /// A message was not handled; it stays unacked.
     Nack,
     /// Interest in broadcasts.
-    BroadcastSubscribe,
+    BroadcastSubscribe {
+        /// Which, and what it has of them. Ids that no broadcast can have are left out.
+        broadcasts: Versions,
+    },
     /// `{}` or `ping`: any answer will do.
     Ping,
     /// Only messages at least this urgent are wanted from now on.
@@ -95,7 +102,9 @@ impl ClientMessage {
             Some("register") => frame.register(),
             Some("unregister") => Ok(Self::Unregister { chid: frame.chid("unregister")? }),
             Some("nack") => Ok(Self::Nack),
-            Some("broadcast_subscribe") => Ok(Self::BroadcastSubscribe),
+            Some("broadcast_subscribe") => {
+                Ok(Self::BroadcastSubscribe { broadcasts: frame.broadcasts.0 })
+            }
             Some("ping") => Ok(Self::Ping),
             Some("urgency") => frame.urgency(),
             None if frame.is_empty => Ok(Self::Ping),
@@ -105,9 +114,9 @@ impl ClientMessage {
 }
 
 impl Frame<'_> {
-    fn hello(&self) -> ClientMessage {
+    fn hello(self) -> ClientMessage {
         let uaid = self.uaid.as_deref().and_then(|text| Uaid::parse(text).ok());
-        ClientMessage::Hello { uaid }
+        ClientMessage::Hello { uaid, broadcasts: self.broadcasts.0 }
     }
 
     fn register(&self) -> Result<ClientMessage, Nonsense> {
@@ -163,6 +172,7 @@ struct Frame<'a> {
     key: Option<Cow<'a, str>>,
     min: Option<Cow<'a, str>>,
     updates: Updates<'a>,
+    broadcasts: Broadcasts,
     is_empty: bool,
 }
 
@@ -192,6 +202,7 @@ impl<'de> Visitor<'de> for FrameVisitor {
                 Field::Key => frame.key = map.next_value::<Text<'de>>()?.0,
                 Field::Min => frame.min = map.next_value::<Text<'de>>()?.0,
                 Field::Updates => frame.updates = map.next_value()?,
+                Field::Broadcasts => frame.broadcasts = map.next_value()?,
                 Field::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -213,6 +224,8 @@ enum Field {
     Min,
     #[serde(rename = "updates")]
     Updates,
+    #[serde(rename = "broadcasts")]
+    Broadcasts,
     #[serde(other)]
     Other,
 }
@@ -237,6 +250,10 @@ enum UpdateField {
 /// The updates of an ack; anything but a list is none.
 #[derive(Default)]
 struct Updates<'a>(Vec<RawUpdate<'a>>);
+
+/// Broadcasts and their versions; anything but an object is none.
+#[derive(Default)]
+struct Broadcasts(Versions);
 
 /// Values of a type that is not expected are none.
 macro_rules! none_of {
@@ -325,6 +342,41 @@ impl<'de> Visitor<'de> for UpdateVisitor {
     }
 }
 
+impl<'de> Deserialize<'de> for Broadcasts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BroadcastsVisitor)
+    }
+}
+
+struct BroadcastsVisitor;
+
+impl<'de> Visitor<'de> for BroadcastsVisitor {
+    type Value = Broadcasts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("broadcasts")
+    }
+
+    none_of!(Broadcasts; visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Broadcasts, A::Error> {
+        skip_list(list).map(|()| Broadcasts::default())
+    }
+
+    /// A version that is no text is the empty one.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Broadcasts, A::Error> {
+        let mut broadcasts = Versions::new();
+        while let Some((id, version)) = map.next_entry::<Text<'de>, Text<'de>>()? {
+            let id = FeedKey::parse(id.0.as_deref().unwrap_or_default());
+            let version = FeedValue::parse(version.0.as_deref().unwrap_or_default());
+            if let (Ok(id), Ok(version)) = (id, version) {
+                broadcasts.insert(id, version);
+            }
+        }
+        Ok(Broadcasts(broadcasts))
+    }
+}
+
 /// A text; any other value is none.
 #[derive(Default)]
 struct Text<'a>(Option<Cow<'a, str>>);
@@ -364,103 +416,4 @@ impl<'de> Visitor<'de> for TextVisitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CHID: &str = "01234567-0123-abcd-0123-0123456789ab";
-    const VERSION: &str = "01930000000070008000000000000000";
-
-    fn parse(text: &str) -> Result<ClientMessage, Nonsense> {
-        ClientMessage::parse(text)
-    }
-
-    #[test]
-    fn hello_takes_a_uaid_in_both_forms_and_forgives_a_wrong_one() {
-        let uaid = Uaid::parse(CHID).unwrap();
-        for text in [CHID.to_owned(), uaid.to_string()] {
-            let hello = format!(
-                r#"{{"messageType":"hello","uaid":"{text}","broadcasts":{{"a":"b"}},"use_webpush":true,"channelIDs":["x"]}}"#
-            );
-            assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: Some(uaid) }));
-        }
-        for wrong in ["\"\"", "\"xyz\"", "5", "null", "{\"a\":1}", "[1,[2]]", "true", "1.5", "-1"] {
-            let hello = format!(r#"{{"uaid":{wrong},"messageType":"hello"}}"#);
-            assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: None }));
-        }
-    }
-
-    #[test]
-    fn an_ack_keeps_the_updates_that_name_a_message() {
-        let ack = format!(
-            r#"{{"messageType":"ack","updates":[{{"channelID":"{CHID}","version":"{VERSION}","code":100}},{{"channelID":"garbage","version":"{VERSION}"}},{{"version":"v"}},{{"version":5}},{{}}]}}"#
-        );
-        let update = AckUpdate { chid: CHID.parse().unwrap(), id: VERSION.parse().unwrap() };
-        assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![update] }));
-    }
-
-    #[test]
-    fn an_ack_of_garbage_acks_nothing() {
-        for updates in ["null", "\"all\"", "{}", "5", "[5,null,\"x\",[1],{\"a\":{}}]"] {
-            let ack = format!(r#"{{"messageType":"ack","updates":{updates}}}"#);
-            assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![] }), "{updates}");
-        }
-    }
-
-    #[test]
-    fn a_register_key_is_read_with_and_without_padding() {
-        let mut point = [7; 65];
-        point[0] = 4;
-        let key = VapidKey::from_bytes(&point);
-        let bare = format!("{:?}", key.as_ref().unwrap());
-        for text in [format!("{bare}="), bare] {
-            let register =
-                format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"{text}"}}"#);
-            let chid = CHID.parse().unwrap();
-            assert_eq!(parse(&register), Ok(ClientMessage::Register { chid, key: key.clone() }));
-        }
-    }
-
-    #[test]
-    fn a_bad_field_is_told_with_its_channel() {
-        let bad = |text: &str| match parse(text) {
-            Err(Nonsense::BadField { message_type, channel_id, .. }) => {
-                (message_type, channel_id.map(String::from))
-            }
-            other => panic!("{other:?}"),
-        };
-        let garbage = r#"{"messageType":"register","channelID":"GARBAGE"}"#;
-        assert_eq!(bad(garbage), ("register", Some("GARBAGE".into())));
-        assert_eq!(bad(r#"{"messageType":"unregister"}"#), ("unregister", None));
-        assert_eq!(bad(r#"{"messageType":"urgency","min":"urgent"}"#), ("urgency", None));
-        let key = format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"AAAA"}}"#);
-        assert_eq!(bad(&key), ("register", Some(CHID.into())));
-        let long = format!(r#"{{"messageType":"register","channelID":"{}"}}"#, "é".repeat(5000));
-        assert_eq!(bad(&long).1.unwrap().chars().count(), ECHO_CHARS_MAX);
-    }
-
-    #[test]
-    fn pings_are_empty_or_named() {
-        assert_eq!(parse("{}"), Ok(ClientMessage::Ping));
-        assert_eq!(parse(r#"{"messageType":"ping"}"#), Ok(ClientMessage::Ping));
-    }
-
-    #[test]
-    fn what_is_no_message_is_told_apart() {
-        for text in
-            ["", "nonsense", "[]", "5", "\"hello\"", "{", "{}{}", r#"{"messageType":"hello""#]
-        {
-            assert_eq!(parse(text), Err(Nonsense::NotJson), "{text}");
-        }
-        let unknown = |name: &str| Err(Nonsense::UnknownType { message_type: name.into() });
-        assert_eq!(parse(r#"{"messageType":"frobnicate"}"#), unknown("frobnicate"));
-        assert_eq!(parse(r#"{"messageType":7}"#), unknown(""));
-        assert_eq!(parse(r#"{"a":1}"#), unknown(""));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_text_makes_the_parser_panic(text in ".*") {
-            let _ = parse(&text);
-        }
-    }
-}
+mod tests;

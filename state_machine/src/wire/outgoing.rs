@@ -6,6 +6,7 @@ use base64::Engine;
 use serde::Serialize;
 
 use super::{BASE64, VapidKey};
+use crate::broadcast::{News, RESERVED_ID};
 use crate::ids::{Chid, Uaid};
 use crate::message::{Encoding, Message, Payload};
 
@@ -28,6 +29,8 @@ pub enum ServerMessage {
     Hello {
         /// Who the agent is from now on.
         uaid: Uaid,
+        /// What there is to tell of the broadcasts it named.
+        broadcasts: News,
     },
     /// The channel is registered: here is its endpoint.
     Registered {
@@ -56,6 +59,8 @@ pub enum ServerMessage {
     },
     /// A push.
     Notification(Message),
+    /// Broadcasts changed, or are another than the agent said.
+    Broadcast(News),
     /// Answers a ping.
     Pong,
     /// Answers `urgency`.
@@ -88,9 +93,13 @@ impl ServerMessage {
         match self {
             Self::Notification(message) => notification(message),
             Self::Pong => "{}".to_owned(),
-            Self::Hello { uaid } => format!(
-                r#"{{"messageType":"hello","uaid":"{uaid}","status":200,"use_webpush":true,"broadcasts":{{}}}}"#
+            Self::Hello { uaid, broadcasts } => format!(
+                r#"{{"messageType":"hello","uaid":"{uaid}","status":200,"use_webpush":true,"broadcasts":{}}}"#,
+                news(broadcasts)
             ),
+            Self::Broadcast(broadcasts) => {
+                format!(r#"{{"messageType":"broadcast","broadcasts":{}}}"#, news(broadcasts))
+            }
             Self::Registered { uaid, chid, key } => {
                 let url = quoted(&urls.endpoint(*uaid, *chid, key.as_ref()));
                 format!(
@@ -126,6 +135,19 @@ fn error(message_type: &str, channel_id: Option<&str>, status: u16, reason: &str
     }
     let body = Body { message_type, channel_id, status, reason };
     serde_json::to_string(&body).expect("texts and numbers always serialise")
+}
+
+/// The versions by their ids, and beside them what was refused, by its ids too.
+fn news(News { versions, refused }: &News) -> String {
+    let entry = |id: &str, text: &str| format!("{}:{}", quoted(id), quoted(text));
+    let mut entries: Vec<String> =
+        versions.iter().map(|(id, version)| entry(id.as_str(), version.as_str())).collect();
+    if !refused.is_empty() {
+        let errors = refused.iter().map(|(id, refusal)| entry(id.as_str(), refusal.reason()));
+        let errors: Vec<String> = errors.collect();
+        entries.push(format!("{}:{{{}}}", quoted(RESERVED_ID), errors.join(",")));
+    }
+    format!("{{{}}}", entries.join(","))
 }
 
 /// The one frame that is written a million times: straight into a string of the right size.
@@ -168,6 +190,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::broadcast::Refusal;
+    use crate::feed::{FeedKey, FeedValue};
     use crate::ids::MessageId;
     use crate::message::Urgency;
     use crate::time::{Span, Time};
@@ -226,9 +250,24 @@ mod tests {
     }
 
     #[test]
+    fn broadcasts_are_told_by_their_ids_and_refused_under_errors() {
+        let id = |text| FeedKey::parse(text).unwrap();
+        let versions = [(id("a\"b"), FeedValue::parse("\"1\"").unwrap())].into();
+        let mut news = News { versions, ..News::default() };
+        let told = json_of(&ServerMessage::Broadcast(news.clone()));
+        let expected = json!({"messageType": "broadcast", "broadcasts": {"a\"b": "\"1\""}});
+        assert_eq!(told, expected);
+        news.refused = [(id("c"), Refusal::NotFound), (id("d"), Refusal::TooMany)].into();
+        let hello = ServerMessage::Hello { uaid: Uaid([2; 16]), broadcasts: news };
+        let errors = json!({"c": "Broadcast not found", "d": "too many broadcasts"});
+        let expected = json!({"a\"b": "\"1\"", "errors": errors});
+        assert_eq!(json_of(&hello)["broadcasts"], expected);
+    }
+
+    #[test]
     fn the_other_answers_have_the_fields_firefox_reads() {
         let (uaid, chid) = (Uaid([2; 16]), Chid([1; 16]));
-        let hello = json_of(&ServerMessage::Hello { uaid });
+        let hello = json_of(&ServerMessage::Hello { uaid, broadcasts: News::default() });
         assert_eq!(
             hello,
             json!({"messageType": "hello", "uaid": uaid.to_string(), "status": 200, "use_webpush": true, "broadcasts": {}})

@@ -150,7 +150,7 @@ impl World {
         let Some(node) = self.lines.get(&id).map(|line| line.node) else { return };
         match effect {
             Effect::Send(message) => self.agent_hears(id, message),
-            Effect::Ping => {}
+            Effect::Ping | Effect::FollowBroadcasts { .. } | Effect::LeaveBroadcasts => {}
             Effect::Ask { op, order } => {
                 let pending = Pending { line: id, op, order, answer: None };
                 self.nodes[node].queue.push(pending);
@@ -187,7 +187,7 @@ impl World {
             return;
         }
         match message {
-            ServerMessage::Hello { uaid } => {
+            ServerMessage::Hello { uaid, .. } => {
                 self.agent.is_greeted = true;
                 if uaid != self.agent.uaid {
                     let detail = format!("the agent is {uaid} now and has lost its channels");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use state_machine::broadcast::Versions;
 use state_machine::connection::{Event, PhaseName};
 use state_machine::delivery::Outcome;
 use state_machine::invariants::{Broken, Invariant, Ledger, Promise, Violation};
@@ -205,7 +206,8 @@ impl World {
         self.agent.line = Some(line);
         self.agent.is_greeted = false;
         self.lines.insert(line, Line::new(node, scenario, self.now));
-        self.say(scenario, ClientMessage::Hello { uaid: Some(self.agent.uaid) });
+        let uaid = Some(self.agent.uaid);
+        self.say(scenario, ClientMessage::Hello { uaid, broadcasts: Versions::new() });
     }
 
     pub(crate) fn hangs_up(&mut self, scenario: &Scenario) {

@@ -22,6 +22,7 @@ use agent::Agent;
 use line::Line;
 pub(crate) use op::{CHANNELS, How, Op, Parting};
 use push::Push;
+use state_machine::broadcast::Versions;
 use state_machine::connection::{Config, Event, Limits, Luck};
 use state_machine::registry::Registry;
 use state_machine::transcript::Names;
@@ -126,7 +127,8 @@ impl World {
         self.lines.push(Line::new(node, Arc::clone(&self.nodes[node].config), luck, at));
         self.agent.line = Some(self.lines.len() - 1);
         self.agent.is_greeted = false;
-        self.say_unasked(ClientMessage::Hello { uaid: self.agent.uaid })
+        let (uaid, broadcasts) = (self.agent.uaid, Versions::new());
+        self.say_unasked(ClientMessage::Hello { uaid, broadcasts })
     }
 
     fn leave(&mut self, parting: Parting) -> Result<(), Wrong> {

@@ -84,6 +84,8 @@ impl World {
                 }
             }
             Effect::LeaveRegistry { uaid } => self.nodes[node].registry.leave(uaid, connection),
+            // This agent asks for no broadcasts; `tests/broadcasts.rs` has one that does.
+            Effect::FollowBroadcasts { .. } | Effect::LeaveBroadcasts => {}
             Effect::Close(_) => {
                 self.lines[line].is_heard = false;
                 if self.agent.line == Some(line) {

@@ -1,0 +1,148 @@
+//! Frames of user agents, good ones and bad ones.
+
+use super::*;
+
+const CHID: &str = "01234567-0123-abcd-0123-0123456789ab";
+const VERSION: &str = "01930000000070008000000000000000";
+
+fn parse(text: &str) -> Result<ClientMessage, Nonsense> {
+    ClientMessage::parse(text)
+}
+
+fn versions(all: &[(&str, &str)]) -> Versions {
+    let parsed = |&(id, version): &(&str, &str)| {
+        (FeedKey::parse(id).unwrap(), FeedValue::parse(version).unwrap())
+    };
+    all.iter().map(parsed).collect()
+}
+
+/// What a `broadcast_subscribe` with these broadcasts names.
+fn subscribed(broadcasts: &str) -> Versions {
+    let text = format!(r#"{{"messageType":"broadcast_subscribe","broadcasts":{broadcasts}}}"#);
+    match parse(&text) {
+        Ok(ClientMessage::BroadcastSubscribe { broadcasts }) => broadcasts,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn hello_takes_a_uaid_in_both_forms_and_forgives_a_wrong_one() {
+    let uaid = Uaid::parse(CHID).unwrap();
+    for text in [CHID.to_owned(), uaid.to_string()] {
+        let hello = format!(
+            r#"{{"messageType":"hello","uaid":"{text}","broadcasts":{{"a":"b"}},"use_webpush":true,"channelIDs":["x"]}}"#
+        );
+        let broadcasts = versions(&[("a", "b")]);
+        assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: Some(uaid), broadcasts }));
+    }
+    for wrong in ["\"\"", "\"xyz\"", "5", "null", "{\"a\":1}", "[1,[2]]", "true", "1.5", "-1"] {
+        let hello = format!(r#"{{"uaid":{wrong},"messageType":"hello"}}"#);
+        let broadcasts = Versions::new();
+        assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: None, broadcasts }));
+    }
+}
+
+#[test]
+fn broadcasts_are_read_with_what_the_agent_has_of_them() {
+    let monitor = r#"{"remote-settings/monitor_changes":"\"0\"","b":"v"}"#;
+    let expected = versions(&[("remote-settings/monitor_changes", "\"0\""), ("b", "v")]);
+    assert_eq!(subscribed(monitor), expected);
+    assert_eq!(subscribed(r#"{"a":"1","a":"2"}"#), versions(&[("a", "2")]), "the last one counts");
+    assert_eq!(subscribed(r#"{"\u0061":"\n"}"#), versions(&[("a", "\n")]));
+}
+
+#[test]
+fn a_version_that_is_no_text_is_the_empty_one() {
+    for wrong in ["5", "null", "true", "1.5", "-1", "[\"v\"]", "{\"a\":{\"b\":[]}}"] {
+        assert_eq!(subscribed(&format!(r#"{{"a":{wrong}}}"#)), versions(&[("a", "")]), "{wrong}");
+    }
+}
+
+#[test]
+fn broadcasts_that_are_no_object_are_none() {
+    for wrong in ["5", "null", "true", "1.5", "-1", "\"a\"", "[\"a\",[{}]]", "{}"] {
+        assert_eq!(subscribed(wrong), Versions::new(), "{wrong}");
+    }
+    let bare = parse(r#"{"messageType":"broadcast_subscribe"}"#);
+    assert_eq!(bare, Ok(ClientMessage::BroadcastSubscribe { broadcasts: Versions::new() }));
+}
+
+#[test]
+fn ids_that_no_broadcast_can_have_are_left_out() {
+    let (fits, long) = ("x".repeat(FeedKey::BYTES_MAX), "é".repeat(FeedKey::BYTES_MAX / 2 + 1));
+    let said = format!(r#"{{"":"1","a\nb":"2","{long}":"3","{fits}":"4"}}"#);
+    assert_eq!(subscribed(&said), versions(&[(&fits, "4")]));
+}
+
+#[test]
+fn an_ack_keeps_the_updates_that_name_a_message() {
+    let ack = format!(
+        r#"{{"messageType":"ack","updates":[{{"channelID":"{CHID}","version":"{VERSION}","code":100}},{{"channelID":"garbage","version":"{VERSION}"}},{{"version":"v"}},{{"version":5}},{{}}]}}"#
+    );
+    let update = AckUpdate { chid: CHID.parse().unwrap(), id: VERSION.parse().unwrap() };
+    assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![update] }));
+}
+
+#[test]
+fn an_ack_of_garbage_acks_nothing() {
+    for updates in ["null", "\"all\"", "{}", "5", "[5,null,\"x\",[1],{\"a\":{}}]"] {
+        let ack = format!(r#"{{"messageType":"ack","updates":{updates}}}"#);
+        assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![] }), "{updates}");
+    }
+}
+
+#[test]
+fn a_register_key_is_read_with_and_without_padding() {
+    let mut point = [7; 65];
+    point[0] = 4;
+    let key = VapidKey::from_bytes(&point);
+    let bare = format!("{:?}", key.as_ref().unwrap());
+    for text in [format!("{bare}="), bare] {
+        let register =
+            format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"{text}"}}"#);
+        let chid = CHID.parse().unwrap();
+        assert_eq!(parse(&register), Ok(ClientMessage::Register { chid, key: key.clone() }));
+    }
+}
+
+#[test]
+fn a_bad_field_is_told_with_its_channel() {
+    let bad = |text: &str| match parse(text) {
+        Err(Nonsense::BadField { message_type, channel_id, .. }) => {
+            (message_type, channel_id.map(String::from))
+        }
+        other => panic!("{other:?}"),
+    };
+    let garbage = r#"{"messageType":"register","channelID":"GARBAGE"}"#;
+    assert_eq!(bad(garbage), ("register", Some("GARBAGE".into())));
+    assert_eq!(bad(r#"{"messageType":"unregister"}"#), ("unregister", None));
+    assert_eq!(bad(r#"{"messageType":"urgency","min":"urgent"}"#), ("urgency", None));
+    let key = format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"AAAA"}}"#);
+    assert_eq!(bad(&key), ("register", Some(CHID.into())));
+    let long = format!(r#"{{"messageType":"register","channelID":"{}"}}"#, "é".repeat(5000));
+    assert_eq!(bad(&long).1.unwrap().chars().count(), ECHO_CHARS_MAX);
+}
+
+#[test]
+fn pings_are_empty_or_named() {
+    assert_eq!(parse("{}"), Ok(ClientMessage::Ping));
+    assert_eq!(parse(r#"{"messageType":"ping"}"#), Ok(ClientMessage::Ping));
+}
+
+#[test]
+fn what_is_no_message_is_told_apart() {
+    for text in ["", "nonsense", "[]", "5", "\"hello\"", "{", "{}{}", r#"{"messageType":"hello""#] {
+        assert_eq!(parse(text), Err(Nonsense::NotJson), "{text}");
+    }
+    let unknown = |name: &str| Err(Nonsense::UnknownType { message_type: name.into() });
+    assert_eq!(parse(r#"{"messageType":"frobnicate"}"#), unknown("frobnicate"));
+    assert_eq!(parse(r#"{"messageType":7}"#), unknown(""));
+    assert_eq!(parse(r#"{"a":1}"#), unknown(""));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in ".*") {
+        let _ = parse(&text);
+    }
+}
