@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use actix::dev::ToEnvelope;
+use actix::dev::{SendError, ToEnvelope};
 use actix::{
     Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Handler, Running, SpawnHandle,
     WrapFuture,
@@ -17,12 +17,14 @@ use state_machine::connection::{
     CloseReason, Config, Connection, Effect, Effects, Event, Luck, PhaseName, PushAnswer,
 };
 use state_machine::delivery::NodeAnswer;
+use state_machine::feed::FeedSyncId;
 use state_machine::store::{StoreFailed, StoreOrder};
-use state_machine::wire::EndpointUrls;
+use state_machine::wire::{ClientMessage, EndpointUrls};
 use state_machine::{ConnectionId, MessageRef, OpId, PushId, Time, Uaid};
 use storage::Store;
 use tokio::sync::oneshot;
 
+use crate::broadcasts::{BroadcastView, Follow, Unfollow};
 use crate::clock::Clock;
 use crate::reach::{Notice, Notices, Push, Reach, Wake, answer};
 use crate::registry::{Enter, Leave, RegistryActor};
@@ -36,6 +38,8 @@ pub struct ClientShared {
     pub store: Arc<dyn Store>,
     /// The registry.
     pub registry: Addr<RegistryActor>,
+    /// The broadcasts; none on a node that tells of none.
+    pub broadcasts: Option<BroadcastView>,
     /// Makes endpoint URLs.
     pub urls: Box<dyn EndpointUrls + Send + Sync>,
     /// The clock.
@@ -78,6 +82,8 @@ pub trait Transport: Sized + Unpin + 'static {
 pub struct Client<T> {
     connection: Connection,
     id: ConnectionId,
+    /// Where it sits on the wheel that wakes those who follow broadcasts.
+    point: u32,
     shared: Arc<ClientShared>,
     notices: Arc<Notices>,
     /// Endpoints that wait for the answer to a push.
@@ -96,6 +102,7 @@ impl<T: Transport> Client<T> {
         Self {
             connection,
             id,
+            point: luck.point(),
             shared,
             notices: Arc::default(),
             pushes: Vec::new(),
@@ -107,11 +114,40 @@ impl<T: Transport> Client<T> {
 
     /// Steps the machine and carries its effects out, then the notices that wait.
     pub fn feed(&mut self, event: Event, ctx: &mut T::Context) {
+        self.look_at_broadcasts(&event, ctx);
         self.step(event, ctx);
-        for notice in self.notices.take() {
-            self.step(notice, ctx);
+        while let Some(notice) = self.notices.take() {
+            self.noticed(notice, ctx);
         }
         self.arm_timer(ctx);
+    }
+
+    /// An agent that names broadcasts is answered from what they are now.
+    fn look_at_broadcasts(&mut self, event: &Event, ctx: &mut T::Context) {
+        match event {
+            Event::Said(ClientMessage::Hello { broadcasts, .. }) if !broadcasts.is_empty() => {
+                self.noticed(Notice::BroadcastsChanged, ctx);
+            }
+            Event::Said(ClientMessage::BroadcastSubscribe { broadcasts })
+                if !broadcasts.is_empty() =>
+            {
+                self.notices.leave(Notice::BroadcastsChanged);
+            }
+            _ => {}
+        }
+    }
+
+    fn noticed(&mut self, notice: Notice, ctx: &mut T::Context) {
+        let event = match notice {
+            Notice::MessageStored => Event::MessageStored,
+            Notice::Replaced => Event::Replaced,
+            Notice::ShutdownBegan => Event::ShutdownBegan,
+            Notice::BroadcastsChanged => match &self.shared.broadcasts {
+                Some(view) => Event::BroadcastsChanged(Arc::clone(&view.now.borrow())),
+                None => return,
+            },
+        };
+        self.step(event, ctx);
     }
 
     fn step(&mut self, event: Event, ctx: &mut T::Context) {
@@ -133,6 +169,8 @@ impl<T: Transport> Client<T> {
             }
             Effect::EnterRegistry { uaid } => self.enter_registry(uaid, ctx),
             Effect::LeaveRegistry { uaid } => self.leave_registry(uaid),
+            Effect::FollowBroadcasts { told } => self.follow_broadcasts(told, ctx),
+            Effect::LeaveBroadcasts => self.leave_broadcasts(),
             Effect::Close(reason) => {
                 debug!(self.shared.log, "connection closed";
                     "connection" => self.id.0, "reason" => reason.text());
@@ -172,10 +210,7 @@ impl<T: Transport> Client<T> {
     }
 
     fn enter_registry(&self, uaid: Uaid, ctx: &T::Context) {
-        let address = ctx.address();
-        let (pushes, wake) = (address.clone().recipient(), address.recipient());
-        let reach = Reach::new(pushes, wake, Arc::clone(&self.notices));
-        let enter = Enter { uaid, connection: self.id, reach };
+        let enter = Enter { uaid, connection: self.id, reach: self.reach(ctx) };
         if self.shared.registry.try_send(enter).is_err() {
             // Nobody would find this connection: the agent had better come again.
             warn!(self.shared.log, "the registry is overrun or gone, closing a connection";
@@ -187,6 +222,37 @@ impl<T: Transport> Client<T> {
     fn leave_registry(&self, uaid: Uaid) {
         // Refused: the registry forgets a connection when it finds its mailbox closed.
         drop(self.shared.registry.try_send(Leave { uaid, connection: self.id }));
+    }
+
+    fn follow_broadcasts(&self, told: FeedSyncId, ctx: &T::Context) {
+        let Some(view) = &self.shared.broadcasts else { return };
+        let (connection, point, reach) = (self.id, self.point, self.reach(ctx));
+        match view.follow.try_send(Follow { connection, point, told, reach }) {
+            Ok(()) => {}
+            Err(SendError::Full(_)) => {
+                // It would hear of no change: the agent had better come again.
+                warn!(self.shared.log, "too many follow broadcasts at once, closing a connection";
+                    "connection" => self.id.0);
+                self.notices.leave(Notice::ShutdownBegan);
+            }
+            // Coming again would not help, and messages are delivered without broadcasts too.
+            Err(SendError::Closed(_)) => {
+                warn!(self.shared.log, "nobody tells of broadcasts"; "connection" => self.id.0);
+            }
+        }
+    }
+
+    fn leave_broadcasts(&self) {
+        if let Some(view) = &self.shared.broadcasts {
+            // Refused: the connection is forgotten when its mailbox is found closed.
+            drop(view.unfollow.try_send(Unfollow { connection: self.id, point: self.point }));
+        }
+    }
+
+    fn reach(&self, ctx: &T::Context) -> Reach {
+        let address = ctx.address();
+        let (pushes, wake) = (address.clone().recipient(), address.recipient());
+        Reach::new(pushes, wake, Arc::clone(&self.notices))
     }
 
     /// One timer at a time. A timer that is early is kept: it steps the machine for nothing once,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use actix::Recipient;
 use actix::dev::SendError;
-use state_machine::connection::{Event, PushAnswer};
+use state_machine::connection::PushAnswer;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, Uaid};
 use tokio::sync::oneshot;
@@ -36,6 +36,13 @@ pub enum Notice {
     Replaced = 2,
     /// The node is shutting down.
     ShutdownBegan = 4,
+    /// Broadcasts changed.
+    BroadcastsChanged = 8,
+}
+
+impl Notice {
+    const ALL: [Self; 4] =
+        [Self::MessageStored, Self::Replaced, Self::ShutdownBegan, Self::BroadcastsChanged];
 }
 
 /// Notices that wait. They coalesce, and they cannot be lost: a connection whose mailbox is full
@@ -56,19 +63,12 @@ pub struct Reach {
 pub struct Gone;
 
 impl Notices {
-    /// Takes the notices that wait, as events.
-    pub(crate) fn take(&self) -> impl Iterator<Item = Event> + use<> {
-        let bits = match self.0.load(Ordering::Acquire) {
-            0 => 0,
-            _ => self.0.swap(0, Ordering::AcqRel),
-        };
-        let notices = [
-            (Notice::MessageStored, Event::MessageStored),
-            (Notice::Replaced, Event::Replaced),
-            (Notice::ShutdownBegan, Event::ShutdownBegan),
-        ];
-        let waits = move |notice: Notice| bits & notice as u8 != 0;
-        notices.into_iter().filter(move |(notice, _)| waits(*notice)).map(|(_, event)| event)
+    /// Takes the next notice that waits.
+    pub(crate) fn take(&self) -> Option<Notice> {
+        let bits = self.0.load(Ordering::Acquire);
+        let notice = Notice::ALL.into_iter().find(|notice| bits & *notice as u8 != 0)?;
+        self.0.fetch_and(!(notice as u8), Ordering::AcqRel);
+        Some(notice)
     }
 
     /// Leaves a notice for whoever looks here next.

@@ -1,11 +1,16 @@
 //! Every queue is bounded, and what finds one full goes another way; nothing is lost.
 
+use std::sync::Arc;
+
 use actix::dev::SendError;
+use actix::{Actor, ActorContext, Addr, Context, Handler};
+use actors::broadcasts::{BroadcastView, Follow, Unfollow};
 use actors::registry::Count;
 use serde_json::json;
 use state_machine::Uaid;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
+use tokio::sync::watch;
 
 use crate::clockwork::{self, pass, settle};
 use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
@@ -149,6 +154,46 @@ fn a_connection_that_an_overrun_registry_cannot_take_is_closed() {
 }
 
 #[test]
+fn a_connection_that_overrun_broadcasts_cannot_take_is_closed() {
+    clockwork::run(async {
+        let place = Deaf { mailbox_max: 1 }.start();
+        let node = telling_broadcasts(&place).await;
+        settle().await;
+        let agents = [1, 2].map(|number| UserAgent::connect(&node, Uaid([number; 16])));
+        settle().await;
+        // Both are served before the actor is.
+        for agent in &agents {
+            agent.says(&json!({"messageType": "hello", "broadcasts": {"news": "v1"}}));
+        }
+        let [mut first, mut second] = agents;
+        let refused = json!({"errors": {"news": "Broadcast not found"}});
+        for agent in [&mut first, &mut second] {
+            assert_eq!(agent.hears().await["broadcasts"], refused);
+        }
+        assert_eq!(second.is_closed().await, CloseReason::Shutdown);
+        first.heard_nothing_more();
+    });
+}
+
+#[test]
+fn a_connection_is_served_though_nobody_tells_of_broadcasts_any_more() {
+    clockwork::run(async {
+        let place = Deaf { mailbox_max: 1 }.start();
+        let node = telling_broadcasts(&place).await;
+        place.send(Stop).await.unwrap();
+        settle().await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        agent.says(&json!({"messageType": "broadcast_subscribe", "broadcasts": {"news": "v1"}}));
+        assert_eq!(agent.hears().await["messageType"], "broadcast");
+        let message = node.message();
+        let waits = node.deliver(agent.uaid, message.clone());
+        assert_eq!(agent.is_notified().await, message.id);
+        agent.acks(message.id);
+        assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
+    });
+}
+
+#[test]
 fn a_push_that_an_overrun_registry_cannot_take_is_unreachable_at_once() {
     clockwork::run(async {
         let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
@@ -162,6 +207,51 @@ fn a_push_that_an_overrun_registry_cannot_take_is_unreachable_at_once() {
         agent.acks(first.id);
         assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
     });
+}
+
+/// Whom connections tell that they follow broadcasts, and who makes nothing of it.
+struct Deaf {
+    mailbox_max: usize,
+}
+
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+struct Stop;
+
+impl Actor for Deaf {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(self.mailbox_max);
+    }
+}
+
+impl Handler<Follow> for Deaf {
+    type Result = ();
+
+    fn handle(&mut self, _: Follow, _: &mut Self::Context) {}
+}
+
+impl Handler<Unfollow> for Deaf {
+    type Result = ();
+
+    fn handle(&mut self, _: Unfollow, _: &mut Self::Context) {}
+}
+
+impl Handler<Stop> for Deaf {
+    type Result = ();
+
+    fn handle(&mut self, Stop: Stop, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}
+
+/// A node without any broadcast.
+async fn telling_broadcasts(place: &Addr<Deaf>) -> Node {
+    let (_, now) = watch::channel(Arc::default());
+    let (follow, unfollow) = (place.clone().recipient(), place.clone().recipient());
+    let broadcasts = Some(BroadcastView { now, follow, unfollow });
+    Node::within(Bounds { broadcasts, ..Bounds::default() }).await
 }
 
 /// Fills the mailbox as far as the agent's own address can.

@@ -6,9 +6,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bounds;
+mod broadcasts;
 mod clock;
 mod clockwork;
 mod endings;
+mod feeds;
 mod net;
 mod node;
 mod orders;

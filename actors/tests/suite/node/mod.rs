@@ -17,6 +17,7 @@ use std::time::Duration;
 use actix::{Actor, Addr};
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
+use actors::broadcasts::BroadcastView;
 use actors::registry::Find;
 use actors::{
     ClientShared, Clock, Endpoint, EndpointLimits, EndpointShared, LocalNode, NodeDirectory,
@@ -87,6 +88,8 @@ pub(crate) struct Bounds {
     pub(crate) frozen_month: Option<Month>,
     /// What its clock shows at first.
     pub(crate) now: Time,
+    /// None where it tells of no broadcasts.
+    pub(crate) broadcasts: Option<BroadcastView>,
 }
 
 impl Default for Bounds {
@@ -104,6 +107,7 @@ impl Default for Bounds {
             name: "here",
             frozen_month: None,
             now: NOW,
+            broadcasts: None,
         }
     }
 }
@@ -228,11 +232,12 @@ fn clients(
     registry: &Addr<RegistryActor>,
     clock: &Clock,
 ) -> Arc<ClientShared> {
-    let Bounds { limits, name, frozen_month, .. } = bounds.clone();
+    let Bounds { limits, name, frozen_month, broadcasts, .. } = bounds.clone();
     Arc::new(ClientShared {
         config: Arc::new(Config { node: NodeId::new(name), frozen_month, limits }),
         store: Arc::clone(store) as _,
         registry: registry.clone(),
+        broadcasts,
         urls: Box::new(NoUrls),
         clock: clock.clone(),
         mailbox_max: bounds.client_mailbox_max,

@@ -1,7 +1,7 @@
 //! The DynamoDB engine on a wire server that all cases share, each with tables of its own.
 
 #[path = "../../../../storage/tests/wire_server/engine.rs"]
-mod engine;
+pub(crate) mod engine;
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl OnWireServer {
 
 impl Engine for OnWireServer {
     fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
-        let opened = engine::open(&self.0);
+        let opened: Arc<dyn Store> = engine::open(&self.0);
         Box::pin(async { opened })
     }
 }

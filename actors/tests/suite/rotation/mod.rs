@@ -8,7 +8,7 @@ mod agent;
 mod carrying;
 mod clocks;
 mod cuts;
-mod dynamo_engine;
+pub(crate) mod dynamo_engine;
 mod embedded_engine;
 mod endpoints;
 mod frozen;
@@ -18,7 +18,7 @@ mod world;
 
 pub(crate) use agent::Agent;
 pub(crate) use embedded_engine::InDirectory;
-pub(crate) use world::{ACK_WAIT, NEW, OLD, World, it_becomes, lasting};
+pub(crate) use world::{ACK_WAIT, NEW, OLD, World, in_month, it_becomes, lasting};
 
 /// Makes the tests of an engine.
 macro_rules! engine {

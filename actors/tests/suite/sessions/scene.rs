@@ -7,17 +7,24 @@
 //! | `push> lost M1 C1` | the endpoint stops listening before the step that accepts, and what the loss orders follows in that step | the actor finds the endpoint gone when it answers, and tells the machine in the same breath |
 //! | a push after the end: `busy` | the registry answers `not_here` | the actor is gone; the endpoint stores the message all the same |
 //! | `node> shutdown` before hello | the actor: told directly; the socket: told as soon as it says hello | the registry knows no connection before hello |
+//! | `node> broadcasts` right after a `broadcast_subscribe` | the node knows them before that step, and what they bring follows in it | the actor looks at them when it hears the word |
 //! | a push before hello | the actor: put into its mailbox; the socket: the registry answers | the same |
 
+use std::sync::Arc;
+
 use state_machine::PushId;
+use state_machine::broadcast::Broadcasts;
 use state_machine::connection::Event;
-use state_machine::transcript::{Input, OrderKind, Step, Transcript};
+use state_machine::transcript::{Input, Names, OrderKind, Step, Transcript};
+use state_machine::wire::ClientMessage;
 
 /// A step to play.
 pub(crate) struct Scene {
     pub(crate) step: Step,
     /// The push whose endpoint stops listening before this.
     pub(crate) deaf: Option<PushId>,
+    /// What the node knows of broadcasts before this.
+    pub(crate) broadcasts: Option<Arc<Broadcasts>>,
 }
 
 impl Scene {
@@ -26,17 +33,30 @@ impl Scene {
         let mut scenes: Vec<Self> = Vec::new();
         let mut is_over = false;
         for step in &transcript.steps {
-            let mut scene = Self { step: step.clone(), deaf: None };
+            let mut scene = Self { step: step.clone(), deaf: None, broadcasts: None };
             if is_over {
                 scene.happens_after_the_end();
             }
             is_over |= scene.step.effects.iter().any(|effect| effect.kind == OrderKind::Close);
             match (&step.input, scenes.last_mut()) {
                 (Input::Event(Event::AnswerLost(_)), Some(before)) => before.loses_its_answer(step),
+                (Input::Event(Event::BroadcastsChanged(all)), Some(before))
+                    if before.subscribes() =>
+                {
+                    before.broadcasts = Some(Arc::clone(all));
+                    before.step.effects.extend(step.effects.iter().cloned());
+                }
                 _ => scenes.push(scene),
             }
         }
         scenes
+    }
+
+    /// Whether the agent asks for broadcasts and was not told of them yet.
+    fn subscribes(&self) -> bool {
+        let event = self.step.input.event(&Names::fixed());
+        self.broadcasts.is_none()
+            && matches!(event, Ok(Event::Said(ClientMessage::BroadcastSubscribe { .. })))
     }
 
     fn happens_after_the_end(&mut self) {

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use actix::{Actor, Addr};
+use actors::broadcasts::BroadcastView;
 use actors::reach::Push;
 use actors::registry::{Find, Nudge, ShutDown};
 use actors::{Client, ClientShared, Clock, RegistryActor};
 use slog::{Discard, Logger, o};
+use state_machine::broadcast::Versions;
 use state_machine::connection::{Effect, Event, PushAnswer};
 use state_machine::delivery::NodeAnswer;
-use state_machine::transcript::{Expected, Input, Mismatch, Names, OrderKind, Transcript};
+use state_machine::transcript::{Expected, Input, Mismatch, Names, OrderKind, Step, Transcript};
 use state_machine::wire::ClientMessage;
 use state_machine::{ConnectionId, Message, MessageRef, PushId, Uaid};
 use tokio::sync::oneshot;
 
+use super::crier::Crier;
 use super::record::Record;
 use super::scene::Scene;
 use super::store::ScriptedStore;
@@ -34,6 +37,8 @@ pub(crate) struct Stage {
     pub(crate) shared: Arc<ClientShared>,
     pub(crate) record: Arc<Record>,
     store: Arc<ScriptedStore>,
+    /// None where the node tells of no broadcasts.
+    crier: Option<Crier>,
     names: Names,
     /// Endpoints that wait.
     pushes: BTreeMap<PushId, (MessageRef, oneshot::Receiver<NodeAnswer>)>,
@@ -63,7 +68,9 @@ impl Stage {
         let registry = RegistryActor::new(16, log()).start();
         let record = Arc::new(Record::new(&transcript, clock.clone()));
         let store = Arc::new(ScriptedStore::new(&record));
-        let shared = shared(&transcript, &store, registry, clock, OURS.0);
+        let crier = tells_broadcasts(&transcript).then(Crier::new);
+        let view = crier.as_ref().map(Crier::view);
+        let shared = shared(&transcript, &store, registry, view, clock, OURS.0);
         let names = Names::fixed();
         Self {
             uaids: uaids(&transcript, &names),
@@ -71,6 +78,7 @@ impl Stage {
             shared,
             record,
             store,
+            crier,
             names,
             pushes: BTreeMap::new(),
             found_under: BTreeSet::new(),
@@ -83,6 +91,9 @@ impl Stage {
     pub(crate) async fn play(&mut self, scene: &Scene, agent: &mut impl Agent) {
         if let Some(deaf) = scene.deaf {
             self.pushes.remove(&deaf);
+        }
+        if let (Some(all), Some(crier)) = (&scene.broadcasts, &self.crier) {
+            crier.knows(all);
         }
         match &scene.step.input {
             Input::Wait(span) => pass(*span).await,
@@ -97,6 +108,11 @@ impl Stage {
                 self.shared.registry.try_send(Nudge { uaid }).unwrap();
             }
             Input::Event(Event::Replaced) => self.replace(),
+            Input::Event(Event::BroadcastsChanged(all)) => {
+                let crier = self.crier.as_ref().expect("a transcript that tells of broadcasts");
+                crier.knows(all);
+                crier.cries();
+            }
             Input::Event(Event::ShutdownBegan) => {
                 self.shared.registry.try_send(ShutDown).unwrap();
                 if self.uaid.is_none() {
@@ -124,21 +140,25 @@ impl Stage {
         let store =
             Arc::new(ScriptedStore::new(&Record::new(&self.transcript, clock.clone()).into()));
         let number = SUCCESSORS + self.successors.len() as u64;
-        let shared = shared(&self.transcript, &store, registry.clone(), clock.clone(), number);
+        let (registry, clock) = (registry.clone(), clock.clone());
+        let shared = shared(&self.transcript, &store, registry, None, clock, number);
         let successor = Wire::start(&shared, self.transcript.luck, drop);
-        successor.try_send(Came(Event::Said(ClientMessage::Hello { uaid: self.uaid }))).unwrap();
+        let hello = ClientMessage::Hello { uaid: self.uaid, broadcasts: Versions::new() };
+        successor.try_send(Came(Event::Said(hello))).unwrap();
         self.successors.push(successor);
     }
 
     /// Compares everything that was seen with what is written.
     pub(crate) async fn compare(&mut self, scene: &Scene) -> Result<(), Mismatch> {
-        use OrderKind::{Close, Frame, Ping, Push, Registry, Store};
+        use OrderKind::{Broadcasts, Close, Frame, Ping, Push, Registry, Store};
         let ordered = self.record.take();
         self.agrees(scene, &ordered, |line| {
             matches!(line.kind, Frame(_) | Ping | Store(_) | Close)
         })?;
         let answers = self.push_lines();
         self.agrees(scene, &answers, |line| line.kind == Push)?;
+        let broadcasts = self.broadcast_lines();
+        self.agrees(scene, &broadcasts, |line| line.kind == Broadcasts)?;
         let registry = self.registry_lines().await;
         self.agrees(scene, &registry, |line| line.kind == Registry)
     }
@@ -147,6 +167,7 @@ impl Stage {
     pub(crate) async fn follow(&mut self) {
         self.record.take();
         self.push_lines();
+        self.broadcast_lines();
         self.registry_lines().await;
     }
 
@@ -180,6 +201,13 @@ impl Stage {
         lines
     }
 
+    /// Whether it follows broadcasts, as far as that changed.
+    fn broadcast_lines(&self) -> Vec<String> {
+        let (scribe, now) = (self.transcript.scribe(), self.shared.clock.now());
+        let heard = self.crier.as_ref().map(Crier::take_heard).unwrap_or_default();
+        heard.iter().map(|effect| scribe.effect(effect, now)).collect()
+    }
+
     /// What changed in the registry.
     async fn registry_lines(&mut self) -> Vec<String> {
         let mut found = BTreeSet::new();
@@ -201,6 +229,7 @@ fn shared(
     transcript: &Transcript,
     store: &Arc<ScriptedStore>,
     registry: Addr<RegistryActor>,
+    broadcasts: Option<BroadcastView>,
     clock: Clock,
     first_connection: u64,
 ) -> Arc<ClientShared> {
@@ -208,12 +237,18 @@ fn shared(
         config: Arc::new(transcript.config.clone()),
         store: Arc::clone(store) as _,
         registry,
+        broadcasts,
         urls: Box::new(NamedUrls),
         clock,
         mailbox_max: 16,
         log: log(),
         connections: AtomicU64::new(first_connection),
     })
+}
+
+fn tells_broadcasts(transcript: &Transcript) -> bool {
+    let is_told = |step: &Step| matches!(step.input, Input::Event(Event::BroadcastsChanged(_)));
+    transcript.steps.iter().any(is_told)
 }
 
 fn log() -> Logger {

@@ -65,7 +65,7 @@ impl Looker {
 
     fn stepped(&mut self, line: usize, step: &Step) -> Result<(), Broken> {
         match &step.event {
-            Event::Said(ClientMessage::Hello { uaid: Some(uaid) }) => {
+            Event::Said(ClientMessage::Hello { uaid: Some(uaid), .. }) => {
                 self.line(line).uaid.get_or_insert(*uaid);
             }
             Event::Said(ClientMessage::Ack { updates }) => {
@@ -86,7 +86,7 @@ impl Looker {
 
     fn ordered(&mut self, line: usize, effect: &Effect, step: &Step) -> Result<(), Broken> {
         match effect {
-            Effect::Send(ServerMessage::Hello { uaid }) => self.greeted(line, *uaid, step),
+            Effect::Send(ServerMessage::Hello { uaid, .. }) => self.greeted(line, *uaid, step),
             Effect::Send(ServerMessage::Notification(message)) => {
                 self.agent_of(line).map_or(Ok(()), |agent| agent.sent(message))
             }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use state_machine::broadcast::Broadcasts;
 use state_machine::connection::{Config, Effect, Event, PhaseName, PushAnswer, Wait};
 use state_machine::delivery::Outcome;
+use state_machine::feed::{FeedKey, FeedValue};
 use state_machine::invariants::{Invariant, Promise};
 use state_machine::store::{StoreAnswer, StoreOrder};
 use state_machine::wire::{ClientMessage, ServerMessage};
@@ -13,16 +15,25 @@ use state_machine::{Chid, Message, OpId, Uaid, Urgency};
 use super::{Broken, Entry, Step, Trace};
 use crate::clockwork;
 use crate::node::message_of;
-use crate::rotation::{ACK_WAIT, Agent, InDirectory, NEW, OLD, World, it_becomes, lasting};
+use crate::rotation::{
+    ACK_WAIT, Agent, InDirectory, NEW, OLD, World, in_month, it_becomes, lasting,
+};
+use crate::sessions::crier::Crier;
 use crate::traces;
 
-/// A life with all that happens to an agent: pushes acked, unconfirmed and busy, commands, a month that turns.
+/// A life with all that happens to an agent: pushes acked, unconfirmed and busy, commands, a broadcast, a month
+/// that turns.
 fn life() -> Trace {
     clockwork::run_in_real_time(async {
         let world = World::open(InDirectory::new()).await;
-        let node = world.node_in(OLD);
+        let crier = Crier::new();
+        let news = [("news", "v1")]
+            .map(|(id, version)| (FeedKey::parse(id).unwrap(), FeedValue::parse(version).unwrap()));
+        crier.knows(&Arc::new(Broadcasts::of(news)));
+        let node = world.node(in_month(OLD), |bounds| bounds.broadcasts = Some(crier.view()));
         let uaid = Agent::subscribes(&node, 1).await;
         let mut agent = Agent::settles(&node, uaid).await;
+        agent.says(&json!({"messageType": "broadcast_subscribe", "broadcasts": {"news": "v0"}}));
         let acked = node.send(uaid, lasting(&node));
         agent.until(|agent, _| agent.got.len() == 1).await;
         assert_eq!(acked.await.unwrap(), Outcome::Delivered);
@@ -201,6 +212,22 @@ const RULES: &[(Invariant, Change)] = &[
         }
         _ => false,
     }),
+    (Invariant::BroadcastsNamed, |entry| {
+        in_effect(entry, |effect| match effect {
+            Effect::Send(ServerMessage::Broadcast(news)) => {
+                let versions = news.versions.values_mut();
+                versions.for_each(|version| *version = FeedValue::parse("another").unwrap());
+                true
+            }
+            _ => false,
+        })
+    }),
+    (Invariant::BroadcastsTold, |entry| {
+        without(entry, |effect| matches!(effect, Effect::Send(ServerMessage::Broadcast(_))))
+    }),
+    (Invariant::BroadcastsFollowed, |entry| {
+        without(entry, |effect| matches!(effect, Effect::LeaveBroadcasts))
+    }),
     (Invariant::SilentAfterClose, |entry| {
         in_step(entry, |step| {
             let is_closed = step.after == PhaseName::Closed;
@@ -259,7 +286,7 @@ const PROMISES: &[(Promise, Change)] = &[
             );
             let effects = step.effects.iter_mut();
             effects.filter(|_| is_known).any(|effect| match effect {
-                Effect::Send(ServerMessage::Hello { uaid }) => {
+                Effect::Send(ServerMessage::Hello { uaid, .. }) => {
                     *uaid = Uaid([9; 16]);
                     true
                 }
@@ -301,11 +328,17 @@ fn instead(entry: &mut Entry, right: PushAnswer, wrong: PushAnswer) -> bool {
 
 /// No answer to a push.
 fn never(entry: &mut Entry, answer: PushAnswer) -> bool {
+    without(
+        entry,
+        |effect| matches!(effect, Effect::AnswerPush { answer: given, .. } if *given == answer),
+    )
+}
+
+/// Without such effects.
+fn without(entry: &mut Entry, is_it: impl Fn(&Effect) -> bool) -> bool {
     in_step(entry, |step| {
         let before = step.effects.len();
-        step.effects.retain(
-            |effect| !matches!(effect, Effect::AnswerPush { answer: given, .. } if *given == answer),
-        );
+        step.effects.retain(|effect| !is_it(effect));
         step.effects.len() < before
     })
 }

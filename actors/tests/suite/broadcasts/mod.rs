@@ -1,0 +1,120 @@
+//! Broadcasts, from the feed that they are in to the user agents of a node.
+
+mod spreading;
+mod store_trouble;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use actors::broadcasts::{self, BroadcastLimits, BroadcastView};
+use actors::{ClientShared, Feeds};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use slog::{Discard, Logger, o};
+use state_machine::feed::FeedName;
+use state_machine::wire::{EndpointUrls, VapidKey};
+use state_machine::{Chid, Span, Uaid};
+use storage::StoreError;
+use tokio::sync::mpsc::error::TryRecvError;
+
+use crate::clockwork::settle;
+use crate::feeds::{FeedStore, node as feeds_on, put};
+use crate::node::{Bounds, Node, UserAgent};
+use crate::wire::Sent;
+
+/// How long it takes until every agent was told.
+const SPREAD: Span = Span::from_secs(60);
+
+/// The broadcast that agents follow.
+const ID: &str = "monitor";
+
+/// A node that tells its user agents of broadcasts.
+struct Town {
+    node: Node,
+    feeds: Feeds,
+}
+
+impl Town {
+    async fn on(store: &FeedStore) -> Self {
+        Self::within(store, SPREAD).await
+    }
+
+    async fn within(store: &FeedStore, spread: Span) -> Self {
+        let mut node =
+            Node::within(Bounds { registry_mailbox_max: 2000, ..Bounds::default() }).await;
+        let feeds = feeds_on(store);
+        let view = view(&feeds, spread).await.unwrap();
+        let ClientShared { config, store, registry, clock, mailbox_max, log, .. } = &*node.clients;
+        node.clients = Arc::new(ClientShared {
+            config: Arc::clone(config),
+            store: Arc::clone(store),
+            registry: registry.clone(),
+            broadcasts: Some(view),
+            urls: Box::new(NoUrls),
+            clock: clock.clone(),
+            mailbox_max: *mailbox_max,
+            log: log.clone(),
+            connections: AtomicU64::new(1),
+        });
+        Self { node, feeds }
+    }
+
+    /// Makes a new version of the broadcast known.
+    async fn puts(&self, version: &str) {
+        put(&self.feeds, &FeedName::broadcasts(), ID, version).await;
+        settle().await;
+    }
+
+    /// An agent that says which version it has; how it is greeted.
+    ///
+    /// Its place on the wheel is so many thousandths of the way round.
+    async fn agent(&self, thousandths: u32, version: &str) -> (UserAgent, Value) {
+        let mut uaid = [0; 16];
+        uaid[..4].copy_from_slice(&(u32::MAX / 1000 * thousandths).to_be_bytes());
+        let mut agent = UserAgent::connect(&self.node, Uaid(uaid));
+        agent.says(&json!({"messageType": "hello", "broadcasts": {ID: version}}));
+        let hello = agent.hears().await;
+        settle().await;
+        (agent, hello["broadcasts"].clone())
+    }
+
+    /// So many agents, all the way round the wheel, that know of this version.
+    async fn agents(&self, count: u32, version: &str) -> Vec<UserAgent> {
+        let agents = (0..count).map(|number| self.agent(number * 1000 / count, version));
+        let agents = join_all(agents).await;
+        assert!(agents.iter().all(|(_, told)| *told == json!({})), "they know already");
+        agents.into_iter().map(|(agent, _)| agent).collect()
+    }
+}
+
+async fn view(feeds: &Feeds, spread: Span) -> Result<BroadcastView, StoreError> {
+    let clock = actors::Clock::starting_at(crate::feeds::NOW);
+    let limits = BroadcastLimits { spread, mailbox_max: 2000 };
+    broadcasts::start(feeds, limits, clock, Logger::root(Discard, o!())).await
+}
+
+/// The versions that agents were told since they were last asked; none is told two at once.
+fn told(agents: &mut [UserAgent]) -> Vec<Option<String>> {
+    agents.iter_mut().map(told_one).collect()
+}
+
+fn told_one(agent: &mut UserAgent) -> Option<String> {
+    let json = match agent.sent.try_recv() {
+        Ok(Sent::Text(json)) => json,
+        Err(TryRecvError::Empty) => return None,
+        other => panic!("expected a message, got {other:?}"),
+    };
+    let message: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(message["messageType"], "broadcast");
+    agent.heard_nothing_more();
+    Some(message["broadcasts"][ID].as_str().unwrap().to_owned())
+}
+
+/// Nobody looks at the URLs here.
+struct NoUrls;
+
+impl EndpointUrls for NoUrls {
+    fn endpoint(&self, _: Uaid, _: Chid, _: Option<&VapidKey>) -> String {
+        "https://push.example/".to_owned()
+    }
+}

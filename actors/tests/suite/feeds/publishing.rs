@@ -1,0 +1,195 @@
+//! What is written is published, whoever wrote it.
+
+use actors::Feeds;
+use futures_util::future::join_all;
+use state_machine::Span;
+use state_machine::feed::{FeedKey, FeedSyncId, Version};
+
+use super::{Call, FeedStore, POLL, Reader, SWEEP, feed, limits, node, node_within, put};
+use crate::clockwork::{self, pass, settle};
+
+#[test]
+fn a_write_reaches_its_follower() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node(&store);
+        assert_eq!(put(&feeds, &fred, "name", "bob").await, Version(1));
+        let mut reader = Reader::of(&feeds, &fred);
+        assert_eq!(reader.hears().await, "name=bob");
+        assert_eq!(put(&feeds, &fred, "name", "jim").await, Version(3));
+        assert_eq!(reader.hears().await, "name=jim");
+        reader.has_seen_all(&store, &fred);
+    });
+}
+
+#[test]
+fn the_last_record_that_is_published_again_reaches_a_consumer_that_is_past_it() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node(&store);
+        put(&feeds, &fred, "name", "bob").await;
+        let mut reader = Reader::of(&feeds, &fred);
+        assert_eq!(reader.next().await.updates[0].version, Version(2));
+        let name = FeedKey::parse("name").unwrap();
+        let version = feeds.republish(fred.clone(), name.clone()).await.unwrap();
+        assert_eq!(version, Some(Version(3)));
+        let again = reader.next().await.updates.remove(0);
+        assert_eq!((again.feed_sync_id, again.version), (FeedSyncId(2), Version(4)));
+        assert_eq!(feeds.delete(fred, name).await.unwrap(), Some(Version(5)));
+        assert_eq!(reader.hears().await, "name deleted");
+    });
+}
+
+#[test]
+fn more_keys_than_a_batch_are_published_in_several() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node(&store);
+        let keys: Vec<String> = (0..20).map(|number| format!("key {number}")).collect();
+        join_all(keys.iter().map(|key| put(&feeds, &fred, key, "value"))).await;
+        let mut reader = Reader::of(&feeds, &fred);
+        reader.catches_up().await;
+        reader.has_seen_all(&store, &fred);
+        assert_eq!(store.table(&fred).sequence().value, FeedSyncId(20));
+    });
+}
+
+#[test]
+fn an_update_reaches_a_hundred_followers() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node(&store);
+        put(&feeds, &fred, "name", "bob").await;
+        let mut readers: Vec<Reader> = (0..100).map(|_| Reader::of(&feeds, &fred)).collect();
+        let heard = join_all(readers.iter_mut().map(Reader::hears)).await;
+        assert!(heard.iter().all(|heard| heard == "name=bob"));
+        put(&feeds, &fred, "name", "jim").await;
+        let heard = join_all(readers.iter_mut().map(Reader::hears)).await;
+        assert!(heard.iter().all(|heard| heard == "name=jim"));
+        assert_eq!(feeds.load().followers, 100);
+    });
+}
+
+#[test]
+fn what_two_nodes_publish_at_once_reaches_the_followers_of_both() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let nodes = [node(&store), node(&store)];
+        put(&nodes[0], &fred, "key 0", "first").await;
+        let mut readers: Vec<Reader> = nodes
+            .iter()
+            .flat_map(|node| [Reader::of(node, &fred), Reader::of(node, &fred)])
+            .collect();
+        for round in 0..10 {
+            let write = async |node: &Feeds, number: usize| {
+                put(node, &fred, &format!("key {}", (round + number) % 7), &format!("{round}"))
+                    .await
+            };
+            let writes = (0..8).map(|number| write(&nodes[number % 2], number));
+            join_all(writes).await;
+            join_all(readers.iter_mut().map(Reader::catches_up)).await;
+        }
+        pass(POLL).await;
+        for reader in &mut readers {
+            reader.catches_up().await;
+            reader.has_seen_all(&store, &fred);
+        }
+    });
+}
+
+#[test]
+fn what_another_node_published_is_heard_of_within_a_poll() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let (here, there) = (node(&store), node(&store));
+        put(&here, &fred, "name", "bob").await;
+        let mut reader = Reader::of(&here, &fred);
+        assert_eq!(reader.hears().await, "name=bob");
+        settle().await;
+        put(&there, &fred, "name", "jim").await;
+        reader.catches_up().await;
+        assert_eq!(reader.pages, 1, "nobody has told this node");
+        pass(POLL).await;
+        assert_eq!(reader.hears().await, "name=jim");
+    });
+}
+
+#[test]
+fn a_node_that_starts_publishes_what_one_before_it_left() {
+    clockwork::run(async {
+        let store = FeedStore::new();
+        for number in 0..250 {
+            store.writes_and_dies(&feed(&format!("feed-{number}")), "key", "value");
+        }
+        let _feeds = node(&store);
+        while store.pending() > 0 {
+            settle().await;
+        }
+        assert_eq!(store.calls(Call::List), 3, "pages of feeds");
+    });
+}
+
+#[test]
+fn what_a_killed_node_left_is_published_by_the_sweep_of_another() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node(&store);
+        settle().await;
+        store.writes_and_dies(&fred, "name", "bob");
+        pass(Span(SWEEP.0 - 1)).await;
+        assert_eq!(store.pending(), 1);
+        pass(Span(1)).await;
+        assert_eq!(store.pending(), 0);
+        assert_eq!(Reader::of(&feeds, &fred).hears().await, "name=bob");
+    });
+}
+
+#[test]
+fn where_a_feed_is_followed_what_a_killed_node_left_is_published_at_the_next_poll() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node(&store);
+        put(&feeds, &fred, "name", "bob").await;
+        let mut reader = Reader::of(&feeds, &fred);
+        assert_eq!(reader.hears().await, "name=bob");
+        store.writes_and_dies(&fred, "name", "jim");
+        pass(POLL).await;
+        assert_eq!(reader.hears().await, "name=jim");
+    });
+}
+
+#[test]
+fn a_feed_that_nobody_follows_is_looked_at_by_sweeps_only() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node(&store);
+        settle().await;
+        put(&feeds, &fred, "name", "bob").await;
+        settle().await;
+        assert_eq!((store.calls(Call::Publish), store.pending()), (1, 0));
+        for _ in 0..59 {
+            pass(Span::from_secs(1)).await;
+        }
+        assert_eq!(store.calls(Call::Publish), 1);
+        pass(Span::from_secs(1)).await;
+        assert_eq!(store.calls(Call::Publish), 2);
+    });
+}
+
+#[test]
+fn a_write_whose_author_goes_away_is_published() {
+    clockwork::run(async {
+        let (store, fred) = (FeedStore::new(), feed("fred"));
+        let feeds = node_within(&store, limits());
+        settle().await;
+        store.keeps_back([Call::Write]);
+        tokio::select! {
+            biased;
+            _ = put(&feeds, &fred, "name", "bob") => panic!("the answer is kept back"),
+            () = settle() => {}
+        }
+        store.keeps_back([]);
+        settle().await;
+        assert_eq!(store.pending(), 0);
+    });
+}
