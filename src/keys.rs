@@ -5,9 +5,10 @@
 //! and new keys are made only where there is no file at all.
 //!
 //! One list rules all: `crypto_keys` are Fernet keys as autopush-rs has them, the first seals, all
-//! open. The keys for everything else are derived from them, see [`SealKeys`].
+//! open. The keys for everything else are derived from them, see [`SealKeys`] and [`MacKeys`].
 
 mod file;
+mod mac;
 mod seal;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use file::KeysError;
+pub use mac::{MAC_BYTES, MacKeys};
 pub use seal::{NotOurs, SealKeys, TAG_BYTES};
 
 /// The file's name in the data directory.

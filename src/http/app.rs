@@ -10,16 +10,17 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
-use actors::{ClientShared, Clock, Endpoint, EndpointShared, RegistryActor};
+use actors::{ClientShared, Clock, Endpoint, EndpointShared, Feeds, RegistryActor};
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
 use uuid::{ContextV7, Timestamp, Uuid};
 
+use super::feeds::FeedService;
 use super::location::Locations;
 use super::token::{TokenVersion, Tokens};
 use super::vapid::Vapid;
-use super::{PushError, health, messages, push, socket};
+use super::{PushError, feeds, health, messages, push, socket};
 
 /// What all workers share.
 pub struct App {
@@ -41,6 +42,10 @@ pub struct App {
     pub registry: Addr<RegistryActor>,
     /// The store.
     pub store: Arc<dyn Store>,
+    /// The feeds.
+    pub feeds: Feeds,
+    /// The feeds for other programs.
+    pub feed_service: Data<FeedService>,
     /// The clock.
     pub clock: Clock,
     /// Makes message ids.
@@ -120,7 +125,9 @@ pub fn routes(app: &Data<App>) -> impl FnOnce(&mut ServiceConfig) + use<> {
     move |service| {
         service
             .app_data(Data::new(LocalEndpoint::new(Arc::clone(&app.endpoints))))
+            .app_data(app.feed_service.clone())
             .app_data(app)
+            .configure(feeds::routes)
             .service(page("/", web::get().to(socket::connect)))
             .service(
                 web::scope("/wpush")

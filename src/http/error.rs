@@ -219,14 +219,20 @@ impl ResponseError for PushError {
         let (status, errno) = self.code();
         let mut response = HttpResponse::build(status);
         self.add_headers(status, &mut response);
-        response.json(Body {
-            code: status.as_u16(),
-            errno,
-            error: status.canonical_reason().unwrap_or("Error"),
-            message: &self.to_string(),
-            more_info: MORE_INFO,
-        })
+        refuse(&mut response, status, errno, &self.to_string(), MORE_INFO)
     }
+}
+
+/// An error as all errors of this server look.
+pub(super) fn refuse(
+    response: &mut HttpResponseBuilder,
+    status: StatusCode,
+    errno: u16,
+    message: &str,
+    more_info: &str,
+) -> HttpResponse {
+    let error = status.canonical_reason().unwrap_or("Error");
+    response.json(Body { code: status.as_u16(), errno, error, message, more_info })
 }
 
 impl PushError {

@@ -15,20 +15,22 @@ use super::app::App;
 /// How long a dependency may take to show that it works.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 where a write reaches the disk and the registry answers; 503 where not.
+/// 200 where a write reaches the disk, the registry answers and feeds are published; 503 where not.
 pub(super) async fn heartbeat(app: Data<App>) -> HttpResponse {
     let store = matches!(timeout(CHECK_WAIT, app.store.check()).await, Ok(Ok(())));
     let connections = match timeout(CHECK_WAIT, app.registry.send(Count)).await {
         Ok(Ok(connections)) => Some(connections),
         Ok(Err(_)) | Err(_) => None,
     };
-    match (store, connections) {
+    let feeds = app.feeds.is_running();
+    match (store && feeds, connections) {
         (true, Some(connections)) => {
             HttpResponse::Ok().json(json!({"status": "OK", "connections": connections}))
         }
-        (store, connections) => {
+        (_, connections) => {
             let registry = connections.is_some();
-            warn!(app.log, "the server is not healthy"; "store" => store, "registry" => registry);
+            warn!(app.log, "the server is not healthy";
+                "store" => store, "registry" => registry, "feeds" => feeds);
             PushError::BackOff { retry_after: app.limits.retry_after }.error_response()
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod error;
+pub mod feeds;
 mod health;
 pub mod location;
 mod messages;

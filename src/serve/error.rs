@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use storage::StoreError;
 
 use crate::http::vapid::OriginError;
+use crate::importer::ImporterError;
 use crate::keys::KeysError;
 use crate::store::OpenStoreError;
 
@@ -49,6 +50,15 @@ pub enum ServeError {
     /// The store failed at start or at the end.
     #[error("the store failed: {0}")]
     Store(#[from] StoreError),
+    /// The tables of the feeds cannot be made.
+    #[error("the tables of the feeds are not there and cannot be made: {0}")]
+    FeedTables(StoreError),
+    /// The broadcasts cannot be read.
+    #[error("cannot read the broadcasts: {0}")]
+    Broadcasts(StoreError),
+    /// Broadcasts cannot be taken over as the settings say.
+    #[error(transparent)]
+    Importer(#[from] ImporterError),
     /// Signals cannot be waited for.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),

@@ -1,6 +1,7 @@
 //! `kalends serve`: puts the parts together, runs them, and takes them apart again.
 
 mod error;
+mod feeds;
 mod high_water;
 mod listen;
 mod machine_clock;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, System};
 use actix_web::web::Data;
+use actors::broadcasts::BroadcastView;
 use actors::{ClientShared, Clock, EndpointLimits, EndpointShared, LocalNode, RegistryActor};
 use slog::{Logger, info, warn};
 use state_machine::connection::{Config, Limits};
@@ -35,7 +37,7 @@ use crate::http::location::Locations;
 use crate::http::token::Tokens;
 use crate::http::vapid::{Origin, Vapid};
 use crate::settings::{Settings, StoreKind};
-use crate::{admin, telemetry};
+use crate::{admin, importer, telemetry};
 use high_water::HighWater;
 use machine_clock::MachineClock;
 use maintenance::Tables;
@@ -68,8 +70,9 @@ async fn serve(settings: &Settings, machine: MachineClock, log: Logger) -> Resul
         listener.local_addr().map_err(|source| ServeError::listen(settings.listen, source))?;
     let clock = Clock::starting_at(machine.now());
     let (app, store, tables) = assemble(settings, bound, &clock, &log).await?;
+    importer::start(settings, &app.feeds, &log)?;
     let mut server = listen::server(settings, listener, &app)?;
-    let admin = admin_socket(settings, &store, &clock, &log);
+    let admin = admin_socket(settings, &store, &app);
     let high_water = HighWater::in_dir(&settings.data_dir);
     maintenance::start(app.clone(), machine, high_water.clone(), tables);
     greet(settings, bound, &app.origin);
@@ -108,7 +111,10 @@ async fn assemble(
     let origin = Origin::parse(&settings.public_origin(bound))?;
     let tokens = Arc::new(Tokens::new(&keys));
     let registry = RegistryActor::new(settings.registry_mailbox_max, log.clone()).start();
-    let parts = Parts { settings, log, clock, store: &store, registry: &registry };
+    let (feeds, broadcasts) = feeds::start(settings, &upkeep, clock, log).await?;
+    let parts =
+        Parts { settings, log, clock, store: &store, registry: &registry, broadcasts: &broadcasts };
+    let feed_service = feeds::service(settings, &keys, &feeds, clock, log);
     let app = App {
         origin: origin.as_str().to_owned(),
         tokens: Arc::clone(&tokens),
@@ -119,6 +125,8 @@ async fn assemble(
         vapid: Vapid::new(origin, settings.vapid_cache_bytes_max as u64),
         registry: registry.clone(),
         store: Arc::clone(&store),
+        feeds,
+        feed_service: Data::new(feed_service),
         clock: clock.clone(),
         ids: MessageIds::after(HighWater::in_dir(&settings.data_dir).floor(log)),
         log: log.clone(),
@@ -130,20 +138,21 @@ async fn assemble(
 fn admin_socket(
     settings: &Settings,
     store: &Arc<dyn Upkeep>,
-    clock: &Clock,
-    log: &Logger,
+    app: &App,
 ) -> Option<AdminSocket> {
     if settings.store != StoreKind::Embedded {
         return None;
     }
     let site = Site {
         store: Arc::clone(store),
-        clock: clock.clone(),
+        clock: app.clock.clone(),
         rotation: settings.rotation,
         makes_tables: true,
         servers: Servers::ThisOne,
+        feeds: Some(app.feeds.clone()),
+        feed_bounds: settings.into(),
     };
-    admin::socket::start(&settings.data_dir, site, log)
+    admin::socket::start(&settings.data_dir, site, &app.log)
 }
 
 /// What the actors are made of.
@@ -153,6 +162,7 @@ struct Parts<'a> {
     clock: &'a Clock,
     store: &'a Arc<dyn Store>,
     registry: &'a Addr<RegistryActor>,
+    broadcasts: &'a BroadcastView,
 }
 
 impl Parts<'_> {
@@ -163,6 +173,7 @@ impl Parts<'_> {
             config: Arc::new(config),
             store: Arc::clone(self.store),
             registry: self.registry.clone(),
+            broadcasts: Some(self.broadcasts.clone()),
             urls: Box::new(urls),
             clock: self.clock.clone(),
             mailbox_max: self.settings.client_mailbox_max,
@@ -202,6 +213,7 @@ fn limits(settings: &Settings) -> Limits {
         deferred_commands_max: settings.deferred_commands_max,
         remembered_acks_max: settings.remembered_acks_max,
         channels_max: settings.channels_max,
+        broadcasts_per_agent_max: settings.broadcasts_per_agent_max,
         last_connect_spread: settings.last_connect_spread,
     }
 }

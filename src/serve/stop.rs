@@ -50,6 +50,8 @@ pub(super) async fn stop(server: ServerHandle, app: &App, until: Instant, log: &
     if app.registry.send(ShutDown).await.is_err() {
         warn!(log, "the registry is gone, closing connections without a word");
     }
+    // Who waits for updates is answered now; what is still written is still published.
+    app.feeds.close();
     while is_busy(app).await && Instant::now() + LAST_WAIT < until {
         sleep(LOOK_EVERY).await;
     }

@@ -305,6 +305,78 @@ settings! {
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
     }
 
+    group "Feeds and broadcasts" {
+        /// Keys of one feed. Those that were deleted count too: what is left of one, its tombstone, tells
+        /// consumers that come later. Where a feed is full, a new key is answered 507, and the keys that are
+        /// there can still be written.
+        feed_keys_max: u64 = 100_000, in COUNT, "keys";
+
+        /// Largest value of a key. 262144 is the most that fits into an item of DynamoDB with all
+        /// that is kept beside it.
+        feed_value_bytes_max: usize = 65_536, in 1..=262_144, "bytes";
+
+        /// Updates of one page. `limit` of a request can ask for fewer, never for more.
+        feed_page_max: usize = 1000, in 1..=10_000, "updates";
+
+        /// Keys and values of one page; one update is always read.
+        feed_page_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
+
+        /// Longest time that a request with `wait` is held until the feed has something for it. A proxy in
+        /// front must let a request wait for longer than this (nginx: `proxy_read_timeout`).
+        feed_wait_max_s: u64 = 60, in 0..=3600, "s";
+
+        /// How long an event stream may be silent before a comment is sent on it, so that
+        /// proxies keep it open and a reader that is gone is noticed.
+        feed_keepalive_s: u64 = 15, in 1..=3600, "s";
+
+        /// Consumers that follow feeds at once: event streams, and requests that wait. Above it they are
+        /// answered 503 with `Retry-After`.
+        feed_followers_max: usize = 10_000, in COUNT, "consumers";
+
+        /// Keys that one transaction gives their numbers to. DynamoDB takes 100 items in one, so there a
+        /// batch holds fewer keys than this.
+        feed_batch_max: usize = 100, in 1..=10_000, "keys";
+
+        /// How often a feed that somebody here follows is looked at for what other nodes
+        /// published: it bounds how late their changes come. A change written on this node is told at once.
+        feed_poll_ms: u64 = 1000, in WAIT_MS, "ms";
+
+        /// How long publishing or reading a feed waits before it repeats what storage refused; it doubles with
+        /// every refusal, up to 64 times this.
+        feed_retry_ms: u64 = 1000, in WAIT_MS, "ms";
+
+        /// How often all feeds are looked through for changes that a node wrote and did not live
+        /// to publish. It is done at start too.
+        feed_sweep_s: u64 = 60, in UP_TO_A_DAY_S, "s";
+
+        /// Feeds that may be followed or wait to be published at once. Those above it wait for the next sweep.
+        feeds_open_max: usize = 10_000, in COUNT, "feeds";
+
+        /// Messages that may wait in the mailbox of the publisher. What does not get in is found by the sweep.
+        feed_mailbox_max: usize = 4096, in COUNT, "messages";
+
+        /// Raise it by one, and no token that was made for a feed before is taken any longer. Nodes that
+        /// share a store need the same number.
+        feed_tokens_epoch: u32 = 0, in 0..=4_294_967_295, "revocations";
+
+        /// How long it takes until all connected user agents were told of a broadcast that changed,
+        /// evenly spread, so that they do not all ask its owner for the new version at once. 0 tells all of them at once.
+        broadcast_spread_ms: u64 = 60_000, in 0..=3_600_000, "ms";
+
+        /// Broadcasts that one user agent may subscribe to.
+        broadcasts_per_agent_max: usize = 64, in 1..=10_000, "broadcasts";
+
+        /// Origin of an HTTP service whose broadcasts are taken over into the feed `broadcasts`, in the form of
+        /// Mozilla's megaphone: `GET /v1/broadcasts` answers `{"broadcasts": {"ID": "VERSION"}}`.
+        broadcast_source_url: Option<PublicUrl> = None;
+
+        /// File with the bearer token that `broadcast_source_url` asks for. It is read anew before each request.
+        broadcast_source_token_file: Option<PathBuf> = None;
+
+        /// How often `broadcast_source_url` is asked.
+        broadcast_source_poll_s: u64 = 60, in UP_TO_A_DAY_S, "s";
+    }
+
     group "The process" {
         /// Connections, of user agents and application servers together, that are accepted at once.
         connections_max: usize = 100_000, in COUNT, "connections";

@@ -1,0 +1,51 @@
+//! Waiting for what a feed brings.
+
+use std::mem;
+
+use actors::{Feeds, FollowError, Follower};
+use state_machine::feed::{ConsumerEnd, FeedName, FeedPage, FeedSyncId};
+
+use super::FeedService;
+use super::error::FeedError;
+
+/// One that waits.
+pub(super) struct Waiting {
+    feeds: Feeds,
+    feed: FeedName,
+    follower: Follower,
+    /// The follower before, for the place that it has among those that are counted.
+    place: Option<Follower>,
+}
+
+/// Whether a feed is there for readers before it was written: then it is empty.
+pub(super) fn is_always_there(feed: &FeedName) -> bool {
+    *feed == FeedName::broadcasts()
+}
+
+impl Waiting {
+    /// Waits for what is behind a cursor.
+    pub(super) fn behind(
+        service: &FeedService,
+        feed: FeedName,
+        after: FeedSyncId,
+    ) -> Result<Self, FeedError> {
+        let retry_after = service.limits.retry_after;
+        let follower = service.feeds.follow(feed.clone(), after);
+        let follower = follower.map_err(|_| FeedError::TooManyFollowers { retry_after })?;
+        Ok(Self { feeds: service.feeds.clone(), feed, follower, place: None })
+    }
+
+    /// The next page, however long it takes. Can be dropped at any time and called again.
+    pub(super) async fn next(&mut self) -> Result<FeedPage, FollowError> {
+        loop {
+            match self.follower.next().await {
+                Err(FollowError::End(ConsumerEnd::NoSuchFeed)) if is_always_there(&self.feed) => {
+                    let cursor = self.follower.cursor();
+                    let patient = self.feeds.follow_when_there(self.feed.clone(), cursor);
+                    self.place = Some(mem::replace(&mut self.follower, patient));
+                }
+                next => return next,
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Bearer tokens of feeds (RFC 6750): who has one may do with one feed what it says. Nothing of them is stored.
+//!
+//! ```text
+//! kf1.rw.broadcasts.1796000000.J0G…   43 characters
+//!  │  │      │          │        └─ HMAC-SHA256 of all before, in base64url
+//!  │  │      │          └─ when it expires, in seconds since 1970; 0 is never
+//!  │  │      └─ the feed
+//!  │  └─ r reads, w writes, rw both
+//!  └─ the form of the token
+//! ```
+//!
+//! The key is derived from the crypto keys and the setting `feed_tokens_epoch`: raising that revokes all.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use state_machine::Time;
+use state_machine::feed::FeedName;
+
+use crate::keys::{Keys, MAC_BYTES, MacKeys};
+
+/// What every token begins with.
+const FORM: &str = "kf1";
+
+/// How long a token may be, in bytes. The longest that is made has 136.
+const TOKEN_MAX_BYTES: usize = 160;
+
+/// Makes tokens and checks them.
+pub struct FeedTokens(MacKeys);
+
+/// What a token's holder may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// With which feed.
+    pub feed: FeedName,
+    /// What.
+    pub scopes: Scopes,
+    /// From when on no longer; none is never.
+    pub expires: Option<Time>,
+}
+
+/// What may be done with a feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scopes {
+    /// Reading, `r`.
+    Read,
+    /// Writing, republishing and deleting, `w`.
+    Write,
+    /// Both, `rw`.
+    Both,
+}
+
+/// Why a token is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FeedTokenError {
+    /// It was not made here with these keys, or has been revoked since.
+    #[error(
+        "this token is not one of this server's, or was revoked: `kalends feed token` makes one"
+    )]
+    Unknown,
+    /// It was good once. Only who had it then can learn that.
+    #[error("this token has expired: `kalends feed token` makes another")]
+    Expired,
+}
+
+impl FeedTokens {
+    /// Derives the keys once, so that checking needs none of that work.
+    pub fn derive(keys: &Keys, epoch: u32) -> Self {
+        Self(MacKeys::derive(keys, "feed tokens", &epoch.to_be_bytes()))
+    }
+
+    /// Makes a token. Its time is in whole seconds: what is left of one is cut off.
+    pub fn mint(&self, grant: &Grant) -> String {
+        let Grant { feed, scopes, expires } = grant;
+        let expires = expires.map_or(0, Time::as_secs);
+        let signed = format!("{FORM}.{scopes}.{feed}.{expires}");
+        let mac = URL_SAFE_NO_PAD.encode(self.0.sign(signed.as_bytes()));
+        format!("{signed}.{mac}")
+    }
+
+    /// What a token's holder may do `now`.
+    ///
+    /// The signature is looked at before anything else of it: nothing that somebody made up is read.
+    pub fn check(&self, token: &str, now: Time) -> Result<Grant, FeedTokenError> {
+        let grant = self.open(token).ok_or(FeedTokenError::Unknown)?;
+        if grant.is_over(now) { Err(FeedTokenError::Expired) } else { Ok(grant) }
+    }
+
+    fn open(&self, token: &str) -> Option<Grant> {
+        if token.len() > TOKEN_MAX_BYTES {
+            return None;
+        }
+        let (signed, mac) = token.rsplit_once('.')?;
+        let mut bytes = [0; MAC_BYTES];
+        let length = URL_SAFE_NO_PAD.decode_slice(mac, &mut bytes).ok()?;
+        self.0.verify(signed.as_bytes(), &bytes[..length]).ok()?;
+        Grant::read(signed)
+    }
+}
+
+impl Grant {
+    /// Whether it has expired.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    fn read(signed: &str) -> Option<Self> {
+        let mut parts = signed.split('.');
+        let (form, scopes, feed) = (parts.next()?, parts.next()?, parts.next()?);
+        let expires: u64 = parts.next()?.parse().ok()?;
+        if form != FORM || parts.next().is_some() {
+            return None;
+        }
+        let expires = (expires > 0).then(|| Time(expires.saturating_mul(1000)));
+        Some(Self { feed: FeedName::parse(feed).ok()?, scopes: Scopes::parse(scopes)?, expires })
+    }
+}
+
+impl Scopes {
+    /// Reads `r`, `w` or `rw`.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Read, Self::Write, Self::Both].into_iter().find(|scopes| scopes.as_str() == text)
+    }
+
+    /// `r`, `w` or `rw`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "r",
+            Self::Write => "w",
+            Self::Both => "rw",
+        }
+    }
+
+    /// Whether everything in `wanted` is in these.
+    pub fn allow(self, wanted: Self) -> bool {
+        self == Self::Both || self == wanted
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Signing texts that everybody may read, so that only this installation could have made them.
+
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+
+use super::{CryptoKey, Keys, NotOurs};
+
+/// How long a signature is.
+pub const MAC_BYTES: usize = 32;
+
+/// HMAC-SHA256 keys for one purpose, derived from the crypto keys: the first signs, all verify.
+///
+/// They are derived as those of [`SealKeys`](super::SealKeys) are, from other purposes. The context is a part of
+/// the purpose that changes: what was signed in one context is nothing in another.
+pub struct MacKeys {
+    keys: Vec<hmac::Key>,
+}
+
+impl MacKeys {
+    /// Derives the keys for `purpose` in `context`.
+    pub fn derive(keys: &Keys, purpose: &'static str, context: &[u8]) -> Self {
+        let derived = keys.crypto_keys().iter().map(|key| derive(key, purpose, context));
+        Self { keys: derived.collect() }
+    }
+
+    /// Signs `text`.
+    pub fn sign(&self, text: &[u8]) -> [u8; MAC_BYTES] {
+        let tag = hmac::sign(&self.keys[0], text);
+        tag.as_ref().try_into().expect("SHA-256 gives 32 bytes")
+    }
+
+    /// Whether one of the keys signed `text`, found out in a time that does not depend on how
+    /// much of the signature is right.
+    pub fn verify(&self, text: &[u8], mac: &[u8]) -> Result<(), NotOurs> {
+        let is_ours = self.keys.iter().any(|key| hmac::verify(key, text, mac).is_ok());
+        if is_ours { Ok(()) } else { Err(NotOurs) }
+    }
+}
+
+fn derive(key: &CryptoKey, purpose: &'static str, context: &[u8]) -> hmac::Key {
+    let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(key.as_bytes());
+    let info = [purpose.as_bytes(), context];
+    let derived = extracted
+        .expand(&info, HMAC_SHA256)
+        .expect("a hash's key is shorter than the most that HKDF gives");
+    hmac::Key::from(derived)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
+
+    fn keys(texts: &[&str], purpose: &'static str, context: &[u8]) -> MacKeys {
+        MacKeys::derive(&Keys::from_texts(texts).unwrap(), purpose, context)
+    }
+
+    #[test]
+    fn what_was_signed_holds_for_its_text_purpose_and_context_alone() {
+        let ours = keys(&[KEY], "this", b"0");
+        let mac = ours.sign(b"text");
+        assert_eq!(ours.verify(b"text", &mac), Ok(()));
+        assert_eq!(ours.verify(b"texts", &mac), Err(NotOurs));
+        assert_eq!(keys(&[KEY], "that", b"0").verify(b"text", &mac), Err(NotOurs));
+        assert_eq!(keys(&[KEY], "this", b"1").verify(b"text", &mac), Err(NotOurs));
+        assert_eq!(keys(&[OTHER], "this", b"0").verify(b"text", &mac), Err(NotOurs));
+        let mut changed = mac;
+        changed[31] ^= 1;
+        for wrong in [&changed[..], &mac[..31], &[], &[mac, mac].concat()] {
+            assert_eq!(ours.verify(b"text", wrong), Err(NotOurs), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_key_signs_and_all_verify() {
+        let (old, new) = (keys(&[OTHER], "this", b""), keys(&[KEY, OTHER], "this", b""));
+        assert_eq!(new.verify(b"text", &old.sign(b"text")), Ok(()));
+        assert_eq!(old.verify(b"text", &new.sign(b"text")), Err(NotOurs));
+        assert_eq!(new.sign(b"text"), keys(&[KEY], "this", b"").sign(b"text"));
+    }
+}

@@ -1,0 +1,82 @@
+//! A reader of server-sent events (WHATWG HTML §9.2.6).
+
+use std::pin::Pin;
+
+use awc::Client;
+use awc::error::PayloadError;
+use awc::http::header::ACCEPT;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+
+use super::Update;
+use crate::harness::{AT_ONCE, within};
+
+/// A stream that is open.
+pub(super) struct Events {
+    body: Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>>,
+    unread: Vec<u8>,
+}
+
+/// Something that came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Where to go on.
+    pub(super) id: u64,
+    /// None where only the cursor moved.
+    pub(super) update: Option<Update>,
+}
+
+impl Events {
+    /// Opens one, if the server is there.
+    pub(super) async fn open(url: &str, authorization: &str, last: u64) -> Option<Self> {
+        let client = Client::builder().disable_timeout().finish();
+        let request = client.get(url).insert_header((ACCEPT, "text/event-stream"));
+        let request = request.insert_header(("last-event-id", last.to_string()));
+        let request = request.insert_header(("authorization", authorization));
+        let response = within(AT_ONCE, "a stream begins", request.send()).await.ok()?;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers().get("content-type").expect("a type"), "text/event-stream");
+        Some(Self { body: Box::pin(response), unread: Vec::new() })
+    }
+
+    /// What comes next; none at the end of the stream.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        within(AT_ONCE, "an event comes", self.next_ever()).await
+    }
+
+    /// The same, however long it takes.
+    pub(super) async fn next_ever(&mut self) -> Option<Event> {
+        loop {
+            while let Some(block) = self.block() {
+                if let Some(event) = read(&block) {
+                    return Some(event);
+                }
+            }
+            let bytes = self.body.next().await?.ok()?;
+            self.unread.extend_from_slice(&bytes);
+        }
+    }
+
+    /// The lines up to the next empty one.
+    fn block(&mut self) -> Option<String> {
+        let end = self.unread.windows(2).position(|two| two == b"\n\n")?;
+        let block = self.unread.drain(..end + 2).collect();
+        Some(String::from_utf8(block).expect("streams are UTF-8"))
+    }
+}
+
+/// An event, if the lines are one: they may be a comment.
+fn read(block: &str) -> Option<Event> {
+    let field = |name: &str| {
+        let line = block.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.strip_prefix(": "))
+    };
+    let id = field("id")?.parse().expect("an id is a number");
+    let update: Option<Update> =
+        field("data").map(|data| serde_json::from_str(data).expect("data is JSON"));
+    if let Some(update) = &update {
+        let kind = if update.deleted { "delete" } else { "update" };
+        assert_eq!((field("event"), update.feed_sync_id), (Some(kind), id), "{block}");
+    }
+    Some(Event { id, update })
+}

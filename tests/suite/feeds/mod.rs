@@ -1,0 +1,14 @@
+//! Feeds over HTTP: what other programs send, and what they can rely on.
+
+mod copy;
+mod desk;
+mod events;
+mod following;
+mod killed;
+mod nodes;
+mod refusals;
+mod slow;
+
+use copy::Copy;
+use desk::{Desk, Page, Update};
+use events::Events;

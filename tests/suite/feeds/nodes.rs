@@ -1,0 +1,85 @@
+//! Feeds in DynamoDB: several servers over one store, and a store that fails.
+
+use std::collections::BTreeSet;
+
+use awc::http::Method;
+use futures_util::future::join_all;
+
+use super::{Copy, Desk};
+use crate::harness::{AT_ONCE, Fault, Proxy, Rule, Server, WireServer, dynamo, until};
+
+#[actix_web::test]
+async fn what_is_written_on_two_nodes_reaches_who_follows_on_a_third_and_no_number_is_given_twice()
+{
+    const WRITES: usize = 30;
+    let wire = WireServer::start();
+    let launch = || dynamo::launch(&wire.url).with(&["--feed-poll-ms=50", "--feed-retry-ms=20"]);
+    let nodes: Vec<_> = (0..3).map(|_| Server::launch(launch())).collect();
+    let reader = Desk::at(&nodes[2], "news");
+    Desk::at(&nodes[0], "news").put("first", "1").await;
+    let mut events = reader.events(0).await;
+    let writers = nodes[..2].iter().enumerate().map(async |(node, server)| {
+        let desk = Desk::at(server, "news");
+        let mut last = 0;
+        for number in 0..WRITES {
+            desk.put(&format!("{node}/{}", number % 7), &number.to_string()).await;
+            last = desk.put("both", &format!("{node} {number}")).await;
+        }
+        last
+    });
+    let follow = async {
+        let mut copy = Copy::default();
+        let mut numbers = BTreeSet::new();
+        let is_done = |copy: &Copy| {
+            let ends = (0..2).all(|node| copy.value(&format!("{node}/1")) == Some("29"));
+            ends && copy.value("both").is_some_and(|value| value.ends_with(" 29"))
+        };
+        while !is_done(&copy) {
+            let event = events.next().await.expect("the stream goes on");
+            assert!(numbers.insert(event.id), "{} was given twice", event.id);
+            event.update.into_iter().for_each(|update| copy.update(update));
+        }
+        copy
+    };
+    let (last, mut copy) = tokio::join!(join_all(writers), follow);
+    let last = last.into_iter().max().expect("there are two");
+    until(AT_ONCE, "all that was written is published", async || {
+        while !copy.take(reader.page(&format!("after={}", copy.cursor)).await) {}
+        copy.rows["both"].1 > last
+    })
+    .await;
+    for node in &nodes {
+        assert_eq!(Copy::of(&Desk::at(node, "news")).await, copy);
+    }
+}
+
+#[actix_web::test]
+async fn a_store_that_fails_is_answered_503_and_streams_go_on_when_it_is_back() {
+    let wire = WireServer::start();
+    let proxy = Proxy::to(&wire.url);
+    let quick = ["--dynamodb-attempts-max=1", "--feed-retry-ms=20", "--feed-poll-ms=20"];
+    let server = Server::launch(dynamo::launch(&proxy.url()).with(&quick));
+    let desk = Desk::at(&server, "news");
+    desk.put("a", "1").await;
+    let mut events = desk.events(0).await;
+    assert_eq!(events.next().await.expect("an event").id, 1);
+
+    proxy.rule(Rule::on("", Fault::Throttled));
+    for (method, path) in [
+        (Method::PUT, "/a"),
+        (Method::DELETE, "/a"),
+        (Method::POST, "/a/republish"),
+        (Method::GET, ""),
+        (Method::GET, "?after=1&wait=60"),
+    ] {
+        let answer = desk.ask(method, path, "2").await;
+        let message = answer.refused(503, 201);
+        assert_eq!(answer.header("retry-after"), Some("5"));
+        assert!(!message.contains("Throughput"), "{message}");
+    }
+    proxy.heal();
+    assert!(desk.put("a", "3").await > 1);
+    let event = events.next().await.expect("the stream goes on");
+    let update = event.update.expect("a is written again");
+    assert_eq!((event.id, update.value.as_deref()), (2, Some("3")));
+}
