@@ -1,0 +1,45 @@
+//! Pages that are read one number at a time, while numbers are given up and assigned.
+
+use state_machine::feed::promises::Promise;
+
+use crate::check::{holds, is_caught};
+use crate::mutation::Mutation;
+use crate::scenario::{Bounds, Scenario, by_size};
+
+/// A page holds one update or two, and a publication may number two keys between two looks.
+fn pages() -> Scenario {
+    Scenario::new("pages", 3, 1)
+        .batch(2)
+        .page(by_size(2, 1))
+        .published(&[0, 1, 2])
+        .follower(0)
+        .bound(Bounds { writes: by_size(2, 3), ..Bounds::default() })
+        .seen("a number was given up before it was read", |_, world| {
+            let is_missing = world.store.table.rows().any(|(_, row)| row.feed_sync_id.is_none());
+            is_missing && world.followers[0].is_half_way()
+        })
+        .seen("a page is read while another number is assigned", |_, world| {
+            let head = world.store.table.sequence().value;
+            world.followers[0].is_half_way() && head.0 > 3
+        })
+}
+
+#[test]
+fn pages_that_are_read_meanwhile_miss_nothing() {
+    holds(&pages());
+}
+
+#[test]
+fn a_reader_that_does_not_stop_at_the_head_is_noticed() {
+    is_caught(&pages(), Mutation::ReaderWithoutHead, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn a_head_that_is_read_after_the_rows_is_noticed() {
+    is_caught(&pages(), Mutation::HeadReadAfterRows, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn a_page_in_another_order_than_that_of_its_numbers_is_noticed() {
+    is_caught(&pages(), Mutation::PageByKey, &[Promise::NumbersRunForward]);
+}
