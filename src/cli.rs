@@ -3,6 +3,8 @@
 //! Exit codes: 0 when it went well, 1 when it failed, 2 when it was not said rightly (an unknown
 //! flag, a bad setting).
 
+mod help;
+
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{Write, stderr, stdout};
@@ -14,6 +16,8 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, Va
 
 use crate::admin::args::{Asked, with_short_help};
 use crate::admin::{self, Preflight, TablesAction, UsersAction};
+use crate::feed_cli::remote::TOKEN_VARIABLE;
+use crate::feed_cli::{self, BroadcastAction, FeedAction};
 use crate::serve::DevArgs;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
@@ -27,7 +31,7 @@ use crate::{keys, replay, serve, states};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
-#[command(name = "kalends", version, about, after_help = EXAMPLES)]
+#[command(name = "kalends", version, about, after_help = help::EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
     /// What to do; without it, serve.
@@ -54,13 +58,13 @@ pub struct ServeArgs {
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run the server; `kalends` alone does the same
-    #[command(after_help = SERVE_HELP)]
+    #[command(after_help = help::SERVE)]
     Serve(ServeArgs),
     /// Be a user agent: subscribe, and print what is sent
-    #[command(after_help = LISTEN_HELP)]
+    #[command(after_help = help::LISTEN)]
     Listen(ListenArgs),
     /// Be an application server: send one message
-    #[command(after_help = PUSH_HELP)]
+    #[command(after_help = help::PUSH)]
     Push(PushArgs),
     /// Make keys
     #[command(subcommand)]
@@ -74,8 +78,14 @@ pub enum Action {
     /// Look after the users
     #[command(subcommand, after_help = admin::help::USERS)]
     Users(UsersAction),
+    /// Write and follow feeds
+    #[command(subcommand, after_help = feed_cli::help::FEED)]
+    Feed(FeedAction),
+    /// Tell user agents of broadcasts
+    #[command(subcommand, after_help = feed_cli::help::BROADCAST)]
+    Broadcast(BroadcastAction),
     /// Run a session transcript through the state machine
-    #[command(after_help = REPLAY_HELP)]
+    #[command(after_help = help::REPLAY)]
     Replay {
         /// The transcript, a `.session` file as in fixtures/sessions
         file: PathBuf,
@@ -122,43 +132,6 @@ pub enum StatesFormat {
     /// A table in Markdown
     Table,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kalends                                        serve on 127.0.0.1:8080, data in ./kalends-data
-  kalends listen --subscription sub.json         in a second terminal: be a user agent
-  kalends push --subscription sub.json -m hello  in a third: send to it
-  kalends serve --help                           all settings";
-
-const SERVE_HELP: &str = "\
-Each setting can also be given as a line of the --config file (listen = \"0.0.0.0:8080\") or in the
-environment (KALENDS_LISTEN=0.0.0.0:8080). A flag wins over the environment, that over the file.
-
-Examples:
-  kalends serve --data-dir /var/lib/kalends --listen 0.0.0.0:8080 \\
-      --public-url https://push.example.net
-  kalends serve --config /etc/kalends.toml --public-url https://push.example.net";
-
-const LISTEN_HELP: &str = "\
-Examples:
-  kalends listen                                 a new agent on ws://127.0.0.1:8080/
-  kalends listen wss://push.example.net/ --state agent.json
-                                                 the same agent every time
-  kalends listen --subscription sub.json --count 1
-                                                 end after one message
-  kalends listen --vapid-public-key \"$(kalends keys vapid vapid.pem)\"
-                                                 take messages signed with that key only";
-
-const PUSH_HELP: &str = "\
-Examples:
-  kalends push --subscription sub.json --message hello
-  kalends push --subscription sub.json --vapid-key vapid.pem --sub mailto:me@example.net < file
-  kalends push https://push.example.net/wpush/TOKEN --message ''
-                                                 wake the agent, without a message";
-
-const REPLAY_HELP: &str = "\
-Example:
-  kalends replay fixtures/sessions/hello_of_a_new_agent.session --trace";
 
 /// Reads the command line, does what it says, and gives the exit code.
 pub fn main() -> ExitCode {
@@ -216,7 +189,7 @@ fn command() -> Command {
         arg.hide(!is_first)
     });
     let command = command.mut_subcommand("preflight", with_short_help);
-    ["tables", "users"].into_iter().fold(command, |command, name| {
+    ["tables", "users", "feed", "broadcast"].into_iter().fold(command, |command, name| {
         command.mut_subcommand(name, |actions| actions.mut_subcommands(with_short_help))
     })
 }
@@ -230,6 +203,8 @@ fn run(cli: Cli) -> ExitCode {
         Action::Preflight(preflight) => run_admin(preflight.asked()),
         Action::Tables(action) => run_admin(action.asked()),
         Action::Users(action) => run_admin(action.asked()),
+        Action::Feed(action) => run_feed(action),
+        Action::Broadcast(action) => run_broadcast(action),
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(print_vapid_key(&file, private))
@@ -244,7 +219,9 @@ fn with_settings<E: Display>(
     flags: &Flags,
     run: impl FnOnce(&Settings) -> Result<(), E>,
 ) -> ExitCode {
-    match Settings::load(flags, std::env::vars_os()) {
+    // What is no setting and is meant for `kalends feed --url` may be in anybody's environment.
+    let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
+    match Settings::load(flags, variables) {
         Ok(settings) => exit_code(run(&settings)),
         Err(error) => {
             complain(&error);
@@ -259,6 +236,16 @@ fn run_server(ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
 
 fn run_admin(Asked { request, flags, is_json }: Asked) -> ExitCode {
     with_settings(&flags, |settings| admin::command::run(request, settings, is_json))
+}
+
+fn run_feed(action: FeedAction) -> ExitCode {
+    let flags = action.flags().clone();
+    with_settings(&flags, |settings| feed_cli::run(action, settings))
+}
+
+fn run_broadcast(action: BroadcastAction) -> ExitCode {
+    let flags = action.flags().clone();
+    with_settings(&flags, |settings| feed_cli::run_broadcast(action, settings))
 }
 
 fn print_vapid_key(file: &Path, with_private: bool) -> Result<(), ToolError> {
@@ -431,7 +418,7 @@ mod tests {
 
     #[test]
     fn an_example_that_listens_to_the_world_says_where_the_world_finds_it() {
-        let examples = SERVE_HELP.split("Examples:").nth(1).unwrap().replace("\\\n", "");
+        let examples = help::SERVE.split("Examples:").nth(1).unwrap().replace("\\\n", "");
         let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
         assert!(!open.is_empty() && open.iter().all(|line| line.contains("--public-url https://")));
     }

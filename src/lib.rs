@@ -2,7 +2,9 @@
 
 pub mod admin;
 pub mod cli;
+pub mod feed_cli;
 pub mod http;
+pub mod importer;
 pub mod keys;
 pub mod replay;
 pub mod serve;

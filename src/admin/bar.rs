@@ -46,11 +46,19 @@ impl Bar {
         }
     }
 
+    /// Shows how far a job has come that goes on for ever: elsewhere than on a terminal it is of interest
+    /// only while it is behind.
+    pub fn follow(&mut self, progress: &Progress, is_done: bool) {
+        if !is_done || matches!(self, Self::Drawn(_)) {
+            self.show(progress);
+        }
+    }
+
     /// Prints something while the bar is out of the way.
     pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         match self {
-            Self::Drawn(bar) => bar.suspend(print),
-            Self::Lines { .. } => print(),
+            Self::Drawn(bar) if is_shown(bar) => bar.suspend(print),
+            Self::Drawn(_) | Self::Lines { .. } => print(),
         }
     }
 
@@ -60,6 +68,11 @@ impl Bar {
             bar.finish_and_clear();
         }
     }
+}
+
+/// One that was not drawn yet would be drawn empty.
+fn is_shown(bar: &ProgressBar) -> bool {
+    !bar.message().is_empty() && !bar.is_finished()
 }
 
 fn draw(bar: &ProgressBar, progress: &Progress) {

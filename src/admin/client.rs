@@ -13,8 +13,9 @@ use super::line::{End, Line};
 use super::print::Printer;
 use super::request::Request;
 
-/// Bytes a line of an answer may have: the tables of many years fit.
-const LINE_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes a line of an answer may have: the tables of many years fit, and the largest value of a
+/// feed, of which JSON may make six bytes of one.
+const LINE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// Connects to the server that has the data directory.
 pub async fn connect(data_dir: &Path) -> io::Result<UnixStream> {

@@ -10,6 +10,7 @@ use tokio::signal::ctrl_c;
 use tokio::sync::{mpsc, watch};
 
 use super::bar::Bar;
+use super::cursor_file::CursorError;
 use super::line::{End, Line};
 use super::print::Printer;
 use super::reach::{Way, reach};
@@ -105,6 +106,9 @@ pub enum AdminError {
     /// The store failed.
     #[error("the store failed: {0}")]
     Store(#[from] StoreError),
+    /// A cursor is not known or not kept.
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
     /// The process has not got what it needs.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -177,7 +181,7 @@ async fn ask_store<W: Write>(
 }
 
 /// Does it here. When `stop` comes, it stops between two steps.
-pub(super) async fn work<W: Write>(
+pub(crate) async fn work<W: Write>(
     request: Request,
     site: &Site,
     printer: &mut Printer<W>,
@@ -205,7 +209,7 @@ pub(super) async fn work<W: Write>(
 }
 
 /// The first interrupt stops the job between two steps, the second ends the process.
-async fn interrupt() {
+pub(crate) async fn interrupt() {
     if ctrl_c().await.is_err() {
         // It cannot be waited for: then it ends the process, as it does by itself.
         std::future::pending::<()>().await;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use storage::upkeep::{Capacity, Table, TableStatus, Throughput};
 
+use super::feed::{BroadcastRow, FeedRow, Page};
 use super::request::{MonthName, Units};
 
 /// One thing that is told.
@@ -21,6 +22,14 @@ pub enum Line {
     Tables(Vec<TableRow>),
     /// How the store stands.
     Status(Box<Status>),
+    /// Some of the feeds that there are.
+    Feeds(Vec<FeedRow>),
+    /// Some of a feed's updates.
+    Page(Page),
+    /// Some of the broadcasts that there are.
+    Broadcasts(Vec<BroadcastRow>),
+    /// What holds it up. It goes on by itself.
+    Trouble(String),
     /// The last line.
     End(End),
 }
@@ -86,6 +95,10 @@ pub enum Holds {
     Router,
     /// SimplePush notifications.
     Notifications,
+    /// Sequences of feeds.
+    Sequences,
+    /// Keys of feeds.
+    Feeds,
     /// Channels and messages.
     Messages,
 }
@@ -126,6 +139,8 @@ impl From<TableStatus> for TableRow {
         let (holds, month) = match table.table {
             Table::Router => (Holds::Router, None),
             Table::Notifications => (Holds::Notifications, None),
+            Table::Sequences => (Holds::Sequences, None),
+            Table::Feeds => (Holds::Feeds, None),
             Table::Messages(month) => (Holds::Messages, Some(MonthName(month))),
         };
         let TableStatus { name, state, items, bytes, capacity, .. } = table;
@@ -185,6 +200,10 @@ mod tests {
             Line::Check(CheckRow { what: "read".into(), problem: Some("no".into()) }),
             Line::Tables(vec![row]),
             Line::Status(Box::new(status)),
+            Line::Feeds(vec![FeedRow { feed: "f".into(), head: 3, keys: 2 }]),
+            Line::Page(Page { updates: Vec::new(), cursor: 3, head: 4 }),
+            Line::Broadcasts(vec![BroadcastRow { id: "a/b".into(), version: "\"1\"".into() }]),
+            Line::Trouble("down".into()),
             Line::End(End::Done),
             Line::End(End::Failed("why".into())),
         ] {

@@ -1,5 +1,5 @@
-//! What an operator does beside the server: `kalends preflight`, `kalends tables` and
-//! `kalends users`.
+//! What an operator does beside the server: `kalends preflight`, `kalends tables`, `kalends users`,
+//! and what `kalends feed` and `kalends broadcast` do with the store.
 //!
 //! A command is a [`Request`](request::Request), and [`job::perform`] is the one place that does it: in
 //! the process of the command where the store is free, inside the server where the server
@@ -11,7 +11,8 @@
 //!   [`owner`] whether it is for us to open.
 //! - [`keys_check`]: what `preflight` looks at beside the store.
 //! - [`client`], [`socket`]: the two ends of `admin.sock`; [`address`]: where it is.
-//! - [`print`], [`bar`]: for people, and as JSON.
+//! - [`print`], [`print_feed`], [`bar`]: for people, and as JSON.
+//! - [`feed`]: feeds in requests and lines; [`tailed`], [`cursor_file`]: how far one was followed.
 //!
 //! Architecture Invariant: a job goes in steps, each of which leaves the store whole; it can be
 //! stopped between any two and run again.
@@ -21,17 +22,21 @@ pub mod args;
 pub mod bar;
 pub mod client;
 pub mod command;
+pub mod cursor_file;
+pub mod feed;
 pub mod help;
 pub mod job;
 pub mod keys_check;
 pub mod line;
 pub mod owner;
 pub mod print;
+pub mod print_feed;
 pub mod reach;
 pub mod request;
 #[cfg(test)]
 mod scene;
 pub mod site;
 pub mod socket;
+pub mod tailed;
 
 pub use args::{Preflight, TablesAction, UsersAction};

@@ -1,29 +1,45 @@
 //! What a command prints on standard output: for people, or one JSON object a line.
 
-use std::io::{self, Write};
+use std::io::{Write, stderr};
 
 use indicatif::HumanBytes;
 use serde_json::json;
 
 use super::bar::Bar;
+use super::command::AdminError;
+use super::feed::Page;
 use super::line::{Ask, CheckRow, End, Holds, Line, Status, TableRow};
+use super::print_feed::{broadcasts_text, feeds_text, page_text};
 use super::request::{MonthName, Units};
+use super::tailed::Tailed;
 
 /// Prints lines as they come.
 pub struct Printer<W> {
     to: W,
     is_json: bool,
     bar: Bar,
+    has_listed: bool,
+    tailed: Option<Tailed>,
 }
 
 impl<W: Write> Printer<W> {
     /// Prints to `to`, and shows progress on `bar`.
     pub fn new(to: W, is_json: bool, bar: Bar) -> Self {
-        Self { to, is_json, bar }
+        Self { to, is_json, bar, has_listed: false, tailed: None }
+    }
+
+    /// The same for a feed's updates: what was printed is remembered.
+    pub fn tailing(self, tailed: Tailed) -> Self {
+        Self { tailed: Some(tailed), ..self }
+    }
+
+    /// How far a feed's updates were printed.
+    pub fn tailed(&self) -> Option<&Tailed> {
+        self.tailed.as_ref()
     }
 
     /// Prints a line; gives the end, if that is what it was.
-    pub fn print(&mut self, line: Line) -> io::Result<Option<End>> {
+    pub fn print(&mut self, line: Line) -> Result<Option<End>, AdminError> {
         let text = match line {
             Line::Progress(progress) => {
                 self.bar.show(&progress);
@@ -33,16 +49,51 @@ impl<W: Write> Printer<W> {
                 self.bar.end();
                 return Ok(Some(end));
             }
-            Line::Note(text) => text,
-            Line::Check(check) => check_text(&check),
-            Line::Tables(tables) if self.is_json => json!({ "tables": tables }).to_string(),
-            Line::Tables(tables) => tables_text(&tables),
-            Line::Status(status) if self.is_json => json!(status).to_string(),
-            Line::Status(status) => status_text(&status),
+            Line::Page(page) => return self.page(&page).map(|()| None),
+            Line::Trouble(text) => {
+                self.complain(&text);
+                return Ok(None);
+            }
+            Line::Note(text) => text + "\n",
+            Line::Check(check) => check_text(&check) + "\n",
+            Line::Tables(tables) if self.is_json => json!({ "tables": tables }).to_string() + "\n",
+            Line::Tables(tables) => tables_text(&tables) + "\n",
+            Line::Status(status) if self.is_json => json!(status).to_string() + "\n",
+            Line::Status(status) => status_text(&status) + "\n",
+            Line::Feeds(feeds) => {
+                let is_first = !std::mem::replace(&mut self.has_listed, true);
+                feeds_text(&feeds, self.is_json, is_first)
+            }
+            Line::Broadcasts(broadcasts) => broadcasts_text(&broadcasts, self.is_json),
         };
-        let to = &mut self.to;
-        self.bar.aside(|| writeln!(to, "{text}").and_then(|()| to.flush()))?;
+        self.write(&text)?;
         Ok(None)
+    }
+
+    /// Takes the progress away.
+    pub fn end(&self) {
+        self.bar.end();
+    }
+
+    /// Says something on standard error.
+    pub fn complain(&self, text: &str) {
+        // Where it is closed there is nobody to tell.
+        let _ = self.bar.aside(|| writeln!(stderr(), "kalends: {text}"));
+    }
+
+    fn page(&mut self, page: &Page) -> Result<(), AdminError> {
+        self.write(&page_text(page, self.is_json))?;
+        if let Some(tailed) = &mut self.tailed {
+            tailed.printed(page)?;
+            self.bar.follow(&tailed.progress(), tailed.is_at_the_head());
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), AdminError> {
+        let to = &mut self.to;
+        let written = self.bar.aside(|| to.write_all(text.as_bytes()).and_then(|()| to.flush()));
+        Ok(written?)
     }
 }
 
@@ -74,6 +125,8 @@ fn table_text(table: &TableRow) -> String {
         (Holds::Messages, None) => "messages".into(),
         (Holds::Router, _) => "router".into(),
         (Holds::Notifications, _) => "notifications".into(),
+        (Holds::Sequences, _) => "sequences".into(),
+        (Holds::Feeds, _) => "feeds".into(),
     }
 }
 
@@ -115,7 +168,7 @@ fn clients_text(status: &Status) -> String {
 }
 
 /// Rows whose cells stand under each other, without blanks at their ends.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {

@@ -82,7 +82,7 @@ async fn reach_embedded(settings: &Settings) -> Result<Way, AdminError> {
 }
 
 /// A connection to the server, if there is one.
-async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
+pub(crate) async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
     match client::connect(data_dir).await {
         Ok(stream) => Ok(Some(stream)),
         // None was ever there, or what a killed server left.
@@ -107,6 +107,8 @@ fn open(settings: &Settings, servers: Servers) -> Result<Site, AdminError> {
         rotation: settings.rotation,
         makes_tables: true,
         servers,
+        feeds: None,
+        feed_bounds: settings.into(),
     })
 }
 

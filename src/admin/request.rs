@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use state_machine::Month;
 use storage::upkeep::Throughput;
 
+use super::feed::{FeedPut, FeedTail, OfKey};
+
 /// The version of command and server, which must be the same: nothing else says what a field means.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -51,6 +53,18 @@ pub enum Request {
     Copy(Copy),
     /// Drop the users that stayed away.
     DropStale(DropStale),
+    /// Set a key of a feed.
+    FeedPut(FeedPut),
+    /// Delete a key of a feed.
+    FeedDelete(OfKey),
+    /// Publish a key of a feed again as it is.
+    FeedRepublish(OfKey),
+    /// Say which feeds there are.
+    FeedList,
+    /// Tell a feed's updates.
+    FeedTail(FeedTail),
+    /// Say which broadcasts there are.
+    BroadcastList,
 }
 
 /// Make the tables that are needed soon.
@@ -164,6 +178,9 @@ impl Request {
                 lower_prior.is_none_or(|units| units.read > 0 && units.write > 0)
             }
             Self::Preflight | Self::List | Self::Status | Self::Drop(_) | Self::Copy(_) => true,
+            // What is in them cannot be made otherwise.
+            Self::FeedPut(_) | Self::FeedDelete(_) | Self::FeedRepublish(_) => true,
+            Self::FeedList | Self::FeedTail(_) | Self::BroadcastList => true,
         }
     }
 }
@@ -190,10 +207,21 @@ impl From<Units> for Throughput {
 
 #[cfg(test)]
 mod tests {
+    use state_machine::feed::{FeedKey, FeedName, FeedValue};
+
     use super::*;
+    use crate::admin::feed::{Key, Name, Value};
 
     fn month(text: &str) -> MonthName {
         MonthName(text.parse().unwrap())
+    }
+
+    fn name() -> Name {
+        Name(FeedName::broadcasts())
+    }
+
+    fn key() -> Key {
+        Key(FeedKey::parse("a/b").unwrap())
     }
 
     #[test]
@@ -216,6 +244,16 @@ mod tests {
                 dry_run: false,
                 since: Some(month("2025_12")),
             }),
+            Request::FeedPut(FeedPut {
+                feed: name(),
+                key: key(),
+                value: Value(FeedValue::parse("a\nb").unwrap()),
+            }),
+            Request::FeedDelete(OfKey { feed: name(), key: key() }),
+            Request::FeedRepublish(OfKey { feed: name(), key: key() }),
+            Request::FeedList,
+            Request::FeedTail(FeedTail { feed: name(), after: 7, count: Some(1), once: true }),
+            Request::BroadcastList,
         ] {
             let line = request.to_line();
             assert_eq!(line.matches('\n').count(), 1);
@@ -246,6 +284,9 @@ mod tests {
             with(r#"{"drop_stale": {"months": 0, "rate": 1, "dry_run": true, "since": null}}"#),
             with(r#"{"drop_stale": {"months": 2, "rate": 0, "dry_run": true, "since": null}}"#),
             with(r#"{"ensure": {"lower_prior": {"read": 0, "write": 1}}}"#),
+            with(r#"{"feed_delete": {"feed": "A", "key": "k"}}"#),
+            with(r#"{"feed_delete": {"feed": "a", "key": ""}}"#),
+            with(r#"{"feed_tail": {"feed": "a", "after": -1, "count": null, "once": true}}"#),
         ] {
             assert!(Request::from_line(wrong.as_bytes()).is_err(), "{wrong}");
         }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::job;
 use super::line::{End, Line};
 use super::request::{MonthName, Request};
-use super::site::{Servers, Site};
+use super::site::{FeedBounds, Servers, Site};
 
 /// The fifteenth of 2026_11.
 pub(super) const NOW: Time = Time(20_772 * DAY_MS);
@@ -40,6 +40,8 @@ impl Scene {
                 rotation: true,
                 makes_tables: true,
                 servers: Servers::Stopped,
+                feeds: None,
+                feed_bounds: FeedBounds { keys_max: 3, value_bytes_max: 100 },
             },
             dir,
         }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use actors::Clock;
+use actors::{Clock, Feeds};
+use state_machine::feed::FeedName;
 use state_machine::{Month, Time};
 use storage::Upkeep;
+
+use crate::settings::Settings;
 
 /// A store, and what is to be known of the servers that use it.
 #[derive(Clone)]
@@ -19,6 +22,28 @@ pub struct Site {
     pub makes_tables: bool,
     /// The servers.
     pub servers: Servers,
+    /// What writes and follows feeds here; none where no server runs here, which publishes what is written.
+    pub feeds: Option<Feeds>,
+    /// What a feed may hold.
+    pub feed_bounds: FeedBounds,
+}
+
+/// What a feed may hold.
+#[derive(Debug, Clone, Copy)]
+pub struct FeedBounds {
+    /// Keys, those that were deleted too.
+    pub keys_max: u64,
+    /// Bytes of a value.
+    pub value_bytes_max: usize,
+}
+
+impl FeedBounds {
+    /// What this feed may hold.
+    pub fn of(self, feed: &FeedName) -> Self {
+        let Self { keys_max, value_bytes_max } = self;
+        let value_bytes_max = feed.value_bytes_max(value_bytes_max);
+        Self { keys_max: feed.keys_max(keys_max), value_bytes_max }
+    }
 }
 
 /// Whether servers use the store.
@@ -41,6 +66,13 @@ impl Site {
     /// What month it is.
     pub fn this_month(&self) -> Month {
         Month::of(self.now())
+    }
+}
+
+impl From<&Settings> for FeedBounds {
+    fn from(settings: &Settings) -> Self {
+        let Settings { feed_keys_max, feed_value_bytes_max, .. } = *settings;
+        Self { keys_max: feed_keys_max, value_bytes_max: feed_value_bytes_max }
     }
 }
 

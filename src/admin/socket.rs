@@ -2,6 +2,8 @@
 //!
 //! A client sends one request on one line, and gets lines until the one that says how it ended. It
 //! stops the job by closing its side. Who may connect is settled by the file's mode: its owner.
+//! Commands that end and those that follow a feed have places of their own, so that neither keeps
+//! the other out.
 //!
 //! It has a thread of its own, so that no job holds up what the server is there for.
 
@@ -10,16 +12,18 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as BlockingListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use slog::{Logger, info, warn};
 use socket2::{Domain, SockAddr, Socket, Type};
+use state_machine::feed::FeedValue;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -29,11 +33,18 @@ use super::line::{End, Line};
 use super::request::Request;
 use super::site::Site;
 
-/// Bytes a request may have.
-pub const REQUEST_BYTES_MAX: usize = 4096;
+/// Bytes a request may have: the largest value of a feed, of which JSON may make six bytes of one,
+/// and what is around it.
+pub const REQUEST_BYTES_MAX: usize = 6 * FeedValue::BYTES_MAX + 4096;
 
 /// Commands that are at work at once.
-pub const CONNECTIONS_MAX: usize = 8;
+pub const COMMANDS_MAX: usize = 8;
+
+/// Commands that follow a feed at once.
+pub const TAILS_MAX: usize = 16;
+
+/// Connections at once: beside those at work, some that still have to say what they want.
+pub const CONNECTIONS_MAX: usize = COMMANDS_MAX + TAILS_MAX + 8;
 
 /// How long a client may take to send its request.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -60,12 +71,19 @@ pub struct AdminSocket {
     ended: oneshot::Receiver<()>,
 }
 
+/// Places for commands at work.
+#[derive(Clone)]
+struct Places {
+    commands: Arc<Semaphore>,
+    tails: Arc<Semaphore>,
+}
+
 /// Listens in the data directory, which this process must have to itself. None where that cannot
 /// be; the log says why, and the server works without it.
 pub fn start(data_dir: &Path, site: Site, log: &Logger) -> Option<AdminSocket> {
     try_start(data_dir, site, log)
         .inspect_err(|error| {
-            warn!(log, "cannot listen on admin.sock: kalends tables, users and preflight work only \
+            warn!(log, "cannot listen on admin.sock: kalends tables, users, feed and preflight work only \
                 while this server is stopped"; "error" => %error);
         })
         .ok()
@@ -128,7 +146,7 @@ async fn accept(
 ) -> io::Result<()> {
     let mut stop = stopped.clone();
     let listener = UnixListener::from_std(listener)?;
-    let mut connections = JoinSet::new();
+    let (mut connections, places) = (JoinSet::new(), Places::new());
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -143,7 +161,8 @@ async fn accept(
                 };
                 while connections.try_join_next().is_some() {}
                 if connections.len() < CONNECTIONS_MAX {
-                    connections.spawn(serve(stream, site.clone(), stopped.clone(), log.clone()));
+                    let (site, places, log) = (site.clone(), places.clone(), log.clone());
+                    connections.spawn(serve(stream, site, places, stopped.clone(), log));
                 } else {
                     refuse(&stream);
                 }
@@ -159,19 +178,45 @@ async fn accept(
 
 /// Says so, if that can be said without waiting.
 fn refuse(stream: &UnixStream) {
-    let why = format!("{CONNECTIONS_MAX} commands are at work already: try again later");
+    let why = format!("{CONNECTIONS_MAX} commands are connected already: try again later");
     let _ = stream.try_write(String::from(Line::End(End::Failed(why))).as_bytes());
 }
 
+impl Places {
+    fn new() -> Self {
+        Self {
+            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            tails: Arc::new(Semaphore::new(TAILS_MAX)),
+        }
+    }
+
+    /// A place for as long as what is returned lives.
+    fn take(&self, request: &Request) -> Result<OwnedSemaphorePermit, String> {
+        let (places, taken) = match request {
+            Request::FeedTail(_) => (&self.tails, format!("{TAILS_MAX} commands follow feeds")),
+            _ => (&self.commands, format!("{COMMANDS_MAX} commands are at work")),
+        };
+        let place = Arc::clone(places).try_acquire_owned();
+        place.map_err(|_| format!("{taken} already: try again later"))
+    }
+}
+
 /// One connection: reads the request, and does it until it is done or not wanted any more.
-async fn serve(stream: UnixStream, site: Site, server_stops: watch::Receiver<bool>, log: Logger) {
+async fn serve(
+    stream: UnixStream,
+    site: Site,
+    places: Places,
+    server_stops: watch::Receiver<bool>,
+    log: Logger,
+) {
     let (read, write) = stream.into_split();
     let mut read = BufReader::new(read);
     let (lines, queue) = mpsc::channel(job::LINES_MAX);
     let (stop, stopped) = watch::channel(false);
     let work = async {
-        match read_request(&mut read).await {
-            Ok(request) => {
+        let request = read_request(&mut read).await;
+        match request.and_then(|request| Ok((places.take(&request)?, request))) {
+            Ok((_place, request)) => {
                 let work = perform(request, &site, lines, stopped, &log);
                 stop_when(gone(&mut read, server_stops), &stop, work).await;
             }

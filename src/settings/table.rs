@@ -308,11 +308,11 @@ settings! {
     group "Feeds and broadcasts" {
         /// Keys of one feed. Those that were deleted count too: what is left of one, its tombstone, tells
         /// consumers that come later. Where a feed is full, a new key is answered 507, and the keys that are
-        /// there can still be written.
+        /// there can still be written. The feed `broadcasts` has at most 1000, as every node has them in memory.
         feed_keys_max: u64 = 100_000, in COUNT, "keys";
 
         /// Largest value of a key. 262144 is the most that fits into an item of DynamoDB with all
-        /// that is kept beside it.
+        /// that is kept beside it. A broadcast's version has at most 1024.
         feed_value_bytes_max: usize = 65_536, in 1..=262_144, "bytes";
 
         /// Updates of one page. `limit` of a request can ask for fewer, never for more.
@@ -349,10 +349,12 @@ settings! {
         /// to publish. It is done at start too.
         feed_sweep_s: u64 = 60, in UP_TO_A_DAY_S, "s";
 
-        /// Feeds that may be followed or wait to be published at once. Those above it wait for the next sweep.
+        /// Feeds that may be followed at once, and those that may wait to be published besides. To follow one more is
+        /// answered 503; one more that was written is as durable, and published by a later sweep.
         feeds_open_max: usize = 10_000, in COUNT, "feeds";
 
-        /// Messages that may wait in the mailbox of the publisher. What does not get in is found by the sweep.
+        /// Messages that may wait in the mailbox of the publisher, where what does not get in is found by a sweep; and in
+        /// that of what tells of broadcasts, where a session that does not get in is closed and comes again.
         feed_mailbox_max: usize = 4096, in COUNT, "messages";
 
         /// Raise it by one, and no token that was made for a feed before is taken any longer. Nodes that

@@ -48,7 +48,7 @@ impl Standing<'_> {
     fn months(&self) -> Vec<Month> {
         let month = |table: &TableStatus| match table.table {
             Table::Messages(month) => Some(month),
-            Table::Router | Table::Notifications => None,
+            Table::Router | Table::Notifications | Table::Sequences | Table::Feeds => None,
         };
         self.tables.iter().filter_map(month).collect()
     }

@@ -16,6 +16,7 @@ const MOVING_DAYS: u8 = 3;
 pub(super) async fn run(asked: &Ensure, site: &Site, report: &Report) -> Result<(), JobError> {
     let this = site.this_month();
     make_notifications(site, report).await?;
+    make_feeds(site, report).await?;
     if !site.rotation {
         return keep_one(this, site, report).await;
     }
@@ -43,6 +44,21 @@ async fn make_notifications(site: &Site, report: &Report) -> Result<(), JobError
     }
     report.step(|| site.store.ensure_notifications()).await?;
     report.note("the table of notifications is made").await
+}
+
+/// The tables of feeds, which the embedded store has in its router's file and does not list.
+async fn make_feeds(site: &Site, report: &Report) -> Result<(), JobError> {
+    let are_there = async || {
+        let tables = report.step(|| site.store.tables()).await?;
+        let is_there = |table| tables.iter().any(|known| known.table == table);
+        Ok::<_, JobError>(is_there(Table::Sequences) && is_there(Table::Feeds))
+    };
+    let were_there = are_there().await?;
+    report.step(|| site.store.ensure_feeds()).await?;
+    if !were_there && are_there().await? {
+        report.note("the tables of feeds are made").await?;
+    }
+    Ok(())
 }
 
 /// Where rotation is off: one table is enough, and a newer one would be the one in use after the

@@ -6,9 +6,13 @@ mod copy;
 mod drop_old;
 mod drop_stale;
 mod ensure;
+mod feed;
+#[cfg(test)]
+mod feed_tests;
 mod look;
 mod pace;
 mod report;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +24,7 @@ use super::request::Request;
 use super::site::Site;
 pub use pace::Pace;
 pub use report::{LINES_MAX, Report};
+pub use tail::{from_the_future, no_such_feed};
 
 /// Why a job did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +73,12 @@ async fn try_run(request: Request, site: &Site, report: &mut Report) -> Result<E
         Request::Drop(drop) => drop_old::drop_one(&drop, site, report).await?,
         Request::Copy(copy) => copy::run(&copy, site, report).await?,
         Request::DropStale(drop_stale) => drop_stale::run(&drop_stale, site, report).await?,
+        Request::FeedPut(put) => feed::put(put, site, report).await?,
+        Request::FeedDelete(of) => feed::delete(of, site, report).await?,
+        Request::FeedRepublish(of) => feed::republish(of, site, report).await?,
+        Request::FeedList => feed::list(site, report).await?,
+        Request::FeedTail(tail) => tail::run(tail, site, report).await?,
+        Request::BroadcastList => feed::broadcasts(site, report).await?,
     }
     Ok(End::Done)
 }

@@ -86,11 +86,17 @@ impl Report {
 
     /// Waits, unless the job is to stop.
     pub async fn wait_until(&self, time: Instant) -> Result<(), JobError> {
+        self.unless_stopped(sleep_until(time)).await
+    }
+
+    /// Waits for something, unless the job is to stop.
+    pub async fn unless_stopped<T>(&self, event: impl Future<Output = T>) -> Result<T, JobError> {
         let mut stop = self.stop.clone();
         tokio::select! {
-            () = sleep_until(time) => Ok(()),
             // An error is a sender that is gone.
             _ = stop.wait_for(|stop| *stop) => Err(JobError::Stopped),
+            () = self.lines.closed() => Err(JobError::Stopped),
+            output = event => Ok(output),
         }
     }
 

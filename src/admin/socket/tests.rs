@@ -1,11 +1,13 @@
 use std::os::unix::net::UnixStream as BlockingStream;
 
 use slog::{Discard, o};
+use state_machine::feed::{FeedKey, FeedName, FeedValue};
 
 use super::*;
 use crate::admin::bar::Bar;
 use crate::admin::client;
 use crate::admin::command::AdminError;
+use crate::admin::feed::{FeedTail, Name};
 use crate::admin::print::Printer;
 use crate::admin::request::{DropStale, Ensure, VERSION};
 use crate::admin::scene::{Scene, in_month};
@@ -41,8 +43,13 @@ async fn say(scene: &Scene, text: &[u8]) -> String {
 /// A job that takes for ever, at work once this returns.
 async fn slow_job(scene: &Scene) -> UnixStream {
     let slow = DropStale { months: 2, rate: 1, dry_run: false, since: None };
+    begin(scene, &Request::DropStale(slow)).await
+}
+
+/// A job that has told something once this returns.
+async fn begin(scene: &Scene, request: &Request) -> UnixStream {
     let mut stream = connect(scene).await;
-    stream.write_all(Request::DropStale(slow).to_line().as_bytes()).await.unwrap();
+    stream.write_all(request.to_line().as_bytes()).await.unwrap();
     let mut first = [0; 1];
     stream.read_exact(&mut first).await.unwrap();
     stream
@@ -78,14 +85,14 @@ async fn only_the_owner_can_connect_and_what_a_killed_server_left_is_replaced() 
 async fn garbage_is_answered_with_what_is_wrong_and_hurts_nobody() {
     let scene = Scene::with(&[]).await;
     let socket = listen(&scene);
-    let too_long = [b'x'; REQUEST_BYTES_MAX + 100];
+    let too_long = vec![b'x'; REQUEST_BYTES_MAX + 100];
     let other = r#"{"version": "9.9.9", "request": "list"}"#;
     let unknown = format!(r#"{{"version": "{VERSION}", "request": "unheard_of"}}"#);
     for (garbage, expected) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "that is no request of a kalends command"),
         (b"\n", "that is no request"),
         (b"\xff\xfe\n", "that is no request"),
-        (&too_long, "a request has at most 4096 bytes"),
+        (&too_long, "a request has at most 1576960 bytes"),
         (format!("{other}\n").as_bytes(), "this command is version 9.9.9"),
         (format!("{unknown}\n").as_bytes(), "does not know this request"),
     ] {
@@ -103,7 +110,7 @@ async fn a_client_that_goes_away_stops_its_job_and_makes_room() {
     scene.users_of(0..60, in_month("2026_08")).await;
     let socket = listen(&scene);
     let mut jobs = Vec::new();
-    for _ in 0..CONNECTIONS_MAX {
+    for _ in 0..COMMANDS_MAX {
         jobs.push(slow_job(&scene).await);
     }
     let (_, end) = ask(&scene, &Request::List).await;
@@ -114,6 +121,31 @@ async fn a_client_that_goes_away_stops_its_job_and_makes_room() {
     timeout(Duration::from_secs(10), taken).await.expect("jobs that nobody wants end");
     assert_eq!(scene.users().await, 60);
     socket.stop().await;
+}
+
+#[tokio::test]
+async fn those_who_follow_feeds_have_places_of_their_own() {
+    let scene = Scene::with(&[]).await;
+    let socket = listen(&scene);
+    let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("k").unwrap());
+    let (store, value) = (&scene.site.store, FeedValue::parse("v").unwrap());
+    store.write_key(feed.clone(), key, value, 1).await.unwrap();
+    store.publish(feed.clone(), None, 1).await.unwrap();
+    let tail = FeedTail { feed: Name(feed), after: 0, count: None, once: false };
+    let tail = Request::FeedTail(tail);
+    let mut tails = Vec::new();
+    for _ in 0..TAILS_MAX {
+        tails.push(begin(&scene, &tail).await);
+    }
+    let (_, end) = ask(&scene, &tail).await;
+    assert!(matches!(end, Ok(End::Failed(why)) if why.starts_with("16 commands follow feeds")));
+    assert!(matches!(ask(&scene, &Request::List).await.1, Ok(End::Done)));
+    socket.stop().await;
+    for mut tail in tails {
+        let mut rest = String::new();
+        tail.read_to_string(&mut rest).await.unwrap();
+        assert!(rest.ends_with("{\"end\":\"stopped\"}\n"), "{rest}");
+    }
 }
 
 #[tokio::test]

@@ -53,6 +53,9 @@ pub(super) enum FeedError {
         FeedKey::BYTES_MAX
     )]
     Key,
+    /// A key that this feed cannot have.
+    #[error("no broadcast can be called this: agents are told of errors under this name")]
+    ReservedKey,
     /// Not a text.
     #[error("a value is UTF-8: encode anything else, as base64 for instance")]
     ValueNotText,
@@ -124,6 +127,7 @@ impl FeedError {
             Self::NoSuchKey => (StatusCode::NOT_FOUND, 314),
             Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, 315),
             Self::TooManyFollowers { .. } => (StatusCode::SERVICE_UNAVAILABLE, 316),
+            Self::ReservedKey => (StatusCode::BAD_REQUEST, 317),
             // As pushes have them.
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::BackOff { .. } => (StatusCode::SERVICE_UNAVAILABLE, 201),

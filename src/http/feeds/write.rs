@@ -19,6 +19,9 @@ pub(super) async fn put(
     headers: &HeaderMap,
     payload: Payload,
 ) -> Result<HttpResponse, FeedError> {
+    if !feed.may_have(&key) {
+        return Err(FeedError::ReservedKey);
+    }
     let max_bytes = feed.value_bytes_max(service.limits.value_bytes_max);
     let value = read_value(service, max_bytes, headers, payload).await?;
     let written = service.feeds.write(feed.clone(), key, value).await;

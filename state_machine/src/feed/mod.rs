@@ -148,12 +148,21 @@ impl FeedName {
     /// Bytes of a value in this feed at most, where a server allows `bytes_max`. Every node has all broadcasts in
     /// memory, and an agent is told 64 in a frame.
     pub fn value_bytes_max(&self, bytes_max: usize) -> usize {
-        if *self == Self::broadcasts() { bytes_max.min(broadcast::VERSION_BYTES_MAX) } else { bytes_max }
+        if *self == Self::broadcasts() {
+            bytes_max.min(broadcast::VERSION_BYTES_MAX)
+        } else {
+            bytes_max
+        }
     }
 
     /// Keys of this feed at most, those that were deleted too, where a server allows `keys_max`.
     pub fn keys_max(&self, keys_max: u64) -> u64 {
         if *self == Self::broadcasts() { keys_max.min(broadcast::BROADCASTS_MAX) } else { keys_max }
+    }
+
+    /// Whether this feed may have that key: no broadcast can be called what `hello` calls its errors.
+    pub fn may_have(&self, key: &FeedKey) -> bool {
+        *self != Self::broadcasts() || key.as_str() != broadcast::RESERVED_ID
     }
 
     /// Takes a name.
@@ -282,8 +291,15 @@ mod tests {
     #[test]
     fn broadcasts_are_small_and_few_and_other_feeds_as_the_server_allows() {
         let (broadcasts, other) = (FeedName::broadcasts(), FeedName::parse("other").unwrap());
-        assert_eq!((broadcasts.value_bytes_max(65_536), other.value_bytes_max(65_536)), (1024, 65_536));
+        assert_eq!(
+            (broadcasts.value_bytes_max(65_536), other.value_bytes_max(65_536)),
+            (1024, 65_536)
+        );
         assert_eq!((broadcasts.keys_max(100_000), other.keys_max(100_000)), (1000, 100_000));
         assert_eq!((broadcasts.value_bytes_max(10), broadcasts.keys_max(10)), (10, 10));
+        let [errors, error] = ["errors", "error"].map(|key| FeedKey::parse(key).unwrap());
+        assert!(
+            !broadcasts.may_have(&errors) && broadcasts.may_have(&error) && other.may_have(&errors)
+        );
     }
 }

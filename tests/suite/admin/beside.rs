@@ -53,7 +53,8 @@ async fn answers(place: &Place) -> Vec<String> {
 
 /// Files grow a little by being used.
 fn without_sizes(text: &str) -> String {
-    let (tables, rest): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.contains("active"));
+    let is_of_a_table = |line: &&str| line.contains("active") || line.starts_with("TABLE");
+    let (tables, rest): (Vec<_>, Vec<_>) = text.lines().partition(is_of_a_table);
     let names = tables.iter().filter_map(|line| line.split(' ').next());
     names.chain(rest).collect::<Vec<_>>().join("\n")
 }

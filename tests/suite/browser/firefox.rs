@@ -17,10 +17,16 @@ const START_WAIT: Duration = Duration::from_secs(60);
 /// The longest that Firefox may take to write its files and leave.
 const QUIT_WAIT: Duration = Duration::from_secs(30);
 
+/// The longest that Firefox may take to ask for broadcasts, which it does when it has been idle for a while, and to
+/// hear of one.
+const BROADCAST_WAIT: Duration = Duration::from_secs(90);
+
 /// A running Firefox.
 pub(super) struct Firefox {
     control: Marionette,
     processes: Processes,
+    /// Messages about broadcasts that were looked at.
+    broadcasts_heard: usize,
 }
 
 impl Firefox {
@@ -34,7 +40,7 @@ impl Firefox {
         let Some(port) = port else {
             panic!("Firefox did not start within {START_WAIT:?}:\n{}", processes.log.tail(""));
         };
-        Self { control: Marionette::connect(port), processes }
+        Self { control: Marionette::connect(port), processes, broadcasts_heard: 0 }
     }
 
     /// Loads a page.
@@ -68,14 +74,23 @@ impl Firefox {
         messages.iter().map(|message| version(message).expect("each has one")).collect()
     }
 
+    /// The version in the next message about a broadcast.
+    pub(super) fn hear_broadcast(&mut self, id: &str) -> String {
+        let log = &self.processes.log;
+        let broadcast = log.wait_for_nth(BROADCAST_WAIT, self.broadcasts_heard, |line| {
+            heard(line).filter(|message| message["messageType"] == "broadcast")
+        });
+        self.broadcasts_heard += 1;
+        let broadcast = broadcast.unwrap_or_else(|| {
+            panic!("Firefox heard of no broadcast:\n{}", log.tail("roadcast"));
+        });
+        let version = &broadcast["broadcasts"][id];
+        version.as_str().unwrap_or_else(|| panic!("nothing of {id}: {broadcast}")).to_owned()
+    }
+
     /// What its push client logs of what it hears.
     fn heard(&self, kind: &str) -> Vec<Value> {
-        let heard = self.processes.log.find_all(|line| {
-            let (_, text) =
-                line.split_once(r#"PushServiceWebSocket: "wsOnMessageAvailable()" "#)?;
-            let text: String = serde_json::from_str(text).expect("Firefox logs texts in quotes");
-            Some(serde_json::from_str::<Value>(&text).expect("the server speaks JSON"))
-        });
+        let heard = self.processes.log.find_all(heard);
         heard.into_iter().filter(|message| message["messageType"] == kind).collect()
     }
 
@@ -84,6 +99,13 @@ impl Firefox {
         self.control.quit();
         assert!(self.processes.log.wait_for_end(QUIT_WAIT), "Firefox is still there");
     }
+}
+
+/// What the server said, if the line tells of it.
+fn heard(line: &str) -> Option<Value> {
+    let (_, text) = line.split_once(r#"PushServiceWebSocket: "wsOnMessageAvailable()" "#)?;
+    let text: String = serde_json::from_str(text).expect("Firefox logs texts in quotes");
+    Some(serde_json::from_str(&text).expect("the server speaks JSON"))
 }
 
 /// Firefox and its children, which are one process group. Killed when dropped.

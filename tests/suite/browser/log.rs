@@ -30,7 +30,17 @@ impl Log {
         wait: Duration,
         find: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        let found = |lines: &Lines| lines.lines.iter().find_map(|line| find(line));
+        self.wait_for_nth(wait, 0, find)
+    }
+
+    /// The same, passing over the first `nth` of them.
+    pub(super) fn wait_for_nth<T>(
+        &self,
+        wait: Duration,
+        nth: usize,
+        find: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let found = |lines: &Lines| lines.lines.iter().filter_map(|line| find(line)).nth(nth);
         let lines = self.wait(wait, |lines| lines.ended || found(lines).is_some());
         found(&lines)
     }

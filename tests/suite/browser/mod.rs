@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use state_machine::{RouterRecord, Uaid};
 use storage::{Embedded, EmbeddedOptions, RouterTable};
 
-use crate::harness::{Launch, Server};
+use crate::harness::{Launch, Program, Server, kalends};
 use crate::rollover::Calendar;
 use cable::Cable;
 use firefox::Firefox;
@@ -144,6 +144,34 @@ fn firefox_is_carried_from_november_to_december_with_what_came_while_it_was_clos
     assert!(user.server.terminate().success());
     let record = user.record(&uaid);
     assert_eq!((record.curmonth, record.oldmonth), (calendar.december, None));
+}
+
+/// Firefox asks for this broadcast about 19 s after it started, whatever page it shows.
+const MONITOR_CHANGES: &str = "remote-settings/monitor_changes";
+
+#[test]
+fn firefox_hears_what_it_missed_of_a_broadcast_and_what_changes_while_it_is_connected() {
+    let spread = ["--broadcast-spread-ms", "500"];
+    let server = Server::launch(Launch::default().with(&spread));
+    let put = |version: &str| {
+        let data_dir = server.data_dir();
+        let data_dir = data_dir.to_str().expect("a path of ours");
+        let put = kalends(&["broadcast", "put", MONITOR_CHANGES, version, "--data-dir", data_dir]);
+        let ended = System::new().block_on(Program::run(put));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    };
+    // Firefox keeps versions as they come, in quotes.
+    let [missed, changed] = ["\"1789999999998\"", "\"1789999999999\""];
+    put(missed);
+    let push_url = server.socket_url();
+    let profile = Profile::new(&push_url);
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut firefox = Firefox::start(profile.path());
+    assert_eq!(firefox.hear_broadcast(MONITOR_CHANGES), missed);
+    put(changed);
+    assert_eq!(firefox.hear_broadcast(MONITOR_CHANGES), changed);
+    firefox.quit();
+    assert_eq!(profile.broadcast(MONITOR_CHANGES).as_deref(), Some(changed));
 }
 
 /// Somebody with a browser, the page they visit, and the application server of that page.

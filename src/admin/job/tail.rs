@@ -1,0 +1,127 @@
+//! `feed tail`: a feed's updates, as they come.
+
+use std::time::Duration;
+
+use actors::{FollowError, Follower};
+use state_machine::feed::consumer::ConsumerEnd;
+use state_machine::feed::{FeedName, FeedPage, FeedSyncId};
+use tokio::time::Instant;
+
+use super::feed::{PAGE, is_last};
+use super::{JobError, Report};
+use crate::admin::feed::{FeedTail, Name, Page};
+use crate::admin::line::Line;
+use crate::admin::site::Site;
+
+/// How often a store is looked at that no server here follows.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The longest that a store is left alone which failed; the waits begin with [`POLL`] and double.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// Tells updates until there were as many as were asked for, or it is to stop.
+pub(super) async fn run(tail: FeedTail, site: &Site, report: &Report) -> Result<(), JobError> {
+    let FeedTail { feed: Name(feed), after, count, once } = tail;
+    let mut pages = Pages::open(site, feed, FeedSyncId(after), once)?;
+    let mut left = count.unwrap_or(u64::MAX);
+    loop {
+        let page = pages.next(site, report).await?;
+        let is_last = is_last(&page);
+        for mut part in Page::from(page).parts() {
+            part.cut(left);
+            left -= part.updates.len() as u64;
+            report.tell(Line::Page(part)).await?;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+        if once && is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Where the pages come from.
+struct Pages {
+    feed: FeedName,
+    cursor: FeedSyncId,
+    once: bool,
+    /// Told by the server's publisher; without one, the store is looked at.
+    follower: Option<Follower>,
+}
+
+impl Pages {
+    fn open(site: &Site, feed: FeedName, cursor: FeedSyncId, once: bool) -> Result<Self, JobError> {
+        let feeds = site.feeds.as_ref().filter(|_| !once);
+        let follower = feeds.map(|feeds| feeds.follow(feed.clone(), cursor)).transpose();
+        let follower = follower.map_err(|error| JobError::Refused(error.to_string()))?;
+        Ok(Self { feed, cursor, once, follower })
+    }
+
+    /// The next one. It waits for ever where nothing comes, but not where only what is there is wanted.
+    async fn next(&mut self, site: &Site, report: &Report) -> Result<FeedPage, JobError> {
+        let page = match &mut self.follower {
+            Some(follower) => match report.unless_stopped(follower.next()).await? {
+                Ok(page) => page,
+                Err(FollowError::Closed) => return Err(JobError::Stopped),
+                Err(FollowError::End(end)) => return Err(self.refused(end)),
+            },
+            None => self.look(site, report).await?,
+        };
+        self.cursor = page.cursor;
+        Ok(page)
+    }
+
+    async fn look(&self, site: &Site, report: &Report) -> Result<FeedPage, JobError> {
+        let mut wait = POLL;
+        loop {
+            match self.fetch(site, report).await {
+                Ok(page) if self.once || page.cursor > self.cursor => return Ok(page),
+                Ok(_) => wait = POLL,
+                Err(JobError::Store(error)) if !self.once => {
+                    let text = format!("{error}; looking again in {} s", wait.as_secs());
+                    report.tell(Line::Trouble(text)).await?;
+                    report.wait_until(Instant::now() + wait).await?;
+                    wait = (wait * 2).min(RETRY_MAX);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            report.wait_until(Instant::now() + POLL).await?;
+        }
+    }
+
+    async fn fetch(&self, site: &Site, report: &Report) -> Result<FeedPage, JobError> {
+        let fetch = || site.store.fetch_feed(self.feed.clone(), self.cursor, PAGE);
+        match report.step(fetch).await? {
+            None => Err(self.refused(ConsumerEnd::NoSuchFeed)),
+            Some(FeedPage { head, .. }) if head < self.cursor => {
+                Err(self.refused(ConsumerEnd::CursorFromTheFuture { head }))
+            }
+            Some(page) => Ok(page),
+        }
+    }
+
+    fn refused(&self, end: ConsumerEnd) -> JobError {
+        let Self { feed, cursor, .. } = self;
+        JobError::Refused(match end {
+            ConsumerEnd::NoSuchFeed => no_such_feed(feed),
+            ConsumerEnd::CursorFromTheFuture { head } => from_the_future(feed, cursor.0, head.0),
+        })
+    }
+}
+
+/// What is said of a feed that is not there.
+pub fn no_such_feed(feed: &FeedName) -> String {
+    format!(
+        "there is no feed {feed}: it begins with its first write (`kalends feed put {feed} ...`)"
+    )
+}
+
+/// What is said of a cursor that a feed never gave.
+pub fn from_the_future(feed: &FeedName, cursor: u64, head: u64) -> String {
+    format!(
+        "the cursor {cursor} is from the future, {feed} has come to number {head}: if it was restored from \
+         a backup, remove the cursor file or give a lesser --after"
+    )
+}

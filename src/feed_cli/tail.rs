@@ -1,0 +1,180 @@
+//! `kalends feed tail`: a feed's updates through its store, or through the server that has it.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::FeedCliError;
+use super::args::TailWhat;
+use crate::admin::bar::Bar;
+use crate::admin::client;
+use crate::admin::command::{AdminError, interrupt, work};
+use crate::admin::feed::{FeedTail, Name};
+use crate::admin::line::End;
+use crate::admin::print::Printer;
+use crate::admin::reach::{Way, connect, reach};
+use crate::admin::request::Request;
+use crate::admin::tailed::Tailed;
+use crate::settings::{Settings, StoreKind};
+
+/// How long is waited before a server that is not there is looked for again; it doubles up to [`LOOK_MAX`].
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The longest of these waits.
+const LOOK_MAX: Duration = Duration::from_secs(4);
+
+/// Prints until there were as many as were asked for, or until it is interrupted.
+pub fn run(what: &TailWhat, settings: &Settings) -> Result<(), FeedCliError> {
+    let mut printer = printer(what)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let stop = interrupted();
+        Local { what, settings, stop }.follow(&mut printer).await
+    });
+    finish(&printer, what);
+    Ok(ended?)
+}
+
+/// Prints a feed's updates on standard output, and remembers them.
+pub(super) fn printer(what: &TailWhat) -> Result<Printer<impl Write>, FeedCliError> {
+    let tailed = Tailed::begin(&what.feed, what.after, what.cursor_file.as_deref())?;
+    let bar = Bar::new(stderr().is_terminal());
+    Ok(Printer::new(stdout().lock(), what.json, bar).tailing(tailed))
+}
+
+/// Says how far it came, where that is not plain to see.
+pub(super) fn finish<W: Write>(printer: &Printer<W>, what: &TailWhat) {
+    printer.end();
+    if let Some(tailed) = printer.tailed().filter(|_| what.cursor_file.is_some()) {
+        printer.complain(&tailed.summary());
+    }
+}
+
+/// Turns true at the first interrupt; a second one ends the process.
+pub(super) fn interrupted() -> watch::Receiver<bool> {
+    let (is_interrupted, stop) = watch::channel(false);
+    tokio::spawn(async move {
+        interrupt().await;
+        is_interrupted.send_replace(true);
+        is_interrupted.closed().await;
+    });
+    stop
+}
+
+/// What is behind the number that was printed last, as far as it was asked for.
+pub(super) fn left<W>(what: &TailWhat, printer: &Printer<W>) -> FeedTail
+where
+    W: Write,
+{
+    let tailed = printer.tailed();
+    let (after, seen) = tailed.map_or((what.after, 0), |tailed| (tailed.cursor(), tailed.count()));
+    let count = what.count.map(|count| count.saturating_sub(seen));
+    FeedTail { feed: Name(what.feed.clone()), after, count, once: what.once }
+}
+
+/// A feed of this machine's settings.
+struct Local<'a> {
+    what: &'a TailWhat,
+    settings: &'a Settings,
+    stop: watch::Receiver<bool>,
+}
+
+impl Local<'_> {
+    async fn follow<W: Write>(&self, printer: &mut Printer<W>) -> Result<(), AdminError> {
+        let request = Request::FeedTail(left(self.what, printer));
+        let Some(way) = self.unless_stopped(reach(&request, self.settings)).await else {
+            return Ok(());
+        };
+        match way? {
+            Way::Server(stream) => self.follow_servers(stream, printer).await,
+            Way::Own(site) => {
+                let has_lock = self.settings.store == StoreKind::Embedded;
+                // Who stays in a store keeps its server out.
+                let tail =
+                    FeedTail { once: self.what.once || has_lock, ..left(self.what, printer) };
+                let end = work(Request::FeedTail(tail), &site, printer, self.stopped()).await;
+                site.store.close().await?;
+                drop(site);
+                let is_done = self.is_done(end?, printer)?;
+                if is_done || !has_lock {
+                    return Ok(());
+                }
+                printer
+                    .complain("no server is running here: this is all there is until one starts");
+                let Some(stream) = self.next_server(&mut { LOOK }).await? else { return Ok(()) };
+                self.follow_servers(stream, printer).await
+            }
+        }
+    }
+
+    /// Through one server after the other. A store without one is left alone: its server may be about to start.
+    /// A server that stops lets everybody go at once and for a while takes in who comes back, so pauses grow where
+    /// they follow each other closely.
+    async fn follow_servers<W: Write>(
+        &self,
+        mut stream: UnixStream,
+        printer: &mut Printer<W>,
+    ) -> Result<(), AdminError> {
+        let mut pause = LOOK;
+        loop {
+            let (request, began) = (Request::FeedTail(left(self.what, printer)), Instant::now());
+            match client::ask(stream, &request, printer, self.stopped()).await {
+                Ok(End::Stopped) | Err(AdminError::Server(_) | AdminError::ServerGone)
+                    if *self.stop.borrow() =>
+                {
+                    return Ok(());
+                }
+                Ok(End::Stopped) | Err(AdminError::Server(_) | AdminError::ServerGone)
+                    if !self.what.once => {}
+                Ok(End::Stopped) => return Err(AdminError::ServerGone),
+                Ok(end) => return self.is_done(end, printer).map(|_| ()),
+                Err(error) => return Err(error),
+            }
+            if began.elapsed() > LOOK_MAX || pause == LOOK {
+                pause = LOOK;
+                printer.complain("the server is gone, waiting for it");
+            }
+            let Some(next) = self.next_server(&mut pause).await? else { return Ok(()) };
+            stream = next;
+        }
+    }
+
+    /// The next server that is there; none where it is interrupted before.
+    async fn next_server(&self, pause: &mut Duration) -> Result<Option<UnixStream>, AdminError> {
+        while self.unless_stopped(sleep(*pause)).await.is_some() {
+            *pause = (*pause * 2).min(LOOK_MAX);
+            if let Some(stream) = connect(&self.settings.data_dir).await? {
+                return Ok(Some(stream));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether all that was asked for was printed.
+    fn is_done<W: Write>(&self, end: End, printer: &Printer<W>) -> Result<bool, AdminError> {
+        match end {
+            End::Failed(why) => Err(AdminError::Job(why)),
+            End::Stopped => Ok(true),
+            End::Done | End::Unwell => {
+                Ok(self.what.once || left(self.what, printer).count == Some(0))
+            }
+        }
+    }
+
+    async fn stopped(&self) {
+        let mut stop = self.stop.clone();
+        // An error is a sender that is gone, and with it the end.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+
+    async fn unless_stopped<T>(&self, event: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            () = self.stopped() => None,
+            output = event => Some(output),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! `kalends feed` and `kalends broadcast` beside a live server and without one, in either engine.
+
+use serde_json::Value;
+use state_machine::feed::FeedValue;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::Place;
+use crate::harness::{AT_ONCE, Ended, Program, Server, kalends, until, within};
+
+/// How a command ends that is told something on standard input.
+async fn run_with_input(mut command: Command, input: &[u8]) -> Ended {
+    command.stdin(std::process::Stdio::piped());
+    let mut process = command.spawn().expect("kalends can be started");
+    let mut stdin = process.stdin.take().expect("standard input is a pipe");
+    // What is refused may not be read to its end.
+    let _ = stdin.write_all(input).await;
+    drop(stdin);
+    let output = within(AT_ONCE, "it ends", process.wait_with_output()).await;
+    let output = output.expect("a process can be waited for");
+    let text = |bytes| String::from_utf8(bytes).expect("kalends writes UTF-8");
+    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// The updates of a feed as JSON, once it has come to a number.
+async fn updates(place: &Place, feed: &str, head: u64) -> Vec<Value> {
+    let mut updates = Vec::new();
+    until(AT_ONCE, "all is published", async || {
+        let printed = place.done(&format!("feed tail {feed} --once --json")).await;
+        let update = |line| serde_json::from_str(line).expect("each line is an object");
+        updates = printed.lines().map(update).collect();
+        updates.last().is_some_and(|last: &Value| last["feed_sync_id"] == head)
+    })
+    .await;
+    updates
+}
+
+#[actix_web::test]
+async fn a_feed_is_written_and_read_beside_a_live_server_and_without_one() {
+    for mut place in [Place::embedded(&[]), Place::dynamo(&[])] {
+        assert_eq!(place.done("feed list").await, "FEED  HEAD  KEYS\n");
+        let (mut version, mut head) = (0, 0);
+        for is_alive in [true, false] {
+            if !is_alive {
+                assert!(place.server.terminate().success());
+            }
+            let is_published_by_it = !is_alive || !place.is_embedded();
+            for (words, said) in [
+                ("feed put prices eur 1.08", "wrote eur of prices"),
+                ("feed put prices eur -5", "wrote eur of prices"),
+                ("feed republish prices eur", "eur of prices gets a new number"),
+                ("feed delete prices eur", "deleted eur of prices"),
+            ] {
+                let told = place.done(words).await;
+                head += 1;
+                let published = match is_published_by_it {
+                    true => format!("published, prices has come to number {head}"),
+                    false => "the server publishes it".to_owned(),
+                };
+                let expected = format!("{said}, its version is {}\n{published}\n", version + 1);
+                assert_eq!(told, expected, "{words}");
+                // The publication counts too.
+                version += 2;
+                updates(&place, "prices", head).await;
+            }
+        }
+        let updates = updates(&place, "prices", 8).await;
+        assert_eq!(updates.len(), 1);
+        assert_eq!((&updates[0]["deleted"], &updates[0]["version"]), (&true.into(), &16.into()));
+        let told = place.done("feed tail prices --once --after 3").await;
+        assert_eq!(told, "8 eur deleted\n");
+        assert_eq!(place.done("feed tail prices --once --after 8").await, "");
+        let listed = place.done("feed list --json").await;
+        assert_eq!(listed, "{\"feed\":\"prices\",\"head\":8,\"keys\":1}\n");
+        place.server.restart();
+        assert_eq!(updates_of_restarted(&place).await, "8 eur deleted\n");
+    }
+}
+
+async fn updates_of_restarted(place: &Place) -> String {
+    place.done("feed tail prices --once").await
+}
+
+#[actix_web::test]
+async fn broadcasts_are_put_and_listed() {
+    for place in [Place::embedded(&[]), Place::dynamo(&[])] {
+        assert_eq!(place.done("broadcast list").await, "");
+        for words in ["a/b \"1\"", "c 7", "a/b \"2\"", "d x"] {
+            place.done(&format!("broadcast put {words}")).await;
+        }
+        place.done("feed delete broadcasts d").await;
+        until(AT_ONCE, "all is published", async || {
+            place.done("broadcast list").await == "a/b = \"2\"\nc = 7\n"
+        })
+        .await;
+        let json = place.done("broadcast list --json").await;
+        assert_eq!(json.lines().nth(1), Some("{\"id\":\"c\",\"version\":\"7\"}"));
+    }
+}
+
+#[actix_web::test]
+async fn the_largest_value_comes_through_as_it_is() {
+    let most = FeedValue::BYTES_MAX;
+    let mut place = Place::embedded(&[&format!("--feed-value-bytes-max={most}")]);
+    // Six bytes each in JSON.
+    let value = "\u{1}".repeat(most);
+    for (at, is_alive) in [true, false].into_iter().enumerate() {
+        if !is_alive {
+            assert!(place.server.terminate().success());
+        }
+        let mut put = place.command(&["feed", "put", "f", "k", "-"]);
+        put.arg(format!("--feed-value-bytes-max={most}"));
+        let ended = run_with_input(put, value.as_bytes()).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let updates = updates(&place, "f", at as u64 + 1).await;
+        assert_eq!(updates[0]["value"].as_str().unwrap().len(), most);
+        assert_eq!(updates[0]["value"], value);
+    }
+    let ended = run_with_input(place.command(&["feed", "put", "f", "k"]), b"\xff").await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("a value is text in UTF-8"), "{ended:?}");
+    let ended =
+        run_with_input(place.command(&["feed", "put", "f", "k"]), &vec![b'x'; most + 1]).await;
+    assert!(ended.stderr.contains("a value has at most 262144 bytes"), "{ended:?}");
+    place.server.restart();
+}
+
+#[actix_web::test]
+async fn what_a_feed_does_not_take_is_refused_with_what_to_do() {
+    let bounds = ["--feed-keys-max=2", "--feed-value-bytes-max=3"];
+    let place = Place::embedded(&bounds);
+    for words in ["feed put f a 1", "feed put f b 123"] {
+        place.done(words).await;
+    }
+    updates(&place, "f", 2).await;
+    for (words, expected) in [
+        ("feed put f a 1234", "the value has 4 bytes, and f takes 3 (feed_value_bytes_max)"),
+        ("feed put f c 1", "f has 2 keys, with those that were deleted: feed_keys_max"),
+        ("feed delete f c", "there is no c in f: nothing to delete"),
+        ("feed delete g a", "there is no a in g: nothing to delete"),
+        ("feed republish f c", "c of f was never written: nothing to publish again"),
+        ("feed tail g --once", "there is no feed g: it begins with its first write"),
+        ("feed tail g", "there is no feed g: it begins with its first write"),
+        ("feed tail f --after 3 --once", "the cursor 3 is from the future, f has come to number 2"),
+        ("feed tail f --after 3", "the cursor 3 is from the future, f has come to number 2"),
+        ("feed put f a 1 --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
+        ("feed tail f --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
+    ] {
+        let why = place.refused(words).await;
+        assert!(why.contains(expected), "{words}: {why}");
+    }
+    for words in [
+        "feed",
+        "feed mend f",
+        "feed put F a 1",
+        "feed put f",
+        "feed tail f --count 0",
+        "feed tail f --after x",
+        "feed token f",
+        "feed token f --read --days 0",
+        "feed list --log-level loud",
+        "broadcast",
+        "broadcast put a/b",
+        "broadcast put a/b 1 --url http://127.0.0.1:1",
+    ] {
+        let ended = place.run(words).await;
+        assert_eq!(ended.code, Some(2), "{words}: {ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn where_no_store_is_a_feed_makes_none() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    for words in [
+        &["feed", "list"][..],
+        &["feed", "put", "f", "k", "v"],
+        &["feed", "tail", "f"],
+        &["broadcast", "put", "b", "1"],
+    ] {
+        let mut command = kalends(words);
+        command.arg("--data-dir").arg(&data);
+        let ended = Program::run(command).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.starts_with("kalends: there is no store in "), "{ended:?}");
+    }
+    let mut command = kalends(&["feed", "token", "f", "--read"]);
+    command.arg("--data-dir").arg(&data);
+    let ended = Program::run(command).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("keys.toml does not exist"), "{ended:?}");
+    assert!(!data.exists());
+}
+
+#[actix_web::test]
+async fn help_teaches_with_examples() {
+    for words in [
+        "feed",
+        "feed put",
+        "feed delete",
+        "feed republish",
+        "feed list",
+        "feed tail",
+        "feed token",
+        "broadcast",
+        "broadcast put",
+        "broadcast list",
+    ] {
+        let words: Vec<_> = words.split(' ').chain(["--help"]).collect();
+        let ended = Program::run(kalends(&words)).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let example = format!("  kalends {}", words[..words.len() - 1].join(" "));
+        let examples = ended.stdout.split("Examples:\n").nth(1).unwrap_or_default();
+        assert!(examples.contains(example.trim_end()), "{words:?}: {}", ended.stdout);
+    }
+}
+
+/// `kalends` with a token, at a server's URL.
+fn at_url(server: &Server, token: &str, words: &str) -> Command {
+    let mut command = kalends(&words.split(' ').collect::<Vec<_>>());
+    command.arg("--url").arg(server.origin()).env("KALENDS_FEED_TOKEN", token);
+    command
+}
+
+async fn token(place: &Place, words: &str) -> String {
+    place.done(&format!("feed token {words}")).await.trim_end().to_owned()
+}
+
+#[actix_web::test]
+async fn a_feed_is_written_and_read_at_a_url() {
+    let place = Place::embedded(&[]);
+    let both = token(&place, "prices --read --write --days 1").await;
+    let run = async |words: &str| Program::run(at_url(&place.server, &both, words)).await;
+    for (words, said) in [
+        ("feed put prices a/../b 1", "wrote a/../b of prices, its version is 1\n"),
+        ("feed put prices .. 2", "wrote .. of prices, its version is 1\n"),
+        ("feed put prices c ", "wrote c of prices, its version is 1\n"),
+        ("feed delete prices c", "deleted c of prices, its version is"),
+        ("feed republish prices a/../b", "a/../b of prices gets a new number, its version is"),
+    ] {
+        let ended = run(words).await;
+        assert!(ended.code == Some(0) && ended.stdout.starts_with(said), "{words}: {ended:?}");
+    }
+    let mut printed = String::new();
+    until(AT_ONCE, "all is published", async || {
+        printed = run("feed tail prices --once").await.stdout;
+        printed.contains("c deleted")
+            && printed.contains("a/../b = 1")
+            && printed.contains(".. = 2")
+    })
+    .await;
+    assert_eq!(printed, place.done("feed tail prices --once").await);
+    let json = run("feed tail prices --once --json").await.stdout;
+    assert_eq!(json, place.done("feed tail prices --once --json").await);
+}
+
+#[actix_web::test]
+async fn what_a_token_does_not_allow_is_refused_with_why() {
+    let place = Place::embedded(&[]);
+    let (read, write) = (token(&place, "f --read").await, token(&place, "f --write").await);
+    let run =
+        async |token: &str, words: &str| Program::run(at_url(&place.server, token, words)).await;
+    let ended = run(&write, "feed put f k v").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for (token, words, expected) in [
+        (&*read, "feed put f k v", "403 Forbidden: this token does not have the scope w"),
+        (&write, "feed tail f --once", "403 Forbidden: this token does not have the scope r"),
+        (&read, "feed tail g", "403 Forbidden: this token is for another feed"),
+        ("nonsense", "feed tail f", "401 Unauthorized: this token is not one of this server's"),
+        (&read, "feed tail f --after 99", "the cursor is from the future"),
+    ] {
+        let ended = run(token, words).await;
+        assert_eq!(ended.code, Some(1), "{words}: {ended:?}");
+        assert!(ended.stderr.contains(expected), "{words}: {ended:?}");
+        assert!(!ended.stderr.contains(token), "{ended:?}");
+    }
+    let g = token(&place, "g --read").await;
+    let ended = run(&g, "feed tail g").await;
+    assert!(ended.stderr.contains("404 Not Found: there is no such feed"), "{ended:?}");
+    let mut nowhere = kalends(&["feed", "tail", "f", "--url", "http://127.0.0.1:1"]);
+    nowhere.env("KALENDS_FEED_TOKEN", &read);
+    let ended = Program::run(nowhere).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("cannot reach http://127.0.0.1:1"), "{ended:?}");
+}
+
+#[actix_web::test]
+async fn a_token_in_the_environment_keeps_no_server_from_starting() {
+    let launch = crate::harness::Launch {
+        variables: vec![("KALENDS_FEED_TOKEN", "kf1.r.f.0.x".to_owned())],
+        ..crate::harness::Launch::default()
+    };
+    drop(Server::launch(launch));
+}
