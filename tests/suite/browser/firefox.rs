@@ -88,6 +88,17 @@ impl Firefox {
         version.as_str().unwrap_or_else(|| panic!("nothing of {id}: {broadcast}")).to_owned()
     }
 
+    /// Waits until it has handed a version of a broadcast to whoever in it subscribed.
+    pub(super) fn hands_on_broadcast(&self, id: &str, version: &str) {
+        let log = &self.processes.log;
+        let is_it = |line: &str| {
+            let (_, what) = line.split_once("receivedBroadcastMessage:")?;
+            (what.contains(id) && what.contains(version.trim_matches('"'))).then_some(())
+        };
+        let handed_on = log.wait_for(BROADCAST_WAIT, is_it);
+        assert!(handed_on.is_some(), "Firefox kept it to itself:\n{}", log.tail("roadcast"));
+    }
+
     /// What its push client logs of what it hears.
     fn heard(&self, kind: &str) -> Vec<Value> {
         let heard = self.processes.log.find_all(heard);

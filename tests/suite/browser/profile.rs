@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
 /// Preferences, each with the JavaScript of its value.
@@ -81,13 +80,6 @@ impl Profile {
         }
         fs::write(profile.path().join("user.js"), text).expect("a profile can be written");
         profile
-    }
-
-    /// The version of a broadcast that Firefox, which has quit, has kept.
-    pub(super) fn broadcast(&self, id: &str) -> Option<String> {
-        let file = fs::read(self.path().join("broadcast-listeners.json")).ok()?;
-        let file: Value = serde_json::from_slice(&file).expect("Firefox writes JSON");
-        Some(file["listeners"][id]["version"].as_str()?.to_owned())
     }
 
     /// Where it is.

@@ -26,5 +26,7 @@ impl Shop {
 }
 
 fn launch<S: AsRef<str>>(proxy: &Proxy, arguments: &[S]) -> Launch {
-    dynamo::launch(&proxy.url()).with(arguments)
+    // What a server looks for by itself would be on the bills of others.
+    let quiet = ["--feed-poll-ms", "600000", "--feed-sweep-s", "86400"];
+    dynamo::launch(&proxy.url()).with(&quiet).with(arguments)
 }
