@@ -1,6 +1,6 @@
 //! Feeds for people and for programs.
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::feed::{BroadcastRow, FeedRow, Page, UpdateRow};
 use super::print::columns;
@@ -8,7 +8,7 @@ use super::print::columns;
 /// A line an update; nothing where there is none.
 pub fn page_text(page: &Page, is_json: bool) -> String {
     let text = |update: &UpdateRow| match is_json {
-        true => json!(update).to_string(),
+        true => json(update),
         false => update_text(update),
     };
     lines(page.updates.iter().map(text))
@@ -17,7 +17,7 @@ pub fn page_text(page: &Page, is_json: bool) -> String {
 /// A line a feed; for people under a head, where it is the first.
 pub fn feeds_text(feeds: &[FeedRow], is_json: bool, is_first: bool) -> String {
     if is_json {
-        return lines(feeds.iter().map(|feed| json!(feed).to_string()));
+        return lines(feeds.iter().map(json));
     }
     let head = ["FEED", "HEAD", "KEYS"].map(str::to_owned);
     let row = |feed: &FeedRow| [feed.feed.clone(), feed.head.to_string(), feed.keys.to_string()];
@@ -27,11 +27,16 @@ pub fn feeds_text(feeds: &[FeedRow], is_json: bool, is_first: bool) -> String {
 
 /// A line a broadcast.
 pub fn broadcasts_text(broadcasts: &[BroadcastRow], is_json: bool) -> String {
-    let text = |BroadcastRow { id, version }: &BroadcastRow| match is_json {
-        true => json!({ "id": id, "version": version }).to_string(),
-        false => format!("{} = {}", on_one_line(id), on_one_line(version)),
+    let text = |broadcast: &BroadcastRow| match is_json {
+        true => json(broadcast),
+        false => format!("{} = {}", on_one_line(&broadcast.id), on_one_line(&broadcast.version)),
     };
     lines(broadcasts.iter().map(text))
+}
+
+/// An object with its fields in the order they have in the code.
+fn json(row: &impl Serialize) -> String {
+    serde_json::to_string(row).expect("a row has only text as keys")
 }
 
 fn update_text(update: &UpdateRow) -> String {
@@ -77,7 +82,7 @@ mod tests {
         let expected = "5 a/b = \"1\"\n6 a/b = x\\n\\u{1b}[2J\n7 a/b deleted\n";
         assert_eq!(page_text(&page(), false), expected);
         let json = page_text(&page(), true);
-        let first = r#"{"feed_sync_id":5,"key":"a/b","value":"\"1\"","version":2}"#;
+        let first = r#"{"feed_sync_id":5,"key":"a/b","version":2,"value":"\"1\""}"#;
         assert_eq!(json.lines().next(), Some(first));
         assert_eq!(json.lines().count(), 3);
         assert_eq!(page_text(&Page { updates: vec![], cursor: 7, head: 7 }, true), "");

@@ -135,11 +135,7 @@ async fn assemble(
 }
 
 /// How commands reach a store that this process has to itself. DynamoDB they reach without it.
-fn admin_socket(
-    settings: &Settings,
-    store: &Arc<dyn Upkeep>,
-    app: &App,
-) -> Option<AdminSocket> {
+fn admin_socket(settings: &Settings, store: &Arc<dyn Upkeep>, app: &App) -> Option<AdminSocket> {
     if settings.store != StoreKind::Embedded {
         return None;
     }

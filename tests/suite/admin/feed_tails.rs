@@ -54,8 +54,8 @@ async fn updates_are_printed_as_they_come_and_an_interrupt_ends_it_well() {
             place.done(words).await;
             assert_eq!(human.line().await, printed);
         }
-        let first = r#"{"feed_sync_id":1,"key":"a","value":"1","version":2}"#;
-        let third = r#"{"deleted":true,"feed_sync_id":3,"key":"a","version":4}"#;
+        let first = r#"{"feed_sync_id":1,"key":"a","version":2,"value":"1"}"#;
+        let third = r#"{"feed_sync_id":3,"key":"a","version":4,"deleted":true}"#;
         let lines = json.take(4).await;
         assert_eq!((&*lines[0], &*lines[2]), (first, third));
         for tail in [human, json] {
