@@ -84,10 +84,10 @@ pub enum Action {
     /// Tell user agents of broadcasts
     #[command(subcommand, after_help = feed_cli::help::BROADCAST)]
     Broadcast(BroadcastAction),
-    /// Run a session transcript through the state machine
+    /// Run a session transcript or a feed history through the state machines
     #[command(after_help = help::REPLAY)]
     Replay {
-        /// The transcript, a `.session` file as in fixtures/sessions
+        /// A `.session` file as in fixtures/sessions, or a `.feed` file as in fixtures/feeds
         file: PathBuf,
         /// Print each event, phase and effect
         #[arg(long)]

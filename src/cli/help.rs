@@ -39,5 +39,6 @@ Examples:
 
 /// `kalends replay`
 pub(super) const REPLAY: &str = "\
-Example:
-  kalends replay fixtures/sessions/hello_of_a_new_agent.session --trace";
+Examples:
+  kalends replay fixtures/sessions/hello_of_a_new_agent.session --trace
+  kalends replay fixtures/feeds/time_table_of_the_seed.feed --trace";
