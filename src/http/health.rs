@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix_web::web::Data;
 use actix_web::{HttpResponse, ResponseError};
+use actors::broadcasts::BroadcastView;
 use actors::registry::Count;
 use serde_json::json;
 use slog::warn;
@@ -15,7 +16,7 @@ use super::app::App;
 /// How long a dependency may take to show that it works.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 where a write reaches the disk, the registry answers and feeds are published; 503 where not.
+/// 200 where a write reaches the disk, the registry answers, feeds are published and broadcasts told; 503 where not.
 pub(super) async fn heartbeat(app: Data<App>) -> HttpResponse {
     let store = matches!(timeout(CHECK_WAIT, app.store.check()).await, Ok(Ok(())));
     let connections = match timeout(CHECK_WAIT, app.registry.send(Count)).await {
@@ -23,14 +24,15 @@ pub(super) async fn heartbeat(app: Data<App>) -> HttpResponse {
         Ok(Err(_)) | Err(_) => None,
     };
     let feeds = app.feeds.is_running();
-    match (store && feeds, connections) {
+    let broadcasts = app.clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
+    match (store && feeds && broadcasts, connections) {
         (true, Some(connections)) => {
             HttpResponse::Ok().json(json!({"status": "OK", "connections": connections}))
         }
         (_, connections) => {
             let registry = connections.is_some();
             warn!(app.log, "the server is not healthy";
-                "store" => store, "registry" => registry, "feeds" => feeds);
+                "store" => store, "registry" => registry, "feeds" => feeds, "broadcasts" => broadcasts);
             PushError::BackOff { retry_after: app.limits.retry_after }.error_response()
         }
     }

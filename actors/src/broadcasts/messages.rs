@@ -44,3 +44,10 @@ pub struct BroadcastView {
     /// Lets it go.
     pub unfollow: Recipient<Unfollow>,
 }
+
+impl BroadcastView {
+    /// Whether somebody is there to wake connections.
+    pub fn is_running(&self) -> bool {
+        self.follow.connected()
+    }
+}

@@ -136,7 +136,10 @@ async fn what_a_feed_does_not_take_is_refused_with_what_to_do() {
     updates(&place, "f", 2).await;
     for (words, expected) in [
         ("feed put f a 1234", "the value has 4 bytes, and f takes 3 (feed_value_bytes_max)"),
-        ("feed put f c 1", "f has 2 keys, with those that were deleted, and takes no other (feed_keys_max)"),
+        (
+            "feed put f c 1",
+            "f has 2 keys, with those that were deleted, and takes no other (feed_keys_max)",
+        ),
         ("feed delete f c", "there is no c in f: nothing to delete"),
         ("feed delete g a", "there is no a in g: nothing to delete"),
         ("feed republish f c", "c of f was never written: nothing to publish again"),
