@@ -23,7 +23,7 @@ use state_machine::store::PageLimit;
 use storage::StoreError;
 use tokio::time::sleep;
 
-use crate::settings::Settings;
+use crate::settings::{PublicUrl, Settings};
 use ledger::Ledger;
 use source::{Source, SourceError, SourceThread};
 use token_file::TokenFileError;
@@ -50,24 +50,29 @@ pub enum ImporterError {
     Source(#[from] SourceError),
 }
 
-/// Takes over broadcasts from now on, if the settings name a service to take them from.
-pub fn start(settings: &Settings, feeds: &Feeds, log: &Logger) -> Result<(), ImporterError> {
+/// The service that the settings name, if they name one. It is not asked yet.
+pub fn source(settings: &Settings) -> Result<Option<SourceThread>, ImporterError> {
     let token_file = settings.broadcast_source_token_file.as_deref();
     let Some(origin) = &settings.broadcast_source_url else {
-        return token_file.map_or(Ok(()), |_| Err(ImporterError::NoSource));
+        return token_file.map_or(Ok(None), |_| Err(ImporterError::NoSource));
     };
     token_file.map(token_file::read).transpose()?;
+    Ok(Some(Source::at(origin.as_str(), token_file)?.on_a_thread()?))
+}
+
+/// Takes over broadcasts from now on.
+pub fn start(source: SourceThread, settings: &Settings, feeds: &Feeds, log: &Logger) {
+    let origin = settings.broadcast_source_url.as_ref().map_or("", PublicUrl::as_str);
     let importer = Importer {
-        source: Source::at(origin.as_str(), token_file)?.on_a_thread()?,
+        source,
         feeds: feeds.clone(),
         value_bytes_max: FeedName::broadcasts().value_bytes_max(settings.feed_value_bytes_max),
         every: Duration::from_secs(settings.broadcast_source_poll_s),
         ledger: Ledger::default(),
         standing: Standing::Well,
-        log: log.new(slog::o!("source" => origin.as_str().to_owned())),
+        log: log.new(slog::o!("source" => origin.to_owned())),
     };
     spawn(importer.run());
-    Ok(())
 }
 
 struct Importer {

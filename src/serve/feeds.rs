@@ -13,7 +13,7 @@ use storage::{FeedTables, Upkeep};
 
 use super::{RETRY_AFTER, ServeError};
 use crate::http::feeds::tokens::FeedTokens;
-use crate::http::feeds::{FeedRequestLimits, FeedService};
+use crate::http::feeds::{FOLLOWED_BYTES_MAX, FeedRequestLimits, FeedService};
 use crate::keys::Keys;
 use crate::settings::{Settings, StoreKind};
 
@@ -73,7 +73,8 @@ fn limits(settings: &Settings) -> FeedLimits {
         StoreKind::DynamoDb => Span(settings.feed_poll_ms),
     };
     let retry = Span(settings.feed_retry_ms);
-    let (rows, bytes) = (settings.feed_page_max, settings.feed_page_bytes_max);
+    let bytes = settings.feed_page_bytes_max.min(FOLLOWED_BYTES_MAX);
+    let rows = settings.feed_page_max;
     FeedLimits {
         publisher: PublisherLimits { batch_max: settings.feed_batch_max, retry, poll },
         consumer: ConsumerLimits { page: PageLimit { rows, bytes }, retry },

@@ -68,10 +68,15 @@ async fn serve(settings: &Settings, machine: MachineClock, log: Logger) -> Resul
     let listener = listen::bind(settings.listen)?;
     let bound =
         listener.local_addr().map_err(|source| ServeError::listen(settings.listen, source))?;
+    let source = importer::source(settings)?;
     let clock = Clock::starting_at(machine.now());
     let (app, store, tables) = assemble(settings, bound, &clock, &log).await?;
-    importer::start(settings, &app.feeds, &log)?;
-    let mut server = listen::server(settings, listener, &app)?;
+    let server = listen::server(settings, listener, &app);
+    // Where nothing comes of it, those who follow feeds are to go before those who publish them.
+    let mut server = server.inspect_err(|_| app.feeds.close())?;
+    if let Some(source) = source {
+        importer::start(source, settings, &app.feeds, &log);
+    }
     let admin = admin_socket(settings, &store, &app);
     let high_water = HighWater::in_dir(&settings.data_dir);
     maintenance::start(app.clone(), machine, high_water.clone(), tables);

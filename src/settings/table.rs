@@ -372,7 +372,8 @@ settings! {
         /// Mozilla's megaphone: `GET /v1/broadcasts` answers `{"broadcasts": {"ID": "VERSION"}}`.
         broadcast_source_url: Option<PublicUrl> = None;
 
-        /// File with the bearer token that `broadcast_source_url` asks for. It is read anew before each request.
+        /// File with the bearer token that `broadcast_source_url` asks for, mode 0600 or 0400. It is read anew
+        /// before each request.
         broadcast_source_token_file: Option<PathBuf> = None;
 
         /// How often `broadcast_source_url` is asked.

@@ -43,6 +43,10 @@ use query::ReadQuery;
 use target::{Change, Rest, Target};
 use tokens::{FeedTokens, Grant, Scopes};
 
+/// Bytes of updates that are read at a time for somebody who follows; one update is always read. Thousands may
+/// follow who do not read what they are sent: each has as much in memory.
+pub const FOLLOWED_BYTES_MAX: usize = 64 * 1024;
+
 /// What requests for feeds need.
 pub struct FeedService {
     /// The feeds.

@@ -7,6 +7,7 @@ use actix_web::web::Data;
 use actors::FollowError;
 use state_machine::Time;
 use state_machine::feed::{ConsumerEnd, FeedName, FeedPage};
+use state_machine::store::PageLimit;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::FeedError;
@@ -14,7 +15,7 @@ use super::follow::{Waiting, is_always_there};
 use super::page::ShownPage;
 use super::query::ReadQuery;
 use super::tokens::Grant;
-use super::{FeedService, events};
+use super::{FOLLOWED_BYTES_MAX, FeedService, events};
 
 /// Answers with what is behind the cursor.
 pub(super) async fn read(
@@ -22,10 +23,13 @@ pub(super) async fn read(
     grant: Grant,
     query: ReadQuery,
 ) -> Result<HttpResponse, FeedError> {
-    let mut page = first_page(service, &grant.feed, query).await?;
     if query.is_stream {
+        let bytes = query.limit.bytes.min(FOLLOWED_BYTES_MAX);
+        let query = ReadQuery { limit: PageLimit { bytes, ..query.limit }, ..query };
+        let page = first_page(service, &grant.feed, query).await?;
         return events::stream(service, grant, page);
     }
+    let mut page = first_page(service, &grant.feed, query).await?;
     if page.updates.is_empty() && !query.wait.is_zero() {
         page = next_page(service, grant, query, page).await?;
     }

@@ -192,5 +192,6 @@ async fn a_token_that_cannot_be_used_is_told_at_the_start() {
         let ended = Program::run(serve).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains(expected) && !ended.stderr.contains(SECRET), "{ended:?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "nothing else is said: {ended:?}");
     }
 }
