@@ -394,6 +394,28 @@ mod tests {
         assert!(help(&["serve", "--help"]).contains("Default: 5000 ms, from 1 to 600000"));
     }
 
+    #[test]
+    fn the_help_of_a_command_shows_the_settings_that_it_has_to_do_with() {
+        let flags = |line: &str| {
+            let help = help(&line.split(' ').collect::<Vec<_>>());
+            let settings = Setting::all().map(|setting| flag_name(setting.name));
+            settings.filter(|flag| help.contains(&format!("{flag} "))).collect::<Vec<_>>()
+        };
+        for ask in ["-h", "--help"] {
+            let token = flags(&format!("feed token {ask}"));
+            assert_eq!(token, ["--data-dir", "--feed-tokens-epoch"]);
+            for put in ["feed put", "broadcast put"] {
+                let shown = flags(&format!("{put} {ask}"));
+                for flag in ["--data-dir", "--store", "--feed-keys-max", "--feed-value-bytes-max"] {
+                    assert!(shown.iter().any(|shown| shown == flag), "{put} {ask}: {flag}");
+                }
+            }
+            assert!(!flags(&format!("feed list {ask}")).iter().any(|flag| flag.contains("-feed-")));
+        }
+        let token = parse(&["feed", "token", "f", "--read", "--dynamodb-region", "x"]);
+        assert!(token.is_ok(), "what is hidden is taken");
+    }
+
     /// The help of every command, short and long.
     fn helps(mut command: Command) -> String {
         let own = format!("{}\n{}\n", command.render_help(), command.render_long_help());

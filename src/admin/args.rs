@@ -194,14 +194,17 @@ impl Asked {
     }
 }
 
-/// Shows in a command's help only those settings that have to do with where the store is; all can
-/// be given.
+/// Shows in a command's help only those settings that it has to do with; all can be given.
 pub fn with_short_help(command: Command) -> Command {
-    command.mut_args(|arg| match arg.get_id().as_str() {
-        "config" | "data_dir" | "store" => arg,
-        "rotation" | "last_connect_spread" => arg.hide_short_help(true),
-        id if id.starts_with("dynamodb_") => arg.hide_short_help(true),
-        id if is_setting(id) => arg.hide(true),
+    let name = command.get_name().to_owned();
+    command.mut_args(|arg| match (name.as_str(), arg.get_id().as_str()) {
+        ("token", "feed_tokens_epoch") | (_, "config" | "data_dir") => arg,
+        // It needs no store, only the keys.
+        ("token", id) if is_setting(id) => arg.hide(true),
+        ("put", "feed_keys_max" | "feed_value_bytes_max") | (_, "store") => arg,
+        (_, "rotation" | "last_connect_spread") => arg.hide_short_help(true),
+        (_, id) if id.starts_with("dynamodb_") => arg.hide_short_help(true),
+        (_, id) if is_setting(id) => arg.hide(true),
         _ => arg,
     })
 }

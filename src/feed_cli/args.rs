@@ -8,6 +8,7 @@ use url::Url;
 
 use super::help;
 use crate::settings::Flags;
+use crate::settings::value::{PublicUrl, Value as _};
 
 /// `kalends feed`
 #[derive(Debug, Subcommand)]
@@ -196,12 +197,8 @@ fn version(text: &str) -> Result<FeedValue, FeedTextError> {
 
 /// Reads where a server is. A token in the URL would be in the list of processes.
 fn server(text: &str) -> Result<Url, String> {
-    let expected = || "expected an http or https URL, such as https://push.example.net".to_owned();
-    let url = Url::parse(text).map_err(|_| expected())?;
-    let is_bare = url.query().is_none() && url.fragment().is_none();
-    let is_anonymous = url.username().is_empty() && url.password().is_none();
-    let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
-    if is_http && is_bare && is_anonymous { Ok(url) } else { Err(expected()) }
+    let url = PublicUrl::parse(text)?;
+    Ok(Url::parse(url.as_str()).expect("an origin is a URL"))
 }
 
 #[cfg(test)]
@@ -249,6 +246,7 @@ mod tests {
             "put f k v --url ftp://a",
             "put f k v --url https://user:secret@a",
             "put f k v --url https://a/?token=x",
+            "tail f --url https://a/v1/feeds",
             "put f k --vale x",
             "delete f",
             "republish f k v",

@@ -59,6 +59,7 @@ Examples:
 pub const TAIL: &str = "\
 Prints `NUMBER KEY = VALUE` or `NUMBER KEY deleted`, and goes on until Ctrl-C. Where the server goes
 away it waits for it. Where none runs on an embedded store it prints what is there, and waits for one.
+Where nobody reads its output any more, it ends.
 
 Examples:
   kalends feed tail prices --data-dir /var/lib/kalends
@@ -69,7 +70,8 @@ Examples:
 /// `kalends feed token`
 pub const TOKEN: &str = "\
 Prints the token, which is made from the keys in the data directory and kept nowhere: whoever has it
-can use that one feed. Raising the setting feed_tokens_epoch revokes all of them.
+can use that one feed. Raising the setting feed_tokens_epoch revokes all of them; where the servers
+have one, give this command the same, by their --config or by --feed-tokens-epoch.
 
 Examples:
   kalends feed token prices --read --data-dir /var/lib/kalends

@@ -6,11 +6,13 @@
 //! - [`args`], [`help`]: the command line.
 //! - [`value`]: what a key is set to.
 //! - [`tail`]: a feed's updates through a store or its server; [`tail_url`]: the same over HTTP.
+//! - [`reader`]: whether anybody reads them.
 //! - [`remote`]: a server's feeds over HTTP.
 //! - [`token`]: tokens for that.
 
 pub mod args;
 pub mod help;
+pub mod reader;
 pub mod remote;
 pub mod tail;
 pub mod tail_url;

@@ -1,5 +1,6 @@
 //! `kalends feed tail`: a feed's updates through its store, or through the server that has it.
 
+use std::io::ErrorKind::BrokenPipe;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::FeedCliError;
 use super::args::TailWhat;
+use super::{FeedCliError, reader};
 use crate::admin::bar::Bar;
 use crate::admin::client;
 use crate::admin::command::{AdminError, interrupt, work};
@@ -35,8 +36,9 @@ pub fn run(what: &TailWhat, settings: &Settings) -> Result<(), FeedCliError> {
         let stop = interrupted();
         Local { what, settings, stop }.follow(&mut printer).await
     });
-    finish(&printer, what);
-    Ok(ended?)
+    let ended = unless_nobody_reads(ended.map_err(FeedCliError::from));
+    finish(&printer, what, ended.is_ok());
+    ended
 }
 
 /// Prints a feed's updates on standard output, and remembers them.
@@ -46,17 +48,31 @@ pub(super) fn printer(what: &TailWhat) -> Result<Printer<impl Write>, FeedCliErr
     Ok(Printer::new(stdout().lock(), what.json, bar).tailing(tailed))
 }
 
-/// Says how far it came, where that is not plain to see.
-pub(super) fn finish<W: Write>(printer: &Printer<W>, what: &TailWhat) {
+/// Who reads what is printed may go away when it has enough, as `head` does. That is an end as good as any.
+pub(super) fn unless_nobody_reads(ended: Result<(), FeedCliError>) -> Result<(), FeedCliError> {
+    match ended {
+        Err(FeedCliError::Admin(AdminError::Io(error))) if error.kind() == BrokenPipe => Ok(()),
+        ended => ended,
+    }
+}
+
+/// Says how far it came, where that is not plain to see. What was refused came nowhere.
+pub(super) fn finish<W: Write>(printer: &Printer<W>, what: &TailWhat, is_well: bool) {
     printer.end();
-    if let Some(tailed) = printer.tailed().filter(|_| what.cursor_file.is_some()) {
+    let tailed = printer.tailed().filter(|_| what.cursor_file.is_some());
+    if let Some(tailed) = tailed.filter(|tailed| is_well || tailed.count() > 0) {
         printer.complain(&tailed.summary());
     }
 }
 
-/// Turns true at the first interrupt; a second one ends the process.
+/// Turns true at the first interrupt, or when nobody reads any more; a second interrupt ends the process.
 pub(super) fn interrupted() -> watch::Receiver<bool> {
     let (is_interrupted, stop) = watch::channel(false);
+    let is_unread = is_interrupted.clone();
+    tokio::spawn(async move {
+        reader::gone(stdout()).await;
+        is_unread.send_replace(true);
+    });
     tokio::spawn(async move {
         interrupt().await;
         is_interrupted.send_replace(true);

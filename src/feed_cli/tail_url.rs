@@ -11,7 +11,7 @@ use url::Url;
 use super::FeedCliError;
 use super::args::TailWhat;
 use super::remote::{Failure, Remote};
-use super::tail::{finish, interrupted, left, printer};
+use super::tail::{finish, interrupted, left, printer, unless_nobody_reads};
 use crate::admin::feed::{FeedTail, Page};
 use crate::admin::line::Line;
 use crate::admin::print::Printer;
@@ -43,7 +43,8 @@ pub fn run(what: &TailWhat, url: &Url) -> Result<(), FeedCliError> {
     });
     // A request that is under way is left alone.
     runtime.shutdown_background();
-    finish(&printer, what);
+    let ended = unless_nobody_reads(ended);
+    finish(&printer, what, ended.is_ok());
     ended
 }
 

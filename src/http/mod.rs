@@ -11,6 +11,7 @@ mod push;
 pub mod push_headers;
 mod socket;
 pub mod token;
+pub mod unread;
 pub mod vapid;
 
 pub use error::PushError;

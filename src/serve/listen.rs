@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use actix_web::dev::Server;
+use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use actix_web::{App as HttpApp, HttpServer};
@@ -12,6 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::ServeError;
 use crate::http::app::{App, routes};
+use crate::http::unread;
 use crate::settings::Settings;
 
 /// Connections the kernel holds that were not accepted yet.
@@ -22,7 +24,10 @@ const HTTP_KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// How long a socket is read on after its last answer or close frame. Firefox waits for the end of
 /// TCP after a close frame; a sender that is refused before its body has come should still hear why.
-const LINGER: Duration = Duration::from_millis(100);
+///
+/// actix-http counts from a time that it looks up every 500 ms. A deadline that is over when it is set is never
+/// noticed, and the socket stays open: so it is well above that. It is over after half of it to all of it.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// How long the last answers may take to go out once nothing is under way any more.
 pub(super) const LAST_ANSWERS_WAIT_S: u64 = 1;
@@ -48,17 +53,18 @@ pub(super) fn server(
     let workers = settings.worker_threads();
     let (app, address) = (app.clone(), settings.listen);
     let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
-    let server = HttpServer::new(move || HttpApp::new().configure(routes(&app)))
-        .workers(workers)
-        .max_connections(settings.connections_max.div_ceil(workers))
-        .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
-        .keep_alive(HTTP_KEEP_ALIVE)
-        .client_disconnect_timeout(LINGER)
-        .shutdown_timeout(LAST_ANSWERS_WAIT_S)
-        .disable_signals()
-        .on_connect(move |io, _| tune(io, user_timeout))
-        .listen(listener)
-        .map_err(|source| ServeError::listen(address, source))?;
+    let server =
+        HttpServer::new(move || HttpApp::new().configure(routes(&app)).wrap(from_fn(unread::hold)))
+            .workers(workers)
+            .max_connections(settings.connections_max.div_ceil(workers))
+            .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
+            .keep_alive(HTTP_KEEP_ALIVE)
+            .client_disconnect_timeout(LINGER)
+            .shutdown_timeout(LAST_ANSWERS_WAIT_S)
+            .disable_signals()
+            .on_connect(move |io, _| tune(io, user_timeout))
+            .listen(listener)
+            .map_err(|source| ServeError::listen(address, source))?;
     Ok(server.run())
 }
 

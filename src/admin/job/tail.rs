@@ -1,8 +1,9 @@
 //! `feed tail`: a feed's updates, as they come.
 
+use std::mem;
 use std::time::Duration;
 
-use actors::{FollowError, Follower};
+use actors::{Feeds, FollowError, Follower};
 use state_machine::feed::consumer::ConsumerEnd;
 use state_machine::feed::{FeedName, FeedPage, FeedSyncId};
 use tokio::time::Instant;
@@ -47,21 +48,28 @@ struct Pages {
     cursor: FeedSyncId,
     once: bool,
     /// Told by the server's publisher; without one, the store is looked at.
-    follower: Option<Follower>,
+    told: Option<Told>,
+}
+
+/// What tells of pages.
+struct Told {
+    feeds: Feeds,
+    follower: Follower,
+    /// The follower before, for the place that it has among those that are counted.
+    place: Option<Follower>,
 }
 
 impl Pages {
     fn open(site: &Site, feed: FeedName, cursor: FeedSyncId, once: bool) -> Result<Self, JobError> {
         let feeds = site.feeds.as_ref().filter(|_| !once);
-        let follower = feeds.map(|feeds| feeds.follow(feed.clone(), cursor)).transpose();
-        let follower = follower.map_err(|error| JobError::Refused(error.to_string()))?;
-        Ok(Self { feed, cursor, once, follower })
+        let told = feeds.map(|feeds| Told::open(feeds, &feed, cursor)).transpose()?;
+        Ok(Self { feed, cursor, once, told })
     }
 
     /// The next one. It waits for ever where nothing comes, but not where only what is there is wanted.
     async fn next(&mut self, site: &Site, report: &Report) -> Result<FeedPage, JobError> {
-        let page = match &mut self.follower {
-            Some(follower) => match report.unless_stopped(follower.next()).await? {
+        let page = match &mut self.told {
+            Some(told) => match report.unless_stopped(told.next(&self.feed, self.cursor)).await? {
                 Ok(page) => page,
                 Err(FollowError::Closed) => return Err(JobError::Stopped),
                 Err(FollowError::End(end)) => return Err(self.refused(end)),
@@ -93,7 +101,8 @@ impl Pages {
 
     async fn fetch(&self, site: &Site, report: &Report) -> Result<FeedPage, JobError> {
         let fetch = || site.store.fetch_feed(self.feed.clone(), self.cursor, PAGE);
-        match report.step(fetch).await? {
+        let page = report.step(fetch).await?;
+        match page.or_else(|| self.feed.is_always_there().then(FeedPage::default)) {
             None => Err(self.refused(ConsumerEnd::NoSuchFeed)),
             Some(FeedPage { head, .. }) if head < self.cursor => {
                 Err(self.refused(ConsumerEnd::CursorFromTheFuture { head }))
@@ -105,9 +114,32 @@ impl Pages {
     fn refused(&self, end: ConsumerEnd) -> JobError {
         let Self { feed, cursor, .. } = self;
         JobError::Refused(match end {
+            ConsumerEnd::NoSuchFeed if feed.is_always_there() => from_the_future(feed, cursor.0, 0),
             ConsumerEnd::NoSuchFeed => no_such_feed(feed),
             ConsumerEnd::CursorFromTheFuture { head } => from_the_future(feed, cursor.0, head.0),
         })
+    }
+}
+
+impl Told {
+    fn open(feeds: &Feeds, feed: &FeedName, cursor: FeedSyncId) -> Result<Self, JobError> {
+        let follower = feeds.follow(feed.clone(), cursor);
+        let follower = follower.map_err(|error| JobError::Refused(error.to_string()))?;
+        Ok(Self { feeds: feeds.clone(), follower, place: None })
+    }
+
+    /// The next page, however long it takes. An empty feed that is always there is waited for.
+    async fn next(&mut self, feed: &FeedName, cursor: FeedSyncId) -> Result<FeedPage, FollowError> {
+        let waits = feed.is_always_there() && cursor == FeedSyncId::NONE;
+        loop {
+            match self.follower.next().await {
+                Err(FollowError::End(ConsumerEnd::NoSuchFeed)) if waits => {
+                    let patient = self.feeds.follow_when_there(feed.clone(), cursor);
+                    self.place = Some(mem::replace(&mut self.follower, patient));
+                }
+                next => return next,
+            }
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Waiting {
 
 /// Whether a feed is there for readers before it was written: then it is empty.
 pub(super) fn is_always_there(feed: &FeedName) -> bool {
-    *feed == FeedName::broadcasts()
+    feed.is_always_there()
 }
 
 impl Waiting {
@@ -39,7 +39,7 @@ impl Waiting {
     pub(super) async fn next(&mut self) -> Result<FeedPage, FollowError> {
         loop {
             match self.follower.next().await {
-                Err(FollowError::End(ConsumerEnd::NoSuchFeed)) if is_always_there(&self.feed) => {
+                Err(FollowError::End(ConsumerEnd::NoSuchFeed)) if self.feed.is_always_there() => {
                     let cursor = self.follower.cursor();
                     let patient = self.feeds.follow_when_there(self.feed.clone(), cursor);
                     self.place = Some(mem::replace(&mut self.follower, patient));

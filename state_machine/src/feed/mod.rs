@@ -145,6 +145,11 @@ impl FeedName {
         Self("broadcasts".into())
     }
 
+    /// Whether the feed is there for readers before it was written: then it is empty.
+    pub fn is_always_there(&self) -> bool {
+        *self == Self::broadcasts()
+    }
+
     /// Bytes of a value in this feed at most, where a server allows `bytes_max`. Every node has all broadcasts in
     /// memory, and an agent is told 64 in a frame.
     pub fn value_bytes_max(&self, bytes_max: usize) -> usize {
@@ -295,6 +300,7 @@ mod tests {
             (broadcasts.value_bytes_max(65_536), other.value_bytes_max(65_536)),
             (1024, 65_536)
         );
+        assert!(broadcasts.is_always_there() && !other.is_always_there());
         assert_eq!((broadcasts.keys_max(100_000), other.keys_max(100_000)), (1000, 100_000));
         assert_eq!((broadcasts.value_bytes_max(10), broadcasts.keys_max(10)), (10, 10));
         let [errors, error] = ["errors", "error"].map(|key| FeedKey::parse(key).unwrap());

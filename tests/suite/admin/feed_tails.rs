@@ -209,6 +209,56 @@ async fn a_tail_without_a_server_prints_what_is_there_and_waits_for_one() {
 }
 
 #[actix_web::test]
+async fn broadcasts_are_always_there() {
+    for mut place in [Place::embedded(&[]), Place::dynamo(&[])] {
+        let once = "feed tail broadcasts --once";
+        assert_eq!(place.done(once).await, "");
+        let why = place.refused(&format!("{once} --after 5")).await;
+        assert!(why.contains("from the future, broadcasts has come to number 0"), "{why}");
+        let why = place.refused("feed tail broadcasts --after 5").await;
+        assert!(why.contains("from the future, broadcasts has come to number 0"), "{why}");
+        let mut tail = Tailing::at(&place, "broadcasts");
+        place.done("broadcast put a/b 1").await;
+        assert_eq!(tail.line().await, "1 a/b = 1");
+        place.done("broadcast put a/b 2").await;
+        assert_eq!(tail.line().await, "2 a/b = 2");
+        assert_eq!(tail.interrupt().await.code, Some(0));
+        assert!(place.server.terminate().success());
+        assert_eq!(place.done(once).await, "2 a/b = 2\n");
+    }
+}
+
+#[actix_web::test]
+async fn broadcasts_are_there_where_no_server_runs() {
+    for mut place in [Place::embedded(&[]), Place::dynamo(&[])] {
+        assert!(place.server.terminate().success());
+        assert_eq!(place.done("feed tail broadcasts --once").await, "");
+        let mut tail = Tailing::at(&place, "broadcasts");
+        if place.is_embedded() {
+            // Until it says so it has the store.
+            let said = tail.complaint().await;
+            assert!(said.starts_with("kalends: no server is running here: "), "{said}");
+        }
+        place.server.restart();
+        place.done("broadcast put a/b 1").await;
+        assert_eq!(tail.line().await, "1 a/b = 1");
+    }
+}
+
+#[actix_web::test]
+async fn a_tail_ends_when_nobody_reads_it_any_more() {
+    for place in [Place::embedded(&[]), Place::dynamo(&[])] {
+        place.done("feed put f a 1").await;
+        let token = place.done("feed token f --read").await;
+        for mut tail in [Tailing::at(&place, "f"), tail_at(&place.server, token.trim_end(), "f")] {
+            assert_eq!(tail.line().await, "1 a = 1");
+            let ended = tail.unread().await;
+            assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+        }
+    }
+}
+
+#[actix_web::test]
 async fn a_cursor_file_that_cannot_be_meant_is_refused_with_what_to_do() {
     let place = Place::embedded(&[]);
     for feed in ["f", "g"] {
@@ -229,10 +279,20 @@ async fn a_cursor_file_that_cannot_be_meant_is_refused_with_what_to_do() {
     ] {
         fs::write(file.path(), contents).unwrap();
         for words in [tail(&f), tail(&f).replace(" --once", "")] {
-            let why = place.refused(&words).await;
-            assert!(why.contains(expected), "{contents}: {why}");
+            let ended = place.run(&words).await;
+            assert_eq!(ended.code, Some(1), "{contents}: {ended:?}");
+            let is_said = ended.stderr.contains(expected) && ended.stderr.lines().count() == 1;
+            assert!(is_said, "{contents}: {ended:?}");
         }
         assert_eq!(fs::read_to_string(file.path()).unwrap(), contents, "it is left as it was");
+    }
+    fs::remove_file(file.path()).unwrap();
+    let absent = FeedName::parse("absent").unwrap();
+    for words in [tail(&absent), tail(&absent).replace(" --once", "")] {
+        let ended = place.run(&words).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.starts_with("kalends: there is no feed absent"), "{ended:?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     }
     let nowhere = "feed tail f --cursor-file /nowhere/at/all";
     assert!(place.refused(nowhere).await.contains("cannot keep the cursor in /nowhere/at/all"));

@@ -162,6 +162,7 @@ async fn what_a_feed_does_not_take_is_refused_with_what_to_do() {
         "feed tail f --after x",
         "feed token f",
         "feed token f --read --days 0",
+        "feed tail f --url http://127.0.0.1:1/v1/feeds",
         "feed list --log-level loud",
         "broadcast",
         "broadcast put a/b",
@@ -181,6 +182,7 @@ async fn where_no_store_is_a_feed_makes_none() {
         &["feed", "put", "f", "k", "v"],
         &["feed", "tail", "f"],
         &["broadcast", "put", "b", "1"],
+        &["feed", "token", "f", "--read"],
     ] {
         let mut command = kalends(words);
         command.arg("--data-dir").arg(&data);
@@ -188,12 +190,36 @@ async fn where_no_store_is_a_feed_makes_none() {
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.starts_with("kalends: there is no store in "), "{ended:?}");
     }
-    let mut command = kalends(&["feed", "token", "f", "--read"]);
-    command.arg("--data-dir").arg(&data);
+    assert!(!data.exists());
+}
+
+#[actix_web::test]
+async fn who_has_no_keys_for_a_token_is_told_where_they_come_from() {
+    let home = TempDir::new().unwrap();
+    let mut command = kalends(&["feed", "token", "f", "--read", "--store=dynamodb"]);
+    command.arg("--data-dir").arg(home.path());
     let ended = Program::run(command).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("keys.toml does not exist"), "{ended:?}");
-    assert!(!data.exists());
+    for expected in ["keys.toml does not exist", "start one, which makes it", "copy the keys.toml"]
+    {
+        assert!(ended.stderr.contains(expected), "{ended:?}");
+    }
+
+    let place = Place::embedded(&[]);
+    std::fs::remove_file(place.server.data_dir().join("keys.toml")).unwrap();
+    let why = place.refused("feed token f --read").await;
+    assert!(why.ends_with("keys.toml does not exist: restore it from a backup"), "{why}");
+}
+
+#[actix_web::test]
+async fn the_epoch_of_a_token_is_that_of_its_server() {
+    let place = Place::embedded(&["--feed-tokens-epoch=2"]);
+    place.done("feed put f k v").await;
+    for (words, code) in [("f --read", 1), ("f --read --feed-tokens-epoch=2", 0)] {
+        let token = token(&place, words).await;
+        let ended = Program::run(at_url(&place.server, &token, "feed tail f --once")).await;
+        assert_eq!(ended.code, Some(code), "{words}: {ended:?}");
+    }
 }
 
 #[actix_web::test]

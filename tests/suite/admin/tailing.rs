@@ -3,7 +3,7 @@
 use std::process::Output;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::place::Place;
@@ -51,6 +51,19 @@ impl Tailing {
         lines
     }
 
+    /// The next line that it has on standard error.
+    pub(super) async fn complaint(&mut self) -> String {
+        let stderr = self.process.stderr.as_mut().expect("standard error is a pipe");
+        let mut line = Vec::new();
+        let read = async {
+            while line.last() != Some(&b'\n') {
+                line.push(stderr.read_u8().await.expect("a line has an end"));
+            }
+        };
+        within(AT_ONCE, "something is said", read).await;
+        String::from_utf8(line).expect("kalends writes UTF-8")
+    }
+
     /// Kills it, as kill -9 does. The lines that it had printed by then and that were not taken yet.
     pub(super) async fn kill(mut self) -> Vec<String> {
         self.process.kill().await.expect("kalends can be killed");
@@ -67,6 +80,16 @@ impl Tailing {
         let status = std::process::Command::new("kill").args(["-s", "INT", &pid]).status();
         assert!(status.expect("kill can be run").success());
         self.ended().await
+    }
+
+    /// Reads no more of it, and waits for its end.
+    pub(super) async fn unread(self) -> Ended {
+        let Self { process, lines } = self;
+        drop(lines);
+        let output = within(AT_ONCE, "the tail ends", process.wait_with_output()).await;
+        let Output { status, stderr, .. } = output.expect("a process can be waited for");
+        let stderr = String::from_utf8(stderr).expect("kalends writes UTF-8");
+        Ended { code: status.code(), stdout: String::new(), stderr }
     }
 
     /// Waits for its end, which must come soon.
