@@ -37,7 +37,7 @@ impl Tailed {
             return Ok(());
         }
         self.cursor = page.cursor;
-        self.file.as_ref().map_or(Ok(()), |file| file.save(page.cursor))
+        self.file.as_mut().map_or(Ok(()), |file| file.save(page.cursor))
     }
 
     /// Behind which number to go on.

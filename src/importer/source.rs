@@ -23,6 +23,10 @@ const PATH: &str = "/v1/broadcasts";
 /// Bytes of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Broadcasts in an answer at most. A service that has lost its mind would fill the feed for good: what was once in it
+/// leaves its tombstone.
+const BROADCASTS_MAX: usize = 1000;
+
 /// How long a request may take in all. Its steps have shorter limits of their own.
 const REQUEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -55,6 +59,9 @@ pub enum SourceError {
     /// It says too much.
     #[error("its answer has more than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
+    /// It says too much.
+    #[error("it has {0} broadcasts, at most {BROADCASTS_MAX} are taken over")]
+    TooMany(usize),
     /// It says something else.
     #[error("its answer is not {{\"broadcasts\": {{\"ID\": \"VERSION\"}}}}")]
     Malformed,
@@ -143,7 +150,11 @@ fn unanswered(error: Error) -> SourceError {
 
 fn read(body: &[u8]) -> Result<Versions, SourceError> {
     let answer = serde_json::from_slice::<Answer>(body).map_err(|_| SourceError::Malformed)?;
-    if answer.code == ok() { Ok(answer.broadcasts) } else { Err(SourceError::Status(answer.code)) }
+    match answer.broadcasts.len() {
+        _ if answer.code != ok() => Err(SourceError::Status(answer.code)),
+        count if count > BROADCASTS_MAX => Err(SourceError::TooMany(count)),
+        _ => Ok(answer.broadcasts),
+    }
 }
 
 fn ok() -> u16 {
@@ -153,6 +164,17 @@ fn ok() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_with_too_many_broadcasts_is_refused_as_a_whole() {
+        let of = |count: usize| {
+            let versions: Versions =
+                (0..count).map(|id| (id.to_string(), "1".to_owned())).collect();
+            read(serde_json::json!({ "broadcasts": versions }).to_string().as_bytes())
+        };
+        assert_eq!(of(BROADCASTS_MAX).unwrap().len(), BROADCASTS_MAX);
+        assert!(matches!(of(BROADCASTS_MAX + 1), Err(SourceError::TooMany(1001))));
+    }
 
     #[test]
     fn an_answer_is_read_as_mozillas_megaphone_writes_it() {

@@ -10,6 +10,7 @@ use state_machine::Span;
 use state_machine::feed::{ConsumerLimits, PublisherLimits};
 use state_machine::store::PageLimit;
 use storage::{FeedTables, Upkeep};
+use tokio::sync::Semaphore;
 
 use super::{RETRY_AFTER, ServeError};
 use crate::http::feeds::tokens::FeedTokens;
@@ -62,6 +63,7 @@ pub(super) fn service(
         feeds: feeds.clone(),
         tokens: FeedTokens::derive(keys, settings.feed_tokens_epoch),
         limits,
+        pages: Arc::new(Semaphore::new(settings.feed_pages_max)),
         clock: clock.clone(),
         log: log.clone(),
     }

@@ -308,18 +308,22 @@ settings! {
     group "Feeds and broadcasts" {
         /// Keys of one feed. Those that were deleted count too: what is left of one, its tombstone, tells
         /// consumers that come later. Where a feed is full, a new key is answered 507, and the keys that are
-        /// there can still be written. The feed `broadcasts` has at most 1000, as every node has them in memory.
+        /// there can still be written. The feed `broadcasts` has at most 10000, as every node has them in memory.
         feed_keys_max: u64 = 100_000, in COUNT, "keys";
 
         /// Largest value of a key. 262144 is the most that fits into an item of DynamoDB with all
         /// that is kept beside it. A broadcast's version has at most 1024.
         feed_value_bytes_max: usize = 65_536, in 1..=262_144, "bytes";
 
-        /// Updates of one page. `limit` of a request can ask for fewer, never for more.
+        /// Updates of one page. `limit` of a request can ask for fewer, never for more. DynamoDB gives at most 1000.
         feed_page_max: usize = 1000, in 1..=10_000, "updates";
 
-        /// Keys and values of one page; one update is always read.
+        /// Values of one page; one update is always read.
         feed_page_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
+
+        /// Pages of more than 64 KiB that are on their way at once: each is in memory until its reader has
+        /// taken it. One more is answered 503 with `Retry-After`.
+        feed_pages_max: usize = 256, in 1..=100_000, "pages";
 
         /// Longest time that a request with `wait` is held until the feed has something for it. A proxy in
         /// front must let a request wait for longer than this (nginx: `proxy_read_timeout`).

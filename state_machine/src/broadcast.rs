@@ -14,7 +14,7 @@ pub type Versions = BTreeMap<FeedKey, FeedValue>;
 pub const VERSION_BYTES_MAX: usize = 1024;
 
 /// Broadcasts at most, those that were deleted too.
-pub const BROADCASTS_MAX: u64 = 1000;
+pub const BROADCASTS_MAX: u64 = 10_000;
 
 /// All broadcasts, as far as a node has followed the feed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -20,5 +20,6 @@ mod slow_peers;
 mod starting;
 mod stopping;
 mod topics;
+mod unfinished;
 mod vapid;
 mod walk;

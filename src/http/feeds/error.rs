@@ -74,7 +74,7 @@ pub(super) enum FeedError {
     /// The feed is full.
     #[error(
         "the feed has as many keys as it may have, those that were deleted too: write one that is \
-         there, or raise feed_keys_max"
+         there (docs/feeds.md#limits)"
     )]
     TooManyKeys,
     /// Too many streams and waiting requests.

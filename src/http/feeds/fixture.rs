@@ -18,6 +18,7 @@ use state_machine::store::PageLimit;
 use state_machine::{Span, Time};
 use storage::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 use super::tokens::{FeedTokens, Grant, Scopes};
 use super::{FeedRequestLimits, FeedService, serve};
@@ -25,6 +26,9 @@ use crate::keys::Keys;
 
 /// What the clock shows at first.
 pub(super) const NOW: Time = Time(1_796_000_000_000);
+
+/// Large pages that may be on their way.
+pub(super) const PAGES: usize = 2;
 
 /// A service over a store of its own.
 pub(super) struct Scene {
@@ -52,6 +56,7 @@ impl Scene {
             feeds: Feeds::start(Arc::new(store), clock.clone(), feed_limits(), log.clone()),
             tokens: FeedTokens::derive(&keys(), 0),
             limits: limits(),
+            pages: Arc::new(Semaphore::new(PAGES)),
             clock,
             log,
         };

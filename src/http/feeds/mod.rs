@@ -15,6 +15,7 @@ mod events;
 #[cfg(test)]
 mod fixture;
 mod follow;
+mod large;
 mod page;
 mod query;
 mod read;
@@ -24,6 +25,7 @@ mod tests;
 pub mod tokens;
 mod write;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::Method;
@@ -37,13 +39,15 @@ use state_machine::Span;
 use state_machine::feed::FeedName;
 use state_machine::store::PageLimit;
 use storage::StoreError;
+use tokio::sync::Semaphore;
 
 use error::FeedError;
 use query::ReadQuery;
 use target::{Change, Rest, Target};
 use tokens::{FeedTokens, Grant, Scopes};
 
-/// Bytes of updates that are read at a time for somebody who follows; one update is always read. Thousands may
+/// Bytes of values above which a page is a large one: what is less than that has mostly left for the kernel at once.
+/// And bytes of updates that are read at a time for somebody who follows; one update is always read. Thousands may
 /// follow who do not read what they are sent: each has as much in memory.
 pub const FOLLOWED_BYTES_MAX: usize = 64 * 1024;
 
@@ -55,6 +59,8 @@ pub struct FeedService {
     pub tokens: FeedTokens,
     /// The limits of a request.
     pub limits: FeedRequestLimits,
+    /// A permit for each large page that is on its way.
+    pub pages: Arc<Semaphore>,
     /// The clock, by which tokens expire.
     pub clock: Clock,
     /// The log.

@@ -12,10 +12,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::FeedError;
 use super::follow::{Waiting, is_always_there};
-use super::page::ShownPage;
 use super::query::ReadQuery;
 use super::tokens::Grant;
-use super::{FOLLOWED_BYTES_MAX, FeedService, events};
+use super::{FOLLOWED_BYTES_MAX, FeedService, events, large};
 
 /// Answers with what is behind the cursor.
 pub(super) async fn read(
@@ -33,7 +32,7 @@ pub(super) async fn read(
     if page.updates.is_empty() && !query.wait.is_zero() {
         page = next_page(service, grant, query, page).await?;
     }
-    Ok(HttpResponse::Ok().json(ShownPage::from(&page)))
+    large::answer(service, page)
 }
 
 async fn first_page(

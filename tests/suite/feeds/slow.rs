@@ -54,6 +54,23 @@ async fn a_reader_that_does_not_read_at_all_is_disconnected() {
     .await;
 }
 
+#[actix_web::test]
+async fn pages_that_nobody_reads_are_counted_and_small_ones_still_answered() {
+    let large_pages = ["--feed-page-bytes-max=100000000", "--feed-pages-max=2"];
+    let server = Server::start_with(&large_pages);
+    let desk = large(&server).await;
+    let mut stuck = Vec::new();
+    for _ in 0..2 {
+        stuck.push(stuck_at(&server, &desk, "application/json").await);
+    }
+    let refused = desk.get("?limit=20").await;
+    assert!(refused.status == 503 && refused.header("retry-after").is_some(), "{refused}");
+    assert_eq!(desk.get("?limit=1").await.status, 200);
+    drop(stuck);
+    until(AT_ONCE, "their places are free", async || desk.get("?limit=20").await.status == 200)
+        .await;
+}
+
 /// A feed with more in it than the system keeps for a connection.
 async fn large(server: &Server) -> Desk {
     let desk = Desk::at(server, "large");
@@ -61,17 +78,23 @@ async fn large(server: &Server) -> Desk {
     for key in 0..KEYS {
         desk.put(&key.to_string(), &value).await;
     }
-    until(AT_ONCE, "all is published", async || Copy::of(&desk).await.rows.len() == KEYS).await;
+    let is_published = async || desk.page("limit=1").await.head == KEYS as u64;
+    until(AT_ONCE, "all is published", is_published).await;
     desk
 }
 
-/// A reader that asks for everything and takes next to nothing.
+/// A reader of a stream that asks for everything and takes next to nothing.
 async fn stuck(server: &Server, desk: &Desk) -> TcpStream {
+    stuck_at(server, desk, "text/event-stream").await
+}
+
+/// The same for what is accepted.
+async fn stuck_at(server: &Server, desk: &Desk, accept: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket can be made");
     socket.set_recv_buffer_size(4096).expect("a socket has a buffer");
     let mut stream = socket.connect(server.address()).await.expect("the server is there");
     let request = format!(
-        "GET /v1/feeds/large HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\
+        "GET /v1/feeds/large HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\
          Authorization: {}\r\n\r\n",
         desk.authorization()
     );
