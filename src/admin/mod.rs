@@ -12,7 +12,8 @@
 //! - [`keys_check`]: what `preflight` looks at beside the store.
 //! - [`client`], [`socket`]: the two ends of `admin.sock`; [`address`]: where it is.
 //! - [`print`], [`print_feed`], [`bar`]: for people, and as JSON.
-//! - [`feed`]: feeds in requests and lines; [`tailed`], [`cursor_file`]: how far one was followed.
+//! - [`feed`]: feeds in requests and lines; [`tailed`], [`cursor_file`]: how far one was followed;
+//!   [`locked_file`]: what keeps two from using one file.
 //!
 //! Architecture Invariant: a job goes in steps, each of which leaves the store whole; it can be
 //! stopped between any two and run again.
@@ -28,6 +29,7 @@ pub mod help;
 pub mod job;
 pub mod keys_check;
 pub mod line;
+pub mod locked_file;
 pub mod owner;
 pub mod print;
 pub mod print_feed;

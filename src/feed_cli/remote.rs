@@ -210,6 +210,9 @@ mod tests {
         assert_eq!(encoded("remote-settings/a_b~1"), "remote-settings%2Fa_b~1");
         assert_eq!(encoded(".."), "%2E%2E");
         assert_eq!(encoded("ä ?#%"), "%C3%A4%20%3F%23%25");
+        let remote = Remote::with_token(&Url::parse("http://a/").unwrap(), "x").unwrap();
+        let (feed, key) = (FeedName::parse("f").unwrap(), FeedKey::parse("k#x/?y=%23").unwrap());
+        assert_eq!(remote.of_key(&feed, &key), "http://a/v1/feeds/f/k%23x%2F%3Fy%3D%2523");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `kalends feed tail`, which goes on from where it was, whatever is killed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use awc::http::Method;
@@ -10,7 +12,7 @@ use tempfile::TempDir;
 
 use super::Place;
 use super::tailing::Tailing;
-use crate::harness::{AT_ONCE, Sender, Server, kalends, until};
+use crate::harness::{AT_ONCE, Program, Sender, Server, kalends, until};
 use crate::importer::Fake;
 
 /// A cursor file in a directory of its own.
@@ -23,6 +25,13 @@ impl CursorFile {
 
     fn path(&self) -> String {
         self.0.path().join("cursor").display().to_string()
+    }
+
+    /// The files in its directory.
+    fn names(&self) -> Vec<String> {
+        let found = fs::read_dir(self.0.path()).expect("the directory is there");
+        let name = |entry: io::Result<fs::DirEntry>| entry.expect("it can be read").file_name();
+        found.map(|entry| name(entry).display().to_string()).collect()
     }
 
     /// The number in it.
@@ -147,6 +156,8 @@ async fn whenever_a_tail_is_killed_nothing_is_left_out() {
             assert!(runs < 1000, "it does not come on: {:?}", file.cursor());
         }
         assert!(seen.len() as u64 == KEYS && runs > 1, "{runs} runs saw {seen:?}");
+        place.done(&format!("feed tail {words} --once")).await;
+        assert_eq!(file.names(), ["cursor"], "what the killed ones left is gone");
     }
 }
 
@@ -296,6 +307,82 @@ async fn a_cursor_file_that_cannot_be_meant_is_refused_with_what_to_do() {
     }
     let nowhere = "feed tail f --cursor-file /nowhere/at/all";
     assert!(place.refused(nowhere).await.contains("cannot keep the cursor in /nowhere/at/all"));
+}
+
+#[actix_web::test]
+async fn a_second_tail_with_a_cursor_file_is_refused_until_the_first_is_killed() {
+    let place = Place::embedded(&[]);
+    let (file, token) = (CursorFile::new(), place.done("feed token f --read").await);
+    let words = format!("f --cursor-file {}", file.path());
+    let at_url = || tail_at(&place.server, token.trim_end(), &words);
+    for (number, key) in [(1, "a"), (2, "b")] {
+        place.done(&format!("feed put f {key} x")).await;
+        let mut first = if number == 1 { Tailing::at(&place, &words) } else { at_url() };
+        assert_eq!(first.line().await, format!("{number} {key} = x"));
+        file.has(number).await;
+        for second in [Tailing::at(&place, &words), at_url()] {
+            let ended = second.ended().await;
+            let is_said = ended.stderr.starts_with("kalends: another tail keeps its cursor in ");
+            assert!(is_said && ended.code == Some(1) && ended.stdout.is_empty(), "{ended:?}");
+        }
+        first.kill().await;
+    }
+    assert_eq!(place.done(&format!("feed tail {words} --once")).await, "");
+    assert_eq!(file.names(), ["cursor"]);
+}
+
+#[actix_web::test]
+async fn a_cursor_file_may_be_a_link_but_no_pipe_or_directory() {
+    let place = Place::embedded(&[]);
+    place.done("feed put f a 1").await;
+    let file = CursorFile::new();
+    let tail = |path: &str| format!("feed tail f --once --cursor-file {path}");
+    let (pipe, link) = (file.path() + "-pipe", file.path() + "-link");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo can be run").success());
+    for wrong in [&*pipe, &file.0.path().display().to_string()] {
+        let why = place.refused(&tail(wrong)).await;
+        assert!(why.contains("is not a regular file: name one, or a name that is free"), "{why}");
+    }
+    symlink("cursor", &link).unwrap();
+    until(AT_ONCE, "it is published", async || place.done(&tail(&link)).await == "1 a = 1\n").await;
+    assert_eq!(file.cursor(), Some(1));
+    assert_eq!(place.done(&tail(&link)).await, "");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "the link is still one");
+}
+
+#[actix_web::test]
+async fn a_key_over_http_is_the_key_that_was_named() {
+    const KEYS: [&str; 12] =
+        ["a", "a#b", "a?b=c", "a%23b", "a%", "a b", "a+b", "ä/€", "..", "./a", "a;b&c", "a\\b\"<>"];
+    let place = Place::embedded(&[]);
+    let token = place.done("feed token f --read --write").await;
+    let at_url = async |words: &[&str]| {
+        let mut command = kalends(&[&["feed"], words].concat());
+        command.arg("--url").arg(place.server.origin());
+        command.env("KALENDS_FEED_TOKEN", token.trim_end());
+        let ended = Program::run(command).await;
+        assert_eq!(ended.code, Some(0), "{words:?}: {ended:?}");
+    };
+    for key in KEYS {
+        at_url(&["put", "f", key, &format!("of {key}")]).await;
+        at_url(&["republish", "f", key]).await;
+    }
+    at_url(&["delete", "f", "a#b"]).await;
+    let held = async || {
+        let lines = place.done("feed tail f --once --json").await;
+        let updates = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+        let held = updates.map(|update: serde_json::Value| {
+            (
+                update["key"].as_str().unwrap().to_owned(),
+                update["value"].as_str().map(str::to_owned),
+            )
+        });
+        held.collect::<BTreeMap<_, _>>()
+    };
+    let expected = KEYS.map(|key| (key.to_owned(), (key != "a#b").then(|| format!("of {key}"))));
+    let expected = BTreeMap::from(expected);
+    until(AT_ONCE, "these are the keys, and no others", async || held().await == expected).await;
 }
 
 /// A tail over HTTP.
