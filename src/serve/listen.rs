@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_web::dev::Server;
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
-use actix_web::web::Data;
+use actix_web::web::{self, Data};
 use actix_web::{App as HttpApp, HttpServer};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -53,18 +53,21 @@ pub(super) fn server(
     let workers = settings.worker_threads();
     let (app, address) = (app.clone(), settings.listen);
     let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
-    let server =
-        HttpServer::new(move || HttpApp::new().configure(routes(&app)).wrap(from_fn(unread::hold)))
-            .workers(workers)
-            .max_connections(settings.connections_max.div_ceil(workers))
-            .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
-            .keep_alive(HTTP_KEEP_ALIVE)
-            .client_disconnect_timeout(LINGER)
-            .shutdown_timeout(LAST_ANSWERS_WAIT_S)
-            .disable_signals()
-            .on_connect(move |io, _| tune(io, user_timeout))
-            .listen(listener)
-            .map_err(|source| ServeError::listen(address, source))?;
+    let server = HttpServer::new(move || {
+        // Around a scope and not around the application, whose type is a part of every connection's: 0.4 KiB less.
+        let all = web::scope("").wrap(from_fn(unread::hold)).configure(routes(&app));
+        HttpApp::new().service(all)
+    })
+    .workers(workers)
+    .max_connections(settings.connections_max.div_ceil(workers))
+    .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
+    .keep_alive(HTTP_KEEP_ALIVE)
+    .client_disconnect_timeout(LINGER)
+    .shutdown_timeout(LAST_ANSWERS_WAIT_S)
+    .disable_signals()
+    .on_connect(move |io, _| tune(io, user_timeout))
+    .listen(listener)
+    .map_err(|source| ServeError::listen(address, source))?;
     Ok(server.run())
 }
 
