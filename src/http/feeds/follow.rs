@@ -17,11 +17,6 @@ pub(super) struct Waiting {
     place: Option<Follower>,
 }
 
-/// Whether a feed is there for readers before it was written: then it is empty.
-pub(super) fn is_always_there(feed: &FeedName) -> bool {
-    feed.is_always_there()
-}
-
 impl Waiting {
     /// Waits for what is behind a cursor.
     pub(super) fn behind(

@@ -11,7 +11,7 @@ use state_machine::store::PageLimit;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::FeedError;
-use super::follow::{Waiting, is_always_there};
+use super::follow::Waiting;
 use super::query::ReadQuery;
 use super::tokens::Grant;
 use super::{FOLLOWED_BYTES_MAX, FeedService, events, large};
@@ -43,7 +43,7 @@ async fn first_page(
     let page = service.feeds.store().fetch_feed(feed.clone(), query.after, query.limit).await;
     let page = match page.map_err(|error| service.failed(feed, &error))? {
         Some(page) => page,
-        None if is_always_there(feed) => FeedPage::default(),
+        None if feed.is_always_there() => FeedPage::default(),
         None => return Err(FeedError::NoSuchFeed),
     };
     if query.after > page.head {
