@@ -78,7 +78,10 @@ pub struct Source {
 }
 
 /// A service that is asked on a thread of its own.
-pub struct SourceThread(mpsc::Sender<Question>);
+pub struct SourceThread(mpsc::SyncSender<Question>);
+
+/// Questions that may wait for the thread: whoever asks waits for the answer before asking again.
+const QUESTIONS_MAX: usize = 1;
 
 type Question = oneshot::Sender<Result<Versions, SourceError>>;
 
@@ -101,7 +104,7 @@ impl Source {
 
     /// Asks on a thread: the client blocks, and a server that stops waits for no thread of its own.
     pub fn on_a_thread(self) -> Result<SourceThread, SourceError> {
-        let (questions, asked) = mpsc::channel::<Question>();
+        let (questions, asked) = mpsc::sync_channel::<Question>(QUESTIONS_MAX);
         let answer = move || {
             while let Ok(question) = asked.recv() {
                 // Whoever asked may be gone.
@@ -139,7 +142,7 @@ impl SourceThread {
     /// Asks once.
     pub async fn ask(&self) -> Result<Versions, SourceError> {
         let (question, answer) = oneshot::channel();
-        self.0.send(question).map_err(|_| SourceError::Gone)?;
+        self.0.try_send(question).map_err(|_| SourceError::Gone)?;
         answer.await.unwrap_or(Err(SourceError::Gone))
     }
 }

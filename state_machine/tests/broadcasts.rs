@@ -1,8 +1,12 @@
 //! Random histories of broadcasts and of an agent that asks for some, every rule checked at every step.
 
+#[path = "support/cases.rs"]
+mod cases;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cases::config;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -202,10 +206,6 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => said().prop_map(Happening::Subscribes),
         2 => Just(Happening::StoreAnswers),
     ]
-}
-
-fn config() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) }
 }
 
 proptest! {

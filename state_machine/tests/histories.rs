@@ -1,10 +1,12 @@
 //! Random histories of a small world around the real machines, each of which must come to a good end.
 
+#[path = "support/cases.rs"]
+mod cases;
 mod world;
 
+use cases::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed};
 use state_machine::Urgency;
 use world::{CHANNELS, How, Op, Parting, World};
 
@@ -112,24 +114,6 @@ fn goes_well(ops: &[Op]) -> Result<(), TestCaseError> {
         world.comes_to_rest()
     };
     run().map_err(|wrong| TestCaseError::fail(format!("{wrong}\n\n{}\n\n{wrong}", world.log())))
-}
-
-/// The same histories in every run, so that a failure is nobody's luck. `PROPTEST_RNG_SEED` and
-/// `PROPTEST_CASES` look further.
-fn config() -> Config {
-    const CASES: u32 = 2000;
-    let default = Config::default();
-    let is_asked_for_more = std::env::var_os("PROPTEST_CASES").is_some();
-    Config {
-        cases: if is_asked_for_more { default.cases } else { CASES },
-        rng_seed: match default.rng_seed {
-            RngSeed::Random => RngSeed::Fixed(2026),
-            fixed => fixed,
-        },
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..default
-    }
 }
 
 proptest! {

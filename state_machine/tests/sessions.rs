@@ -2,23 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::fs;
-use std::path::PathBuf;
+#[path = "support/fixtures.rs"]
+mod fixtures;
+
 use std::sync::Arc;
 
+use fixtures::{Fixture, fixtures};
 use state_machine::invariants::Watched;
 use state_machine::transcript::{Ran, Transcript, run};
-
-/// A transcript and the file it is from.
-struct Session {
-    file: String,
-    text: String,
-}
 
 #[test]
 fn every_session_goes_as_it_is_written() {
     let mut failures = Vec::new();
-    for Session { file, text } in sessions() {
+    for Fixture { file, text } in sessions() {
         match Transcript::parse(&text) {
             Err(error) => failures.push(format!("{file}:{error}")),
             Ok(transcript) => {
@@ -31,7 +27,7 @@ fn every_session_goes_as_it_is_written() {
 
 #[test]
 fn every_session_keeps_every_rule() {
-    for Session { file, text } in sessions() {
+    for Fixture { file, text } in sessions() {
         let transcript = Transcript::parse(&text).unwrap();
         let config = Arc::new(transcript.config.clone());
         let mut watched = Watched::new(config, transcript.luck, transcript.start);
@@ -44,7 +40,7 @@ fn every_session_keeps_every_rule() {
 
 #[test]
 fn a_session_printed_as_a_trace_is_the_same_session() {
-    for Session { file, text } in sessions() {
+    for Fixture { file, text } in sessions() {
         let printed = print(&text);
         assert_eq!(print(&printed), printed, "{file}");
     }
@@ -70,17 +66,7 @@ fn print(text: &str) -> String {
     transcript.head() + "\n" + &steps.join("")
 }
 
-fn sessions() -> Vec<Session> {
+fn sessions() -> Vec<Fixture> {
     const SESSIONS_MIN: usize = 80;
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/sessions"));
-    let entries = fs::read_dir(&folder).expect("fixtures/sessions is part of the repository");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "session"));
-    paths.sort();
-    assert!(paths.len() >= SESSIONS_MIN, "only {} transcripts in {folder:?}", paths.len());
-    let read = |path: PathBuf| Session {
-        file: format!("fixtures/sessions/{}", path.file_name().unwrap().to_string_lossy()),
-        text: fs::read_to_string(path).unwrap(),
-    };
-    paths.into_iter().map(read).collect()
+    fixtures("sessions", "session", SESSIONS_MIN)
 }

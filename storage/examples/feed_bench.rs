@@ -4,9 +4,10 @@
 //!
 //! TASKS writers (16) each wait for their answer before they write again. 1,000 keys, values of VALUE_BYTES (100).
 
+mod measure;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Written};
 use storage::{Embedded, EmbeddedOptions, FeedTables, PageLimit, Store};
@@ -56,27 +57,13 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs `0..count` on so many tasks, each its share, and prints what one cost.
     async fn measure<F: Future<Output = ()> + Send + 'static>(
         &self,
         name: &str,
         count: u32,
-        operation: fn(Bench, u32) -> F,
+        operation: fn(Self, u32) -> F,
     ) {
-        let (cpu, wall) = (cpu_us(), Instant::now());
-        let mut running = JoinSet::new();
-        for task in 0..self.tasks {
-            let bench = self.clone();
-            running.spawn(async move {
-                for number in (task..count).step_by(bench.tasks as usize) {
-                    operation(bench.clone(), number).await;
-                }
-            });
-        }
-        running.join_all().await;
-        let wall = wall.elapsed().as_secs_f64();
-        let each = (cpu_us() - cpu) / f64::from(count);
-        println!("{each:8.2} µs CPU {:10.0} /s   {name}", f64::from(count) / wall);
+        measure::measure(self, self.tasks, name, count, operation).await;
     }
 }
 
@@ -137,12 +124,4 @@ fn key(number: u32) -> FeedKey {
 
 fn value(bytes: usize) -> FeedValue {
     FeedValue::parse(&"x".repeat(bytes)).expect("a value")
-}
-
-/// User and system time of this process so far; Linux counts it in hundredths of a second.
-fn cpu_us() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<&str> = stat.rsplit(')').next().expect("has a name").split(' ').collect();
-    let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
-    (ticks(12) + ticks(13)) * 10_000.0
 }

@@ -5,10 +5,11 @@
 //! TASKS callers (16) each wait for their answer before they ask again, so the batches that are
 //! committed together are about that large. 500 user agents, 100,000 messages of PAYLOAD_BYTES (256).
 
+mod measure;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use state_machine::{
@@ -16,7 +17,6 @@ use state_machine::{
     Time, Topic, Uaid, Urgency,
 };
 use storage::{Embedded, EmbeddedOptions, PageLimit, Registration, Store, Stored};
-use tokio::task::JoinSet;
 
 const AGENTS: u32 = 500;
 const MESSAGES: u32 = 100_000;
@@ -59,27 +59,13 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs `0..count` on so many tasks, each its share, and prints what one cost.
     async fn measure<F: Future<Output = ()> + Send + 'static>(
         &self,
         name: &str,
         count: u32,
-        operation: fn(Bench, u32) -> F,
+        operation: fn(Self, u32) -> F,
     ) {
-        let (cpu, wall) = (cpu_us(), Instant::now());
-        let mut running = JoinSet::new();
-        for task in 0..self.tasks {
-            let bench = self.clone();
-            running.spawn(async move {
-                for number in (task..count).step_by(bench.tasks as usize) {
-                    operation(bench.clone(), number).await;
-                }
-            });
-        }
-        running.join_all().await;
-        let wall = wall.elapsed().as_secs_f64();
-        let each = (cpu_us() - cpu) / f64::from(count);
-        println!("{each:8.2} µs CPU {:10.0} /s   {name}", f64::from(count) / wall);
+        measure::measure(self, self.tasks, name, count, operation).await;
     }
 
     fn message(&self, number: u32, topic: Option<&str>) -> Message {
@@ -176,12 +162,4 @@ fn agent(number: u32) -> Uaid {
 
 fn month() -> Month {
     Month::of(NOW)
-}
-
-/// User and system time of this process so far; Linux counts it in hundredths of a second.
-fn cpu_us() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<&str> = stat.rsplit(')').next().expect("has a name").split(' ').collect();
-    let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
-    (ticks(12) + ticks(13)) * 10_000.0
 }

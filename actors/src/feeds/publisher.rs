@@ -22,6 +22,10 @@ use tokio::sync::mpsc;
 use super::Shared;
 use super::sweep::{PAGE, Sweep, SweepOrder};
 
+/// Answers of the store that may wait for the publisher. Further ones are kept where they came in, which is one task for
+/// each feed that is open and one for the sweep.
+const ANSWERS_MAX: usize = 64;
+
 /// Publishes what was written here, and what others left behind.
 pub struct PublisherActor {
     shared: Arc<Shared>,
@@ -31,10 +35,9 @@ pub struct PublisherActor {
     due: BTreeSet<(Time, FeedName)>,
     sweep: Sweep,
     is_sweep_failing: bool,
-    /// The way back for the store's answers. It holds no more than are asked for: one for each feed that is open, and
-    /// one for the sweep. Futures of the actor's own would all be polled whenever one of them is done.
-    answers: mpsc::UnboundedSender<Answered>,
-    answered: Option<mpsc::UnboundedReceiver<Answered>>,
+    /// The way back for the store's answers. Futures of the actor's own would all be polled whenever one of them is done.
+    answers: mpsc::Sender<Answered>,
+    answered: Option<mpsc::Receiver<Answered>>,
     timer: Option<(Time, SpawnHandle)>,
 }
 
@@ -64,7 +67,7 @@ enum Answered {
 
 impl PublisherActor {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let (answers, answered) = mpsc::unbounded_channel();
+        let (answers, answered) = mpsc::channel(ANSWERS_MAX);
         let limits = Arc::new(shared.limits.publisher.clone());
         let sweep = Sweep::new(shared.clock.now(), shared.limits.sweep, limits.retry);
         Self {
@@ -98,7 +101,7 @@ impl PublisherActor {
                 let (answers, feed) = (self.answers.clone(), feed.clone());
                 actix::spawn(async move {
                     let answer = answer.await;
-                    drop(answers.send(Answered::Published(feed, answer)));
+                    drop(answers.send(Answered::Published(feed, answer)).await);
                 });
             }
             PublisherOrder::Announce { head } => self.shared.heads.announce(feed, head),
@@ -191,7 +194,7 @@ impl PublisherActor {
                         (self.shared.store.feeds(after, PAGE), self.answers.clone());
                     actix::spawn(async move {
                         let answer = answer.await;
-                        drop(answers.send(Answered::Listed(answer)));
+                        drop(answers.send(Answered::Listed(answer)).await);
                     });
                 }
             }
@@ -261,7 +264,7 @@ impl Actor for PublisherActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.shared.limits.mailbox_max);
         if let Some(answered) = self.answered.take() {
-            let next = |mut answered: mpsc::UnboundedReceiver<Answered>| async move {
+            let next = |mut answered: mpsc::Receiver<Answered>| async move {
                 let answer = answered.recv().await?;
                 Some((answer, answered))
             };

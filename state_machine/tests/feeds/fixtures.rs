@@ -1,15 +1,8 @@
 //! Every history of `fixtures/feeds`, run.
 
-use std::fs;
-use std::path::PathBuf;
-
 use state_machine::feed::transcript::{ConsumerStep, History, Input, Ran, replay};
 
-/// A history and the file it is from.
-pub(crate) struct Fixture {
-    pub(crate) file: String,
-    pub(crate) text: String,
-}
+use crate::folder::{self, Fixture};
 
 #[test]
 fn every_history_goes_as_it_is_written() {
@@ -102,15 +95,5 @@ fn named(name: &str) -> Fixture {
 /// All of them, by name.
 pub(crate) fn fixtures() -> Vec<Fixture> {
     const HISTORIES_MIN: usize = 27;
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/feeds"));
-    let entries = fs::read_dir(&folder).expect("fixtures/feeds is part of the repository");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "feed"));
-    paths.sort();
-    assert!(paths.len() >= HISTORIES_MIN, "only {} histories in {folder:?}", paths.len());
-    let read = |path: PathBuf| Fixture {
-        file: format!("fixtures/feeds/{}", path.file_name().unwrap().to_string_lossy()),
-        text: fs::read_to_string(path).unwrap(),
-    };
-    paths.into_iter().map(read).collect()
+    folder::fixtures("feeds", "feed", HISTORIES_MIN)
 }

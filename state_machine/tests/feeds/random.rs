@@ -2,9 +2,10 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use proptest::test_runner::{TestError, TestRunner};
 use state_machine::feed::transcript::{ConsumerStep, PublisherStep};
 
+use crate::cases::config;
 use crate::trial::{KEYS, NODES, Op, Trial};
 
 #[test]
@@ -71,22 +72,4 @@ fn consumer_step() -> impl Strategy<Value = ConsumerStep> {
         1 => Just(ConsumerStep::Fails),
         1 => Just(ConsumerStep::Crashes),
     ]
-}
-
-/// The same histories in every run, so that a failure is nobody's luck. `PROPTEST_RNG_SEED` and
-/// `PROPTEST_CASES` look further.
-fn config() -> Config {
-    const CASES: u32 = 2000;
-    let default = Config::default();
-    let is_asked_for_more = std::env::var_os("PROPTEST_CASES").is_some();
-    Config {
-        cases: if is_asked_for_more { default.cases } else { CASES },
-        rng_seed: match default.rng_seed {
-            RngSeed::Random => RngSeed::Fixed(2026),
-            fixed => fixed,
-        },
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..default
-    }
 }

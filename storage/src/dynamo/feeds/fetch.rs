@@ -1,6 +1,6 @@
 //! Fetching what was published, by number.
 
-use super::super::attributes::{text, text_of};
+use super::super::attributes::text_of;
 use super::super::error::{CallError, Item};
 use super::super::link::Link;
 use super::rows::{self, ITEM};
@@ -37,10 +37,14 @@ async fn read(
 ) -> Result<FeedPage, CallError> {
     let after = page.cursor;
     let limit = PageLimit { rows: limit.rows.clamp(1, ROWS_MAX), ..limit };
+    let condition = "#item BETWEEN :first AND :last";
+    let [first, last] = [after.plus(1), page.head].map(rows::numbered_item);
+    let values = [(":first", first), (":last", last)];
     let mut start = None;
     for _query in 0..QUERIES_MAX {
         // One more tells whether the page is the last.
-        let (items, next) = query(link, feed, after, page.head, start, limit.rows + 1).await?;
+        let (items, next) =
+            rows::query(link, feed, condition, &values, start, limit.rows + 1).await?;
         let is_all = take_in(link, &mut page, &items, limit);
         if is_all && next.is_none() {
             return Ok(FeedPage { cursor: page.head, ..page });
@@ -79,30 +83,4 @@ fn take_in(link: &Link, page: &mut FeedPage, items: &[Item], limit: PageLimit) -
 
 fn bytes_of(value: &FeedValue) -> usize {
     value.as_str().len()
-}
-
-/// Rows with numbers above `after` and up to `head`.
-async fn query(
-    link: &Link,
-    feed: &FeedName,
-    after: FeedSyncId,
-    head: FeedSyncId,
-    start: Option<Item>,
-    limit: usize,
-) -> Result<(Vec<Item>, Option<Item>), CallError> {
-    let table = link.names.feeds();
-    let request = link
-        .client
-        .query()
-        .table_name(table)
-        .key_condition_expression("feed = :feed AND #item BETWEEN :first AND :last")
-        .expression_attribute_names("#item", ITEM)
-        .expression_attribute_values(":feed", text(feed.as_str()))
-        .expression_attribute_values(":first", text(rows::numbered_item(after.plus(1))))
-        .expression_attribute_values(":last", text(rows::numbered_item(head)))
-        .consistent_read(true)
-        .set_exclusive_start_key(start)
-        .limit(limit as i32);
-    let page = link.call("Query", table, request.send()).await?;
-    Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
 }

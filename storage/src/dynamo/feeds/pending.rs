@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use state_machine::feed::Pending;
 
-use super::super::attributes::text;
 use super::super::error::{CallError, Item};
 use super::super::link::Link;
 use super::rows;
@@ -47,10 +46,12 @@ pub(super) async fn read(
 ) -> Result<Waiting, CallError> {
     let limit = limit.clamp(1, PUBLISHED_MAX);
     let mut waiting = Waiting::default();
+    let condition = "begins_with(#item, :pending)";
+    let values = [(":pending", rows::PENDING.to_owned())];
     let mut start = after.map(|after| rows::place(feed, &rows::pending_item(after)));
     for _query in 0..QUERIES_MAX {
         // One more tells whether others wait behind these.
-        let (items, next) = query(link, feed, start, limit + 1).await?;
+        let (items, next) = rows::query(link, feed, condition, &values, start, limit + 1).await?;
         if !waiting.take_in(link, &items, limit, refused) {
             return Ok(waiting);
         }
@@ -102,26 +103,4 @@ impl WaitingRow {
 fn decode(item: &Item) -> Option<WaitingRow> {
     let (version, value) = rows::decode_value(item)?;
     Some(WaitingRow { pending: Pending { key: rows::pending_at(item)?, version }, value })
-}
-
-async fn query(
-    link: &Link,
-    feed: &FeedName,
-    start: Option<Item>,
-    limit: usize,
-) -> Result<(Vec<Item>, Option<Item>), CallError> {
-    let table = link.names.feeds();
-    let request = link
-        .client
-        .query()
-        .table_name(table)
-        .key_condition_expression("feed = :feed AND begins_with(#item, :pending)")
-        .expression_attribute_names("#item", rows::ITEM)
-        .expression_attribute_values(":feed", text(feed.as_str()))
-        .expression_attribute_values(":pending", text(rows::PENDING))
-        .consistent_read(true)
-        .set_exclusive_start_key(start)
-        .limit(limit as i32);
-    let page = link.call("Query", table, request.send()).await?;
-    Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
 }

@@ -76,6 +76,33 @@ pub(super) async fn get(link: &Link, table: &str, key: Item) -> Result<Option<It
     Ok(link.call("GetItem", table, request.send()).await?.item)
 }
 
+/// A page of a feed's rows, read consistently: those that a condition on `#item` with these values holds for.
+pub(super) async fn query(
+    link: &Link,
+    feed: &FeedName,
+    condition: &str,
+    values: &[(&str, String)],
+    start: Option<Item>,
+    limit: usize,
+) -> Result<(Vec<Item>, Option<Item>), CallError> {
+    let table = link.names.feeds();
+    let request = link
+        .client
+        .query()
+        .table_name(table)
+        .key_condition_expression(format!("{FEED} = :feed AND {condition}"))
+        .expression_attribute_names("#item", ITEM)
+        .expression_attribute_values(":feed", text(feed.as_str()))
+        .consistent_read(true)
+        .set_exclusive_start_key(start)
+        .limit(limit as i32);
+    let request = values.iter().fold(request, |request, (name, value)| {
+        request.expression_attribute_values(*name, text(value.as_str()))
+    });
+    let page = link.call("Query", table, request.send()).await?;
+    Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
+}
+
 /// The key of a sequence.
 pub(super) fn sequence_key(feed: &FeedName) -> Item {
     Item::from([(NAME.to_owned(), text(feed.as_str()))])
