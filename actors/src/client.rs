@@ -169,6 +169,7 @@ impl<T: Transport> Client<T> {
             }
             Effect::EnterRegistry { uaid } => self.enter_registry(uaid, ctx),
             Effect::LeaveRegistry { uaid } => self.leave_registry(uaid),
+            Effect::TellNode { .. } => {}
             Effect::FollowBroadcasts { told } => self.follow_broadcasts(told, ctx),
             Effect::LeaveBroadcasts => self.leave_broadcasts(),
             Effect::Close(reason) => {

@@ -22,6 +22,7 @@ pub(crate) fn give(
             Queued::MonthUpdated(answer) => StoreAnswer::MonthUpdated(answer.await?),
             Queued::MoveFinished(answer) => StoreAnswer::MoveFinished(answer.await?),
             Queued::Carried(answer) => answer.await.map(|()| StoreAnswer::Carried)?,
+            Queued::NodeCleared(answer) => StoreAnswer::NodeCleared(answer.await?),
         })
     }
 }
@@ -37,6 +38,7 @@ enum Queued {
     MonthUpdated(storage::Answer<bool>),
     MoveFinished(storage::Answer<bool>),
     Carried(storage::Answer<()>),
+    NodeCleared(storage::Answer<bool>),
 }
 
 fn queue(store: &dyn Store, order: StoreOrder) -> Queued {
@@ -59,6 +61,9 @@ fn queue(store: &dyn Store, order: StoreOrder) -> Queued {
         StoreOrder::FinishMove(step) => Queued::MoveFinished(store.finish_month_move(step)),
         StoreOrder::CarryMessages { uaid, from, to } => {
             Queued::Carried(store.carry_messages(uaid, from, to))
+        }
+        StoreOrder::ClearNode { uaid, place } => {
+            Queued::NodeCleared(store.clear_node(uaid, place.node, place.connected_at))
         }
     }
 }

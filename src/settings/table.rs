@@ -305,6 +305,65 @@ settings! {
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
     }
 
+    group "Several nodes" {
+        /// Address and port of a connection node's router port, on which other nodes hand it messages. Keep
+        /// it in a private network: requests are signed, and not encrypted.
+        router_listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8081));
+
+        /// URL under which the other nodes reach this node's router port. It is the node's name in router records,
+        /// so no two nodes may have the same. Needed where the router port listens on all addresses.
+        router_url: Option<PublicUrl> = None;
+
+        /// How far the clocks of two nodes may be apart. A request between nodes that was signed longer ago, or
+        /// later than now, is refused.
+        cluster_clock_skew_s: u64 = 60, in 1..=3600, "s";
+
+        /// Requests that may be under way from this node to one other. Above it a message is stored at once, and the
+        /// node is told of it when there is room.
+        node_requests_max: usize = 512, in COUNT, "requests";
+
+        /// How long connecting to another node may take.
+        node_connect_timeout_ms: u64 = 500, in WAIT_MS, "ms";
+
+        /// How much longer than `ack_wait_ms` and `answer_grace_ms` together an endpoint node waits for the answer
+        /// of a connection node.
+        node_answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
+
+        /// How long a node that failed is left alone before it is tried again; it doubles with each failure.
+        /// Meanwhile messages for its user agents are stored at once.
+        node_rest_ms: u64 = 500, in WAIT_MS, "ms";
+
+        /// The longest that a node which failed is left alone. When it is back, the agents that messages
+        /// were stored for are told.
+        node_rest_max_ms: u64 = 5000, in WAIT_MS, "ms";
+
+        /// User agents of one node that may wait to be told that a message was stored for them. Those above
+        /// it find it when they look by themselves (`storage_recheck_s`).
+        node_nudges_max: usize = 10_000, in COUNT, "user agents";
+
+        /// Connections to one other node that are kept open while nothing is sent on them.
+        node_connections_idle_max: usize = 64, in 1..=65_535, "connections";
+
+        /// How long a connection to another node is kept open while nothing is sent on it.
+        node_connection_idle_s: u64 = 30, in 1..=60, "s";
+
+        /// Other nodes that are remembered at once. Of one more nobody is told anything until another has
+        /// not been asked for a while; messages for its user agents are stored.
+        nodes_max: usize = 1000, in 1..=100_000, "nodes";
+
+        /// User agents that may connect in a second. One more is answered 503 before anything is
+        /// read for it, so that storage can keep up when all come back at once. 0 is no limit.
+        hellos_per_second_max: usize = 2000, in 0..=1_000_000, "user agents a second";
+
+        /// How long a connection node that was told to stop takes to close its sessions, evenly spread, so that the
+        /// agents do not all come to the other nodes at once. `kalends serve` closes all at once.
+        drain_s: u64 = 30, in 0..=3600, "s";
+
+        /// How long an endpoint node that was told to stop goes on taking requests, while `/__lbheartbeat__` tells
+        /// the load balancer to send no more.
+        drain_notice_s: u64 = 5, in 0..=600, "s";
+    }
+
     group "Feeds and broadcasts" {
         /// Keys of one feed. Those that were deleted count too: what is left of one, its tombstone, tells
         /// consumers that come later. Where a feed is full, a new key is answered 507, and the keys that are

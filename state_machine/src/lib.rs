@@ -32,5 +32,5 @@ pub mod wire;
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};
 pub use message::{Encoding, Message, MessageRef, Payload, Topic, Urgency};
 pub use month::Month;
-pub use record::{LastConnect, RouterRecord, RouterType};
+pub use record::{LastConnect, Place, RouterRecord, RouterType};
 pub use time::{Span, Time};

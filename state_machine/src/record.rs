@@ -25,6 +25,15 @@ pub struct RouterRecord {
     pub oldmonth: Option<Month>,
 }
 
+/// Where a user agent is connected, and since when.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The connection node.
+    pub node: NodeId,
+    /// The record's `connected_at`.
+    pub connected_at: Time,
+}
+
 /// How a user agent is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouterType {
@@ -36,6 +45,14 @@ pub enum RouterType {
 /// (seed 001, `create_router_table`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LastConnect(pub u64);
+
+impl RouterRecord {
+    /// Where the agent is connected by this record.
+    pub fn place(&self) -> Option<Place> {
+        let node = self.node.clone()?;
+        Some(Place { node, connected_at: self.connected_at })
+    }
+}
 
 impl RouterType {
     /// Its name in the router table.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::ids::{Chid, NodeId, Uaid};
 use crate::message::{Message, MessageRef};
 use crate::month::Month;
-use crate::record::{LastConnect, RouterRecord, RouterType};
+use crate::record::{LastConnect, Place, RouterRecord, RouterType};
 use crate::time::Time;
 
 /// What a connection node writes when a user agent connects.
@@ -29,8 +29,8 @@ pub struct Registration {
 /// What became of a registration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Registered {
-    /// Written; this is the record as it now stands.
-    Done(RouterRecord),
+    /// Written: the record as it now stands, and where the agent was connected by the one before it.
+    Done(RouterRecord, Option<Place>),
     /// There is no record of this uaid, and none was to be made.
     Unknown,
     /// The record has this `connected_at`, which is not older: nothing was written.
@@ -151,6 +151,13 @@ pub enum StoreOrder {
         /// The new one.
         to: Month,
     },
+    /// Remove the node from the record if it still says that the agent is connected at this place.
+    ClearNode {
+        /// Whose record.
+        uaid: Uaid,
+        /// The place.
+        place: Place,
+    },
 }
 
 /// What the store answered.
@@ -174,6 +181,8 @@ pub enum StoreAnswer {
     MoveFinished(bool),
     /// To [`StoreOrder::CarryMessages`].
     Carried,
+    /// To [`StoreOrder::ClearNode`]: whether the record still said so.
+    NodeCleared(bool),
 }
 
 /// The store did not do it, or cannot say whether it did; asking again is right.

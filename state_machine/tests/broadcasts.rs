@@ -169,8 +169,8 @@ impl Scene {
 
 fn answer(order: StoreOrder) -> StoreAnswer {
     match order {
-        StoreOrder::Register(registration) => {
-            StoreAnswer::Registered(Registered::Done(RouterRecord {
+        StoreOrder::Register(registration) => StoreAnswer::Registered(Registered::Done(
+            RouterRecord {
                 uaid: registration.uaid,
                 router_type: registration.router_type,
                 node: Some(registration.node),
@@ -178,8 +178,9 @@ fn answer(order: StoreOrder) -> StoreAnswer {
                 last_connect: LastConnect(1),
                 curmonth: Month::of(NOW),
                 oldmonth: None,
-            }))
-        }
+            },
+            None,
+        )),
         StoreOrder::ReadChannels { .. } => StoreAnswer::Channels(Some([].into())),
         StoreOrder::Fetch { .. } => StoreAnswer::Fetched(Page::default()),
         other => panic!("nothing here leads to {other:?}"),

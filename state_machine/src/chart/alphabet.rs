@@ -50,6 +50,7 @@ pub(super) fn events() -> Vec<Event> {
         Event::HungUp,
         Event::TimePassed,
         Event::Replaced,
+        Event::ConnectedElsewhere { connected_at: START + Span::from_secs(3600) },
         Event::ShutdownBegan,
         Event::MessageStored,
         Event::BroadcastsChanged(broadcasts()),
@@ -73,6 +74,7 @@ pub(super) fn answers(order: &StoreOrder) -> Vec<StoreAnswer> {
         StoreOrder::UpdateMonth(_) => [true, false].map(StoreAnswer::MonthUpdated).to_vec(),
         StoreOrder::FinishMove(_) => [true, false].map(StoreAnswer::MoveFinished).to_vec(),
         StoreOrder::CarryMessages { .. } => vec![StoreAnswer::Carried],
+        StoreOrder::ClearNode { .. } => vec![StoreAnswer::NodeCleared(true)],
     }
 }
 
@@ -156,19 +158,22 @@ fn message(number: u128, chid: Chid) -> Message {
 
 fn registered(registration: &Registration) -> Vec<StoreAnswer> {
     let record = |curmonth, oldmonth| {
-        StoreAnswer::Registered(Registered::Done(RouterRecord {
-            uaid: registration.uaid,
-            router_type: registration.router_type,
-            node: Some(registration.node.clone()),
-            connected_at: registration.connected_at,
-            last_connect: LastConnect::of(
-                registration.connected_at,
-                registration.uaid,
-                LastConnect::SPREAD,
-            ),
-            curmonth,
-            oldmonth,
-        }))
+        StoreAnswer::Registered(Registered::Done(
+            RouterRecord {
+                uaid: registration.uaid,
+                router_type: registration.router_type,
+                node: Some(registration.node.clone()),
+                connected_at: registration.connected_at,
+                last_connect: LastConnect::of(
+                    registration.connected_at,
+                    registration.uaid,
+                    LastConnect::SPREAD,
+                ),
+                curmonth,
+                oldmonth,
+            },
+            None,
+        ))
     };
     let this_month = Month::of(START);
     let last_month = this_month.previous();

@@ -82,7 +82,7 @@ impl Memory {
 
     fn registered(&mut self, outcome: &Registered) {
         match outcome {
-            Registered::Done(record) => self.months = Some((record.curmonth, record.oldmonth)),
+            Registered::Done(record, _) => self.months = Some((record.curmonth, record.oldmonth)),
             Registered::Newer(_) => self.refusals += 1,
             Registered::Unknown => {}
         }

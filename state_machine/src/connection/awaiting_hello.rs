@@ -44,6 +44,7 @@ impl AwaitingHello {
             Event::Heard
             | Event::TimePassed
             | Event::Replaced
+            | Event::ConnectedElsewhere { .. }
             | Event::MessageStored
             | Event::AnswerLost(_)
             | Event::StoreAnswered { .. } => Phase::AwaitingHello(self),

@@ -30,6 +30,7 @@ impl Closed {
             | Event::HungUp
             | Event::TimePassed
             | Event::Replaced
+            | Event::ConnectedElsewhere { .. }
             | Event::ShutdownBegan
             | Event::MessageStored
             | Event::BroadcastsChanged(_)

@@ -104,7 +104,8 @@ impl Session {
             | StoreAnswer::ChannelRemoved
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
-            | StoreAnswer::Carried => {}
+            | StoreAnswer::Carried
+            | StoreAnswer::NodeCleared(_) => {}
         }
     }
 

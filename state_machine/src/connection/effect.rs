@@ -1,9 +1,10 @@
 //! What a connection orders to be done.
 
 use crate::feed::FeedSyncId;
-use crate::ids::{OpId, PushId, Uaid};
+use crate::ids::{NodeId, OpId, PushId, Uaid};
 use crate::message::MessageRef;
 use crate::store::StoreOrder;
+use crate::time::Time;
 use crate::wire::ServerMessage;
 
 /// Orders, to be carried out in this sequence.
@@ -41,6 +42,15 @@ pub enum Effect {
     LeaveRegistry {
         /// Under which name.
         uaid: Uaid,
+    },
+    /// Tell another node, where the agent was connected before, that it is connected here since `connected_at`.
+    TellNode {
+        /// The other node.
+        node: NodeId,
+        /// Who moved.
+        uaid: Uaid,
+        /// The record's `connected_at`.
+        connected_at: Time,
     },
     /// Be told from now on when broadcasts change.
     FollowBroadcasts {
@@ -108,6 +118,7 @@ impl Effect {
             },
             Self::EnterRegistry { .. } => "enter registry",
             Self::LeaveRegistry { .. } => "leave registry",
+            Self::TellNode { .. } => "tell node",
             Self::FollowBroadcasts { .. } => "follow broadcasts",
             Self::LeaveBroadcasts => "leave broadcasts",
             Self::Close(_) => "close",
@@ -143,6 +154,7 @@ impl StoreOrder {
             Self::UpdateMonth(_) => "store: update month",
             Self::FinishMove(_) => "store: finish move",
             Self::CarryMessages { .. } => "store: carry messages",
+            Self::ClearNode { .. } => "store: clear node",
         }
     }
 }

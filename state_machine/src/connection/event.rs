@@ -6,6 +6,7 @@ use crate::broadcast::Broadcasts;
 use crate::ids::{OpId, PushId};
 use crate::message::{Message, MessageRef};
 use crate::store::{StoreAnswer, StoreFailed};
+use crate::time::Time;
 use crate::wire::{ClientMessage, Nonsense};
 
 /// A fact.
@@ -21,8 +22,13 @@ pub enum Event {
     HungUp,
     /// Time went by; a deadline may have passed.
     TimePassed,
-    /// The same user agent connected again.
+    /// The same user agent connected again, to this node.
     Replaced,
+    /// The same user agent connected to another node, which stamped the record with this time.
+    ConnectedElsewhere {
+        /// The record's `connected_at`.
+        connected_at: Time,
+    },
     /// The node is shutting down.
     ShutdownBegan,
     /// Somebody stored a message for this user agent.
@@ -67,6 +73,7 @@ impl Event {
             Self::HungUp => "hung up",
             Self::TimePassed => "time passed",
             Self::Replaced => "replaced",
+            Self::ConnectedElsewhere { .. } => "connected elsewhere",
             Self::ShutdownBegan => "shutdown began",
             Self::MessageStored => "message stored",
             Self::BroadcastsChanged(_) => "broadcasts changed",
@@ -96,6 +103,7 @@ impl StoreAnswer {
             Self::MonthUpdated(_) => "month updated",
             Self::MoveFinished(_) => "move finished",
             Self::Carried => "carried",
+            Self::NodeCleared(_) => "node cleared",
         }
     }
 }

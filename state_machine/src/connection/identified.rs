@@ -12,7 +12,7 @@ use super::session::{Session, Then};
 use super::updating_router::UpdatingRouter;
 use crate::ids::Chid;
 use crate::month::Month;
-use crate::record::{LastConnect, RouterRecord, RouterType};
+use crate::record::{LastConnect, Place, RouterRecord, RouterType};
 use crate::store::{Registered, Registration, StoreAnswer, StoreOrder};
 use crate::time::{Span, Time};
 
@@ -58,7 +58,9 @@ impl Identified {
 
     pub(super) fn answered(self, answer: StoreAnswer, cx: &mut Cx<'_>) -> Phase {
         match answer {
-            StoreAnswer::Registered(Registered::Done(record)) => self.registered(record, cx),
+            StoreAnswer::Registered(Registered::Done(record, before)) => {
+                self.registered(record, before, cx)
+            }
             StoreAnswer::Registered(Registered::Unknown) => self.start_over(cx),
             StoreAnswer::Registered(Registered::Newer(seen)) => self.refused(seen, cx),
             StoreAnswer::Channels(channels) => self.channels_read(channels, cx),
@@ -69,7 +71,8 @@ impl Identified {
             | StoreAnswer::ChannelRemoved
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
-            | StoreAnswer::Carried => Phase::Identified(self),
+            | StoreAnswer::Carried
+            | StoreAnswer::NodeCleared(_) => Phase::Identified(self),
         }
     }
 
@@ -77,7 +80,12 @@ impl Identified {
         Phase::Identified(self)
     }
 
-    fn registered(mut self, record: RouterRecord, cx: &mut Cx<'_>) -> Phase {
+    fn registered(mut self, record: RouterRecord, before: Option<Place>, cx: &mut Cx<'_>) -> Phase {
+        // On this node the registry has told the older connection already.
+        if let Some(Place { node, .. }) = before.filter(|before| before.node != cx.config.node) {
+            let Session { uaid, connected_at, .. } = *self.session;
+            cx.out.push(Effect::TellNode { node, uaid, connected_at });
+        }
         let order = StoreOrder::ReadChannels { uaid: record.uaid, month: record.curmonth };
         self.session.orders.give(order, cx.out);
         Phase::Identified(Self { record: Some(record), ..self })
@@ -145,6 +153,7 @@ impl Session {
 
     /// Writes the record, and makes it in `create_in` where there is none.
     pub(super) fn register(&mut self, create_in: Option<Month>, cx: &mut Cx<'_>) {
+        self.has_record = true;
         let registration = Registration {
             uaid: self.uaid,
             router_type: RouterType::WebPush,

@@ -178,7 +178,7 @@ impl Ready {
 
     fn saved(mut self, outcome: Registered, cx: &mut Cx<'_>) -> Phase {
         match outcome {
-            Registered::Done(record) => {
+            Registered::Done(record, _) => {
                 self.month = Some(record.curmonth);
                 Phase::Ready(self.recheck_later(cx))
             }

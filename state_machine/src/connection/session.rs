@@ -15,6 +15,8 @@ use super::window::{Held, Window};
 use crate::ids::{Chid, PushId, Uaid};
 use crate::message::{Message, MessageRef, Urgency};
 use crate::month::Month;
+use crate::record::Place;
+use crate::store::StoreOrder;
 use crate::time::Time;
 use crate::wire::{AckUpdate, ClientMessage, Nonsense, ServerMessage, status};
 
@@ -23,6 +25,8 @@ use crate::wire::{AckUpdate, ClientMessage, Nonsense, ServerMessage, status};
 pub(super) struct Session {
     pub(super) uaid: Uaid,
     pub(super) connected_at: Time,
+    /// Whether a record was written that says so, or may have been.
+    pub(super) has_record: bool,
     pub(super) channels: BTreeSet<Chid>,
     pub(super) window: Window,
     pub(super) settling: Settling,
@@ -51,6 +55,7 @@ impl Session {
         Box::new(Self {
             uaid,
             connected_at,
+            has_record: false,
             channels: BTreeSet::new(),
             window: Window::default(),
             settling: Settling::default(),
@@ -70,6 +75,11 @@ impl Session {
             Event::PushArrived { push, message } => return Then::Push(push, message),
             Event::HungUp => return Then::Close(CloseReason::HungUp),
             Event::Replaced => return Then::Close(CloseReason::Replaced),
+            Event::ConnectedElsewhere { connected_at } if self.connected_at < connected_at => {
+                return Then::Close(CloseReason::Replaced);
+            }
+            // Told late: the agent came back to this node since.
+            Event::ConnectedElsewhere { .. } => {}
             Event::ShutdownBegan => return Then::Close(CloseReason::Shutdown),
             Event::MessageStored => self.check.want(),
             Event::AnswerLost(message) => self.settling.delete(message),
@@ -169,10 +179,18 @@ impl Session {
 
     /// Hands everything over that this connection held, and closes.
     pub(super) fn close(self, reason: CloseReason, months: &[Month], cx: &mut Cx<'_>) -> Phase {
-        let Self { uaid, window, settling, mut orders, following, .. } = self;
+        let Self {
+            uaid, connected_at, has_record, window, settling, mut orders, following, ..
+        } = self;
         window.closed(cx.out);
         if !months.is_empty() {
             settling.closed(uaid, months, &mut orders, cx.out);
+        }
+        // Who hangs up is found out by the next push: most come back before there is one (seed 002, "Router Table
+        // Schema"). A node that shuts down is not there to be asked.
+        if has_record && reason == CloseReason::Shutdown {
+            let place = Place { node: cx.config.node.clone(), connected_at };
+            orders.give(StoreOrder::ClearNode { uaid, place }, cx.out);
         }
         if following.is_some_and(|following| following.is_followed()) {
             cx.out.push(Effect::LeaveBroadcasts);

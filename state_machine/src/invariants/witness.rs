@@ -148,6 +148,8 @@ impl Witness {
                 );
                 Ok(())
             }
+            // Whom it tells knows by the time whether it concerns him.
+            Effect::TellNode { .. } => Ok(()),
             Effect::FollowBroadcasts { .. } => self.broadcasts.follows(true),
             Effect::LeaveBroadcasts => self.broadcasts.follows(false),
             Effect::Close(reason) => {

@@ -78,7 +78,7 @@ impl Script {
         let reader = Reader { start, node: &self.config.node };
         Ok(Some(match head {
             "agent>" => names_are_known(Reader::agent(rest))?,
-            "node>" => Input::Event(Reader::node(rest)?),
+            "node>" => Input::Event(reader.node(rest)?),
             "push>" => Input::Event(reader.push(rest)?),
             "store>" => Input::Event(reader.store(rest)?),
             _ => Input::Wait(span(rest).ok_or_else(|| format!("expected {SPAN}, got `{rest}`"))?),

@@ -12,7 +12,7 @@ use crate::connection::Event;
 use crate::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};
 use crate::ids::{Chid, MessageId, NodeId, OpId, PushId, Uaid};
 use crate::message::{Encoding, Message, MessageRef, Payload, Topic, Urgency};
-use crate::record::{LastConnect, RouterRecord, RouterType};
+use crate::record::{LastConnect, Place, RouterRecord, RouterType};
 use crate::store::{Cursor, Page, Registered, StoreAnswer, StoreFailed};
 use crate::time::Time;
 use crate::wire::{BASE64, Nonsense};
@@ -37,17 +37,18 @@ impl Reader<'_> {
     }
 
     /// Reads what stands after `node>`.
-    pub(super) fn node(text: &str) -> Result<Event, Wrong> {
-        match text {
-            "nudge" => Ok(Event::MessageStored),
-            "replaced" => Ok(Event::Replaced),
-            "shutdown" => Ok(Event::ShutdownBegan),
-            _ => match text.strip_prefix("broadcasts ") {
-                Some(all) => Ok(Event::BroadcastsChanged(Arc::new(broadcasts(all)?))),
-                None => {
-                    Err(format!("expected nudge, replaced, shutdown or broadcasts, got `{text}`"))
-                }
-            },
+    pub(super) fn node(&self, text: &str) -> Result<Event, Wrong> {
+        const EVENTS: &str = "nudge, replaced, elsewhere, shutdown or broadcasts";
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match (word, rest) {
+            ("nudge", "") => Ok(Event::MessageStored),
+            ("replaced", "") => Ok(Event::Replaced),
+            ("shutdown", "") => Ok(Event::ShutdownBegan),
+            ("elsewhere", rest) => {
+                Ok(Event::ConnectedElsewhere { connected_at: self.seen(&mut Words::of(rest))? })
+            }
+            ("broadcasts", all) => Ok(Event::BroadcastsChanged(Arc::new(broadcasts(all)?))),
+            _ => Err(format!("expected {EVENTS}, got `{text}`")),
         }
     }
 
@@ -81,9 +82,12 @@ impl Reader<'_> {
 
     fn answer(&self, words: &mut Words<'_>) -> Result<StoreAnswer, Wrong> {
         const ANSWERS: &str = "failed, registered, unknown, newer, channels, fetched, deleted, \
-            channels_added, channel_removed, month_updated, move_finished or carried";
+            channels_added, channel_removed, month_updated, move_finished, carried or node_cleared";
         Ok(match words.word(ANSWERS)? {
-            "registered" => StoreAnswer::Registered(Registered::Done(self.record(words)?)),
+            "registered" => {
+                let (record, before) = self.record(words)?;
+                StoreAnswer::Registered(Registered::Done(record, before))
+            }
             "unknown" => StoreAnswer::Registered(Registered::Unknown),
             "newer" => StoreAnswer::Registered(Registered::Newer(self.seen(words)?)),
             "channels" => StoreAnswer::Channels(channels(words)?),
@@ -94,11 +98,13 @@ impl Reader<'_> {
             "month_updated" => StoreAnswer::MonthUpdated(yes_or_no(words)?),
             "move_finished" => StoreAnswer::MoveFinished(yes_or_no(words)?),
             "carried" => StoreAnswer::Carried,
+            "node_cleared" => StoreAnswer::NodeCleared(yes_or_no(words)?),
             other => return Err(format!("expected {ANSWERS}, got `{other}`")),
         })
     }
 
-    fn record(&self, words: &mut Words<'_>) -> Result<RouterRecord, Wrong> {
+    /// The record as it stands, and with `before=node@offset` where the agent was.
+    fn record(&self, words: &mut Words<'_>) -> Result<(RouterRecord, Option<Place>), Wrong> {
         let uaid: Uaid = words.name()?;
         let mut fields = words.fields()?;
         let month = |text: &str| text.parse().ok();
@@ -116,8 +122,14 @@ impl Reader<'_> {
             curmonth: fields.need("curmonth", "a month such as 2026_11", month)?,
             oldmonth: fields.read("oldmonth", "a month such as 2026_11", month)?,
         };
+        let before = fields.read("before", "a node, @ and an offset", |text| self.place(text))?;
         fields.end()?;
-        Ok(record)
+        Ok((record, before))
+    }
+
+    fn place(&self, text: &str) -> Option<Place> {
+        let (node, at) = text.rsplit_once('@')?;
+        Some(Place { node: NodeId::new(node), connected_at: offset(at, self.start)? })
     }
 
     fn seen(&self, words: &mut Words<'_>) -> Result<Time, Wrong> {

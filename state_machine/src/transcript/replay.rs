@@ -204,5 +204,6 @@ fn fits(answer: &StoreAnswer, order: &StoreOrder) -> bool {
             | (StoreAnswer::MonthUpdated(_), StoreOrder::UpdateMonth(_))
             | (StoreAnswer::MoveFinished(_), StoreOrder::FinishMove(_))
             | (StoreAnswer::Carried, StoreOrder::CarryMessages { .. })
+            | (StoreAnswer::NodeCleared(_), StoreOrder::ClearNode { .. })
     )
 }

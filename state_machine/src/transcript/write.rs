@@ -11,7 +11,7 @@ use crate::feed::{FeedKey, FeedSyncId, FeedValue};
 use crate::ids::{Chid, Uaid};
 use crate::message::{Encoding, Message, MessageRef, Topic, Urgency};
 use crate::month::Month;
-use crate::record::{LastConnect, RouterRecord};
+use crate::record::{LastConnect, Place, RouterRecord};
 use crate::store::{
     MonthStep, Page, Registered, Registration, StoreAnswer, StoreFailed, StoreOrder,
 };
@@ -37,6 +37,9 @@ impl Scribe<'_> {
             Event::HungUp => "agent> <hangs up>".to_owned(),
             Event::TimePassed => format!("wait {}", span_text(now.since(before))),
             Event::Replaced => "node> replaced".to_owned(),
+            Event::ConnectedElsewhere { connected_at } => {
+                format!("node> elsewhere at={}", offset_text(*connected_at, self.start))
+            }
             Event::ShutdownBegan => "node> shutdown".to_owned(),
             Event::MessageStored => "node> nudge".to_owned(),
             Event::BroadcastsChanged(all) => format!("node> broadcasts {}", broadcasts(all)),
@@ -68,6 +71,10 @@ impl Scribe<'_> {
             }
             Effect::EnterRegistry { uaid } => format!("registry< enter {}", uaid.name()),
             Effect::LeaveRegistry { uaid } => format!("registry< leave {}", uaid.name()),
+            Effect::TellNode { node, uaid, connected_at } => {
+                let at = offset_text(*connected_at, self.start);
+                format!("node< tell {node} {} at={at}", uaid.name())
+            }
             Effect::FollowBroadcasts { told } => format!("broadcasts< follow {told}"),
             Effect::LeaveBroadcasts => "broadcasts< leave".to_owned(),
             Effect::Close(reason) => format!("close< {}", close(*reason)),
@@ -107,6 +114,10 @@ impl Scribe<'_> {
             StoreOrder::CarryMessages { uaid, from, to } => {
                 format!("carry_messages {} {from} to {to}", uaid.name())
             }
+            StoreOrder::ClearNode { uaid, place } => {
+                let at = offset_text(place.connected_at, self.start);
+                format!("clear_node {} at={at}", uaid.name())
+            }
         }
     }
 
@@ -117,7 +128,9 @@ impl Scribe<'_> {
             Ok(answer) => answer,
         };
         match answer {
-            StoreAnswer::Registered(Registered::Done(record)) => self.record(record),
+            StoreAnswer::Registered(Registered::Done(record, before)) => {
+                self.record(record, before.as_ref())
+            }
             StoreAnswer::Registered(Registered::Unknown) => "unknown".to_owned(),
             StoreAnswer::Registered(Registered::Newer(seen)) => {
                 format!("newer at={}", offset_text(*seen, self.start))
@@ -129,6 +142,7 @@ impl Scribe<'_> {
             StoreAnswer::Fetched(page) => self.page(page),
             StoreAnswer::MonthUpdated(is_ours) => format!("month_updated {}", yes_or_no(*is_ours)),
             StoreAnswer::MoveFinished(is_ours) => format!("move_finished {}", yes_or_no(*is_ours)),
+            StoreAnswer::NodeCleared(was_so) => format!("node_cleared {}", yes_or_no(*was_so)),
             StoreAnswer::Deleted
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved
@@ -174,7 +188,7 @@ impl Scribe<'_> {
         text
     }
 
-    fn record(&self, record: &RouterRecord) -> String {
+    fn record(&self, record: &RouterRecord, before: Option<&Place>) -> String {
         let RouterRecord { uaid, node, connected_at, last_connect, curmonth, oldmonth, .. } =
             record;
         let at = offset_text(*connected_at, self.start);
@@ -185,7 +199,11 @@ impl Scribe<'_> {
         if let Some(node) = node.as_ref().filter(|node| **node != self.config.node) {
             text += &format!(" node={node}");
         }
-        text + &last_connect_text(*last_connect, *connected_at, *uaid)
+        text += &last_connect_text(*last_connect, *connected_at, *uaid);
+        if let Some(Place { node, connected_at }) = before {
+            text += &format!(" before={node}@{}", offset_text(*connected_at, self.start));
+        }
+        text
     }
 
     fn page(&self, page: &Page) -> String {

@@ -104,7 +104,7 @@ impl Environment<'_> {
     pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) {
         match self.store.records.get_mut(&uaid) {
             Some(record) if self.mutation == Some(Mutation::ClearNodeAlways) => record.node = None,
-            _ => self.store.clear_node(uaid, node, connected_at),
+            _ => drop(self.store.clear_node(uaid, node, connected_at)),
         }
     }
 

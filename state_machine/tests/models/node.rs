@@ -163,6 +163,7 @@ impl World {
                 let older = displaced.and_then(|older| self.lines.get_mut(&older.connection));
                 older.into_iter().for_each(|older| older.is_replaced = true);
             }
+            Effect::TellNode { .. } => {}
             Effect::LeaveRegistry { uaid } => self.nodes[node].registry.leave(uaid, id),
             Effect::Close(_) => self.closes(id, node),
         }

@@ -84,6 +84,13 @@ impl World {
                 }
             }
             Effect::LeaveRegistry { uaid } => self.nodes[node].registry.leave(uaid, connection),
+            Effect::TellNode { node, uaid, connected_at } => {
+                let other = self.nodes.iter().find(|other| other.config.node == node);
+                if let Some(entry) = other.and_then(|other| other.registry.find(uaid)) {
+                    let event = Event::ConnectedElsewhere { connected_at };
+                    self.lines[entry.connection.0 as usize].mail.push_back(event);
+                }
+            }
             // This agent asks for no broadcasts; `tests/broadcasts.rs` has one that does.
             Effect::FollowBroadcasts { .. } | Effect::LeaveBroadcasts => {}
             Effect::Close(_) => {

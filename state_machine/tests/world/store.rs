@@ -53,6 +53,9 @@ impl Store {
                     record.oldmonth = Some(step.from);
                 }))
             }
+            StoreOrder::ClearNode { uaid, place } => {
+                StoreAnswer::NodeCleared(self.clear_node(*uaid, &place.node, place.connected_at))
+            }
             StoreOrder::FinishMove(step) => {
                 StoreAnswer::MoveFinished(self.update(step, |record| {
                     record.oldmonth = record.oldmonth.filter(|month| *month != step.from);
@@ -100,14 +103,12 @@ impl Store {
         messages.iter().for_each(|message| drop(rows.remove(&(uaid, message.id))));
     }
 
-    pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) {
+    pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) -> bool {
         let record = self.records.get_mut(&uaid);
         let is_it = |record: &&mut RouterRecord| {
             record.node.as_ref() == Some(node) && record.connected_at == connected_at
         };
-        if let Some(record) = record.filter(is_it) {
-            record.node = None;
-        }
+        record.filter(is_it).map(|record| record.node = None).is_some()
     }
 
     /// Every message that waits for this agent, and where.
@@ -125,6 +126,7 @@ impl Store {
     fn register(&mut self, registration: &Registration) -> Registered {
         let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
             *registration;
+        let before = self.records.get(&uaid).and_then(RouterRecord::place);
         let (curmonth, oldmonth) = match (self.records.get(&uaid), create_in) {
             (Some(record), _) if record.connected_at >= connected_at => {
                 return Registered::Newer(record.connected_at);
@@ -144,7 +146,7 @@ impl Store {
             oldmonth,
         };
         self.records.insert(uaid, record.clone());
-        Registered::Done(record)
+        Registered::Done(record, before)
     }
 
     fn update(&mut self, step: &MonthStep, change: impl FnOnce(&mut RouterRecord)) -> bool {

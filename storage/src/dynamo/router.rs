@@ -41,7 +41,7 @@ pub(super) async fn register(
     let mut attempt = 1;
     loop {
         let refused = match write_registration(link, registration).await {
-            Ok(record) => return Ok(Registered::Done(record)),
+            Ok(record) => return Ok(Registered::Done(record, None)),
             Err(error) if error.is_condition_failed() => error,
             Err(error) => return Err(error),
         };
@@ -218,7 +218,8 @@ fn why_refused(
     };
     // The first attempt wrote it, and only its answer was lost.
     if doubtful && is_of(&item, node, at) {
-        return decode(link, uaid, &item).map(Registered::Done).map(Some);
+        let record = decode(link, uaid, &item)?;
+        return Ok(Some(Registered::Done(record, None)));
     }
     if connected_at(&item) >= at {
         return Ok(Some(Registered::Newer(connected_at(&item))));

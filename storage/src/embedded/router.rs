@@ -18,7 +18,9 @@ pub(super) fn register(
 ) -> rusqlite::Result<Registered> {
     let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
         *registration;
-    let (curmonth, oldmonth) = match (read(conn, uaid)?, create_in) {
+    let there = read(conn, uaid)?;
+    let before = there.as_ref().and_then(RouterRecord::place);
+    let (curmonth, oldmonth) = match (there, create_in) {
         (Some(record), _) if record.connected_at >= connected_at => {
             return Ok(Registered::Newer(record.connected_at));
         }
@@ -30,7 +32,7 @@ pub(super) fn register(
     let record =
         RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth };
     write(conn, &record)?;
-    Ok(Registered::Done(record))
+    Ok(Registered::Done(record, before))
 }
 
 pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {

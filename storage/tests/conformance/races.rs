@@ -78,7 +78,7 @@ pub(crate) async fn of_registrations_at_once_the_latest_stays(world: World) {
     .await;
     for (connected_at, answer) in answers {
         match answer {
-            Registered::Done(record) => assert_eq!(record.connected_at, Time(connected_at)),
+            Registered::Done(record, _) => assert_eq!(record.connected_at, Time(connected_at)),
             Registered::Newer(there) => assert!(there > Time(connected_at)),
             Registered::Unknown => panic!("each may make the record"),
         }
@@ -93,7 +93,7 @@ pub(crate) async fn of_registrations_of_the_same_instant_one_is_written(world: W
     })
     .await;
     let mut written = answers.into_iter().filter_map(|answer| match answer {
-        Registered::Done(record) => Some(record),
+        Registered::Done(record, _) => Some(record),
         _ => None,
     });
     assert_eq!(world.record(agent(1)).await, Ok(written.next()));

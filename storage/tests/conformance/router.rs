@@ -20,7 +20,7 @@ pub(crate) async fn a_registration_makes_a_record_in_the_month_it_names(world: W
         oldmonth: None,
     };
     let registered = world.register_user(registration(100)).await;
-    assert_eq!(registered, Ok(Registered::Done(expected.clone())));
+    assert_eq!(registered, Ok(Registered::Done(expected.clone(), None)));
     assert_eq!(world.record(agent(1)).await, Ok(Some(expected)));
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn a_later_registration_replaces_the_node_and_keeps_the_months(
         last_connect: LastConnect(7),
         curmonth: month(NEW),
         oldmonth: Some(month(OLD)),
-        ..first
+        ..first.clone()
     };
     let later = Registration {
         node: node("b"),
@@ -47,7 +47,10 @@ pub(crate) async fn a_later_registration_replaces_the_node_and_keeps_the_months(
         create_in: None,
         ..registration(101)
     };
-    assert_eq!(world.register_user(later).await, Ok(Registered::Done(expected.clone())));
+    assert_eq!(
+        world.register_user(later).await,
+        Ok(Registered::Done(expected.clone(), first.place()))
+    );
     assert_eq!(world.record(agent(1)).await, Ok(Some(expected)));
     let record = world.connect(102).await;
     assert_eq!((record.curmonth, record.oldmonth), (month(NEW), Some(month(OLD))));

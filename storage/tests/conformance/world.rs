@@ -78,7 +78,7 @@ impl World {
     /// Registers agent 1 at `connected_at`, which must succeed.
     pub(crate) async fn connect(&self, connected_at: u64) -> RouterRecord {
         match self.register_user(registration(connected_at)).await.unwrap() {
-            Registered::Done(record) => record,
+            Registered::Done(record, _) => record,
             refused => panic!("{refused:?}"),
         }
     }

@@ -48,7 +48,7 @@ async fn a_registration_that_finds_itself_after_a_lost_answer_is_done() {
     let lost = Step::Lost("{}".to_owned());
     let script = Script::new([lost, condition_failed("node", 100)]);
     let registered = script.open().register_user(registration(100)).await.unwrap();
-    let Registered::Done(record) = registered else { panic!("{registered:?}") };
+    let Registered::Done(record, _) = registered else { panic!("{registered:?}") };
     assert_eq!((record.node, record.connected_at), (Some(NodeId::new("node")), Time(100)));
 }
 
@@ -79,7 +79,7 @@ async fn a_registration_whose_obstacle_went_away_is_tried_again() {
     let written = ok(&record("Attributes", "node", 100));
     let script = Script::new([hidden, ok("{}"), written]);
     let registered = script.open().register_user(registration(100)).await.unwrap();
-    assert!(matches!(registered, Registered::Done(record) if record.connected_at == Time(100)));
+    assert!(matches!(registered, Registered::Done(record, _) if record.connected_at == Time(100)));
 }
 
 #[tokio::test]

@@ -321,7 +321,7 @@ async fn a_record_of_the_original_keeps_what_we_do_not_know() {
         assert_eq!((read.curmonth, read.oldmonth), (november(), None));
         let december = Registration { create_in: Some(december()), ..registration(101) };
         let registered = world.store.register_user(december).await.unwrap();
-        assert!(matches!(registered, Registered::Done(record) if record.curmonth == november()));
+        assert!(matches!(registered, Registered::Done(record, _) if record.curmonth == november()));
         let rows = world.rows("router").await;
         assert_eq!(rows[0]["router_data"], router_data);
         assert_eq!(rows[0]["curmonth"], s(curmonth));
