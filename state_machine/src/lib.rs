@@ -9,10 +9,16 @@
 //! - [`registry`]: who is connected to this node.
 //! - [`feed`]: tables of keys whose changes are numbered, and those who follow them.
 //! - [`broadcast`]: a feed that every node follows for its user agents.
+//! - [`breaker`]: when another node that failed is tried again.
+//! - [`pace`]: how many of something are let through in a second.
 //! - [`wheel`]: who is woken when many want to know, one after the other.
 //! - [`wire`]: what user agents say and hear, as JSON.
 
+pub mod breaker;
 pub mod broadcast;
+#[cfg(test)]
+#[path = "../tests/support/cases.rs"]
+mod cases;
 pub mod chart;
 pub mod connection;
 pub mod delivery;
@@ -21,6 +27,7 @@ pub mod ids;
 pub mod invariants;
 pub mod message;
 pub mod month;
+pub mod pace;
 pub mod record;
 pub mod registry;
 pub mod store;

@@ -56,6 +56,9 @@ fn every_phase_answers_every_event_of_the_agent() {
             "broadcast_subscribe",
             "broadcasts changed",
             "hung up",
+            "replaced",
+            "connected elsewhere",
+            "shutdown began",
             "time passed",
         ] {
             let has_row = phase.contains(&format!("| {event} |"));

@@ -8,7 +8,7 @@ use cases::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use state_machine::Urgency;
-use world::{CHANNELS, How, Op, Parting, World};
+use world::{CHANNELS, How, NODES, Op, Parting, World};
 
 fn parting() -> impl Strategy<Value = Parting> {
     prop_oneof![Just(Parting::HangUp), Just(Parting::Vanish), Just(Parting::Linger)]
@@ -29,19 +29,17 @@ fn how() -> impl Strategy<Value = How> {
 
 fn push() -> impl Strategy<Value = Op> {
     let topic = prop_oneof![2 => Just(None), 1 => (0..2_u8).prop_map(Some)];
-    let shape =
-        (0..CHANNELS, topic, prop::bool::weighted(0.1), urgency(), prop::bool::weighted(0.9));
-    shape.prop_map(|(channel, topic, is_fleeting, urgency, may_wait)| Op::Push {
+    let shape = (0..CHANNELS, topic, prop::bool::weighted(0.1), urgency());
+    shape.prop_map(|(channel, topic, is_fleeting, urgency)| Op::Push {
         channel,
         topic,
         is_fleeting,
         urgency,
-        may_wait,
     })
 }
 
 fn connect() -> impl Strategy<Value = Op> {
-    (0..2_usize, parting()).prop_map(|(node, parting)| Op::Connect { node, parting })
+    (0..NODES, parting()).prop_map(|(node, parting)| Op::Connect { node, parting })
 }
 
 fn go() -> impl Strategy<Value = Op> {
@@ -66,7 +64,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (1..3000_u64).prop_map(|ms| Op::Wait { ms }),
         6 => Just(Op::ToDeadline),
         1 => Just(Op::NextMonth),
-        1 => (0..2_usize).prop_map(|node| Op::ShutDown { node }),
+        1 => (0..NODES).prop_map(|node| Op::ShutDown { node }),
     ]
 }
 
@@ -79,6 +77,20 @@ fn op_of_a_move() -> impl Strategy<Value = Op> {
         5 => ack(),
         30 => go(),
         1 => Just(Op::ToDeadline),
+    ]
+}
+
+/// What may happen while an agent moves between nodes that stop and come back.
+fn op_of_a_journey() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => connect(),
+        4 => push(),
+        4 => ack(),
+        24 => go(),
+        1 => Just(Op::GoAll),
+        2 => (1..3000_u64).prop_map(|ms| Op::Wait { ms }),
+        2 => Just(Op::ToDeadline),
+        2 => (0..NODES).prop_map(|node| Op::ShutDown { node }),
     ]
 }
 
@@ -127,6 +139,13 @@ proptest! {
     #[test]
     fn a_new_agent_gets_what_it_was_promised(ops in vec(op(), 1..60)) {
         goes_well(&ops)?;
+    }
+
+    #[test]
+    fn an_agent_that_moves_between_nodes_gets_what_it_was_promised(
+        ops in vec(op_of_a_journey(), 1..80),
+    ) {
+        goes_well(&[subscribed(), ops].concat())?;
     }
 
     #[test]

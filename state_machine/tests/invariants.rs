@@ -11,10 +11,13 @@ use state_machine::connection::{
 };
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use state_machine::invariants::{Invariant, Seen, Violation, Witness};
-use state_machine::store::StoreOrder;
+use state_machine::store::{Registration, StoreOrder};
 use state_machine::transcript::{Input, Names, Transcript};
 use state_machine::wire::{ClientMessage, ServerMessage, status};
-use state_machine::{Chid, Message, Month, NodeId, OpId, PushId, Span, Time, Uaid, Urgency};
+use state_machine::{
+    Chid, LastConnect, Message, Month, NodeId, OpId, Place, PushId, RouterType, Span, Time, Uaid,
+    Urgency,
+};
 
 /// A connection that only the witness believes in.
 struct Story {
@@ -75,6 +78,16 @@ impl Story {
     fn closes(&mut self, effects: &[Effect]) -> Result<(), Violation> {
         self.unacked = 0;
         self.goes_on(PhaseName::Closed, &Event::HungUp, effects)
+    }
+
+    fn ends_with(&mut self, event: &Event, reason: CloseReason) -> Result<(), Violation> {
+        let end = Self::end(reason);
+        self.goes_on(PhaseName::Closed, event, &end)
+    }
+
+    /// What a connection of `U1` orders last.
+    fn end(reason: CloseReason) -> [Effect; 2] {
+        [Effect::LeaveRegistry { uaid: uaid() }, Effect::Close(reason)]
     }
 }
 
@@ -278,6 +291,123 @@ fn broadcasts_are_followed_once_and_left_at_the_end() {
     story.step(&Event::Heard, &[follow()]).unwrap();
     let close = [Effect::LeaveRegistry { uaid: uaid() }, Effect::Close(CloseReason::HungUp)];
     breaks(Invariant::BroadcastsFollowed, story.closes(&close));
+}
+
+#[test]
+fn a_node_is_told_that_its_agent_is_here_and_no_other_is() {
+    let from = |place: &str| {
+        let mut story = Story::ready();
+        story.step(&Event::Heard, &[register(0)]).unwrap();
+        (story, line(&format!("store> 0 registered U1 at=+0ms curmonth=1970_01{place}")))
+    };
+    let (mut right, registered) = from(" before=there@+0ms");
+    right.step(&registered, &[tell("there", uaid(), 0)]).unwrap();
+    for wrong in [
+        vec![],
+        vec![tell("yonder", uaid(), 0)],
+        vec![tell("there", Uaid([1; 16]), 0)],
+        vec![tell("there", uaid(), 1)],
+        vec![tell("there", uaid(), 0), tell("there", uaid(), 0)],
+    ] {
+        let (mut story, registered) = from(" before=there@+0ms");
+        breaks(Invariant::NodeToldOfMove, story.step(&registered, &wrong));
+    }
+    for (place, node) in [("", "there"), (" before=here@+0ms", "here")] {
+        let (mut story, registered) = from(place);
+        breaks(Invariant::NodeToldOfMove, story.step(&registered, &[tell(node, uaid(), 0)]));
+    }
+    let (mut unanswered, _) = from("");
+    let told = unanswered.step(&Event::Heard, &[tell("there", uaid(), 0)]);
+    breaks(Invariant::NodeToldOfMove, told);
+    let (mut unasked, _) = from("");
+    let answer = line("store> 7 registered U1 at=+0ms curmonth=1970_01 before=there@+0ms");
+    breaks(Invariant::NodeToldOfMove, unasked.step(&answer, &[tell("there", uaid(), 0)]));
+}
+
+#[test]
+fn a_connection_gives_way_to_a_later_one_and_to_no_other() {
+    let (earlier, later) = (line("node> elsewhere at=+5ms"), line("node> elsewhere at=+6ms"));
+    let story = || {
+        let mut story = Story::ready();
+        story.step(&Event::Heard, &[register(5)]).unwrap();
+        story
+    };
+    story().step(&earlier, &[]).unwrap();
+    story().ends_with(&later, CloseReason::Replaced).unwrap();
+    breaks(Invariant::LaterConnectionStays, story().step(&later, &[]));
+    let gone = story().ends_with(&earlier, CloseReason::Replaced);
+    breaks(Invariant::LaterConnectionStays, gone);
+}
+
+#[test]
+fn a_connection_that_registers_gives_way_when_that_is_answered() {
+    let (earlier, later) = (line("node> elsewhere at=+5ms"), line("node> elsewhere at=+6ms"));
+    let registered = line("store> 0 registered U1 at=+5ms curmonth=1970_01");
+    let story = |told: &Event| {
+        let mut story = Story::ready();
+        story.phase = PhaseName::Identified;
+        story.step(&Event::Heard, &[register(5)]).unwrap();
+        story.step(told, &[]).unwrap();
+        story
+    };
+    story(&earlier).step(&registered, &[]).unwrap();
+    story(&later).ends_with(&registered, CloseReason::Replaced).unwrap();
+    for result in [
+        story(&later).step(&registered, &[]),
+        story(&earlier).ends_with(&registered, CloseReason::Replaced),
+        story(&earlier).ends_with(&later, CloseReason::Replaced),
+    ] {
+        breaks(Invariant::LaterConnectionStays, result);
+    }
+}
+
+#[test]
+fn a_node_that_shuts_down_clears_its_own_place_once_and_no_other_end_does() {
+    let story = || {
+        let mut story = Story::ready();
+        story.step(&Event::Heard, &[register(5)]).unwrap();
+        story
+    };
+    let shuts_down = |mut story: Story, clears: &[Effect]| {
+        let end = Story::end(CloseReason::Shutdown);
+        story.goes_on(PhaseName::Closed, &Event::ShutdownBegan, &[clears, &end].concat())
+    };
+    shuts_down(story(), &[clear(1, "here", 5)]).unwrap();
+    shuts_down(Story::ready(), &[]).unwrap();
+    let hung_up = [vec![clear(1, "here", 5)], Story::end(CloseReason::HungUp).to_vec()].concat();
+    for result in [
+        shuts_down(story(), &[]),
+        shuts_down(story(), &[clear(1, "there", 5)]),
+        shuts_down(story(), &[clear(1, "here", 4)]),
+        shuts_down(story(), &[clear(1, "here", 5), clear(2, "here", 5)]),
+        shuts_down(Story::ready(), &[clear(1, "here", 0)]),
+        story().closes(&hung_up),
+        story().step(&Event::ShutdownBegan, &[clear(1, "here", 5)]),
+    ] {
+        breaks(Invariant::NodeClearedAtShutdown, result);
+    }
+}
+
+/// The agent's record is written with this stamp.
+fn register(connected_at: u64) -> Effect {
+    let registration = Registration {
+        uaid: uaid(),
+        router_type: RouterType::WebPush,
+        node: NodeId::new("here"),
+        connected_at: Time(connected_at),
+        last_connect: LastConnect(0),
+        create_in: None,
+    };
+    Effect::Ask { op: OpId(0), order: StoreOrder::Register(registration) }
+}
+
+fn tell(node: &str, uaid: Uaid, connected_at: u64) -> Effect {
+    Effect::TellNode { node: NodeId::new(node), uaid, connected_at: Time(connected_at) }
+}
+
+fn clear(op: u32, node: &str, connected_at: u64) -> Effect {
+    let place = Place { node: NodeId::new(node), connected_at: Time(connected_at) };
+    Effect::Ask { op: OpId(op), order: StoreOrder::ClearNode { uaid: uaid(), place } }
 }
 
 fn broadcast(id: &str, version: &str) -> Effect {

@@ -9,7 +9,7 @@ use crate::feed::{FeedKey, FeedValue};
 use crate::ids::{Chid, MessageId, NodeId, PushId, Uaid};
 use crate::message::{Message, Topic, Urgency};
 use crate::month::Month;
-use crate::record::{LastConnect, RouterRecord};
+use crate::record::{LastConnect, Place, RouterRecord};
 use crate::store::{Cursor, Page, Registered, Registration, StoreAnswer, StoreOrder};
 use crate::time::{Span, Time};
 use crate::wire::{AckUpdate, ClientMessage, Nonsense};
@@ -50,6 +50,7 @@ pub(super) fn events() -> Vec<Event> {
         Event::HungUp,
         Event::TimePassed,
         Event::Replaced,
+        Event::ConnectedElsewhere { connected_at: START - Span(1) },
         Event::ConnectedElsewhere { connected_at: START + Span::from_secs(3600) },
         Event::ShutdownBegan,
         Event::MessageStored,
@@ -157,7 +158,7 @@ fn message(number: u128, chid: Chid) -> Message {
 }
 
 fn registered(registration: &Registration) -> Vec<StoreAnswer> {
-    let record = |curmonth, oldmonth| {
+    let record = |curmonth, oldmonth, before| {
         StoreAnswer::Registered(Registered::Done(
             RouterRecord {
                 uaid: registration.uaid,
@@ -172,17 +173,19 @@ fn registered(registration: &Registration) -> Vec<StoreAnswer> {
                 curmonth,
                 oldmonth,
             },
-            None,
+            before,
         ))
     };
     let this_month = Month::of(START);
     let last_month = this_month.previous();
     let seen = registration.connected_at;
+    let there = Place { node: NodeId::new("there"), connected_at: START - Span(1) };
     vec![
-        record(this_month, None),
-        record(last_month, None),
-        record(this_month, Some(last_month)),
-        record(last_month, Some(last_month.previous())),
+        record(this_month, None, None),
+        record(this_month, None, Some(there)),
+        record(last_month, None, None),
+        record(this_month, Some(last_month), None),
+        record(last_month, Some(last_month.previous()), None),
         StoreAnswer::Registered(Registered::Unknown),
         StoreAnswer::Registered(Registered::Newer(seen)),
     ]

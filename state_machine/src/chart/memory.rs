@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::alphabet::START;
 use crate::connection::{Effect, Event, PhaseName, PushAnswer};
 use crate::ids::Chid;
 use crate::message::Urgency;
@@ -16,6 +17,8 @@ pub(super) struct Memory {
     months: Option<(Month, Option<Month>)>,
     /// How often the registration was refused.
     refusals: u8,
+    /// Whether another node told, while registering, that the agent is there.
+    is_elsewhere: bool,
     /// Commands without an answer, and their channels.
     commands: VecDeque<(&'static str, Option<Chid>)>,
     /// Endpoints without an answer.
@@ -42,6 +45,8 @@ impl Memory {
         self.happened(event);
         self.is_told |= matches!(event, Event::BroadcastsChanged(_));
         self.is_told &= after == PhaseName::AwaitingHello;
+        self.is_elsewhere |= is_elsewhere(event);
+        self.is_elsewhere &= after == PhaseName::Identified;
         effects.iter().for_each(|effect| self.ordered(effect));
         if after == PhaseName::Closed {
             *self = Self::default();
@@ -115,4 +120,9 @@ impl Memory {
             self.commands.pop_front();
         }
     }
+}
+
+/// Whether it tells of a connection that came later than any in the search.
+fn is_elsewhere(event: &Event) -> bool {
+    matches!(event, Event::ConnectedElsewhere { connected_at } if *connected_at > START)
 }

@@ -124,7 +124,7 @@ impl Session {
             self.settling.delete(message.reference());
         } else if !self.channels.contains(&message.chid) {
             return Some(message.reference());
-        } else if message.urgency >= self.min_urgency && !self.window.contains(message.id) {
+        } else if !self.window.saw_row(message.id) && message.urgency >= self.min_urgency {
             self.send(message, Held::Store, cx);
         }
         None

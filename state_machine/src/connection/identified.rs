@@ -24,6 +24,8 @@ pub(super) struct Identified {
     refusals: u8,
     /// The record as registered; none while that is under way.
     record: Option<RouterRecord>,
+    /// The latest connection to another node that was told of while registering.
+    elsewhere: Option<Time>,
 }
 
 /// Refused registrations after which the other connections are believed to be the newer ones.
@@ -33,7 +35,7 @@ impl Identified {
     /// An agent that says it is known.
     pub(super) fn enter(mut session: Box<Session>, cx: &mut Cx<'_>) -> Phase {
         session.register(None, cx);
-        Phase::Identified(Self { session, refusals: 0, record: None })
+        Phase::Identified(Self { session, refusals: 0, record: None, elsewhere: None })
     }
 
     /// A new agent. Its record is written when it has something to lose: with its first channel.
@@ -43,15 +45,18 @@ impl Identified {
     }
 
     pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
-        // Nothing may be said before hello is answered: the answer will have it.
-        if let Event::BroadcastsChanged(all) = &event {
-            self.session.learn_broadcasts(all, cx);
-            return Phase::Identified(self);
-        }
-        match self.session.happened(event, cx) {
-            Then::Stay => {}
-            Then::Push(push, message) => self.session.busy(push, &message, cx),
-            Then::Close(reason) => return self.session.close(reason, &[], cx),
+        match event {
+            // Nothing may be said before hello is answered: the answer will have it.
+            Event::BroadcastsChanged(all) => self.session.learn_broadcasts(&all, cx),
+            // Which of the two came later shows when it is known what this one is registered as.
+            Event::ConnectedElsewhere { connected_at } if self.record.is_none() => {
+                self.elsewhere = self.elsewhere.max(Some(connected_at));
+            }
+            event => match self.session.happened(event, cx) {
+                Then::Stay => {}
+                Then::Push(push, message) => self.session.busy(push, &message, cx),
+                Then::Close(reason) => return self.session.close(reason, &[], cx),
+            },
         }
         Phase::Identified(self)
     }
@@ -81,10 +86,9 @@ impl Identified {
     }
 
     fn registered(mut self, record: RouterRecord, before: Option<Place>, cx: &mut Cx<'_>) -> Phase {
-        // On this node the registry has told the older connection already.
-        if let Some(Place { node, .. }) = before.filter(|before| before.node != cx.config.node) {
-            let Session { uaid, connected_at, .. } = *self.session;
-            cx.out.push(Effect::TellNode { node, uaid, connected_at });
+        self.session.tell_node(before, cx);
+        if self.elsewhere.is_some_and(|elsewhere| self.session.is_before(elsewhere)) {
+            return self.session.close(CloseReason::Replaced, &[], cx);
         }
         let order = StoreOrder::ReadChannels { uaid: record.uaid, month: record.curmonth };
         self.session.orders.give(order, cx.out);
@@ -149,6 +153,26 @@ impl Session {
     /// faster clock, and tells nothing; a session that gave way for it would never get in.
     pub(super) fn is_outranked_by(&self, seen: Time, now: Time) -> bool {
         self.connected_at < seen && seen <= now
+    }
+
+    /// Whether a connection that is registered with this stamp came after this one.
+    ///
+    /// In the record stamps only grow. So of two that were both written the greater is the later, however far the
+    /// clocks of their nodes are apart.
+    pub(super) fn is_before(&self, connected_at: Time) -> bool {
+        self.connected_at < connected_at
+    }
+
+    /// Has the node told where the agent was before. On this node the registry has told the older
+    /// connection already.
+    ///
+    /// Where the answer to the first attempt to register was lost, the second finds this node: nobody tells
+    /// the other then, and the connection there ends when it finds its agent silent.
+    pub(super) fn tell_node(&self, before: Option<Place>, cx: &mut Cx<'_>) {
+        if let Some(Place { node, .. }) = before.filter(|before| before.node != cx.config.node) {
+            let Self { uaid, connected_at, .. } = *self;
+            cx.out.push(Effect::TellNode { node, uaid, connected_at });
+        }
     }
 
     /// Writes the record, and makes it in `create_in` where there is none.

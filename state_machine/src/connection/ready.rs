@@ -178,7 +178,8 @@ impl Ready {
 
     fn saved(mut self, outcome: Registered, cx: &mut Cx<'_>) -> Phase {
         match outcome {
-            Registered::Done(record, _) => {
+            Registered::Done(record, before) => {
+                self.session.tell_node(before, cx);
                 self.month = Some(record.curmonth);
                 Phase::Ready(self.recheck_later(cx))
             }

@@ -25,7 +25,7 @@ use crate::wire::{AckUpdate, ClientMessage, Nonsense, ServerMessage, status};
 pub(super) struct Session {
     pub(super) uaid: Uaid,
     pub(super) connected_at: Time,
-    /// Whether a record was written that says so, or may have been.
+    /// Whether a record was written under this name, or may have been.
     pub(super) has_record: bool,
     pub(super) channels: BTreeSet<Chid>,
     pub(super) window: Window,
@@ -75,7 +75,7 @@ impl Session {
             Event::PushArrived { push, message } => return Then::Push(push, message),
             Event::HungUp => return Then::Close(CloseReason::HungUp),
             Event::Replaced => return Then::Close(CloseReason::Replaced),
-            Event::ConnectedElsewhere { connected_at } if self.connected_at < connected_at => {
+            Event::ConnectedElsewhere { connected_at } if self.is_before(connected_at) => {
                 return Then::Close(CloseReason::Replaced);
             }
             // Told late: the agent came back to this node since.
@@ -114,6 +114,11 @@ impl Session {
                 self.settling.remember(update.id, remembered_max);
                 match held {
                     Held::Endpoint(push) => {
+                        let answer = PushAnswer::Accepted;
+                        cx.out.push(Effect::AnswerPush { push, answer, message });
+                    }
+                    Held::Both(push) => {
+                        self.settling.delete(message.clone());
                         let answer = PushAnswer::Accepted;
                         cx.out.push(Effect::AnswerPush { push, answer, message });
                     }
@@ -187,7 +192,9 @@ impl Session {
             settling.closed(uaid, months, &mut orders, cx.out);
         }
         // Who hangs up is found out by the next push: most come back before there is one (seed 002, "Router Table
-        // Schema"). A node that shuts down is not there to be asked.
+        // Schema"). A node that shuts down is not there to be asked. Whoever takes the place of this connection has
+        // written the record, or is about to. A clear that fails is not repeated: then the dead node's name
+        // costs the next push a detour through storage.
         if has_record && reason == CloseReason::Shutdown {
             let place = Place { node: cx.config.node.clone(), connected_at };
             orders.give(StoreOrder::ClearNode { uaid, place }, cx.out);

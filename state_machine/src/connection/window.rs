@@ -20,6 +20,8 @@ pub(super) struct Unacked {
 pub(super) enum Held {
     /// The endpoint, which waits for the answer to its push.
     Endpoint(PushId),
+    /// Both: an endpoint waits that has pushed the message again, and the row of the first time is there.
+    Both(PushId),
     /// The store, or an endpoint that was told to store it.
     Store,
     /// Nobody: its TTL is zero.
@@ -54,6 +56,17 @@ impl Window {
 
     pub(super) fn sent(&mut self, message: MessageRef, sent_at: Time, held: Held) {
         self.unacked.push_back(Unacked { message, sent_at, held });
+    }
+
+    /// The row of a message was seen in storage. Whether the message is among these, and so was sent.
+    pub(super) fn saw_row(&mut self, id: MessageId) -> bool {
+        let Some(sent) = self.unacked.iter_mut().find(|unacked| unacked.message.id == id) else {
+            return false;
+        };
+        if let Held::Endpoint(push) = sent.held {
+            sent.held = Held::Both(push);
+        }
+        true
     }
 
     /// Takes out a message that was acked. Acks mostly come in the order of sending.
@@ -94,7 +107,7 @@ impl Window {
 
 impl Unacked {
     fn give_to_store(&mut self, out: &mut Effects) {
-        if let Held::Endpoint(push) = self.held {
+        if let Held::Endpoint(push) | Held::Both(push) = self.held {
             self.held = Held::Store;
             let message = self.message.clone();
             out.push(Effect::AnswerPush { push, answer: PushAnswer::Unconfirmed, message });

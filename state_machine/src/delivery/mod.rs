@@ -151,8 +151,6 @@ pub struct Delivery {
 pub struct Terms {
     /// Its TTL is zero: deliver now or never.
     pub is_fleeting: bool,
-    /// Whether there is room to wait for an ack; if not it is stored at once.
-    pub may_wait: bool,
     /// This month by the endpoint's clock: only for telling a dropped table from one not made yet.
     pub this_month: Month,
 }
@@ -249,11 +247,11 @@ impl Delivery {
             Err(StoreFailed) => answer(Outcome::Unavailable),
             Ok(None) => answer(Outcome::NoSuchUser),
             Ok(Some(route)) => match route.node.clone() {
-                Some(node) if self.terms.may_wait || self.terms.is_fleeting => {
+                Some(node) => {
                     self.stage = Stage::Delivering { route };
                     vec![Do::Deliver { node }]
                 }
-                _ => self.store(route.curmonth, None, 0),
+                None => self.store(route.curmonth, None, 0),
             },
         }
     }

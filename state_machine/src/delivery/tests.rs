@@ -13,7 +13,7 @@ fn route(node: Option<NodeId>, curmonth: &str) -> DeliveryEvent {
     Is::RecordRead(Ok(Some(route)))
 }
 
-const TERMS: Terms = Terms { is_fleeting: false, may_wait: true, this_month: NOVEMBER };
+const TERMS: Terms = Terms { is_fleeting: false, this_month: NOVEMBER };
 const NOVEMBER: Month = match Month::new(2026, 11) {
     Ok(month) => month,
     Err(_) => panic!("November is a month"),
@@ -75,12 +75,6 @@ fn only_not_here_clears_the_node_and_only_as_it_was_read() {
     let effects =
         last(TERMS, [route(Some(node()), "2026_11"), Is::NodeAnswered(NodeAnswer::NotHere)]);
     assert_eq!(effects, [Do::ClearNode { node: node(), connected_at: Time(5) }]);
-}
-
-#[test]
-fn without_room_to_wait_the_push_is_stored_at_once() {
-    let terms = Terms { may_wait: false, ..TERMS };
-    assert_eq!(last(terms, [route(Some(node()), "2026_11")]), store("2026_11"));
 }
 
 #[test]
@@ -148,7 +142,7 @@ fn the_connections_word_on_a_channel_is_confirmed_before_it_counts() {
 
 #[test]
 fn a_ttl_of_zero_is_delivered_now_or_dropped() {
-    let terms = Terms { is_fleeting: true, may_wait: false, ..TERMS };
+    let terms = Terms { is_fleeting: true, ..TERMS };
     assert_eq!(last(terms, [route(None, "2026_11")]), answer(Outcome::Dropped));
     for (node_answer, outcome) in [
         (NodeAnswer::Accepted, Outcome::Delivered),

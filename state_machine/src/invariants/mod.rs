@@ -52,6 +52,7 @@ macro_rules! check {
 
 mod broadcasts;
 mod promises;
+mod whereabouts;
 mod witness;
 
 pub use promises::{Broken, Ledger, Promise};
@@ -98,6 +99,12 @@ sentences! {
         "When the node said what the broadcasts are, the agent has the version of all it named, once hello is answered.";
     BroadcastsFollowed, "broadcasts_followed",
         "Broadcasts are followed while the agent has any of them, once, and left when the connection closes.";
+    NodeToldOfMove, "node_told_of_move",
+        "A node is told that the agent is connected here when a registration was answered by which the agent was there, and only then; never this node itself.";
+    LaterConnectionStays, "later_connection_stays",
+        "A connection that is told of another node ends if the agent registered there later, and stays if it did not.";
+    NodeClearedAtShutdown, "node_cleared_at_shutdown",
+        "A node that shuts down has its name removed from the record that a connection wrote, or may have written: once, at the connection's own place, and never else.";
     SilentAfterClose, "silent_after_close",
         "Close is the last order; after it a push is busy, and nothing else has an effect.";
     DeadlinesMove, "deadlines_move",

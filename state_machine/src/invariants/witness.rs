@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::broadcasts::Broadcasting;
+use super::whereabouts::Whereabouts;
 use super::{Invariant, Seen, Violation};
 use crate::connection::{Config, Effect, Event, PhaseName, PushAnswer};
 use crate::ids::{Chid, MessageId, OpId, PushId, Uaid};
@@ -31,6 +32,7 @@ pub struct Witness {
     commands: VecDeque<ClientMessage>,
     min_urgency: Urgency,
     broadcasts: Broadcasting,
+    whereabouts: Whereabouts,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,6 +69,7 @@ impl Witness {
             commands: VecDeque::new(),
             min_urgency: Urgency::VeryLow,
             broadcasts: Broadcasting::default(),
+            whereabouts: Whereabouts::default(),
         }
     }
 
@@ -77,6 +80,7 @@ impl Witness {
         }
         self.happened(seen)?;
         self.broadcasts.happened(seen.event, self.config.limits.broadcasts_per_agent_max);
+        self.whereabouts.happened(seen, &self.config);
         for effect in seen.effects {
             self.ordered(effect, seen)?;
         }
@@ -126,11 +130,15 @@ impl Witness {
         match effect {
             Effect::Send(message) => self.sent(message, seen),
             Effect::Ping => Ok(()),
-            Effect::Ask { op, order } => self.asked(*op, order),
+            Effect::Ask { op, order } => {
+                self.whereabouts.asked(*op, order, seen, &self.config)?;
+                self.asked(*op, order)
+            }
             Effect::AnswerPush { push, answer, message } => {
                 self.push_answered(*push, *answer, message, seen)
             }
             Effect::EnterRegistry { uaid } => {
+                self.whereabouts.entered(*uaid, seen.now);
                 let before = self.found_under.replace(*uaid);
                 check!(
                     before.is_none(),
@@ -148,8 +156,9 @@ impl Witness {
                 );
                 Ok(())
             }
-            // Whom it tells knows by the time whether it concerns him.
-            Effect::TellNode { .. } => Ok(()),
+            Effect::TellNode { node, uaid, connected_at } => {
+                self.whereabouts.told(node, *uaid, *connected_at)
+            }
             Effect::FollowBroadcasts { .. } => self.broadcasts.follows(true),
             Effect::LeaveBroadcasts => self.broadcasts.follows(false),
             Effect::Close(reason) => {
@@ -282,7 +291,7 @@ impl Witness {
     }
 
     /// What must hold between steps.
-    fn rested(&self, seen: &Seen<'_>) -> Result<(), Violation> {
+    fn rested(&mut self, seen: &Seen<'_>) -> Result<(), Violation> {
         let is_closed = seen.after == PhaseName::Closed;
         let has_close = matches!(seen.effects.last(), Some(Effect::Close(_)));
         check!(is_closed == has_close, Is::SilentAfterClose, "closed without saying so");
@@ -299,6 +308,7 @@ impl Witness {
         if self.is_greeted || is_closed {
             self.broadcasts.rested(is_closed)?;
         }
+        self.whereabouts.rested(seen)?;
         deadline_rests(seen)
     }
 

@@ -36,13 +36,14 @@
 //! | `push> 7 M1 C1 ttl=60s` and `topic=`, `urgency=`, `accepted=+5s`, `data=BASE64URL`, `encryption=`, `crypto_key=` | an endpoint hands a message over |
 //! | `push> lost M1 C1` | the endpoint had not heard the answer *accepted* |
 //! | `node> nudge`, `node> replaced`, `node> shutdown` | a message was stored; the agent came again; the node ends |
+//! | `node> elsewhere at=+5s` | another node tells that the agent is connected there since then |
 //! | `node> broadcasts [1 weather v7, 4 news "two words"] cursor=5` | the broadcasts are these now, each with the number of its last change |
 //! | `store> 0 failed` | the store did not do order 0, or cannot say |
-//! | `store> 0 registered U1 at=+0ms curmonth=2026_11` and `oldmonth=`, `node=`, `last_connect=` | or `unknown`, or `newer at=+5ms` |
+//! | `store> 0 registered U1 at=+0ms curmonth=2026_11` and `oldmonth=`, `node=`, `last_connect=`, `before=there@-5m` | or `unknown`, or `newer at=+5ms`; `before` is where the agent was, and since when |
 //! | `store> 1 channels [C1, C2]` | or `channels none` |
 //! | `store> 2 fetched [M1 C1 ttl=60s, M2 C1 ttl=60s] next=M2` | messages as in `push>` |
 //! | `store> 3 deleted`, `channels_added`, `channel_removed`, `carried` | |
-//! | `store> 4 month_updated yes`, `move_finished no` | whether the record was still this connection's |
+//! | `store> 4 month_updated yes`, `move_finished no`, `node_cleared yes` | whether the record was still this connection's |
 //!
 //! | line out | what is ordered |
 //! |---|---|
@@ -50,6 +51,7 @@
 //! | `store< 0 ORDER` | an order, named and numbered |
 //! | `push< 7 accepted M1 C1` | the answer to a push: `accepted`, `unconfirmed`, `busy`, `no_such_channel` |
 //! | `registry< enter U1`, `registry< leave U1` | |
+//! | `node< tell there U1 at=+0ms` | another node is told that the agent is connected here since then |
 //! | `broadcasts< follow 4`, `broadcasts< leave` | to be told of changes after the fourth, or of none |
 //! | `close< 1001 server is shutting down` | the end; `close< hung up` without a close frame |
 //!
@@ -143,6 +145,8 @@ pub enum OrderKind {
     Push,
     /// A word to the registry.
     Registry,
+    /// A word to another node.
+    Node,
     /// A word to whoever tells of broadcasts.
     Broadcasts,
     /// The end of the connection.

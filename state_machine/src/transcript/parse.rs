@@ -174,11 +174,12 @@ fn expected(head: &str, rest: &str) -> Result<Option<OrderKind>, Wrong> {
         }
         "push<" => OrderKind::Push,
         "registry<" => OrderKind::Registry,
+        "node<" => OrderKind::Node,
         "broadcasts<" => OrderKind::Broadcasts,
         "close<" => OrderKind::Close,
         _ if head.ends_with('<') => {
             return Err(format!(
-                "expected agent<, store<, push<, registry<, broadcasts< or close<, got `{head}`"
+                "expected agent<, store<, push<, registry<, node<, broadcasts< or close<, got `{head}`"
             ));
         }
         _ => return Ok(None),

@@ -45,7 +45,10 @@ impl Reader<'_> {
             ("replaced", "") => Ok(Event::Replaced),
             ("shutdown", "") => Ok(Event::ShutdownBegan),
             ("elsewhere", rest) => {
-                Ok(Event::ConnectedElsewhere { connected_at: self.seen(&mut Words::of(rest))? })
+                let mut words = Words::of(rest);
+                let connected_at = self.seen(&mut words)?;
+                words.end()?;
+                Ok(Event::ConnectedElsewhere { connected_at })
             }
             ("broadcasts", all) => Ok(Event::BroadcastsChanged(Arc::new(broadcasts(all)?))),
             _ => Err(format!("expected {EVENTS}, got `{text}`")),
@@ -109,7 +112,7 @@ impl Reader<'_> {
         let mut fields = words.fields()?;
         let month = |text: &str| text.parse().ok();
         let connected_at = fields.need("at", OFFSET, |text| offset(text, self.start))?;
-        let node = fields.text("node").map_or_else(|| self.node.clone(), NodeId::new);
+        let node = fields.read("node", "a node", node)?.unwrap_or_else(|| self.node.clone());
         let last_connect =
             fields.read("last_connect", "a number", |text| text.parse().ok().map(LastConnect))?;
         let record = RouterRecord {
@@ -128,8 +131,8 @@ impl Reader<'_> {
     }
 
     fn place(&self, text: &str) -> Option<Place> {
-        let (node, at) = text.rsplit_once('@')?;
-        Some(Place { node: NodeId::new(node), connected_at: offset(at, self.start)? })
+        let (name, at) = text.rsplit_once('@')?;
+        Some(Place { node: node(name)?, connected_at: offset(at, self.start)? })
     }
 
     fn seen(&self, words: &mut Words<'_>) -> Result<Time, Wrong> {
@@ -170,6 +173,10 @@ impl Reader<'_> {
             payload: payload(data, encryption, crypto_key)?,
         })
     }
+}
+
+fn node(name: &str) -> Option<NodeId> {
+    unquoted(name).map(|name| NodeId::new(&name))
 }
 
 fn broadcasts(text: &str) -> Result<Broadcasts, Wrong> {

@@ -73,7 +73,7 @@ impl Scribe<'_> {
             Effect::LeaveRegistry { uaid } => format!("registry< leave {}", uaid.name()),
             Effect::TellNode { node, uaid, connected_at } => {
                 let at = offset_text(*connected_at, self.start);
-                format!("node< tell {node} {} at={at}", uaid.name())
+                format!("node< tell {} {} at={at}", quoted(node.as_str()), uaid.name())
             }
             Effect::FollowBroadcasts { told } => format!("broadcasts< follow {told}"),
             Effect::LeaveBroadcasts => "broadcasts< leave".to_owned(),
@@ -197,11 +197,12 @@ impl Scribe<'_> {
             text += &format!(" oldmonth={oldmonth}");
         }
         if let Some(node) = node.as_ref().filter(|node| **node != self.config.node) {
-            text += &format!(" node={node}");
+            text += &format!(" node={}", quoted(node.as_str()));
         }
         text += &last_connect_text(*last_connect, *connected_at, *uaid);
         if let Some(Place { node, connected_at }) = before {
-            text += &format!(" before={node}@{}", offset_text(*connected_at, self.start));
+            let at = offset_text(*connected_at, self.start);
+            text += &format!(" before={}@{at}", quoted(node.as_str()));
         }
         text
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use state_machine::{ConnectionId, OpId};
 
+use super::letters::{Letter, Word};
+
 /// A message, by its place in the scenario.
 pub(crate) type Which = usize;
 
@@ -36,6 +38,18 @@ pub(crate) enum Action {
     HearsStore(ConnectionId, OpId),
     /// A connection's deadline passes.
     Deadline(ConnectionId),
+    /// A node hears what another one or an endpoint tells it.
+    LetterArrives(Letter),
+    /// The node is told to stop: it takes nobody in any more, and its sessions end one by one.
+    Drains(NodeIndex),
+    /// A session of a node that drains ends.
+    SessionEnds(ConnectionId),
+    /// The process of a node that has drained is gone.
+    Exits(NodeIndex),
+    /// The process of a node is there again.
+    Starts(NodeIndex),
+    /// The endpoints find that a node they left alone answers.
+    Recovers(NodeIndex),
     Fails(Fault),
 }
 
@@ -63,6 +77,8 @@ pub(crate) enum Fault {
     /// The endpoint stops waiting for the node's answer, or it gets lost.
     NodeAnswerLost(Which),
     NudgeLost(Which),
+    /// Whoever was to tell a node this forgets it, or crashes.
+    LetterLost(Letter),
 }
 
 impl fmt::Debug for Action {
@@ -84,6 +100,12 @@ impl fmt::Debug for Action {
                 write!(f, "{} hears the answer to order {}", Name(*line), op.0)
             }
             Self::Deadline(line) => write!(f, "the deadline of {} passes", Name(*line)),
+            Self::LetterArrives(letter) => write!(f, "{letter} arrives"),
+            Self::Drains(node) => write!(f, "node {node} is told to stop"),
+            Self::SessionEnds(line) => write!(f, "{} ends with its node", Name(*line)),
+            Self::Exits(node) => write!(f, "node {node} is gone"),
+            Self::Starts(node) => write!(f, "node {node} is started again"),
+            Self::Recovers(node) => write!(f, "node {node} is not left alone any more"),
             Self::Fails(fault) => write!(f, "FAULT: {fault:?}"),
         }
     }
@@ -113,6 +135,19 @@ impl fmt::Debug for Fault {
             Self::Unreachable(which) => write!(f, "endpoint {which} does not reach the node"),
             Self::NodeAnswerLost(which) => write!(f, "endpoint {which} loses the node's answer"),
             Self::NudgeLost(which) => write!(f, "the nudge of endpoint {which} is lost"),
+            Self::LetterLost(letter) => write!(f, "{letter} is lost"),
+        }
+    }
+}
+
+impl fmt::Display for Letter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { to, word } = self;
+        match word {
+            Word::Stored => write!(f, "the nudge for node {to}"),
+            Word::ConnectedElsewhere(since) => {
+                write!(f, "the word for node {to} that the agent is elsewhere since {since:?}")
+            }
         }
     }
 }

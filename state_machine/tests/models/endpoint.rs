@@ -10,7 +10,9 @@ use state_machine::invariants::Promise;
 use state_machine::store::StoreFailed;
 use state_machine::{ConnectionId, MessageId, MessageRef, Month, NodeId};
 
-use super::action::Which;
+use super::action::{NodeIndex, Which};
+use super::lives::Life;
+use super::mutation::Mutation;
 use super::scenario::Scenario;
 use super::world::World;
 
@@ -36,6 +38,8 @@ pub(crate) struct UnderWay {
     reply: Reply,
     /// What was read of the record first.
     first_look: Option<Route>,
+    /// Whether its node did not answer; noted only for [`Mutation::NoLookWhenCutOff`].
+    is_cut_off: bool,
 }
 
 /// The node's answer.
@@ -97,7 +101,6 @@ impl World {
         let message = &scenario.messages[which];
         let (delivery, first) = Delivery::begin(Terms {
             is_fleeting: message.is_fleeting(),
-            may_wait: true,
             this_month: Month::of(self.now),
         });
         self.pushes[which] = Push::UnderWay(Box::new(UnderWay {
@@ -106,6 +109,7 @@ impl World {
             todo: [first].into(),
             reply: Reply::NotAsked,
             first_look: None,
+            is_cut_off: false,
         }));
         self.endpoint_goes_on(scenario, which);
     }
@@ -162,7 +166,8 @@ impl World {
                 DeliveryEvent::OldRowDeleted
             }
             DeliveryEffect::Nudge { node } => {
-                self.nudges(scenario, &node, is_done);
+                let first_look = push.first_look.clone();
+                self.nudges(scenario, &node, first_look.as_ref(), is_done);
                 return self.answers_if_that_is_next(scenario, which);
             }
             DeliveryEffect::Answer(outcome) => return self.push_ends(scenario, which, outcome),
@@ -185,9 +190,11 @@ impl World {
     }
 
     fn reads_record(&mut self, scenario: &Scenario, which: Which) -> Option<Route> {
-        let first_look = self.pushes[which].under_way().and_then(|push| push.first_look.clone());
+        let under_way = self.pushes[which].under_way();
+        let first_look = under_way.and_then(|push| push.first_look.clone());
+        let is_cut_off = under_way.is_some_and(|push| push.is_cut_off);
         let uaid = self.agent.uaid;
-        let route = self.environment(scenario).route(uaid, first_look.as_ref());
+        let route = self.environment(scenario).route(uaid, first_look.as_ref(), is_cut_off);
         if let Some(push) = self.pushes[which].under_way_mut() {
             push.first_look = first_look.or_else(|| route.clone());
         }
@@ -210,24 +217,38 @@ impl World {
     }
 
     fn hands_over(&mut self, scenario: &Scenario, which: Which, node: &NodeId, is_reached: bool) {
-        let reply = match self.found_at(scenario, node) {
-            _ if !is_reached => Reply::Arrived(NodeAnswer::Unreachable),
-            None => Reply::Arrived(NodeAnswer::NotHere),
-            Some(line) => Reply::Awaited(line),
-        };
-        if let (Reply::Awaited(line), Some(push)) = (reply, self.pushes[which].under_way_mut()) {
-            push.reply = reply;
-            self.lines.get_mut(&line).into_iter().for_each(|line| line.mail.push_back(which));
-        } else if let Reply::Arrived(answer) = reply {
-            self.endpoint_happened(scenario, which, DeliveryEvent::NodeAnswered(answer));
+        let Some(at) = scenario.node_named(node) else { return };
+        if !is_reached || self.is_shunned(at) || self.nodes[at].life == Life::Gone {
+            return self.is_cut_off(scenario, which, at);
+        }
+        match self.found_here(at) {
+            Some(line) => {
+                let push = self.pushes[which].under_way_mut();
+                push.into_iter().for_each(|push| push.reply = Reply::Awaited(line));
+                self.lines.get_mut(&line).into_iter().for_each(|line| line.mail.push_back(which));
+            }
+            None => {
+                let event = DeliveryEvent::NodeAnswered(NodeAnswer::NotHere);
+                self.endpoint_happened(scenario, which, event);
+            }
         }
     }
 
-    fn nudges(&mut self, scenario: &Scenario, node: &NodeId, is_heard: bool) {
-        self.is_nudge_lost |= !is_heard;
-        let found = self.found_at(scenario, node).filter(|_| is_heard);
-        let line = found.and_then(|line| self.lines.get_mut(&line));
-        line.into_iter().for_each(|line| line.is_nudged = true);
+    /// The node does not answer this push, or something answers that is not the node.
+    fn is_cut_off(&mut self, scenario: &Scenario, which: Which, at: NodeIndex) {
+        if scenario.freedom.endpoints_apart {
+            self.shunned.insert(at);
+        }
+        if let Some(push) = self.pushes[which].under_way_mut() {
+            push.reply = Reply::NotAsked;
+            push.is_cut_off = scenario.mutation == Some(Mutation::NoLookWhenCutOff);
+        }
+        let answer = match scenario.mutation {
+            Some(Mutation::StrangerSaysNotHere) => NodeAnswer::NotHere,
+            Some(Mutation::StrangerSaysAccepted) => NodeAnswer::Accepted,
+            _ => NodeAnswer::Unreachable,
+        };
+        self.endpoint_happened(scenario, which, DeliveryEvent::NodeAnswered(answer));
     }
 
     fn push_ends(&mut self, scenario: &Scenario, which: Which, outcome: Outcome) {
@@ -256,7 +277,8 @@ impl World {
         message: MessageRef,
     ) {
         if !self.pushes[which].awaits(line) {
-            if answer == PushAnswer::Accepted {
+            // Far from here, an answer may be written to nobody without anyone's noticing.
+            if answer == PushAnswer::Accepted && !scenario.freedom.endpoints_apart {
                 self.step(scenario, line, &Event::AnswerLost(message));
             }
         } else if let Some(push) = self.pushes[which].under_way_mut() {
@@ -266,19 +288,20 @@ impl World {
 
     pub(crate) fn endpoint_hears(&mut self, scenario: &Scenario, which: Which) {
         let Some(push) = self.pushes[which].under_way_mut() else { return };
-        let answer = match std::mem::replace(&mut push.reply, Reply::NotAsked) {
-            Reply::Arrived(answer) => answer,
+        match std::mem::replace(&mut push.reply, Reply::NotAsked) {
+            Reply::Arrived(answer) => {
+                self.endpoint_happened(scenario, which, DeliveryEvent::NodeAnswered(answer));
+            }
             // The node crashed with the push in it.
-            Reply::NotAsked | Reply::Awaited(_) => NodeAnswer::Unreachable,
-        };
-        self.endpoint_happened(scenario, which, DeliveryEvent::NodeAnswered(answer));
+            Reply::NotAsked | Reply::Awaited(_) => self.node_answer_lost(scenario, which),
+        }
     }
 
     pub(crate) fn node_answer_lost(&mut self, scenario: &Scenario, which: Which) {
-        if let Some(push) = self.pushes[which].under_way_mut() {
-            push.reply = Reply::NotAsked;
-            let event = DeliveryEvent::NodeAnswered(NodeAnswer::Unreachable);
-            self.endpoint_happened(scenario, which, event);
+        let look = self.pushes[which].under_way().and_then(|push| push.first_look.as_ref());
+        let node = look.and_then(|route| route.node.as_ref());
+        if let Some(at) = node.and_then(|node| scenario.node_named(node)) {
+            self.is_cut_off(scenario, which, at);
         }
     }
 }

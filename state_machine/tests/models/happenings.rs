@@ -4,6 +4,7 @@ use state_machine::delivery::DeliveryEffect;
 use state_machine::store::StoreOrder;
 
 use super::action::{Action, Fault, NodeIndex, Which};
+use super::lives::Life;
 use super::node::{Line, Pending};
 use super::scenario::Scenario;
 use super::world::World;
@@ -23,7 +24,8 @@ impl Scenario {
     fn choices(&self, world: &World, actions: &mut Vec<Action>) {
         let World { agent, left, .. } = world;
         if left.connects > 0 && (agent.line.is_none() || self.freedom.leaves_unnoticed) {
-            actions.extend((0..self.nodes.len()).map(Action::Connects));
+            let is_up = |node: &NodeIndex| world.nodes[*node].life == Life::Up;
+            actions.extend((0..self.nodes.len()).filter(is_up).map(Action::Connects));
         }
         if agent.line.is_some() && left.hang_ups > 0 {
             actions.push(Action::HangsUp);
@@ -31,6 +33,7 @@ impl Scenario {
         if agent.line.is_some() && agent.is_greeted && left.registers > 0 {
             actions.push(Action::Registers);
         }
+        self.lives(world, actions);
         self.acks(world, actions);
         if self.freedom.acks_come_late {
             self.late_acks(world, actions);
@@ -73,6 +76,9 @@ impl Scenario {
         let mut faults = Vec::new();
         (0..world.nodes.len()).for_each(|node| world.faults_of_node(node, &mut faults));
         (0..world.pushes.len()).for_each(|which| world.faults_of_endpoint(which, &mut faults));
+        if world.left.lost_answers > 0 {
+            faults.extend(world.letters.iter().copied().map(Fault::LetterLost));
+        }
         actions.extend(faults.into_iter().map(Action::Fails));
     }
 }
@@ -80,20 +86,22 @@ impl Scenario {
 impl World {
     fn faults_of_node(&self, at: NodeIndex, faults: &mut Vec<Fault>) {
         let node = &self.nodes[at];
-        if self.left.node_crashes > 0 && self.lines.values().any(|line| line.node == at) {
+        if self.left.node_crashes > 0 && self.may_crash(at) {
             faults.push(Fault::NodeCrashes(at));
             if node.queue.iter().any(Pending::outlives_its_node) {
                 faults.push(Fault::NodeCrashesAfterWriting(at));
             }
         }
         for (place, Pending { line, op, order, .. }) in node.queue.iter().enumerate() {
-            if !node.may_be_done(place) || !self.lines.contains_key(line) {
+            let is_heard = self.lines.contains_key(line) || node.queue[place].is_last_word();
+            if !node.may_be_done(place) || !is_heard {
                 continue;
             }
             if self.left.store_refusals > 0 {
                 faults.push(Fault::StoreRefuses(*line, *op));
             }
-            if self.left.lost_answers > 0 && node.queue[place].is_write() {
+            let is_awaited = self.lines.contains_key(line) && node.queue[place].is_write();
+            if self.left.lost_answers > 0 && is_awaited {
                 faults.push(Fault::AnswerLost(*line, *op));
                 if matches!(order, StoreOrder::CarryMessages { .. }) {
                     faults.push(Fault::CarriedByHalf(*line, *op));
@@ -143,7 +151,7 @@ impl World {
             if !line.mail.is_empty() {
                 actions.push(Action::TakesPush(*id));
             }
-            if line.is_nudged || line.is_replaced {
+            if line.is_nudged || line.is_replaced || line.elsewhere.is_some() {
                 actions.push(Action::TakesNotices(*id));
             }
         }
@@ -156,6 +164,7 @@ impl World {
                 actions.push(Action::EndpointHears(which));
             }
         }
+        self.lives_go_on(&mut actions);
         actions.extend(self.next_deadline(scenario));
         actions
     }

@@ -5,6 +5,8 @@ mod check;
 mod diary;
 mod endpoint;
 mod happenings;
+mod letters;
+mod lives;
 mod model;
 mod mutation;
 mod node;

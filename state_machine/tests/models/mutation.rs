@@ -5,7 +5,7 @@
 
 use state_machine::delivery::Route;
 use state_machine::store::{MonthStep, Page, StoreAnswer, StoreOrder, Stored};
-use state_machine::{Message, MessageRef, Month, NodeId, Time, Uaid};
+use state_machine::{Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::store::Store;
 
@@ -34,6 +34,24 @@ pub(crate) enum Mutation {
     MoveNeverFinished,
     /// The end of a move is always refused.
     MoveRefused,
+    /// A node that shuts down is removed from the record without a condition.
+    ShutdownClearsAlways,
+    /// A node that shuts down is removed from the record, whenever the agent came to it.
+    ShutdownClearsByName,
+    /// A connection is closed by word of any other node, however old.
+    StampsNotCompared,
+    /// Not the node that the agent was at is told that it is elsewhere.
+    TellsItself,
+    /// The nudge goes to the node of the first look.
+    NudgeAstray,
+    /// A nudge for a node that is left alone is forgotten.
+    NudgeOnce,
+    /// The endpoint does not read the router record again when its node did not answer.
+    NoLookWhenCutOff,
+    /// A 404 is believed that the node did not sign.
+    StrangerSaysNotHere,
+    /// A 200 is believed that the node did not sign.
+    StrangerSaysAccepted,
 }
 
 /// A store, and the bug in it.
@@ -75,6 +93,12 @@ impl Environment<'_> {
             (Some(Mutation::MoveRefused), StoreOrder::FinishMove(_)) => {
                 StoreAnswer::MoveFinished(false)
             }
+            (Some(Mutation::ShutdownClearsAlways), StoreOrder::ClearNode { uaid, .. }) => {
+                self.clear_node_if(*uaid, |_| true)
+            }
+            (Some(Mutation::ShutdownClearsByName), StoreOrder::ClearNode { uaid, place }) => {
+                self.clear_node_if(*uaid, |record| record.node.as_ref() == Some(&place.node))
+            }
             (_, order) => self.store.carry_out(order),
         }
     }
@@ -109,11 +133,27 @@ impl Environment<'_> {
     }
 
     /// What an endpoint reads of the record. `before` is what it read first.
-    pub(crate) fn route(&self, uaid: Uaid, before: Option<&Route>) -> Option<Route> {
+    pub(crate) fn route(
+        &self,
+        uaid: Uaid,
+        before: Option<&Route>,
+        is_cut_off: bool,
+    ) -> Option<Route> {
         match before {
-            Some(before) if self.mutation == Some(Mutation::NoSecondLook) => Some(before.clone()),
+            Some(before) if self.mutation == Some(Mutation::NoSecondLook) || is_cut_off => {
+                Some(before.clone())
+            }
             _ => self.store.records.get(&uaid).cloned().map(Into::into),
         }
+    }
+
+    fn clear_node_if(
+        &mut self,
+        uaid: Uaid,
+        is_it: impl FnOnce(&RouterRecord) -> bool,
+    ) -> StoreAnswer {
+        let record = self.store.records.get_mut(&uaid).filter(|record| is_it(record));
+        StoreAnswer::NodeCleared(record.map(|record| record.node = None).is_some())
     }
 
     fn forget_old_month(&mut self, uaid: Uaid) {

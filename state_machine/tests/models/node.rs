@@ -6,13 +6,12 @@ use std::sync::Arc;
 use state_machine::connection::{Connection, Effect, Event, Luck, PhaseName, Wait};
 use state_machine::invariants::{Promise, Seen, Witness};
 use state_machine::registry::Registry;
-use state_machine::store::{StoreAnswer, StoreFailed, StoreOrder};
+use state_machine::store::{Registered, StoreAnswer, StoreFailed, StoreOrder};
 use state_machine::wire::ServerMessage;
-use state_machine::{
-    ConnectionId, MessageId, MessageRef, NodeId, OpId, PushId, RouterRecord, Time,
-};
+use state_machine::{ConnectionId, MessageId, MessageRef, NodeId, OpId, PushId, Time};
 
 use super::action::{NodeIndex, Which};
+use super::lives::Life;
 use super::mutation::Environment;
 use super::scenario::{Scenario, fresh_uaid};
 use super::world::World;
@@ -23,6 +22,7 @@ pub(crate) struct Node {
     pub(crate) registry: Registry<()>,
     /// Orders to the store in the sequence they were given. Its writes keep that sequence.
     pub(crate) queue: Vec<Pending>,
+    pub(crate) life: Life,
 }
 
 /// An order under way.
@@ -55,6 +55,10 @@ pub(crate) struct Line {
     /// Whether it is to look for messages, and whether it was replaced: notices that coalesce.
     pub(crate) is_nudged: bool,
     pub(crate) is_replaced: bool,
+    /// Since when the agent is at another node, as far as was told.
+    pub(crate) elsewhere: Option<Time>,
+    /// Whether the store has ever had the record from it.
+    pub(crate) is_registered: bool,
 }
 
 impl Line {
@@ -69,6 +73,8 @@ impl Line {
             mail: VecDeque::new(),
             is_nudged: false,
             is_replaced: false,
+            elsewhere: None,
+            is_registered: false,
         }
     }
 
@@ -96,6 +102,16 @@ impl Line {
 impl Pending {
     pub(crate) fn is_write(&self) -> bool {
         !matches!(self.order, StoreOrder::ReadChannels { .. } | StoreOrder::Fetch { .. })
+    }
+
+    /// Whether it takes a node that shuts down out of the record.
+    pub(crate) fn is_last_word(&self) -> bool {
+        matches!(self.order, StoreOrder::ClearNode { .. })
+    }
+
+    /// Whether it wrote the record, and its connection has not heard of it.
+    pub(crate) fn has_registered(&self) -> bool {
+        matches!(self.answer, Some(StoreAnswer::Registered(Registered::Done(..))))
     }
 
     /// Whether it may be carried out after the crash of its node.
@@ -139,10 +155,13 @@ impl World {
             deadline: line.connection.deadline(),
         };
         let observed = line.witness.observe(&seen);
+        let is_closed = seen.after == PhaseName::Closed;
         self.diary.step(id, &scenario.nodes[line.node].config, now, event, &effects);
         if let Err(violation) = observed {
             self.violates(violation);
         }
+        let is_cut_short = before == PhaseName::Identified && is_closed;
+        self.is_untold |= is_cut_short && scenario.freedom.letters_travel;
         effects.into_iter().for_each(|effect| self.carry_out(scenario, id, effect));
     }
 
@@ -163,7 +182,9 @@ impl World {
                 let older = displaced.and_then(|older| self.lines.get_mut(&older.connection));
                 older.into_iter().for_each(|older| older.is_replaced = true);
             }
-            Effect::TellNode { .. } => {}
+            Effect::TellNode { node: to, connected_at, .. } => {
+                self.tells_node(scenario, node, &to, connected_at);
+            }
             Effect::LeaveRegistry { uaid } => self.nodes[node].registry.leave(uaid, id),
             Effect::Close(_) => self.closes(id, node),
         }
@@ -177,9 +198,11 @@ impl World {
         let is_void = |pending: &Pending| {
             pending.line == id && (pending.answer.is_some() || !pending.is_write())
         };
-        self.nodes[node].queue.retain(|pending| !is_void(pending));
+        let queue = &mut self.nodes[node].queue;
+        self.is_record_astray |= queue.iter().any(|it| is_void(it) && it.has_registered());
+        queue.retain(|pending| !is_void(pending));
         if let Some(line) = self.lines.get_mut(&id) {
-            (line.is_nudged, line.is_replaced) = (false, false);
+            (line.is_nudged, line.is_replaced, line.elsewhere) = (false, false, None);
         }
     }
 
@@ -208,7 +231,9 @@ impl World {
 
     pub(crate) fn takes_push(&mut self, scenario: &Scenario, id: ConnectionId) {
         let which = self.lines.get_mut(&id).and_then(|line| line.mail.pop_front());
-        if let Some(which) = which.filter(|which| self.pushes[*which].awaits(id)) {
+        let is_taken =
+            |which: &Which| scenario.freedom.endpoints_apart || self.pushes[*which].awaits(id);
+        if let Some(which) = which.filter(is_taken) {
             let message = scenario.messages[which].clone();
             self.step(scenario, id, &Event::PushArrived { push: PushId(which as u64), message });
         }
@@ -218,11 +243,15 @@ impl World {
         let Some(line) = self.lines.get_mut(&id) else { return };
         let (is_nudged, is_replaced) = (line.is_nudged, line.is_replaced);
         (line.is_nudged, line.is_replaced) = (false, false);
+        let elsewhere = line.elsewhere.take();
         if is_nudged {
             self.step(scenario, id, &Event::MessageStored);
         }
         if is_replaced {
             self.step(scenario, id, &Event::Replaced);
+        }
+        if let Some(since) = elsewhere {
+            self.hears_elsewhere(scenario, id, since);
         }
     }
 
@@ -230,7 +259,7 @@ impl World {
         let Some((node, at)) = self.find_order(id, op) else { return };
         let order = self.nodes[node].queue[at].order.clone();
         self.notes_deleted(&order);
-        let answer = self.is_done(scenario, &order);
+        let answer = self.is_done(scenario, id, &order, true);
         if self.lines.get(&id).is_none_or(Line::is_closed) {
             self.nodes[node].queue.remove(at);
             self.diary.note(|| format!("    nobody hears that it is done: {order:?}"));
@@ -272,7 +301,11 @@ impl World {
         let Some((node, at)) = self.find_order(id, op) else { return };
         let order = self.nodes[node].queue.remove(at).order;
         match (done, &order) {
-            (Done::Wholly, order) => drop(self.is_done(scenario, order)),
+            (Done::Wholly, order) => {
+                self.is_untold |=
+                    scenario.freedom.letters_travel && matches!(order, StoreOrder::Register(_));
+                drop(self.is_done(scenario, id, order, false));
+            }
             (Done::Half, StoreOrder::CarryMessages { uaid, from, to }) => {
                 self.environment(scenario).copy_only(*uaid, *from, *to);
             }
@@ -281,10 +314,23 @@ impl World {
         self.step(scenario, id, &Event::StoreAnswered { op, answer: Err(StoreFailed) });
     }
 
-    fn is_done(&mut self, scenario: &Scenario, order: &StoreOrder) -> StoreAnswer {
-        let before = self.record().cloned();
+    fn is_done(
+        &mut self,
+        scenario: &Scenario,
+        id: ConnectionId,
+        order: &StoreOrder,
+        is_heard: bool,
+    ) -> StoreAnswer {
         let answer = self.environment(scenario).carry_out(order);
-        self.tell_the_older(scenario, before.as_ref());
+        if let StoreAnswer::Registered(Registered::Done(record, before)) = &answer {
+            let line = self.lines.get_mut(&id).filter(|line| !line.is_closed());
+            let is_untold = line.is_none() || !is_heard;
+            line.into_iter().for_each(|line| line.is_registered = true);
+            // The second attempt finds the first, and tells nobody of it.
+            let is_again = before.as_ref().map(|place| &place.node) == record.node.as_ref();
+            let is_astray = is_untold || (self.is_record_astray && is_again);
+            self.is_record_astray = is_astray && self.agent.line != Some(id);
+        }
         answer
     }
 
@@ -296,15 +342,6 @@ impl World {
         }
     }
 
-    /// What its queue held is lost, or it is on its way and will be carried out sometime.
-    pub(crate) fn node_crashes(&mut self, node: NodeIndex, is_on_its_way: bool) {
-        let mut queue = std::mem::take(&mut self.nodes[node]).queue;
-        queue.retain(|pending| is_on_its_way && pending.outlives_its_node());
-        self.nodes.last_mut().into_iter().for_each(|last| last.queue.append(&mut queue));
-        self.lines.retain(|_, line| line.node != node);
-        self.agent.line = self.agent.line.filter(|line| self.lines.contains_key(line));
-    }
-
     pub(crate) fn environment<'a>(&'a mut self, scenario: &'a Scenario) -> Environment<'a> {
         Environment {
             store: &mut self.store,
@@ -313,21 +350,12 @@ impl World {
         }
     }
 
-    /// A node that takes an agent over from another node tells it so.
-    fn tell_the_older(&mut self, scenario: &Scenario, before: Option<&RouterRecord>) {
-        let older = before.and_then(|record| record.node.clone());
-        let newer = self.record().and_then(|record| record.node.clone());
-        if newer.is_none() || older == newer {
-            return;
-        }
-        let line = older.and_then(|older| self.found_at(scenario, &older));
-        let line = line.and_then(|line| self.lines.get_mut(&line));
-        line.into_iter().for_each(|line| line.is_replaced = true);
-    }
-
     /// The connection that a node finds for the agent.
     pub(crate) fn found_at(&self, scenario: &Scenario, node: &NodeId) -> Option<ConnectionId> {
-        let node = scenario.node_named(node)?;
+        self.found_here(scenario.node_named(node)?)
+    }
+
+    pub(crate) fn found_here(&self, node: NodeIndex) -> Option<ConnectionId> {
         self.nodes[node].registry.find(self.agent.uaid).map(|entry| entry.connection)
     }
 

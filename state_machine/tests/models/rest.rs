@@ -3,12 +3,15 @@
 //! From each such state a last connection is made and run to its end, always in the same way. So what is
 //! promised "in the end" is checked as a property of a state, and cycles cannot hide anything.
 
-use state_machine::ConnectionId;
 use state_machine::connection::{Event, PhaseName};
+use state_machine::delivery::Outcome;
 use state_machine::invariants::{Broken, Promise};
+use state_machine::{ConnectionId, MessageId};
 
 use super::action::Action;
 use super::endpoint::Push;
+use super::lives::Life;
+use super::node::Line;
 use super::scenario::{Bounds, Scenario};
 use super::world::{Fall, World};
 
@@ -43,16 +46,50 @@ impl World {
     /// An agent that is connected and has acked everything has everything.
     fn rests_in_place(&self, scenario: &Scenario) -> Result<(), Broken> {
         let is_served = self.phase() == Some(PhaseName::Ready) && self.agent.unacked.is_empty();
-        let (Some(line), true) = (self.agent.line, is_served) else { return Ok(()) };
+        let (Some(line), true) = (self.agent.line, is_served && !self.is_record_astray) else {
+            return Ok(());
+        };
         if !self.leads_to(scenario, line) {
             let detail =
                 "the record leads elsewhere, and the agent stays connected and is not told";
             return Err(Promise::FoundWhileConnected.broken(detail));
         }
-        match self.ledger.missing().filter(|_| !self.is_nudge_lost) {
-            Some(id) => Err(Promise::FoundWhileConnected.broken(format!("{id} waits in a table"))),
+        if let Some(old) = self.lingering().filter(|_| !self.is_untold) {
+            let detail = format!("connection {} lingers: the agent is elsewhere", old.0);
+            return Err(Promise::ComesToRest.broken(detail));
+        }
+        if self.is_nudge_lost {
+            return Ok(());
+        }
+        if let Some(id) = self.ledger.missing() {
+            return Err(Promise::FoundWhileConnected.broken(format!("{id} waits in a table")));
+        }
+        self.nothing_acked_stays(scenario)
+    }
+
+    /// What was answered 201 and acked is deleted without waiting for a recheck.
+    fn nothing_acked_stays(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let is_stored = |id: &MessageId| {
+            let mut pushes = scenario.messages.iter().zip(&self.pushes);
+            pushes.any(|(message, push)| message.id == *id && *push == Push::Over(Outcome::Stored))
+        };
+        let is_acked = |id: &MessageId| self.agent.acked.contains(id) && is_stored(id);
+        let curmonth = self.record().map(|record| record.curmonth);
+        let mut rows = self.store.rows(self.agent.uaid);
+        match rows.find(|(month, id)| Some(*month) == curmonth && is_acked(id)) {
+            Some((month, id)) => {
+                let detail = format!("{id} was acked, and stays in {month}");
+                Err(Promise::NothingLeftBehind.broken(detail))
+            }
             None => Ok(()),
         }
+    }
+
+    /// A connection that the agent has left, for another node, and that stays open.
+    fn lingering(&self) -> Option<ConnectionId> {
+        let here = self.agent.line.and_then(|line| self.lines.get(&line)).map(|line| line.node);
+        let is_old = |line: &Line| Some(line.node) != here && !line.is_closed();
+        self.lines.iter().find(|(_, line)| is_old(line)).map(|(id, _)| *id)
     }
 
     /// Whether a push finds this connection: by the record to its node, and there by the registry.
@@ -69,6 +106,7 @@ impl World {
             self.step(scenario, line, &Event::HungUp);
         }
         self.agent.line = None;
+        self.nodes.iter_mut().for_each(|node| node.life = Life::Up);
         self.runs_out(scenario);
         self.connects(scenario, 0);
         self.runs_out(scenario);

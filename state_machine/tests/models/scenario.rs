@@ -55,6 +55,13 @@ pub(crate) struct Freedom {
     pub(crate) acks_come_late: bool,
     /// Messages are pushed in any order, not each after the one before.
     pub(crate) pushes_in_any_order: bool,
+    /// What a node is told by others may come late, after anything.
+    pub(crate) letters_travel: bool,
+    /// A request to a node outlives the endpoint that made it, an answer may be written to nobody, and a node that
+    /// did not answer is left alone for a moment.
+    pub(crate) endpoints_apart: bool,
+    /// A node that crashed is not started again at once, or not at all.
+    pub(crate) nodes_stay_down: bool,
 }
 
 /// A state worth seeing.
@@ -77,6 +84,7 @@ pub(crate) struct Bounds {
     pub(crate) hang_ups: u8,
     pub(crate) registers: u8,
     pub(crate) node_crashes: u8,
+    pub(crate) drains: u8,
     pub(crate) endpoint_crashes: u8,
     pub(crate) store_refusals: u8,
     pub(crate) lost_answers: u8,

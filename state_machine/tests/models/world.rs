@@ -14,6 +14,8 @@ use state_machine::{Chid, ConnectionId, Message, MessageId, Month, RouterRecord,
 use super::action::{Action, Fault, NodeIndex, Which};
 use super::diary::Diary;
 use super::endpoint::Push;
+use super::letters::Letter;
+use super::lives::Life;
 use super::node::{Done, Line, Node};
 use super::scenario::{Bounds, DECEMBER, Scenario, channel, uaid};
 use super::store::Store;
@@ -34,6 +36,15 @@ pub(crate) struct World {
     pub(crate) left: Bounds,
     /// Whether a nudge went astray, so that only the next one or the recheck finds the message.
     pub(crate) is_nudge_lost: bool,
+    /// What nodes are to be told and were not yet.
+    pub(crate) letters: BTreeSet<Letter>,
+    /// Whether nobody may have told a node that its agent is elsewhere.
+    pub(crate) is_untold: bool,
+    /// Whether a connection that the agent has left was the last to register, and nobody tells the newer one: where
+    /// clocks differ, or two connections came in one instant, that may happen.
+    pub(crate) is_record_astray: bool,
+    /// Nodes that the endpoints leave alone for a moment, because one did not answer.
+    pub(crate) shunned: BTreeSet<NodeIndex>,
     /// The rule that was broken; nothing happens after that.
     pub(crate) broken: Option<Fall>,
     pub(crate) diary: Diary,
@@ -107,6 +118,10 @@ impl World {
             ledger: Ledger::default(),
             left: Bounds::default(),
             is_nudge_lost: false,
+            letters: BTreeSet::new(),
+            is_untold: false,
+            is_record_astray: false,
+            shunned: BTreeSet::new(),
             broken: None,
             diary: Diary::default(),
         }
@@ -149,6 +164,15 @@ impl World {
             Action::StoreDoes(line, op) => self.store_does(scenario, *line, *op),
             Action::HearsStore(line, op) => self.hears_store(scenario, *line, *op),
             Action::Deadline(line) => self.deadline_passes(scenario, *line),
+            Action::LetterArrives(letter) => self.letter_arrives(scenario, *letter),
+            Action::Drains(node) => {
+                self.left.drains -= 1;
+                self.nodes[*node].life = Life::Draining;
+            }
+            Action::SessionEnds(line) => self.step(scenario, *line, &Event::ShutdownBegan),
+            Action::Exits(node) => self.nodes[*node].life = Life::Gone,
+            Action::Starts(node) => self.starts(*node),
+            Action::Recovers(node) => drop(self.shunned.remove(node)),
             Action::Fails(fault) => self.fails(scenario, *fault),
         }
         self.lines.retain(|_, line| line.is_of_use());
@@ -159,11 +183,11 @@ impl World {
         match fault {
             Fault::NodeCrashes(node) => {
                 self.left.node_crashes -= 1;
-                self.node_crashes(node, false);
+                self.node_crashes(scenario, node, false);
             }
             Fault::NodeCrashesAfterWriting(node) => {
                 self.left.node_crashes -= 1;
-                self.node_crashes(node, true);
+                self.node_crashes(scenario, node, true);
             }
             Fault::EndpointCrashes(which) => {
                 self.left.endpoint_crashes -= 1;
@@ -196,6 +220,10 @@ impl World {
             Fault::NodeAnswerLost(which) => {
                 self.left.lost_answers -= 1;
                 self.node_answer_lost(scenario, which);
+            }
+            Fault::LetterLost(letter) => {
+                self.left.lost_answers -= 1;
+                self.letter_lost(scenario, letter);
             }
         }
     }

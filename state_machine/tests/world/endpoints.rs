@@ -19,7 +19,6 @@ impl World {
         topic: Option<u8>,
         is_fleeting: bool,
         urgency: Urgency,
-        may_wait: bool,
     ) {
         let Some(uaid) = self.agent.uaid.filter(|_| self.agent.channels.contains(&chid)) else {
             return;
@@ -36,7 +35,7 @@ impl World {
             ttl: if is_fleeting { Span::ZERO } else { LONG },
             payload: None,
         };
-        self.pushes.push(Push::begin(uaid, message, may_wait, Month::of(self.now)));
+        self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));
     }
 
     pub(super) fn push_goes_on(&mut self, push: usize, how: How) -> Result<(), Wrong> {
@@ -117,7 +116,7 @@ impl World {
     pub(super) fn hand_over(&mut self, push: usize, node: &NodeId, how: How) -> Result<(), Wrong> {
         let Push { uaid, message, .. } = &self.pushes[push];
         let answer = match self.find(node, *uaid) {
-            _ if how == How::NotDone => NodeAnswer::Unreachable,
+            _ if how == How::NotDone || self.is_down(node) => NodeAnswer::Unreachable,
             None => NodeAnswer::NotHere,
             Some(line) => {
                 let message = message.clone();

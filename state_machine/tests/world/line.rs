@@ -6,7 +6,7 @@ use std::sync::Arc;
 use state_machine::connection::{Config, Event, Luck};
 use state_machine::invariants::Watched;
 use state_machine::store::{StoreAnswer, StoreOrder};
-use state_machine::{OpId, Time};
+use state_machine::{OpId, Place, Time, Uaid};
 
 use super::store::Store;
 
@@ -21,6 +21,9 @@ pub(crate) struct Line {
     pub(crate) orders: Vec<Pending>,
     /// Pushes that were handed to this connection.
     pub(crate) carried: BTreeSet<usize>,
+    /// Whom its last registration that was answered is of, and where.
+    pub(crate) registered: Option<(Uaid, Place)>,
+    pub(crate) is_shut_down: bool,
 }
 
 /// An order that the store has not answered.
@@ -45,6 +48,8 @@ impl Line {
             mail: VecDeque::new(),
             orders: Vec::new(),
             carried: BTreeSet::new(),
+            registered: None,
+            is_shut_down: false,
         }
     }
 

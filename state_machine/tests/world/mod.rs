@@ -1,10 +1,11 @@
-//! A small world around the real machines: a store, two nodes, endpoints, one agent, and time.
+//! A small world around the real machines: a store, three nodes, endpoints, one agent, and time.
 //!
 //! What happens next is chosen from outside, one [`Op`] after the other; everything that is under way
 //! can be overtaken, delayed, lost or repeated as far as the contracts allow it.
 
 mod agent;
 mod endpoints;
+mod letters;
 mod line;
 mod nodes;
 mod op;
@@ -19,8 +20,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use agent::Agent;
+use letters::Post;
 use line::Line;
-pub(crate) use op::{CHANNELS, How, Op, Parting};
+pub(crate) use op::{CHANNELS, How, NODES, Op, Parting};
 use push::Push;
 use state_machine::broadcast::Versions;
 use state_machine::connection::{Config, Event, Limits, Luck};
@@ -36,10 +38,11 @@ pub(crate) type Wrong = String;
 pub(crate) struct World {
     now: Time,
     store: Store,
-    nodes: [Node; 2],
+    nodes: [Node; NODES],
     lines: Vec<Line>,
     pushes: Vec<Push>,
     agent: Agent,
+    post: Post,
     /// Messages that are done with for good.
     settled: BTreeSet<MessageId>,
     orders_given: usize,
@@ -53,6 +56,8 @@ struct Node {
     registry: Registry<()>,
     /// How much its clock is behind.
     behind: Span,
+    /// Whether it was shut down, and was not started again since.
+    is_down: bool,
 }
 
 /// A time in November.
@@ -68,14 +73,20 @@ impl World {
             }),
             registry: Registry::new(),
             behind,
+            is_down: false,
         };
         Self {
             now: BEGIN,
             store: Store::default(),
-            nodes: [node("ahead", Span::ZERO), node("behind", Span(500))],
+            nodes: [
+                node("ahead", Span::ZERO),
+                node("behind", Span(500)),
+                node("between", Span(100)),
+            ],
             lines: Vec::new(),
             pushes: Vec::new(),
             agent: Agent::default(),
+            post: Post::default(),
             settled: BTreeSet::new(),
             orders_given: 0,
             is_nudge_lost: false,
@@ -98,8 +109,8 @@ impl World {
             }
             Op::Unregister => self.unregister(),
             Op::Urgency { min } => self.say(ClientMessage::Urgency { min }),
-            Op::Push { channel, topic, is_fleeting, urgency, may_wait } => {
-                self.push(chid(channel), topic, is_fleeting, urgency, may_wait);
+            Op::Push { channel, topic, is_fleeting, urgency } => {
+                self.push(chid(channel), topic, is_fleeting, urgency);
                 Ok(())
             }
             Op::AckOne { nth } => self.ack(Some(nth)),
@@ -121,6 +132,7 @@ impl World {
 
     fn connect(&mut self, node: usize, parting: Parting) -> Result<(), Wrong> {
         self.leave(parting)?;
+        self.nodes[node].is_down = false;
         let fresh_uaid = named(&format!("U{}", self.lines.len()));
         let at = self.now - self.nodes[node].behind;
         let luck = Luck { fresh_uaid, jitter: 0 };
@@ -161,12 +173,17 @@ impl World {
     }
 
     fn shut_down(&mut self, node: usize) -> Result<(), Wrong> {
+        self.nodes[node].is_down = true;
         for line in 0..self.lines.len() {
             if self.lines[line].node == node {
                 self.step(line, &Event::ShutdownBegan)?;
             }
         }
         Ok(())
+    }
+
+    fn is_down(&self, node: &NodeId) -> bool {
+        self.nodes.iter().any(|other| other.config.node == *node && other.is_down)
     }
 
     fn find(&self, node: &NodeId, uaid: Uaid) -> Option<usize> {

@@ -5,6 +5,7 @@ use state_machine::transcript::Scribe;
 use state_machine::wire::ServerMessage;
 use state_machine::{ConnectionId, Span, Time};
 
+use super::letters::Letter;
 use super::line::Line;
 use super::{BEGIN, World, Wrong};
 
@@ -56,6 +57,7 @@ impl World {
             self.log.extend(lines.map(|text| format!("{line}    {text}")));
             effects
         };
+        self.watch(line, event, &effects)?;
         effects.into_iter().try_for_each(|effect| self.carry_out(line, effect))
     }
 
@@ -79,17 +81,14 @@ impl World {
                 self.push_answered(line, push, answer, &message);
             }
             Effect::EnterRegistry { uaid } => {
+                self.lines[line].registered = None;
                 if let Some(older) = self.nodes[node].registry.enter(uaid, connection, ()) {
                     self.lines[older.connection.0 as usize].mail.push_back(Event::Replaced);
                 }
             }
             Effect::LeaveRegistry { uaid } => self.nodes[node].registry.leave(uaid, connection),
             Effect::TellNode { node, uaid, connected_at } => {
-                let other = self.nodes.iter().find(|other| other.config.node == node);
-                if let Some(entry) = other.and_then(|other| other.registry.find(uaid)) {
-                    let event = Event::ConnectedElsewhere { connected_at };
-                    self.lines[entry.connection.0 as usize].mail.push_back(event);
-                }
+                self.post.letters.push(Letter { to: node, uaid, connected_at });
             }
             // This agent asks for no broadcasts; `tests/broadcasts.rs` has one that does.
             Effect::FollowBroadcasts { .. } | Effect::LeaveBroadcasts => {}

@@ -5,6 +5,9 @@ use state_machine::Urgency;
 /// Channels of the agent.
 pub(crate) const CHANNELS: u8 = 3;
 
+/// Nodes, whose clocks differ.
+pub(crate) const NODES: usize = 3;
+
 /// What happens next.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
@@ -30,7 +33,6 @@ pub(crate) enum Op {
         topic: Option<u8>,
         is_fleeting: bool,
         urgency: Urgency,
-        may_wait: bool,
     },
     AckOne {
         nth: usize,

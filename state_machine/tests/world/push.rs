@@ -27,8 +27,8 @@ pub(crate) struct Push {
 }
 
 impl Push {
-    pub(crate) fn begin(uaid: Uaid, message: Message, may_wait: bool, this_month: Month) -> Self {
-        let terms = Terms { is_fleeting: message.is_fleeting(), may_wait, this_month };
+    pub(crate) fn begin(uaid: Uaid, message: Message, this_month: Month) -> Self {
+        let terms = Terms { is_fleeting: message.is_fleeting(), this_month };
         let (delivery, first) = Delivery::begin(terms);
         Self {
             uaid,

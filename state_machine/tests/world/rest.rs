@@ -17,6 +17,7 @@ impl World {
     pub(crate) fn comes_to_rest(&mut self) -> Result<(), Wrong> {
         self.log.push("== the end".to_owned());
         self.go_all()?;
+        self.only_the_last_is_live()?;
         self.rests_in_place()?;
         self.everybody_leaves()?;
         if self.agent.uaid.is_none() {

@@ -16,6 +16,8 @@ pub(super) enum UnderWay {
     Mail(usize),
     Order(usize, usize),
     Push(usize),
+    /// From one node to another.
+    Letter(usize),
 }
 
 impl World {
@@ -27,6 +29,7 @@ impl World {
         }
         let pending = |push: &usize| self.pushes[*push].is_pending();
         things.extend((0..self.pushes.len()).filter(pending).map(UnderWay::Push));
+        things.extend((0..self.post.letters.len()).map(UnderWay::Letter));
         things
     }
 
@@ -38,6 +41,10 @@ impl World {
             },
             UnderWay::Order(line, order) => self.store_answers(line, order, how),
             UnderWay::Push(push) => self.push_goes_on(push, how),
+            UnderWay::Letter(letter) => {
+                self.letter_arrives(letter, how);
+                Ok(())
+            }
         }
     }
 
@@ -67,6 +74,8 @@ impl World {
             }
         }
         let pending = self.lines[line].orders.remove(order);
+        self.post.is_clear_lost |=
+            how == How::NotDone && matches!(pending.order, StoreOrder::ClearNode { .. });
         let answer = match how {
             How::Well => Ok(pending.done.unwrap_or_else(|| self.store.carry_out(&pending.order))),
             How::Early => {
@@ -111,18 +120,9 @@ impl World {
             if record.curmonth < before.curmonth {
                 return Err(format!("the record moves back from {:?}", before.curmonth));
             }
-            self.tell_the_older(before, &record);
+            self.post.moved(before, &record);
         }
         Ok(())
-    }
-
-    /// A node that takes a user agent over from another node tells it so.
-    pub(super) fn tell_the_older(&mut self, before: &RouterRecord, record: &RouterRecord) {
-        let older = before.node.as_ref().filter(|older| record.node.as_ref() != Some(*older));
-        let line = older.and_then(|older| self.find(older, record.uaid));
-        if let Some(line) = line {
-            self.lines[line].mail.push_back(Event::Replaced);
-        }
     }
 
     /// An ack is settled when its delete is durable and nobody is about to store the message.

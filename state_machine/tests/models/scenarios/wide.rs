@@ -21,12 +21,16 @@ fn wide(name: &'static str, month: Month) -> Scenario {
             leaves_unnoticed: true,
             acks_come_late: true,
             pushes_in_any_order: true,
+            letters_travel: true,
+            endpoints_apart: true,
+            nodes_stay_down: true,
         })
         .bound(Bounds {
             connects: 4,
             hang_ups: 1,
             registers: 1,
             node_crashes: 2,
+            drains: 1,
             endpoint_crashes: 1,
             store_refusals: 2,
             lost_answers: 2,

@@ -1,0 +1,89 @@
+//! The lives of nodes: they are told to stop, crash, are gone, and are started again.
+
+use state_machine::Span;
+
+use super::action::{Action, NodeIndex};
+use super::node::Pending;
+use super::scenario::Scenario;
+use super::world::World;
+
+/// Whether there is a process, and what it is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) enum Life {
+    #[default]
+    Up,
+    /// It takes nobody in, and each of its sessions ends at a moment of its own. Until then it serves them.
+    Draining,
+    /// There is nobody to ask.
+    Gone,
+}
+
+impl Scenario {
+    /// What operators may do.
+    pub(crate) fn lives(&self, world: &World, actions: &mut Vec<Action>) {
+        for node in 0..self.nodes.len() {
+            match world.nodes[node].life {
+                Life::Up if world.left.drains > 0 => actions.push(Action::Drains(node)),
+                Life::Up | Life::Draining => {}
+                Life::Gone => actions.push(Action::Starts(node)),
+            }
+        }
+    }
+}
+
+impl World {
+    /// What comes to pass by itself between nodes.
+    pub(crate) fn lives_go_on(&self, actions: &mut Vec<Action>) {
+        let is_there = |node: NodeIndex| self.nodes[node].life != Life::Gone;
+        let letters = self.letters.iter().filter(|letter| is_there(letter.to));
+        actions.extend(letters.copied().map(Action::LetterArrives));
+        let shunned = self.shunned.iter().copied().filter(|node| is_there(*node));
+        actions.extend(shunned.map(Action::Recovers));
+        let is_draining = |node: NodeIndex| self.nodes[node].life == Life::Draining;
+        let ends = self.lines.iter().filter(|(_, it)| is_draining(it.node) && !it.is_closed());
+        actions.extend(ends.map(|(line, _)| Action::SessionEnds(*line)));
+        let is_empty = |node: &NodeIndex| {
+            self.nodes[*node].queue.is_empty() && self.lines.values().all(|line| line.node != *node)
+        };
+        let exits = (0..self.nodes.len()).filter(|node| is_draining(*node)).filter(is_empty);
+        actions.extend(exits.map(Action::Exits));
+    }
+
+    /// That takes longer than the instant in which all else happens: no two connections to one node have one stamp.
+    pub(crate) fn starts(&mut self, node: NodeIndex) {
+        self.now = self.now + Span(1);
+        self.nodes[node].life = Life::Up;
+    }
+
+    /// Whether the endpoints do not call this node now.
+    pub(crate) fn is_shunned(&self, node: NodeIndex) -> bool {
+        self.shunned.contains(&node)
+    }
+
+    /// Whether there is anything on a node that a crash would take along.
+    pub(crate) fn may_crash(&self, at: NodeIndex) -> bool {
+        let node = &self.nodes[at];
+        let has_last_words = node.life == Life::Draining && !node.queue.is_empty();
+        has_last_words || self.lines.values().any(|line| line.node == at)
+    }
+
+    /// What its queue held is lost, or it is on its way and will be carried out sometime.
+    pub(crate) fn node_crashes(
+        &mut self,
+        scenario: &Scenario,
+        node: NodeIndex,
+        is_on_its_way: bool,
+    ) {
+        let was_draining = self.nodes[node].life == Life::Draining;
+        let mut queue = std::mem::take(&mut self.nodes[node]).queue;
+        self.is_record_astray |= queue.iter().any(Pending::has_registered);
+        queue.retain(|pending| is_on_its_way && pending.outlives_its_node());
+        self.nodes.last_mut().into_iter().for_each(|last| last.queue.append(&mut queue));
+        if was_draining || scenario.freedom.nodes_stay_down {
+            self.nodes[node].life = Life::Gone;
+        }
+        self.is_untold |= scenario.freedom.letters_travel;
+        self.lines.retain(|_, line| line.node != node);
+        self.agent.line = self.agent.line.filter(|line| self.lines.contains_key(line));
+    }
+}
