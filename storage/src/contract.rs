@@ -49,6 +49,11 @@ pub trait RouterTable: Send + Sync {
 
     /// Writes node, `connected_at`, `last_connect` and router type, if the record there is older
     /// (`connected_at` strictly less). `curmonth` and `oldmonth` of a record that exists stay.
+    ///
+    /// What [`Registered::Done`] says of the place before is for telling the node there, which saves that
+    /// node a connection that nobody uses: all that it could still write is conditional on `connected_at`.
+    /// So it may be missing where the store wrote the record and lost its own answer: then there is no
+    /// place, as if the telling were lost on its way.
     fn register_user(&self, registration: Registration) -> Answer<Registered>;
 
     /// Sets `curmonth` to `to`, `oldmonth` to `from` and `last_connect`, if the record still has

@@ -56,6 +56,14 @@ pub trait Upkeep: Store + NotificationTable + FeedTables {
 
     /// Sets the throughput of a month's table, where tables have one.
     fn set_throughput(&self, month: Month, throughput: Throughput) -> Answer<()>;
+
+    /// Marks of the keys of the nodes that started on this store: what nodes that share it compare their
+    /// keys by, as all writes answered before have left it. An engine that only one node can use has none.
+    fn key_marks(&self) -> Answer<BTreeSet<String>>;
+
+    /// Puts the marks `after` in the place of `before`, if these are still there. Answers whether the marks are `after`
+    /// now; where they are not, another node was quicker.
+    fn put_key_marks(&self, before: BTreeSet<String>, after: BTreeSet<String>) -> Answer<bool>;
 }
 
 /// One thing that was tried out.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::queue::Rank;
-use super::{Dynamo, carry, channels, fetch, messages, router, tables};
+use super::{Dynamo, carry, channels, fetch, messages, registration, router, tables};
 use crate::contract::{
     Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
     RouterTable, Store, Stored,
@@ -19,7 +19,7 @@ impl RouterTable for Dynamo {
     fn register_user(&self, registration: Registration) -> Answer<Registered> {
         let uaid = registration.uaid;
         self.write_as(Rank::Router, uaid, async move |link| {
-            router::register(&link, &registration).await
+            registration::register(&link, &registration).await
         })
     }
 

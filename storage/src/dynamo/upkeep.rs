@@ -7,7 +7,7 @@ use state_machine::{Month, Uaid};
 
 use super::error::CallError;
 use super::link::Link;
-use super::{Dynamo, capacity, census, copying, preflight, stale, tables};
+use super::{Dynamo, capacity, census, copying, key_marks, preflight, stale, tables};
 use crate::contract::{Answer, Cursor};
 use crate::upkeep::{
     Census, Check, Copied, Months, StaleUser, StaleUsers, Table, TableStatus, Throughput, Upkeep,
@@ -48,6 +48,14 @@ impl Upkeep for Dynamo {
 
     fn set_throughput(&self, month: Month, throughput: Throughput) -> Answer<()> {
         self.ask(async move |link| capacity::set(&link, month, throughput).await)
+    }
+
+    fn key_marks(&self) -> Answer<BTreeSet<String>> {
+        self.ask(async move |link| key_marks::read(&link).await)
+    }
+
+    fn put_key_marks(&self, before: BTreeSet<String>, after: BTreeSet<String>) -> Answer<bool> {
+        self.ask(async move |link| key_marks::swap(&link, before, after).await)
     }
 }
 

@@ -69,6 +69,14 @@ impl Upkeep for Embedded {
             "tables of the embedded store have no throughput: they give what the machine can do",
         )))
     }
+
+    fn key_marks(&self) -> Answer<BTreeSet<String>> {
+        now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
+    }
+
+    fn put_key_marks(&self, _before: BTreeSet<String>, _after: BTreeSet<String>) -> Answer<bool> {
+        now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
+    }
 }
 
 impl Embedded {
@@ -130,6 +138,9 @@ impl Embedded {
         Ok(TableStatus { table, name, state, items, bytes, capacity: Capacity::Unmetered })
     }
 }
+
+const NO_OTHER_NODES: &str =
+    "the embedded store has one node, which has nobody to compare its keys with";
 
 /// The columns of one. They are in the router's file, whose size includes them.
 const NOTIFICATION_BYTES: u64 = 16 + 16 + 8;

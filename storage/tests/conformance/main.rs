@@ -34,6 +34,7 @@ macro_rules! engine {
                 a_registration_makes_a_record_in_the_month_it_names
                 a_registration_that_makes_none_leaves_an_unknown_agent_unknown
                 a_later_registration_replaces_the_node_and_keeps_the_months
+                a_registration_answers_where_the_agent_was_before
                 a_registration_that_is_not_later_writes_nothing
                 a_cleared_node_does_not_make_an_earlier_registration_later
                 a_read_sees_every_write_answered_before
@@ -124,6 +125,7 @@ macro_rules! engine {
                 a_delete_that_races_with_the_replacement_hits_only_its_own_message
                 of_registrations_at_once_the_latest_stays
                 of_registrations_of_the_same_instant_one_is_written
+                registrations_at_once_answer_each_the_place_of_the_one_before
                 a_late_disconnect_never_clears_a_newer_connection
                 of_two_connections_only_the_newer_moves_the_month
                 channels_added_at_once_are_all_registered

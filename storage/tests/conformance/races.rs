@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use state_machine::Time;
+use state_machine::{Place, Time};
 use storage::{Registered, Registration, Store, StoreError, Stored};
 use tokio::task::JoinSet;
 
@@ -98,6 +98,32 @@ pub(crate) async fn of_registrations_of_the_same_instant_one_is_written(world: W
     });
     assert_eq!(world.record(agent(1)).await, Ok(written.next()));
     assert_eq!(written.next(), None);
+}
+
+/// Every connection but the last is told of by exactly one: the one that took its place.
+pub(crate) async fn registrations_at_once_answer_each_the_place_of_the_one_before(world: World) {
+    let answers = at_once(&world, 50, |store, number| async move {
+        let registration = registration(u64::from(number) * 37 % 50 + 1);
+        let node = node(&number.to_string());
+        store.register_user(Registration { node, ..registration }).await.unwrap()
+    })
+    .await;
+    let mut steps: Vec<_> = answers.into_iter().filter_map(step_of).collect();
+    steps.sort_by_key(|(_, now)| now.as_ref().map(|now| now.connected_at));
+    let mut last = None;
+    for (before, now) in steps {
+        assert_eq!(before, last);
+        last = now;
+    }
+    assert_eq!(world.record(agent(1)).await.unwrap().unwrap().place(), last);
+}
+
+/// Where the agent was and where it is; none where nothing was written.
+fn step_of(answer: Registered) -> Option<(Option<Place>, Option<Place>)> {
+    match answer {
+        Registered::Done(record, before) => Some((before, record.place())),
+        _ => None,
+    }
 }
 
 pub(crate) async fn a_late_disconnect_never_clears_a_newer_connection(world: World) {

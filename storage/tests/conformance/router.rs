@@ -1,6 +1,6 @@
 //! The router table.
 
-use state_machine::{LastConnect, RouterRecord, RouterType, Time};
+use state_machine::{LastConnect, Place, RouterRecord, RouterType, Time};
 use storage::{MonthStep, Registered, Registration};
 
 use crate::world::*;
@@ -55,6 +55,28 @@ pub(crate) async fn a_later_registration_replaces_the_node_and_keeps_the_months(
     let record = world.connect(102).await;
     assert_eq!((record.curmonth, record.oldmonth), (month(NEW), Some(month(OLD))));
     assert_eq!(world.record(agent(1)).await, Ok(Some(record)));
+}
+
+pub(crate) async fn a_registration_answers_where_the_agent_was_before(world: World) {
+    let place = |name, at| Some(Place { node: node(name), connected_at: Time(at) });
+    for (name, at, expected) in [
+        ("a", 100, None),
+        ("b", 101, place("a", 100)),
+        ("b", 102, place("b", 101)),
+        ("a", 103, place("b", 102)),
+    ] {
+        let registration = Registration { node: node(name), ..registration(at) };
+        let registered = world.register_user(registration).await.unwrap();
+        let Registered::Done(record, before) = registered else { panic!("{registered:?}") };
+        assert_eq!((record.place(), before), (place(name, at), expected));
+    }
+    world.clear_node(agent(1), node("a"), Time(103)).await.unwrap();
+    let again = Registration { create_in: None, ..registration(104) };
+    let registered = world.register_user(again).await.unwrap();
+    assert!(matches!(registered, Registered::Done(_, None)), "{registered:?}");
+    world.drop_user(agent(1)).await.unwrap();
+    let registered = world.register_user(registration(105)).await.unwrap();
+    assert!(matches!(registered, Registered::Done(_, None)), "{registered:?}");
 }
 
 pub(crate) async fn a_registration_that_is_not_later_writes_nothing(world: World) {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::{NodeId, Time};
-use storage::{MessageTables, Registered, RouterTable, Store, StoreError};
+use state_machine::{NodeId, Place, Time};
+use storage::{MessageTables, Registered, RouterTable, Store, StoreError, Upkeep};
 
-use crate::script::{Script, Step, error, ok, refused};
+use crate::script::{Script, Step, error, failed, ok, refused};
 use crate::things::*;
 
 /// A record as DynamoDB gives it, in the attribute of the answer that is named.
@@ -48,8 +48,49 @@ async fn a_registration_that_finds_itself_after_a_lost_answer_is_done() {
     let lost = Step::Lost("{}".to_owned());
     let script = Script::new([lost, condition_failed("node", 100)]);
     let registered = script.open().register_user(registration(100)).await.unwrap();
-    let Registered::Done(record, _) = registered else { panic!("{registered:?}") };
+    let Registered::Done(record, before) = registered else { panic!("{registered:?}") };
     assert_eq!((record.node, record.connected_at), (Some(NodeId::new("node")), Time(100)));
+    assert_eq!(before, None, "what was there before went with the answer");
+}
+
+#[tokio::test]
+async fn a_registration_whose_request_is_lost_learns_where_the_agent_was_from_the_next() {
+    let script =
+        Script::new([failed(500, "InternalServerError"), ok(&record("Attributes", "other", 99))]);
+    let registered = script.open().register_user(registration(100)).await.unwrap();
+    let Registered::Done(record, before) = registered else { panic!("{registered:?}") };
+    assert_eq!((record.node, record.connected_at), (Some(NodeId::new("node")), Time(100)));
+    assert_eq!(
+        (record.last_connect, record.curmonth),
+        (registration(100).last_connect, november())
+    );
+    assert_eq!(before, Some(Place { node: NodeId::new("other"), connected_at: Time(99) }));
+}
+
+#[tokio::test]
+async fn marks_of_keys_are_read_consistently_and_swapped_in_one_request() {
+    let there = r#"{"Item": {"uaid": {"S": "keys"}, "marks": {"SS": ["a"]}}}"#;
+    let script = Script::new([ok(there), ok("{}")]);
+    let store = script.open();
+    let marks = store.key_marks().await.unwrap();
+    assert_eq!(marks.iter().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(store.put_key_marks(marks, ["b".to_owned()].into()).await, Ok(true));
+    assert_eq!(script.asked(), ["GetItem", "UpdateItem"]);
+    assert!(script.bodies()[0].contains(r#""ConsistentRead":true"#));
+}
+
+#[tokio::test]
+async fn marks_of_keys_that_find_themselves_after_a_lost_answer_are_there() {
+    let marks = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    for (there, expected) in [(r#"["b", "a"]"#, true), (r#"["b"]"#, false)] {
+        let lost = Step::Lost("{}".to_owned());
+        let item = format!(r#","Item": {{"uaid": {{"S": "keys"}}, "marks": {{"SS": {there}}}}}"#);
+        let refused = Step::Reply(400, error("ConditionalCheckFailedException", &item));
+        let script = Script::new([lost, refused]);
+        let put = script.open().put_key_marks(marks(&[]), marks(&["a", "b"])).await;
+        assert_eq!(put, Ok(expected));
+        assert_eq!(script.asked(), ["UpdateItem"; 2]);
+    }
 }
 
 #[tokio::test]
@@ -76,10 +117,11 @@ async fn a_server_that_does_not_show_the_record_is_asked_for_it() {
 #[tokio::test]
 async fn a_registration_whose_obstacle_went_away_is_tried_again() {
     let hidden = refused("ConditionalCheckFailedException");
-    let written = ok(&record("Attributes", "node", 100));
+    let written = ok("{}");
     let script = Script::new([hidden, ok("{}"), written]);
     let registered = script.open().register_user(registration(100)).await.unwrap();
-    assert!(matches!(registered, Registered::Done(record, _) if record.connected_at == Time(100)));
+    let Registered::Done(record, None) = registered else { panic!("{registered:?}") };
+    assert_eq!((record.connected_at, record.curmonth), (Time(100), november()));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use state_machine::{
 };
 use storage::{
     Dynamo, DynamoDoubles, DynamoOptions, MessageTables, PageLimit, Registered, Registration,
-    RouterTable, Store, StoreError, Stored,
+    RouterTable, Store, StoreError, Stored, Upkeep,
 };
 
 use crate::things::*;
@@ -329,6 +329,51 @@ async fn a_record_of_the_original_keeps_what_we_do_not_know() {
 }
 
 #[tokio::test]
+async fn a_record_that_cannot_be_read_is_not_written() {
+    let world = World::open().await;
+    let full = format!("{}message_2026_11", world.prefix);
+    for (curmonth, oldmonth, says) in [
+        (
+            Some(s("others_2026_11")),
+            None,
+            "the curmonth `others_2026_11`, which is no message table",
+        ),
+        (Some(s("2026_11")), Some(s("others_2026_10")), "the oldmonth `others_2026_10`"),
+        (Some(s(&full)), Some(s("")), "the oldmonth ``"),
+        (Some(n(7)), None, "the curmonth ``"),
+        (None, None, "a record has no `curmonth`"),
+    ] {
+        let record = [
+            ("uaid", Some(s(&AGENT.to_string()))),
+            ("node_id", Some(s("http://10.0.0.1:8081"))),
+            ("connected_at", Some(n(100))),
+            ("curmonth", curmonth),
+            ("oldmonth", oldmonth),
+        ];
+        let record: Item = record
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
+        world.put("router", record.clone()).await;
+        let known = Registration { create_in: None, ..registration(101) };
+        let read = world.store.record(AGENT).await.unwrap_err().to_string();
+        let told = world.store.register_user(known).await.unwrap_err().to_string();
+        assert!(told.contains(says) && told == read, "{told}\n{read}");
+        assert_eq!(world.rows("router").await, [record]);
+    }
+}
+
+/// It is between two months, which is as much as a condition can see.
+#[tokio::test]
+async fn a_record_of_a_month_that_is_none_is_refused_all_the_same() {
+    let world = World::open().await;
+    let record = [("uaid", s(&AGENT.to_string())), ("curmonth", s("message_2026_13"))];
+    world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    let told = world.store.register_user(registration(101)).await.unwrap_err().to_string();
+    assert!(told.contains("the curmonth `message_2026_13`"), "{told}");
+}
+
+#[tokio::test]
 async fn our_rows_have_the_attributes_of_the_original_and_a_few_more() {
     let world = World::open().await;
     let odd = Message { ttl: Span(1), urgency: Urgency::High, ..topical(2) };
@@ -376,6 +421,17 @@ async fn a_health_check_leaves_one_item_that_is_no_user_agent() {
     world.store.check().await.unwrap();
     world.store.check().await.unwrap();
     let expected = Item::from([("uaid".to_owned(), s("health")), ("checks".to_owned(), n(2))]);
+    assert_eq!(world.rows("router").await, [expected]);
+}
+
+#[tokio::test]
+async fn the_marks_of_keys_are_one_item_that_is_no_user_agent() {
+    let world = World::open().await;
+    let mark = "crypto:00".to_owned();
+    let marks = BTreeSet::from([mark.clone()]);
+    assert_eq!(world.store.put_key_marks(BTreeSet::new(), marks).await, Ok(true));
+    let marks = AttributeValue::Ss(vec![mark]);
+    let expected = Item::from([("uaid".to_owned(), s("keys")), ("marks".to_owned(), marks)]);
     assert_eq!(world.rows("router").await, [expected]);
 }
 

@@ -12,6 +12,7 @@ mod dynamo_replies;
 mod dynamo_tables;
 mod embedded_files;
 mod engines;
+mod key_marks;
 mod notifications;
 mod old_users;
 mod preflight;

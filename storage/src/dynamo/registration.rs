@@ -1,0 +1,140 @@
+//! Writing who connected: one UpdateItem, which answers the record as it was before, so that the
+//! caller learns in the same request where the agent was connected.
+
+use state_machine::{Month, RouterRecord};
+
+use super::attributes::{number, text};
+use super::error::{CallError, Item};
+use super::link::Link;
+use super::names::Names;
+use super::router::{
+    self, Change, UPDATE, connected_at, is_of, months, place, read_item, router_type, without_month,
+};
+use crate::contract::{Registered, Registration};
+
+/// What the original calls the version of a record's format.
+const RECORD_VERSION: u64 = 2;
+/// How often a registration is tried whose record came and went meanwhile.
+const REGISTER_ATTEMPTS_MAX: u32 = 3;
+
+/// Writes who connected, unless the record is as new.
+pub(super) async fn register(
+    link: &Link,
+    registration: &Registration,
+) -> Result<Registered, CallError> {
+    let mut attempt = 1;
+    loop {
+        let refused = match write(link, registration).send(link).await {
+            Ok(before) => {
+                let record = record_after(link, registration, &before)?;
+                return Ok(Registered::Done(record, place(&before)));
+            }
+            Err(error) if error.is_condition_failed() => error,
+            Err(error) => return Err(error),
+        };
+        let doubtful = refused.is_doubtful();
+        let item = match refused.into_item() {
+            Some(item) => Some(item),
+            None => read_item(link, registration.uaid).await?,
+        };
+        let answer = why_refused(link, registration, item, doubtful)?;
+        match answer {
+            Some(answer) => return Ok(answer),
+            None if attempt < REGISTER_ATTEMPTS_MAX => attempt += 1,
+            None => {
+                let reason = "the record changes all the time";
+                return Err(CallError::unreadable(UPDATE, link.names.router(), reason));
+            }
+        }
+    }
+}
+
+fn write(link: &Link, registration: &Registration) -> Change {
+    let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
+        *registration;
+    let set = "SET router_type = :type, node_id = :node, connected_at = :at, \
+               last_connect = :last_connect, record_version = :version";
+    let older = "(attribute_not_exists(router_type) OR router_type = :type) \
+                 AND (attribute_not_exists(connected_at) OR connected_at < :at)";
+    let (curmonth, oldmonth) = (names_a_month("curmonth"), names_a_month("oldmonth"));
+    let older = format!("{older} AND (attribute_not_exists(oldmonth) OR {oldmonth})");
+    let change = match create_in {
+        Some(month) => Change::of(uaid)
+            .expression(&format!("{set}, curmonth = if_not_exists(curmonth, :month)"))
+            .only_if(&format!("{older} AND (attribute_not_exists(curmonth) OR {curmonth})"))
+            .with(":month", text(link.names.value(month))),
+        None => Change::of(uaid).expression(set).only_if(&format!("{older} AND {curmonth}")),
+    };
+    let change = MONTH_BOUNDS
+        .into_iter()
+        .zip(month_bounds(&link.names))
+        .fold(change, |change, (name, bound)| change.with(name, text(bound)));
+    change
+        .with(":type", text(router_type.as_str()))
+        .with(":last_connect", number(last_connect.0))
+        .with(":version", number(RECORD_VERSION))
+        .mine(node, connected_at)
+}
+
+/// The names of [`month_bounds`] in [`names_a_month`].
+const MONTH_BOUNDS: [&str; 6] =
+    [":from", ":full_from", ":bare_from", ":to", ":full_to", ":bare_to"];
+
+/// Holds for every month in each of its forms, so that a record which cannot be read is refused before it is
+/// written. What lies between two months, `message_2026_13`, passes and is refused afterwards.
+fn names_a_month(attribute: &str) -> String {
+    format!(
+        "({attribute} BETWEEN :from AND :to OR {attribute} BETWEEN :full_from AND :full_to \
+         OR {attribute} BETWEEN :bare_from AND :bare_to)"
+    )
+}
+
+/// The forms of the first month that there is, and of the last.
+fn month_bounds(names: &Names) -> impl Iterator<Item = String> {
+    let ends = [(1970, 1), (9999, 12)];
+    let months = ends.map(|(year, month)| Month::new(year, month).expect("both are months"));
+    months.into_iter().flat_map(|month| names.record_forms(month))
+}
+
+/// What `registration` has made of the item that was there before, or would make of it.
+fn record_after(
+    link: &Link,
+    registration: &Registration,
+    before: &Item,
+) -> Result<RouterRecord, CallError> {
+    let Registration { uaid, router_type: wanted, ref node, connected_at, last_connect, create_in } =
+        *registration;
+    router_type(link, before)?;
+    let (curmonth, oldmonth) = months(link, before)?;
+    Ok(RouterRecord {
+        uaid,
+        router_type: wanted,
+        node: Some(node.clone()),
+        connected_at,
+        last_connect,
+        curmonth: curmonth.or(create_in).ok_or_else(|| without_month(link))?,
+        oldmonth,
+    })
+}
+
+/// What a registration is answered that was not written. None if nothing speaks against it any more.
+fn why_refused(
+    link: &Link,
+    registration: &Registration,
+    item: Option<Item>,
+    doubtful: bool,
+) -> Result<Option<Registered>, CallError> {
+    let Registration { uaid, ref node, connected_at: at, create_in, .. } = *registration;
+    let Some(item) = item else {
+        return Ok(create_in.is_none().then_some(Registered::Unknown));
+    };
+    // The first attempt wrote it, and only its answer was lost: with it went what was there before.
+    if doubtful && is_of(&item, node, at) {
+        let record = router::decode(link, uaid, &item)?;
+        return Ok(Some(Registered::Done(record, None)));
+    }
+    if connected_at(&item) >= at {
+        return Ok(Some(Registered::Newer(connected_at(&item))));
+    }
+    record_after(link, registration, &item).map(|_record| None)
+}
