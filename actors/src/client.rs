@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 
 use crate::broadcasts::{BroadcastView, Follow, Unfollow};
 use crate::clock::Clock;
+use crate::nodes::NodeDirectory;
 use crate::reach::{Notice, Notices, Push, Reach, Wake, answer};
 use crate::registry::{Enter, Leave, RegistryActor};
 use crate::store_orders;
@@ -38,6 +39,8 @@ pub struct ClientShared {
     pub store: Arc<dyn Store>,
     /// The registry.
     pub registry: Addr<RegistryActor>,
+    /// Where agents were before they came here.
+    pub nodes: Arc<dyn NodeDirectory>,
     /// The broadcasts; none on a node that tells of none.
     pub broadcasts: Option<BroadcastView>,
     /// Makes endpoint URLs.
@@ -141,6 +144,9 @@ impl<T: Transport> Client<T> {
         let event = match notice {
             Notice::MessageStored => Event::MessageStored,
             Notice::Replaced => Event::Replaced,
+            Notice::ConnectedElsewhere { connected_at } => {
+                Event::ConnectedElsewhere { connected_at }
+            }
             Notice::ShutdownBegan => Event::ShutdownBegan,
             Notice::BroadcastsChanged => match &self.shared.broadcasts {
                 Some(view) => Event::BroadcastsChanged(Arc::clone(&view.now.borrow())),
@@ -169,7 +175,9 @@ impl<T: Transport> Client<T> {
             }
             Effect::EnterRegistry { uaid } => self.enter_registry(uaid, ctx),
             Effect::LeaveRegistry { uaid } => self.leave_registry(uaid),
-            Effect::TellNode { .. } => {}
+            Effect::TellNode { node, uaid, connected_at } => {
+                self.shared.nodes.tell_moved(&node, uaid, connected_at);
+            }
             Effect::FollowBroadcasts { told } => self.follow_broadcasts(told, ctx),
             Effect::LeaveBroadcasts => self.leave_broadcasts(),
             Effect::Close(reason) => {

@@ -30,9 +30,9 @@ pub struct EndpointShared {
     pub limits: EndpointLimits,
     /// The log.
     pub log: Logger,
-    /// Pushes under way.
+    /// Pushes under way that want nothing but the store.
     in_flight: AtomicUsize,
-    /// Pushes among them that wait for an ack.
+    /// Pushes under way that wait for an ack, or have waited for one.
     ack_waiters: AtomicUsize,
 }
 
@@ -43,9 +43,11 @@ pub struct EndpointLimits {
     pub answer_wait: Duration,
     /// Pushes that may wait for an ack; beyond that they are stored at once.
     pub ack_waiters_max: usize,
-    /// Pushes under way; beyond that they are refused.
+    /// Pushes under way that wait for nothing but the store; beyond that they are refused. Those that wait
+    /// for an ack are not among them: however many agents are slow, what is to be stored can be.
     pub in_flight_max: usize,
-    /// Messages an endpoint actor's mailbox holds.
+    /// Messages an endpoint actor's mailbox holds. One more waits in its sender's own place: the actor
+    /// has only to begin with it, and whether it is refused is for `in_flight_max` to say.
     pub mailbox_max: usize,
 }
 
@@ -77,9 +79,9 @@ impl EndpointShared {
         Self { store, nodes, clock, limits, log, in_flight, ack_waiters }
     }
 
-    /// How many pushes are under way.
+    /// How many pushes are under way, whatever they wait for.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.in_flight.load(Ordering::Relaxed) + self.ack_waiters.load(Ordering::Relaxed)
     }
 }
 
@@ -107,7 +109,7 @@ impl Handler<Send> for Endpoint {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             match Counted::up_to(&shared.in_flight, shared.limits.in_flight_max) {
-                Some(_in_flight) => Push { shared: &shared, uaid, message }.drive().await,
+                Some(place) => Push { shared: &shared, uaid, message, place }.drive().await,
                 None => Outcome::Unavailable,
             }
         })
@@ -119,15 +121,15 @@ struct Push<'a> {
     shared: &'a EndpointShared,
     uaid: Uaid,
     message: Message,
+    /// Among those in flight; from when it waits for an ack, among those that do.
+    place: Counted<'a>,
 }
 
 impl Push<'_> {
-    async fn drive(self) -> Outcome {
-        let limits = &self.shared.limits;
-        let waiter = Counted::up_to(&self.shared.ack_waiters, limits.ack_waiters_max);
+    async fn drive(mut self) -> Outcome {
         let (mut delivery, first) = Delivery::begin(Terms {
             is_fleeting: self.message.is_fleeting(),
-            may_wait: waiter.is_some(),
+            // Whether there is room for it is seen when it is to wait.
             this_month: Month::of(self.shared.clock.now()),
         });
         let mut effects = VecDeque::from([first]);
@@ -145,7 +147,7 @@ impl Push<'_> {
         Outcome::Unavailable
     }
 
-    async fn carry_out(&self, effect: DeliveryEffect) -> DeliveryEvent {
+    async fn carry_out(&mut self, effect: DeliveryEffect) -> DeliveryEvent {
         let store = &self.shared.store;
         match effect {
             DeliveryEffect::ReadRecord => {
@@ -189,7 +191,13 @@ impl Push<'_> {
     }
 
     /// An answer that does not come, or whose sender is gone, proves nothing.
-    async fn deliver(&self, node: &NodeId) -> NodeAnswer {
+    async fn deliver(&mut self, node: &NodeId) -> NodeAnswer {
+        let Self { shared, .. } = *self;
+        match Counted::up_to(&shared.ack_waiters, shared.limits.ack_waiters_max) {
+            // It keeps this place to its end: who has waited is not refused for want of the other.
+            Some(waiter) => self.place = waiter,
+            None => return NodeAnswer::Busy,
+        }
         let answer = self.shared.nodes.deliver(node, self.uaid, self.message.clone());
         match timeout(self.shared.limits.answer_wait, answer).await {
             Ok(Ok(answer)) => answer,

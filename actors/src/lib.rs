@@ -13,6 +13,7 @@ pub mod broadcasts;
 pub mod client;
 pub mod clock;
 pub mod endpoint;
+mod farewells;
 pub mod feeds;
 mod metered;
 pub mod nodes;

@@ -3,11 +3,11 @@
 use actix::Addr;
 use actix::dev::SendError;
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Message, NodeId, Uaid};
+use state_machine::{Message, NodeId, Time, Uaid};
 use tokio::sync::oneshot;
 
 use crate::reach::Push;
-use crate::registry::{Nudge, RegistryActor};
+use crate::registry::{ConnectedElsewhere, Nudge, RegistryActor};
 
 /// Reaches connection nodes by the name that router records hold.
 pub trait NodeDirectory: Send + Sync {
@@ -18,18 +18,26 @@ pub trait NodeDirectory: Send + Sync {
     /// Tells a node that a message was stored for `uaid`. Nothing depends on it being heard:
     /// connections look into storage by themselves now and then.
     fn nudge(&self, node: &NodeId, uaid: Uaid);
+
+    /// Tells a node that this agent is connected elsewhere since `connected_at`. Nothing depends on it
+    /// being heard: the record names the newer connection, so no push comes to the older one.
+    fn tell_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time);
 }
 
-/// The only node there is: this process.
+/// This process, and no way to any other.
 pub struct LocalNode {
     name: NodeId,
     registry: Addr<RegistryActor>,
+    of_others: NodeAnswer,
 }
 
 impl LocalNode {
     /// This process, under the name its router records carry.
-    pub fn new(name: NodeId, registry: Addr<RegistryActor>) -> Self {
-        Self { name, registry }
+    ///
+    /// `of_others` is answered for a record that names another node: [`NodeAnswer::NotHere`] where there
+    /// cannot be one, [`NodeAnswer::Unreachable`] where there may be.
+    pub fn new(name: NodeId, registry: Addr<RegistryActor>, of_others: NodeAnswer) -> Self {
+        Self { name, registry, of_others }
     }
 }
 
@@ -42,8 +50,7 @@ impl NodeDirectory for LocalNode {
     ) -> oneshot::Receiver<NodeAnswer> {
         let (reply, answer) = oneshot::channel();
         if *node != self.name {
-            // A record written under another name: nobody is there any more.
-            let _ = reply.send(NodeAnswer::NotHere);
+            let _ = reply.send(self.of_others);
             return answer;
         }
         match self.registry.try_send(Push { uaid, message, reply }) {
@@ -59,6 +66,12 @@ impl NodeDirectory for LocalNode {
         if *node == self.name {
             // Refused: the registry is overrun. The connection's own recheck finds the message.
             drop(self.registry.try_send(Nudge { uaid }));
+        }
+    }
+    fn tell_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
+        if *node == self.name {
+            // Refused: the older connection stays until its agent's socket ends.
+            drop(self.registry.try_send(ConnectedElsewhere { uaid, connected_at }));
         }
     }
 }

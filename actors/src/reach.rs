@@ -1,13 +1,13 @@
 //! How a connection is reached from elsewhere in the process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use actix::Recipient;
 use actix::dev::SendError;
 use state_machine::connection::PushAnswer;
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Message, Uaid};
+use state_machine::{Message, Time, Uaid};
 use tokio::sync::oneshot;
 
 /// A push for a connection, with the way back to its endpoint.
@@ -31,24 +31,30 @@ pub struct Wake;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// A message was stored for it.
-    MessageStored = 1,
-    /// Its user agent connected again.
-    Replaced = 2,
+    MessageStored,
+    /// Its user agent connected again, to this node.
+    Replaced,
+    /// Its user agent is connected to another node.
+    ConnectedElsewhere {
+        /// Since when.
+        connected_at: Time,
+    },
     /// The node is shutting down.
-    ShutdownBegan = 4,
+    ShutdownBegan,
     /// Broadcasts changed.
-    BroadcastsChanged = 8,
-}
-
-impl Notice {
-    const ALL: [Self; 4] =
-        [Self::MessageStored, Self::Replaced, Self::ShutdownBegan, Self::BroadcastsChanged];
+    BroadcastsChanged,
 }
 
 /// Notices that wait. They coalesce, and they cannot be lost: a connection whose mailbox is full
 /// has messages to handle, and it looks here after each of them.
 #[derive(Debug, Default)]
-pub struct Notices(AtomicU8);
+pub struct Notices {
+    /// A bit for each kind that waits.
+    kinds: AtomicU8,
+    /// The latest time of those [`Notice::ConnectedElsewhere`] that wait, in ms of Unix time; else 0,
+    /// which is before any connection.
+    elsewhere_since: AtomicU64,
+}
 
 /// A connection's mailbox and notices.
 #[derive(Debug, Clone)]
@@ -65,15 +71,46 @@ pub struct Gone;
 impl Notices {
     /// Takes the next notice that waits.
     pub(crate) fn take(&self) -> Option<Notice> {
-        let bits = self.0.load(Ordering::Acquire);
-        let notice = Notice::ALL.into_iter().find(|notice| bits & *notice as u8 != 0)?;
-        self.0.fetch_and(!(notice as u8), Ordering::AcqRel);
-        Some(notice)
+        let kinds = self.kinds.load(Ordering::Acquire);
+        let next = KINDS.into_iter().find(|notice| kinds & notice.bit() != 0)?;
+        self.kinds.fetch_and(!next.bit(), Ordering::AcqRel);
+        Some(match next {
+            // After its bit is cleared: of one that is left right now, the time is taken here or found later.
+            Notice::ConnectedElsewhere { .. } => {
+                let connected_at = Time(self.elsewhere_since.swap(0, Ordering::AcqRel));
+                Notice::ConnectedElsewhere { connected_at }
+            }
+            notice => notice,
+        })
     }
 
     /// Leaves a notice for whoever looks here next.
     pub(crate) fn leave(&self, notice: Notice) {
-        self.0.fetch_or(notice as u8, Ordering::AcqRel);
+        if let Notice::ConnectedElsewhere { connected_at } = notice {
+            self.elsewhere_since.fetch_max(connected_at.0, Ordering::AcqRel);
+        }
+        self.kinds.fetch_or(notice.bit(), Ordering::AcqRel);
+    }
+}
+
+/// The kinds of notices, in the sequence in which they are taken.
+const KINDS: [Notice; 5] = [
+    Notice::MessageStored,
+    Notice::Replaced,
+    Notice::ConnectedElsewhere { connected_at: Time(0) },
+    Notice::ShutdownBegan,
+    Notice::BroadcastsChanged,
+];
+
+impl Notice {
+    fn bit(self) -> u8 {
+        match self {
+            Self::MessageStored => 1,
+            Self::Replaced => 2,
+            Self::ConnectedElsewhere { .. } => 4,
+            Self::ShutdownBegan => 8,
+            Self::BroadcastsChanged => 16,
+        }
     }
 }
 
@@ -120,4 +157,35 @@ pub(crate) fn answer(reply: oneshot::Sender<NodeAnswer>, push_answer: PushAnswer
         PushAnswer::NoSuchChannel => NodeAnswer::NoSuchChannel,
     };
     reply.send(node_answer).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_of_every_kind_wait_side_by_side_and_each_is_taken_once() {
+        let notices = Notices::default();
+        KINDS.into_iter().rev().for_each(|notice| notices.leave(notice));
+        KINDS.into_iter().rev().for_each(|notice| notices.leave(notice));
+        let taken: Vec<_> = std::iter::from_fn(|| notices.take()).collect();
+        assert_eq!(taken, KINDS);
+    }
+
+    #[test]
+    fn of_words_that_an_agent_is_elsewhere_the_latest_is_kept() {
+        let notices = Notices::default();
+        for connected_at in [7, 9, 8].map(Time) {
+            notices.leave(Notice::ConnectedElsewhere { connected_at });
+        }
+        assert_eq!(notices.take(), Some(Notice::ConnectedElsewhere { connected_at: Time(9) }));
+        assert_eq!(notices.take(), None);
+        notices.leave(Notice::ConnectedElsewhere { connected_at: Time(5) });
+        assert_eq!(notices.take(), Some(Notice::ConnectedElsewhere { connected_at: Time(5) }));
+    }
+
+    #[test]
+    fn notices_take_two_words_of_an_idle_connection() {
+        assert!(size_of::<Notices>() <= 16, "{} bytes", size_of::<Notices>());
+    }
 }

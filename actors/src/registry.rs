@@ -1,18 +1,28 @@
 //! The registry actor: looks connections up by uaid. It never waits and has nothing to panic at.
 
-use actix::{Actor, Context, Handler, MessageResult};
+use std::time::Duration;
+
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, MessageResult, SpawnHandle, WrapFuture,
+};
 use slog::{Logger, debug};
 use state_machine::delivery::NodeAnswer;
 use state_machine::registry::Registry;
-use state_machine::{ConnectionId, Uaid};
+use state_machine::{ConnectionId, Time, Uaid};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
 
+use crate::farewells::Farewells;
 use crate::reach::{Gone, Notice, Push, Reach};
 
 /// Who is connected to this node.
 pub struct RegistryActor {
     registry: Registry<Reach>,
     mailbox_max: usize,
-    is_shutting_down: bool,
+    /// Who is still to be told that the node shuts down; none while it does not.
+    farewells: Option<Farewells<Reach>>,
+    /// What looks for those who are due.
+    next_farewell: Option<SpawnHandle>,
     log: Logger,
 }
 
@@ -40,16 +50,40 @@ pub struct Leave {
 
 /// A message was stored for `uaid`.
 #[derive(actix::Message)]
-#[rtype(result = "()")]
+#[rtype(result = "Heard")]
 pub struct Nudge {
     /// For whom.
     pub uaid: Uaid,
 }
 
-/// The node shuts down: every connection is told, those that still come too.
+/// The agent is connected to another node. A connection here that is newer does not mind.
+#[derive(actix::Message)]
+#[rtype(result = "Heard")]
+pub struct ConnectedElsewhere {
+    /// Who.
+    pub uaid: Uaid,
+    /// Since when.
+    pub connected_at: Time,
+}
+
+/// Whether there is a connection that was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// It finds the notice, even if its mailbox is full.
+    Told,
+    /// The agent is not connected here.
+    NotHere,
+}
+
+/// The node shuts down: every connection is told at its own moment, those that still come at once.
+///
+/// The moments lie evenly in `spread`; all are over when it ends. Said again, it can only end earlier.
 #[derive(actix::Message)]
 #[rtype(result = "()")]
-pub struct ShutDown;
+pub struct ShutDown {
+    /// How long it takes; with [`Duration::ZERO`] all are told at once.
+    pub spread: Duration,
+}
 
 /// How many are connected. That it answers shows that the registry is alive.
 #[derive(actix::Message)]
@@ -67,17 +101,45 @@ pub struct Find {
 impl RegistryActor {
     /// A registry whose mailbox holds `mailbox_max` messages.
     pub fn new(mailbox_max: usize, log: Logger) -> Self {
-        Self { registry: Registry::new(), mailbox_max, is_shutting_down: false, log }
+        let registry = Registry::new();
+        Self { registry, mailbox_max, farewells: None, next_farewell: None, log }
     }
 
     /// Leaves a notice, and forgets a connection that is gone without having said so.
-    fn notify(&mut self, uaid: Uaid, notice: Notice) {
-        if let Some(entry) = self.registry.find(uaid)
-            && let Err(Gone) = entry.reach.notify(notice)
-        {
+    fn notify(&mut self, uaid: Uaid, notice: Notice) -> Heard {
+        let Some(entry) = self.registry.find(uaid) else { return Heard::NotHere };
+        if let Err(Gone) = entry.reach.notify(notice) {
             let connection = entry.connection;
             self.registry.leave(uaid, connection);
+            return Heard::NotHere;
         }
+        Heard::Told
+    }
+
+    /// Tells those whose moment has come, and sees to it that the others are told at theirs.
+    fn say_farewell(&mut self, ctx: &mut Context<Self>) {
+        let Some(farewells) = &mut self.farewells else { return };
+        for reach in farewells.take_due(Instant::now()) {
+            // One that is gone needs no telling.
+            let _ = reach.notify(Notice::ShutdownBegan);
+        }
+        let Some(wait) = farewells.wait(Instant::now()) else {
+            debug!(self.log, "told every connection to close");
+            return;
+        };
+        let next = pause(wait).into_actor(self).map(|(), registry, ctx| {
+            registry.next_farewell = None;
+            registry.say_farewell(ctx);
+        });
+        self.next_farewell = Some(ctx.spawn(next));
+    }
+}
+
+/// Waits; in any case until others had their turn.
+async fn pause(wait: Duration) {
+    match wait {
+        Duration::ZERO => yield_now().await,
+        wait => sleep(wait).await,
     }
 }
 
@@ -98,7 +160,7 @@ impl Handler<Enter> for RegistryActor {
         if let Some(Err(Gone)) = displaced.map(|old| old.reach.notify(Notice::Replaced)) {
             debug!(self.log, "a connection had gone without leaving the registry");
         }
-        if self.is_shutting_down {
+        if self.farewells.is_some() {
             self.notify(uaid, Notice::ShutdownBegan);
         }
     }
@@ -133,24 +195,38 @@ impl Handler<Push> for RegistryActor {
 }
 
 impl Handler<Nudge> for RegistryActor {
-    type Result = ();
+    type Result = MessageResult<Nudge>;
 
-    fn handle(&mut self, Nudge { uaid }: Nudge, _: &mut Self::Context) {
-        self.notify(uaid, Notice::MessageStored);
+    fn handle(&mut self, Nudge { uaid }: Nudge, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.notify(uaid, Notice::MessageStored))
+    }
+}
+
+impl Handler<ConnectedElsewhere> for RegistryActor {
+    type Result = MessageResult<ConnectedElsewhere>;
+
+    fn handle(&mut self, moved: ConnectedElsewhere, _: &mut Self::Context) -> Self::Result {
+        let ConnectedElsewhere { uaid, connected_at } = moved;
+        MessageResult(self.notify(uaid, Notice::ConnectedElsewhere { connected_at }))
     }
 }
 
 impl Handler<ShutDown> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, ShutDown: ShutDown, _: &mut Self::Context) {
-        self.is_shutting_down = true;
-        let told = self
-            .registry
-            .everybody()
-            .filter(|entry| entry.reach.notify(Notice::ShutdownBegan).is_ok())
-            .count();
-        debug!(self.log, "told every connection to close"; "connections" => told);
+    fn handle(&mut self, ShutDown { spread }: ShutDown, ctx: &mut Self::Context) {
+        let now = Instant::now();
+        match &mut self.farewells {
+            Some(farewells) => farewells.hurry(spread, now),
+            None => {
+                let all = self.registry.everybody().map(|entry| entry.reach.clone()).collect();
+                self.farewells = Some(Farewells::begin(all, spread, now));
+            }
+        }
+        if let Some(next) = self.next_farewell.take() {
+            ctx.cancel_future(next);
+        }
+        self.say_farewell(ctx);
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use actix::dev::SendError;
 use actix::{Actor, ActorContext, Addr, Context, Handler};
 use actors::broadcasts::{BroadcastView, Follow, Unfollow};
-use actors::registry::Count;
+use actors::registry::{ConnectedElsewhere, Count, Heard, Nudge};
+use actors::{LocalNode, NodeDirectory};
 use serde_json::json;
-use state_machine::Uaid;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
+use state_machine::{Month, NodeId, Time, Uaid};
 use tokio::sync::watch;
 
 use crate::clockwork::{self, pass, settle};
@@ -86,32 +87,6 @@ fn a_push_beyond_the_ack_waiters_is_stored_at_once() {
         quick.acks(next.id);
         assert_eq!(sent.await.unwrap(), Outcome::Delivered, "there is room to wait again");
         assert_eq!(node.gate.messages(), 1);
-    });
-}
-
-#[test]
-fn a_push_beyond_those_in_flight_is_refused() {
-    clockwork::run(async {
-        let mut bounds = Bounds::default();
-        bounds.endpoint.in_flight_max = 1;
-        let node = Node::within(bounds).await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let first = node.message();
-        let waiting = node.send(agent.uaid, first.clone());
-        assert_eq!(agent.is_notified().await, first.id);
-        assert_eq!(node.endpoints.in_flight(), 1);
-
-        let refused = node.send(agent.uaid, node.message()).await.unwrap();
-        assert_eq!(refused, Outcome::Unavailable);
-        assert_eq!(node.endpoints.in_flight(), 1, "the refused push does not count");
-
-        agent.acks(first.id);
-        assert_eq!(waiting.await.unwrap(), Outcome::Delivered);
-        let next = node.message();
-        let sent = node.send(agent.uaid, next.clone());
-        assert_eq!(agent.is_notified().await, next.id);
-        agent.acks(next.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
     });
 }
 
@@ -206,6 +181,79 @@ fn a_push_that_an_overrun_registry_cannot_take_is_unreachable_at_once() {
         assert_eq!(agent.is_notified().await, first.id);
         agent.acks(first.id);
         assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
+    });
+}
+
+#[test]
+fn who_tells_a_connection_something_hears_whether_it_is_here() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let (here, stranger) = (agent.uaid, Uaid([2; 16]));
+        let moved = |uaid| ConnectedElsewhere { uaid, connected_at: Time(u64::MAX) };
+        assert_eq!(node.registry.send(Nudge { uaid: here }).await, Ok(Heard::Told));
+        assert_eq!(node.registry.send(Nudge { uaid: stranger }).await, Ok(Heard::NotHere));
+        assert_eq!(node.registry.send(moved(stranger)).await, Ok(Heard::NotHere));
+        settle().await;
+        agent.heard_nothing_more();
+        assert_eq!(node.registry.send(moved(here)).await, Ok(Heard::Told));
+        assert_eq!(agent.is_closed().await, CloseReason::Replaced);
+        assert_eq!(node.registry.send(Nudge { uaid: here }).await, Ok(Heard::NotHere));
+    });
+}
+
+#[test]
+fn an_overrun_registry_refuses_a_nudge_and_answers_those_who_wait_for_it() {
+    clockwork::run(async {
+        let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let uaid = agent.uaid;
+        settle().await;
+        let message = node.message();
+        let month = Month::of(message.accepted_at);
+        node.store.store_message(uaid, month, message.clone()).await.unwrap();
+
+        while node.registry.try_send(Count).is_ok() {}
+        assert!(matches!(node.registry.try_send(Nudge { uaid }), Err(SendError::Full(_))));
+        // Its sender is a further one, with a place of its own.
+        let waits = node.registry.send(Nudge { uaid });
+        assert_eq!(waits.await, Ok(Heard::Told));
+        assert_eq!(agent.is_notified().await, message.id);
+        agent.acks(message.id);
+        node.until_nothing_is_stored(uaid).await;
+    });
+}
+
+#[test]
+fn a_word_for_a_connection_whose_mailbox_is_full_is_found_there() {
+    clockwork::run(async {
+        let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
+        let mut agent = UserAgent::new(&node, 1).await;
+        let go_on = agent.stands_still().await;
+        fill_mailbox(&agent);
+        drop(node.deliver(agent.uaid, node.message()));
+        // The registry's place for words is taken by the first one.
+        node.directory.nudge(&node.clients.config.node, agent.uaid);
+        let connected_at = Time(u64::MAX);
+        node.directory.tell_moved(&node.clients.config.node, agent.uaid, connected_at);
+        node.directory.tell_moved(&node.clients.config.node, agent.uaid, Time(1));
+        settle().await;
+        drop(go_on);
+        assert_eq!(agent.is_closed().await, CloseReason::Replaced);
+    });
+}
+
+#[test]
+fn a_record_of_another_node_is_answered_as_the_node_was_told_to() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let agent = UserAgent::new(&node, 1).await;
+        for of_others in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
+            let name = node.clients.config.node.clone();
+            let directory = LocalNode::new(name, node.registry.clone(), of_others);
+            let answer = directory.deliver(&NodeId::new("else"), agent.uaid, node.message());
+            assert_eq!(answer.await, Ok(of_others));
+        }
     });
 }
 

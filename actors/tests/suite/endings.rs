@@ -1,6 +1,8 @@
 //! Actors, callers and the node come to their end at any time; what they began does not.
 
-use actors::registry::{Nudge, ShutDown};
+use std::time::Duration;
+
+use actors::registry::{Heard, Nudge, ShutDown};
 use serde_json::json;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
@@ -76,7 +78,7 @@ fn a_shutdown_answers_the_endpoints_that_wait_and_they_store() {
             waiting.push((agent.uaid, message.id, node.send(agent.uaid, message.clone())));
             assert_eq!(agent.is_notified().await, message.id);
         }
-        node.registry.send(ShutDown).await.unwrap();
+        node.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
         for agent in &mut agents {
             assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
         }
@@ -92,7 +94,7 @@ fn a_connection_that_says_hello_during_a_shutdown_is_told() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
-        node.registry.send(ShutDown).await.unwrap();
+        node.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
         settle().await;
         agent.heard_nothing_more();
         agent.says(&json!({"messageType": "hello"}));
@@ -152,7 +154,8 @@ fn a_connection_that_is_gone_without_a_word_is_forgotten_at_the_next_nudge() {
         let agent = UserAgent::new(&node, 1).await;
         agent.client.try_send(Vanish).unwrap();
         settle().await;
-        node.registry.send(Nudge { uaid: agent.uaid }).await.unwrap();
+        let nudge = || node.registry.send(Nudge { uaid: agent.uaid });
+        assert_eq!(nudge().await, Ok(Heard::NotHere));
         assert_eq!(node.find(agent.uaid).await, None);
     });
 }

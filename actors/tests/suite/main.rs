@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod backpressure;
 mod bounds;
 mod broadcasts;
 mod clock;
@@ -14,6 +15,7 @@ mod feeds;
 mod net;
 mod node;
 mod orders;
+mod places;
 mod rotation;
 mod sessions;
 mod slow_reader;

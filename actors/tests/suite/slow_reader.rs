@@ -1,11 +1,13 @@
 //! A peer that stops reading: its connection freezes, mailbox and timers, and nobody else waits for it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
+use actors::registry::ShutDown;
 use serde_json::{Value, json};
-use state_machine::connection::Luck;
+use state_machine::connection::{CloseReason, Luck};
 use state_machine::delivery::Outcome;
-use state_machine::{Message, MessageId, Payload, Uaid};
+use state_machine::{Message, MessageId, Payload, Span, Uaid};
 
 use crate::clockwork::{self, pass};
 use crate::net::{Heard, Peer, Server};
@@ -16,6 +18,8 @@ const SLOW: Uaid = Uaid([7; 16]);
 /// Enough to fill every buffer between a client actor and its peer.
 const MESSAGES: usize = 40;
 const PAYLOAD_BYTES: usize = 4096;
+
+const DRAIN: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_peer_that_stops_reading_keeps_nobody_waiting_and_gets_everything_when_it_reads_again() {
@@ -40,6 +44,32 @@ fn a_peer_that_stopped_reading_gets_everything_when_it_connects_again() {
         assert_ne!(node.find(SLOW).await, before);
         takes_all(&mut peer, expected).await;
         node.until_nothing_is_stored(SLOW).await;
+    });
+}
+
+#[test]
+fn a_peer_that_stopped_reading_holds_up_no_drain_and_is_closed_when_it_reads_again() {
+    clockwork::run(async {
+        let frozen = Frozen::set_up().await;
+        let mut neighbours =
+            [UserAgent::new(&frozen.node, 1).await, UserAgent::new(&frozen.node, 2).await];
+        let Frozen { node, mut peer, .. } = frozen;
+        node.registry.send(ShutDown { spread: DRAIN }).await.unwrap();
+        pass(Span(DRAIN.as_millis() as u64)).await;
+        for neighbour in &mut neighbours {
+            assert_eq!(neighbour.is_closed().await, CloseReason::Shutdown);
+        }
+        assert!(node.find(SLOW).await.is_some(), "it has not heard of it");
+        let code = CloseReason::Shutdown.code().unwrap();
+        loop {
+            match peer.listener.hear().await {
+                Heard::Close(Some((closed, _))) => break assert_eq!(closed, code),
+                Heard::End => panic!("closed without a close frame"),
+                _ => {}
+            }
+        }
+        assert_eq!(peer.listener.hear().await, Heard::End);
+        assert_eq!(node.find(SLOW).await, None);
     });
 }
 

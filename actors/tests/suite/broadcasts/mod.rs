@@ -44,11 +44,13 @@ impl Town {
             Node::within(Bounds { registry_mailbox_max: 2000, ..Bounds::default() }).await;
         let feeds = feeds_on(store);
         let view = view(&feeds, spread).await.unwrap();
-        let ClientShared { config, store, registry, clock, mailbox_max, log, .. } = &*node.clients;
+        let ClientShared { config, store, registry, nodes, clock, mailbox_max, log, .. } =
+            &*node.clients;
         node.clients = Arc::new(ClientShared {
             config: Arc::clone(config),
             store: Arc::clone(store),
             registry: registry.clone(),
+            nodes: Arc::clone(nodes),
             broadcasts: Some(view),
             urls: Box::new(NoUrls),
             clock: clock.clone(),

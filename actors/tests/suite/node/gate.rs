@@ -18,6 +18,8 @@ pub(crate) struct GatedStore {
     messages: watch::Sender<usize>,
     /// Reads of a record that are still answered: all of them where there is no number.
     reads_left: Mutex<Option<usize>>,
+    /// The methods that were called since this was looked at.
+    calls: Mutex<Vec<&'static str>>,
 }
 
 impl GatedStore {
@@ -25,7 +27,8 @@ impl GatedStore {
     pub(crate) fn open(store: &Arc<dyn Store>) -> Self {
         let (is_open, _) = watch::channel(true);
         let (messages, _) = watch::channel(0);
-        Self { store: Arc::clone(store), is_open, messages, reads_left: Mutex::default() }
+        let (reads_left, calls) = (Mutex::default(), Mutex::default());
+        Self { store: Arc::clone(store), is_open, messages, reads_left, calls }
     }
 
     /// Holds messages back, or lets them in.
@@ -51,12 +54,22 @@ impl GatedStore {
     pub(crate) fn answers_reads(&self, reads: usize) {
         *self.reads_left.lock().unwrap() = Some(reads);
     }
+
+    /// What was called since this was asked last.
+    pub(crate) fn take_calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
+    fn called(&self, method: &'static str) {
+        self.calls.lock().unwrap().push(method);
+    }
 }
 
 /// Methods that the store behind the gate has.
 macro_rules! passed_on {
     ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
         $(fn $method(&self, $($name: $type),*) -> Answer<$answer> {
+            self.called(stringify!($method));
             self.store.$method($($name),*)
         })*
     };
@@ -69,6 +82,7 @@ impl RouterTable for GatedStore {
             Some(reads) => *reads -= 1,
             None => {}
         }
+        self.called("record");
         self.store.record(uaid)
     }
 
@@ -85,6 +99,7 @@ impl MessageTables for GatedStore {
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored> {
         let (store, mut is_open) = (Arc::clone(&self.store), self.is_open.subscribe());
         self.messages.send_modify(|messages| *messages += 1);
+        self.called("store_message");
         Box::pin(async move {
             is_open.wait_for(|is_open| *is_open).await.map_err(|_| StoreError::Closed)?;
             store.store_message(uaid, month, message).await

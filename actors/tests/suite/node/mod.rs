@@ -5,6 +5,7 @@ mod neighbours;
 mod order_gate;
 mod user_agent;
 
+pub(crate) use neighbours::{Neighbours, Way};
 pub(crate) use order_gate::{Act, Fate, OrderGate};
 pub(crate) use user_agent::UserAgent;
 
@@ -39,7 +40,6 @@ use tokio::task::yield_now;
 
 use crate::traces;
 use gate::GatedStore;
-use neighbours::Neighbours;
 
 /// In November 2026.
 const NOW: Time = Time(1_793_700_000_000);
@@ -70,7 +70,8 @@ pub(crate) struct Node {
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub(crate) store: Arc<dyn Store>,
-    neighbours: Neighbours,
+    /// The ways between the nodes.
+    pub(crate) neighbours: Neighbours,
     messages: Rc<Cell<u32>>,
     _folder: Option<Rc<TempDir>>,
 }
@@ -127,12 +128,14 @@ impl Node {
         let clock = Clock::starting_at(bounds.now);
         let registry = RegistryActor::new(bounds.registry_mailbox_max, log()).start();
         let orders = Arc::new(OrderGate::open(&store));
-        let clients = clients(bounds, &orders, &registry, &clock);
+        let nodes: Arc<dyn NodeDirectory> = Arc::new(neighbours.clone());
+        let clients = clients(bounds, &orders, &registry, &nodes, &clock);
         let gate = Arc::new(GatedStore::open(&store));
         let name = clients.config.node.clone();
-        let directory = Arc::new(LocalNode::new(name.clone(), registry.clone()));
+        let directory =
+            Arc::new(LocalNode::new(name.clone(), registry.clone(), NodeAnswer::NotHere));
         neighbours.join(name, &directory);
-        let (nodes, behind) = (Arc::new(neighbours), Arc::clone(&gate) as _);
+        let behind = Arc::clone(&gate) as _;
         let endpoints = EndpointShared::new(behind, nodes, clock.clone(), bounds.endpoint, log());
         let endpoints = Arc::new(endpoints);
         Self {
@@ -212,7 +215,7 @@ impl Ground {
     }
 
     /// A new store, with a table for this month.
-    async fn on_disk() -> Self {
+    pub(crate) async fn on_disk() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =
             Arc::new(Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap());
@@ -230,6 +233,7 @@ fn clients(
     bounds: &Bounds,
     store: &Arc<OrderGate>,
     registry: &Addr<RegistryActor>,
+    nodes: &Arc<dyn NodeDirectory>,
     clock: &Clock,
 ) -> Arc<ClientShared> {
     let Bounds { limits, name, frozen_month, broadcasts, .. } = bounds.clone();
@@ -237,6 +241,7 @@ fn clients(
         config: Arc::new(Config { node: NodeId::new(name), frozen_month, limits }),
         store: Arc::clone(store) as _,
         registry: registry.clone(),
+        nodes: Arc::clone(nodes),
         broadcasts,
         urls: Box::new(NoUrls),
         clock: clock.clone(),

@@ -195,11 +195,11 @@ impl RouterTable for OrderGate {
         register_user(registration: Registration) -> Registered, "register";
         update_message_month(step: MonthStep) -> bool, "update month";
         finish_month_move(step: MonthStep) -> bool, "finish move";
+        clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool, "clear node";
     }
 
     passed_on! {
         record(uaid: Uaid) -> Option<RouterRecord>;
-        clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool;
         drop_user(uaid: Uaid) -> bool;
     }
 }

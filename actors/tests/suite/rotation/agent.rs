@@ -135,6 +135,12 @@ impl Agent {
         .await;
     }
 
+    /// Until its connection is closed, for this reason.
+    pub(crate) async fn until_closed(&mut self, reason: CloseReason) {
+        self.until(|_, _| false).await;
+        assert_eq!(self.closed, Some(reason));
+    }
+
     /// Until its connection is in a phase.
     pub(crate) async fn is_in(&mut self, phase: PhaseName) {
         self.until(|_, now| now.phase == phase).await;

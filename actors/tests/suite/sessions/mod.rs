@@ -1,6 +1,7 @@
 //! The session transcripts of `fixtures/sessions`, on the client actor and over a real socket.
 
 pub(crate) mod crier;
+mod nodes;
 mod on_the_actor;
 mod over_a_socket;
 mod record;

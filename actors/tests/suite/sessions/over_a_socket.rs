@@ -42,9 +42,11 @@ fn is_on_the_wire(line: &Expected) -> bool {
         OrderKind::Frame(_) | OrderKind::Ping => true,
         // Who hung up is told nothing.
         OrderKind::Close => line.text != "close< hung up",
-        OrderKind::Store(_) | OrderKind::Push | OrderKind::Registry | OrderKind::Broadcasts => {
-            false
-        }
+        OrderKind::Store(_)
+        | OrderKind::Push
+        | OrderKind::Registry
+        | OrderKind::Node
+        | OrderKind::Broadcasts => false,
     }
 }
 

@@ -9,8 +9,8 @@ use state_machine::transcript::Transcript;
 /// The lines since they were last taken. Frames, orders to the store and the close stand in
 /// the sequence in which the actor gave them.
 pub(crate) struct Record {
-    transcript: Arc<Transcript>,
-    clock: Clock,
+    pub(crate) transcript: Arc<Transcript>,
+    pub(crate) clock: Clock,
     lines: Mutex<Vec<String>>,
 }
 

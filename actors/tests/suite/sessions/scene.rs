@@ -7,6 +7,7 @@
 //! | `push> lost M1 C1` | the endpoint stops listening before the step that accepts, and what the loss orders follows in that step | the actor finds the endpoint gone when it answers, and tells the machine in the same breath |
 //! | a push after the end: `busy` | the registry answers `not_here` | the actor is gone; the endpoint stores the message all the same |
 //! | `node> shutdown` before hello | the actor: told directly; the socket: told as soon as it says hello | the registry knows no connection before hello |
+//! | `node> elsewhere` before hello | nobody is told | the registry knows no connection before hello |
 //! | `node> broadcasts` right after a `broadcast_subscribe` | the node knows them before that step, and what they bring follows in it | the actor looks at them when it hears the word |
 //! | a push before hello | the actor: put into its mailbox; the socket: the registry answers | the same |
 

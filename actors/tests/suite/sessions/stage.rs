@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use actix::{Actor, Addr};
 use actors::broadcasts::BroadcastView;
 use actors::reach::Push;
-use actors::registry::{Find, Nudge, ShutDown};
+use actors::registry::{ConnectedElsewhere, Find, Nudge, ShutDown};
 use actors::{Client, ClientShared, Clock, RegistryActor};
 use slog::{Discard, Logger, o};
 use state_machine::broadcast::Versions;
@@ -19,6 +20,7 @@ use state_machine::{ConnectionId, Message, MessageRef, PushId, Uaid};
 use tokio::sync::oneshot;
 
 use super::crier::Crier;
+use super::nodes::ScriptedNodes;
 use super::record::Record;
 use super::scene::Scene;
 use super::store::ScriptedStore;
@@ -66,11 +68,11 @@ impl Stage {
     pub(crate) fn set(transcript: Arc<Transcript>) -> Self {
         let clock = Clock::starting_at(transcript.start);
         let registry = RegistryActor::new(16, log()).start();
-        let record = Arc::new(Record::new(&transcript, clock.clone()));
+        let record = Arc::new(Record::new(&transcript, clock));
         let store = Arc::new(ScriptedStore::new(&record));
         let crier = tells_broadcasts(&transcript).then(Crier::new);
         let view = crier.as_ref().map(Crier::view);
-        let shared = shared(&transcript, &store, registry, view, clock, OURS.0);
+        let shared = shared(&record, &store, registry, view, OURS.0);
         let names = Names::fixed();
         Self {
             uaids: uaids(&transcript, &names),
@@ -108,13 +110,21 @@ impl Stage {
                 self.shared.registry.try_send(Nudge { uaid }).unwrap();
             }
             Input::Event(Event::Replaced) => self.replace(),
+            Input::Event(Event::ConnectedElsewhere { connected_at }) => {
+                let connected_at = *connected_at;
+                // Before hello it is nobody that this node knows.
+                if let Some(uaid) = self.uaid {
+                    let moved = ConnectedElsewhere { uaid, connected_at };
+                    self.shared.registry.try_send(moved).unwrap();
+                }
+            }
             Input::Event(Event::BroadcastsChanged(all)) => {
                 let crier = self.crier.as_ref().expect("a transcript that tells of broadcasts");
                 crier.knows(all);
                 crier.cries();
             }
             Input::Event(Event::ShutdownBegan) => {
-                self.shared.registry.try_send(ShutDown).unwrap();
+                self.shared.registry.try_send(ShutDown { spread: Duration::ZERO }).unwrap();
                 if self.uaid.is_none() {
                     agent.unheard_shutdown().await;
                 }
@@ -137,11 +147,10 @@ impl Stage {
     /// The same agent says hello on another connection, whose store never answers.
     fn replace(&mut self) {
         let ClientShared { registry, clock, .. } = &*self.shared;
-        let store =
-            Arc::new(ScriptedStore::new(&Record::new(&self.transcript, clock.clone()).into()));
+        let record = Arc::new(Record::new(&self.transcript, clock.clone()));
+        let store = Arc::new(ScriptedStore::new(&record));
         let number = SUCCESSORS + self.successors.len() as u64;
-        let (registry, clock) = (registry.clone(), clock.clone());
-        let shared = shared(&self.transcript, &store, registry, None, clock, number);
+        let shared = shared(&record, &store, registry.clone(), None, number);
         let successor = Wire::start(&shared, self.transcript.luck, drop);
         let hello = ClientMessage::Hello { uaid: self.uaid, broadcasts: Versions::new() };
         successor.try_send(Came(Event::Said(hello))).unwrap();
@@ -150,10 +159,10 @@ impl Stage {
 
     /// Compares everything that was seen with what is written.
     pub(crate) async fn compare(&mut self, scene: &Scene) -> Result<(), Mismatch> {
-        use OrderKind::{Broadcasts, Close, Frame, Ping, Push, Registry, Store};
+        use OrderKind::{Broadcasts, Close, Frame, Node, Ping, Push, Registry, Store};
         let ordered = self.record.take();
         self.agrees(scene, &ordered, |line| {
-            matches!(line.kind, Frame(_) | Ping | Store(_) | Close)
+            matches!(line.kind, Frame(_) | Ping | Store(_) | Node | Close)
         })?;
         let answers = self.push_lines();
         self.agrees(scene, &answers, |line| line.kind == Push)?;
@@ -226,20 +235,20 @@ impl Stage {
 }
 
 fn shared(
-    transcript: &Transcript,
+    record: &Arc<Record>,
     store: &Arc<ScriptedStore>,
     registry: Addr<RegistryActor>,
     broadcasts: Option<BroadcastView>,
-    clock: Clock,
     first_connection: u64,
 ) -> Arc<ClientShared> {
     Arc::new(ClientShared {
-        config: Arc::new(transcript.config.clone()),
+        config: Arc::new(record.transcript.config.clone()),
         store: Arc::clone(store) as _,
         registry,
+        nodes: Arc::new(ScriptedNodes(Arc::clone(record))),
         broadcasts,
         urls: Box::new(NamedUrls),
-        clock,
+        clock: record.clock.clone(),
         mailbox_max: 16,
         log: log(),
         connections: AtomicU64::new(first_connection),

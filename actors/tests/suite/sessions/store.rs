@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use state_machine::connection::Effect;
 use state_machine::store::{StoreAnswer, StoreFailed, StoreOrder};
-use state_machine::{Chid, Message, MessageRef, Month, NodeId, OpId, RouterRecord, Time, Uaid};
+use state_machine::{
+    Chid, Message, MessageRef, Month, NodeId, OpId, Place, RouterRecord, Time, Uaid,
+};
 use storage::{
     Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
     RouterTable, Store, StoreError, Stored,
@@ -98,8 +100,9 @@ impl RouterTable for ScriptedStore {
         self.take(StoreOrder::FinishMove(step), read!(MoveFinished(_)))
     }
 
-    fn clear_node(&self, _: Uaid, _: NodeId, _: Time) -> Answer<bool> {
-        self.unexpected("clear_node")
+    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> Answer<bool> {
+        let place = Place { node, connected_at };
+        self.take(StoreOrder::ClearNode { uaid, place }, read!(NodeCleared(_)))
     }
 
     fn drop_user(&self, _: Uaid) -> Answer<bool> {

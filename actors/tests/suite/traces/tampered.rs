@@ -1,20 +1,22 @@
 //! The record of a real life is in order. Changed in one place, each rule and each promise is seen to be broken.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use actors::registry::ShutDown;
 use serde_json::json;
 use state_machine::broadcast::Broadcasts;
-use state_machine::connection::{Config, Effect, Event, PhaseName, PushAnswer, Wait};
+use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName, PushAnswer, Wait};
 use state_machine::delivery::Outcome;
 use state_machine::feed::{FeedKey, FeedValue};
 use state_machine::invariants::{Invariant, Promise};
 use state_machine::store::{StoreAnswer, StoreOrder};
 use state_machine::wire::{ClientMessage, ServerMessage};
-use state_machine::{Chid, Message, OpId, Uaid, Urgency};
+use state_machine::{Chid, Message, OpId, Time, Uaid, Urgency};
 
 use super::{Broken, Entry, Step, Trace};
 use crate::clockwork;
-use crate::node::message_of;
+use crate::node::{Node, message_of};
 use crate::rotation::{
     ACK_WAIT, Agent, InDirectory, NEW, OLD, World, in_month, it_becomes, lasting,
 };
@@ -22,7 +24,7 @@ use crate::sessions::crier::Crier;
 use crate::traces;
 
 /// A life with all that happens to an agent: pushes acked, unconfirmed and busy, commands, a broadcast, a month
-/// that turns.
+/// that turns, another node.
 fn life() -> Trace {
     clockwork::run_in_real_time(async {
         let world = World::open(InDirectory::new()).await;
@@ -53,9 +55,19 @@ fn life() -> Trace {
         assert_eq!(node.send(uaid, lasting(&node)).await.unwrap(), Outcome::Stored);
         it_becomes(&node, NEW);
         assert_eq!(Agent::visits(&node, uaid).await.len(), 1);
+        goes_to_a_node_that_shuts_down(&world, &node, uaid).await;
         world.is_done_with(uaid, NEW).await;
         traces::so_far()
     })
+}
+
+async fn goes_to_a_node_that_shuts_down(world: &World, node: &Node, uaid: Uaid) {
+    let other = world.node(in_month(NEW), |bounds| bounds.name = "other");
+    let mut here = Agent::settles(node, uaid).await;
+    let mut there = Agent::settles(&other, uaid).await;
+    here.until_closed(CloseReason::Replaced).await;
+    other.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
+    there.until_closed(CloseReason::Shutdown).await;
 }
 
 #[test]
@@ -227,6 +239,23 @@ const RULES: &[(Invariant, Change)] = &[
     }),
     (Invariant::BroadcastsFollowed, |entry| {
         without(entry, |effect| matches!(effect, Effect::LeaveBroadcasts))
+    }),
+    (Invariant::NodeToldOfMove, |entry| {
+        without(entry, |effect| matches!(effect, Effect::TellNode { .. }))
+    }),
+    (Invariant::LaterConnectionStays, |entry| {
+        in_step(entry, |step| match &mut step.event {
+            Event::ConnectedElsewhere { connected_at } => {
+                *connected_at = Time(0);
+                true
+            }
+            _ => false,
+        })
+    }),
+    (Invariant::NodeClearedAtShutdown, |entry| {
+        without(entry, |effect| {
+            matches!(effect, Effect::Ask { order: StoreOrder::ClearNode { .. }, .. })
+        })
     }),
     (Invariant::SilentAfterClose, |entry| {
         in_step(entry, |step| {

@@ -1,0 +1,336 @@
+//! A node that shuts down over a time: each session closes at its own moment, and nothing is lost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use actors::registry::{Count, ShutDown};
+use serde_json::{Value, json};
+use state_machine::connection::CloseReason;
+use state_machine::delivery::Outcome;
+use state_machine::{MessageId, Span, Uaid};
+use tokio::task::yield_now;
+
+use super::Places;
+use crate::clockwork::{self, pass, settle};
+use crate::node::{Node, UserAgent, Way};
+use crate::wire::Sent;
+
+/// Agents on the node.
+const AGENTS: u8 = 10;
+
+/// One of them for every second.
+const SPREAD: Duration = Duration::from_secs(AGENTS as u64);
+
+const SECOND: Span = Span(1000);
+
+/// Right before a moment that is a whole second away from the last one.
+const ALMOST: Span = Span(999);
+
+const REST: Span = Span(1);
+
+#[test]
+fn sessions_close_one_after_the_other_over_the_whole_time() {
+    clockwork::run(async {
+        let (places, mut agents) = drained(SPREAD).await;
+        for closed in 1..=usize::from(AGENTS) {
+            assert_eq!(connected(&places.a).await, usize::from(AGENTS) - closed);
+            pass(ALMOST).await;
+            assert_eq!(connected(&places.a).await, usize::from(AGENTS) - closed);
+            pass(REST).await;
+        }
+        for agent in &mut agents {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+            until_no_node(&places, agent.uaid).await;
+        }
+    });
+}
+
+#[test]
+fn all_sessions_are_told_though_nothing_ran_until_the_time_was_over() {
+    clockwork::run(async {
+        let (places, mut agents) = drained(SPREAD).await;
+        tokio::time::advance(SPREAD).await;
+        settle().await;
+        assert_eq!(connected(&places.a).await, 0);
+        for agent in &mut agents {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        }
+    });
+}
+
+#[test]
+fn with_no_time_at_all_more_are_told_than_in_one_go() {
+    // More than the registry tells before it lets others have their turn.
+    const MANY: u16 = 600;
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut agents = Vec::new();
+        for number in 0..MANY {
+            let mut uaid = [0; 16];
+            uaid[..2].copy_from_slice(&number.to_be_bytes());
+            let mut agent = UserAgent::connect(&places.a, Uaid(uaid));
+            agent.says(&json!({"messageType": "hello"}));
+            assert_eq!(agent.hears().await["status"], 200);
+            agents.push(agent);
+        }
+        assert_eq!(connected(&places.a).await, usize::from(MANY));
+        shut_down(&places.a, Duration::ZERO).await;
+        for agent in &mut agents {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "with no time gone by");
+        }
+    });
+}
+
+#[test]
+fn a_session_that_is_still_open_is_delivered_to_directly() {
+    clockwork::run(async {
+        let (places, mut agents) = drained(SPREAD).await;
+        pass(Span(SECOND.0 * 5)).await;
+        let (mut open, mut closed) = (0, 0);
+        for agent in &mut agents {
+            let message = places.sender.message();
+            let is_open = places.a.find(agent.uaid).await.is_some();
+            let sent = places.sender.send(agent.uaid, message.clone());
+            if is_open {
+                assert_eq!(agent.is_notified().await, message.id);
+                agent.acks(message.id);
+                assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+                open += 1;
+            } else {
+                assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+                closed += 1;
+            }
+        }
+        assert_eq!((open, closed), (4, 6));
+    });
+}
+
+#[test]
+fn what_a_session_holds_at_its_moment_is_stored_at_once() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut agents = agents_on(&places.a).await;
+        let mut waiting = Vec::new();
+        pass(SECOND).await;
+        shut_down(&places.a, Duration::ZERO).await;
+        for agent in &mut agents {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        }
+        let mut agents = agents_on(&places.b).await;
+        for agent in &mut agents {
+            let message = places.sender.message();
+            waiting.push((message.id, places.sender.send(agent.uaid, message.clone())));
+            assert_eq!(agent.is_notified().await, message.id);
+        }
+        shut_down(&places.b, Duration::from_millis(500)).await;
+        pass(Span(500)).await;
+        for (agent, (id, sent)) in agents.iter_mut().zip(waiting) {
+            assert_eq!(sent.await.unwrap(), Outcome::Stored, "before any ack wait was over");
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+            assert_eq!(places.sender.stored(agent.uaid).await, [id]);
+        }
+    });
+}
+
+#[test]
+fn who_comes_while_a_node_drains_is_told_at_once() {
+    clockwork::run(async {
+        let (places, _agents) = drained(SPREAD).await;
+        let mut late = UserAgent::connect(&places.a, Uaid([99; 16]));
+        late.says(&json!({"messageType": "hello"}));
+        assert_eq!(late.hears().await["status"], 200);
+        assert_eq!(late.is_closed().await, CloseReason::Shutdown, "with no time gone by");
+    });
+}
+
+#[test]
+fn who_left_while_a_node_drains_is_passed_over() {
+    clockwork::run(async {
+        let (places, agents) = drained(SPREAD).await;
+        let mut there = Vec::new();
+        for agent in agents {
+            match places.a.find(agent.uaid).await {
+                Some(_) if there.len() < 3 => there.push(agent),
+                Some(_) => drop(agent.hangs_up().await),
+                None => {}
+            }
+        }
+        assert_eq!(connected(&places.a).await, 3);
+        tokio::time::advance(SPREAD).await;
+        settle().await;
+        for agent in &mut there {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        }
+    });
+}
+
+#[test]
+fn a_second_shutdown_in_a_hurry_ends_the_first_one_sooner_and_a_slower_one_does_not() {
+    clockwork::run(async {
+        let (places, mut agents) = drained(SPREAD).await;
+        shut_down(&places.a, 10 * SPREAD).await;
+        pass(SECOND).await;
+        assert_eq!(connected(&places.a).await, usize::from(AGENTS) - 2, "as if nothing was said");
+        shut_down(&places.a, Duration::from_millis(800)).await;
+        for left in (0..8).rev() {
+            assert_eq!(connected(&places.a).await, left);
+            pass(Span(100)).await;
+        }
+        for agent in &mut agents {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        }
+    });
+}
+
+#[test]
+fn a_record_that_names_another_node_by_then_keeps_it() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut agent = UserAgent::new(&places.a, 1).await;
+        places.set_way("a", Way::Hangs);
+        let mut newer = UserAgent::back(&places.b, agent.uaid).await;
+        shut_down(&places.a, Duration::ZERO).await;
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "nobody had told it");
+        settle().await;
+        assert_eq!(places.node_of(agent.uaid).await.as_deref(), Some("b"));
+        newer.heard_nothing_more();
+    });
+}
+
+#[test]
+fn a_session_that_stands_still_holds_up_no_other_and_closes_when_it_goes_on() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut agents = agents_on(&places.a).await;
+        let go_on = agents[0].stands_still().await;
+        shut_down(&places.a, SPREAD).await;
+        for _ in 0..AGENTS {
+            pass(SECOND).await;
+        }
+        assert_eq!(connected(&places.a).await, 1);
+        for agent in &mut agents[1..] {
+            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        }
+        drop(go_on);
+        assert_eq!(agents[0].is_closed().await, CloseReason::Shutdown);
+        until_no_node(&places, agents[0].uaid).await;
+    });
+}
+
+#[test]
+fn all_that_is_sent_while_a_node_drains_is_delivered_there_or_where_the_agents_go() {
+    clockwork::run(async {
+        let (places, agents) = drained(SPREAD).await;
+        let mut movers: Vec<Mover> = agents.into_iter().map(Mover::new).collect();
+        let mut outcomes = Vec::new();
+        for round in 0..=usize::from(AGENTS) {
+            for mover in &mut movers {
+                mover.follows(&places).await;
+                let message = places.sender.message();
+                mover.sent.insert(message.id);
+                outcomes.push(places.sender.send(mover.agent.uaid, message));
+            }
+            settle().await;
+            // Every third agent is slow with its acks: what it has not acked when its session closes is stored.
+            for (number, mover) in movers.iter_mut().enumerate() {
+                mover.listens((number + round) % 3 != 0);
+            }
+            pass(SECOND).await;
+        }
+        assert_eq!(connected(&places.a).await, 0);
+        for outcome in outcomes {
+            assert!(matches!(outcome.await.unwrap(), Outcome::Delivered | Outcome::Stored));
+        }
+        for mover in movers {
+            mover.ends_well(&places).await;
+        }
+    });
+}
+
+/// An agent that goes to the other node when its session is closed.
+struct Mover {
+    agent: UserAgent,
+    is_closed: bool,
+    sent: BTreeSet<MessageId>,
+    heard: BTreeSet<MessageId>,
+    unacked: Vec<MessageId>,
+}
+
+impl Mover {
+    fn new(agent: UserAgent) -> Self {
+        let (sent, heard) = (BTreeSet::new(), BTreeSet::new());
+        Self { agent, is_closed: false, sent, heard, unacked: Vec::new() }
+    }
+
+    /// Takes in what came, and acks what it has or does not.
+    fn listens(&mut self, acks: bool) {
+        while let Ok(frame) = self.agent.sent.try_recv() {
+            match frame {
+                Sent::Text(json) => {
+                    let message: Value = serde_json::from_str(&json).unwrap();
+                    let id = MessageId::parse(message["version"].as_str().unwrap()).unwrap();
+                    self.heard.insert(id);
+                    self.unacked.push(id);
+                }
+                Sent::Close(CloseReason::Shutdown) => self.is_closed = true,
+                other => panic!("it got {other:?}"),
+            }
+        }
+        if acks && !self.is_closed {
+            self.unacked.drain(..).for_each(|id| self.agent.acks(id));
+        }
+    }
+
+    /// Where its session was closed it connects to the other node, and acks there what it still has to.
+    async fn follows(&mut self, places: &Places) {
+        self.listens(true);
+        if std::mem::take(&mut self.is_closed) {
+            self.agent = UserAgent::back(&places.b, self.agent.uaid).await;
+            self.listens(true);
+        }
+    }
+
+    async fn ends_well(mut self, places: &Places) {
+        self.follows(places).await;
+        let uaid = self.agent.uaid;
+        while !places.sender.stored(uaid).await.is_empty() {
+            settle().await;
+            self.listens(true);
+        }
+        assert_eq!(self.heard, self.sent);
+        assert_eq!(places.node_of(uaid).await.as_deref(), Some("b"));
+    }
+}
+
+/// A node with agents that begins to drain.
+async fn drained(spread: Duration) -> (Places, Vec<UserAgent>) {
+    let places = Places::new().await;
+    let agents = agents_on(&places.a).await;
+    settle().await;
+    shut_down(&places.a, spread).await;
+    (places, agents)
+}
+
+async fn agents_on(node: &Node) -> Vec<UserAgent> {
+    let mut agents = Vec::new();
+    for number in 1..=AGENTS {
+        agents.push(UserAgent::new(node, number).await);
+    }
+    agents
+}
+
+async fn shut_down(node: &Node, spread: Duration) {
+    node.registry.send(ShutDown { spread }).await.unwrap();
+    settle().await;
+}
+
+async fn connected(node: &Node) -> usize {
+    node.registry.send(Count).await.unwrap()
+}
+
+/// The store has the order when the session has closed.
+async fn until_no_node(places: &Places, uaid: Uaid) {
+    while places.node_of(uaid).await.is_some() {
+        yield_now().await;
+    }
+}

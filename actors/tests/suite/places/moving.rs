@@ -1,0 +1,269 @@
+//! The same agent in two places at once: the newer connection stays, the older one is told and closes.
+
+use serde_json::json;
+use state_machine::Span;
+use state_machine::connection::{CloseReason, Event};
+use state_machine::delivery::Outcome;
+
+use super::Places;
+use crate::clockwork::{self, pass, settle};
+use crate::node::{ACK_WAIT, CHANNEL, Fate, UserAgent, Way};
+use crate::wire::Came;
+
+/// Longer than anything else in these tests takes.
+const LATE: Span = Span(5000);
+
+#[test]
+fn an_agent_that_connects_to_another_node_is_closed_on_the_first_and_gets_what_it_held() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let message = places.sender.message();
+        let sent = places.sender.send(older.uaid, message.clone());
+        assert_eq!(older.is_notified().await, message.id);
+
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+        assert_eq!(places.a.find(older.uaid).await, None);
+        assert_eq!(places.node_of(older.uaid).await.as_deref(), Some("b"));
+        places.takes_all(&mut newer, &[message.id]).await;
+
+        let next = places.sender.message();
+        let sent = places.sender.send(newer.uaid, next.clone());
+        assert_eq!(newer.is_notified().await, next.id);
+        newer.acks(next.id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+    });
+}
+
+#[test]
+fn an_agent_that_connects_twice_to_one_node_is_closed_once_and_gets_what_it_held() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let message = places.sender.message();
+        let sent = places.sender.send(older.uaid, message.clone());
+        assert_eq!(older.is_notified().await, message.id);
+
+        let mut newer = UserAgent::back(&places.a, older.uaid).await;
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+        assert_eq!(places.node_of(older.uaid).await.as_deref(), Some("a"));
+        places.takes_all(&mut newer, &[message.id]).await;
+    });
+}
+
+#[test]
+fn an_ack_on_the_newer_connection_counts_though_its_message_is_stored_after_it() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let message = places.sender.message();
+        let sent = places.sender.send(older.uaid, message.clone());
+        assert_eq!(older.is_notified().await, message.id);
+
+        places.sender.gate.set_open(false);
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        places.sender.gate.has_messages(1).await;
+        newer.acks(message.id);
+        settle().await;
+        places.sender.gate.set_open(true);
+        assert_eq!(sent.await.unwrap(), Outcome::Stored);
+        places.takes_all(&mut newer, &[]).await;
+    });
+}
+
+#[test]
+fn an_ack_on_the_newer_connection_deletes_what_the_endpoint_had_stored() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let message = places.sender.message();
+        let sent = places.sender.send(older.uaid, message.clone());
+        assert_eq!(older.is_notified().await, message.id);
+        pass(ACK_WAIT).await;
+        assert_eq!(sent.await.unwrap(), Outcome::Stored, "it was sent and not acked");
+
+        // Its first fetch has not come when the ack does.
+        places.b.orders.set(2, Fate::Held);
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        places.b.orders.has_met(1).await;
+        newer.acks(message.id);
+        settle().await;
+        places.b.orders.release();
+        places.takes_all(&mut newer, &[]).await;
+    });
+}
+
+#[test]
+fn a_word_that_comes_late_does_nothing_to_an_agent_that_came_back() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut first = UserAgent::new(&places.a, 1).await;
+        places.set_way("a", Way::Slow(LATE));
+        let mut second = UserAgent::back(&places.b, first.uaid).await;
+        pass(Span(10)).await;
+        let mut third = UserAgent::back(&places.a, first.uaid).await;
+        assert_eq!(first.is_closed().await, CloseReason::Replaced, "the registry of a told it");
+        assert_eq!(second.is_closed().await, CloseReason::Replaced, "b was told");
+        places.set_way("a", Way::Open);
+        pass(LATE).await;
+
+        third.heard_nothing_more();
+        assert!(places.a.find(third.uaid).await.is_some());
+        assert_eq!(places.node_of(third.uaid).await.as_deref(), Some("a"));
+        let message = places.sender.message();
+        let sent = places.sender.send(third.uaid, message.clone());
+        assert_eq!(third.is_notified().await, message.id);
+        third.acks(message.id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+    });
+}
+
+#[test]
+fn a_word_that_comes_while_the_agent_registers_does_nothing_where_it_turns_out_to_be_the_older_one()
+{
+    clockwork::run(async {
+        let places = Places::with_clocks(0, 10_000).await;
+        let uaid = UserAgent::new(&places.a, 1).await.hangs_up().await;
+        places.set_way("a", Way::Slow(LATE));
+        let mut second = UserAgent::back(&places.b, uaid).await;
+        settle().await;
+        // By the clock of a it comes back before it went.
+        places.a.orders.set(0, Fate::Held);
+        let mut third = UserAgent::connect(&places.a, uaid);
+        third.says_hello();
+        places.a.orders.has_met(1).await;
+        pass(LATE).await;
+        third.heard_nothing_more();
+
+        places.a.orders.release();
+        assert_eq!(third.hears().await["uaid"], uaid.to_string());
+        assert_eq!(second.is_closed().await, CloseReason::Replaced);
+        assert_eq!(places.node_of(uaid).await.as_deref(), Some("a"));
+        settle().await;
+        third.heard_nothing_more();
+    });
+}
+
+#[test]
+fn a_word_that_was_lost_leaves_an_older_connection_that_takes_nothing_from_the_newer_one() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        places.set_way("a", Way::Hangs);
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        settle().await;
+        older.heard_nothing_more();
+        let message = places.sender.message();
+        let sent = places.sender.send(newer.uaid, message.clone());
+        assert_eq!(newer.is_notified().await, message.id);
+        newer.acks(message.id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+
+        older.does(Event::ShutdownBegan);
+        assert_eq!(older.is_closed().await, CloseReason::Shutdown);
+        settle().await;
+        assert_eq!(places.node_of(newer.uaid).await.as_deref(), Some("b"), "cleared only its own");
+        newer.heard_nothing_more();
+    });
+}
+
+#[test]
+fn a_node_whose_clock_is_behind_is_no_older_place() {
+    clockwork::run(async {
+        let places = Places::with_clocks(10_000, 0).await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let since = places.record(older.uaid).await.connected_at;
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        let record = places.record(newer.uaid).await;
+        assert_eq!(record.connected_at, since + Span(1));
+        assert_eq!(places.node_of(newer.uaid).await.as_deref(), Some("b"));
+        settle().await;
+        newer.heard_nothing_more();
+    });
+}
+
+#[test]
+fn an_older_connection_that_stands_still_with_its_mailbox_full_closes_when_it_goes_on() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let message = places.sender.message();
+        let go_on = older.stands_still().await;
+        while older.client.try_send(Came(Event::Heard)).is_ok() {}
+        // The registry has a place of its own there, for one.
+        drop(places.a.deliver(older.uaid, places.a.message()));
+        let sent = places.sender.send(older.uaid, message.clone());
+        assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        places.takes_all(&mut newer, &[message.id]).await;
+        older.heard_nothing_more();
+        drop(go_on);
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        assert_eq!(places.node_of(newer.uaid).await.as_deref(), Some("b"));
+    });
+}
+
+#[test]
+fn a_push_held_by_a_connection_that_stands_still_is_found_by_the_newer_one_after_the_answer_wait() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let message = places.sender.message();
+        let go_on = older.stands_still().await;
+        let sent = places.sender.send(older.uaid, message.clone());
+        settle().await;
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        settle().await;
+        newer.heard_nothing_more();
+        pass(ACK_WAIT).await;
+        pass(ACK_WAIT).await;
+        assert_eq!(sent.await.unwrap(), Outcome::Stored);
+        places.takes_all(&mut newer, &[message.id]).await;
+        drop(go_on);
+        assert_eq!(older.is_closed().await, CloseReason::Replaced, "and it sent nothing");
+    });
+}
+
+#[test]
+fn of_two_nodes_that_register_an_agent_at_once_one_keeps_it() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let uaid = UserAgent::new(&places.a, 1).await.hangs_up().await;
+        places.a.orders.set(0, Fate::Held);
+        let mut slow = UserAgent::connect(&places.a, uaid);
+        slow.says_hello();
+        places.a.orders.has_met(1).await;
+        pass(Span(10)).await;
+        let mut quick = UserAgent::back(&places.b, uaid).await;
+        places.a.orders.release();
+
+        assert_eq!(slow.is_closed().await, CloseReason::Replaced);
+        assert_eq!(places.node_of(uaid).await.as_deref(), Some("b"));
+        let message = places.sender.message();
+        let sent = places.sender.send(uaid, message.clone());
+        assert_eq!(quick.is_notified().await, message.id);
+        quick.acks(message.id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+    });
+}
+
+#[test]
+fn a_channel_registered_on_the_newer_connection_is_delivered_there() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut older = UserAgent::new(&places.a, 1).await;
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+        newer.says(&json!({"messageType": "unregister", "channelID": CHANNEL.to_string()}));
+        assert_eq!(newer.hears().await["status"], 200);
+        let sent = places.sender.send(newer.uaid, places.sender.message());
+        assert_eq!(sent.await.unwrap(), Outcome::NoSuchChannel);
+    });
+}

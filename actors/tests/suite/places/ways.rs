@@ -1,0 +1,172 @@
+//! Ways between nodes that are slow, cut, or lose what goes over them: a push is stored and found,
+//! and no record loses its node because of them.
+
+use actors::NodeDirectory;
+use actors::registry::{ConnectedElsewhere, Heard};
+use state_machine::connection::CloseReason;
+use state_machine::delivery::Outcome;
+use state_machine::{MessageId, NodeId, Span};
+
+use super::Places;
+use crate::clockwork::{self, pass, settle};
+use crate::node::{ACK_WAIT, Bounds, Node, UserAgent, Way};
+
+/// What an endpoint waits for the answer of a node.
+const ANSWER_WAIT: Span = Span(2 * ACK_WAIT.0);
+
+/// Longer than that.
+const TOO_LATE: Span = Span(3 * ACK_WAIT.0);
+
+#[test]
+fn a_push_that_does_not_come_to_its_node_is_stored_and_sent_when_the_node_is_told() {
+    for way in [Way::Refuses, Way::Hangs] {
+        clockwork::run(async {
+            let (places, mut agent) = connected().await;
+            places.set_way("a", way);
+            let first = push(&places, &agent).await;
+            agent.heard_nothing_more();
+            is_still_there(&places, &agent).await;
+
+            places.set_way("a", Way::Open);
+            let next = places.sender.message();
+            let sent = places.sender.send(agent.uaid, next.clone());
+            assert_eq!(agent.is_notified().await, next.id);
+            agent.acks(next.id);
+            assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+            // What the way swallowed is told when it is open again.
+            places.ground.neighbours.nudge(&NodeId::new("a"), agent.uaid);
+            places.takes_all(&mut agent, &[first]).await;
+        });
+    }
+}
+
+#[test]
+fn what_nobody_told_a_connection_of_it_finds_when_it_looks_by_itself() {
+    clockwork::run(async {
+        let recheck = Span(10 * ANSWER_WAIT.0);
+        let mut bounds = Bounds { name: "a", ..Bounds::default() };
+        bounds.limits.storage_recheck = recheck;
+        let places = Places::new().await;
+        let node = Node::on(&places.ground, &bounds);
+        let mut agent = UserAgent::new(&node, 1).await;
+        places.set_way("a", Way::Refuses);
+        let message = push(&places, &agent).await;
+        agent.heard_nothing_more();
+        pass(recheck).await;
+        places.takes_all(&mut agent, &[message]).await;
+    });
+}
+
+#[test]
+fn a_message_acked_on_a_way_that_loses_the_answer_is_stored_and_not_sent_again() {
+    clockwork::run(async {
+        let (places, mut agent) = connected().await;
+        places.set_way("a", Way::LosesAnswers);
+        let message = places.sender.message();
+        let sent = places.sender.send(agent.uaid, message.clone());
+        assert_eq!(agent.is_notified().await, message.id);
+        agent.acks(message.id);
+        pass(ANSWER_WAIT).await;
+        assert_eq!(sent.await.unwrap(), Outcome::Stored);
+        is_still_there(&places, &agent).await;
+        places.takes_all(&mut agent, &[]).await;
+    });
+}
+
+#[test]
+fn a_message_whose_answer_comes_too_late_is_stored_and_not_sent_again() {
+    clockwork::run(async {
+        let (places, mut agent) = connected().await;
+        places.set_way("a", Way::AnswersLate(TOO_LATE));
+        let message = places.sender.message();
+        let sent = places.sender.send(agent.uaid, message.clone());
+        assert_eq!(agent.is_notified().await, message.id);
+        agent.acks(message.id);
+        pass(ANSWER_WAIT).await;
+        assert_eq!(sent.await.unwrap(), Outcome::Stored);
+        pass(TOO_LATE).await;
+        is_still_there(&places, &agent).await;
+        places.takes_all(&mut agent, &[]).await;
+    });
+}
+
+#[test]
+fn a_push_that_comes_to_its_node_after_it_was_stored_is_sent_once() {
+    clockwork::run(async {
+        let (places, mut agent) = connected().await;
+        places.set_way("a", Way::Slow(TOO_LATE));
+        let message = places.sender.message();
+        let sent = places.sender.send(agent.uaid, message.clone());
+        settle().await;
+        pass(ANSWER_WAIT).await;
+        assert_eq!(sent.await.unwrap(), Outcome::Stored);
+        settle().await;
+        agent.heard_nothing_more();
+        pass(TOO_LATE).await;
+        pass(TOO_LATE).await;
+        places.takes_all(&mut agent, &[message.id]).await;
+        is_still_there(&places, &agent).await;
+    });
+}
+
+#[test]
+fn only_the_word_of_the_node_itself_takes_it_out_of_a_record() {
+    clockwork::run(async {
+        let (places, agent) = connected().await;
+        let uaid = agent.uaid;
+        // The node died, and nobody is there.
+        places.set_way("a", Way::Refuses);
+        let first = push(&places, &agent).await;
+        is_still_there(&places, &agent).await;
+        // It is back under its name, and knows nobody.
+        let _again = Node::on(&places.ground, &Bounds { name: "a", ..Bounds::default() });
+        places.set_way("a", Way::Open);
+        let second = push(&places, &agent).await;
+        assert_eq!(places.node_of(uaid).await, None);
+
+        let mut newer = UserAgent::back(&places.b, uaid).await;
+        places.takes_all(&mut newer, &[first, second]).await;
+    });
+}
+
+#[test]
+fn a_node_that_is_gone_is_no_hindrance_for_its_agents_elsewhere() {
+    clockwork::run(async {
+        let (places, mut older) = connected().await;
+        places.set_way("a", Way::Refuses);
+        let message = push(&places, &older).await;
+        let mut newer = UserAgent::back(&places.b, older.uaid).await;
+        places.takes_all(&mut newer, &[message]).await;
+        places.set_way("a", Way::Open);
+        assert_eq!(places.node_of(newer.uaid).await.as_deref(), Some("b"));
+        older.heard_nothing_more();
+        // Told in the end, it closes.
+        let since = places.record(newer.uaid).await.connected_at;
+        let moved = ConnectedElsewhere { uaid: newer.uaid, connected_at: since };
+        assert_eq!(places.a.registry.send(moved).await, Ok(Heard::Told));
+        assert_eq!(older.is_closed().await, CloseReason::Replaced);
+    });
+}
+
+async fn connected() -> (Places, UserAgent) {
+    let places = Places::new().await;
+    let agent = UserAgent::new(&places.a, 1).await;
+    settle().await;
+    (places, agent)
+}
+
+/// Sends a message, which must be stored after whatever the way takes.
+async fn push(places: &Places, agent: &UserAgent) -> MessageId {
+    let message = places.sender.message();
+    let sent = places.sender.send(agent.uaid, message.clone());
+    settle().await;
+    pass(ANSWER_WAIT).await;
+    assert_eq!(sent.await.unwrap(), Outcome::Stored);
+    message.id
+}
+
+/// Its record names the node on which it is.
+async fn is_still_there(places: &Places, agent: &UserAgent) {
+    let record = places.record(agent.uaid).await;
+    assert_eq!(record.node, Some(NodeId::new("a")));
+}
