@@ -4,6 +4,8 @@
 //! flag, a bad setting).
 
 mod help;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -22,7 +24,7 @@ use crate::serve::DevArgs;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
 use crate::settings::value::Shape;
-use crate::settings::{Flags, Settings};
+use crate::settings::{Flags, Role, Settings, SettingsError};
 use crate::tools::listen::{self, ListenArgs};
 use crate::tools::push::{self, PushArgs};
 use crate::tools::vapid_key::VapidKey;
@@ -43,7 +45,7 @@ pub struct Cli {
     pub flags: Flags,
 }
 
-/// What `kalends serve` is told.
+/// What `kalends serve`, `connect` and `endpoint` are told.
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
     /// Settings.
@@ -60,6 +62,12 @@ pub enum Action {
     /// Run the server; `kalends` alone does the same
     #[command(after_help = help::SERVE)]
     Serve(ServeArgs),
+    /// Run a connection node, one of several: user agents connect to it
+    #[command(after_help = help::CONNECT)]
+    Connect(ServeArgs),
+    /// Run an endpoint node, one of several: application servers send to it
+    #[command(after_help = help::ENDPOINT)]
+    Endpoint(ServeArgs),
     /// Be a user agent: subscribe, and print what is sent
     #[command(after_help = help::LISTEN)]
     Listen(ListenArgs),
@@ -109,6 +117,15 @@ pub enum KeysAction {
     /// The server makes its first key by itself. To change keys, put a new one in front of the
     /// list and keep the old ones: endpoints that were handed out are sealed with them.
     Generate,
+    /// Put a fresh key in front of `cluster_keys` in keys.toml
+    ///
+    /// The nodes of a cluster sign with them what they say to each other.
+    #[command(after_help = help::CLUSTER_KEYS)]
+    Cluster {
+        /// Settings: where keys.toml is.
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Make a VAPID key in FILE, or read the one there, and print its public key
     ///
     /// An application server signs its pushes with it (`kalends push --vapid-key FILE`), and a
@@ -189,7 +206,7 @@ fn command() -> Command {
         arg.hide(!is_first)
     });
     let command = command.mut_subcommand("preflight", with_short_help);
-    ["tables", "users", "feed", "broadcast"].into_iter().fold(command, |command, name| {
+    ["tables", "users", "feed", "broadcast", "keys"].into_iter().fold(command, |command, name| {
         command.mut_subcommand(name, |actions| actions.mut_subcommands(with_short_help))
     })
 }
@@ -197,7 +214,9 @@ fn command() -> Command {
 fn run(cli: Cli) -> ExitCode {
     let serve = ServeArgs { flags: cli.flags, ..ServeArgs::default() };
     match cli.action.unwrap_or(Action::Serve(serve)) {
-        Action::Serve(args) => run_server(&args),
+        Action::Serve(args) => run_server(Role::Serve, &args),
+        Action::Connect(args) => run_server(Role::Connect, &args),
+        Action::Endpoint(args) => run_server(Role::Endpoint, &args),
         Action::Listen(args) => exit_code(listen::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
         Action::Preflight(preflight) => run_admin(preflight.asked()),
@@ -206,6 +225,7 @@ fn run(cli: Cli) -> ExitCode {
         Action::Feed(action) => run_feed(action),
         Action::Broadcast(action) => run_broadcast(action),
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
+        Action::Keys(KeysAction::Cluster { flags }) => with_settings(&flags, keys::cluster::run),
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(print_vapid_key(&file, private))
         }
@@ -219,19 +239,27 @@ fn with_settings<E: Display>(
     flags: &Flags,
     run: impl FnOnce(&Settings) -> Result<(), E>,
 ) -> ExitCode {
-    // What is no setting and is meant for `kalends feed --url` may be in anybody's environment.
-    let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
-    match Settings::load(flags, variables) {
+    match load(flags) {
         Ok(settings) => exit_code(run(&settings)),
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(2)
-        }
+        Err(error) => wrong(&error),
     }
 }
 
-fn run_server(ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
-    with_settings(flags, |settings| serve::run(settings, *dev))
+fn load(flags: &Flags) -> Result<Settings, SettingsError> {
+    // What is no setting and is meant for `kalends feed --url` may be in anybody's environment.
+    let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
+    Settings::load(flags, variables)
+}
+
+fn run_server(role: Role, ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
+    let settings = match load(flags) {
+        Ok(settings) => settings,
+        Err(error) => return wrong(&error),
+    };
+    match settings.check(role) {
+        Ok(()) => exit_code(serve::run(role, &settings, *dev)),
+        Err(problem) => wrong(&problem),
+    }
 }
 
 fn run_admin(Asked { request, flags, is_json }: Asked) -> ExitCode {
@@ -276,215 +304,13 @@ fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
     }
 }
 
+/// It was not said rightly.
+fn wrong(error: &dyn Display) -> ExitCode {
+    complain(error);
+    ExitCode::from(2)
+}
+
 /// Where standard error is closed there is nobody to tell; the exit code still does.
 fn complain(error: &dyn Display) {
     let _nobody_there = writeln!(stderr(), "kalends: {error}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
-        let words: Vec<_> = ["kalends"].iter().chain(args).map(OsString::from).collect();
-        super::parse(&words)
-    }
-
-    fn help(args: &[&str]) -> String {
-        parse(args).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_definition_is_sound() {
-        command().debug_assert();
-    }
-
-    #[test]
-    fn without_a_command_it_serves_with_the_flags_of_serve() {
-        let cli = parse(&["--listen", "[::1]:1"]).unwrap();
-        assert!(cli.action.is_none());
-        let Some(Action::Serve(args)) = parse(&["serve", "--listen", "[::1]:1"]).unwrap().action
-        else {
-            panic!("expected serve");
-        };
-        assert_eq!(args.flags, cli.flags);
-        assert_eq!(parse(&[]).unwrap().flags, Flags::default());
-    }
-
-    #[test]
-    fn flags_before_a_command_are_refused() {
-        assert!(parse(&["--listen", "[::1]:1", "serve"]).is_err());
-    }
-
-    #[test]
-    fn a_shifted_clock_is_for_developers_who_say_so() {
-        let dev = |args: &[&str]| match parse(args).map(|cli| cli.action) {
-            Ok(Some(Action::Serve(args))) => Some(args.dev),
-            _ => None,
-        };
-        let shifted = DevArgs { dev: true, clock_offset_s: -86_400 };
-        assert_eq!(dev(&["serve", "--dev", "--clock-offset-s", "-86400"]), Some(shifted));
-        assert_eq!(dev(&["serve"]), Some(DevArgs::default()));
-        let error = parse(&["serve", "--clock-offset-s", "5"]).unwrap_err();
-        assert!(error.exit_code() == 2 && error.to_string().contains("--dev"), "{error}");
-        assert!(parse(&["--dev", "--clock-offset-s", "5"]).is_err());
-        assert!(!help(&["serve", "--help"]).contains("--clock-offset-s"));
-    }
-
-    #[test]
-    fn each_command_is_understood() {
-        assert!(matches!(
-            parse(&["replay", "a.session", "--trace"]).unwrap().action,
-            Some(Action::Replay { trace: true, .. })
-        ));
-        assert!(matches!(
-            parse(&["states", "--format", "dot"]).unwrap().action,
-            Some(Action::States { format: StatesFormat::Dot })
-        ));
-        assert!(matches!(
-            parse(&["keys", "generate"]).unwrap().action,
-            Some(Action::Keys(KeysAction::Generate))
-        ));
-        let Some(Action::Listen(args)) = parse(&["listen", "https://a", "--json"]).unwrap().action
-        else {
-            panic!("expected listen");
-        };
-        assert_eq!((args.url.as_str(), args.json), ("wss://a/", true));
-    }
-
-    #[test]
-    fn a_push_needs_a_place_to_go_and_both_keys_or_none() {
-        for wrong in [
-            ["push", "--message", "x"].as_slice(),
-            &["push", "http://a", "--subscription", "s"],
-            &["push", "http://a", "--p256dh", "x"],
-            &["push", "http://a", "--auth", "x"],
-            &["push", "http://a", "--message", "x", "--file", "x"],
-            &["push", "http://a", "--no-vapid", "--vapid-key", "x"],
-            &["push", "http://a", "--urgency", "soon"],
-            &["push", "nowhere"],
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
-        }
-        assert!(parse(&["push", "http://a", "--p256dh=-x", "--auth", "-y", "-m", "-"]).is_ok());
-        assert!(parse(&["push", "--subscription", "s", "--urgency", "very-low"]).is_ok());
-    }
-
-    #[test]
-    fn a_listener_refuses_what_is_no_server_and_no_key() {
-        for wrong in [
-            ["listen", "ftp://a"].as_slice(),
-            &["listen", "127.0.0.1:8080"],
-            &["listen", "--vapid-public-key", "BCVx"],
-            &["listen", "--count", "0"],
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn the_first_help_is_short_and_that_of_serve_has_every_setting() {
-        let (first, serve) = (help(&["-h"]), help(&["serve", "-h"]));
-        assert!(first.contains("--listen") && !first.contains("--ttl-max-s"), "{first}");
-        assert!(first.contains("kalends push --subscription sub.json"));
-        for setting in Setting::all() {
-            let flag = flag_name(setting.name);
-            assert!(serve.contains(&flag), "{flag}");
-        }
-        assert!(help(&["serve", "--help"]).contains("Default: 5000 ms, from 1 to 600000"));
-    }
-
-    #[test]
-    fn the_help_of_a_command_shows_the_settings_that_it_has_to_do_with() {
-        let flags = |line: &str| {
-            let help = help(&line.split(' ').collect::<Vec<_>>());
-            let settings = Setting::all().map(|setting| flag_name(setting.name));
-            settings.filter(|flag| help.contains(&format!("{flag} "))).collect::<Vec<_>>()
-        };
-        for ask in ["-h", "--help"] {
-            let token = flags(&format!("feed token {ask}"));
-            assert_eq!(token, ["--data-dir", "--feed-tokens-epoch"]);
-            for put in ["feed put", "broadcast put"] {
-                let shown = flags(&format!("{put} {ask}"));
-                for flag in ["--data-dir", "--store", "--feed-keys-max", "--feed-value-bytes-max"] {
-                    assert!(shown.iter().any(|shown| shown == flag), "{put} {ask}: {flag}");
-                }
-            }
-            assert!(!flags(&format!("feed list {ask}")).iter().any(|flag| flag.contains("-feed-")));
-        }
-        let token = parse(&["feed", "token", "f", "--read", "--dynamodb-region", "x"]);
-        assert!(token.is_ok(), "what is hidden is taken");
-    }
-
-    /// The help of every command, short and long.
-    fn helps(mut command: Command) -> String {
-        let own = format!("{}\n{}\n", command.render_help(), command.render_long_help());
-        command.get_subcommands().cloned().fold(own, |text, command| text + &helps(command))
-    }
-
-    #[test]
-    fn every_file_of_the_repository_that_a_help_names_is_there() {
-        let helps = helps(command());
-        let files: Vec<_> = helps
-            .split_whitespace()
-            .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
-            .filter(|word| word.starts_with("fixtures/") || word.starts_with("docs/"))
-            .collect();
-        for expected in ["fixtures/sessions/hello_of_a_new_agent.session", "docs/kalends.toml"] {
-            assert!(files.contains(&expected), "{files:?}");
-        }
-        for file in files {
-            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(), "{file}");
-        }
-    }
-
-    #[test]
-    fn an_example_that_listens_to_the_world_says_where_the_world_finds_it() {
-        let examples = help::SERVE.split("Examples:").nth(1).unwrap().replace("\\\n", "");
-        let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
-        assert!(!open.is_empty() && open.iter().all(|line| line.contains("--public-url https://")));
-    }
-
-    #[test]
-    fn an_unknown_flag_is_answered_with_a_known_one_only_where_they_are_near() {
-        assert!(help(&["serve", "--public-uri", "x"]).contains("'--public-url'"));
-        let error = help(&["serve", "--tls-cert", "x"]);
-        assert!(error.contains("'--tls-cert'") && error.contains("try '--help'"), "{error}");
-        assert!(!error.contains("similar") && !error.contains("--tcp"), "{error}");
-    }
-
-    #[test]
-    fn a_switch_with_its_value_behind_a_space_is_refused_with_how_to_write_it() {
-        for args in [["serve", "--rotation", "false"].as_slice(), &["--rotation", "false"]] {
-            let error = parse(args).unwrap_err();
-            assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().contains("tip: write `--rotation=false`"), "{error}");
-        }
-        assert!(!help(&["serve", "--rotation", "x"]).contains("write `"));
-    }
-
-    #[test]
-    fn a_private_vapid_key_is_printed_only_where_it_is_asked_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("vapid.pem");
-        let public = vapid_key(&path, false).unwrap();
-        let both = vapid_key(&path, true).unwrap();
-        let private = both.strip_prefix(&format!("{public}\n")).unwrap();
-        let bare = dir.path().join("bare");
-        std::fs::write(&bare, private).unwrap();
-        assert_eq!(vapid_key(&bare, false).unwrap(), public);
-
-        let args = ["keys", "vapid", "vapid.pem", "--private"];
-        assert!(matches!(
-            parse(&args).unwrap().action,
-            Some(Action::Keys(KeysAction::Vapid { private: true, .. }))
-        ));
-    }
-
-    #[test]
-    fn wrong_usage_is_told_apart_from_help_by_its_exit_code() {
-        assert_eq!(parse(&["--nonsense"]).unwrap_err().exit_code(), 2);
-        assert_eq!(parse(&["--help"]).unwrap_err().exit_code(), 0);
-        assert_eq!(parse(&["--version"]).unwrap_err().exit_code(), 0);
-    }
 }

@@ -4,11 +4,15 @@
 //! file loses all subscriptions. So a file that cannot be read, is empty or malformed is an error,
 //! and new keys are made only where there is no file at all.
 //!
-//! One list rules all: `crypto_keys` are Fernet keys as autopush-rs has them, the first seals, all
-//! open. The keys for everything else are derived from them, see [`SealKeys`] and [`MacKeys`].
+//! `crypto_keys` are Fernet keys as autopush-rs has them, the first seals, all open. The keys for
+//! everything else are derived from them, see [`SealKeys`] and [`MacKeys`]. Where there are several
+//! nodes, these sign what they say to each other with `cluster_keys`, and all have the same file:
+//! [`mark`] is how they find out that one has not.
 
+pub mod cluster;
 mod file;
 mod mac;
+pub mod mark;
 mod seal;
 #[cfg(test)]
 mod tests;
@@ -29,8 +33,11 @@ pub use seal::{NotOurs, SealKeys, TAG_BYTES};
 /// The file's name in the data directory.
 pub const KEYS_FILE: &str = "keys.toml";
 
-/// How many keys there may be: each of them is tried on a token that none of them sealed.
-pub const CRYPTO_KEYS_MAX: usize = 16;
+/// How many keys a list may have: each of them is tried on what none of them sealed or signed.
+pub const KEYS_MAX: usize = 16;
+
+const CRYPTO_KEYS: &str = "crypto_keys";
+const CLUSTER_KEYS: &str = "cluster_keys";
 
 /// How long a key is, in bytes.
 const KEY_BYTES: usize = 32;
@@ -44,27 +51,38 @@ const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The crypto keys of an installation; at least one.
+/// The keys of an installation: at least one crypto key, and no cluster key where there is one node.
 #[derive(Debug)]
 pub struct Keys {
     crypto_keys: Vec<CryptoKey>,
+    cluster_keys: Vec<CryptoKey>,
 }
 
-/// One key: 32 bytes that are never printed, and wiped when dropped.
+/// One key, of either list: 32 bytes that are never printed, and wiped when dropped.
 pub struct CryptoKey(Zeroizing<[u8; KEY_BYTES]>);
 
-/// Why a list of texts is not a list of keys. Never quotes what it was given.
+/// Why a list of texts is not a list of keys. Names the list, and never quotes what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyListError {
-    /// There is none.
-    #[error("crypto_keys is empty")]
-    Empty,
-    /// There are more than [`CRYPTO_KEYS_MAX`].
-    #[error("crypto_keys has {0} keys, at most {CRYPTO_KEYS_MAX} are allowed")]
-    TooMany(usize),
-    /// One is not 32 bytes in URL-safe base64; its place in the list, from 1.
-    #[error("key {0} of crypto_keys is not 32 bytes in URL-safe base64")]
-    NotAKey(usize),
+    /// There is none in this list.
+    #[error("{0} is empty")]
+    Empty(&'static str),
+    /// There are more than [`KEYS_MAX`].
+    #[error("{list} has {count} keys, at most {KEYS_MAX} are allowed")]
+    TooMany {
+        /// The list.
+        list: &'static str,
+        /// How many there are.
+        count: usize,
+    },
+    /// One is not 32 bytes in URL-safe base64.
+    #[error("key {place} of {list} is not 32 bytes in URL-safe base64")]
+    NotAKey {
+        /// The list.
+        list: &'static str,
+        /// Its place there, from 1.
+        place: usize,
+    },
 }
 
 impl Keys {
@@ -87,23 +105,42 @@ impl Keys {
         file::load(&dir.join(KEYS_FILE))
     }
 
-    /// Takes the keys from texts as [`generate`] makes them.
+    /// Takes crypto keys from texts as [`generate`] makes them. There are no cluster keys.
     pub fn from_texts<T: AsRef<str>>(texts: &[T]) -> Result<Self, KeyListError> {
-        match texts.len() {
-            0 => Err(KeyListError::Empty),
-            count if count > CRYPTO_KEYS_MAX => Err(KeyListError::TooMany(count)),
-            _ => {
-                let keys = texts.iter().enumerate().map(|(at, text)| {
-                    CryptoKey::parse(text.as_ref()).ok_or(KeyListError::NotAKey(at + 1))
-                });
-                Ok(Self { crypto_keys: keys.collect::<Result<_, _>>()? })
-            }
-        }
+        Ok(Self { crypto_keys: parse_list(CRYPTO_KEYS, texts)?, cluster_keys: Vec::new() })
     }
 
-    /// The keys: the first seals, all open.
+    /// The same keys with these cluster keys, of which there must be one.
+    pub fn with_cluster_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
+        Ok(Self { cluster_keys: parse_list(CLUSTER_KEYS, texts)?, ..self })
+    }
+
+    /// The crypto keys: the first seals, all open.
     pub fn crypto_keys(&self) -> &[CryptoKey] {
         &self.crypto_keys
+    }
+
+    /// The keys of requests between nodes: the first signs, all verify. There are none where nobody
+    /// made any (`kalends keys cluster`).
+    pub fn cluster_keys(&self) -> &[CryptoKey] {
+        &self.cluster_keys
+    }
+}
+
+fn parse_list<T: AsRef<str>>(
+    list: &'static str,
+    texts: &[T],
+) -> Result<Vec<CryptoKey>, KeyListError> {
+    match texts.len() {
+        0 => Err(KeyListError::Empty(list)),
+        count if count > KEYS_MAX => Err(KeyListError::TooMany { list, count }),
+        _ => {
+            let keys = texts.iter().enumerate().map(|(at, text)| {
+                let key = CryptoKey::parse(text.as_ref());
+                key.ok_or(KeyListError::NotAKey { list, place: at + 1 })
+            });
+            keys.collect()
+        }
     }
 }
 

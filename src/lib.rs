@@ -6,6 +6,7 @@ pub mod feed_cli;
 pub mod http;
 pub mod importer;
 pub mod keys;
+pub mod nodes;
 pub mod replay;
 pub mod serve;
 pub mod settings;

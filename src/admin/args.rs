@@ -199,8 +199,8 @@ pub fn with_short_help(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command.mut_args(|arg| match (name.as_str(), arg.get_id().as_str()) {
         ("token", "feed_tokens_epoch") | (_, "config" | "data_dir") => arg,
-        // It needs no store, only the keys.
-        ("token", id) if is_setting(id) => arg.hide(true),
+        // They need no store, only the keys.
+        ("token" | "cluster", id) if is_setting(id) => arg.hide(true),
         ("put", "feed_keys_max" | "feed_value_bytes_max") | (_, "store") => arg,
         (_, "rotation" | "last_connect_spread") => arg.hide_short_help(true),
         (_, id) if id.starts_with("dynamodb_") => arg.hide_short_help(true),

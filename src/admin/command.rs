@@ -148,8 +148,8 @@ async fn ask<W: Write>(
         return ask_store(request, reached?, printer).await;
     }
     let mut is_well = true;
-    if let Some(keys) = keys_check::check(settings, own_store(&reached)).await {
-        is_well = keys.problem.is_none();
+    for keys in keys_check::check(settings, own_store(&reached)).await {
+        is_well &= keys.problem.is_none();
         printer.print(Line::Check(keys))?;
     }
     match ask_store(request, reached?, printer).await? {

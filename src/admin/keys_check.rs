@@ -1,10 +1,11 @@
 //! What `preflight` says of `keys.toml`: it is beside the store in either engine, and a server does not
-//! start without it where users depend on it.
+//! start without it where users depend on it, nor with other keys than the nodes it shares its tables with.
 
 use storage::{Embedded, Upkeep};
 
 use super::line::CheckRow;
 use crate::keys::{Keys, KeysError};
+use crate::serve::key_marks;
 use crate::serve::opening::has_nobody;
 use crate::settings::{Settings, StoreKind};
 
@@ -14,18 +15,35 @@ const KEYS: &str = "keys.toml";
 /// The same in a new installation.
 const NONE_YET: &str = "keys.toml (none yet, the server makes them)";
 
-/// Looks at them. Whether there should be any only the tables know where these are elsewhere: without
-/// them, nothing is said of keys that are not there.
-pub async fn check(settings: &Settings, tables: Option<&dyn Upkeep>) -> Option<CheckRow> {
-    match Keys::load(&settings.data_dir) {
-        Ok(_) => Some(row(KEYS, None)),
-        Err(KeysError::Missing { .. }) if settings.store == StoreKind::DynamoDb => {
+/// Where other nodes may have them too.
+const SHARED: &str = "keys.toml, as the other nodes have it";
+
+/// Looks at them. Whether there should be any, and which, only the tables know where these are elsewhere: without
+/// them, nothing is said of that.
+pub async fn check(settings: &Settings, tables: Option<&dyn Upkeep>) -> Vec<CheckRow> {
+    match (Keys::load(&settings.data_dir), settings.store, tables) {
+        (Ok(keys), StoreKind::DynamoDb, Some(tables)) => {
+            let compared = key_marks::compare(tables, &keys).await;
+            vec![row(KEYS, None), row(SHARED, compared.err().map(|error| error.to_string()))]
+        }
+        (Ok(_), _, _) => vec![row(KEYS, None)],
+        (Err(error), _, _) => without_keys(error, settings, tables).await.into_iter().collect(),
+    }
+}
+
+async fn without_keys(
+    error: KeysError,
+    settings: &Settings,
+    tables: Option<&dyn Upkeep>,
+) -> Option<CheckRow> {
+    match error {
+        KeysError::Missing { .. } if settings.store == StoreKind::DynamoDb => {
             Some(missing_beside(tables?, settings).await)
         }
-        Err(KeysError::Missing { .. }) if !Embedded::exists(&settings.data_dir) => {
+        KeysError::Missing { .. } if !Embedded::exists(&settings.data_dir) => {
             Some(row(NONE_YET, None))
         }
-        Err(error) => Some(row(KEYS, Some(error.to_string()))),
+        error => Some(row(KEYS, Some(error.to_string()))),
     }
 }
 

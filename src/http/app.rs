@@ -1,29 +1,67 @@
-//! What every request can reach, and which request goes where.
+//! What requests can reach, by what the process is: a connection node, an endpoint node, or both.
 
 use std::cell::OnceCell;
-use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::{Actor, Addr};
-use actix_web::http::{Method, StatusCode, header};
-use actix_web::middleware::DefaultHeaders;
-use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
-use actors::{ClientShared, Clock, Endpoint, EndpointShared, Feeds, RegistryActor};
+use actix_web::web::Data;
+use actors::{ClientShared, Clock, Endpoint, EndpointShared, Feeds};
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
 use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::feeds::FeedService;
+use super::gate::Gate;
 use super::location::Locations;
-use super::token::{TokenVersion, Tokens};
+use super::token::Tokens;
 use super::vapid::Vapid;
-use super::{PushError, feeds, health, messages, push, socket};
 
-/// What all workers share.
-pub struct App {
+/// What a process is. At least one of the two.
+#[derive(Clone)]
+pub struct Node {
+    /// What every process has.
+    pub common: Data<Common>,
+    /// What a connection node has: here user agents connect.
+    pub connections: Option<Data<Connections>>,
+    /// What an endpoint node has: here application servers send.
+    pub endpoints: Option<Data<Endpoints>>,
+}
+
+/// What every process has.
+pub struct Common {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The feeds: of an endpoint node for whoever may use them, of a connection node for broadcasts.
+    pub feeds: Feeds,
+    /// The clock.
+    pub clock: Clock,
+    /// What `Retry-After` says when something is overrun or down.
+    pub retry_after: Span,
+    /// Whether the end has begun.
+    pub draining: Draining,
+    /// The log.
+    pub log: Logger,
+}
+
+/// What user agents connect to.
+pub struct Connections {
+    /// What every process has.
+    pub common: Data<Common>,
+    /// What clients share.
+    pub clients: Arc<ClientShared>,
+    /// Who may connect now.
+    pub gate: Gate,
+    /// Bytes of a WebSocket message.
+    pub frame_bytes_max: usize,
+}
+
+/// What application servers send to.
+pub struct Endpoints {
+    /// What every process has.
+    pub common: Data<Common>,
     /// Where endpoint URLs begin.
     pub origin: String,
     /// Endpoint tokens.
@@ -32,44 +70,32 @@ pub struct App {
     pub locations: Locations,
     /// VAPID verification.
     pub vapid: Vapid,
-    /// The limits of a request.
-    pub limits: RequestLimits,
-    /// What clients share.
-    pub clients: Arc<ClientShared>,
+    /// The limits of a push.
+    pub limits: PushLimits,
     /// What endpoint actors share.
-    pub endpoints: Arc<EndpointShared>,
-    /// The registry.
-    pub registry: Addr<RegistryActor>,
-    /// The store.
-    pub store: Arc<dyn Store>,
-    /// The feeds.
-    pub feeds: Feeds,
+    pub shared: Arc<EndpointShared>,
     /// The feeds for other programs.
     pub feed_service: Data<FeedService>,
-    /// The clock.
-    pub clock: Clock,
     /// Makes message ids.
     pub ids: MessageIds,
-    /// The log.
-    pub log: Logger,
 }
 
-/// What bounds one request.
+/// What bounds one push.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestLimits {
+pub struct PushLimits {
     /// Bytes of a body in aes128gcm.
     pub payload_bytes_max: usize,
     /// Bytes of a body in aesgcm.
     pub aesgcm_bytes_max: usize,
-    /// Bytes of a WebSocket message.
-    pub frame_bytes_max: usize,
     /// How long a message is kept at most.
     pub ttl_max: Span,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// What `Retry-After` says when the store is overrun or down.
-    pub retry_after: Span,
 }
+
+/// Whether the end has begun. Once it has, it has.
+#[derive(Debug, Default)]
+pub struct Draining(AtomicBool);
 
 /// Makes the ids of messages: one sequence for the process, so that ids made in the same
 /// millisecond are in order too, and one that goes on from the process before.
@@ -82,6 +108,18 @@ pub struct MessageIds {
 pub struct LocalEndpoint {
     shared: Arc<EndpointShared>,
     started: OnceCell<Addr<Endpoint>>,
+}
+
+impl Draining {
+    /// The end begins.
+    pub fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has begun.
+    pub fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl MessageIds {
@@ -117,88 +155,6 @@ impl LocalEndpoint {
     pub fn address(&self) -> &Addr<Endpoint> {
         self.started.get_or_init(|| Endpoint::new(Arc::clone(&self.shared)).start())
     }
-}
-
-/// The routes of one worker.
-pub fn routes(app: &Data<App>) -> impl FnOnce(&mut ServiceConfig) + use<> {
-    let app = app.clone();
-    move |service| {
-        service
-            .app_data(Data::new(LocalEndpoint::new(Arc::clone(&app.endpoints))))
-            .app_data(app.feed_service.clone())
-            .app_data(app)
-            .configure(feeds::routes)
-            .service(page("/", web::get().to(socket::connect)))
-            .service(
-                web::scope("/wpush")
-                    .wrap(cors())
-                    .service(push::resource("/v1/{token}", TokenVersion::V1))
-                    .service(push::resource("/v2/{token}", TokenVersion::V2))
-                    .service(push::resource("/r/{token}", TokenVersion::Restricted))
-                    .service(push::resource("/{token}", TokenVersion::Short))
-                    .default_service(nothing_here()),
-            )
-            .service(
-                web::scope("/m")
-                    .wrap(cors())
-                    .service(
-                        web::resource("/{id}")
-                            .delete(messages::delete)
-                            .default_service(preflight_or_refused("DELETE, OPTIONS")),
-                    )
-                    .default_service(nothing_here()),
-            )
-            .service(page("/__heartbeat__", web::get().to(health::heartbeat)))
-            .service(page("/health", web::get().to(health::heartbeat)))
-            .service(page("/__lbheartbeat__", web::get().to(health::alive)))
-            .service(page("/__version__", web::get().to(health::version)))
-            .service(page("/status", web::get().to(health::version)))
-            .default_service(nothing_here());
-    }
-}
-
-/// Web pages may push too (RFC 8030 §5 says nothing of origins, and endpoints are capabilities).
-fn cors() -> DefaultHeaders {
-    DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        "location, ttl, link, retry-after, www-authenticate",
-    ))
-}
-
-/// Answers a CORS preflight; any method but those in `allow` is not allowed here.
-pub(super) fn preflight_or_refused(allow: &'static str) -> Route {
-    web::route().to(move |request: HttpRequest| {
-        let is_preflight = *request.method() == Method::OPTIONS;
-        ready(if is_preflight { preflight() } else { refused(allow) })
-    })
-}
-
-fn preflight() -> HttpResponse {
-    HttpResponse::NoContent()
-        .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, "POST, DELETE"))
-        .insert_header((
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-encoding, content-type, crypto-key, encryption, prefer, \
-             topic, ttl, urgency",
-        ))
-        .insert_header((header::ACCESS_CONTROL_MAX_AGE, "86400"))
-        .finish()
-}
-
-/// What can be read and nothing else.
-fn page(path: &str, get: Route) -> Resource {
-    web::resource(path).route(get).default_service(web::route().to(async || refused("GET")))
-}
-
-/// A 405 names the methods that are allowed (RFC 9110 §15.5.6).
-fn refused(allow: &'static str) -> HttpResponse {
-    let mut response = PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response();
-    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
-    response
-}
-
-fn nothing_here() -> Route {
-    web::route().to(async || PushError::NotFound.error_response())
 }
 
 #[cfg(test)]

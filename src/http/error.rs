@@ -75,6 +75,12 @@ pub enum PushError {
         /// When.
         retry_after: Span,
     },
+    /// So many connect, or the server is about to stop, that one more user agent may not.
+    #[error("no more user agents can connect here now: try again later")]
+    Crowded {
+        /// When.
+        retry_after: Span,
+    },
     /// The user agent is busy with another message.
     #[error("the user agent is busy: try again")]
     RetryNow,
@@ -136,7 +142,7 @@ impl PushError {
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, 201),
-            Self::BackOff { .. } => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::BackOff { .. } | Self::Crowded { .. } => (StatusCode::SERVICE_UNAVAILABLE, 201),
             Self::RetryNow => (StatusCode::SERVICE_UNAVAILABLE, 202),
             Self::Bridge(fault) => fault.code(),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, 999),
@@ -148,9 +154,9 @@ impl PushError {
     /// When to come back, in whole seconds and at least one.
     fn retry_after_secs(&self) -> Option<u64> {
         match self {
-            Self::TooMany { retry_after } | Self::BackOff { retry_after } => {
-                Some(retry_after.0.div_ceil(1000).max(1))
-            }
+            Self::TooMany { retry_after }
+            | Self::BackOff { retry_after }
+            | Self::Crowded { retry_after } => Some(retry_after.0.div_ceil(1000).max(1)),
             Self::RetryNow | Self::Http(StatusCode::SERVICE_UNAVAILABLE) => Some(1),
             _ => None,
         }

@@ -11,36 +11,56 @@ use slog::warn;
 use tokio::time::timeout;
 
 use super::PushError;
-use super::app::App;
+use super::app::{Connections, Node};
 
 /// How long a dependency may take to show that it works.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 where a write reaches the disk, the registry answers, feeds are published and broadcasts told; 503 where not.
-pub(super) async fn heartbeat(app: Data<App>) -> HttpResponse {
-    let store = matches!(timeout(CHECK_WAIT, app.store.check()).await, Ok(Ok(())));
-    let connections = match timeout(CHECK_WAIT, app.registry.send(Count)).await {
-        Ok(Ok(connections)) => Some(connections),
-        Ok(Err(_)) | Err(_) => None,
+/// 200 where a write reaches the disk and feeds are published, and on a connection node the registry answers and
+/// broadcasts are told; 503 where not.
+pub(super) async fn heartbeat(node: Data<Node>) -> HttpResponse {
+    let common = &node.common;
+    let store = matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(())));
+    let feeds = common.feeds.is_running();
+    let Some(connections) = &node.connections else {
+        return match store && feeds {
+            true => HttpResponse::Ok().json(json!({"status": "OK"})),
+            false => {
+                warn!(common.log, "the server is not healthy"; "store" => store, "feeds" => feeds);
+                unhealthy(&node)
+            }
+        };
     };
-    let feeds = app.feeds.is_running();
-    let broadcasts = app.clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
-    match (store && feeds && broadcasts, connections) {
-        (true, Some(connections)) => {
-            HttpResponse::Ok().json(json!({"status": "OK", "connections": connections}))
+    let broadcasts = connections.clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
+    match (store && feeds && broadcasts, connections.count().await) {
+        (true, Some(count)) => {
+            HttpResponse::Ok().json(json!({"status": "OK", "connections": count}))
         }
-        (_, connections) => {
-            let registry = connections.is_some();
-            warn!(app.log, "the server is not healthy";
-                "store" => store, "registry" => registry, "feeds" => feeds, "broadcasts" => broadcasts);
-            PushError::BackOff { retry_after: app.limits.retry_after }.error_response()
+        (_, count) => {
+            warn!(common.log, "the server is not healthy"; "store" => store, "registry" => count.is_some(),
+                "feeds" => feeds, "broadcasts" => broadcasts);
+            unhealthy(&node)
         }
     }
 }
 
-/// 200: the process answers.
-pub(super) async fn alive() -> HttpResponse {
-    HttpResponse::Ok().json(json!({"status": "OK"}))
+fn unhealthy(node: &Node) -> HttpResponse {
+    PushError::BackOff { retry_after: node.common.retry_after }.error_response()
+}
+
+impl Connections {
+    /// How many agents are connected; none where the registry does not answer.
+    async fn count(&self) -> Option<usize> {
+        timeout(CHECK_WAIT, self.clients.registry.send(Count)).await.ok()?.ok()
+    }
+}
+
+/// 200: the process answers. 503 from the moment it was told to stop: a load balancer is to send no more.
+pub(super) async fn alive(node: Data<Node>) -> HttpResponse {
+    match node.common.draining.has_begun() {
+        false => HttpResponse::Ok().json(json!({"status": "OK"})),
+        true => HttpResponse::ServiceUnavailable().json(json!({"status": "draining"})),
+    }
 }
 
 /// What is running.

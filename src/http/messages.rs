@@ -6,18 +6,23 @@ use slog::warn;
 use storage::StoreError;
 
 use super::PushError;
-use super::app::App;
+use super::app::Endpoints;
 
 /// Deletes a waiting message; never the one that replaced it.
-pub(super) async fn delete(id: Path<String>, app: Data<App>) -> Result<HttpResponse, PushError> {
+pub(super) async fn delete(
+    id: Path<String>,
+    app: Data<Endpoints>,
+) -> Result<HttpResponse, PushError> {
     let (uaid, message) = app.locations.open(&id)?;
+    let common = &app.common;
     let failed = |error: StoreError| {
-        warn!(app.log, "the store failed to delete a message"; "error" => %error);
-        PushError::BackOff { retry_after: app.limits.retry_after }
+        warn!(common.log, "the store failed to delete a message"; "error" => %error);
+        PushError::BackOff { retry_after: common.retry_after }
     };
-    let record = app.store.record(uaid).await.map_err(failed)?.ok_or(PushError::MessageGone)?;
+    let record = common.store.record(uaid).await.map_err(failed)?.ok_or(PushError::MessageGone)?;
     let months = [Some(record.curmonth), record.oldmonth].into_iter().flatten().collect();
-    let deleted = app.store.delete_messages(uaid, months, vec![message]).await.map_err(failed)?;
+    let deleted =
+        common.store.delete_messages(uaid, months, vec![message]).await.map_err(failed)?;
     match deleted {
         0 => Err(PushError::MessageGone),
         _ => Ok(HttpResponse::NoContent().finish()),

@@ -3,12 +3,14 @@
 pub mod app;
 pub mod error;
 pub mod feeds;
+pub mod gate;
 mod health;
 pub mod location;
 mod messages;
 mod params;
 mod push;
 pub mod push_headers;
+pub mod routes;
 mod socket;
 pub mod token;
 pub mod unread;

@@ -10,8 +10,9 @@ use state_machine::{Message, MessageRef, Uaid};
 use tokio::time::timeout;
 
 use super::PushError;
-use super::app::{App, LocalEndpoint, preflight_or_refused};
+use super::app::{Endpoints, LocalEndpoint};
 use super::push_headers::{self, PushHeaders};
+use super::routes::preflight_or_refused;
 use super::token::{Opened, TokenVersion};
 use super::vapid::Credentials;
 use actix_web::http::StatusCode;
@@ -21,11 +22,11 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
     let push = move |request: HttpRequest,
                      token: Path<String>,
                      payload: Payload,
-                     app: Data<App>,
+                     app: Data<Endpoints>,
                      endpoint: Data<LocalEndpoint>| async move {
         let answer = push(&request, version, &token, payload, &app, &endpoint).await;
         answer.inspect_err(|error| {
-            debug!(app.log, "refused a push"; "errno" => error.errno(), "reason" => %error);
+            debug!(app.common.log, "refused a push"; "errno" => error.errno(), "reason" => %error);
         })
     };
     web::resource(path).post(push).default_service(preflight_or_refused("POST, OPTIONS"))
@@ -36,7 +37,7 @@ async fn push(
     version: TokenVersion,
     token: &str,
     payload: Payload,
-    app: &App,
+    app: &Endpoints,
     endpoint: &LocalEndpoint,
 ) -> Result<HttpResponse, PushError> {
     let headers = request.headers();
@@ -44,16 +45,16 @@ async fn push(
     let PushHeaders { ttl, topic, urgency } = PushHeaders::read(headers, app.limits.ttl_max)?;
     let body = read_body(headers, payload, app).await?;
     let payload = push_headers::payload(headers, body)?;
-    let accepted_at = app.clock.now();
+    let accepted_at = app.common.clock.now();
     let id = app.ids.mint(accepted_at, topic.is_some());
     let message = Message { id, chid, topic, urgency, accepted_at, ttl, payload };
     let reference = message.reference();
     let outcome = endpoint.address().send(Send { uaid, message }).await;
     let outcome = outcome.unwrap_or_else(|error| {
-        debug!(app.log, "the endpoint actor refused a push"; "error" => %error);
+        debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
     });
-    debug!(app.log, "took a push"; "outcome" => ?outcome, "ttl_s" => ttl.0 / 1000);
+    debug!(app.common.log, "took a push"; "outcome" => ?outcome, "ttl_s" => ttl.0 / 1000);
     match refusal(outcome, app) {
         Some(error) => Err(error),
         None => Ok(created(app, uaid, &reference, ttl.0 / 1000)),
@@ -62,7 +63,7 @@ async fn push(
 
 /// Whose endpoint it is, once the sender has shown that it may use it.
 fn open(
-    app: &App,
+    app: &Endpoints,
     headers: &HeaderMap,
     version: TokenVersion,
     token: &str,
@@ -71,13 +72,17 @@ fn open(
     let key = credentials.as_ref().map(Credentials::key);
     let opened = app.tokens.open(version, token, key)?;
     if let Some(credentials) = &credentials {
-        app.vapid.verify(credentials, app.clock.now())?;
+        app.vapid.verify(credentials, app.common.clock.now())?;
     }
     Ok(opened)
 }
 
 /// Reads the body, bounded in bytes and in time.
-async fn read_body(headers: &HeaderMap, payload: Payload, app: &App) -> Result<Bytes, PushError> {
+async fn read_body(
+    headers: &HeaderMap,
+    payload: Payload,
+    app: &Endpoints,
+) -> Result<Bytes, PushError> {
     let limits = &app.limits;
     let is_old_encoding = headers.get(CONTENT_ENCODING).is_some_and(|value| value == "aesgcm");
     let max_bytes =
@@ -95,17 +100,17 @@ async fn read_body(headers: &HeaderMap, payload: Payload, app: &App) -> Result<B
     }
 }
 
-fn refusal(outcome: Outcome, app: &App) -> Option<PushError> {
+fn refusal(outcome: Outcome, app: &Endpoints) -> Option<PushError> {
     match outcome {
         Outcome::Delivered | Outcome::Stored | Outcome::Dropped => None,
         Outcome::NoSuchUser => Some(PushError::UserGone),
         Outcome::UserWentAway => Some(PushError::UserWentAway),
         Outcome::NoSuchChannel => Some(PushError::NoSuchSubscription),
-        Outcome::Unavailable => Some(PushError::BackOff { retry_after: app.limits.retry_after }),
+        Outcome::Unavailable => Some(PushError::BackOff { retry_after: app.common.retry_after }),
     }
 }
 
-fn created(app: &App, uaid: Uaid, message: &MessageRef, ttl_s: u64) -> HttpResponse {
+fn created(app: &Endpoints, uaid: Uaid, message: &MessageRef, ttl_s: u64) -> HttpResponse {
     let mut location = app.origin.clone();
     location.push_str(&app.locations.seal(uaid, message));
     HttpResponse::Created()

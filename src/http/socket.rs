@@ -9,21 +9,32 @@ use state_machine::connection::Luck;
 use uuid::Uuid;
 
 use super::PushError;
-use super::app::App;
+use super::app::Connections;
 
 /// Upgrades to a WebSocket.
 pub(super) async fn connect(
     request: HttpRequest,
     payload: Payload,
-    app: Data<App>,
+    app: Data<Connections>,
 ) -> Result<HttpResponse, Error> {
     if !request.headers().contains_key(UPGRADE) {
         return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED).into());
+    }
+    if !app.admits() {
+        return Err(PushError::Crowded { retry_after: app.common.retry_after }.into());
     }
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
     let luck = Luck { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
     let clients = app.clients.clone();
-    actors::socket::upgrade(clients, luck, app.limits.frame_bytes_max, &request, payload)
+    actors::socket::upgrade(clients, luck, app.frame_bytes_max, &request, payload)
         .map_err(|error| PushError::Http(error.error_response().status()).into())
+}
+
+impl Connections {
+    /// Whether one more may connect now. Whoever may not has cost no more than the answer.
+    fn admits(&self) -> bool {
+        let common = &self.common;
+        !common.draining.has_begun() && self.gate.admits(common.clock.now(), &common.log)
+    }
 }

@@ -23,8 +23,9 @@ const HEAD: &str = "\
 # Without it, every user agent has to subscribe again. Whoever can read it can forge endpoints.
 #
 # The first key seals, all of them open. To change keys, put the output of `kalends keys generate`
-# in front and keep the old ones. To take over the subscriptions of an autopush-rs installation,
-# append its crypto keys.
+# in front and keep the old ones. Where there are several nodes, first put it behind the old ones on
+# every node, and then in front on every node: what one seals, all must open. To take over the
+# subscriptions of an autopush-rs installation, append its crypto keys.
 ";
 
 /// Why there are no keys. The texts name the file and what to do, and never quote its contents.
@@ -73,10 +74,11 @@ pub enum KeysError {
         /// The file.
         path: PathBuf,
     },
-    /// It is not TOML with a `crypto_keys` list of texts and nothing else.
+    /// It is not TOML with a `crypto_keys` list of texts, perhaps one of `cluster_keys`, and nothing
+    /// else.
     #[error(
-        "{path}, line {line}: expected only crypto_keys = [\"...\"]; mend it or restore it from a \
-         backup"
+        "{path}, line {line}: expected only crypto_keys = [\"...\"] and, for several nodes, \
+         cluster_keys = [\"...\"]; mend it or restore it from a backup"
     )]
     Malformed {
         /// The file.
@@ -106,24 +108,40 @@ pub enum KeysError {
 #[serde(deny_unknown_fields)]
 struct Contents {
     crypto_keys: Vec<Zeroizing<String>>,
+    cluster_keys: Option<Vec<Zeroizing<String>>>,
 }
 
 /// Reads the keys in the file `path`.
 pub(super) fn load(path: &Path) -> Result<Keys, KeysError> {
-    let text = read(path)?;
+    parse(path, &read(path)?)
+}
+
+/// Takes the keys from `text`, as if `path` held it.
+pub(super) fn parse(path: &Path, text: &str) -> Result<Keys, KeysError> {
+    if text.len() as u64 > KEYS_FILE_MAX_BYTES {
+        return Err(KeysError::TooLarge { path: path.into() });
+    }
     if text.trim().is_empty() {
         return Err(KeysError::Empty { path: path.into() });
     }
     // The parser's own message would quote the line, and with it a key.
-    let contents: Contents = toml::from_str(&text).map_err(|error| KeysError::Malformed {
+    let contents: Contents = toml::from_str(text).map_err(|error| KeysError::Malformed {
         path: path.into(),
-        line: line_of(&text, error.span().map_or(0, |span| span.start)),
+        line: line_of(text, error.span().map_or(0, |span| span.start)),
     })?;
-    Keys::from_texts(&contents.crypto_keys)
-        .map_err(|error| KeysError::Keys { path: path.into(), error })
+    keys_of(&contents).map_err(|error| KeysError::Keys { path: path.into(), error })
 }
 
-fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
+fn keys_of(contents: &Contents) -> Result<Keys, KeyListError> {
+    let keys = Keys::from_texts(&contents.crypto_keys)?;
+    match &contents.cluster_keys {
+        Some(texts) => keys.with_cluster_texts(texts),
+        None => Ok(keys),
+    }
+}
+
+/// The text of the file `path`, if nobody else can get at it.
+pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => KeysError::Missing { path: path.into() },
         _ => KeysError::Unreadable { path: path.into(), error },

@@ -8,7 +8,7 @@ use super::{CryptoKey, Keys, NotOurs};
 /// How long a signature is.
 pub const MAC_BYTES: usize = 32;
 
-/// HMAC-SHA256 keys for one purpose, derived from the crypto keys: the first signs, all verify.
+/// HMAC-SHA256 keys for one purpose, derived from a list of keys: the first signs, all verify.
 ///
 /// They are derived as those of [`SealKeys`](super::SealKeys) are, from other purposes. The context is a part of
 /// the purpose that changes: what was signed in one context is nothing in another.
@@ -19,25 +19,44 @@ pub struct MacKeys {
 impl MacKeys {
     /// Derives the keys for `purpose` in `context`.
     pub fn derive(keys: &Keys, purpose: &'static str, context: &[u8]) -> Self {
-        let derived = keys.crypto_keys().iter().map(|key| derive(key, purpose, context));
-        Self { keys: derived.collect() }
+        Self::derive_all(keys.crypto_keys(), purpose, context)
+    }
+
+    /// The same from the cluster keys; None where there are none.
+    pub fn derive_from_cluster(keys: &Keys, purpose: &'static str, context: &[u8]) -> Option<Self> {
+        let keys = keys.cluster_keys();
+        (!keys.is_empty()).then(|| Self::derive_all(keys, purpose, context))
+    }
+
+    fn derive_all(keys: &[CryptoKey], purpose: &'static str, context: &[u8]) -> Self {
+        Self { keys: keys.iter().map(|key| derive(key, purpose, context)).collect() }
     }
 
     /// Signs `text`.
     pub fn sign(&self, text: &[u8]) -> [u8; MAC_BYTES] {
-        let tag = hmac::sign(&self.keys[0], text);
+        self.sign_with(0, text)
+    }
+
+    /// Signs `text` with the key at a place that [`signer`](Self::signer) gave.
+    pub fn sign_with(&self, place: usize, text: &[u8]) -> [u8; MAC_BYTES] {
+        let tag = hmac::sign(&self.keys[place], text);
         tag.as_ref().try_into().expect("SHA-256 gives 32 bytes")
     }
 
     /// Whether one of the keys signed `text`, found out in a time that does not depend on how
     /// much of the signature is right.
     pub fn verify(&self, text: &[u8], mac: &[u8]) -> Result<(), NotOurs> {
-        let is_ours = self.keys.iter().any(|key| hmac::verify(key, text, mac).is_ok());
-        if is_ours { Ok(()) } else { Err(NotOurs) }
+        self.signer(text, mac).map(|_| ()).ok_or(NotOurs)
+    }
+
+    /// The place of the key that signed `text`, found out as [`verify`](Self::verify) does.
+    pub fn signer(&self, text: &[u8], mac: &[u8]) -> Option<usize> {
+        self.keys.iter().position(|key| hmac::verify(key, text, mac).is_ok())
     }
 }
 
-fn derive(key: &CryptoKey, purpose: &'static str, context: &[u8]) -> hmac::Key {
+/// The HMAC key that one key gives for `purpose` in `context`.
+pub(super) fn derive(key: &CryptoKey, purpose: &'static str, context: &[u8]) -> hmac::Key {
     let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(key.as_bytes());
     let info = [purpose.as_bytes(), context];
     let derived = extracted
@@ -71,6 +90,16 @@ mod tests {
         for wrong in [&changed[..], &mac[..31], &[], &[mac, mac].concat()] {
             assert_eq!(ours.verify(b"text", wrong), Err(NotOurs), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn cluster_keys_sign_for_themselves_and_only_where_there_are_some() {
+        let alone = Keys::from_texts(&[KEY]).unwrap();
+        assert!(MacKeys::derive_from_cluster(&alone, "this", b"").is_none());
+        let several = alone.with_cluster_texts(&[OTHER]).unwrap();
+        let ours = MacKeys::derive_from_cluster(&several, "this", b"").unwrap();
+        assert_eq!(ours.sign(b"text"), keys(&[OTHER], "this", b"").sign(b"text"));
+        assert_eq!(ours.verify(b"text", &keys(&[KEY], "this", b"").sign(b"text")), Err(NotOurs));
     }
 
     #[test]

@@ -22,7 +22,15 @@ fn with_file(text: &str, mode: u32) -> (TempDir, PathBuf) {
 }
 
 fn texts(keys: &Keys) -> Vec<String> {
-    keys.crypto_keys().iter().map(|key| key.to_text().to_string()).collect()
+    to_texts(keys.crypto_keys())
+}
+
+fn cluster_texts(keys: &Keys) -> Vec<String> {
+    to_texts(keys.cluster_keys())
+}
+
+fn to_texts(keys: &[CryptoKey]) -> Vec<String> {
+    keys.iter().map(|key| key.to_text().to_string()).collect()
 }
 
 #[test]
@@ -62,6 +70,10 @@ fn starts_at_the_same_time_agree_on_the_keys() {
 #[test]
 fn a_bad_file_is_an_error_and_stays_as_it_is() {
     let seventeen = format!("crypto_keys = [{}]", format!("\"{KEY}\",").repeat(17));
+    let good = format!("crypto_keys = [\"{KEY}\"]\n");
+    let cluster = |list: &str| format!("{good}cluster_keys = {list}");
+    let cluster_of_seventeen =
+        format!("{good}cluster_{seventeen}").replace("cluster_crypto", "cluster");
     let huge = "#".repeat(70_000);
     let cases: &[(&str, &str)] = &[
         ("", "is empty: restore it"),
@@ -73,7 +85,12 @@ fn a_bad_file_is_an_error_and_stays_as_it_is() {
         ("crypto_keys = [\"SECRET\"]", "key 1 of crypto_keys is not 32 bytes"),
         ("crypto_keys = [7]", "line 1: expected only crypto_keys"),
         ("crypto_keys = []\nother = \"SECRET\"", "line 2: expected only crypto_keys"),
-        (&seventeen, "has 17 keys, at most 16 are allowed"),
+        (&seventeen, "crypto_keys has 17 keys, at most 16 are allowed"),
+        (&cluster_of_seventeen, "cluster_keys has 17 keys, at most 16 are allowed"),
+        (&cluster("[]"), "cluster_keys is empty; mend it"),
+        (&cluster("\"SECRET\""), "line 2: expected only crypto_keys = [\"...\"] and, for several"),
+        (&cluster("[\"SECRET\"]"), "key 1 of cluster_keys is not 32 bytes"),
+        ("cluster_keys = [\"SECRET\"]", "line 1: expected only crypto_keys"),
         (&huge, "is larger than 65536 bytes"),
     ];
     for (text, says) in cases {
@@ -138,11 +155,26 @@ fn keys_are_read_padded_or_not_and_with_stray_bits() {
 }
 
 #[test]
+fn cluster_keys_are_read_beside_the_others_and_need_not_be_there() {
+    let other = format!("{}=", "B".repeat(42) + "A");
+    let lists = format!("cluster_keys = [\"{other}\", \"{KEY}\"]\ncrypto_keys = [\"{KEY}\"]");
+    let (dir, _) = with_file(&lists, 0o600);
+    let keys = Keys::load(dir.path()).unwrap();
+    assert_eq!((texts(&keys), cluster_texts(&keys)), (vec![KEY.into()], vec![other, KEY.into()]));
+    let (dir, _) = with_file(&format!("crypto_keys = [\"{KEY}\"]"), 0o600);
+    assert!(Keys::load(dir.path()).unwrap().cluster_keys().is_empty());
+}
+
+#[test]
 fn keys_of_another_length_or_alphabet_are_refused_by_their_place() {
     let standard = format!("{}+/A=", "A".repeat(40));
     for wrong in ["", "AAAA", &KEY[1..], &KEY.repeat(2), &standard, "ключ"] {
         let error = Keys::from_texts(&[KEY, wrong]).unwrap_err();
-        assert_eq!(error, KeyListError::NotAKey(2), "{wrong}");
+        let expected = |list| KeyListError::NotAKey { list, place: 2 };
+        assert_eq!(error, expected("crypto_keys"), "{wrong}");
+        let keys = Keys::from_texts(&[KEY]).unwrap();
+        let error = keys.with_cluster_texts(&[KEY, wrong]).unwrap_err();
+        assert_eq!(error, expected("cluster_keys"), "{wrong}");
     }
 }
 
@@ -156,7 +188,12 @@ fn generated_keys_are_good_and_differ() {
 #[test]
 fn keys_are_never_printed() {
     let keys = Keys::from_texts(&[KEY]).unwrap();
-    assert_eq!(format!("{keys:?}"), "Keys { crypto_keys: [CryptoKey(redacted)] }");
+    assert_eq!(
+        format!("{keys:?}"),
+        "Keys { crypto_keys: [CryptoKey(redacted)], cluster_keys: [] }"
+    );
+    let keys = keys.with_cluster_texts(&[KEY]).unwrap();
+    assert!(format!("{keys:?}").ends_with("cluster_keys: [CryptoKey(redacted)] }"));
 }
 
 #[test]

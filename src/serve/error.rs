@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use storage::StoreError;
 
+use super::key_marks::KeyMarksError;
 use crate::http::vapid::OriginError;
 use crate::importer::ImporterError;
 use crate::keys::KeysError;
@@ -44,6 +45,29 @@ pub enum ServeError {
     /// The keys cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysError),
+    /// A node of several has none, and makes none.
+    #[error(
+        "there is no keys.toml in {dir}, and a node of several needs that of the others: copy it from the data \
+         directory of another node, or make the first one with `kalends keys cluster --data-dir {dir}`",
+        dir = .dir.display()
+    )]
+    NoSharedKeys {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// A node of several could not sign what it asks of the others.
+    #[error(
+        "keys.toml in {dir} has no cluster_keys, which nodes sign with what they say to each other: add one \
+         with `kalends keys cluster --data-dir {dir}`, and copy the file to every node",
+        dir = .dir.display()
+    )]
+    NoClusterKeys {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// The keys are not those of the other nodes.
+    #[error(transparent)]
+    KeyMarks(#[from] KeyMarksError),
     /// The public URL is none.
     #[error("public_url: {0}")]
     Origin(#[from] OriginError),

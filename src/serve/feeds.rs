@@ -13,6 +13,7 @@ use storage::{FeedTables, Upkeep};
 use tokio::sync::Semaphore;
 
 use super::{RETRY_AFTER, ServeError};
+use crate::http::app::Common;
 use crate::http::feeds::tokens::FeedTokens;
 use crate::http::feeds::{FOLLOWED_BYTES_MAX, FeedRequestLimits, FeedService};
 use crate::keys::Keys;
@@ -21,35 +22,40 @@ use crate::settings::{Settings, StoreKind};
 /// How often a followed feed is looked at where no other process writes to the store: never, as good as.
 const POLL_ALONE: Span = Span::from_secs(24 * 60 * 60);
 
-/// Starts what publishes feeds and what follows broadcasts. The broadcasts that are there have been read when this
-/// is done.
+/// Starts what publishes feeds and what follows them.
 pub(super) async fn start(
     settings: &Settings,
     store: &Arc<dyn Upkeep>,
     clock: &Clock,
     log: &Logger,
-) -> Result<(Feeds, BroadcastView), ServeError> {
+) -> Result<Feeds, ServeError> {
     let store: Arc<dyn FeedTables> = Arc::clone(store) as _;
     // Where they are missing and stay so, there are no feeds.
     if settings.create_tables {
         store.ensure_feeds().await.map_err(ServeError::FeedTables)?;
     }
-    let feeds = Feeds::start(store, clock.clone(), limits(settings), log.clone());
+    Ok(Feeds::start(store, clock.clone(), limits(settings), log.clone()))
+}
+
+/// Starts what follows broadcasts. Those that are there have been read when this is done.
+pub(super) async fn broadcasts(
+    settings: &Settings,
+    common: &Common,
+) -> Result<BroadcastView, ServeError> {
     let limits = BroadcastLimits {
         spread: Span(settings.broadcast_spread_ms),
         mailbox_max: settings.feed_mailbox_max,
     };
-    let broadcasts = broadcasts::start(&feeds, limits, clock.clone(), log.clone()).await;
-    Ok((feeds, broadcasts.map_err(ServeError::Broadcasts)?))
+    let Common { feeds, clock, log, .. } = common;
+    let broadcasts = broadcasts::start(feeds, limits, clock.clone(), log.clone()).await;
+    broadcasts.map_err(ServeError::Broadcasts)
 }
 
 /// What requests for feeds need.
 pub(super) fn service(
     settings: &Settings,
     keys: &Keys,
-    feeds: &Feeds,
-    clock: &Clock,
-    log: &Logger,
+    Common { feeds, clock, log, .. }: &Common,
 ) -> FeedService {
     let limits = FeedRequestLimits {
         value_bytes_max: settings.feed_value_bytes_max,

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use actix::spawn;
-use actix_web::web::Data;
 use actors::Clock;
 use slog::{Logger, info, warn};
 use state_machine::{Month, Span, Time};
@@ -13,7 +12,7 @@ use tokio::time::sleep;
 
 use super::high_water::HighWater;
 use super::machine_clock::MachineClock;
-use crate::http::app::App;
+use crate::http::app::{Common, Node};
 
 /// How often.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
@@ -25,19 +24,17 @@ const AHEAD: Span = Span::from_secs(24 * 60 * 60);
 const CORRECTION_MIN: Span = Span::from_secs(1);
 
 /// Goes on as long as the process.
-pub(super) fn start(
-    app: Data<App>,
-    machine: MachineClock,
-    high_water: HighWater,
-    mut tables: Tables,
-) {
+pub(super) fn start(node: Node, machine: MachineClock, high_water: HighWater, mut tables: Tables) {
     spawn(async move {
+        let Common { store, clock, log, .. } = &**node.common;
         loop {
-            high_water.keep_ahead(app.ids.time(app.clock.now()), &app.log);
+            if let Some(endpoints) = &node.endpoints {
+                high_water.keep_ahead(endpoints.ids.time(clock.now()), log);
+            }
             sleep(EVERY).await;
-            follow(&app.clock, machine.now(), &app.log);
-            if let Err(error) = tables.make(&*app.store, app.clock.now()).await {
-                warn!(app.log, "cannot make the message tables, will try again"; "error" => %error);
+            follow(clock, machine.now(), log);
+            if let Err(error) = tables.make(&**store, clock.now()).await {
+                warn!(log, "cannot make the message tables, will try again"; "error" => %error);
             }
         }
     });

@@ -9,10 +9,10 @@ use state_machine::{Month, Time};
 use storage::upkeep::Check;
 use storage::{Embedded, StoreError, Upkeep};
 
-use super::ServeError;
 use super::maintenance::{self, Tables};
+use super::{ServeError, key_marks};
 use crate::keys::{Keys, KeysError};
-use crate::settings::{Settings, StoreKind};
+use crate::settings::{Role, Settings, StoreKind};
 use crate::store;
 
 /// What a server has before anybody can connect.
@@ -26,13 +26,13 @@ pub(super) struct Opened {
 
 /// Opens them, makes the tables of these months, and tries out everything a node does with them
 /// (seed 001, `preflight_check`).
-pub(super) async fn open(settings: &Settings, now: Time) -> Result<Opened, ServeError> {
+pub(super) async fn open(role: Role, settings: &Settings, now: Time) -> Result<Opened, ServeError> {
     make_data_dir(&settings.data_dir)?;
     let (keys, store) = match settings.store {
         StoreKind::Embedded => (keys_beside_files(&settings.data_dir)?, store::open(settings)?),
         StoreKind::DynamoDb => {
             let store = store::open(settings)?;
-            (keys_beside_tables(&settings.data_dir, &*store).await?, store)
+            (keys_beside_tables(role, &settings.data_dir, &*store).await?, store)
         }
     };
     let mut tables = Tables::new(settings.rotation);
@@ -53,11 +53,36 @@ fn keys_beside_files(dir: &Path) -> Result<Keys, KeysError> {
     if Embedded::exists(dir) { Keys::load(dir) } else { Keys::load_or_generate(dir) }
 }
 
-/// The same where the database is elsewhere: it is new while nobody is in its router table.
-async fn keys_beside_tables(dir: &Path, store: &dyn Upkeep) -> Result<Keys, ServeError> {
+/// The same where the database is elsewhere, and other nodes may use it.
+async fn keys_beside_tables(
+    role: Role,
+    dir: &Path,
+    store: &dyn Upkeep,
+) -> Result<Keys, ServeError> {
+    let keys = match role {
+        Role::Serve => keys_of_the_first(dir, store).await?,
+        Role::Connect | Role::Endpoint => keys_of_several(dir)?,
+    };
+    key_marks::agree(store, &keys).await?;
+    Ok(keys)
+}
+
+/// A database is new while nobody is in its router table.
+async fn keys_of_the_first(dir: &Path, store: &dyn Upkeep) -> Result<Keys, ServeError> {
     match Keys::load(dir) {
         Err(KeysError::Missing { .. }) if has_nobody(store).await? => {
             Ok(Keys::load_or_generate(dir)?)
+        }
+        loaded => Ok(loaded?),
+    }
+}
+
+/// Nodes that each made their own would be of no use to each other, so none of them makes any.
+fn keys_of_several(dir: &Path) -> Result<Keys, ServeError> {
+    match Keys::load(dir) {
+        Err(KeysError::Missing { .. }) => Err(ServeError::NoSharedKeys { dir: dir.to_owned() }),
+        Ok(keys) if keys.cluster_keys().is_empty() => {
+            Err(ServeError::NoClusterKeys { dir: dir.to_owned() })
         }
         loaded => Ok(loaded?),
     }

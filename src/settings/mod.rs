@@ -9,10 +9,12 @@
 //! - [`value`]: what a setting can hold, and how it is read and written.
 //! - [`sources`]: what a file, the environment and the flags give.
 //! - [`flags`]: the flags, for clap.
+//! - [`role`]: which settings go together with what a process is.
 //! - [`mod@reference`]: the documentation.
 
 pub mod flags;
 pub mod reference;
+pub mod role;
 pub mod sources;
 pub mod table;
 pub mod value;
@@ -21,6 +23,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use flags::Flags;
+pub use role::{Role, RoleProblem};
 pub use sources::{Problem, SettingsError, Source};
 pub use table::Settings;
 pub use value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};

@@ -10,6 +10,7 @@ use state_machine::LastConnect;
 
 use super::sources::{Given, SettingsError};
 use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, Shape, StoreKind, Value};
+use crate::nodes::address::AllowedNodes;
 
 /// A setting, as far as it does not depend on its type.
 #[derive(Debug)]
@@ -286,7 +287,7 @@ settings! {
         /// answer, because its peer has stopped reading.
         answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
 
-        /// Pushes that may wait for an ack; above it they are stored at once.
+        /// Pushes that may wait for an ack; above it they are stored at once, and dropped where their TTL is 0.
         ack_waiters_max: usize = 10_000, in COUNT, "pushes";
 
         /// Largest body of a push. Never less than the 4096 bytes that RFC 8030 promises. Bodies in
@@ -301,7 +302,8 @@ settings! {
         /// a token.
         vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
 
-        /// Pushes that may be in the server at once; above it they are answered 503.
+        /// Pushes that may wait for the store at once; above it they are answered 503. Those that wait for an ack
+        /// are not among them.
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
     }
 
@@ -313,6 +315,11 @@ settings! {
         /// URL under which the other nodes reach this node's router port. It is the node's name in router records,
         /// so no two nodes may have the same. Needed where the router port listens on all addresses.
         router_url: Option<PublicUrl> = None;
+
+        /// Nodes that are ever called, separated by commas: names (`node1.example.net`), ends of names (`*.example.net`),
+        /// addresses and nets (`10.0.0.1`, `10.0.0.0/8`, `[fd00::]/8`), each with `:PORT` for that port only. What stands
+        /// in a router record and is not among these is left alone. The node's own `router_url` must be among them.
+        nodes_allowed: AllowedNodes = AllowedNodes::loopback();
 
         /// How far the clocks of two nodes may be apart. A request between nodes that was signed longer ago, or
         /// later than now, is refused.
@@ -359,8 +366,9 @@ settings! {
         /// agents do not all come to the other nodes at once. `kalends serve` closes all at once.
         drain_s: u64 = 30, in 0..=3600, "s";
 
-        /// How long an endpoint node that was told to stop goes on taking requests, while `/__lbheartbeat__` tells
-        /// the load balancer to send no more.
+        /// How long a node that was told to stop goes on answering, while `/__lbheartbeat__` tells the load balancer to
+        /// send no more: an endpoint node takes pushes for so long, and a connection node that has no session left stays
+        /// for so long, but no longer than `drain_s`.
         drain_notice_s: u64 = 5, in 0..=600, "s";
     }
 

@@ -36,6 +36,7 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (403, 109, TokenError::OtherKey.into()),
         (429, 201, PushError::TooMany { retry_after: second }),
         (503, 201, PushError::BackOff { retry_after: second }),
+        (503, 201, PushError::Crowded { retry_after: second }),
         (503, 202, PushError::RetryNow),
         (500, 900, PushError::Bridge(BridgeFault::Misconfigured)),
         (502, 901, PushError::Bridge(BridgeFault::Unauthorized)),

@@ -1,0 +1,109 @@
+//! Which request goes where.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use actix_web::http::{Method, StatusCode, header};
+use actix_web::middleware::DefaultHeaders;
+use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
+
+use super::app::{Connections, Endpoints, LocalEndpoint, Node};
+use super::token::TokenVersion;
+use super::{PushError, feeds, health, messages, push, socket};
+
+/// The routes of one worker: those of what the node is.
+pub fn of(node: &Node) -> impl FnOnce(&mut ServiceConfig) + use<> {
+    let node = node.clone();
+    move |service| {
+        if let Some(connections) = &node.connections {
+            of_connections(connections, service);
+        }
+        if let Some(endpoints) = &node.endpoints {
+            of_endpoints(endpoints, service);
+        }
+        service
+            .app_data(Data::new(node))
+            .service(page("/__heartbeat__", web::get().to(health::heartbeat)))
+            .service(page("/health", web::get().to(health::heartbeat)))
+            .service(page("/__lbheartbeat__", web::get().to(health::alive)))
+            .service(page("/__version__", web::get().to(health::version)))
+            .service(page("/status", web::get().to(health::version)))
+            .default_service(nothing_here());
+    }
+}
+
+fn of_connections(connections: &Data<Connections>, service: &mut ServiceConfig) {
+    service.app_data(connections.clone()).service(page("/", web::get().to(socket::connect)));
+}
+
+fn of_endpoints(endpoints: &Data<Endpoints>, service: &mut ServiceConfig) {
+    service
+        .app_data(Data::new(LocalEndpoint::new(Arc::clone(&endpoints.shared))))
+        .app_data(endpoints.feed_service.clone())
+        .app_data(endpoints.clone())
+        .configure(feeds::routes)
+        .service(
+            web::scope("/wpush")
+                .wrap(cors())
+                .service(push::resource("/v1/{token}", TokenVersion::V1))
+                .service(push::resource("/v2/{token}", TokenVersion::V2))
+                .service(push::resource("/r/{token}", TokenVersion::Restricted))
+                .service(push::resource("/{token}", TokenVersion::Short))
+                .default_service(nothing_here()),
+        )
+        .service(
+            web::scope("/m")
+                .wrap(cors())
+                .service(
+                    web::resource("/{id}")
+                        .delete(messages::delete)
+                        .default_service(preflight_or_refused("DELETE, OPTIONS")),
+                )
+                .default_service(nothing_here()),
+        );
+}
+
+/// Web pages may push too (RFC 8030 §5 says nothing of origins, and endpoints are capabilities).
+fn cors() -> DefaultHeaders {
+    DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        "location, ttl, link, retry-after, www-authenticate",
+    ))
+}
+
+/// Answers a CORS preflight; any method but those in `allow` is not allowed here.
+pub(super) fn preflight_or_refused(allow: &'static str) -> Route {
+    web::route().to(move |request: HttpRequest| {
+        let is_preflight = *request.method() == Method::OPTIONS;
+        ready(if is_preflight { preflight() } else { refused(allow) })
+    })
+}
+
+fn preflight() -> HttpResponse {
+    HttpResponse::NoContent()
+        .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, "POST, DELETE"))
+        .insert_header((
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-encoding, content-type, crypto-key, encryption, prefer, \
+             topic, ttl, urgency",
+        ))
+        .insert_header((header::ACCESS_CONTROL_MAX_AGE, "86400"))
+        .finish()
+}
+
+/// What can be read and nothing else.
+fn page(path: &str, get: Route) -> Resource {
+    web::resource(path).route(get).default_service(web::route().to(async || refused("GET")))
+}
+
+/// A 405 names the methods that are allowed (RFC 9110 §15.5.6).
+fn refused(allow: &'static str) -> HttpResponse {
+    let mut response = PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response();
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
+    response
+}
+
+fn nothing_here() -> Route {
+    web::route().to(async || PushError::NotFound.error_response())
+}

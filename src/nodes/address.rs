@@ -1,0 +1,145 @@
+//! Where nodes are, and which of them are ever called.
+//!
+//! A router record names the node that its user agent is connected to. What stands in a store may have been
+//! written by somebody who should not have: it must not become a way to make a server call any address.
+//! So a node's name is read strictly, as `http://HOST:PORT` in the one way that all readers of URLs understand alike, and
+//! is called only where [`AllowedNodes`] has it.
+
+mod allowed;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
+use state_machine::NodeId;
+
+pub use allowed::{AllowedNodes, PATTERNS_MAX};
+
+const SCHEME: &str = "http://";
+
+/// The port of a URL that names none.
+const DEFAULT_PORT: u16 = 80;
+
+/// Longest name of a host (RFC 1035 §2.3.4), and of one label of it.
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
+/// The URL of a node's router port: `http://HOST:PORT`, nothing behind it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct NodeAddress {
+    node: NodeId,
+    /// Where in it the host is, without brackets.
+    host: Range<usize>,
+    ip: Option<IpAddr>,
+    port: u16,
+}
+
+/// A node's name that is not the URL of a router port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected http://HOST:PORT and nothing behind it, where HOST is a name, an IPv4 address or an IPv6 address in \
+     brackets"
+)]
+pub struct AddressError;
+
+impl NodeAddress {
+    /// Reads the name of a node.
+    pub fn parse(node: &NodeId) -> Result<Self, AddressError> {
+        let text = node.as_str();
+        let authority = text.strip_prefix(SCHEME).ok_or(AddressError)?;
+        let (host, port) = split_port(authority).ok_or(AddressError)?;
+        let (bare, ip) = read_host(host).ok_or(AddressError)?;
+        let port = port.map_or(Some(DEFAULT_PORT), read_port).ok_or(AddressError)?;
+        let start = SCHEME.len() + usize::from(bare.len() != host.len());
+        Ok(Self { node: node.clone(), host: start..start + bare.len(), ip, port })
+    }
+
+    /// The name that was read.
+    pub fn node(&self) -> &NodeId {
+        &self.node
+    }
+
+    /// Host and port, as the `Host` header has them.
+    pub fn authority(&self) -> &str {
+        &self.node.as_str()[SCHEME.len()..]
+    }
+
+    /// The host; an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        &self.node.as_str()[self.host.clone()]
+    }
+
+    /// The host, where it is an address and no name.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.ip
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.node.fmt(f)
+    }
+}
+
+impl fmt::Debug for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Takes a host and the port behind it apart. The colons of an IPv6 address are inside of its brackets.
+fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
+    let from = if authority.starts_with('[') { authority.find(']')? } else { 0 };
+    match authority[from..].find(':') {
+        None => Some((authority, None)),
+        Some(at) => Some((&authority[..from + at], Some(&authority[from + at + 1..]))),
+    }
+}
+
+/// A host without brackets, and its address where it is one.
+fn read_host(host: &str) -> Option<(&str, Option<IpAddr>)> {
+    if let Some(inner) = host.strip_prefix('[') {
+        let inner = inner.strip_suffix(']')?;
+        return Some((inner, Some(inner.parse::<Ipv6Addr>().ok()?.into())));
+    }
+    match host.parse::<Ipv4Addr>() {
+        Ok(ip) => Some((host, Some(ip.into()))),
+        Err(_) => is_name(host).then_some((host, None)),
+    }
+}
+
+fn read_port(text: &str) -> Option<u16> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    if is_number { text.parse().ok() } else { None }
+}
+
+/// Whether a host is a name, which may end in a dot.
+///
+/// One that ends in a number is none: `2130706433`, `0x7f.1` and `127.1` are 127.0.0.1 to what resolves names.
+fn is_name(host: &str) -> bool {
+    let name = without_dot(host);
+    let fits = name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label);
+    fits && !name.rsplit('.').next().is_some_and(is_numeric)
+}
+
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+fn is_label(label: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.bytes().all(is_allowed)
+}
+
+fn is_numeric(label: &str) -> bool {
+    let hex = label.strip_prefix("0x").or_else(|| label.strip_prefix("0X"));
+    let is_hex = hex.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    is_hex || label.bytes().all(|byte| byte.is_ascii_digit())
+}

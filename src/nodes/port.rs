@@ -1,0 +1,328 @@
+//! The router port of a connection node: what other nodes ask of it.
+//!
+//! | request | what it says | answers |
+//! |---|---|---|
+//! | `PUT /push/{uaid}` with a [letter] | deliver this | 200 accepted, 202 unconfirmed, 404 not here, 410 no such channel, 503 busy |
+//! | `PUT /notif/{uaid}` | a message was stored | 200 told, 202 nobody can say, 404 not here |
+//! | `DELETE /notif/{uaid}/{connected_at}` | the agent is connected elsewhere since then | 200 told, 202 nobody can say, 404 not here |
+//!
+//! Each answer to a signed request is signed. One that this node does not understand is answered 400, so that 404
+//! always means that the agent is not here. What does not show that it comes from a node of this cluster gets an
+//! answer that is not signed, which says nothing about agents.
+
+mod complaints;
+mod errand;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod over_a_socket;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use actix::dev::SendError;
+use actix::{Addr, Message as ActixMessage, Recipient};
+use actix_web::dev::Server;
+use actix_web::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use actix_web::http::{StatusCode, Uri};
+use actix_web::middleware::from_fn;
+use actix_web::rt::net::TcpStream;
+use actix_web::web::{self, Bytes, Data, Payload, ServiceConfig};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use actors::reach::Push;
+use actors::registry::{ConnectedElsewhere, Heard, Nudge};
+use actors::{Clock, RegistryActor};
+use slog::{Logger, warn};
+use socket2::SockRef;
+use state_machine::delivery::NodeAnswer;
+use state_machine::{NodeId, Span, Uaid};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::letter;
+use super::signature::{ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac};
+use crate::http::unread;
+use crate::settings::Settings;
+use complaints::Complaints;
+use errand::Errand;
+
+/// How long an idle connection is kept: longer than any node keeps one (`node_connection_idle_s`), so that none sends a
+/// request just when it is closed here.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// How long a socket is read on after its last answer; why it is no less, see the public port.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How long the last answers may take to go out once the port is to close.
+const LAST_ANSWERS_WAIT_S: u64 = 1;
+
+/// How long a registry that is overrun may take to look for an agent.
+const NOTICE_WAIT: Duration = Duration::from_millis(250);
+
+/// A connection node as other nodes see it.
+pub struct RouterPort {
+    node: NodeId,
+    keys: ClusterKeys,
+    registry: Registry,
+    clock: Clock,
+    limits: PortLimits,
+    complaints: Complaints,
+    log: Logger,
+}
+
+/// What bounds the router port.
+#[derive(Debug, Clone, Copy)]
+pub struct PortLimits {
+    /// How far the clock of a node that asks may be from this one's.
+    pub clock_skew: Span,
+    /// How long the answer of a connection is waited for.
+    pub answer_wait: Duration,
+    /// Bytes of a body.
+    pub body_bytes_max: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// How long a request's headers may take to arrive.
+    pub headers_timeout: Duration,
+    /// Connections of other nodes.
+    pub connections_max: usize,
+    /// How long a peer may take to confirm sent bytes.
+    pub user_timeout: Duration,
+    /// Threads that answer.
+    pub workers: usize,
+}
+
+/// The registry, as far as it is asked here.
+struct Registry {
+    pushes: Recipient<Push>,
+    nudges: Recipient<Nudge>,
+    moves: Recipient<ConnectedElsewhere>,
+}
+
+/// A request that does not show where it comes from: its answer is not signed.
+#[derive(Debug, thiserror::Error)]
+enum Stranger {
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(
+        "the body is larger than the largest message of this node: every node needs the same payload_bytes_max"
+    )]
+    TooLarge,
+    #[error("the body did not come in time")]
+    TooSlow,
+    #[error("the body ended too early")]
+    CutShort,
+}
+
+/// A request of another node that this one does not understand.
+#[derive(Debug, thiserror::Error)]
+enum Misunderstood {
+    #[error("no node is asked for this: are there nodes of another version?")]
+    Errand,
+    #[error(transparent)]
+    Letter(#[from] letter::LetterError),
+}
+
+impl From<&Settings> for PortLimits {
+    fn from(settings: &Settings) -> Self {
+        let payload_bytes_max = settings.payload_bytes_max.max(settings.aesgcm_bytes_max());
+        Self {
+            clock_skew: Span::from_secs(settings.cluster_clock_skew_s),
+            answer_wait: Duration::from_millis(settings.ack_wait_ms + settings.answer_grace_ms),
+            body_bytes_max: letter::bytes_max(payload_bytes_max),
+            body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
+            headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
+            connections_max: settings.connections_max,
+            user_timeout: Duration::from_millis(settings.tcp_user_timeout_ms),
+            workers: settings.worker_threads(),
+        }
+    }
+}
+
+impl RouterPort {
+    /// The port of `node`, whose user agents are in `registry`.
+    pub fn new(
+        node: NodeId,
+        keys: ClusterKeys,
+        registry: &Addr<RegistryActor>,
+        clock: Clock,
+        limits: PortLimits,
+        log: Logger,
+    ) -> Self {
+        let registry = Registry {
+            pushes: registry.clone().recipient(),
+            nudges: registry.clone().recipient(),
+            moves: registry.clone().recipient(),
+        };
+        Self { node, keys, registry, clock, limits, complaints: Complaints::default(), log }
+    }
+
+    /// A server that answers on `listener`.
+    pub fn serve(self, listener: TcpListener) -> io::Result<Server> {
+        let PortLimits { workers, connections_max, headers_timeout, user_timeout, .. } =
+            self.limits;
+        let port = Data::new(self);
+        let server = HttpServer::new(move || App::new().configure(Self::routes(&port)))
+            .workers(workers)
+            .max_connections(connections_max.div_ceil(workers))
+            .client_request_timeout(headers_timeout)
+            .keep_alive(KEEP_ALIVE)
+            .client_disconnect_timeout(LINGER)
+            // Who hangs up no longer waits: its connection is told that the answer is lost.
+            .h1_allow_half_closed(false)
+            .shutdown_timeout(LAST_ANSWERS_WAIT_S)
+            .disable_signals()
+            .on_connect(move |io, _| tune(io, user_timeout))
+            .listen(listener)?;
+        Ok(server.run())
+    }
+
+    fn routes(port: &Data<Self>) -> impl FnOnce(&mut ServiceConfig) + use<> {
+        let port = port.clone();
+        move |service| {
+            let all = web::scope("").wrap(from_fn(unread::hold)).app_data(port);
+            service.service(all.default_service(web::to(answer)));
+        }
+    }
+
+    /// Does what a node of this cluster asks; a request of anybody else is refused.
+    async fn take(
+        &self,
+        request: &HttpRequest,
+        payload: Payload,
+    ) -> Result<(RequestMac, StatusCode), Stranger> {
+        let headers = request.headers();
+        let signature = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let signature = signature.ok_or(Refused::Unsigned)?;
+        let body = self.read_body(payload).await?;
+        let (method, path) = (request.method().as_str(), path(request.uri()));
+        let signed = Request { method, path, node: &self.node, body: &body };
+        let (now, skew) = (self.clock.now(), self.limits.clock_skew);
+        let mac = self.keys.verify(&signed, signature, now, skew)?;
+        let status = self.attend(method, path, &body).await.unwrap_or_else(|misunderstood| {
+            self.complain(request, &misunderstood);
+            StatusCode::BAD_REQUEST
+        });
+        Ok((mac, status))
+    }
+
+    async fn read_body(&self, payload: Payload) -> Result<Bytes, Stranger> {
+        let body = payload.to_bytes_limited(self.limits.body_bytes_max);
+        match timeout(self.limits.body_timeout, body).await {
+            Ok(Ok(Ok(body))) => Ok(body),
+            Ok(Ok(Err(_))) => Err(Stranger::CutShort),
+            Ok(Err(_)) => Err(Stranger::TooLarge),
+            Err(_) => Err(Stranger::TooSlow),
+        }
+    }
+
+    async fn attend(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<StatusCode, Misunderstood> {
+        match Errand::read(method, path).ok_or(Misunderstood::Errand)? {
+            Errand::Deliver(uaid) => {
+                let message = letter::from_bytes(body)?;
+                Ok(status_of_push(self.deliver(uaid, message).await))
+            }
+            Errand::Nudge(uaid) => Ok(tell(&self.registry.nudges, Nudge { uaid }).await),
+            Errand::Moved(uaid, connected_at) => {
+                let moved = ConnectedElsewhere { uaid, connected_at };
+                Ok(tell(&self.registry.moves, moved).await)
+            }
+        }
+    }
+
+    async fn deliver(&self, uaid: Uaid, message: state_machine::Message) -> NodeAnswer {
+        let (reply, answer) = oneshot::channel();
+        match self.registry.pushes.try_send(Push { uaid, message, reply }) {
+            Ok(()) => {}
+            // It was not sent. Its connection is not told to look for it: the endpoint does that once it is stored.
+            Err(SendError::Full(_) | SendError::Closed(_)) => return NodeAnswer::Busy,
+        }
+        // Given up after that time, as by an endpoint of this process: the connection notices.
+        match timeout(self.limits.answer_wait, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => NodeAnswer::Unconfirmed,
+        }
+    }
+
+    /// Tells the operator, and not too often.
+    fn complain(&self, request: &HttpRequest, reason: &dyn fmt::Display) {
+        if let Some(refused) = self.complaints.add(Instant::now()) {
+            let peer = request.peer_addr().map(|peer| peer.to_string());
+            warn!(self.log, "refused a request of another node";
+                "reason" => %reason, "peer" => peer, "refused" => refused);
+        }
+    }
+}
+
+/// Answers a request, whoever it is from.
+async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) -> HttpResponse {
+    match port.take(&request, payload).await {
+        Ok((mac, status)) => {
+            let signature = port.keys.sign_answer(&mac, status.as_u16());
+            HttpResponse::build(status).insert_header((ANSWER_MAC_HEADER, signature)).finish()
+        }
+        Err(stranger) => {
+            port.complain(&request, &stranger);
+            stranger.answer()
+        }
+    }
+}
+
+impl Stranger {
+    fn answer(&self) -> HttpResponse {
+        match self {
+            Self::Refused(_) => {
+                HttpResponse::Unauthorized().insert_header((WWW_AUTHENTICATE, "Kalends")).finish()
+            }
+            Self::TooLarge => HttpResponse::PayloadTooLarge().finish(),
+            Self::TooSlow => HttpResponse::RequestTimeout().finish(),
+            Self::CutShort => HttpResponse::BadRequest().finish(),
+        }
+    }
+}
+
+/// The path as it was sent, with all that is behind it.
+fn path(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("", |path| path.as_str())
+}
+
+/// What other nodes are told of a push.
+fn status_of_push(answer: NodeAnswer) -> StatusCode {
+    match answer {
+        NodeAnswer::Accepted => StatusCode::OK,
+        NodeAnswer::Unconfirmed | NodeAnswer::Unreachable => StatusCode::ACCEPTED,
+        NodeAnswer::NotHere => StatusCode::NOT_FOUND,
+        NodeAnswer::NoSuchChannel => StatusCode::GONE,
+        NodeAnswer::Busy => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// Has a connection told something.
+async fn tell<M>(registry: &Recipient<M>, notice: M) -> StatusCode
+where
+    M: ActixMessage<Result = Heard> + Send + 'static,
+{
+    match timeout(NOTICE_WAIT, registry.send(notice)).await {
+        Ok(Ok(Heard::Told)) => StatusCode::OK,
+        Ok(Ok(Heard::NotHere)) => StatusCode::NOT_FOUND,
+        Ok(Err(_)) | Err(_) => StatusCode::ACCEPTED,
+    }
+}
+
+fn tune(io: &dyn Any, user_timeout: Duration) {
+    if let Some(stream) = io.downcast_ref::<TcpStream>() {
+        let socket = SockRef::from(stream);
+        // A socket that is gone by now ends by itself.
+        let _ = socket.set_tcp_user_timeout(Some(user_timeout));
+        let _ = socket.set_tcp_nodelay(true);
+    }
+}

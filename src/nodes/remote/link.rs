@@ -1,0 +1,256 @@
+//! What is known of one other node: whether it answers, how much it is asked, what it is still to be told.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hyper::StatusCode;
+use slog::{Logger, debug, info, warn};
+use state_machine::breaker::{Breaker, Round};
+use state_machine::delivery::NodeAnswer;
+use state_machine::{Span, Time};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::call::{CallFailed, Peer};
+use super::errands::{Errand, Errands};
+use super::limits::RemoteLimits;
+
+/// Errands that are under way to one node at once.
+pub(super) const ERRANDS_AT_ONCE: usize = 16;
+
+/// How often the log says of one node that its answers are not understood.
+const WARN_EVERY: Span = Span::from_secs(60);
+
+/// One other node.
+pub(super) struct Link {
+    /// Where it is.
+    pub(super) peer: Peer,
+    limits: RemoteLimits,
+    log: Logger,
+    /// Pushes under way.
+    requests: AtomicUsize,
+    /// When something was last wanted of it, in milliseconds.
+    asked_at: AtomicU64,
+    state: Mutex<State>,
+    /// Wakes what attends to the node: it is back though nobody tried it.
+    is_back: Notify,
+}
+
+struct State {
+    breaker: Breaker,
+    errands: Errands,
+    /// The node could not take errands: they wait until then.
+    errands_from: Time,
+    warned_at: Option<Time>,
+    /// What attends to the node while there is something to do: at most one.
+    task: Option<AbortHandle>,
+    /// It is no longer among those that are known: there may be another for the same node.
+    is_closed: bool,
+}
+
+/// A push that is under way, until this is dropped.
+pub(super) struct Slot {
+    /// To which node.
+    pub(super) link: Arc<Link>,
+    /// The round that it began in.
+    pub(super) round: Round,
+}
+
+/// What there is to do for a node.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Nothing, and what attended to it has ended.
+    Nothing,
+    /// Nothing, and it is to be forgotten: it does not answer, and nobody asks for it.
+    Forget,
+    /// Nothing until then.
+    Wait(Time),
+    /// Ask it these. If there are none, ask it anything, to see whether it answers.
+    Visit(Round, Vec<Errand>),
+}
+
+impl Link {
+    pub(super) fn new(peer: Peer, limits: RemoteLimits, log: &Logger, now: Time) -> Self {
+        let state = State {
+            breaker: Breaker::new(),
+            errands: Errands::up_to(limits.errands_max),
+            errands_from: now,
+            warned_at: None,
+            task: None,
+            is_closed: false,
+        };
+        let log = log.new(slog::o!("node" => peer.address.to_string()));
+        let (requests, asked_at) = (AtomicUsize::new(0), AtomicU64::new(now.0));
+        Self {
+            peer,
+            limits,
+            log,
+            requests,
+            asked_at,
+            state: Mutex::new(state),
+            is_back: Notify::new(),
+        }
+    }
+
+    /// Begins a push, or says why not.
+    pub(super) fn begin(self: &Arc<Self>, now: Time) -> Result<Slot, NodeAnswer> {
+        self.asked_at.store(now.0, Ordering::Relaxed);
+        let round = {
+            let state = self.state();
+            if state.is_closed || !state.breaker.may_try() {
+                return Err(NodeAnswer::Unreachable);
+            }
+            state.breaker.round()
+        };
+        let before = self.requests.fetch_add(1, Ordering::Relaxed);
+        let slot = Slot { link: Arc::clone(self), round };
+        if before < self.limits.requests_max { Ok(slot) } else { Err(NodeAnswer::Busy) }
+    }
+
+    /// Remembers an errand.
+    pub(super) fn add(&self, errand: Errand, now: Time) {
+        self.asked_at.store(now.0, Ordering::Relaxed);
+        self.state().errands.add(errand);
+    }
+
+    /// Takes in what became of something that was asked in that round.
+    pub(super) fn ended(&self, round: Round, result: &Result<StatusCode, CallFailed>, now: Time) {
+        let mut state = self.state();
+        let was_left_alone = !state.breaker.may_try();
+        match result {
+            Ok(_) => state.breaker.worked(),
+            Err(_) => state.breaker.failed(round, now, &self.limits.breaker),
+        }
+        match (result, was_left_alone) {
+            (Ok(_), true) => {
+                info!(self.log, "a node is back");
+                self.is_back.notify_one();
+            }
+            (Err(error), false) if !state.breaker.may_try() => {
+                info!(self.log, "a node failed and is left alone"; "error" => %error);
+            }
+            (Err(error), _) => debug!(self.log, "a node failed"; "error" => %error),
+            (Ok(_), false) => {}
+        }
+        if let Some(advice) = advice(result)
+            && state.may_warn(now)
+        {
+            warn!(self.log, "{advice}");
+        }
+    }
+
+    /// Keeps errands for later: the node was not reached, or could not take them.
+    pub(super) fn put_back(&self, errands: impl IntoIterator<Item = Errand>, now: Time) {
+        let mut state = self.state();
+        for errand in errands {
+            state.errands.add(errand);
+            state.errands_from = now + self.limits.breaker.rest;
+        }
+    }
+
+    /// Says what there is to do. Only what attends to the node asks.
+    pub(super) fn next(&self, now: Time) -> Next {
+        let is_forsaken = self.is_forsaken(now);
+        let mut state = self.state();
+        let next = state.next(now, is_forsaken);
+        if matches!(next, Next::Nothing | Next::Forget) {
+            state.task = None;
+        }
+        state.is_closed |= matches!(next, Next::Forget);
+        next
+    }
+
+    /// Comes when the node was left alone and is back. May come once too often.
+    pub(super) async fn is_back(&self) {
+        self.is_back.notified().await;
+    }
+
+    /// Begins to attend to the node, where there is something to do and nobody does it.
+    pub(super) fn wake(&self, spawn: impl FnOnce() -> AbortHandle) {
+        let mut state = self.state();
+        let is_attended = state.task.as_ref().is_some_and(|task| !task.is_finished());
+        let is_idle = state.breaker.may_try() && state.errands.is_empty();
+        if !(is_attended || is_idle || state.is_closed) {
+            state.task = Some(spawn());
+        }
+    }
+
+    /// Ends it for good if nobody wanted anything of it for a while and nothing is to be done. Whether it did.
+    pub(super) fn close_if_idle(&self, now: Time) -> bool {
+        if !self.is_forsaken(now) || self.requests.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        let mut state = self.state();
+        state.is_closed |= state.task.is_none();
+        state.is_closed
+    }
+
+    /// Ends what attends to it, for good.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        if let Some(task) = state.task.take() {
+            task.abort();
+        }
+    }
+
+    fn is_forsaken(&self, now: Time) -> bool {
+        let asked_at = Time(self.asked_at.load(Ordering::Relaxed));
+        now.since(asked_at) >= self.limits.forget_after
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half-done where a thread could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next(&mut self, now: Time, is_forsaken: bool) -> Next {
+        if let Some(until) = self.breaker.retry_at() {
+            return match self.breaker.probe_begins(now) {
+                _ if is_forsaken => Next::Forget,
+                Some(round) => Next::Visit(round, self.errands.take(1)),
+                None => Next::Wait(until),
+            };
+        }
+        if self.errands.is_empty() || !self.breaker.may_try() {
+            return Next::Nothing;
+        }
+        if now < self.errands_from {
+            return Next::Wait(self.errands_from);
+        }
+        Next::Visit(self.breaker.round(), self.errands.take(ERRANDS_AT_ONCE))
+    }
+
+    fn may_warn(&mut self, now: Time) -> bool {
+        let may = self.warned_at.is_none_or(|warned_at| now.since(warned_at) >= WARN_EVERY);
+        if may {
+            self.warned_at = Some(now);
+        }
+        may
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.link.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What an operator should look at, where a node answers and does not understand us.
+fn advice(result: &Result<StatusCode, CallFailed>) -> Option<&'static str> {
+    match result {
+        Ok(StatusCode::BAD_REQUEST) => Some(
+            "a node does not understand what this one asks: see that all nodes run the same version",
+        ),
+        Err(CallFailed::NotSigned(StatusCode::PAYLOAD_TOO_LARGE)) => Some(
+            "a node takes no messages as large as this one does: every node needs the same payload_bytes_max",
+        ),
+        Err(CallFailed::NotSigned(_)) => Some(
+            "a node refuses what this one asks, or is none of ours: see that all nodes have the same cluster_keys and \
+             the right time, and that its router_url is its own",
+        ),
+        Ok(_) | Err(CallFailed::Broken(_) | CallFailed::TimedOut(_)) => None,
+    }
+}

@@ -1,0 +1,7 @@
+mod bounds;
+mod connections;
+mod errands;
+mod node;
+mod outcomes;
+mod rest;
+mod world;

@@ -1,0 +1,202 @@
+//! The parts of a node, put together: of each role those that it needs.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use actix::{Actor, Addr};
+use actix_web::web::Data;
+use actors::{ClientShared, Clock, EndpointShared, LocalNode, NodeDirectory, RegistryActor};
+use slog::Logger;
+use state_machine::connection::Config;
+use state_machine::delivery::NodeAnswer;
+use state_machine::{Month, NodeId, Time};
+use storage::{Store, Upkeep};
+
+use super::high_water::HighWater;
+use super::listen::Sockets;
+use super::maintenance::Tables;
+use super::opening::{self, Opened};
+use super::urls::SealedUrls;
+use super::{RETRY_AFTER, ServeError, feeds, limits};
+use crate::http::app::{Common, Connections, Draining, Endpoints, MessageIds, Node};
+use crate::http::gate::Gate;
+use crate::http::location::Locations;
+use crate::http::token::Tokens;
+use crate::http::vapid::{Origin, Vapid};
+use crate::keys::Keys;
+use crate::nodes::port::{PortLimits, RouterPort};
+use crate::nodes::remote::{RemoteLimits, RemoteNodes};
+use crate::nodes::signature::ClusterKeys;
+use crate::settings::{Role, Settings, StoreKind};
+
+/// The name of a node that is alone, in router records: a fixed one survives a server that moves to
+/// another address.
+const ALONE: &str = "local";
+
+/// How much longer an endpoint waits than the request to another node that it waits for. Who gave up first would
+/// never know that a node hangs.
+const REMOTE_GRACE: Duration = Duration::from_millis(250);
+
+/// A node, and what it stands on.
+pub(super) struct Assembled {
+    pub(super) node: Node,
+    /// What other nodes ask a connection node.
+    pub(super) router: Option<RouterPort>,
+    pub(super) store: Arc<dyn Upkeep>,
+    pub(super) tables: Tables,
+    /// Where endpoints begin.
+    pub(super) origin: String,
+}
+
+/// Opens keys and store and starts the actors of a role.
+pub(super) async fn assemble(
+    role: Role,
+    settings: &Settings,
+    sockets: &Sockets,
+    clock: &Clock,
+    log: &Logger,
+) -> Result<Assembled, ServeError> {
+    let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
+    let opened = opening::open(role, settings, clock.now()).await?;
+    let Opened { keys, store, tables, frozen_month } = opened;
+    let feeds = feeds::start(settings, &store, clock, log).await?;
+    let common = Data::new(Common {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        feeds,
+        clock: clock.clone(),
+        retry_after: RETRY_AFTER,
+        draining: Draining::default(),
+        log: log.clone(),
+    });
+    let parts = Parts { settings, common: &common, keys: &keys, origin: &origin };
+    let name = sockets.router_address()?.map_or(NodeId::new(ALONE), |at| settings.node_id(at));
+    let (registry, nodes) = parts.places(role, &name);
+    let connections = match &registry {
+        Some(registry) => Some(parts.connections(&name, registry, &nodes, frozen_month).await?),
+        None => None,
+    };
+    let registry = registry.filter(|_| role == Role::Connect);
+    let router = registry.map(|registry| parts.router_port(name, &registry));
+    let endpoints = role.has_endpoints().then(|| parts.endpoints(role, nodes));
+    let origin = origin.as_str().to_owned();
+    let node = Node { common, connections, endpoints };
+    Ok(Assembled { node, router, store, tables, origin })
+}
+
+/// What the parts are made of.
+struct Parts<'a> {
+    settings: &'a Settings,
+    common: &'a Data<Common>,
+    keys: &'a Keys,
+    origin: &'a Origin,
+}
+
+impl Parts<'_> {
+    /// Who is connected here, and where others are connected.
+    fn places(
+        &self,
+        role: Role,
+        name: &NodeId,
+    ) -> (Option<Addr<RegistryActor>>, Arc<dyn NodeDirectory>) {
+        let log = &self.common.log;
+        let registry = role
+            .has_connections()
+            .then(|| RegistryActor::new(self.settings.registry_mailbox_max, log.clone()).start());
+        let nodes: Arc<dyn NodeDirectory> = match (&registry, role) {
+            (Some(registry), Role::Serve) => Arc::new(self.alone(name, registry)),
+            _ => Arc::new(self.among_others()),
+        };
+        (registry, nodes)
+    }
+
+    /// The only node this process knows. There may be others on a store that several can have.
+    fn alone(&self, name: &NodeId, registry: &Addr<RegistryActor>) -> LocalNode {
+        let of_others = match self.settings.store {
+            StoreKind::Embedded => NodeAnswer::NotHere,
+            StoreKind::DynamoDb => NodeAnswer::Unreachable,
+        };
+        LocalNode::new(name.clone(), registry.clone(), of_others)
+    }
+
+    fn among_others(&self) -> RemoteNodes {
+        let Common { clock, log, .. } = &***self.common;
+        let allowed = self.settings.nodes_allowed.clone();
+        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(self.settings));
+        RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone())
+    }
+
+    fn router_port(&self, name: NodeId, registry: &Addr<RegistryActor>) -> RouterPort {
+        let Common { clock, log, .. } = &***self.common;
+        let (keys, limits) = (self.cluster_keys(), PortLimits::from(self.settings));
+        RouterPort::new(name, keys, registry, clock.clone(), limits, log.clone())
+    }
+
+    fn cluster_keys(&self) -> ClusterKeys {
+        ClusterKeys::derive(self.keys)
+            .expect("a node of several is not opened without cluster keys")
+    }
+
+    async fn connections(
+        &self,
+        name: &NodeId,
+        registry: &Addr<RegistryActor>,
+        nodes: &Arc<dyn NodeDirectory>,
+        frozen_month: Option<Month>,
+    ) -> Result<Data<Connections>, ServeError> {
+        let Self { settings, common, keys, origin } = self;
+        let broadcasts = feeds::broadcasts(settings, common).await?;
+        let tokens = Arc::new(Tokens::new(keys));
+        let clients = ClientShared {
+            config: Arc::new(Config {
+                node: name.clone(),
+                frozen_month,
+                limits: limits::of_session(settings),
+            }),
+            store: Arc::clone(&common.store),
+            registry: registry.clone(),
+            nodes: Arc::clone(nodes),
+            broadcasts: Some(broadcasts),
+            urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
+            clock: common.clock.clone(),
+            mailbox_max: settings.client_mailbox_max,
+            log: common.log.clone(),
+            connections: AtomicU64::new(0),
+        };
+        Ok(Data::new(Connections {
+            common: Data::clone(common),
+            clients: Arc::new(clients),
+            gate: Gate::new(settings.hellos_per_second_max),
+            frame_bytes_max: settings.frame_bytes_max,
+        }))
+    }
+
+    fn endpoints(&self, role: Role, nodes: Arc<dyn NodeDirectory>) -> Data<Endpoints> {
+        let Self { settings, common, keys, origin } = self;
+        let Common { store, clock, log, .. } = &****common;
+        let grace = match role {
+            Role::Endpoint => Duration::from_millis(settings.node_answer_grace_ms) + REMOTE_GRACE,
+            Role::Serve | Role::Connect => Duration::ZERO,
+        };
+        let floor = match role {
+            Role::Serve => HighWater::in_dir(&settings.data_dir).floor(log),
+            // Ids that are ahead of other nodes' would have a topic's next message, sent through one of those,
+            // give way to its last one.
+            Role::Endpoint | Role::Connect => Time(0),
+        };
+        let limits = limits::of_pushes(settings, grace);
+        let shared =
+            EndpointShared::new(Arc::clone(store), nodes, clock.clone(), limits, log.clone());
+        Data::new(Endpoints {
+            common: Data::clone(common),
+            origin: origin.as_str().to_owned(),
+            tokens: Arc::new(Tokens::new(keys)),
+            locations: Locations::new(keys),
+            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max as u64),
+            limits: limits::of_a_push(settings),
+            shared: Arc::new(shared),
+            feed_service: Data::new(feeds::service(settings, keys, common)),
+            ids: MessageIds::after(floor),
+        })
+    }
+}
