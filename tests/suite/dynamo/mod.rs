@@ -3,6 +3,7 @@
 mod cost;
 mod document;
 mod faults;
+mod keys;
 mod prices;
 mod running;
 mod shop;

@@ -1,6 +1,7 @@
 //! Starts that cannot work: one precise message, exit code 1, and nothing listens.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification, TimeToLiveStatus};
@@ -11,7 +12,7 @@ use crate::harness::{
 };
 
 /// A start, with nothing of this machine's in its environment.
-struct Start {
+pub(super) struct Start {
     home: TempDir,
     url: String,
     more: Vec<&'static str>,
@@ -27,21 +28,25 @@ const REGION: &str = "--dynamodb-region=eu-central-1";
 const IMPATIENT: [&str; 2] = ["--dynamodb-attempts-max=2", "--dynamodb-backoff-ms=1"];
 
 impl Start {
-    fn at(url: &str) -> Self {
+    pub(super) fn at(url: &str) -> Self {
         let home = TempDir::new().expect("a temporary directory can be made");
         let (more, variables) = (vec![REGION], CREDENTIALS.to_vec());
         Self { home, url: url.to_owned(), more, variables }
     }
 
-    fn with(mut self, more: &[&'static str]) -> Self {
+    pub(super) fn with(mut self, more: &[&'static str]) -> Self {
         self.more.extend(more);
         self
     }
 
+    /// Not there before the first start.
+    pub(super) fn data_dir(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
     async fn ends(&self, command: &str) -> Ended {
-        let data = self.home.path().join("data");
         let mut command = kalends(&[command, "--store=dynamodb", "--listen=127.0.0.1:0"]);
-        command.arg("--data-dir").arg(data);
+        command.arg("--data-dir").arg(self.data_dir());
         command.arg(format!("--dynamodb-endpoint-url={}", self.url));
         command.args(&self.more).args(IMPATIENT);
         command.env_clear().envs(self.variables.iter().copied());
@@ -51,13 +56,17 @@ impl Start {
     }
 
     /// The server does not start and says all of this in its last line; `kalends preflight` says it too.
-    async fn is_refused(&self, says: &[&str]) {
+    pub(super) async fn is_refused(&self, says: &[&str]) {
         self.is_no_start(says).await;
         self.is_found(says).await;
     }
 
     async fn is_no_start(&self, says: &[&str]) {
-        let ended = self.ends("serve").await;
+        self.is_no_start_as("serve", says).await;
+    }
+
+    pub(super) async fn is_no_start_as(&self, role: &str, says: &[&str]) {
+        let ended = self.ends(role).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stdout.is_empty(), "{ended:?}");
         assert!(!ended.stderr.contains("panicked"), "{ended:?}");
@@ -69,7 +78,7 @@ impl Start {
     }
 
     /// Found by `kalends preflight`, among the checks where it came so far.
-    async fn is_found(&self, says: &[&str]) {
+    pub(super) async fn is_found(&self, says: &[&str]) {
         let ended = self.ends("preflight").await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let mut lines = ended.stdout.lines().chain(ended.stderr.lines());

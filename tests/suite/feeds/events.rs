@@ -12,23 +12,23 @@ use super::Update;
 use crate::harness::{AT_ONCE, within};
 
 /// A stream that is open.
-pub(super) struct Events {
+pub(crate) struct Events {
     body: Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>>,
     unread: Vec<u8>,
 }
 
 /// Something that came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// Where to go on.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     /// None where only the cursor moved.
-    pub(super) update: Option<Update>,
+    pub(crate) update: Option<Update>,
 }
 
 impl Events {
     /// Opens one, if the server is there.
-    pub(super) async fn open(url: &str, authorization: &str, last: u64) -> Option<Self> {
+    pub(crate) async fn open(url: &str, authorization: &str, last: u64) -> Option<Self> {
         let client = Client::builder().disable_timeout().finish();
         let request = client.get(url).insert_header((ACCEPT, "text/event-stream"));
         let request = request.insert_header(("last-event-id", last.to_string()));
@@ -40,12 +40,12 @@ impl Events {
     }
 
     /// What comes next; none at the end of the stream.
-    pub(super) async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         within(AT_ONCE, "an event comes", self.next_ever()).await
     }
 
     /// The same, however long it takes.
-    pub(super) async fn next_ever(&mut self) -> Option<Event> {
+    pub(crate) async fn next_ever(&mut self) -> Option<Event> {
         loop {
             while let Some(block) = self.block() {
                 if let Some(event) = read(&block) {

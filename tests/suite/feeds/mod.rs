@@ -10,5 +10,6 @@ mod refusals;
 mod slow;
 
 use copy::Copy;
-use desk::{Desk, Page, Update};
+pub(crate) use desk::Desk;
+use desk::{Page, Update};
 use events::Events;

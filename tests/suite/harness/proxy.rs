@@ -1,5 +1,6 @@
 //! A proxy in front of a DynamoDB server: counts what is asked of it and what that costs, and makes faults.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
@@ -16,6 +17,7 @@ use awc::Client;
 use futures_util::stream::once;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::bill::Bill;
 
@@ -43,6 +45,8 @@ struct Shared {
     behind: String,
     rules: Mutex<Vec<Rule>>,
     bill: Mutex<Bill>,
+    /// How often each fault was made, by its name.
+    made: Mutex<BTreeMap<&'static str, usize>>,
     /// How many requests are held, and how often all were let go.
     held: watch::Sender<usize>,
     let_go: watch::Sender<usize>,
@@ -54,6 +58,9 @@ pub(crate) struct Rule {
     operation: &'static str,
     table: &'static str,
     after: usize,
+    every: usize,
+    /// How many it fitted that came after the first `after`.
+    fitted: usize,
     times: usize,
     fault: Fault,
 }
@@ -73,6 +80,10 @@ pub(crate) enum Fault {
     CutAfter,
     /// The request waits until all are let go.
     Held,
+    /// The request waits until all are let go; then its connection ends, and nothing was done.
+    Swallowed,
+    /// The request is passed on after so long.
+    Slow(Duration),
     /// A part of the answer, by its JSON pointer, says something else.
     Says(&'static str, Value),
 }
@@ -81,7 +92,7 @@ impl Rule {
     /// A fault of an operation, as DynamoDB calls it; of all of them where it is empty. It goes on until all is
     /// healed.
     pub(crate) fn on(operation: &'static str, fault: Fault) -> Self {
-        Self { operation, table: "", after: 0, times: usize::MAX, fault }
+        Self { operation, table: "", after: 0, every: 1, fitted: 0, times: usize::MAX, fault }
     }
 
     /// Only for tables with this in their names.
@@ -94,9 +105,31 @@ impl Rule {
         Self { after, ..self }
     }
 
+    /// Only each so-manieth request: 3 is one in three.
+    pub(crate) fn every(self, every: usize) -> Self {
+        Self { every, ..self }
+    }
+
     /// Only so often.
     pub(crate) fn times(self, times: usize) -> Self {
         Self { times, ..self }
+    }
+}
+
+impl Fault {
+    /// What a report calls it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Throttled => "throttled",
+            Self::Error(..) => "failed",
+            Self::CutBefore => "cut off",
+            Self::Forgotten => "forgotten",
+            Self::CutAfter => "done, answer lost",
+            Self::Held => "held",
+            Self::Swallowed => "swallowed",
+            Self::Slow(_) => "slow",
+            Self::Says(..) => "answer changed",
+        }
     }
 }
 
@@ -107,6 +140,7 @@ impl Proxy {
             behind: url.to_owned(),
             rules: Mutex::default(),
             bill: Mutex::default(),
+            made: Mutex::default(),
             held: watch::Sender::default(),
             let_go: watch::Sender::default(),
         });
@@ -154,6 +188,11 @@ impl Proxy {
     pub(crate) async fn held(&self, count: usize) {
         let mut held = self.shared.held.subscribe();
         held.wait_for(|now| *now >= count).await.expect("the proxy is there");
+    }
+
+    /// How often each fault was made so far, by its name.
+    pub(crate) fn faults(&self) -> BTreeMap<&'static str, usize> {
+        lock(&self.shared.made).clone()
     }
 
     /// What was asked since this was last called.
@@ -220,7 +259,12 @@ impl Shared {
             rules[at].after -= 1;
             return None;
         }
+        rules[at].fitted += 1;
+        if !rules[at].fitted.is_multiple_of(rules[at].every) {
+            return None;
+        }
         let fault = rules[at].fault.clone();
+        *lock(&self.made).entry(fault.name()).or_default() += 1;
         rules[at].times -= 1;
         if rules[at].times == 0 {
             rules.remove(at);
@@ -237,6 +281,14 @@ impl Shared {
             Fault::Forgotten => Some(HttpResponse::Ok().content_type(JSON).body("{}")),
             Fault::Held => {
                 self.hold().await;
+                None
+            }
+            Fault::Swallowed => {
+                self.hold().await;
+                Some(cut())
+            }
+            Fault::Slow(wait) => {
+                sleep(wait).await;
                 None
             }
             Fault::CutAfter | Fault::Says(..) => None,

@@ -1,12 +1,14 @@
-//! `kalends serve` as a process, in a data directory of its own.
+//! `kalends serve`, `connect` or `endpoint` as a process, in a data directory of its own.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use kalends::keys::KEYS_FILE;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -18,7 +20,7 @@ use super::wait::until;
 /// A server that panicked anywhere, in whatever thread, fails the test it served.
 pub(crate) struct Server {
     process: Child,
-    address: SocketAddr,
+    ports: Ports,
     launch: Launch,
     data: TempDir,
 }
@@ -26,14 +28,51 @@ pub(crate) struct Server {
 /// How a server is started, beside where its data is and where it listens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Launch {
-    /// More arguments for `kalends serve`.
+    /// What it is.
+    pub(crate) role: Role,
+    /// More arguments for it.
     pub(crate) arguments: Vec<String>,
     /// Environment variables of that process only.
     pub(crate) variables: Vec<(&'static str, String)>,
+    /// What is in its `keys.toml` before its first start; where nothing is, it makes one.
+    pub(crate) keys: Option<String>,
+}
+
+/// What a server is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// All in one process.
+    #[default]
+    Serve,
+    /// A connection node.
+    Connect,
+    /// An endpoint node.
+    Endpoint,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    public: SocketAddr,
+    /// Of a connection node.
+    router: Option<SocketAddr>,
+}
+
+/// A server that did not say where it is.
+#[derive(Debug)]
+pub(crate) struct NotStarted {
+    said: String,
+    logged: String,
 }
 
 /// The line that says where the server is.
 const GREETING: &str = "Kalends is listening on http://";
+
+/// The line that says where a connection node's router port is.
+const ROUTER: &str = "Router port: http://";
+
+/// A free port of this machine.
+const ANY_PORT: &str = "127.0.0.1:0";
 
 impl Server {
     /// A server on a free port with an empty data directory.
@@ -49,23 +88,32 @@ impl Server {
     /// The same with an environment.
     pub(crate) fn launch(launch: Launch) -> Self {
         let data = TempDir::new().expect("a temporary directory can be made");
-        let (process, address) = spawn(data.path(), "127.0.0.1:0", &launch);
-        Self { process, address, launch, data }
+        if let Some(keys) = &launch.keys {
+            put_keys(&data_dir(data.path()), keys).expect("a file can be written");
+        }
+        let spawned = spawn(data.path(), None, &launch);
+        let (process, ports) = spawned.unwrap_or_else(|not| panic!("{not}"));
+        Self { process, ports, launch, data }
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.ports.public
     }
 
     /// What endpoints begin with and VAPID tokens must name.
     pub(crate) fn origin(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.address())
     }
 
     /// What user agents connect to.
     pub(crate) fn socket_url(&self) -> String {
-        format!("ws://{}/", self.address)
+        format!("ws://{}/", self.address())
+    }
+
+    /// Where the router port of a connection node is, and the node's id in router records.
+    pub(crate) fn router_url(&self) -> String {
+        format!("http://{}", self.ports.router.expect("it is a connection node"))
     }
 
     /// Its data directory.
@@ -88,7 +136,7 @@ impl Server {
 
     /// The memory that is resident, in KiB.
     pub(crate) fn memory_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("the server runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
@@ -97,7 +145,7 @@ impl Server {
 
     /// What it logged, in all its lives.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(log_file(self.data.path())).expect("the server has a log")
+        fs::read_to_string(log_file(self.data.path())).expect("the server has a log")
     }
 
     /// Kills it, as kill -9 does.
@@ -129,10 +177,15 @@ impl Server {
         assert!(status.expect("kill can be run").success());
     }
 
-    /// Starts it again, after it was killed or terminated: same data, same port.
+    /// Starts it again, after it was killed or terminated: same data, same ports.
     pub(crate) fn restart(&mut self) {
-        let listen = self.address.to_string();
-        (self.process, self.address) = spawn(self.data.path(), &listen, &self.launch);
+        self.try_restart().unwrap_or_else(|not| panic!("{not}"));
+    }
+
+    /// The same, if it starts: where its store is away, it says so and ends.
+    pub(crate) fn try_restart(&mut self) -> Result<(), NotStarted> {
+        (self.process, self.ports) = spawn(self.data.path(), Some(self.ports), &self.launch)?;
+        Ok(())
     }
 
     /// The same, started otherwise than before.
@@ -147,6 +200,54 @@ impl Launch {
     pub(crate) fn with<S: AsRef<str>>(mut self, arguments: &[S]) -> Self {
         self.arguments.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
         self
+    }
+}
+
+impl Role {
+    fn command(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Connect => "connect",
+            Self::Endpoint => "endpoint",
+        }
+    }
+
+    /// Where it is to listen: at free ports, or where it was before.
+    fn listen(self, before: Option<Ports>) -> Vec<String> {
+        let port = |before: Option<SocketAddr>| {
+            before.map_or_else(|| ANY_PORT.to_owned(), |address| address.to_string())
+        };
+        let public = port(before.map(|ports| ports.public));
+        let mut flags = vec!["--listen".to_owned(), public];
+        if self == Self::Connect {
+            let router = port(before.and_then(|ports| ports.router));
+            flags.extend(["--router-listen".to_owned(), router]);
+        }
+        flags
+    }
+}
+
+impl Ports {
+    /// Reads what the server says first.
+    fn read(
+        role: Role,
+        mut lines: impl Iterator<Item = io::Result<String>>,
+    ) -> Result<Self, String> {
+        let mut address = |greeting: &str| {
+            let line = lines.next().and_then(Result::ok).unwrap_or_default();
+            let address = line.strip_prefix(greeting).and_then(|rest| rest.split(',').next());
+            address.and_then(|address| address.trim().parse().ok()).ok_or(line)
+        };
+        let public = address(GREETING)?;
+        let router = (role == Role::Connect).then(|| address(ROUTER)).transpose()?;
+        Ok(Self { public, router })
+    }
+}
+
+impl std::fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { said, logged } = self;
+        write!(f, "the server said {said:?} and not where it is; it logged:\n{logged}")
     }
 }
 
@@ -173,12 +274,24 @@ fn log_file(dir: &Path) -> PathBuf {
     dir.join("log")
 }
 
-fn spawn(dir: &Path, listen: &str, launch: &Launch) -> (Child, SocketAddr) {
+/// A file that only its owner may read, in a directory that is made for it.
+fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
+    fs::create_dir(data_dir)?;
+    let mut file = OpenOptions::new();
+    let mut file = file.create_new(true).write(true).mode(0o600).open(data_dir.join(KEYS_FILE))?;
+    file.write_all(keys.as_bytes())
+}
+
+fn spawn(
+    dir: &Path,
+    before: Option<Ports>,
+    launch: &Launch,
+) -> Result<(Child, Ports), NotStarted> {
     let mut process = Command::new(env!("CARGO_BIN_EXE_kalends"))
-        .arg("serve")
+        .arg(launch.role.command())
         .arg("--data-dir")
         .arg(data_dir(dir))
-        .args(["--listen", listen])
+        .args(launch.role.listen(before))
         .args(&launch.arguments)
         .envs(launch.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
@@ -186,15 +299,15 @@ fn spawn(dir: &Path, listen: &str, launch: &Launch) -> (Child, SocketAddr) {
         .stderr(open_log(dir))
         .spawn()
         .expect("the server can be started");
-    let mut line = String::new();
-    let mut output = BufReader::new(process.stdout.take().expect("standard output is a pipe"));
-    output.read_line(&mut line).expect("the server says where it is");
-    let address = line.strip_prefix(GREETING).and_then(|rest| rest.trim().parse().ok());
-    match address {
-        Some(address) => (process, address),
-        None => {
-            let log = std::fs::read_to_string(log_file(dir)).unwrap_or_default();
-            panic!("the server said {line:?} and not where it is; it logged:\n{log}")
+    let output = process.stdout.take().expect("standard output is a pipe");
+    match Ports::read(launch.role, BufReader::new(output).lines()) {
+        Ok(ports) => Ok((process, ports)),
+        Err(said) => {
+            // It ended by itself, or says what nobody understands.
+            let _ = process.kill();
+            let _ = process.wait();
+            let logged = fs::read_to_string(log_file(dir)).unwrap_or_default();
+            Err(NotStarted { said, logged })
         }
     }
 }

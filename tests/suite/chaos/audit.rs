@@ -1,0 +1,74 @@
+//! A look into the message tables themselves, past all faults.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::harness::{dynamo, unix_now_s};
+
+/// Who reads whole tables.
+pub(super) struct Auditor(Client);
+
+/// What was in them.
+pub(super) struct Audit {
+    /// When reading began.
+    pub(super) begun_at: Instant,
+    /// Versions of the messages in all rows.
+    pub(super) rows: BTreeSet<String>,
+    /// Those of them that have not expired.
+    pub(super) alive: BTreeSet<String>,
+}
+
+type Item = HashMap<String, AttributeValue>;
+
+impl Auditor {
+    /// One who asks the DynamoDB server at this URL.
+    pub(super) fn of(url: &str) -> Self {
+        Self(dynamo::client(url))
+    }
+
+    /// Reads all rows of messages. One that is not seen was not there at some moment since the reading began.
+    pub(super) async fn audit(&self) -> Audit {
+        let (begun_at, now_s) = (Instant::now(), unix_now_s());
+        let mut audit = Audit { begun_at, rows: BTreeSet::new(), alive: BTreeSet::new() };
+        for table in self.tables("message_").await {
+            for item in self.scan(&table, "updateid, expiry").await {
+                // A row of channels has none.
+                let Some(version) = text(&item, "updateid") else { continue };
+                let expiry = item.get("expiry").and_then(|expiry| expiry.as_n().ok()?.parse().ok());
+                if expiry.is_none_or(|expiry: u64| expiry > now_s) {
+                    audit.alive.insert(version.clone());
+                }
+                audit.rows.insert(version);
+            }
+        }
+        audit
+    }
+
+    /// The ids of all user agents that have a record.
+    pub(super) async fn records(&self) -> BTreeSet<String> {
+        let items = self.scan("router", "uaid").await;
+        items.iter().filter_map(|item| text(item, "uaid")).collect()
+    }
+
+    async fn tables(&self, prefix: &str) -> Vec<String> {
+        let tables = self.0.list_tables().send().await.expect("the store answers");
+        tables.table_names().iter().filter(|name| name.starts_with(prefix)).cloned().collect()
+    }
+
+    async fn scan(&self, table: &str, attributes: &str) -> Vec<Item> {
+        let scan = self.0.scan().table_name(table).consistent_read(true);
+        let mut pages = scan.projection_expression(attributes).into_paginator().items().send();
+        let mut items = Vec::new();
+        while let Some(item) = pages.next().await {
+            items.push(item.expect("the store answers"));
+        }
+        items
+    }
+}
+
+fn text(item: &Item, name: &str) -> Option<String> {
+    item.get(name)?.as_s().ok().cloned()
+}

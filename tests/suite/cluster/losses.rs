@@ -1,0 +1,71 @@
+//! Nodes that are killed.
+
+use crate::harness::{AT_ONCE, Agent, Cluster, Neighbour, Sender, until};
+
+#[actix_web::test]
+async fn when_a_connection_node_is_killed_pushes_are_taken_and_found_elsewhere() {
+    let mut cluster = Cluster::start(2, 2);
+    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let (channel, uaid) = (agent.register().await, agent.uaid().to_owned());
+    let mut neighbour = Neighbour::beside(&cluster.connects[1]).await;
+    let sender = Sender::new();
+    sender.push_to(&mut agent, &channel, "while it lives").await;
+    cluster.connects[0].kill();
+    for number in 0..5 {
+        sender.push(&cluster.endpoint(number % 2, &channel), &number.to_string()).await;
+        neighbour.notices_nothing().await;
+    }
+    let mut agent = Agent::back(&cluster.connects[1], &uaid).await;
+    let got = agent.take(5).await;
+    assert!(got.iter().map(|got| got.body()).eq(["0", "1", "2", "3", "4"]));
+    sender.push_to(&mut agent, &channel, "directly again").await;
+}
+
+/// What a node was not told while it was away it is told when it is back.
+#[actix_web::test]
+async fn an_agent_that_comes_back_to_a_node_that_was_killed_gets_everything() {
+    let mut cluster = Cluster::start(1, 1);
+    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let (channel, uaid) = (agent.register().await, agent.uaid().to_owned());
+    cluster.connects[0].kill();
+    let sender = Sender::new();
+    sender.push(&channel.endpoint, "while nobody is there").await;
+    cluster.connects[0].restart();
+    let mut agent = Agent::back(&cluster.connects[0], &uaid).await;
+    assert_eq!(agent.take(1).await[0].body(), "while nobody is there");
+    // The endpoint node leaves the node alone for a moment, and has the agent look when it is over.
+    sender.push_to(&mut agent, &channel, "soon after").await;
+}
+
+#[actix_web::test]
+async fn an_endpoint_node_that_is_killed_loses_nothing_that_it_answered() {
+    let mut cluster = Cluster::start(1, 2);
+    let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
+    let sender = Sender::new();
+    sender.push(&cluster.endpoint(1, &channel), "before").await;
+    cluster.endpoints[1].kill();
+    sender.push(&cluster.endpoint(0, &channel), "meanwhile").await;
+    cluster.endpoints[1].restart();
+    sender.push(&cluster.endpoint(1, &channel), "after").await;
+    let got = Agent::back(&cluster.connects[0], &uaid).await.take(3).await;
+    assert!(got.iter().map(|got| got.body()).eq(["before", "meanwhile", "after"]));
+}
+
+#[actix_web::test]
+async fn an_endpoint_node_that_is_terminated_serves_on_until_load_balancers_have_noticed() {
+    let plan = crate::harness::Plan::of(1, 1).endpoints_with(&["--drain-notice-s=1"]);
+    let mut cluster = Cluster::launch(plan);
+    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let channel = agent.register().await;
+    let sender = Sender::new();
+    let endpoint = &cluster.endpoints[0];
+    endpoint.signal("TERM");
+    let beat = format!("{}/__lbheartbeat__", endpoint.origin());
+    until(AT_ONCE, "it says that it drains", async || sender.get(&beat).await.status == 503).await;
+    assert_eq!(sender.get(&beat).await.body, br#"{"status":"draining"}"#);
+    sender.push_to(&mut agent, &channel, "a last one").await;
+    assert_eq!(cluster.endpoints[0].ended_within(AT_ONCE).await.code(), Some(0));
+
+    cluster.endpoints[0].restart();
+    sender.push_to(&mut agent, &channel, "a first one").await;
+}

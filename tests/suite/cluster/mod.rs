@@ -1,0 +1,58 @@
+//! Several nodes over one store: what goes between them, and what happens when one of them goes.
+
+mod draining;
+mod feeds;
+mod health;
+mod losses;
+mod moves;
+mod pushes;
+mod records;
+mod refusals;
+mod storms;
+
+use std::time::{Duration, Instant};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::harness::{Cluster, Proxy, dynamo, until};
+
+/// A cluster that has asked nothing for so long has done what it does by itself.
+const AT_REST_FOR: Duration = Duration::from_millis(500);
+
+/// How long that may take to come.
+const SETTLED_WITHIN: Duration = Duration::from_secs(15);
+
+/// Waits until nothing is asked of the store, and forgets what was.
+async fn comes_to_rest(proxy: &Proxy) {
+    let (mut bill, mut since) = (proxy.bill_so_far(), Instant::now());
+    until(SETTLED_WITHIN, "the cluster is at rest", async || {
+        let now = proxy.bill_so_far();
+        if now != bill {
+            (bill, since) = (now, Instant::now());
+        }
+        since.elapsed() >= AT_REST_FOR
+    })
+    .await;
+    proxy.bill();
+}
+
+/// The node that an agent's router record names.
+async fn node_of(cluster: &Cluster, uaid: &str) -> Option<String> {
+    let asked = dynamo::client(&cluster.wire.url).get_item().table_name("router");
+    let asked = asked.key("uaid", key(uaid)).consistent_read(true);
+    let record = asked.send().await.expect("the server answers").item;
+    let record = record.expect("the agent has a record");
+    record.get("node_id").map(|node| node.as_s().expect("it is a text").clone())
+}
+
+/// Has an agent's router record name a node.
+async fn name_node(cluster: &Cluster, uaid: &str, node: &str) {
+    let change = dynamo::client(&cluster.wire.url).update_item().table_name("router");
+    let change = change.key("uaid", key(uaid)).update_expression("SET node_id = :node");
+    let node = AttributeValue::S(node.to_owned());
+    change.expression_attribute_values(":node", node).send().await.expect("the server takes it");
+}
+
+fn key(uaid: &str) -> AttributeValue {
+    AttributeValue::S(uaid.replace('-', ""))
+}

@@ -1,0 +1,122 @@
+//! Starts that cannot work: one precise message, before anything is opened.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use kalends::keys;
+use tempfile::TempDir;
+
+use crate::harness::{Ended, Program, WireServer, dynamo, kalends, shared_wire_server};
+
+/// Settings of a connection node that are right.
+const RIGHT: [&str; 4] = [
+    "--listen=127.0.0.1:0",
+    "--router-listen=127.0.0.1:0",
+    "--public-url=http://127.0.0.1:1",
+    "--store=dynamodb",
+];
+
+struct Start {
+    home: TempDir,
+}
+
+impl Start {
+    fn new() -> Self {
+        Self { home: TempDir::new().expect("a temporary directory can be made") }
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// What is in its `keys.toml`.
+    fn with_keys(self, text: &str) -> Self {
+        fs::create_dir(self.data()).expect("a directory can be made");
+        let file = self.data().join(keys::KEYS_FILE);
+        fs::write(&file, text).expect("a file can be written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        self
+    }
+
+    async fn ends(&self, role: &str, url: &str, arguments: &[&str]) -> Ended {
+        let mut command = kalends(&[role]);
+        command.arg("--data-dir").arg(self.data()).args(arguments);
+        let launch = dynamo::launch(url);
+        let variables = launch.variables.iter().map(|(name, value)| (name, value));
+        command.args(&launch.arguments[1..]).envs(variables);
+        Program::run(command).await
+    }
+
+    /// A connection node with other settings is a bad setting, and nothing was made.
+    async fn is_a_bad_setting(&self, role: &str, other: &[&str], says: &str) {
+        let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
+        let others: Vec<_> = other.iter().map(|argument| name(argument)).collect();
+        let right = RIGHT.iter().filter(|argument| !others.contains(&name(argument)));
+        // An argument without a value is left out.
+        let given = other.iter().filter(|argument| argument.contains('='));
+        let arguments: Vec<_> = right.chain(given).copied().collect();
+        let ended = self.ends(role, "http://127.0.0.1:1", &arguments).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(says), "{says:?} is not said: {ended:?}");
+        assert!(ended.stdout.is_empty() && !self.data().exists(), "{ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn settings_that_do_not_go_together_are_refused_before_anything_is_opened() {
+    let start = Start::new();
+    for role in ["connect", "endpoint"] {
+        start.is_a_bad_setting(role, &["--store=embedded"], "store = \"dynamodb\"").await;
+    }
+    for (other, says) in [
+        (&["--public-url"][..], "public_url is not set"),
+        (&["--router-listen=0.0.0.0:8081"], "set router_url"),
+        (&["--router-url=http://10.0.0.5:8081"], "is not in nodes_allowed"),
+        (&["--router-url=https://127.0.0.1:8081"], "router_url = `https://127.0.0.1:8081`"),
+        (&["--nodes-allowed=10.0.0.0/8"], "is not in nodes_allowed"),
+        (&["--nodes-allowed=http://10.0.0.1"], "nodes_allowed"),
+        (
+            &["--listen=127.0.0.1:8081", "--router-listen=127.0.0.1:8081"],
+            "listen and router_listen are both port 8081",
+        ),
+    ] {
+        start.is_a_bad_setting("connect", other, says).await;
+    }
+}
+
+#[actix_web::test]
+async fn a_node_of_several_makes_no_keys() {
+    let wire = shared_wire_server();
+    for role in ["connect", "endpoint"] {
+        let start = Start::new();
+        let ended = start.ends(role, &wire.url, &RIGHT).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+        assert!(ended.stderr.contains("keys.toml"), "{ended:?}");
+        assert!(!start.data().join(keys::KEYS_FILE).exists());
+    }
+}
+
+#[actix_web::test]
+async fn a_node_of_several_without_a_cluster_key_is_refused() {
+    let wire = shared_wire_server();
+    for role in ["connect", "endpoint"] {
+        let start = Start::new().with_keys(&format!("crypto_keys = [\"{}\"]\n", *keys::generate()));
+        let ended = start.ends(role, &wire.url, &RIGHT).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+        assert!(ended.stderr.contains("kalends keys cluster"), "{ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn a_router_port_in_use_is_refused() {
+    let wire = WireServer::start();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = taken.local_addr().expect("it has an address").to_string();
+    let start = Start::new();
+    let listen = format!("--router-listen={address}");
+    let arguments = [RIGHT[0], &listen, RIGHT[2], RIGHT[3]];
+    let ended = start.ends("connect", &wire.url, &arguments).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains(&format!("cannot listen on {address}")), "{ended:?}");
+    assert!(!start.data().exists());
+}

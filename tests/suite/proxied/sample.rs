@@ -1,0 +1,78 @@
+//! A file of `docs/deploy`, with no more changed than what a test cannot have: addresses, ports, certificates.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Behind, Kind};
+
+/// What the samples call the nodes.
+const CONNECTS: [&str; 3] = ["10.0.0.11:8080", "10.0.0.12:8080", "10.0.0.13:8080"];
+const ENDPOINTS: [&str; 2] = ["10.0.0.21:8080", "10.0.0.22:8080"];
+
+/// The text of a sample.
+#[derive(Debug, Clone)]
+pub(super) struct Sample(String);
+
+impl Sample {
+    /// The file of that name.
+    pub(super) fn read(name: &str) -> Self {
+        let path = folder().join(name);
+        let text = fs::read_to_string(&path);
+        Self(text.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    }
+
+    /// A proxy's sample as it is run here.
+    pub(super) fn of(kind: Kind, address: &str, behind: &Behind) -> Self {
+        match kind {
+            Kind::Nginx => Self::read("nginx.conf").for_nginx(address, behind),
+            Kind::Caddy => Self::read("Caddyfile").for_caddy(address, behind),
+        }
+    }
+
+    /// The same with something else in the place of what must be there once.
+    pub(super) fn replace(self, from: &str, to: &str) -> Self {
+        assert_eq!(self.0.matches(from).count(), 1, "the sample has {from:?} once:\n{}", self.0);
+        Self(self.0.replace(from, to))
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
+    fn for_nginx(self, address: &str, behind: &Behind) -> Self {
+        let folder = "/etc/letsencrypt/live/push.example.net";
+        let text = self
+            .replace("listen 443 ssl;", &format!("listen {address};"))
+            .replace(&format!("    ssl_certificate {folder}/fullchain.pem;\n"), "")
+            .replace(&format!("    ssl_certificate_key {folder}/privkey.pem;\n"), "");
+        let nodes = CONNECTS.iter().zip(padded(&behind.connects));
+        let nodes = nodes.chain(ENDPOINTS.iter().zip(padded(&behind.endpoints)));
+        nodes.fold(text, |text, (name, node)| match node {
+            Some(node) => text.replace(&format!("server {name} "), &format!("server {node} ")),
+            None => text.without_line(&format!("server {name} ")),
+        })
+    }
+
+    fn for_caddy(self, address: &str, behind: &Behind) -> Self {
+        let text = self
+            .replace(&CONNECTS.join(" "), &behind.connects.join(" "))
+            .replace(&ENDPOINTS.join(" "), &behind.endpoints.join(" "))
+            .replace("push.example.net {\n", &format!("http://{address} {{\nbind 127.0.0.1\n"));
+        Self(format!("{{\nadmin off\n}}\n{}", text.0))
+    }
+
+    fn without_line(self, with: &str) -> Self {
+        let line = self.0.lines().find(|line| line.contains(with)).unwrap_or(with).to_owned();
+        self.replace(&format!("{line}\n"), "")
+    }
+}
+
+/// Where the samples are.
+pub(super) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/deploy")
+}
+
+/// One for each line of the sample: the nodes there are, and nothing for the lines that are too many.
+fn padded(nodes: &[String]) -> impl Iterator<Item = Option<&String>> {
+    nodes.iter().map(Some).chain(std::iter::repeat(None))
+}
