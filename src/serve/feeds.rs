@@ -23,18 +23,14 @@ use crate::settings::{Settings, StoreKind};
 const POLL_ALONE: Span = Span::from_secs(24 * 60 * 60);
 
 /// Starts what publishes feeds and what follows them.
-pub(super) async fn start(
+pub(super) fn start(
     settings: &Settings,
     store: &Arc<dyn Upkeep>,
     clock: &Clock,
     log: &Logger,
-) -> Result<Feeds, ServeError> {
+) -> Feeds {
     let store: Arc<dyn FeedTables> = Arc::clone(store) as _;
-    // Where they are missing and stay so, there are no feeds.
-    if settings.create_tables {
-        store.ensure_feeds().await.map_err(ServeError::FeedTables)?;
-    }
-    Ok(Feeds::start(store, clock.clone(), limits(settings), log.clone()))
+    Feeds::start(store, clock.clone(), limits(settings), log.clone())
 }
 
 /// Starts what follows broadcasts. Those that are there have been read when this is done.

@@ -60,7 +60,7 @@ pub(super) async fn assemble(
     let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
     let opened = opening::open(role, settings, clock.now()).await?;
     let Opened { keys, store, tables, frozen_month } = opened;
-    let feeds = feeds::start(settings, &store, clock, log).await?;
+    let feeds = feeds::start(settings, &store, clock, log);
     let common = Data::new(Common {
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,

@@ -37,6 +37,10 @@ pub(super) async fn open(role: Role, settings: &Settings, now: Time) -> Result<O
     };
     let mut tables = Tables::new(settings.rotation);
     tables.make(&*store, now).await?;
+    // Where they are missing and stay so, there are no feeds. Before the trial: another node may have made one of them.
+    if settings.create_tables {
+        store.ensure_feeds().await.map_err(ServeError::FeedTables)?;
+    }
     preflight(&*store, now, settings.rotation).await?;
     let frozen_month = maintenance::frozen_month(&*store, settings.rotation).await?;
     Ok(Opened { keys, store, tables, frozen_month })

@@ -15,6 +15,10 @@
 //! 3. *No row of it is left.* After the ack was said and the push was answered, somebody who asks the store without any
 //!    faults between began to read the whole table, and did not see it.
 //!
+//! It must not come on a connection that was opened after all that, nor on the one it came on last. On another that was
+//! open already it may have been sent before: its user agent may have stopped reading, or its node may have read the
+//! row just before it went.
+//!
 //! An ack without that proof may have been lost on its way, and its message may come again.
 
 #[cfg(test)]
@@ -63,8 +67,11 @@ struct Message {
     answered_at: Option<Instant>,
     is_promised: bool,
     version: Option<Box<str>>,
+    /// When the connection was opened that it came on last.
+    came_on: Option<Instant>,
     ack_said_at: Option<Instant>,
-    is_settled: bool,
+    /// Since when its ack is known to be settled.
+    settled_at: Option<Instant>,
 }
 
 /// A connection node stood still.
@@ -117,8 +124,9 @@ impl Ledger {
             answered_at: None,
             is_promised: false,
             version: None,
+            came_on: None,
             ack_said_at: None,
-            is_settled: false,
+            settled_at: None,
         });
         self.messages.len() - 1
     }
@@ -153,20 +161,22 @@ impl Ledger {
         stop.expect("it was stopped").until = Some(now);
     }
 
-    /// A message came to a user agent.
-    pub(super) fn came(&mut self, client: usize, number: usize, version: &str) {
+    /// A message came to a user agent, on a connection that was opened at that time.
+    pub(super) fn came(&mut self, client: usize, opened_at: Instant, number: usize, version: &str) {
         let message = &self.messages[number];
         if message.slot.client != client {
             self.wrong(number, &format!("came to {client}, who is somebody else"));
         } else if message.version.as_deref().is_some_and(|known| known != version) {
             self.wrong(number, &format!("came again with another version, {version}"));
-        } else if message.is_settled {
+        } else if message.is_over_for(opened_at) {
             self.wrong(number, "came again after its ack was settled");
         }
         let message = &mut self.messages[number];
-        *message.how_it_comes(&mut self.tally) += 1;
+        *message.how_it_comes(opened_at, &mut self.tally) += 1;
         message.version = Some(version.into());
+        message.came_on = Some(opened_at);
         message.ack_said_at = None;
+        message.settled_at = None;
         self.unsettled.remove(&number);
     }
 
@@ -174,19 +184,23 @@ impl Ledger {
     pub(super) fn acked(&mut self, number: usize, now: Instant) {
         let message = &mut self.messages[number];
         message.ack_said_at = Some(now);
-        if !message.is_settled {
-            self.unsettled.insert(number);
-        }
+        self.unsettled.insert(number);
     }
 
-    /// The whole table was read, which was begun at that time: these are the versions of all rows.
-    pub(super) fn audited(&mut self, begun_at: Instant, rows: &BTreeSet<String>) {
+    /// The whole table was read, from the one time to the other: these are the versions of all rows.
+    pub(super) fn audited(
+        &mut self,
+        begun_at: Instant,
+        ended_at: Instant,
+        rows: &BTreeSet<String>,
+    ) {
         let Self { messages, unsettled, stops, tally, .. } = self;
         unsettled.retain(|number| {
             let message = &mut messages[*number];
-            message.is_settled = message.is_done_with(begun_at, stops) && !message.is_among(rows);
-            tally.settled += usize::from(message.is_settled);
-            !message.is_settled
+            let is_settled = message.is_done_with(begun_at, stops) && !message.is_among(rows);
+            message.settled_at = is_settled.then_some(ended_at);
+            tally.settled += usize::from(is_settled);
+            !is_settled
         });
     }
 
@@ -298,14 +312,21 @@ impl Ledger {
 
 impl Message {
     /// Where the tally counts it when it comes now.
-    fn how_it_comes<'a>(&self, tally: &'a mut Tally) -> &'a mut usize {
+    fn how_it_comes<'a>(&self, opened_at: Instant, tally: &'a mut Tally) -> &'a mut usize {
         match (&self.version, self.answered_at, self.ack_said_at) {
             (None, None, _) => &mut tally.came_during_push,
             (None, Some(_), _) => &mut tally.came_later,
-            (Some(_), _, _) if self.is_settled => &mut tally.again_after_settled,
+            (Some(_), _, _) if self.is_over_for(opened_at) => &mut tally.again_after_settled,
             (Some(_), _, Some(_)) => &mut tally.again_before_settled,
             (Some(_), _, None) => &mut tally.again_before_ack,
         }
+    }
+
+    /// Whether it must not come on a connection that was opened at that time: there it was sent after its ack was
+    /// settled, or a second time.
+    fn is_over_for(&self, opened_at: Instant) -> bool {
+        let came_here = self.came_on == Some(opened_at);
+        self.settled_at.is_some_and(|settled_at| settled_at <= opened_at || came_here)
     }
 
     /// Whether it was acked, and nobody is about to store it or to send it.

@@ -239,7 +239,7 @@ async fn weather(proxy: &Proxy, spells: &[Spell], scene: &Scene) {
 async fn audit(scene: &Scene, auditor: &Auditor) {
     while scene.stage() == Stage::Storm {
         let audit = auditor.audit().await;
-        scene.ledger().audited(audit.begun_at, &audit.rows);
+        scene.ledger().audited(audit.begun_at, Instant::now(), &audit.rows);
         scene.pause(AUDIT_EVERY).await;
     }
 }
@@ -258,7 +258,7 @@ async fn drain(scene: &Scene, auditor: &Auditor) {
     let until = Instant::now() + DRAIN_WAIT;
     loop {
         let Audit { begun_at, rows, alive } = auditor.audit().await;
-        scene.ledger().audited(begun_at, &rows);
+        scene.ledger().audited(begun_at, Instant::now(), &rows);
         let is_stuck = scene.ledger().look_for_stuck(begun_at, &alive);
         if alive.is_empty() || is_stuck || Instant::now() > until {
             return scene.ledger().drained(begun_at);

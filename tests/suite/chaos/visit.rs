@@ -17,6 +17,7 @@ use crate::harness::{Channel, Closed, Notification, Socket, ack};
 pub(super) struct Visit<'a> {
     client: &'a Client,
     scene: &'a Scene,
+    opened_at: Instant,
     socket: Socket,
     /// What came and was not acked.
     unacked: Vec<Notification>,
@@ -51,9 +52,17 @@ impl<'a> Visit<'a> {
     }
 
     async fn greet(client: &'a Client, scene: &'a Scene, node: usize) -> Result<Self, Closed> {
+        let opened_at = Instant::now();
         let socket = Socket::open_ever(scene.connects[node]).await.map_err(|_| Closed(None))?;
-        let mut visit =
-            Self { client, scene, socket, unacked: Vec::new(), unacked_since: None, asked: None };
+        let mut visit = Self {
+            client,
+            scene,
+            opened_at,
+            socket,
+            unacked: Vec::new(),
+            unacked_since: None,
+            asked: None,
+        };
         let hello = json!({"messageType": "hello", "uaid": client.uaid, "use_webpush": true});
         visit.socket.say(&hello).await;
         let answer = visit.socket.hear_ever().await?;
@@ -143,7 +152,8 @@ impl<'a> Visit<'a> {
     fn hears(&mut self, heard: &Value) {
         let Some(notification) = Notification::read(heard) else { return self.answered(heard) };
         let number = number_of(&notification);
-        self.scene.ledger().came(self.client.number, number, &notification.version);
+        let (client, opened_at) = (self.client.number, self.opened_at);
+        self.scene.ledger().came(client, opened_at, number, &notification.version);
         self.unacked.push(notification);
         self.unacked_since.get_or_insert_with(Instant::now);
     }

@@ -8,6 +8,7 @@ mod moves;
 mod pushes;
 mod records;
 mod refusals;
+mod starting;
 mod storms;
 
 use std::time::{Duration, Instant};

@@ -71,7 +71,7 @@ impl Cluster {
         Self::launch(Plan::of(connects, endpoints))
     }
 
-    /// What the plan says; at least one endpoint node.
+    /// What the plan says. Without an endpoint node, whoever adds one says what endpoints begin with.
     pub(crate) fn launch(plan: Plan) -> Self {
         let wire = WireServer::start();
         let proxy = Proxy::to(&wire.url);

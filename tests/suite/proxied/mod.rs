@@ -1,10 +1,12 @@
-//! The samples of `docs/deploy`, run: nginx and Caddy in front of real servers, and the units as systemd reads them.
+//! `docs/operations.md` and the samples of `docs/deploy`: nginx and Caddy run in front of real servers, systemd reads the
+//! units, and what is said of settings and log lines is held against the sources.
 
 mod ahead;
 mod cluster;
 mod figures;
 mod front;
 mod idle;
+mod manual;
 mod sample;
 mod script;
 mod server;

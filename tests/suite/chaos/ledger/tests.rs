@@ -36,14 +36,14 @@ impl Story {
 
     fn came_and_was_acked(&mut self, number: usize) {
         let now = self.now();
-        self.ledger.came(7, number, &format!("v{number}"));
+        self.ledger.came(7, now, number, &format!("v{number}"));
         self.ledger.acked(number, now);
     }
 
     fn audit(&mut self, rows: &[&str]) {
         let now = self.now();
         let rows = rows.iter().map(|row| (*row).to_owned()).collect();
-        self.ledger.audited(now, &rows);
+        self.ledger.audited(now, now, &rows);
     }
 
     fn findings(mut self) -> Vec<String> {
@@ -84,7 +84,8 @@ fn a_message_that_comes_again_after_a_settled_ack_is_found() {
     let number = story.accept(None, HOUR);
     story.came_and_was_acked(number);
     story.audit(&["somebody else's"]);
-    story.ledger.came(7, number, "v0");
+    let now = story.now();
+    story.ledger.came(7, now, number, "v0");
     assert!(story.findings()[0].starts_with("0 came again after its ack was settled"));
 }
 
@@ -94,7 +95,8 @@ fn a_message_whose_row_was_seen_after_its_ack_may_come_again() {
     let number = story.accept(None, HOUR);
     story.came_and_was_acked(number);
     story.audit(&["v0"]);
-    story.ledger.came(7, number, "v0");
+    let now = story.now();
+    story.ledger.came(7, now, number, "v0");
     assert_eq!(story.ledger.tally().again_before_settled, 1);
     assert_eq!(story.findings(), Vec::<String>::new());
 }
@@ -105,7 +107,8 @@ fn a_message_whose_push_was_not_answered_may_come_again() {
     let number = story.post(None, HOUR);
     story.came_and_was_acked(number);
     story.audit(&[]);
-    story.ledger.came(7, number, "v0");
+    let now = story.now();
+    story.ledger.came(7, now, number, "v0");
     assert_eq!(story.findings(), Vec::<String>::new());
 }
 
@@ -115,8 +118,10 @@ fn an_ack_that_was_said_while_the_table_was_read_is_not_settled_by_that() {
     let number = story.accept(None, HOUR);
     let begun_at = story.now();
     story.came_and_was_acked(number);
-    story.ledger.audited(begun_at, &BTreeSet::new());
-    story.ledger.came(7, number, "v0");
+    let ended_at = story.now();
+    story.ledger.audited(begun_at, ended_at, &BTreeSet::new());
+    let now = story.now();
+    story.ledger.came(7, now, number, "v0");
     assert_eq!(story.findings(), Vec::<String>::new());
 }
 
@@ -190,9 +195,12 @@ fn versions_that_change_and_versions_of_two_are_found() {
     let mut story = Story::new();
     let one = story.accept(None, HOUR);
     let other = story.accept(None, HOUR);
-    story.ledger.came(7, one, "a");
-    story.ledger.came(7, one, "b");
-    story.ledger.came(7, other, "b");
+    let now = story.now();
+    story.ledger.came(7, now, one, "a");
+    let now = story.now();
+    story.ledger.came(7, now, one, "b");
+    let now = story.now();
+    story.ledger.came(7, now, other, "b");
     let findings = story.findings();
     assert!(findings[0].contains("another version") && findings[1].contains("another's version"));
     assert_eq!(findings.len(), 2);
@@ -202,6 +210,32 @@ fn versions_that_change_and_versions_of_two_are_found() {
 fn a_message_that_comes_to_somebody_else_is_found() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
-    story.ledger.came(8, number, "v0");
+    let now = story.now();
+    story.ledger.came(8, now, number, "v0");
     assert!(story.findings()[0].contains("somebody else"));
+}
+
+#[test]
+fn a_message_may_have_been_sent_before_it_was_settled_on_a_connection_that_was_open() {
+    let mut story = Story::new();
+    let number = story.accept(None, HOUR);
+    story.came_and_was_acked(number);
+    let opened_at = story.now();
+    story.audit(&[]);
+    story.ledger.came(7, opened_at, number, "v0");
+    assert_eq!(story.ledger.tally().again_before_settled, 1);
+    assert_eq!(story.findings(), Vec::<String>::new());
+}
+
+#[test]
+fn a_message_that_was_settled_must_not_come_again_on_the_connection_it_came_on() {
+    let mut story = Story::new();
+    let number = story.accept(None, HOUR);
+    let opened_at = story.now();
+    story.ledger.came(7, opened_at, number, "v0");
+    let now = story.now();
+    story.ledger.acked(number, now);
+    story.audit(&[]);
+    story.ledger.came(7, opened_at, number, "v0");
+    assert!(story.findings()[0].starts_with("0 came again after its ack was settled"));
 }

@@ -1,0 +1,28 @@
+//! Nodes that start.
+
+use std::thread;
+
+use crate::harness::{Agent, Cluster, Role, Sender, Server};
+
+/// Each finds tables that another is just making.
+#[actix_web::test]
+async fn nodes_that_start_at_once_where_there_is_no_table_yet_all_start() {
+    let mut cluster = Cluster::start(0, 0);
+    let roles = [Role::Endpoint, Role::Connect, Role::Endpoint, Role::Connect, Role::Connect];
+    let launches = roles.map(|role| cluster.launch_of(role).with(&["--public-url=http://a.test"]));
+    let nodes: Vec<Server> = thread::scope(|scope| {
+        let starting = launches.map(|launch| scope.spawn(|| Server::launch(launch)));
+        starting.map(|node| node.join().expect("a node starts")).into()
+    });
+    let (mut endpoints, mut connects) = (Vec::new(), Vec::new());
+    for (node, role) in nodes.into_iter().zip(roles) {
+        if role == Role::Endpoint { endpoints.push(node) } else { connects.push(node) }
+    }
+    (cluster.endpoints, cluster.connects) = (endpoints, connects);
+    let mut agent = Agent::new(&cluster.connects[2]).await;
+    let channel = agent.register().await;
+    let path = channel.endpoint.strip_prefix("http://a.test").expect("endpoints begin with it");
+    let endpoint = format!("{}{path}", cluster.endpoints[1].origin());
+    Sender::new().push(&endpoint, "to all").await;
+    assert_eq!(agent.take(1).await[0].body(), "to all");
+}
