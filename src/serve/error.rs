@@ -90,7 +90,7 @@ pub enum ServeError {
     #[error("the HTTP server ended: {0}")]
     Server(io::Error),
     /// The store did not finish in time.
-    #[error("what was queued for the disk did not get there within shutdown_wait_ms")]
+    #[error("what was queued for the store was not done in the time that the end may take")]
     Unfinished,
 }
 

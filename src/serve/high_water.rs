@@ -3,6 +3,9 @@
 //! Ids begin with the time. If the machine's clock is behind after a restart, new ids would be less than
 //! stored ones, and a topic's new message would give way to the old one. So a file in the data
 //! directory says how far ids have come, and the next server goes on from there.
+//!
+//! Not where there are several nodes. What the file says is ahead of the clock after a kill, and ids that are ahead of other
+//! nodes' do just that harm: a topic's next message, sent through one of those, gives way to its last one.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,6 +16,7 @@ use state_machine::{Span, Time};
 use tempfile::NamedTempFile;
 
 use super::maintenance::EVERY;
+use crate::settings::{Role, Settings};
 
 /// The file's name in the data directory: milliseconds since the Unix epoch, as text.
 const FILE: &str = "clock";
@@ -24,7 +28,12 @@ pub(super) struct HighWater {
 }
 
 impl HighWater {
-    pub(super) fn in_dir(data_dir: &Path) -> Self {
+    /// That of a node; none where there are others.
+    pub(super) fn of(role: Role, settings: &Settings) -> Option<Self> {
+        (role == Role::Serve).then(|| Self::in_dir(&settings.data_dir))
+    }
+
+    fn in_dir(data_dir: &Path) -> Self {
         Self { dir: data_dir.to_owned() }
     }
 

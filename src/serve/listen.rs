@@ -5,17 +5,21 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use actix_web::dev::{Server, ServerHandle};
-use actix_web::middleware::from_fn;
+use actix_web::body::BoxBody;
+use actix_web::dev::{Server, ServerHandle, ServiceRequest, ServiceResponse};
+use actix_web::http::ConnectionType;
+use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::net::TcpStream;
 use actix_web::rt::spawn;
-use actix_web::web;
-use actix_web::{App as HttpApp, HttpServer};
+use actix_web::web::{self, Data};
+use actix_web::{App as HttpApp, Error, HttpServer};
+use futures_util::future::join_all;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{sleep, timeout};
 
-use super::ServeError;
-use crate::http::app::Node;
+use super::{ServeError, doorstep};
+use crate::http::app::{Common, Node};
 use crate::http::{routes, unread};
 use crate::nodes::port::RouterPort;
 use crate::settings::{Role, Settings};
@@ -34,7 +38,7 @@ const HTTP_KEEP_ALIVE: Duration = Duration::from_secs(75);
 const LINGER: Duration = Duration::from_secs(1);
 
 /// How long the last answers may take to go out once nothing is under way any more.
-pub(super) const LAST_ANSWERS_WAIT_S: u64 = 1;
+pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 
 /// Addresses that were taken, on which nobody is answered yet.
 pub(super) struct Sockets {
@@ -49,8 +53,12 @@ pub(super) struct Ports {
     router: Option<Port>,
 }
 
+/// Ports that are being closed.
+pub(super) struct Closing(Vec<JoinHandle<io::Result<()>>>);
+
 struct Port {
     address: SocketAddr,
+    listener: TcpListener,
     handle: ServerHandle,
     served: JoinHandle<io::Result<()>>,
 }
@@ -85,14 +93,16 @@ impl Ports {
         let router = match sockets.router.zip(router) {
             Some((listener, router)) => {
                 let bound = address(&listener)?;
-                let server = router.serve(listener);
-                let server = server.map_err(|source| ServeError::listen(bound, source))?;
-                Some(Port::of(bound, server))
+                let failed = |source| ServeError::listen(bound, source);
+                let handle = listener.try_clone().map_err(failed)?;
+                Some(Port::of(bound, handle, router.serve(listener).map_err(failed)?))
             }
             None => None,
         };
         let bound = address(&sockets.public)?;
-        let public = Port::of(bound, server(settings, sockets.public, node)?);
+        let handle = sockets.public.try_clone();
+        let handle = handle.map_err(|source| ServeError::listen(bound, source))?;
+        let public = Port::of(bound, handle, server(settings, sockets.public, node)?);
         Ok(Self { public, router })
     }
 
@@ -117,33 +127,37 @@ impl Ports {
         }
     }
 
-    /// Takes no more connections on the public port; those that are there stay.
-    pub(super) async fn pause(&self) {
-        self.public.handle.pause().await;
+    /// Refuses connections from now on. What is under way is answered still.
+    pub(super) async fn close(self) -> Closing {
+        let ports: Vec<Port> = [Some(self.public), self.router].into_iter().flatten().collect();
+        for port in &ports {
+            // Where that cannot be done, who waits is reset.
+            let _ = doorstep::shut(&port.listener);
+        }
+        sleep(doorstep::WAIT).await;
+        Closing(ports.into_iter().map(Port::close).collect())
     }
+}
 
-    /// Ends once what is under way was answered, or after [`LAST_ANSWERS_WAIT_S`].
-    pub(super) async fn close(self) -> io::Result<()> {
-        let router = async {
-            match self.router {
-                Some(router) => router.close().await,
-                None => Ok(()),
-            }
-        };
-        let (public, router) = tokio::join!(self.public.close(), router);
-        public.and(router)
+impl Closing {
+    /// Ends once everybody was answered and has hung up, or when nobody is waited for any longer.
+    pub(super) async fn ended(self, wait: Duration) -> io::Result<()> {
+        let ended = timeout(wait, join_all(self.0)).await;
+        // Who still holds a connection open loses it with the process.
+        ended.unwrap_or_default().into_iter().map(joined).collect()
     }
 }
 
 impl Port {
-    /// A server does nothing unless it is polled.
-    fn of(address: SocketAddr, server: Server) -> Self {
-        Self { address, handle: server.handle(), served: spawn(server) }
+    /// A server does nothing unless it is polled. The listener is another handle of what it listens on.
+    fn of(address: SocketAddr, listener: TcpListener, server: Server) -> Self {
+        Self { address, listener, handle: server.handle(), served: spawn(server) }
     }
 
-    async fn close(self) -> io::Result<()> {
-        self.handle.stop(true).await;
-        joined(self.served.await)
+    /// The order is given when this returns; what is given back is the end.
+    fn close(self) -> JoinHandle<io::Result<()>> {
+        drop(self.handle.stop(true));
+        self.served
     }
 }
 
@@ -175,7 +189,9 @@ fn server(settings: &Settings, listener: TcpListener, node: &Node) -> Result<Ser
     let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
     let server = HttpServer::new(move || {
         // Around a scope and not around the application, whose type is a part of every connection's: 0.4 KiB less.
-        let all = web::scope("").wrap(from_fn(unread::hold)).configure(routes::of(&node));
+        let common = Data::clone(&node.common);
+        let answer = from_fn(move |request, next| answer(Data::clone(&common), request, next));
+        let all = web::scope("").wrap(answer).configure(routes::of(&node));
         HttpApp::new().service(all)
     })
     .workers(workers)
@@ -183,12 +199,26 @@ fn server(settings: &Settings, listener: TcpListener, node: &Node) -> Result<Ser
     .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
     .keep_alive(HTTP_KEEP_ALIVE)
     .client_disconnect_timeout(LINGER)
-    .shutdown_timeout(LAST_ANSWERS_WAIT_S)
+    .shutdown_timeout(settings.shutdown_wait_ms.div_ceil(1000))
     .disable_signals()
     .on_connect(move |io, _| tune(io, user_timeout))
     .listen(listener)
     .map_err(|source| ServeError::listen(address, source))?;
     Ok(server.run())
+}
+
+/// Answers a request. Once the node is to stop, each connection ends with its answer: whoever asks again asks another
+/// node.
+async fn answer(
+    common: Data<Common>,
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let mut answer = unread::hold(request, next).await?;
+    if common.draining.has_begun() {
+        answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    }
+    Ok(answer)
 }
 
 fn tune(io: &dyn Any, user_timeout: Duration) {

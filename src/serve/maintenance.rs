@@ -24,11 +24,16 @@ const AHEAD: Span = Span::from_secs(24 * 60 * 60);
 const CORRECTION_MIN: Span = Span::from_secs(1);
 
 /// Goes on as long as the process.
-pub(super) fn start(node: Node, machine: MachineClock, high_water: HighWater, mut tables: Tables) {
+pub(super) fn start(
+    node: Node,
+    machine: MachineClock,
+    high_water: Option<HighWater>,
+    mut tables: Tables,
+) {
     spawn(async move {
         let Common { store, clock, log, .. } = &**node.common;
         loop {
-            if let Some(endpoints) = &node.endpoints {
+            if let (Some(endpoints), Some(high_water)) = (&node.endpoints, &high_water) {
                 high_water.keep_ahead(endpoints.ids.time(clock.now()), log);
             }
             sleep(EVERY).await;

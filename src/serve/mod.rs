@@ -2,10 +2,11 @@
 //!
 //! - [`node`]: the parts that a role has.
 //! - [`opening`]: keys and store.
-//! - [`listen`]: the ports.
+//! - [`listen`]: the ports; [`doorstep`]: how one closes.
 //! - [`maintenance`]: what a node does by itself.
 //! - [`stop`]: the end.
 
+mod doorstep;
 mod error;
 mod feeds;
 mod greeting;
@@ -77,12 +78,12 @@ async fn serve(
         importer::start(source, settings, &node.common.feeds, &log);
     }
     let admin = admin_socket(settings, &store, &node);
-    let high_water = HighWater::in_dir(&settings.data_dir);
+    let high_water = HighWater::of(role, settings);
     maintenance::start(node.clone(), machine, high_water.clone(), tables);
     greeting::say(role, settings, &ports, &origin, &log);
     let ending = Ending { role, settings, node: &node, log: &log };
     let (served, until) = ending.come(ports, signals).await;
-    if let Some(reached) = reached_ids(&node) {
+    if let Some((reached, high_water)) = reached_ids(&node).zip(high_water) {
         high_water.keep(reached, &log);
     }
     if let Some(admin) = admin {

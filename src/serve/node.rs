@@ -178,12 +178,7 @@ impl Parts<'_> {
             Role::Endpoint => Duration::from_millis(settings.node_answer_grace_ms) + REMOTE_GRACE,
             Role::Serve | Role::Connect => Duration::ZERO,
         };
-        let floor = match role {
-            Role::Serve => HighWater::in_dir(&settings.data_dir).floor(log),
-            // Ids that are ahead of other nodes' would have a topic's next message, sent through one of those,
-            // give way to its last one.
-            Role::Endpoint | Role::Connect => Time(0),
-        };
+        let floor = HighWater::of(role, settings).map_or(Time(0), |kept| kept.floor(log));
         let limits = limits::of_pushes(settings, grace);
         let shared =
             EndpointShared::new(Arc::clone(store), nodes, clock.clone(), limits, log.clone());

@@ -14,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::ServeError;
-use super::listen::{LAST_ANSWERS_WAIT_S, Ports};
+use super::listen::{LAST_ANSWERS_WAIT, Ports};
 use crate::http::app::{Endpoints, Node};
 use crate::settings::{Role, Settings};
 
@@ -22,7 +22,7 @@ use crate::settings::{Role, Settings};
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What is kept of the time for the last answers and for the store to close its files.
-const LAST_WAIT: Duration = Duration::from_millis(LAST_ANSWERS_WAIT_S * 1000 + 250);
+const LAST_WAIT: Duration = LAST_ANSWERS_WAIT.saturating_add(Duration::from_millis(250));
 
 /// What the store has in any case to finish what was queued: answers depend on it.
 const CLOSE_WAIT_MIN: Duration = Duration::from_secs(1);
@@ -81,9 +81,9 @@ impl Ending<'_> {
             Role::Endpoint => self.serve_on(&mut signals).await,
             Role::Connect => self.drain(&mut signals).await,
         };
-        ports.pause().await;
+        let closing = ports.close().await;
         self.close_all(until).await;
-        (ports.close().await, until)
+        (closing.ended(LAST_ANSWERS_WAIT).await, until)
     }
 
     /// How long the end may take where nothing is to be drained.

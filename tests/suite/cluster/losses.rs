@@ -1,6 +1,11 @@
 //! Nodes that are killed.
 
-use crate::harness::{AT_ONCE, Agent, Cluster, Neighbour, Sender, until};
+use std::time::Duration;
+
+use awc::error::SendRequestError;
+use futures_util::future::join_all;
+
+use crate::harness::{AT_ONCE, Agent, Cluster, Neighbour, Plan, Sender, until};
 
 #[actix_web::test]
 async fn when_a_connection_node_is_killed_pushes_are_taken_and_found_elsewhere() {
@@ -53,7 +58,7 @@ async fn an_endpoint_node_that_is_killed_loses_nothing_that_it_answered() {
 
 #[actix_web::test]
 async fn an_endpoint_node_that_is_terminated_serves_on_until_load_balancers_have_noticed() {
-    let plan = crate::harness::Plan::of(1, 1).endpoints_with(&["--drain-notice-s=1"]);
+    let plan = Plan::of(1, 1).endpoints_with(&["--drain-notice-s=1"]);
     let mut cluster = Cluster::launch(plan);
     let mut agent = Agent::new(&cluster.connects[0]).await;
     let channel = agent.register().await;
@@ -68,4 +73,37 @@ async fn an_endpoint_node_that_is_terminated_serves_on_until_load_balancers_have
 
     cluster.endpoints[0].restart();
     sender.push_to(&mut agent, &channel, "a first one").await;
+}
+
+/// Senders keep their connections, as proxies do, and turn to another node when one refuses a new connection.
+#[actix_web::test]
+async fn an_endpoint_node_that_ends_under_load_answers_every_push_that_it_took() {
+    const SENDERS: usize = 16;
+    let mut cluster = Cluster::launch(Plan::of(1, 2).endpoints_with(&["--drain-notice-s=1"]));
+    let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
+    let endpoint = cluster.endpoint(1, &channel);
+    let senders = join_all((0..SENDERS).map(|_| push_until_refused(&endpoint)));
+    let (taken, ()) = tokio::join!(senders, async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        cluster.endpoints[1].signal("TERM");
+    });
+    // As long as it says that it drains, and not as long as what is under way may take.
+    assert_eq!(cluster.endpoints[1].ended_within(AT_ONCE).await.code(), Some(0));
+    let taken: usize = taken.into_iter().sum();
+    assert!(taken >= SENDERS, "{taken}");
+    let mut agent = Agent::back(&cluster.connects[0], &uaid).await;
+    agent.take(taken).await;
+}
+
+/// How many pushes were answered 201 before a connection was refused. There is no third way.
+async fn push_until_refused(endpoint: &str) -> usize {
+    let sender = Sender::new();
+    for taken in 0.. {
+        match sender.post(endpoint).ttl(3600).body("under load").try_send().await {
+            Ok(answer) => assert_eq!(answer.status, 201, "{answer}"),
+            Err(SendRequestError::Connect(_)) => return taken,
+            Err(error) => panic!("a push was taken and not answered: {error}"),
+        }
+    }
+    unreachable!("a node that was told to end ends")
 }
