@@ -282,11 +282,7 @@ fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
     file.write_all(keys.as_bytes())
 }
 
-fn spawn(
-    dir: &Path,
-    before: Option<Ports>,
-    launch: &Launch,
-) -> Result<(Child, Ports), NotStarted> {
+fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {
     let mut process = Command::new(env!("CARGO_BIN_EXE_kalends"))
         .arg(launch.role.command())
         .arg("--data-dir")
