@@ -114,8 +114,10 @@ pub enum Action {
 pub enum KeysAction {
     /// Print a fresh key for `crypto_keys` in keys.toml
     ///
-    /// The server makes its first key by itself. To change keys, put a new one in front of the
-    /// list and keep the old ones: endpoints that were handed out are sealed with them.
+    /// The server makes its first key by itself. To change keys, put a new one in front of the list and keep the
+    /// old ones: endpoints that were handed out are sealed with them. Where there are several nodes, append it
+    /// first, and put it in front when every node has it: an endpoint sealed with a key that an endpoint
+    /// node does not have is answered 404, and is lost (docs/operations.md).
     Generate,
     /// Put a fresh key in front of `cluster_keys` in keys.toml
     ///
@@ -257,7 +259,10 @@ fn run_server(role: Role, ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
         Err(error) => return wrong(&error),
     };
     match settings.check(role) {
-        Ok(()) => exit_code(serve::run(role, &settings, *dev)),
+        Ok(()) => match serve::run(role, &settings, *dev) {
+            Err(error) if error.is_of_configuration() => wrong(&error),
+            served => exit_code(served),
+        },
         Err(problem) => wrong(&problem),
     }
 }

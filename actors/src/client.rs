@@ -12,6 +12,7 @@ use actix::{
     Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Handler, Running, SpawnHandle,
     WrapFuture,
 };
+use futures_util::FutureExt;
 use slog::{Logger, debug, warn};
 use state_machine::connection::{
     CloseReason, Config, Connection, Effect, Effects, Event, Luck, PhaseName, PushAnswer,
@@ -24,6 +25,7 @@ use state_machine::{ConnectionId, MessageRef, OpId, PushId, Time, Uaid};
 use storage::Store;
 use tokio::sync::oneshot;
 
+use crate::bequest::outlive;
 use crate::broadcasts::{BroadcastView, Follow, Unfollow};
 use crate::clock::Clock;
 use crate::nodes::NodeDirectory;
@@ -191,8 +193,16 @@ impl<T: Transport> Client<T> {
 
     /// The order is the store's before this returns: an actor that stops cancels none of it.
     fn ask(&self, op: OpId, order: StoreOrder, ctx: &mut T::Context) {
-        let answer = store_orders::give(&*self.shared.store, order).into_actor(self);
-        ctx.spawn(answer.map(move |answer, client, ctx| {
+        let registration = match &order {
+            StoreOrder::Register(registration) => Some(registration.clone()),
+            _ => None,
+        };
+        let answer = store_orders::give(&*self.shared.store, order);
+        let answer = match registration {
+            Some(registration) => outlive(answer, &registration, &self.shared).left_future(),
+            None => answer.right_future(),
+        };
+        ctx.spawn(answer.into_actor(self).map(move |answer, client, ctx| {
             let answer = answer.map_err(|error| {
                 warn!(client.shared.log, "the store failed a connection, it will ask again";
                     "connection" => client.id.0, "error" => %error);

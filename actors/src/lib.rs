@@ -9,6 +9,7 @@
 //!
 //! Every mailbox has a bound, and a send that is refused is a case: nothing here uses `do_send`.
 
+mod bequest;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;

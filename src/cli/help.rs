@@ -16,7 +16,7 @@ environment (KALENDS_LISTEN=0.0.0.0:8080). A flag wins over the environment, tha
 Examples:
   kalends serve --data-dir /var/lib/kalends --listen 0.0.0.0:8080 \\
       --public-url https://push.example.net
-  kalends serve --config /etc/kalends.toml --public-url https://push.example.net";
+  kalends serve --config /etc/kalends/kalends.toml --public-url https://push.example.net";
 
 /// `kalends connect`
 pub(super) const CONNECT: &str = "\
@@ -37,7 +37,7 @@ Examples:
   kalends listen ws://127.0.0.1:8080/            in another terminal: be a user agent
 
   In a private network:
-  kalends connect --config /etc/kalends.toml --listen 0.0.0.0:8080 --router-listen 10.0.0.5:8081 \\
+  kalends connect --config /etc/kalends/kalends.toml --listen 0.0.0.0:8080 --router-listen 10.0.0.5:8081 \\
       --nodes-allowed 10.0.0.0/8 --public-url https://push.example.net";
 
 /// `kalends endpoint`
@@ -48,7 +48,7 @@ directories, and the same --public-url: the URL of the endpoint nodes, behind a 
 
 Examples (kalends connect --help has a connection node beside it):
   kalends endpoint --data-dir one --listen 127.0.0.1:8090 --store dynamodb --dynamodb-region eu-central-1
-  kalends endpoint --config /etc/kalends.toml --listen 0.0.0.0:8090 \\
+  kalends endpoint --config /etc/kalends/kalends.toml --listen 0.0.0.0:8090 \\
       --nodes-allowed 10.0.0.0/8 --public-url https://push.example.net";
 
 /// `kalends keys cluster`

@@ -54,7 +54,7 @@ pub enum KeysError {
     /// Others than its owner may use it.
     #[error(
         "{path} has mode {mode:04o}, so others can get at the keys: run `chmod 600 {path}`, and \
-         put a new key in front if somebody may have read it"
+         change the key if somebody may have read it (`kalends keys generate --help`)"
     )]
     Exposed {
         /// The file.

@@ -43,6 +43,7 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span, Uaid};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
+use uuid::Uuid;
 
 use super::letter;
 use super::signature::{ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac};
@@ -68,6 +69,8 @@ const NOTICE_WAIT: Duration = Duration::from_millis(250);
 pub struct RouterPort {
     node: NodeId,
     keys: ClusterKeys,
+    /// Which process answers, where several say that they are this node.
+    instance: Uaid,
     registry: Registry,
     clock: Clock,
     limits: PortLimits,
@@ -136,7 +139,7 @@ impl From<&Settings> for PortLimits {
             body_bytes_max: letter::bytes_max(payload_bytes_max),
             body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
             headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
-            connections_max: settings.connections_max,
+            connections_max: settings.router_connections_max,
             user_timeout: Duration::from_millis(settings.tcp_user_timeout_ms),
             workers: settings.worker_threads(),
         }
@@ -158,7 +161,14 @@ impl RouterPort {
             nudges: registry.clone().recipient(),
             moves: registry.clone().recipient(),
         };
-        Self { node, keys, registry, clock, limits, complaints: Complaints::default(), log }
+        let instance = Uaid(Uuid::new_v4().into_bytes());
+        let complaints = Complaints::default();
+        Self { node, keys, instance, registry, clock, limits, complaints, log }
+    }
+
+    /// An agent that this process says is here, and no other does: by it, it knows its own answer.
+    pub fn instance(&self) -> Uaid {
+        self.instance
     }
 
     /// A server that answers on `listener`.
@@ -231,6 +241,7 @@ impl RouterPort {
                 let message = letter::from_bytes(body)?;
                 Ok(status_of_push(self.deliver(uaid, message).await))
             }
+            Errand::Nudge(uaid) if uaid == self.instance => Ok(StatusCode::OK),
             Errand::Nudge(uaid) => Ok(tell(&self.registry.nudges, Nudge { uaid }).await),
             Errand::Moved(uaid, connected_at) => {
                 let moved = ConnectedElsewhere { uaid, connected_at };
@@ -278,15 +289,18 @@ async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) 
 }
 
 impl Stranger {
+    /// The last answer on its connection: a place that others need.
     fn answer(&self) -> HttpResponse {
-        match self {
-            Self::Refused(_) => {
-                HttpResponse::Unauthorized().insert_header((WWW_AUTHENTICATE, "Kalends")).finish()
-            }
-            Self::TooLarge => HttpResponse::PayloadTooLarge().finish(),
-            Self::TooSlow => HttpResponse::RequestTimeout().finish(),
-            Self::CutShort => HttpResponse::BadRequest().finish(),
+        let mut answer = match self {
+            Self::Refused(_) => HttpResponse::Unauthorized(),
+            Self::TooLarge => HttpResponse::PayloadTooLarge(),
+            Self::TooSlow => HttpResponse::RequestTimeout(),
+            Self::CutShort => HttpResponse::BadRequest(),
+        };
+        if let Self::Refused(_) = self {
+            answer.insert_header((WWW_AUTHENTICATE, "Kalends"));
         }
+        answer.force_close().finish()
     }
 }
 

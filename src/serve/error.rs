@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use state_machine::NodeId;
 use storage::StoreError;
 
 use super::key_marks::KeyMarksError;
@@ -68,6 +69,12 @@ pub enum ServeError {
     /// The keys are not those of the other nodes.
     #[error(transparent)]
     KeyMarks(#[from] KeyMarksError),
+    /// Another node has this one's name: which of the two is meant nobody could say.
+    #[error(
+        "another node answers under router_url {0}: each node needs one of its own, which leads to it and to no other \
+         node (where that was this node's last run, which has not ended yet: start again when it has)"
+    )]
+    RouterUrlTaken(NodeId),
     /// The public URL is none.
     #[error("public_url: {0}")]
     Origin(#[from] OriginError),
@@ -95,6 +102,17 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    /// Whether the next start fails as well, until somebody has mended something beside the server.
+    pub fn is_of_configuration(&self) -> bool {
+        matches!(
+            self,
+            Self::Keys(_)
+                | Self::NoSharedKeys { .. }
+                | Self::NoClusterKeys { .. }
+                | Self::KeyMarks(KeyMarksError::Strange(_))
+        )
+    }
+
     pub(super) fn listen(address: SocketAddr, source: io::Error) -> Self {
         Self::Listen { address, source }
     }

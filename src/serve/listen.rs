@@ -47,6 +47,12 @@ pub(super) struct Sockets {
     router: Option<TcpListener>,
 }
 
+/// Ports of which only that for other nodes is answered on.
+pub(super) struct ForNodes {
+    public: TcpListener,
+    router: Option<Port>,
+}
+
 /// Ports on which requests are answered.
 pub(super) struct Ports {
     public: Port,
@@ -80,17 +86,11 @@ impl Sockets {
     pub(super) fn router_address(&self) -> Result<Option<SocketAddr>, ServeError> {
         self.router.as_ref().map(address).transpose()
     }
-}
 
-impl Ports {
-    /// Answers requests from now on.
-    pub(super) fn open(
-        settings: &Settings,
-        sockets: Sockets,
-        node: &Node,
-        router: Option<RouterPort>,
-    ) -> Result<Self, ServeError> {
-        let router = match sockets.router.zip(router) {
+    /// Answers other nodes from now on, where there is a router port.
+    pub(super) fn answer_nodes(self, router: Option<RouterPort>) -> Result<ForNodes, ServeError> {
+        let Self { public, router: listener } = self;
+        let router = match listener.zip(router) {
             Some((listener, router)) => {
                 let bound = address(&listener)?;
                 let failed = |source| ServeError::listen(bound, source);
@@ -99,13 +99,22 @@ impl Ports {
             }
             None => None,
         };
-        let bound = address(&sockets.public)?;
-        let handle = sockets.public.try_clone();
-        let handle = handle.map_err(|source| ServeError::listen(bound, source))?;
-        let public = Port::of(bound, handle, server(settings, sockets.public, node)?);
-        Ok(Self { public, router })
+        Ok(ForNodes { public, router })
     }
+}
 
+impl ForNodes {
+    /// Answers everybody from now on.
+    pub(super) fn answer_all(self, settings: &Settings, node: &Node) -> Result<Ports, ServeError> {
+        let Self { public, router } = self;
+        let bound = address(&public)?;
+        let handle = public.try_clone().map_err(|source| ServeError::listen(bound, source))?;
+        let public = Port::of(bound, handle, server(settings, public, node)?);
+        Ok(Ports { public, router })
+    }
+}
+
+impl Ports {
     /// Where the public port is.
     pub(super) fn public_address(&self) -> SocketAddr {
         self.public.address
@@ -144,7 +153,7 @@ impl Closing {
     pub(super) async fn ended(self, wait: Duration) -> io::Result<()> {
         let ended = timeout(wait, join_all(self.0)).await;
         // Who still holds a connection open loses it with the process.
-        ended.unwrap_or_default().into_iter().map(joined).collect()
+        ended.unwrap_or_default().into_iter().try_for_each(joined)
     }
 }
 

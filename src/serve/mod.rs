@@ -2,7 +2,7 @@
 //!
 //! - [`node`]: the parts that a role has.
 //! - [`opening`]: keys and store.
-//! - [`listen`]: the ports; [`doorstep`]: how one closes.
+//! - [`listen`]: the ports; [`doorstep`]: how one closes; [`own_url`]: whether others find a node.
 //! - [`maintenance`]: what a node does by itself.
 //! - [`stop`]: the end.
 
@@ -18,6 +18,7 @@ mod machine_clock;
 pub(crate) mod maintenance;
 mod node;
 pub(crate) mod opening;
+mod own_url;
 mod stop;
 mod urls;
 
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use actix::System;
 use actors::Clock;
-use slog::{Logger, warn};
+use slog::{Logger, info, warn};
 use state_machine::{Span, Time};
 use storage::Upkeep;
 
@@ -37,6 +38,8 @@ pub(crate) use machine_clock::unix_now;
 use crate::admin::site::{Servers, Site};
 use crate::admin::socket::AdminSocket;
 use crate::http::app::Node;
+use crate::nodes::port::RouterPort;
+use crate::nodes::remote::OwnUrl;
 use crate::settings::{Role, Settings, StoreKind};
 use crate::{admin, importer, telemetry};
 use high_water::HighWater;
@@ -65,14 +68,21 @@ async fn serve(
     log: Logger,
 ) -> Result<(), ServeError> {
     // Before anybody can know that there is a server to stop.
-    let signals = Signals::listen().map_err(ServeError::Signals)?;
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let sockets = Sockets::bind(role, settings)?;
     let source = role.has_endpoints().then(|| importer::source(settings)).transpose()?.flatten();
     let clock = Clock::starting_at(machine.now());
-    let assembled = node::assemble(role, settings, &sockets, &clock, &log).await?;
-    let Assembled { node, router, store, tables, origin } = assembled;
+    let assembled = tokio::select! {
+        assembled = node::assemble(role, settings, &sockets, &clock, &log) => assembled?,
+        // A store that does not answer is waited for as long as it may take, and not against somebody's will.
+        signal = signals.next() => {
+            info!(log, "stopped before it had started"; "signal" => signal);
+            return Ok(());
+        }
+    };
+    let Assembled { node, router, own_url, store, tables, origin, lock: _lock } = assembled;
+    let ports = open(settings, sockets, &node, router, own_url).await;
     // Where nothing comes of it, those who follow feeds are to go before those who publish them.
-    let ports = Ports::open(settings, sockets, &node, router);
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
     if let Some(source) = source {
         importer::start(source, settings, &node.common.feeds, &log);
@@ -91,6 +101,21 @@ async fn serve(
     }
     stop::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
+}
+
+/// Opens the ports, the public one once it is known that no other node has this one's name.
+async fn open(
+    settings: &Settings,
+    sockets: Sockets,
+    node: &Node,
+    router: Option<RouterPort>,
+    own_url: Option<OwnUrl>,
+) -> Result<Ports, ServeError> {
+    let ports = sockets.answer_nodes(router)?;
+    if let Some(own_url) = own_url {
+        own_url::check(own_url, &node.common.log).await?;
+    }
+    ports.answer_all(settings, node)
 }
 
 /// How far message ids have come, on a node that makes any.

@@ -10,7 +10,8 @@ use actors::{ClientShared, Clock, EndpointShared, LocalNode, NodeDirectory, Regi
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Month, NodeId, Time};
+use state_machine::{Month, NodeId, Time, Uaid};
+use storage::embedded::DirLock;
 use storage::{Store, Upkeep};
 
 use super::high_water::HighWater;
@@ -26,7 +27,7 @@ use crate::http::token::Tokens;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::nodes::port::{PortLimits, RouterPort};
-use crate::nodes::remote::{RemoteLimits, RemoteNodes};
+use crate::nodes::remote::{OwnUrl, RemoteLimits, RemoteNodes};
 use crate::nodes::signature::ClusterKeys;
 use crate::settings::{Role, Settings, StoreKind};
 
@@ -43,10 +44,14 @@ pub(super) struct Assembled {
     pub(super) node: Node,
     /// What other nodes ask a connection node.
     pub(super) router: Option<RouterPort>,
+    /// Where a connection node says that other nodes reach it.
+    pub(super) own_url: Option<OwnUrl>,
     pub(super) store: Arc<dyn Upkeep>,
     pub(super) tables: Tables,
     /// Where endpoints begin.
     pub(super) origin: String,
+    /// Of the data directory, as long as the node runs.
+    pub(super) lock: Option<DirLock>,
 }
 
 /// Opens keys and store and starts the actors of a role.
@@ -59,7 +64,7 @@ pub(super) async fn assemble(
 ) -> Result<Assembled, ServeError> {
     let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
     let opened = opening::open(role, settings, clock.now()).await?;
-    let Opened { keys, store, tables, frozen_month } = opened;
+    let Opened { lock, keys, store, tables, frozen_month } = opened;
     let feeds = feeds::start(settings, &store, clock, log);
     let common = Data::new(Common {
         store: Arc::clone(&store) as Arc<dyn Store>,
@@ -77,11 +82,12 @@ pub(super) async fn assemble(
         None => None,
     };
     let registry = registry.filter(|_| role == Role::Connect);
-    let router = registry.map(|registry| parts.router_port(name, &registry));
+    let router = registry.map(|registry| parts.router_port(&name, &registry));
+    let own_url = router.as_ref().map(|router| parts.own_url(name, router.instance()));
     let endpoints = role.has_endpoints().then(|| parts.endpoints(role, nodes));
     let origin = origin.as_str().to_owned();
     let node = Node { common, connections, endpoints };
-    Ok(Assembled { node, router, store, tables, origin })
+    Ok(Assembled { node, router, own_url, store, tables, origin, lock })
 }
 
 /// What the parts are made of.
@@ -126,10 +132,16 @@ impl Parts<'_> {
         RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone())
     }
 
-    fn router_port(&self, name: NodeId, registry: &Addr<RegistryActor>) -> RouterPort {
+    fn router_port(&self, name: &NodeId, registry: &Addr<RegistryActor>) -> RouterPort {
         let Common { clock, log, .. } = &***self.common;
         let (keys, limits) = (self.cluster_keys(), PortLimits::from(self.settings));
-        RouterPort::new(name, keys, registry, clock.clone(), limits, log.clone())
+        RouterPort::new(name.clone(), keys, registry, clock.clone(), limits, log.clone())
+    }
+
+    fn own_url(&self, name: NodeId, instance: Uaid) -> OwnUrl {
+        let (settings, clock) = (self.settings, self.common.clock.clone());
+        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(settings));
+        OwnUrl::new(name, instance, keys, &settings.nodes_allowed, limits, clock)
     }
 
     fn cluster_keys(&self) -> ClusterKeys {

@@ -4,19 +4,24 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use state_machine::{Month, Time};
+use storage::embedded::DirLock;
 use storage::upkeep::Check;
 use storage::{Embedded, StoreError, Upkeep};
+use tokio::sync::oneshot;
 
 use super::maintenance::{self, Tables};
 use super::{ServeError, key_marks};
 use crate::keys::{Keys, KeysError};
 use crate::settings::{Role, Settings, StoreKind};
-use crate::store;
+use crate::store::{self, OpenStoreError};
 
 /// What a server has before anybody can connect.
 pub(super) struct Opened {
+    /// Held as long as the node runs, where the store has no lock of its own.
+    pub(super) lock: Option<DirLock>,
     pub(super) keys: Keys,
     pub(super) store: Arc<dyn Upkeep>,
     pub(super) tables: Tables,
@@ -28,11 +33,13 @@ pub(super) struct Opened {
 /// (seed 001, `preflight_check`).
 pub(super) async fn open(role: Role, settings: &Settings, now: Time) -> Result<Opened, ServeError> {
     make_data_dir(&settings.data_dir)?;
-    let (keys, store) = match settings.store {
-        StoreKind::Embedded => (keys_beside_files(&settings.data_dir)?, store::open(settings)?),
+    let dir = &settings.data_dir;
+    let (lock, keys, store) = match settings.store {
+        StoreKind::Embedded => (None, keys_beside_files(dir)?, opened(settings).await?),
         StoreKind::DynamoDb => {
-            let store = store::open(settings)?;
-            (keys_beside_tables(role, &settings.data_dir, &*store).await?, store)
+            let lock = DirLock::take(dir).map_err(OpenStoreError::from)?;
+            let store = opened(settings).await?;
+            (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
         }
     };
     let mut tables = Tables::new(settings.rotation);
@@ -43,7 +50,17 @@ pub(super) async fn open(role: Role, settings: &Settings, now: Time) -> Result<O
     }
     preflight(&*store, now, settings.rotation).await?;
     let frozen_month = maintenance::frozen_month(&*store, settings.rotation).await?;
-    Ok(Opened { keys, store, tables, frozen_month })
+    Ok(Opened { lock, keys, store, tables, frozen_month })
+}
+
+/// Opening blocks for as long as the store may take. A signal is heeded meanwhile: so it is done by a thread that
+/// nobody waits for at the end.
+async fn opened(settings: &Settings) -> Result<Arc<dyn Upkeep>, ServeError> {
+    let (hand_over, opened) = oneshot::channel();
+    let settings = settings.clone();
+    // Who no longer waits has no use for it.
+    thread::spawn(move || _ = hand_over.send(store::open(&settings)));
+    Ok(opened.await.expect("opening a store does not panic")?)
 }
 
 fn make_data_dir(dir: &Path) -> Result<(), ServeError> {

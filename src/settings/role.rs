@@ -33,6 +33,12 @@ pub enum RoleProblem {
          of the endpoint nodes, the same on every node"
     )]
     NoPublicUrl,
+    /// Signed pushes would be refused, and endpoints of other nodes too.
+    #[error(
+        "public_url is not set, and listen = {0} is reached from other machines: an endpoint node must be told where \
+         endpoints begin; it is the URL of the endpoint nodes, the same on every node"
+    )]
+    NoPublicOrigin(SocketAddr),
     /// Nobody can tell where other nodes find it.
     #[error(
         "router_listen = {0} is all addresses of this machine, and other nodes must be told one: set router_url, such as \
@@ -94,6 +100,9 @@ impl Settings {
         }
         match role {
             Role::Connect => self.check_router_port(),
+            Role::Endpoint if self.public_url.is_none() && !self.listen.ip().is_loopback() => {
+                Err(RoleProblem::NoPublicOrigin(self.listen))
+            }
             Role::Serve | Role::Endpoint => Ok(()),
         }
     }
@@ -168,6 +177,12 @@ mod tests {
         let settings = Settings { store: StoreKind::DynamoDb, ..settings };
         assert_eq!(settings.check(Role::Endpoint), Ok(()));
         assert_eq!(settings.check(Role::Connect), Err(RoleProblem::NoPublicUrl));
+        let open = SocketAddr::from(([10, 0, 0, 5], 8090));
+        let settings = Settings { listen: open, ..settings };
+        assert_eq!(settings.check(Role::Endpoint), Err(RoleProblem::NoPublicOrigin(open)));
+        let public_url = url("https://push.example.net");
+        let settings = Settings { public_url, ..settings };
+        assert_eq!(settings.check(Role::Endpoint), Ok(()));
         assert_eq!(connect(|_| ()), Ok(()));
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         assert_eq!(connect(|settings| settings.router_listen = any_port), Ok(()));

@@ -321,6 +321,10 @@ settings! {
         /// in a router record and is not among these is left alone. The node's own `router_url` must be among them.
         nodes_allowed: AllowedNodes = AllowedNodes::loopback();
 
+        /// Connections of other nodes that the router port accepts at once, beside those of the public port. An
+        /// endpoint node has up to `node_requests_max` at a time, and a few for what it tells.
+        router_connections_max: usize = 10_000, in COUNT, "connections";
+
         /// How far the clocks of two nodes may be apart. A request between nodes that was signed longer ago, or
         /// later than now, is refused.
         cluster_clock_skew_s: u64 = 60, in 1..=3600, "s";
@@ -452,7 +456,7 @@ settings! {
     }
 
     group "The process" {
-        /// Connections, of user agents and application servers together, that are accepted at once.
+        /// Connections, of user agents and application servers together, that the public port accepts at once.
         connections_max: usize = 100_000, in COUNT, "connections";
 
         /// How long a request's headers may take to arrive.

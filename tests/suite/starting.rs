@@ -164,11 +164,11 @@ async fn keys_that_others_can_read_or_that_are_damaged_are_refused_and_left_as_t
     let good = fs::read(&file).unwrap();
 
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-    refused(&Program::run(serve(&server.data_dir())).await, "chmod 600");
+    refused_with(2, &Program::run(serve(&server.data_dir())).await, "chmod 600");
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     for bad in ["", "crypto_keys = []\n", "crypto_keys = [\"short\"]\n", "nonsense"] {
         fs::write(&file, bad).unwrap();
-        refused(&Program::run(serve(&server.data_dir())).await, "keys.toml");
+        refused_with(2, &Program::run(serve(&server.data_dir())).await, "keys.toml");
         assert_eq!(fs::read_to_string(&file).unwrap(), bad);
     }
     fs::write(&file, good).unwrap();
@@ -187,7 +187,12 @@ fn args(data_dir: &Path, more: &[&str]) -> Vec<String> {
 
 /// Checks that a start was refused with one clear line.
 fn refused(ended: &Ended, says: &str) {
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    refused_with(1, ended, says);
+}
+
+/// The same for one that does not go well another time either.
+fn refused_with(code: i32, ended: &Ended, says: &str) {
+    assert_eq!(ended.code, Some(code), "{ended:?}");
     assert!(ended.stdout.is_empty(), "{ended:?}");
     let last = ended.stderr.lines().last().expect("an error is told");
     assert!(last.starts_with("kalends: ") && last.contains(says), "{ended:?}");

@@ -14,6 +14,7 @@ use super::*;
 use crate::keys::Keys;
 
 pub(super) const AGENT: Uaid = Uaid([0xab; 16]);
+pub(super) const INSTANCE: Uaid = Uaid([0xef; 16]);
 pub(super) const NODE: &str = "http://127.0.0.1:8081";
 pub(super) const NOW: Time = Time(1_796_000_000_000);
 pub(super) const BODY_BYTES_MAX: usize = 4000;
@@ -171,6 +172,7 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
     RouterPort {
         node: NodeId::new(NODE),
         keys: keys(),
+        instance: INSTANCE,
         registry,
         clock: Clock::starting_at(NOW),
         limits: limits(),

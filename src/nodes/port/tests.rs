@@ -84,6 +84,32 @@ async fn an_agent_that_nobody_knows_is_not_here() {
 }
 
 #[actix_web::test]
+async fn a_process_knows_its_own_instance_and_no_other_does() {
+    let scene = Scene::of(Heard::NotHere);
+    let ask = |uaid| scene.ask(Asked::new(Method::PUT, &format!("/notif/{uaid}"), Vec::new()));
+    assert_eq!(scene.port.instance(), INSTANCE);
+    assert_eq!(ask(INSTANCE).await, Told::Signed(200));
+    assert_eq!(*scene.notices.lock().unwrap(), [], "it is nobody's agent");
+    assert_eq!(ask(AGENT).await, Told::Signed(404));
+    let strange = Asked {
+        keys: other_keys(),
+        ..Asked::new(Method::PUT, &format!("/notif/{INSTANCE}"), Vec::new())
+    };
+    assert_eq!(scene.ask(strange).await, Told::Unsigned(401));
+}
+
+#[actix_web::test]
+async fn each_process_has_an_instance_of_its_own() {
+    let log = Logger::root(slog::Discard, o!());
+    let registry = RegistryActor::new(16, log.clone()).start();
+    let port = || {
+        let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
+        RouterPort::new(node, keys(), &registry, clock, limits(), log.clone())
+    };
+    assert_ne!(port().instance(), port().instance());
+}
+
+#[actix_web::test]
 async fn a_registry_that_is_overrun_refuses_pushes_and_says_nothing_of_notices() {
     pause();
     let scene = Scene::overrun();

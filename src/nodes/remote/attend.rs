@@ -56,7 +56,8 @@ async fn asked(shared: &Shared, link: &Link, round: Round, errand: Errand) -> bo
     !matches!(result, Err(_) | Ok(StatusCode::ACCEPTED | StatusCode::SERVICE_UNAVAILABLE))
 }
 
-fn ask(errand: Errand) -> Ask {
+/// How a node is asked it.
+pub(super) fn ask(errand: Errand) -> Ask {
     let (method, path) = match errand {
         Errand::Stored(uaid) => (Method::PUT, format!("/notif/{uaid}")),
         Errand::Moved(uaid, since) => (Method::DELETE, format!("/notif/{uaid}/{}", since.0)),

@@ -58,6 +58,11 @@ impl Errands {
         taken.filter_map(|key| self.waiting.remove(&key)).collect()
     }
 
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
     /// Whether none waits.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()

@@ -33,6 +33,8 @@ pub struct RemoteLimits {
     pub nodes_max: usize,
     /// How long a node is remembered that nobody asks for.
     pub forget_after: Span,
+    /// How often the log is told the same of one node.
+    pub tell_every: Span,
     /// Threads that requests are made in; each has its own connections.
     pub threads: usize,
 }
@@ -40,6 +42,9 @@ pub struct RemoteLimits {
 /// How long a node is remembered that nobody asks for. A node that comes back later than that has lost its
 /// connections, and its agents have looked into storage when they came back.
 const FORGET_AFTER: Span = Span::from_secs(5 * 60);
+
+/// How often the log is told the same of one node.
+const TELL_EVERY: Span = Span::from_secs(60);
 
 impl From<&Settings> for RemoteLimits {
     fn from(settings: &Settings) -> Self {
@@ -62,6 +67,7 @@ impl From<&Settings> for RemoteLimits {
             connection_idle: Duration::from_secs(settings.node_connection_idle_s),
             nodes_max: settings.nodes_max,
             forget_after: FORGET_AFTER,
+            tell_every: TELL_EVERY,
             threads,
         }
     }

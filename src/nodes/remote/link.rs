@@ -14,12 +14,10 @@ use tokio::task::AbortHandle;
 use super::call::{CallFailed, Peer};
 use super::errands::{Errand, Errands};
 use super::limits::RemoteLimits;
+use super::outage::Outage;
 
 /// Errands that are under way to one node at once.
 pub(super) const ERRANDS_AT_ONCE: usize = 16;
-
-/// How often the log says of one node that its answers are not understood.
-const WARN_EVERY: Span = Span::from_secs(60);
 
 /// One other node.
 pub(super) struct Link {
@@ -41,6 +39,9 @@ struct State {
     errands: Errands,
     /// The node could not take errands: they wait until then.
     errands_from: Time,
+    /// While it is left alone.
+    outage: Option<Outage>,
+    /// When the log was last told that its answers are not understood.
     warned_at: Option<Time>,
     /// What attends to the node while there is something to do: at most one.
     task: Option<AbortHandle>,
@@ -75,6 +76,7 @@ impl Link {
             breaker: Breaker::new(),
             errands: Errands::up_to(limits.errands_max),
             errands_from: now,
+            outage: None,
             warned_at: None,
             task: None,
             is_closed: false,
@@ -123,17 +125,21 @@ impl Link {
         }
         match (result, was_left_alone) {
             (Ok(_), true) => {
+                state.outage = None;
                 info!(self.log, "a node is back");
                 self.is_back.notify_one();
             }
             (Err(error), false) if !state.breaker.may_try() => {
-                info!(self.log, "a node failed and is left alone"; "error" => %error);
+                state.outage = Some(Outage::begin(error, now, &self.log));
             }
-            (Err(error), _) => debug!(self.log, "a node failed"; "error" => %error),
+            (Err(error), _) => {
+                debug!(self.log, "a node failed"; "error" => %error);
+                state.outage.iter_mut().for_each(|outage| outage.go_on(error));
+            }
             (Ok(_), false) => {}
         }
         if let Some(advice) = advice(result)
-            && state.may_warn(now)
+            && state.may_warn(now, self.limits.tell_every)
         {
             warn!(self.log, "{advice}");
         }
@@ -152,6 +158,8 @@ impl Link {
     pub(super) fn next(&self, now: Time) -> Next {
         let is_forsaken = self.is_forsaken(now);
         let mut state = self.state();
+        // Now everything that it is still to be told is among the errands.
+        self.tell_of_outage(&mut state, now);
         let next = state.next(now, is_forsaken);
         if matches!(next, Next::Nothing | Next::Forget) {
             state.task = None;
@@ -194,9 +202,19 @@ impl Link {
         }
     }
 
+    fn tell_of_outage(&self, state: &mut State, now: Time) {
+        let (every, waiting) = (self.limits.tell_every, state.errands.len());
+        if let Some(outage) = &mut state.outage {
+            outage.tell(self.asked_at(), waiting, now, every, &self.log);
+        }
+    }
+
     fn is_forsaken(&self, now: Time) -> bool {
-        let asked_at = Time(self.asked_at.load(Ordering::Relaxed));
-        now.since(asked_at) >= self.limits.forget_after
+        now.since(self.asked_at()) >= self.limits.forget_after
+    }
+
+    fn asked_at(&self) -> Time {
+        Time(self.asked_at.load(Ordering::Relaxed))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -223,8 +241,8 @@ impl State {
         Next::Visit(self.breaker.round(), self.errands.take(ERRANDS_AT_ONCE))
     }
 
-    fn may_warn(&mut self, now: Time) -> bool {
-        let may = self.warned_at.is_none_or(|warned_at| now.since(warned_at) >= WARN_EVERY);
+    fn may_warn(&mut self, now: Time, every: Span) -> bool {
+        let may = self.warned_at.is_none_or(|warned_at| now.since(warned_at) >= every);
         if may {
             self.warned_at = Some(now);
         }

@@ -6,6 +6,8 @@
 //!
 //! - `link`: what is known of one node.
 //! - `call`: one request.
+//! - `outage`, `strangers`: what operators are told of nodes that are not reached, and of those that are not called.
+//! - `own_url`: whether a node is reached where it says.
 //! - `errands`: what a node is still to be told. It is kept in memory: what waits when this process ends, user agents
 //!   find by themselves after `storage_recheck_s`.
 //!
@@ -16,6 +18,9 @@ mod call;
 mod errands;
 mod limits;
 mod link;
+mod outage;
+mod own_url;
+mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +43,8 @@ use call::{Ask, CallFailed, Caller, Peer};
 use errands::Errand;
 pub use limits::RemoteLimits;
 use link::{Link, Slot};
+pub use own_url::{Echo, OwnUrl};
+use strangers::Strangers;
 
 /// How often it is looked for nodes to forget, where there are too many.
 const SWEEP_EVERY: Span = Span(100);
@@ -52,6 +59,7 @@ struct Shared {
     limits: RemoteLimits,
     caller: Caller,
     links: RwLock<Links>,
+    strangers: Strangers,
     /// Time since this began, which nobody sets.
     ticks: Clock,
     /// Where nodes are attended to.
@@ -77,8 +85,8 @@ impl RemoteNodes {
     ) -> Self {
         let caller = Caller::new(keys, clock, &limits);
         let (links, ticks) = (RwLock::default(), Clock::starting_at(Time(0)));
-        let home = Handle::current();
-        let shared = Shared { allowed, limits, caller, links, ticks, home, log };
+        let (strangers, home) = (Strangers::new(limits.tell_every), Handle::current());
+        let shared = Shared { allowed, limits, caller, links, strangers, ticks, home, log };
         Self { shared: Arc::new(shared) }
     }
 
@@ -194,7 +202,10 @@ impl Shared {
             return Some(Arc::clone(link));
         }
         drop(links);
-        let peer = Peer::allowed(node, &self.allowed)?;
+        let Some(peer) = Peer::allowed(node, &self.allowed) else {
+            self.strangers.met(node, now, &self.log);
+            return None;
+        };
         let mut links = self.links();
         if links.is_closed || !links.has_room(&self.limits, now, &self.log) {
             return None;

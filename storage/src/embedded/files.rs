@@ -32,8 +32,9 @@ pub(super) enum Role {
     Reader,
 }
 
-/// Keeps every other store away from the directory while it lives.
-pub(super) struct Lock(File);
+/// Keeps every other store and every other server away from a directory while it lives.
+#[derive(Debug)]
+pub struct DirLock(File);
 
 /// The directory that holds the files.
 pub(super) struct DataDir {
@@ -45,9 +46,9 @@ pub(super) struct Months(RwLock<BTreeSet<Month>>);
 
 impl DataDir {
     /// Opens a data directory, making it if there is none, and checks each file in it.
-    pub(super) fn open(path: &Path) -> Result<(Self, Lock, Months), OpenError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, DirLock, Months), OpenError> {
         make_dir(path).map_err(|error| OpenError::io(path, error))?;
-        let lock = Lock::take(path)?;
+        let lock = DirLock::take(path)?;
         let dir = Self { path: path.to_owned() };
         let months = dir.list_months().map_err(|error| OpenError::io(path, error))?;
         dir.ensure_router(&months)?;
@@ -167,8 +168,9 @@ impl DataDir {
     }
 }
 
-impl Lock {
-    fn take(dir: &Path) -> Result<Self, OpenError> {
+impl DirLock {
+    /// Takes the directory, which is there.
+    pub fn take(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join("lock");
         let file = OpenOptions::new()
             .write(true)
@@ -185,7 +187,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for DirLock {
     /// Said explicitly: a child process that was just forked holds the file open too, until it
     /// becomes another program.
     fn drop(&mut self) {
@@ -380,11 +382,11 @@ mod tests {
     #[test]
     fn a_lock_ends_with_its_store_though_a_child_process_has_a_copy_of_it() {
         let home = tempfile::tempdir().unwrap();
-        let lock = Lock::take(home.path()).unwrap();
+        let lock = DirLock::take(home.path()).unwrap();
         let _copy = lock.0.try_clone().unwrap();
-        assert!(matches!(Lock::take(home.path()), Err(OpenError::InUse { .. })));
+        assert!(matches!(DirLock::take(home.path()), Err(OpenError::InUse { .. })));
         drop(lock);
-        Lock::take(home.path()).unwrap();
+        DirLock::take(home.path()).unwrap();
     }
 
     #[test]

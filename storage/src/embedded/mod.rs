@@ -43,6 +43,7 @@ use rusqlite::Connection;
 use state_machine::{MessageId, Month, Time, Uaid};
 
 pub use self::error::OpenError;
+pub use self::files::DirLock;
 use self::files::{DataDir, FileKey, Months};
 use self::readers::Readers;
 use self::write_files::WriteFiles;

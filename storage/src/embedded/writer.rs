@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::EmbeddedOptions;
 use super::error::Fault;
-use super::files::{FileKey, Lock};
+use super::files::{DirLock, FileKey};
 use super::write_files::WriteFiles;
 use crate::contract::{Answer, StoreError};
 
@@ -52,7 +52,7 @@ impl Writer {
     /// Starts the thread. It holds the lock on the data directory until it ends.
     pub(super) fn start(
         files: WriteFiles,
-        lock: Lock,
+        lock: DirLock,
         options: &EmbeddedOptions,
     ) -> io::Result<Self> {
         let (queue, tasks) = sync_channel(options.write_queue_max.max(1));

@@ -8,6 +8,7 @@ mod moves;
 mod pushes;
 mod records;
 mod refusals;
+mod router_urls;
 mod starting;
 mod storms;
 

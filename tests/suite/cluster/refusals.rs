@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use kalends::keys;
 use tempfile::TempDir;
 
-use crate::harness::{Ended, Program, WireServer, dynamo, kalends, shared_wire_server};
+use crate::harness::{Cluster, Ended, Program, WireServer, dynamo, kalends, shared_wire_server};
 
 /// Settings of a connection node that are right.
 const RIGHT: [&str; 4] = [
@@ -85,12 +85,34 @@ async fn settings_that_do_not_go_together_are_refused_before_anything_is_opened(
 }
 
 #[actix_web::test]
+async fn an_endpoint_node_that_other_machines_reach_must_know_where_endpoints_begin() {
+    let start = Start::new();
+    let open = ["--public-url", "--listen=0.0.0.0:0"];
+    start.is_a_bad_setting("endpoint", &open, "public_url is not set").await;
+}
+
+#[actix_web::test]
+async fn two_nodes_cannot_have_one_data_directory() {
+    let mut cluster = Cluster::start(0, 1);
+    let start = Start { home: TempDir::new().expect("a temporary directory can be made") };
+    std::os::unix::fs::symlink(cluster.endpoints[0].data_dir(), start.data()).expect("it is new");
+    for role in ["endpoint", "connect", "serve"] {
+        let ended = start.ends(role, &cluster.wire.url, &RIGHT).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("is in use by another process"), "{ended:?}");
+    }
+    // The lock goes with the process that had it.
+    cluster.endpoints[0].kill();
+    cluster.endpoints[0].restart();
+}
+
+#[actix_web::test]
 async fn a_node_of_several_makes_no_keys() {
     let wire = shared_wire_server();
     for role in ["connect", "endpoint"] {
         let start = Start::new();
         let ended = start.ends(role, &wire.url, &RIGHT).await;
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
         assert!(ended.stderr.contains("keys.toml"), "{ended:?}");
         assert!(!start.data().join(keys::KEYS_FILE).exists());
     }
@@ -102,7 +124,7 @@ async fn a_node_of_several_without_a_cluster_key_is_refused() {
     for role in ["connect", "endpoint"] {
         let start = Start::new().with_keys(&format!("crypto_keys = [\"{}\"]\n", *keys::generate()));
         let ended = start.ends(role, &wire.url, &RIGHT).await;
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
         assert!(ended.stderr.contains("kalends keys cluster"), "{ended:?}");
     }
 }

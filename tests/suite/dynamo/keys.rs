@@ -49,14 +49,14 @@ async fn a_server_whose_crypto_keys_are_not_those_of_the_others_is_refused() {
     Agent::absent(&first).await;
     let strange = start_with(&wire, &keys_toml(&[other], &[]));
     let says = ["keys.toml", "none of the crypto_keys", "copy keys.toml from"];
-    strange.is_refused(&says).await;
+    strange.is_refused_for_its_keys(&says).await;
 
     // A key is changed: the new one in front, the old one kept as long as a node has only that.
     for rolled in [&[ours][..], &[new, ours], &[new]] {
         let mut second = launch(&wire, Role::Serve, &keys_toml(rolled, &[]));
         assert!(second.terminate().success(), "{}", second.log());
     }
-    strange.is_refused(&says).await;
+    strange.is_refused_for_its_keys(&says).await;
     assert!(first.terminate().success());
 }
 
@@ -76,12 +76,16 @@ async fn a_node_of_several_without_keys_for_that_is_told_how_to_make_them() {
     let wire = shared_wire_server();
     for role in ["connect", "endpoint"] {
         let start = Start::at(&wire.url).with(&OF_A_NODE);
-        start.is_no_start_as(role, &["no keys.toml in", "kalends keys cluster --data-dir"]).await;
+        start
+            .is_no_start_as(role, 2, &["no keys.toml in", "kalends keys cluster --data-dir"])
+            .await;
         assert!(!start.data_dir().join(KEYS_FILE).exists(), "it made keys of its own");
 
         let [crypto] = fresh();
         let start = start_with(wire, &keys_toml(&[&crypto], &[])).with(&OF_A_NODE);
-        start.is_no_start_as(role, &["no cluster_keys", "kalends keys cluster --data-dir"]).await;
+        start
+            .is_no_start_as(role, 2, &["no cluster_keys", "kalends keys cluster --data-dir"])
+            .await;
     }
 }
 
@@ -100,10 +104,10 @@ async fn nodes_start_with_the_keys_that_one_of_them_made_and_with_no_others() {
     let contents: toml::Table = toml::from_str(&keys).expect("it is TOML");
     let shared = contents["crypto_keys"][0].as_str().expect("it is a text");
     let other_cluster = start_with(&wire, &keys_toml(&[shared], &[&cluster])).with(&OF_A_NODE);
-    other_cluster.is_no_start_as("endpoint", &["none of the cluster_keys"]).await;
+    other_cluster.is_no_start_as("endpoint", 2, &["none of the cluster_keys"]).await;
     other_cluster.is_found(&["none of the cluster_keys"]).await;
     let other = start_with(&wire, &keys_toml(&[&crypto], &[&cluster])).with(&OF_A_NODE);
-    other.is_no_start_as("connect", &["none of the crypto_keys"]).await;
+    other.is_no_start_as("connect", 2, &["none of the crypto_keys"]).await;
 
     add_cluster_key(&made).await;
     let rolled = fs::read_to_string(&path).expect("it is there");

@@ -45,6 +45,10 @@ impl Start {
     }
 
     async fn ends(&self, command: &str) -> Ended {
+        self.begins(command).ended().await
+    }
+
+    fn begins(&self, command: &str) -> Program {
         let mut command = kalends(&[command, "--store=dynamodb", "--listen=127.0.0.1:0"]);
         command.arg("--data-dir").arg(self.data_dir());
         command.arg(format!("--dynamodb-endpoint-url={}", self.url));
@@ -52,22 +56,25 @@ impl Start {
         command.env_clear().envs(self.variables.iter().copied());
         // Nobody asks the machine who it is: there may be no answer for long.
         command.env("HOME", self.home.path()).env("AWS_EC2_METADATA_DISABLED", "true");
-        Program::run(command).await
+        Program::start(command)
     }
 
-    /// The server does not start and says all of this in its last line; `kalends preflight` says it too.
+    /// The server does not start and says all of this in its last line; `kalends preflight` says it too. It may go
+    /// well another time.
     pub(super) async fn is_refused(&self, says: &[&str]) {
-        self.is_no_start(says).await;
+        self.is_no_start_as("serve", 1, says).await;
         self.is_found(says).await;
     }
 
-    async fn is_no_start(&self, says: &[&str]) {
-        self.is_no_start_as("serve", says).await;
+    /// One that does not, until somebody has put other keys there.
+    pub(super) async fn is_refused_for_its_keys(&self, says: &[&str]) {
+        self.is_no_start_as("serve", 2, says).await;
+        self.is_found(says).await;
     }
 
-    pub(super) async fn is_no_start_as(&self, role: &str, says: &[&str]) {
+    pub(super) async fn is_no_start_as(&self, role: &str, code: i32, says: &[&str]) {
         let ended = self.ends(role).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert_eq!(ended.code, Some(code), "{ended:?}");
         assert!(ended.stdout.is_empty(), "{ended:?}");
         assert!(!ended.stderr.contains("panicked"), "{ended:?}");
         let last = ended.stderr.lines().last().expect("an error is told");
@@ -114,6 +121,19 @@ async fn credentials_that_are_refused_are_said_to_be() {
         let url = proxy.url();
         Start::at(&url).is_refused(&["the AWS credentials are refused", &url]).await;
     }
+}
+
+#[actix_web::test]
+async fn a_start_that_waits_for_its_store_ends_when_it_is_told_to() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let start = Start::at(&format!("http://{}", silent.local_addr().unwrap()));
+    let starting = start.with(&["--dynamodb-attempt-timeout-ms=600000"]).begins("serve");
+    let asked = tokio::task::spawn_blocking(move || silent.accept().map(|asked| (silent, asked)));
+    let _held = asked.await.unwrap().unwrap();
+    starting.terminate();
+    let ended = starting.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("stopped before it had started"), "{ended:?}");
 }
 
 #[actix_web::test]
@@ -224,7 +244,7 @@ async fn no_keys_are_made_beside_users_whose_records_cannot_be_read() {
         .item("router_type", text("webpush"))
         .item("curmonth", text("messages_2026_11"));
     record.send().await.expect("the server takes it");
-    Start::at(&wire.url).is_refused(&["keys.toml"]).await;
+    Start::at(&wire.url).is_refused_for_its_keys(&["keys.toml"]).await;
 }
 
 /// A server that is killed between making a table and switching its TTL on leaves one that is listed.

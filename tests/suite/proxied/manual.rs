@@ -1,18 +1,18 @@
 //! What `docs/operations.md` and the samples say, held against the sources.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kalends::settings::{Flags, Role, Settings};
 use tempfile::TempDir;
 
 use super::sample::folder;
 
-fn root() -> &'static Path {
+pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: impl AsRef<Path>) -> String {
+pub(super) fn read(path: impl AsRef<Path>) -> String {
     let path = root().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -22,23 +22,6 @@ fn settings_samples(manual: &str) -> Vec<(&str, &str)> {
     let blocks = manual.split("```toml\n# ").skip(1);
     let blocks = blocks.map(|block| block.split_once("\n```").expect("a block has an end").0);
     blocks.map(|block| block.split_once('\n').expect("a sample has lines")).collect()
-}
-
-/// All sources, without the breaks in their texts.
-fn sources() -> String {
-    let mut all = String::new();
-    let mut folders: Vec<PathBuf> = vec![root().join("src"), root().join("actors/src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("the sources are there") {
-            let path = entry.expect("a folder can be read").path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => all.push_str(&read(path)),
-            }
-        }
-    }
-    let lines: Vec<_> = all.split("\\\n").map(str::trim_start).collect();
-    lines.concat()
 }
 
 #[test]
@@ -54,20 +37,6 @@ fn the_samples_of_settings_are_right_for_their_roles() {
         let flags = Flags { config: Some(file), ..Flags::default() };
         let settings = Settings::load(&flags, []).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(settings.check(role), Ok(()));
-    }
-}
-
-#[test]
-fn the_log_lines_that_operators_wait_for_are_logged() {
-    let manual = read("docs/operations.md");
-    let table = manual.split_once("| `msg` |").expect("the table is there").1;
-    let table = table.split_once("\n\n").expect("a table has an end").0;
-    let rows = table.lines().filter_map(|row| row.strip_prefix("| `"));
-    let lines: Vec<_> = rows.map(|row| row.split_once('`').expect("a line ends").0).collect();
-    let sources = sources();
-    assert!(lines.len() > 10, "{lines:?}");
-    for line in lines {
-        assert!(sources.contains(&format!("\"{line}\"")), "nobody logs {line:?}");
     }
 }
 

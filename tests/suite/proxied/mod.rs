@@ -6,6 +6,7 @@ mod cluster;
 mod figures;
 mod front;
 mod idle;
+mod log_lines;
 mod manual;
 mod sample;
 mod script;

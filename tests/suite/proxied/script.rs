@@ -15,6 +15,7 @@ fn make_cluster_sends_a_push_through_each_pair_of_nodes_and_leaves_nothing_runni
     let output = command.output().expect("bash runs the script");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
     let expected = ["connect1", "connect2", "connect3"].map(|connect| {
         ["endpoint1", "endpoint2"].map(|endpoint| format!("{endpoint} -> {connect}: delivered\n"))
     });

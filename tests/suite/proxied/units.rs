@@ -7,20 +7,42 @@ use tempfile::TempDir;
 
 use super::Sample;
 use super::front::installed;
+use super::manual::{read, root};
 
 const UNITS: [&str; 3] = ["kalends.service", "kalends-connect.service", "kalends-endpoint.service"];
 
+/// What a sample says the program is.
+const PROGRAM: &str = "/usr/local/bin/kalends";
+
 fn verify(change: impl Fn(Sample) -> Sample) -> Output {
+    let units = UNITS.map(|unit| {
+        let sample = Sample::read(unit).replace(PROGRAM, env!("CARGO_BIN_EXE_kalends"));
+        (unit, change(sample).text().to_owned())
+    });
+    verify_all(&units)
+}
+
+/// Has systemd read units, each with its name.
+fn verify_all(units: &[(&str, String)]) -> Output {
     let dir = TempDir::new().expect("a temporary directory can be made");
-    let files = UNITS.map(|unit| dir.path().join(unit));
-    for (unit, file) in UNITS.iter().zip(&files) {
-        let program = env!("CARGO_BIN_EXE_kalends");
-        let sample = Sample::read(unit).replace("/usr/local/bin/kalends", program);
-        fs::write(file, change(sample).text()).expect("a file can be written");
+    let files: Vec<_> = units.iter().map(|(name, _)| dir.path().join(name)).collect();
+    for ((_, text), file) in units.iter().zip(&files) {
+        fs::write(file, text).expect("a file can be written");
     }
     installed("systemd-analyze", |name| {
         Command::new(name).args(["verify", "--man=no"]).args(&files).output()
     })
+}
+
+/// What the manual's command makes of a sample.
+fn template() -> String {
+    let manual = read("docs/operations.md");
+    let command = manual.lines().find(|line| line.starts_with("sed -e "));
+    let command = command.and_then(|line| line.split_once(" > ")).expect("the manual has it").0;
+    let output = Command::new("sh").args(["-c", command]).current_dir(root()).output();
+    let output = output.expect("sh can be run");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("a unit is text")
 }
 
 /// What it said of these files; it may have more to say of this machine's own.
@@ -36,4 +58,23 @@ fn systemd_understands_the_units() {
     assert!(output.status.success(), "{output:?}");
     let broken = verify(|sample| sample.replace("TimeoutStopSec=", "TimeoutStop="));
     assert_eq!(complaints(&broken).len(), UNITS.len(), "{broken:?}");
+}
+
+#[test]
+fn the_unit_that_the_manual_makes_has_settings_and_data_of_its_own_for_each_node() {
+    let text = template();
+    for line in [
+        "ExecStart=/usr/local/bin/kalends connect --config /etc/kalends/kalends-%i.toml",
+        "StateDirectory=kalends-%i",
+        "StateDirectoryMode=0700",
+        "WorkingDirectory=/var/lib/kalends-%i",
+        "Environment=KALENDS_DATA_DIR=/var/lib/kalends-%i",
+        "EnvironmentFile=-/etc/kalends/aws.env",
+    ] {
+        assert!(text.lines().any(|there| there == line), "{line}\n{text}");
+    }
+    let text = text.replace(PROGRAM, env!("CARGO_BIN_EXE_kalends"));
+    let output = verify_all(&[("kalends-connect@1.service", text)]);
+    assert_eq!(complaints(&output), [""; 0], "{output:?}");
+    assert!(output.status.success(), "{output:?}");
 }

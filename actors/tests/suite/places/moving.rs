@@ -267,3 +267,22 @@ fn a_channel_registered_on_the_newer_connection_is_delivered_there() {
         assert_eq!(sent.await.unwrap(), Outcome::NoSuchChannel);
     });
 }
+
+#[test]
+fn a_connection_that_ends_while_it_registers_has_the_older_one_told_all_the_same() {
+    clockwork::run(async {
+        let places = Places::new().await;
+        let mut oldest = UserAgent::new(&places.a, 1).await;
+        pass(Span(1)).await;
+        places.b.orders.set(0, Fate::Held);
+        let second = UserAgent::connect(&places.b, oldest.uaid);
+        second.says_hello();
+        places.b.orders.has_met(1).await;
+        // Its registration is with the store, and it hangs up.
+        second.hangs_up().await;
+        settle().await;
+        places.b.orders.release();
+        assert_eq!(oldest.is_closed().await, CloseReason::Replaced);
+        assert_eq!(places.node_of(oldest.uaid).await.as_deref(), Some("b"));
+    });
+}

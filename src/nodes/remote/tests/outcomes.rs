@@ -59,7 +59,7 @@ async fn a_refused_connection_is_unreachable_and_so_is_the_next_push_at_once() {
     let node = NodeId::new(&format!("http://{gone}"));
     assert_eq!(world.pushed(&node).await, NodeAnswer::Unreachable);
     assert_eq!(world.refused(&node), NodeAnswer::Unreachable);
-    assert_eq!(world.said(), ["INFO a node failed and is left alone"]);
+    assert_eq!(world.said(), ["WARN a node failed and is left alone"]);
 }
 
 #[tokio::test]

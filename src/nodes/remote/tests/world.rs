@@ -1,11 +1,12 @@
 //! A directory of other nodes, its log, and what is pushed through it.
 
+use std::fmt::{Arguments, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actors::{Clock, NodeDirectory};
 use bytes::Bytes;
-use slog::{Drain, Logger, Never, OwnedKVList, Record, o};
+use slog::{Drain, KV, Key, Logger, Never, OwnedKVList, Record, Serializer, o};
 use state_machine::breaker::BreakerLimits;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{
@@ -31,7 +32,7 @@ pub(super) struct World {
     pub(super) nodes: RemoteNodes,
     pub(super) keys: Arc<ClusterKeys>,
     pub(super) clock: Clock,
-    lines: UnboundedReceiver<String>,
+    lines: UnboundedReceiver<Line>,
 }
 
 /// So long that no test waits for it.
@@ -54,6 +55,7 @@ pub(super) fn limits() -> RemoteLimits {
         connection_idle: LONG,
         nodes_max: 10,
         forget_after: Span::from_secs(3600),
+        tell_every: Span::from_secs(3600),
         threads: 4,
     }
 }
@@ -108,21 +110,22 @@ impl World {
         self.push(node).try_recv() == Ok(NodeAnswer::Unreachable)
     }
 
-    /// Waits for a line of the log.
-    pub(super) async fn says(&mut self, text: &str) {
+    /// Waits for a line of the log, and gives its fields.
+    pub(super) async fn says(&mut self, text: &str) -> String {
         let said = async {
-            while let Some(line) = self.lines.recv().await {
-                if line.contains(text) {
-                    return;
+            loop {
+                let line = self.lines.recv().await.expect("the log is there");
+                if line.text.contains(text) {
+                    return line.fields;
                 }
             }
         };
-        timeout(LONG, said).await.unwrap_or_else(|_| panic!("the log does not say: {text}"));
+        timeout(LONG, said).await.unwrap_or_else(|_| panic!("the log does not say: {text}"))
     }
 
     /// The lines for operators that nobody has looked at.
     pub(super) fn said(&mut self) -> Vec<String> {
-        let lines = std::iter::from_fn(|| self.lines.try_recv().ok());
+        let lines = std::iter::from_fn(|| self.lines.try_recv().ok()).map(|line| line.text);
         lines.filter(|line| !line.starts_with("DEBG")).collect()
     }
 
@@ -162,14 +165,29 @@ pub(super) fn message() -> Message {
     }
 }
 
-struct Lines(Mutex<UnboundedSender<String>>);
+struct Lines(Mutex<UnboundedSender<Line>>);
+
+struct Line {
+    /// Its level and its message.
+    text: String,
+    /// What else is in it: ` name=value` each.
+    fields: String,
+}
+
+impl Serializer for Line {
+    fn emit_arguments(&mut self, key: Key, value: &Arguments<'_>) -> slog::Result {
+        Ok(write!(self.fields, " {key}={value}")?)
+    }
+}
 
 impl Drain for Lines {
     type Ok = ();
     type Err = Never;
 
     fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
-        let line = format!("{} {}", record.level().as_short_str(), record.msg());
+        let text = format!("{} {}", record.level().as_short_str(), record.msg());
+        let mut line = Line { text, fields: String::new() };
+        record.kv().serialize(record, &mut line).expect("a text takes everything");
         // A test that is over reads nothing any more.
         let _ = self.0.lock().unwrap().send(line);
         Ok(())

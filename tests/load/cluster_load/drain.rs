@@ -1,0 +1,232 @@
+//! SIGTERM to a connection node with thousands of user agents.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::agent::Agent;
+use super::ledger::SharedLedger;
+use super::rounded;
+use super::scene::{Node, Programs, Scene};
+use super::sender::Sender;
+use super::user::User;
+
+/// A drain.
+#[derive(Debug, Args)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    programs: Programs,
+    /// User agents of the node that is told to stop
+    #[arg(long, default_value_t = 5000)]
+    clients: usize,
+    /// The setting of that name, in seconds
+    #[arg(long, default_value_t = 10)]
+    drain_s: u64,
+    /// Pushes a second, each to a random user agent
+    #[arg(long, default_value_t = 500, value_parser = value_parser!(u32).range(1..))]
+    rate: u32,
+}
+
+/// How many agents connect at a time before the measurement.
+const CONNECTING_AT_ONCE: usize = 32;
+
+/// How long pushes go on before the node is told to stop.
+const BEFORE: Duration = Duration::from_secs(5);
+
+/// How long pushes go on when all agents are back.
+const AFTER: Duration = Duration::from_secs(5);
+
+/// How much longer than `drain_s` is waited for the node's end, and then for the agents.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// When nothing arrived for so long, nothing more will by itself.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What was seen of the node's end.
+struct Ending {
+    /// When pushes began.
+    steady: Instant,
+    /// When it was told to stop.
+    told: Instant,
+    ended: Instant,
+    code: Option<i32>,
+}
+
+impl Drain {
+    /// Drains a node, and says how that went.
+    pub(crate) async fn measure(self) -> Value {
+        let Self { programs, clients, drain_s, rate } = self;
+        let mut scene = Scene::set(programs).await;
+        let endpoint = scene.endpoint_node().await;
+        let drain = format!("--drain-s={drain_s}");
+        let mut draining = scene.connection_node(&endpoint, &[drain]).await;
+        let other = scene.connection_node(&endpoint, &[]).await;
+        let crowd = Crowd::gather(&draining, &other, clients).await;
+
+        let pushes = crowd.start_pushes(rate);
+        let ending = crowd.end(&mut draining, Duration::from_secs(drain_s) + PATIENCE).await;
+        sleep(AFTER).await;
+        pushes.stop().await;
+        crowd.until_quiet().await;
+        let found_on_return = crowd.find_the_rest().await;
+        let still_named = scene.records_that_name(&draining).await;
+        json!({
+            "measure": "drain", "clients": clients, "drain_s": drain_s, "rate": rate,
+            "node": ending.report(), "agents": crowd.agents_report(ending.told),
+            "pushes": crowd.pushes_report(&ending), "found_on_return_only": found_on_return,
+            "records_that_name_it": still_named,
+        })
+    }
+}
+
+/// All user agents.
+struct Crowd {
+    ledger: SharedLedger,
+    endpoints: Arc<[String]>,
+    calls: watch::Sender<()>,
+    /// Ends all tasks when it is dropped.
+    _users: JoinSet<()>,
+}
+
+impl Crowd {
+    async fn gather(node: &Node, other: &Node, count: usize) -> Self {
+        eprintln!("{count} user agents connect and subscribe");
+        let enter = async |_| {
+            let mut agent = Agent::new(node.address).await;
+            let endpoint = agent.register().await;
+            (agent, endpoint)
+        };
+        let agents = stream::iter(0..count).map(enter).buffer_unordered(CONNECTING_AT_ONCE);
+        let agents: Vec<_> = agents.collect().await;
+        let (ledger, (calls, _)) = (SharedLedger::default(), watch::channel(()));
+        let (mut users, mut endpoints) = (JoinSet::new(), Vec::with_capacity(count));
+        for (agent, endpoint) in agents {
+            endpoints.push(endpoint);
+            let (ledger, calls) = (ledger.clone(), calls.subscribe());
+            users.spawn(User { agent, elsewhere: other.address, ledger, calls }.live());
+        }
+        Self { ledger, endpoints: endpoints.into(), calls, _users: users }
+    }
+
+    fn start_pushes(&self, rate: u32) -> Pushes {
+        eprintln!("{rate} pushes a second begin");
+        let (stop, stopped) = watch::channel(false);
+        let (ledger, endpoints) = (self.ledger.clone(), self.endpoints.clone());
+        let mut task = JoinSet::new();
+        task.spawn(push_on(ledger, endpoints, Duration::from_secs(1) / rate, stopped));
+        Pushes { stop, task }
+    }
+
+    /// Tells the node to stop after a while, and waits for its end and until all agents are back.
+    async fn end(&self, node: &mut Node, bound: Duration) -> Ending {
+        let steady = Instant::now();
+        sleep(BEFORE).await;
+        eprintln!("SIGTERM");
+        let told = Instant::now();
+        node.terminate();
+        let code = node.ended_within(bound).await;
+        let ended = Instant::now();
+        eprintln!("it ended with {code:?}");
+        self.until_back().await;
+        Ending { steady, told, ended, code }
+    }
+
+    /// Waits until all are back, if it comes to that.
+    async fn until_back(&self) {
+        let back = async {
+            while self.ledger.open().count_back() < self.endpoints.len() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if timeout(PATIENCE, back).await.is_err() {
+            eprintln!("not all user agents are back");
+        }
+    }
+
+    /// Waits until everything arrived, or nothing arrives any more.
+    async fn until_quiet(&self) {
+        let (mut seen, mut since) = (self.ledger.open().arrivals(), Instant::now());
+        while self.ledger.open().missing() > 0 && since.elapsed() < SILENCE {
+            sleep(Duration::from_millis(100)).await;
+            let arrivals = self.ledger.open().arrivals();
+            if arrivals > seen {
+                (seen, since) = (arrivals, Instant::now());
+            }
+        }
+    }
+
+    /// Has everybody connect anew where something did not arrive; how much was found by that.
+    async fn find_the_rest(&self) -> usize {
+        let missing = self.ledger.open().missing();
+        if missing > 0 {
+            eprintln!("{missing} did not arrive: all user agents connect anew");
+            self.calls.send_replace(());
+            self.until_quiet().await;
+        }
+        missing - self.ledger.open().missing()
+    }
+
+    fn agents_report(&self, told: Instant) -> Value {
+        let ledger = self.ledger.open();
+        json!({"closed": ledger.closes(told), "back": ledger.returns(told)})
+    }
+
+    fn pushes_report(&self, ending: &Ending) -> Value {
+        let ledger = self.ledger.open();
+        json!({
+            "answers": ledger.answers(), "lost": ledger.missing(), "came_again": ledger.repeats(),
+            "ms_before": ledger.latencies(ending.steady, ending.told),
+            "ms_meanwhile": ledger.latencies(ending.told, ending.ended),
+        })
+    }
+}
+
+impl Ending {
+    fn report(&self) -> Value {
+        let after = |then: Instant| rounded((then - self.told).as_secs_f64());
+        json!({"ended_after_s": after(self.ended), "exit_code": self.code})
+    }
+}
+
+/// Pushes that go on.
+struct Pushes {
+    stop: watch::Sender<bool>,
+    task: JoinSet<()>,
+}
+
+impl Pushes {
+    /// Begins no more, and waits for the answers.
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        self.task.join_all().await;
+    }
+}
+
+/// One push after each pause, whether those before it were answered or not.
+async fn push_on(
+    ledger: SharedLedger,
+    endpoints: Arc<[String]>,
+    pause: Duration,
+    stopped: watch::Receiver<bool>,
+) {
+    let (sender, mut waiting, mut next) = (Sender::new(), JoinSet::new(), Instant::now());
+    while !*stopped.borrow() {
+        let endpoint = endpoints[fastrand::usize(0..endpoints.len())].clone();
+        let (sender, ledger) = (sender.clone(), ledger.clone());
+        waiting.spawn(async move {
+            let number = ledger.open().push();
+            let status = sender.push(&endpoint, number).await;
+            ledger.open().answered(number, status);
+        });
+        while waiting.try_join_next().is_some() {}
+        next += pause;
+        sleep_until(next).await;
+    }
+    waiting.join_all().await;
+}

@@ -1,0 +1,57 @@
+//! Where nodes say that others reach them, and are not reached.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use kalends::keys::KEYS_FILE;
+use tempfile::TempDir;
+
+use super::node_of;
+use crate::harness::{
+    AT_ONCE, Agent, Cluster, Ended, Launch, Program, Role, Sender, Server, kalends, until,
+};
+
+/// Where nobody listens.
+const NOWHERE: &str = "http://127.0.0.1:1";
+
+/// Starts a connection node that ends by itself.
+async fn ends(launch: Launch) -> Ended {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let keys = home.path().join(KEYS_FILE);
+    fs::write(&keys, launch.keys.expect("a cluster has keys")).expect("a file can be written");
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let mut command = kalends(&["connect", "--listen=127.0.0.1:0", "--router-listen=127.0.0.1:0"]);
+    command.arg("--data-dir").arg(home.path()).args(launch.arguments).envs(launch.variables);
+    Program::run(command).await
+}
+
+#[actix_web::test]
+async fn a_node_with_the_router_url_of_another_ends_and_the_other_goes_on() {
+    let cluster = Cluster::start(1, 1);
+    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let channel = agent.register().await;
+    let taken = cluster.connects[0].router_url();
+    let launch = cluster.launch_of(Role::Connect).with(&[format!("--router-url={taken}")]);
+    let ended = ends(launch).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+    let says = format!("another node answers under router_url {taken}");
+    assert!(ended.stderr.contains(&says), "{ended:?}");
+    Sender::new().push_to(&mut agent, &channel, "directly").await;
+    assert_eq!(node_of(&cluster, agent.uaid()).await, Some(taken));
+}
+
+#[actix_web::test]
+async fn a_node_whose_router_url_leads_nowhere_says_so_and_serves_its_agents() {
+    let cluster = Cluster::start(0, 1);
+    let launch = cluster.launch_of(Role::Connect);
+    let node = Server::launch(launch.with(&[format!("--router-url={NOWHERE}")]));
+    let says =
+        "this node's router_url is not reached from here, other nodes may not reach it either";
+    until(AT_ONCE, "it says so", async || node.log().contains(says)).await;
+    let mut agent = Agent::new(&node).await;
+    let (channel, uaid) = (agent.register().await, agent.uaid().to_owned());
+    assert_eq!(node_of(&cluster, &uaid).await.as_deref(), Some(NOWHERE));
+    Sender::new().push(&channel.endpoint, "stored").await;
+    agent.leave().await;
+    assert_eq!(Agent::back(&node, &uaid).await.take(1).await[0].body(), "stored");
+}
