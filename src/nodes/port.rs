@@ -6,6 +6,8 @@
 //! | `PUT /notif/{uaid}` | a message was stored | 200 told, 202 nobody can say, 404 not here |
 //! | `DELETE /notif/{uaid}/{connected_at}` | the agent is connected elsewhere since then | 200 told, 202 nobody can say, 404 not here |
 //!
+//! The node itself asks too, once at its start: `PUT /notif/{instance}` is answered 200 by no other process.
+//!
 //! Each answer to a signed request is signed. One that this node does not understand is answered 400, so that 404
 //! always means that the agent is not here. What does not show that it comes from a node of this cluster gets an
 //! answer that is not signed, which says nothing about agents.

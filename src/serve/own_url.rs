@@ -17,7 +17,7 @@ const ASK_EVERY: Duration = Duration::from_secs(60);
 pub(super) async fn check(url: OwnUrl, log: &Logger) -> Result<(), ServeError> {
     match url.ask().await {
         Echo::Itself => {
-            debug!(log, "this node's router_url is its own"; "router_url" => %url.node())
+            debug!(log, "this node's router_url is its own"; "router_url" => %url.node());
         }
         Echo::Another => return Err(ServeError::RouterUrlTaken(url.node().clone())),
         Echo::Nobody(error) => {

@@ -193,6 +193,15 @@ impl Link {
         state.is_closed
     }
 
+    /// Ends it for good if it does not answer; what it was to be told is given up. Whether it did.
+    pub(super) fn close_if_left_alone(&self) -> bool {
+        let is_left_alone = !self.state().breaker.may_try();
+        if is_left_alone {
+            self.close();
+        }
+        is_left_alone
+    }
+
     /// Ends what attends to it, for good.
     pub(super) fn close(&self) {
         let mut state = self.state();

@@ -30,7 +30,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use actors::{Clock, NodeDirectory};
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
-use slog::{Logger, debug};
+use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, NodeId, Span, Time, Uaid};
 use tokio::runtime::Handle;
@@ -71,6 +71,8 @@ struct Shared {
 struct Links {
     by_node: HashMap<NodeId, Arc<Link>>,
     swept_at: Option<Time>,
+    /// When the log was told that there are too many.
+    told_at: Option<Time>,
     is_closed: bool,
 }
 
@@ -243,10 +245,16 @@ impl Links {
         if self.swept_at.is_none_or(|swept_at| now.since(swept_at) >= SWEEP_EVERY) {
             self.swept_at = Some(now);
             self.by_node.retain(|_, link| !link.close_if_idle(now));
+            if self.by_node.len() >= limits.nodes_max {
+                // Records may name whatever somebody wrote into them. Those that answer come first.
+                self.by_node.retain(|_, link| !link.close_if_left_alone());
+            }
         }
         let has_room = self.by_node.len() < limits.nodes_max;
-        if !has_room {
-            debug!(log, "more nodes than are remembered: raise nodes_max"; "nodes" => self.by_node.len());
+        if !has_room && self.told_at.is_none_or(|told_at| now.since(told_at) >= limits.tell_every) {
+            self.told_at = Some(now);
+            warn!(log, "more nodes than are remembered, messages for the agents of the others are stored";
+                "nodes_max" => limits.nodes_max);
         }
         has_room
     }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 
 use super::{name_node, node_of};
-use crate::harness::{Agent, Cluster, Plan, Sender};
+use crate::harness::{AT_ONCE, Agent, Cluster, Plan, Sender, until};
 
 /// Where somebody listens who is not to be called.
 struct Stranger(TcpListener);
@@ -56,6 +56,13 @@ async fn a_record_that_names_a_stranger_has_nobody_called_and_the_push_stored() 
         assert_eq!(node_of(&cluster, &uaid).await.as_ref(), Some(url), "who cannot tell leaves it");
     }
     assert!(!stranger.was_called());
+    let says = "a record names a node that nodes_allowed does not have, so it is not called";
+    let named = format!("\"node\":\"{}\"", stranger.url());
+    until(AT_ONCE, "the log names it", async || {
+        let log = cluster.endpoints[0].log();
+        log.lines().filter(|line| line.contains(says) && line.contains(&named)).count() == 1
+    })
+    .await;
     let mut agent = Agent::back(&cluster.connects[0], &uaid).await;
     let got = agent.take(urls.len()).await;
     assert!(got.iter().map(|got| got.body()).eq(urls.iter()));

@@ -57,6 +57,21 @@ async fn one_node_more_than_may_be_remembered_is_not_asked_until_another_was_not
 }
 
 #[tokio::test]
+async fn a_node_that_does_not_answer_keeps_no_other_from_being_remembered() {
+    let world = World::new(RemoteLimits { nodes_max: 2, ..limits() });
+    for _ in 0..3 {
+        let dead = world.node(200).await;
+        let id = dead.id.clone();
+        dead.die().await;
+        assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
+    }
+    let node = world.node(200).await;
+    while world.pushed(&node.id).await != NodeAnswer::Accepted {}
+    let remembered = world.nodes.shared.links().by_node.len();
+    assert!(remembered <= 2, "{remembered}");
+}
+
+#[tokio::test]
 async fn a_node_that_does_not_answer_and_is_not_asked_for_is_forgotten_with_its_errands() {
     let world = World::new(RemoteLimits { forget_after: Span(20), ..soon() });
     let node = world.node(200).await;
