@@ -72,8 +72,9 @@ async fn kalends_alone_serves_from_where_it_is_started() {
     // The default port may be taken on this machine.
     command.current_dir(home.path()).env("KALENDS_LISTEN", "127.0.0.1:0");
     let server = Program::start(command);
-    let keys = home.path().join("kalends-data/keys.toml");
-    until(AT_ONCE, "there are keys", async || keys.exists()).await;
+    // What it does by itself it begins once it serves.
+    let clock = home.path().join("kalends-data/clock");
+    until(AT_ONCE, "it notes its time", async || clock.exists()).await;
     server.terminate();
     let ended = server.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");

@@ -186,12 +186,12 @@ impl World {
                 self.tells_node(scenario, node, &to, connected_at);
             }
             Effect::LeaveRegistry { uaid } => self.nodes[node].registry.leave(uaid, id),
-            Effect::Close(_) => self.closes(id, node),
+            Effect::Close(_) => self.closes(scenario, id, node),
         }
     }
 
     /// Nobody hears what the store answers; what it was told to write it still writes.
-    fn closes(&mut self, id: ConnectionId, node: NodeIndex) {
+    fn closes(&mut self, scenario: &Scenario, id: ConnectionId, node: NodeIndex) {
         if self.agent.line == Some(id) {
             self.agent.line = None;
         }
@@ -200,9 +200,28 @@ impl World {
         };
         let queue = &mut self.nodes[node].queue;
         self.is_record_astray |= queue.iter().any(|it| is_void(it) && it.has_registered());
-        queue.retain(|pending| !is_void(pending));
+        let void: Vec<Pending> = queue.extract_if(.., |pending| is_void(pending)).collect();
+        for Pending { order, answer, .. } in void {
+            answer.iter().for_each(|answer| self.outlives(scenario, node, &order, answer));
+        }
         if let Some(line) = self.lines.get_mut(&id) {
             (line.is_nudged, line.is_replaced, line.elsewhere) = (false, false, None);
+        }
+    }
+
+    /// A registration that is answered when its connection has ended: the node has the older connection told, if
+    /// it is alive itself.
+    fn outlives(
+        &mut self,
+        scenario: &Scenario,
+        node: NodeIndex,
+        order: &StoreOrder,
+        answer: &StoreAnswer,
+    ) {
+        let StoreOrder::Register(registration) = order else { return };
+        let StoreAnswer::Registered(Registered::Done(_, Some(before))) = answer else { return };
+        if node < scenario.nodes.len() && before.node != registration.node {
+            self.tells_node(scenario, node, &before.node, registration.connected_at);
         }
     }
 
@@ -263,6 +282,7 @@ impl World {
         if self.lines.get(&id).is_none_or(Line::is_closed) {
             self.nodes[node].queue.remove(at);
             self.diary.note(|| format!("    nobody hears that it is done: {order:?}"));
+            self.outlives(scenario, node, &order, &answer);
         } else {
             self.nodes[node].queue[at].answer = Some(answer);
             if !scenario.freedom.answers_travel {
