@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde::Deserialize;
+use state_machine::wire::write_payload;
 use state_machine::{Chid, Encoding, Message, MessageId, Payload, Span, Time, Topic, Urgency};
 
 use crate::http::push_headers::CRYPTO_HEADER_MAX_BYTES;
@@ -44,7 +45,7 @@ pub fn to_bytes(message: &Message) -> Vec<u8> {
     let mut json = String::with_capacity(AROUND_DATA + data_len.div_ceil(3) * 4);
     push_head(&mut json, message);
     if let Some(payload) = &message.payload {
-        push_payload(&mut json, payload);
+        write_payload(&mut json, payload);
     }
     json.push('}');
     json.into_bytes()
@@ -59,26 +60,6 @@ fn push_head(json: &mut String, message: &Message) {
     }
     let (urgency, accepted_at, ttl) = (urgency.as_str(), accepted_at.0, ttl.0);
     let _ = write!(json, r#","urgency":"{urgency}","accepted_at":{accepted_at},"ttl_ms":{ttl}"#);
-}
-
-fn push_payload(json: &mut String, payload: &Payload) {
-    json.push_str(r#","data":""#);
-    URL_SAFE_NO_PAD.encode_string(&payload.data, json);
-    json.push_str(r#"","headers":{"encoding":"#);
-    match &payload.encoding {
-        Encoding::Aes128Gcm => json.push_str(r#""aes128gcm""#),
-        Encoding::AesGcm { encryption, crypto_key } => {
-            json.push_str(r#""aesgcm","encryption":"#);
-            json.push_str(&quoted(encryption));
-            json.push_str(r#","crypto_key":"#);
-            json.push_str(&quoted(crypto_key));
-        }
-    }
-    json.push('}');
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).expect("a text always serialises")
 }
 
 /// Reads what [`to_bytes`] wrote.

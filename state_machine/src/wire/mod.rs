@@ -6,7 +6,7 @@ mod incoming;
 mod outgoing;
 
 pub use incoming::{AckUpdate, ClientMessage, Nonsense};
-pub use outgoing::{EndpointUrls, ServerMessage, status};
+pub use outgoing::{EndpointUrls, ServerMessage, status, write_payload};
 
 use std::fmt;
 

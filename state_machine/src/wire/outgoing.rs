@@ -158,13 +158,14 @@ fn notification(message: &Message) -> String {
     json.push_str(r#"{"messageType":"notification","channelID":""#);
     let _ = write!(json, r#"{}","version":"{}""#, message.chid, message.id);
     if let Some(payload) = &message.payload {
-        push_payload(&mut json, payload);
+        write_payload(&mut json, payload);
     }
     json.push('}');
     json
 }
 
-fn push_payload(json: &mut String, payload: &Payload) {
+/// Writes a body, as the fields `data` and `headers` behind others of an object.
+pub fn write_payload(json: &mut String, payload: &Payload) {
     json.push_str(r#","data":""#);
     BASE64.encode_string(&payload.data, json);
     json.push_str(r#"","headers":{"encoding":"#);

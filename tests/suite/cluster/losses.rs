@@ -1,6 +1,6 @@
 //! Nodes that are killed.
 
-use std::time::Duration;
+use std::cell::Cell;
 
 use awc::error::SendRequestError;
 use futures_util::future::join_all;
@@ -82,28 +82,27 @@ async fn an_endpoint_node_that_ends_under_load_answers_every_push_that_it_took()
     let mut cluster = Cluster::launch(Plan::of(1, 2).endpoints_with(&["--drain-notice-s=1"]));
     let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
     let endpoint = cluster.endpoint(1, &channel);
-    let senders = join_all((0..SENDERS).map(|_| push_until_refused(&endpoint)));
-    let (taken, ()) = tokio::join!(senders, async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let taken = Cell::new(0);
+    let senders = join_all((0..SENDERS).map(|_| push_until_refused(&endpoint, &taken)));
+    tokio::join!(senders, async {
+        until(AT_ONCE, "it is under load", async || taken.get() >= SENDERS * 5).await;
         cluster.endpoints[1].signal("TERM");
     });
     // As long as it says that it drains, and not as long as what is under way may take.
     assert_eq!(cluster.endpoints[1].ended_within(AT_ONCE).await.code(), Some(0));
-    let taken: usize = taken.into_iter().sum();
-    assert!(taken >= SENDERS, "{taken}");
     let mut agent = Agent::back(&cluster.connects[0], &uaid).await;
-    agent.take(taken).await;
+    agent.take(taken.get()).await;
 }
 
-/// How many pushes were answered 201 before a connection was refused. There is no third way.
-async fn push_until_refused(endpoint: &str) -> usize {
+/// Pushes and counts what is answered 201, until a connection is refused. There is no third way.
+async fn push_until_refused(endpoint: &str, taken: &Cell<usize>) {
     let sender = Sender::new();
-    for taken in 0.. {
+    loop {
         match sender.post(endpoint).ttl(3600).body("under load").try_send().await {
             Ok(answer) => assert_eq!(answer.status, 201, "{answer}"),
-            Err(SendRequestError::Connect(_)) => return taken,
+            Err(SendRequestError::Connect(_)) => return,
             Err(error) => panic!("a push was taken and not answered: {error}"),
         }
+        taken.set(taken.get() + 1);
     }
-    unreachable!("a node that was told to end ends")
 }

@@ -12,31 +12,9 @@ mod router_urls;
 mod starting;
 mod storms;
 
-use std::time::{Duration, Instant};
-
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use crate::harness::{Cluster, Proxy, dynamo, until};
-
-/// A cluster that has asked nothing for so long has done what it does by itself.
-const AT_REST_FOR: Duration = Duration::from_millis(500);
-
-/// How long that may take to come.
-const SETTLED_WITHIN: Duration = Duration::from_secs(15);
-
-/// Waits until nothing is asked of the store, and forgets what was.
-async fn comes_to_rest(proxy: &Proxy) {
-    let (mut bill, mut since) = (proxy.bill_so_far(), Instant::now());
-    until(SETTLED_WITHIN, "the cluster is at rest", async || {
-        let now = proxy.bill_so_far();
-        if now != bill {
-            (bill, since) = (now, Instant::now());
-        }
-        since.elapsed() >= AT_REST_FOR
-    })
-    .await;
-    proxy.bill();
-}
+use crate::harness::{Cluster, dynamo};
 
 /// The node that an agent's router record names.
 async fn node_of(cluster: &Cluster, uaid: &str) -> Option<String> {

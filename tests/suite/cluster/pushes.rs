@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{comes_to_rest, node_of};
+use super::node_of;
 use crate::harness::{Agent, Cluster, Sender, Server};
 
 #[actix_web::test]
@@ -13,7 +13,7 @@ async fn a_push_to_an_agent_on_another_node_costs_one_read_and_no_write() {
     assert_eq!(node_of(&cluster, agent.uaid()).await, Some(cluster.connects[0].router_url()));
     let sender = Sender::new();
     for node in 0..2 {
-        comes_to_rest(&cluster.proxy).await;
+        cluster.proxy.comes_to_rest().await;
         let endpoint = cluster.endpoint(node, &channel);
         for body in ["first", "second"] {
             let (_, got) = tokio::join!(sender.push(&endpoint, body), agent.take(1));

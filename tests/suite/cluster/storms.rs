@@ -22,7 +22,7 @@ async fn agents_that_all_come_at_once_are_let_in_at_the_pace_that_storage_can_ke
     cluster.connects[1].restart_as(launch);
     let uaids: Vec<_> =
         join_all((0..AGENTS).map(async |_| Agent::absent(&cluster.connects[0]).await.0)).await;
-    super::comes_to_rest(&cluster.proxy).await;
+    cluster.proxy.comes_to_rest().await;
 
     let (began, node) = (Instant::now(), &cluster.connects[1]);
     let storm = join_all(uaids.iter().map(|uaid| insists(node, uaid)));

@@ -1,7 +1,7 @@
 //! What each operation costs, in requests and in capacity units, as the DynamoDB server counts them.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::timeout;
@@ -17,9 +17,6 @@ const MONTH_S: u32 = 30 * 24 * 60 * 60;
 /// How long requests may be on their way.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A server that has asked nothing for so long has done what it does by itself at a start.
-const AT_REST_FOR: Duration = Duration::from_millis(500);
-
 /// One story, in which everything that has a price happens.
 ///
 /// It begins at noon, so that the index key, which is the hour, changes only where the story has it.
@@ -27,7 +24,7 @@ const AT_REST_FOR: Duration = Duration::from_millis(500);
 async fn every_operation_costs_what_the_documentation_says() {
     let calendar = Calendar::next_november();
     let mut till = Till { shop: Shop::open(&calendar.in_november()), measured: Vec::new() };
-    till.starts_at_nothing().await;
+    till.shop.proxy.comes_to_rest().await;
     let (uaid, channel) = a_session(&mut till).await;
     pushes_to_the_absent(&mut till, &channel).await;
     returns(&mut till, &uaid, &channel).await;
@@ -73,22 +70,7 @@ impl Till {
     /// Starts the server with another clock; what that asks is of no matter here.
     async fn reopens(&mut self, arguments: &[String]) {
         self.shop.reopen(arguments);
-        self.starts_at_nothing().await;
-    }
-
-    /// Waits until the server has looked through its feeds, and forgets what that asked.
-    async fn starts_at_nothing(&self) {
-        let proxy = &self.shop.proxy;
-        let (mut bill, mut since) = (proxy.bill_so_far(), Instant::now());
-        until(SETTLED_WITHIN * 2, "the server is at rest", async || {
-            let now = proxy.bill_so_far();
-            if now != bill {
-                (bill, since) = (now, Instant::now());
-            }
-            since.elapsed() >= AT_REST_FOR
-        })
-        .await;
-        proxy.bill();
+        self.shop.proxy.comes_to_rest().await;
     }
 
     /// Everything was measured, and nothing came late.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::dev::ServerHandle;
 use actix_web::http::StatusCode;
@@ -20,12 +20,19 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::bill::Bill;
+use super::wait::until;
 
 /// DynamoDB's own limit of a request (16 MB).
 const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// The longest that the server behind may take.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
+
+/// Servers that have asked nothing for so long have done what they do by themselves.
+const AT_REST_FOR: Duration = Duration::from_millis(500);
+
+/// How long that may take to come.
+const REST_WITHIN: Duration = Duration::from_secs(15);
 
 /// The media type of DynamoDB's answers.
 const JSON: &str = "application/x-amz-json-1.0";
@@ -198,6 +205,20 @@ impl Proxy {
     /// What was asked since this was last called.
     pub(crate) fn bill(&self) -> Bill {
         std::mem::take(&mut lock(&self.shared.bill))
+    }
+
+    /// Waits until nothing is asked any more, and forgets what was.
+    pub(crate) async fn comes_to_rest(&self) {
+        let (mut bill, mut since) = (self.bill_so_far(), Instant::now());
+        until(REST_WITHIN, "nothing is asked of the store", async || {
+            let now = self.bill_so_far();
+            if now != bill {
+                (bill, since) = (now, Instant::now());
+            }
+            since.elapsed() >= AT_REST_FOR
+        })
+        .await;
+        self.bill();
     }
 
     /// What was asked so far, which stays on the bill.

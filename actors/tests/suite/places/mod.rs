@@ -5,6 +5,8 @@ mod draining;
 mod moving;
 mod ways;
 
+use actix_web::rt::task::JoinHandle;
+use state_machine::delivery::Outcome;
 use state_machine::{MessageId, NodeId, RouterRecord, Time, Uaid};
 
 use crate::clockwork::settle;
@@ -45,6 +47,22 @@ impl Places {
     /// The node that an agent's record names.
     async fn node_of(&self, uaid: Uaid) -> Option<String> {
         self.record(uaid).await.node.map(|node| node.to_string())
+    }
+
+    /// A message that the agent was sent and has not acked, and what becomes of it.
+    async fn sends(&self, agent: &mut UserAgent) -> (MessageId, JoinHandle<Outcome>) {
+        let message = self.sender.message();
+        let id = message.id;
+        let sent = self.sender.send(agent.uaid, message);
+        assert_eq!(agent.is_notified().await, id);
+        (id, sent)
+    }
+
+    /// A message goes to the agent directly, and it acks it.
+    async fn delivers(&self, agent: &mut UserAgent) {
+        let (id, sent) = self.sends(agent).await;
+        agent.acks(id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
     }
 
     /// The agent gets these, in some order, and acks them; then nothing is left for it.

@@ -18,22 +18,16 @@ fn an_agent_that_connects_to_another_node_is_closed_on_the_first_and_gets_what_i
     clockwork::run(async {
         let places = Places::new().await;
         let mut older = UserAgent::new(&places.a, 1).await;
-        let message = places.sender.message();
-        let sent = places.sender.send(older.uaid, message.clone());
-        assert_eq!(older.is_notified().await, message.id);
+        let (id, sent) = places.sends(&mut older).await;
 
         let mut newer = UserAgent::back(&places.b, older.uaid).await;
         assert_eq!(older.is_closed().await, CloseReason::Replaced);
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
         assert_eq!(places.a.find(older.uaid).await, None);
         assert_eq!(places.node_of(older.uaid).await.as_deref(), Some("b"));
-        places.takes_all(&mut newer, &[message.id]).await;
+        places.takes_all(&mut newer, &[id]).await;
 
-        let next = places.sender.message();
-        let sent = places.sender.send(newer.uaid, next.clone());
-        assert_eq!(newer.is_notified().await, next.id);
-        newer.acks(next.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+        places.delivers(&mut newer).await;
     });
 }
 
@@ -42,15 +36,13 @@ fn an_agent_that_connects_twice_to_one_node_is_closed_once_and_gets_what_it_held
     clockwork::run(async {
         let places = Places::new().await;
         let mut older = UserAgent::new(&places.a, 1).await;
-        let message = places.sender.message();
-        let sent = places.sender.send(older.uaid, message.clone());
-        assert_eq!(older.is_notified().await, message.id);
+        let (id, sent) = places.sends(&mut older).await;
 
         let mut newer = UserAgent::back(&places.a, older.uaid).await;
         assert_eq!(older.is_closed().await, CloseReason::Replaced);
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
         assert_eq!(places.node_of(older.uaid).await.as_deref(), Some("a"));
-        places.takes_all(&mut newer, &[message.id]).await;
+        places.takes_all(&mut newer, &[id]).await;
     });
 }
 
@@ -59,15 +51,13 @@ fn an_ack_on_the_newer_connection_counts_though_its_message_is_stored_after_it()
     clockwork::run(async {
         let places = Places::new().await;
         let mut older = UserAgent::new(&places.a, 1).await;
-        let message = places.sender.message();
-        let sent = places.sender.send(older.uaid, message.clone());
-        assert_eq!(older.is_notified().await, message.id);
+        let (id, sent) = places.sends(&mut older).await;
 
         places.sender.gate.set_open(false);
         let mut newer = UserAgent::back(&places.b, older.uaid).await;
         assert_eq!(older.is_closed().await, CloseReason::Replaced);
         places.sender.gate.has_messages(1).await;
-        newer.acks(message.id);
+        newer.acks(id);
         settle().await;
         places.sender.gate.set_open(true);
         assert_eq!(sent.await.unwrap(), Outcome::Stored);
@@ -80,9 +70,7 @@ fn an_ack_on_the_newer_connection_deletes_what_the_endpoint_had_stored() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut older = UserAgent::new(&places.a, 1).await;
-        let message = places.sender.message();
-        let sent = places.sender.send(older.uaid, message.clone());
-        assert_eq!(older.is_notified().await, message.id);
+        let (id, sent) = places.sends(&mut older).await;
         pass(ACK_WAIT).await;
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "it was sent and not acked");
 
@@ -91,7 +79,7 @@ fn an_ack_on_the_newer_connection_deletes_what_the_endpoint_had_stored() {
         let mut newer = UserAgent::back(&places.b, older.uaid).await;
         assert_eq!(older.is_closed().await, CloseReason::Replaced);
         places.b.orders.has_met(1).await;
-        newer.acks(message.id);
+        newer.acks(id);
         settle().await;
         places.b.orders.release();
         places.takes_all(&mut newer, &[]).await;
@@ -115,11 +103,7 @@ fn a_word_that_comes_late_does_nothing_to_an_agent_that_came_back() {
         third.heard_nothing_more();
         assert!(places.a.find(third.uaid).await.is_some());
         assert_eq!(places.node_of(third.uaid).await.as_deref(), Some("a"));
-        let message = places.sender.message();
-        let sent = places.sender.send(third.uaid, message.clone());
-        assert_eq!(third.is_notified().await, message.id);
-        third.acks(message.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+        places.delivers(&mut third).await;
     });
 }
 
@@ -158,11 +142,7 @@ fn a_word_that_was_lost_leaves_an_older_connection_that_takes_nothing_from_the_n
         let mut newer = UserAgent::back(&places.b, older.uaid).await;
         settle().await;
         older.heard_nothing_more();
-        let message = places.sender.message();
-        let sent = places.sender.send(newer.uaid, message.clone());
-        assert_eq!(newer.is_notified().await, message.id);
-        newer.acks(message.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+        places.delivers(&mut newer).await;
 
         older.does(Event::ShutdownBegan);
         assert_eq!(older.is_closed().await, CloseReason::Shutdown);
@@ -246,11 +226,7 @@ fn of_two_nodes_that_register_an_agent_at_once_one_keeps_it() {
 
         assert_eq!(slow.is_closed().await, CloseReason::Replaced);
         assert_eq!(places.node_of(uaid).await.as_deref(), Some("b"));
-        let message = places.sender.message();
-        let sent = places.sender.send(uaid, message.clone());
-        assert_eq!(quick.is_notified().await, message.id);
-        quick.acks(message.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+        places.delivers(&mut quick).await;
     });
 }
 

@@ -59,35 +59,25 @@ fn what_nobody_told_a_connection_of_it_finds_when_it_looks_by_itself() {
 
 #[test]
 fn a_message_acked_on_a_way_that_loses_the_answer_is_stored_and_not_sent_again() {
-    clockwork::run(async {
-        let (places, mut agent) = connected().await;
-        places.set_way("a", Way::LosesAnswers);
-        let message = places.sender.message();
-        let sent = places.sender.send(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        pass(ANSWER_WAIT).await;
-        assert_eq!(sent.await.unwrap(), Outcome::Stored);
-        is_still_there(&places, &agent).await;
-        places.takes_all(&mut agent, &[]).await;
-    });
+    clockwork::run(is_acked_unheard(Way::LosesAnswers));
 }
 
 #[test]
 fn a_message_whose_answer_comes_too_late_is_stored_and_not_sent_again() {
-    clockwork::run(async {
-        let (places, mut agent) = connected().await;
-        places.set_way("a", Way::AnswersLate(TOO_LATE));
-        let message = places.sender.message();
-        let sent = places.sender.send(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        pass(ANSWER_WAIT).await;
-        assert_eq!(sent.await.unwrap(), Outcome::Stored);
-        pass(TOO_LATE).await;
-        is_still_there(&places, &agent).await;
-        places.takes_all(&mut agent, &[]).await;
-    });
+    clockwork::run(is_acked_unheard(Way::AnswersLate(TOO_LATE)));
+}
+
+/// The agent acks a message, of which its endpoint does not hear in time.
+async fn is_acked_unheard(way: Way) {
+    let (places, mut agent) = connected().await;
+    places.set_way("a", way);
+    let (id, sent) = places.sends(&mut agent).await;
+    agent.acks(id);
+    pass(ANSWER_WAIT).await;
+    assert_eq!(sent.await.unwrap(), Outcome::Stored);
+    pass(TOO_LATE).await;
+    is_still_there(&places, &agent).await;
+    places.takes_all(&mut agent, &[]).await;
 }
 
 #[test]
