@@ -16,20 +16,21 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::admin::args::{Asked, with_short_help};
+use crate::admin::args::{ParsedCommand, with_short_help};
 use crate::admin::{self, Preflight, TablesAction, UsersAction};
-use crate::feed_cli::remote::TOKEN_VARIABLE;
-use crate::feed_cli::{self, BroadcastAction, FeedAction};
-use crate::serve::DevArgs;
+use crate::dev::listen::{self, ListenArgs};
+use crate::dev::push::{self, PushArgs};
+use crate::dev::vapid_key::VapidKey;
+use crate::dev::{ToolError, to_base64url};
+use crate::dev::{replay, states};
+use crate::feeds::cli::remote::TOKEN_VARIABLE;
+use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
+use crate::server::DevArgs;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
-use crate::settings::value::Shape;
+use crate::settings::value::TomlKind;
 use crate::settings::{Flags, Role, Settings, SettingsError};
-use crate::tools::listen::{self, ListenArgs};
-use crate::tools::push::{self, PushArgs};
-use crate::tools::vapid_key::VapidKey;
-use crate::tools::{ToolError, to_base64url};
-use crate::{keys, replay, serve, states};
+use crate::{keys, server};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -193,7 +194,7 @@ fn with_switch_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
 }
 
 fn switch_tip(flag: &str, value: &str) -> Option<String> {
-    let is_switch = |setting: &Setting| setting.shape == Shape::Switch;
+    let is_switch = |setting: &Setting| setting.toml_kind == TomlKind::Switch;
     let known = Setting::all().any(|setting| is_switch(setting) && flag_name(setting.name) == flag);
     let is_value = matches!(value, "true" | "false");
     (known && is_value).then(|| format!("write `{flag}={value}`"))
@@ -259,7 +260,7 @@ fn run_server(role: Role, ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
         Err(error) => return wrong(&error),
     };
     match settings.check(role) {
-        Ok(()) => match serve::run(role, &settings, *dev) {
+        Ok(()) => match server::run(role, &settings, *dev) {
             Err(error) if error.is_of_configuration() => wrong(&error),
             served => exit_code(served),
         },
@@ -267,7 +268,7 @@ fn run_server(role: Role, ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
     }
 }
 
-fn run_admin(Asked { request, flags, is_json }: Asked) -> ExitCode {
+fn run_admin(ParsedCommand { request, flags, is_json }: ParsedCommand) -> ExitCode {
     with_settings(&flags, |settings| admin::command::run(request, settings, is_json))
 }
 
@@ -303,7 +304,7 @@ fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            eprint(&error);
             ExitCode::FAILURE
         }
     }
@@ -311,11 +312,11 @@ fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
 
 /// It was not said rightly.
 fn wrong(error: &dyn Display) -> ExitCode {
-    complain(error);
+    eprint(error);
     ExitCode::from(2)
 }
 
 /// Where standard error is closed there is nobody to tell; the exit code still does.
-fn complain(error: &dyn Display) {
+fn eprint(error: &dyn Display) {
     let _nobody_there = writeln!(stderr(), "kalends: {error}");
 }

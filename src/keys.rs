@@ -7,12 +7,12 @@
 //! `crypto_keys` are Fernet keys as autopush-rs has them, the first seals, all open. The keys for
 //! everything else are derived from them, see [`SealKeys`] and [`MacKeys`]. Where there are several
 //! nodes, these sign what they say to each other with `cluster_keys`, and all have the same file:
-//! [`mark`] is how they find out that one has not.
+//! [`fingerprint`] is how they find out that one has not.
 
 pub mod cluster;
 mod file;
+pub mod fingerprint;
 mod mac;
-pub mod mark;
 mod seal;
 #[cfg(test)]
 mod tests;

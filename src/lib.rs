@@ -2,15 +2,13 @@
 
 pub mod admin;
 pub mod cli;
-pub mod feed_cli;
+pub mod dev;
+pub mod feeds;
 pub mod http;
-pub mod importer;
+pub mod https_client;
 pub mod keys;
-pub mod nodes;
-pub mod replay;
-pub mod serve;
+pub mod peers;
+pub mod server;
 pub mod settings;
-pub mod states;
 pub mod store;
 pub mod telemetry;
-pub mod tools;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use storage::dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions};
 use storage::embedded::{Embedded, EmbeddedOptions, OpenError};
-use storage::upkeep::{Throughput, Upkeep};
+use storage::maintenance::{StoreAdmin, Throughput};
 
 use crate::settings::{BillingMode, PublicUrl, Settings, StoreKind};
 
@@ -19,7 +19,7 @@ pub enum OpenStoreError {
     #[error("{0}")]
     Dynamo(#[from] DynamoOpenError),
     /// There is no router table.
-    #[error("{0} (`kalends tables ensure` makes it, or create_tables = true)")]
+    #[error("{0} (`kalends tables create` makes it, or create_tables = true)")]
     NoRouter(DynamoOpenError),
     /// No region is known.
     #[error("{0} (dynamodb_region is the setting)")]
@@ -27,7 +27,7 @@ pub enum OpenStoreError {
 }
 
 /// Opens it. Blocks until it can be used.
-pub fn open(settings: &Settings) -> Result<Arc<dyn Upkeep>, OpenStoreError> {
+pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     Ok(match settings.store {
         StoreKind::Embedded => {
             Arc::new(Embedded::open(&settings.data_dir, &embedded_options(settings))?)
@@ -65,7 +65,7 @@ fn dynamo_options(settings: &Settings) -> DynamoOptions {
         message_prefix: settings.dynamodb_message_prefix.as_str().to_owned(),
         billing,
         create_tables: settings.create_tables,
-        last_connect_spread: settings.last_connect_spread,
+        last_connect_shards: settings.last_connect_shards,
         connect_timeout: Duration::from_millis(settings.dynamodb_connect_timeout_ms),
         attempt_timeout: Duration::from_millis(settings.dynamodb_attempt_timeout_ms),
         operation_timeout: Duration::from_millis(settings.dynamodb_operation_timeout_ms),

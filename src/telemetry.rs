@@ -50,7 +50,7 @@ where
 {
     let writer = AsyncCore::custom(drain).chan_size(queue).thread_name("log".into());
     let (queue, guard) = writer.build_with_guard();
-    let counted = Counted { queue, dropped: AtomicU64::new(0) };
+    let counted = DropCounter { queue, dropped: AtomicU64::new(0) };
     (Logger::root(counted.filter_level(level).ignore_res(), o!()), guard)
 }
 
@@ -58,12 +58,12 @@ where
 ///
 /// `slog_async::Async` would do this too, but it takes every report that it could not log for
 /// another dropped line, and so tells about twice the number.
-struct Counted {
+struct DropCounter {
     queue: AsyncCore,
     dropped: AtomicU64,
 }
 
-impl Drain for Counted {
+impl Drain for DropCounter {
     type Ok = ();
     type Err = Never;
 
@@ -76,7 +76,7 @@ impl Drain for Counted {
     }
 }
 
-impl Counted {
+impl DropCounter {
     fn report(&self) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped == 0 {
@@ -97,7 +97,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         self.report();
     }

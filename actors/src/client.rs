@@ -15,23 +15,23 @@ use actix::{
 use futures_util::FutureExt;
 use slog::{Logger, debug, warn};
 use state_machine::connection::{
-    CloseReason, Config, Connection, Effect, Effects, Event, Luck, PhaseName, PushAnswer,
+    CloseReason, Config, Connection, ConnectionSeed, Effect, Effects, Event, PhaseName, PushAnswer,
 };
 use state_machine::delivery::NodeAnswer;
 use state_machine::feed::FeedSyncId;
-use state_machine::store::{StoreFailed, StoreOrder};
+use state_machine::store::{StoreFailed, StoreOp};
 use state_machine::wire::{ClientMessage, EndpointUrls};
-use state_machine::{ConnectionId, MessageRef, OpId, PushId, Time, Uaid};
+use state_machine::{ConnectionId, MessageKey, OpId, PushId, Time, Uaid};
 use storage::Store;
 use tokio::sync::oneshot;
 
-use crate::bequest::outlive;
-use crate::broadcasts::{BroadcastView, Follow, Unfollow};
+use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
+use crate::detached_registration::finish_detached;
+use crate::handle::{ClientHandle, DirectPush, Signal, Signals, SignalsPending, answer};
 use crate::nodes::NodeDirectory;
-use crate::reach::{Notice, Notices, Push, Reach, Wake, answer};
-use crate::registry::{Enter, Leave, RegistryActor};
-use crate::store_orders;
+use crate::registry::{Deregister, Register, RegistryActor};
+use crate::store_executor;
 
 /// What all connections of a node share.
 pub struct ClientShared {
@@ -62,8 +62,8 @@ pub trait Transport: Sized + Unpin + 'static {
     /// The actor context that carries it.
     type Context: ActorContext
         + AsyncContext<Client<Self>>
-        + ToEnvelope<Client<Self>, Push>
-        + ToEnvelope<Client<Self>, Wake>;
+        + ToEnvelope<Client<Self>, DirectPush>
+        + ToEnvelope<Client<Self>, SignalsPending>;
 
     /// Bounds the mailbox.
     fn bound_mailbox(ctx: &mut Self::Context, max: usize);
@@ -90,7 +90,7 @@ pub struct Client<T> {
     /// Where it sits on the wheel that wakes those who follow broadcasts.
     point: u32,
     shared: Arc<ClientShared>,
-    notices: Arc<Notices>,
+    signals: Arc<Signals>,
     /// Endpoints that wait for the answer to a push.
     pushes: Vec<(PushId, oneshot::Sender<NodeAnswer>)>,
     next_push: u64,
@@ -101,15 +101,15 @@ pub struct Client<T> {
 
 impl<T: Transport> Client<T> {
     /// A client for a socket that was just accepted.
-    pub fn new(shared: Arc<ClientShared>, luck: Luck, transport: T) -> Self {
+    pub fn new(shared: Arc<ClientShared>, seed: ConnectionSeed, transport: T) -> Self {
         let id = ConnectionId(shared.connections.fetch_add(1, Ordering::Relaxed));
-        let connection = Connection::new(Arc::clone(&shared.config), luck, shared.clock.now());
+        let connection = Connection::new(Arc::clone(&shared.config), seed, shared.clock.now());
         Self {
             connection,
             id,
-            point: luck.point(),
+            point: seed.slot(),
             shared,
-            notices: Arc::default(),
+            signals: Arc::default(),
             pushes: Vec::new(),
             next_push: 0,
             timer: None,
@@ -117,40 +117,42 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Steps the machine and carries its effects out, then the notices that wait.
+    /// Steps the machine and carries its effects out, then the signals that wait.
     pub fn feed(&mut self, event: Event, ctx: &mut T::Context) {
-        self.look_at_broadcasts(&event, ctx);
+        self.poll_broadcasts(&event, ctx);
         self.step(event, ctx);
-        while let Some(notice) = self.notices.take() {
-            self.noticed(notice, ctx);
+        while let Some(signal) = self.signals.take() {
+            self.on_signal(signal, ctx);
         }
         self.arm_timer(ctx);
     }
 
     /// An agent that names broadcasts is answered from what they are now.
-    fn look_at_broadcasts(&mut self, event: &Event, ctx: &mut T::Context) {
+    fn poll_broadcasts(&mut self, event: &Event, ctx: &mut T::Context) {
         match event {
-            Event::Said(ClientMessage::Hello { broadcasts, .. }) if !broadcasts.is_empty() => {
-                self.noticed(Notice::BroadcastsChanged, ctx);
-            }
-            Event::Said(ClientMessage::BroadcastSubscribe { broadcasts })
+            Event::MessageReceived(ClientMessage::Hello { broadcasts, .. })
                 if !broadcasts.is_empty() =>
             {
-                self.notices.leave(Notice::BroadcastsChanged);
+                self.on_signal(Signal::BroadcastsChanged, ctx);
+            }
+            Event::MessageReceived(ClientMessage::BroadcastSubscribe { broadcasts })
+                if !broadcasts.is_empty() =>
+            {
+                self.signals.raise(Signal::BroadcastsChanged);
             }
             _ => {}
         }
     }
 
-    fn noticed(&mut self, notice: Notice, ctx: &mut T::Context) {
-        let event = match notice {
-            Notice::MessageStored => Event::MessageStored,
-            Notice::Replaced => Event::Replaced,
-            Notice::ConnectedElsewhere { connected_at } => {
+    fn on_signal(&mut self, signal: Signal, ctx: &mut T::Context) {
+        let event = match signal {
+            Signal::MessageStored => Event::MessageStored,
+            Signal::Replaced => Event::Replaced,
+            Signal::ConnectedElsewhere { connected_at } => {
                 Event::ConnectedElsewhere { connected_at }
             }
-            Notice::ShutdownBegan => Event::ShutdownBegan,
-            Notice::BroadcastsChanged => match &self.shared.broadcasts {
+            Signal::ShutdownBegan => Event::ShutdownBegan,
+            Signal::BroadcastsChanged => match &self.shared.broadcasts {
                 Some(view) => Event::BroadcastsChanged(Arc::clone(&view.now.borrow())),
                 None => return,
             },
@@ -171,17 +173,17 @@ impl<T: Transport> Client<T> {
                 self.transport.text(ctx, message.to_json(&*self.shared.urls));
             }
             Effect::Ping => self.transport.ping(ctx),
-            Effect::Ask { op, order } => self.ask(op, order, ctx),
+            Effect::SubmitStoreOp { op, order } => self.ask(op, order, ctx),
             Effect::AnswerPush { push, answer, message } => {
                 self.answer_push(push, answer, message, ctx);
             }
-            Effect::EnterRegistry { uaid } => self.enter_registry(uaid, ctx),
-            Effect::LeaveRegistry { uaid } => self.leave_registry(uaid),
-            Effect::TellNode { node, uaid, connected_at } => {
-                self.shared.nodes.tell_moved(&node, uaid, connected_at);
+            Effect::Register { uaid } => self.register(uaid, ctx),
+            Effect::Deregister { uaid } => self.deregister(uaid),
+            Effect::NotifyPreviousNode { node, uaid, connected_at } => {
+                self.shared.nodes.notify_moved(&node, uaid, connected_at);
             }
-            Effect::FollowBroadcasts { told } => self.follow_broadcasts(told, ctx),
-            Effect::LeaveBroadcasts => self.leave_broadcasts(),
+            Effect::SubscribeBroadcasts { last_sent: told } => self.subscribe_broadcasts(told, ctx),
+            Effect::UnsubscribeBroadcasts => self.unsubscribe_broadcasts(),
             Effect::Close(reason) => {
                 debug!(self.shared.log, "connection closed";
                     "connection" => self.id.0, "reason" => reason.text());
@@ -192,14 +194,16 @@ impl<T: Transport> Client<T> {
     }
 
     /// The order is the store's before this returns: an actor that stops cancels none of it.
-    fn ask(&self, op: OpId, order: StoreOrder, ctx: &mut T::Context) {
+    fn ask(&self, op: OpId, order: StoreOp, ctx: &mut T::Context) {
         let registration = match &order {
-            StoreOrder::Register(registration) => Some(registration.clone()),
+            StoreOp::Register(registration) => Some(registration.clone()),
             _ => None,
         };
-        let answer = store_orders::give(&*self.shared.store, order);
+        let answer = store_executor::submit(&*self.shared.store, order);
         let answer = match registration {
-            Some(registration) => outlive(answer, &registration, &self.shared).left_future(),
+            Some(registration) => {
+                finish_detached(answer, &registration, &self.shared).left_future()
+            }
             None => answer.right_future(),
         };
         ctx.spawn(answer.into_actor(self).map(move |answer, client, ctx| {
@@ -216,7 +220,7 @@ impl<T: Transport> Client<T> {
         &mut self,
         push: PushId,
         push_answer: PushAnswer,
-        message: MessageRef,
+        message: MessageKey,
         ctx: &mut T::Context,
     ) {
         let Some(at) = self.pushes.iter().position(|(waiting, _)| *waiting == push) else {
@@ -224,35 +228,35 @@ impl<T: Transport> Client<T> {
         };
         let (_, reply) = self.pushes.swap_remove(at);
         if !answer(reply, push_answer) && push_answer == PushAnswer::Accepted {
-            self.step(Event::AnswerLost(message), ctx);
+            self.step(Event::AckReplyLost(message), ctx);
         }
     }
 
-    fn enter_registry(&self, uaid: Uaid, ctx: &T::Context) {
-        let enter = Enter { uaid, connection: self.id, reach: self.reach(ctx) };
-        if self.shared.registry.try_send(enter).is_err() {
+    fn register(&self, uaid: Uaid, ctx: &T::Context) {
+        let register = Register { uaid, connection: self.id, handle: self.own_handle(ctx) };
+        if self.shared.registry.try_send(register).is_err() {
             // Nobody would find this connection: the agent had better come again.
             warn!(self.shared.log, "the registry is overrun or gone, closing a connection";
                 "connection" => self.id.0);
-            self.notices.leave(Notice::ShutdownBegan);
+            self.signals.raise(Signal::ShutdownBegan);
         }
     }
 
-    fn leave_registry(&self, uaid: Uaid) {
+    fn deregister(&self, uaid: Uaid) {
         // Refused: the registry forgets a connection when it finds its mailbox closed.
-        drop(self.shared.registry.try_send(Leave { uaid, connection: self.id }));
+        drop(self.shared.registry.try_send(Deregister { uaid, connection: self.id }));
     }
 
-    fn follow_broadcasts(&self, told: FeedSyncId, ctx: &T::Context) {
+    fn subscribe_broadcasts(&self, told: FeedSyncId, ctx: &T::Context) {
         let Some(view) = &self.shared.broadcasts else { return };
-        let (connection, point, reach) = (self.id, self.point, self.reach(ctx));
-        match view.follow.try_send(Follow { connection, point, told, reach }) {
+        let (connection, point, handle) = (self.id, self.point, self.own_handle(ctx));
+        match view.subscribe.try_send(Subscribe { connection, point, told, handle }) {
             Ok(()) => {}
             Err(SendError::Full(_)) => {
                 // It would hear of no change: the agent had better come again.
                 warn!(self.shared.log, "too many follow broadcasts at once, closing a connection";
                     "connection" => self.id.0);
-                self.notices.leave(Notice::ShutdownBegan);
+                self.signals.raise(Signal::ShutdownBegan);
             }
             // Coming again would not help, and messages are delivered without broadcasts too.
             Err(SendError::Closed(_)) => {
@@ -261,17 +265,17 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    fn leave_broadcasts(&self) {
+    fn unsubscribe_broadcasts(&self) {
         if let Some(view) = &self.shared.broadcasts {
             // Refused: the connection is forgotten when its mailbox is found closed.
-            drop(view.unfollow.try_send(Unfollow { connection: self.id, point: self.point }));
+            drop(view.unsubscribe.try_send(Unsubscribe { connection: self.id, point: self.point }));
         }
     }
 
-    fn reach(&self, ctx: &T::Context) -> Reach {
+    fn own_handle(&self, ctx: &T::Context) -> ClientHandle {
         let address = ctx.address();
         let (pushes, wake) = (address.clone().recipient(), address.recipient());
-        Reach::new(pushes, wake, Arc::clone(&self.notices))
+        ClientHandle::new(pushes, wake, Arc::clone(&self.signals))
     }
 
     /// One timer at a time. A timer that is early is kept: it steps the machine for nothing once,
@@ -306,16 +310,16 @@ impl<T: Transport> Actor for Client<T> {
     /// However the actor comes to its end, the machine hears of it.
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         if self.connection.phase() != PhaseName::Closed {
-            self.step(Event::HungUp, ctx);
+            self.step(Event::SocketClosed, ctx);
         }
         Running::Stop
     }
 }
 
-impl<T: Transport> Handler<Push> for Client<T> {
+impl<T: Transport> Handler<DirectPush> for Client<T> {
     type Result = ();
 
-    fn handle(&mut self, Push { message, reply, .. }: Push, ctx: &mut Self::Context) {
+    fn handle(&mut self, DirectPush { message, reply, .. }: DirectPush, ctx: &mut Self::Context) {
         // An endpoint that waited for a frozen connection for too long has stored the message.
         if reply.is_closed() {
             return;
@@ -327,10 +331,10 @@ impl<T: Transport> Handler<Push> for Client<T> {
     }
 }
 
-impl<T: Transport> Handler<Wake> for Client<T> {
+impl<T: Transport> Handler<SignalsPending> for Client<T> {
     type Result = ();
 
-    fn handle(&mut self, Wake: Wake, ctx: &mut Self::Context) {
+    fn handle(&mut self, SignalsPending: SignalsPending, ctx: &mut Self::Context) {
         self.feed(Event::TimePassed, ctx);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::{Actor, Context, Handler, ResponseFuture};
 use slog::{Logger, warn};
 use state_machine::delivery::{
-    Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, Route, StoreRefused, Terms,
+    Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
 use state_machine::store::StoreFailed;
 use state_machine::{Message, Month, NodeId, Uaid};
@@ -42,7 +42,7 @@ pub struct EndpointLimits {
     /// How long a node's answer is waited for: `ack_wait` and a grace for connections that stand still.
     pub answer_wait: Duration,
     /// Pushes that may wait for an ack; beyond that they are stored at once.
-    pub ack_waiters_max: usize,
+    pub pushes_awaiting_ack_max: usize,
     /// Pushes under way that wait for nothing but the store; beyond that they are refused. Those that wait
     /// for an ack are not among them: however many agents are slow, what is to be stored can be.
     pub in_flight_max: usize,
@@ -59,7 +59,7 @@ pub struct Endpoint {
 /// A push of an application server.
 #[derive(actix::Message)]
 #[rtype(result = "Outcome")]
-pub struct Send {
+pub struct DeliverPush {
     /// To whom.
     pub uaid: Uaid,
     /// What.
@@ -100,16 +100,20 @@ impl Actor for Endpoint {
     }
 }
 
-impl Handler<Send> for Endpoint {
+impl Handler<DeliverPush> for Endpoint {
     type Result = ResponseFuture<Outcome>;
 
     /// The delivery is the actor's, not the request's: it comes to its end whether or not the
     /// application server still listens.
-    fn handle(&mut self, Send { uaid, message }: Send, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        DeliverPush { uaid, message }: DeliverPush,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            match Counted::up_to(&shared.in_flight, shared.limits.in_flight_max) {
-                Some(place) => Push { shared: &shared, uaid, message, place }.drive().await,
+            match Permit::try_acquire(&shared.in_flight, shared.limits.in_flight_max) {
+                Some(place) => PushInFlight { shared: &shared, uaid, message, place }.run().await,
                 None => Outcome::Unavailable,
             }
         })
@@ -117,18 +121,18 @@ impl Handler<Send> for Endpoint {
 }
 
 /// One push on its way.
-struct Push<'a> {
+struct PushInFlight<'a> {
     shared: &'a EndpointShared,
     uaid: Uaid,
     message: Message,
     /// Among those in flight; from when it waits for an ack, among those that do.
-    place: Counted<'a>,
+    place: Permit<'a>,
 }
 
-impl Push<'_> {
-    async fn drive(mut self) -> Outcome {
-        let (mut delivery, first) = Delivery::begin(Terms {
-            is_fleeting: self.message.is_fleeting(),
+impl PushInFlight<'_> {
+    async fn run(mut self) -> Outcome {
+        let (mut delivery, first) = Delivery::begin(PushParams {
+            ttl_is_zero: self.message.ttl_is_zero(),
             // Whether there is room for it is seen when it is to wait.
             this_month: Month::of(self.shared.clock.now()),
         });
@@ -136,18 +140,18 @@ impl Push<'_> {
         while let Some(effect) = effects.pop_front() {
             let event = match effect {
                 DeliveryEffect::Answer(outcome) => return outcome,
-                DeliveryEffect::Nudge { node } => {
-                    self.shared.nodes.nudge(&node, self.uaid);
+                DeliveryEffect::NotifyMessageStored { node } => {
+                    self.shared.nodes.notify_stored(&node, self.uaid);
                     continue;
                 }
-                other => self.carry_out(other).await,
+                other => self.execute(other).await,
             };
             effects.extend(delivery.step(event));
         }
         Outcome::Unavailable
     }
 
-    async fn carry_out(&mut self, effect: DeliveryEffect) -> DeliveryEvent {
+    async fn execute(&mut self, effect: DeliveryEffect) -> DeliveryEvent {
         let store = &self.shared.store;
         match effect {
             DeliveryEffect::ReadRecord => {
@@ -172,28 +176,30 @@ impl Push<'_> {
             DeliveryEffect::Store { month } => {
                 match store.store_message(self.uaid, month, self.message.clone()).await {
                     Err(StoreError::NoSuchMonth(_)) => {
-                        DeliveryEvent::Stored(Err(StoreRefused::NoSuchMonth))
+                        DeliveryEvent::Stored(Err(WriteError::NoSuchMonth))
                     }
                     stored => DeliveryEvent::Stored(
-                        self.checked(stored).map_err(|StoreFailed| StoreRefused::Failed),
+                        self.checked(stored).map_err(|StoreFailed| WriteError::Failed),
                     ),
                 }
             }
             DeliveryEffect::DeleteStored { month } => {
-                let messages = vec![self.message.reference()];
+                let messages = vec![self.message.key()];
                 let deleted = store.delete_messages(self.uaid, vec![month], messages).await;
                 self.note(deleted.err());
                 DeliveryEvent::OldRowDeleted
             }
             // Handled where the loop is, because they bring no event.
-            DeliveryEffect::Nudge { .. } | DeliveryEffect::Answer(_) => DeliveryEvent::NodeCleared,
+            DeliveryEffect::NotifyMessageStored { .. } | DeliveryEffect::Answer(_) => {
+                DeliveryEvent::NodeCleared
+            }
         }
     }
 
     /// An answer that does not come, or whose sender is gone, proves nothing.
     async fn deliver(&mut self, node: &NodeId) -> NodeAnswer {
         let Self { shared, .. } = *self;
-        match Counted::up_to(&shared.ack_waiters, shared.limits.ack_waiters_max) {
+        match Permit::try_acquire(&shared.ack_waiters, shared.limits.pushes_awaiting_ack_max) {
             // It keeps this place to its end: who has waited is not refused for want of the other.
             Some(waiter) => self.place = waiter,
             None => return NodeAnswer::Busy,
@@ -220,17 +226,17 @@ impl Push<'_> {
 }
 
 /// One of a bounded number, for as long as it lives.
-struct Counted<'a>(&'a AtomicUsize);
+struct Permit<'a>(&'a AtomicUsize);
 
-impl<'a> Counted<'a> {
-    fn up_to(counter: &'a AtomicUsize, max: usize) -> Option<Self> {
+impl<'a> Permit<'a> {
+    fn try_acquire(counter: &'a AtomicUsize, max: usize) -> Option<Self> {
         let before = counter.fetch_add(1, Ordering::Relaxed);
         let counted = Self(counter);
         (before < max).then_some(counted)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

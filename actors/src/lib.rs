@@ -9,23 +9,23 @@
 //!
 //! Every mailbox has a bound, and a send that is refused is a case: nothing here uses `do_send`.
 
-mod bequest;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;
+mod detached_registration;
+mod drain_schedule;
 pub mod endpoint;
-mod farewells;
 pub mod feeds;
-mod metered;
+mod frame_limiter;
+pub mod handle;
 pub mod nodes;
-pub mod reach;
 pub mod registry;
 pub mod socket;
-mod store_orders;
+mod store_executor;
 
 pub use client::{Client, ClientShared, Transport};
 pub use clock::Clock;
-pub use endpoint::{Endpoint, EndpointLimits, EndpointShared, Send};
-pub use feeds::{FeedLimits, Feeds, FollowError, Follower, TooManyFollowers};
+pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};
+pub use feeds::{FeedLimits, FeedSubscription, Feeds, SubscriptionError, TooManyFollowers};
 pub use nodes::{LocalNode, NodeDirectory};
 pub use registry::RegistryActor;

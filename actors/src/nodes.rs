@@ -6,8 +6,8 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, NodeId, Time, Uaid};
 use tokio::sync::oneshot;
 
-use crate::reach::Push;
-use crate::registry::{ConnectedElsewhere, Nudge, RegistryActor};
+use crate::handle::DirectPush;
+use crate::registry::{ConnectedElsewhere, MessageStored, RegistryActor};
 
 /// Reaches connection nodes by the name that router records hold.
 pub trait NodeDirectory: Send + Sync {
@@ -17,27 +17,27 @@ pub trait NodeDirectory: Send + Sync {
 
     /// Tells a node that a message was stored for `uaid`. Nothing depends on it being heard:
     /// connections look into storage by themselves now and then.
-    fn nudge(&self, node: &NodeId, uaid: Uaid);
+    fn notify_stored(&self, node: &NodeId, uaid: Uaid);
 
     /// Tells a node that this agent is connected elsewhere since `connected_at`. Nothing depends on it
     /// being heard: the record names the newer connection, so no push comes to the older one.
-    fn tell_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time);
+    fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time);
 }
 
 /// This process, and no way to any other.
 pub struct LocalNode {
     name: NodeId,
     registry: Addr<RegistryActor>,
-    of_others: NodeAnswer,
+    foreign_answer: NodeAnswer,
 }
 
 impl LocalNode {
     /// This process, under the name its router records carry.
     ///
-    /// `of_others` is answered for a record that names another node: [`NodeAnswer::NotHere`] where there
+    /// `foreign_answer` is answered for a record that names another node: [`NodeAnswer::NotHere`] where there
     /// cannot be one, [`NodeAnswer::Unreachable`] where there may be.
-    pub fn new(name: NodeId, registry: Addr<RegistryActor>, of_others: NodeAnswer) -> Self {
-        Self { name, registry, of_others }
+    pub fn new(name: NodeId, registry: Addr<RegistryActor>, foreign_answer: NodeAnswer) -> Self {
+        Self { name, registry, foreign_answer }
     }
 }
 
@@ -50,10 +50,10 @@ impl NodeDirectory for LocalNode {
     ) -> oneshot::Receiver<NodeAnswer> {
         let (reply, answer) = oneshot::channel();
         if *node != self.name {
-            let _ = reply.send(self.of_others);
+            let _ = reply.send(self.foreign_answer);
             return answer;
         }
-        match self.registry.try_send(Push { uaid, message, reply }) {
+        match self.registry.try_send(DirectPush { uaid, message, reply }) {
             Ok(()) => {}
             Err(SendError::Full(push) | SendError::Closed(push)) => {
                 let _ = push.reply.send(NodeAnswer::Unreachable);
@@ -62,13 +62,13 @@ impl NodeDirectory for LocalNode {
         answer
     }
 
-    fn nudge(&self, node: &NodeId, uaid: Uaid) {
+    fn notify_stored(&self, node: &NodeId, uaid: Uaid) {
         if *node == self.name {
             // Refused: the registry is overrun. The connection's own recheck finds the message.
-            drop(self.registry.try_send(Nudge { uaid }));
+            drop(self.registry.try_send(MessageStored { uaid }));
         }
     }
-    fn tell_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
+    fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
         if *node == self.name {
             // Refused: the older connection stays until its agent's socket ends.
             drop(self.registry.try_send(ConnectedElsewhere { uaid, connected_at }));

@@ -12,36 +12,36 @@ use state_machine::{ConnectionId, Time, Uaid};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use crate::farewells::Farewells;
-use crate::reach::{Gone, Notice, Push, Reach};
+use crate::drain_schedule::DrainSchedule;
+use crate::handle::{ClientHandle, DirectPush, Disconnected, Signal};
 
 /// Who is connected to this node.
 pub struct RegistryActor {
-    registry: Registry<Reach>,
+    registry: Registry<ClientHandle>,
     mailbox_max: usize,
     /// Who is still to be told that the node shuts down; none while it does not.
-    farewells: Option<Farewells<Reach>>,
+    drain: Option<DrainSchedule<ClientHandle>>,
     /// What looks for those who are due.
-    next_farewell: Option<SpawnHandle>,
+    next_close: Option<SpawnHandle>,
     log: Logger,
 }
 
 /// A connection is found under `uaid` from now on.
 #[derive(actix::Message)]
 #[rtype(result = "()")]
-pub struct Enter {
+pub struct Register {
     /// Under which name.
     pub uaid: Uaid,
     /// Which connection.
     pub connection: ConnectionId,
     /// How it is reached.
-    pub reach: Reach,
+    pub handle: ClientHandle,
 }
 
 /// A connection is no longer found under `uaid`.
 #[derive(actix::Message)]
 #[rtype(result = "()")]
-pub struct Leave {
+pub struct Deregister {
     /// Under which name.
     pub uaid: Uaid,
     /// Which connection.
@@ -50,15 +50,15 @@ pub struct Leave {
 
 /// A message was stored for `uaid`.
 #[derive(actix::Message)]
-#[rtype(result = "Heard")]
-pub struct Nudge {
+#[rtype(result = "NotifyResult")]
+pub struct MessageStored {
     /// For whom.
     pub uaid: Uaid,
 }
 
 /// The agent is connected to another node. A connection here that is newer does not mind.
 #[derive(actix::Message)]
-#[rtype(result = "Heard")]
+#[rtype(result = "NotifyResult")]
 pub struct ConnectedElsewhere {
     /// Who.
     pub uaid: Uaid,
@@ -68,11 +68,11 @@ pub struct ConnectedElsewhere {
 
 /// Whether there is a connection that was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// It finds the notice, even if its mailbox is full.
-    Told,
+pub enum NotifyResult {
+    /// It finds the signal, even if its mailbox is full.
+    Delivered,
     /// The agent is not connected here.
-    NotHere,
+    NotConnected,
 }
 
 /// The node shuts down: every connection is told at its own moment, those that still come at once.
@@ -88,12 +88,12 @@ pub struct ShutDown {
 /// How many are connected. That it answers shows that the registry is alive.
 #[derive(actix::Message)]
 #[rtype(result = "usize")]
-pub struct Count;
+pub struct CountConnections;
 
 /// Which connection is found under `uaid`, if one is.
 #[derive(actix::Message)]
 #[rtype(result = "Option<ConnectionId>")]
-pub struct Find {
+pub struct Lookup {
     /// Under which name.
     pub uaid: Uaid,
 }
@@ -102,36 +102,36 @@ impl RegistryActor {
     /// A registry whose mailbox holds `mailbox_max` messages.
     pub fn new(mailbox_max: usize, log: Logger) -> Self {
         let registry = Registry::new();
-        Self { registry, mailbox_max, farewells: None, next_farewell: None, log }
+        Self { registry, mailbox_max, drain: None, next_close: None, log }
     }
 
-    /// Leaves a notice, and forgets a connection that is gone without having said so.
-    fn notify(&mut self, uaid: Uaid, notice: Notice) -> Heard {
-        let Some(entry) = self.registry.find(uaid) else { return Heard::NotHere };
-        if let Err(Gone) = entry.reach.notify(notice) {
+    /// Leaves a signal, and forgets a connection that is gone without having said so.
+    fn notify(&mut self, uaid: Uaid, signal: Signal) -> NotifyResult {
+        let Some(entry) = self.registry.find(uaid) else { return NotifyResult::NotConnected };
+        if let Err(Disconnected) = entry.handle.signal(signal) {
             let connection = entry.connection;
-            self.registry.leave(uaid, connection);
-            return Heard::NotHere;
+            self.registry.remove(uaid, connection);
+            return NotifyResult::NotConnected;
         }
-        Heard::Told
+        NotifyResult::Delivered
     }
 
     /// Tells those whose moment has come, and sees to it that the others are told at theirs.
-    fn say_farewell(&mut self, ctx: &mut Context<Self>) {
-        let Some(farewells) = &mut self.farewells else { return };
-        for reach in farewells.take_due(Instant::now()) {
+    fn close_due(&mut self, ctx: &mut Context<Self>) {
+        let Some(drain) = &mut self.drain else { return };
+        for handle in drain.pop_due(Instant::now()) {
             // One that is gone needs no telling.
-            let _ = reach.notify(Notice::ShutdownBegan);
+            let _ = handle.signal(Signal::ShutdownBegan);
         }
-        let Some(wait) = farewells.wait(Instant::now()) else {
+        let Some(wait) = drain.wait(Instant::now()) else {
             debug!(self.log, "told every connection to close");
             return;
         };
         let next = pause(wait).into_actor(self).map(|(), registry, ctx| {
-            registry.next_farewell = None;
-            registry.say_farewell(ctx);
+            registry.next_close = None;
+            registry.close_due(ctx);
         });
-        self.next_farewell = Some(ctx.spawn(next));
+        self.next_close = Some(ctx.spawn(next));
     }
 }
 
@@ -151,54 +151,58 @@ impl Actor for RegistryActor {
     }
 }
 
-impl Handler<Enter> for RegistryActor {
+impl Handler<Register> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, Enter { uaid, connection, reach }: Enter, _: &mut Self::Context) {
-        let displaced = self.registry.enter(uaid, connection, reach);
+    fn handle(&mut self, Register { uaid, connection, handle }: Register, _: &mut Self::Context) {
+        let displaced = self.registry.insert(uaid, connection, handle);
         // One that is gone needs no telling.
-        if let Some(Err(Gone)) = displaced.map(|old| old.reach.notify(Notice::Replaced)) {
+        if let Some(Err(Disconnected)) = displaced.map(|old| old.handle.signal(Signal::Replaced)) {
             debug!(self.log, "a connection had gone without leaving the registry");
         }
-        if self.farewells.is_some() {
-            self.notify(uaid, Notice::ShutdownBegan);
+        if self.drain.is_some() {
+            self.notify(uaid, Signal::ShutdownBegan);
         }
     }
 }
 
-impl Handler<Leave> for RegistryActor {
+impl Handler<Deregister> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, Leave { uaid, connection }: Leave, _: &mut Self::Context) {
-        self.registry.leave(uaid, connection);
+    fn handle(&mut self, Deregister { uaid, connection }: Deregister, _: &mut Self::Context) {
+        self.registry.remove(uaid, connection);
     }
 }
 
-impl Handler<Push> for RegistryActor {
+impl Handler<DirectPush> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, push: Push, _: &mut Self::Context) {
+    fn handle(&mut self, push: DirectPush, _: &mut Self::Context) {
         let uaid = push.uaid;
         let (push, connection) = match self.registry.find(uaid) {
             None => (push, None),
-            Some(entry) => match entry.reach.push(push) {
+            Some(entry) => match entry.handle.deliver(push) {
                 Ok(()) => return,
                 Err(push) => (*push, Some(entry.connection)),
             },
         };
         if let Some(connection) = connection {
-            self.registry.leave(uaid, connection);
+            self.registry.remove(uaid, connection);
         }
         // An endpoint that no longer waits has stored the message by itself.
         let _ = push.reply.send(NodeAnswer::NotHere);
     }
 }
 
-impl Handler<Nudge> for RegistryActor {
-    type Result = MessageResult<Nudge>;
+impl Handler<MessageStored> for RegistryActor {
+    type Result = MessageResult<MessageStored>;
 
-    fn handle(&mut self, Nudge { uaid }: Nudge, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.notify(uaid, Notice::MessageStored))
+    fn handle(
+        &mut self,
+        MessageStored { uaid }: MessageStored,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        MessageResult(self.notify(uaid, Signal::MessageStored))
     }
 }
 
@@ -207,7 +211,7 @@ impl Handler<ConnectedElsewhere> for RegistryActor {
 
     fn handle(&mut self, moved: ConnectedElsewhere, _: &mut Self::Context) -> Self::Result {
         let ConnectedElsewhere { uaid, connected_at } = moved;
-        MessageResult(self.notify(uaid, Notice::ConnectedElsewhere { connected_at }))
+        MessageResult(self.notify(uaid, Signal::ConnectedElsewhere { connected_at }))
     }
 }
 
@@ -216,32 +220,36 @@ impl Handler<ShutDown> for RegistryActor {
 
     fn handle(&mut self, ShutDown { spread }: ShutDown, ctx: &mut Self::Context) {
         let now = Instant::now();
-        match &mut self.farewells {
-            Some(farewells) => farewells.hurry(spread, now),
+        match &mut self.drain {
+            Some(drain) => drain.expedite(spread, now),
             None => {
-                let all = self.registry.everybody().map(|entry| entry.reach.clone()).collect();
-                self.farewells = Some(Farewells::begin(all, spread, now));
+                let all = self.registry.iter().map(|entry| entry.handle.clone()).collect();
+                self.drain = Some(DrainSchedule::begin(all, spread, now));
             }
         }
-        if let Some(next) = self.next_farewell.take() {
+        if let Some(next) = self.next_close.take() {
             ctx.cancel_future(next);
         }
-        self.say_farewell(ctx);
+        self.close_due(ctx);
     }
 }
 
-impl Handler<Count> for RegistryActor {
-    type Result = MessageResult<Count>;
+impl Handler<CountConnections> for RegistryActor {
+    type Result = MessageResult<CountConnections>;
 
-    fn handle(&mut self, Count: Count, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        CountConnections: CountConnections,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         MessageResult(self.registry.len())
     }
 }
 
-impl Handler<Find> for RegistryActor {
-    type Result = MessageResult<Find>;
+impl Handler<Lookup> for RegistryActor {
+    type Result = MessageResult<Lookup>;
 
-    fn handle(&mut self, Find { uaid }: Find, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Lookup { uaid }: Lookup, _: &mut Self::Context) -> Self::Result {
         MessageResult(self.registry.find(uaid).map(|entry| entry.connection))
     }
 }

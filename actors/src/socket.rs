@@ -8,11 +8,11 @@ use actix_http::ws::Item;
 use actix_web::web::Payload;
 use actix_web::{Error, HttpRequest, HttpResponse};
 use actix_web_actors::ws;
-use state_machine::connection::{CloseReason, Event, Luck};
-use state_machine::wire::{ClientMessage, Nonsense};
+use state_machine::connection::{CloseReason, ConnectionSeed, Event};
+use state_machine::wire::{ClientMessage, InvalidFrame};
 
 use crate::client::{Client, ClientShared, Transport};
-use crate::metered::{Handled, Metered};
+use crate::frame_limiter::{FramesHandled, LimitedStream};
 
 /// Frames over a WebSocket.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct WebSocket {
     /// Bytes of a message at most, in one frame or in several.
     message_bytes_max: usize,
     /// Frames handled so far: more are let through as these are done with.
-    handled: Handled,
+    handled: FramesHandled,
 }
 
 /// The subprotocol Firefox offers.
@@ -31,15 +31,15 @@ const PROTOCOL: &str = "push-notification";
 /// Upgrades a request to a WebSocket and starts its client. A message holds `message_bytes_max` bytes.
 pub fn upgrade(
     shared: Arc<ClientShared>,
-    luck: Luck,
+    seed: ConnectionSeed,
     message_bytes_max: usize,
     request: &HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Error> {
-    let handled = Handled::default();
-    let bytes = Metered::new(payload, message_bytes_max, Rc::clone(&handled));
+    let handled = FramesHandled::default();
+    let bytes = LimitedStream::new(payload, message_bytes_max, Rc::clone(&handled));
     let transport = WebSocket { parts: Vec::new(), message_bytes_max, handled };
-    let client = Client::new(shared, luck, transport);
+    let client = Client::new(shared, seed, transport);
     ws::WsResponseBuilder::new(client, request, bytes)
         .protocols(&[PROTOCOL])
         .frame_size(message_bytes_max)
@@ -76,22 +76,22 @@ impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Client<WebSocket>
             Ok(ws::Message::Text(text)) => said(&text),
             Ok(ws::Message::Ping(data)) => {
                 ctx.pong(&data);
-                Event::Heard
+                Event::PeerActive
             }
-            Ok(ws::Message::Pong(_) | ws::Message::Nop) => Event::Heard,
-            Ok(ws::Message::Binary(_)) => Event::SaidNonsense(Nonsense::Binary),
+            Ok(ws::Message::Pong(_) | ws::Message::Nop) => Event::PeerActive,
+            Ok(ws::Message::Binary(_)) => Event::InvalidFrame(InvalidFrame::Binary),
             Ok(ws::Message::Continuation(part)) => self.transport.take_part(part),
-            Err(_) => Event::SaidNonsense(Nonsense::Unreadable),
+            Err(_) => Event::InvalidFrame(InvalidFrame::Unreadable),
             Ok(ws::Message::Close(_)) => {
                 ctx.close(None);
-                Event::HungUp
+                Event::SocketClosed
             }
         };
         self.feed(event, ctx);
     }
 
     fn finished(&mut self, ctx: &mut Self::Context) {
-        self.feed(Event::HungUp, ctx);
+        self.feed(Event::SocketClosed, ctx);
     }
 }
 
@@ -99,28 +99,28 @@ impl WebSocket {
     /// Takes a part of a message in; what was said once it is whole.
     fn take_part(&mut self, part: Item) -> Event {
         let (bytes, is_last) = match part {
-            Item::FirstBinary(_) => return Event::SaidNonsense(Nonsense::Binary),
+            Item::FirstBinary(_) => return Event::InvalidFrame(InvalidFrame::Binary),
             Item::FirstText(bytes) | Item::Continue(bytes) => (bytes, false),
             Item::Last(bytes) => (bytes, true),
         };
         if self.parts.len() + bytes.len() > self.message_bytes_max {
-            return Event::SaidNonsense(Nonsense::Unreadable);
+            return Event::InvalidFrame(InvalidFrame::Unreadable);
         }
         self.parts.extend_from_slice(&bytes);
         if !is_last {
-            return Event::Heard;
+            return Event::PeerActive;
         }
         let whole = std::mem::take(&mut self.parts);
         match std::str::from_utf8(&whole) {
             Ok(text) => said(text),
-            Err(_) => Event::SaidNonsense(Nonsense::Unreadable),
+            Err(_) => Event::InvalidFrame(InvalidFrame::Unreadable),
         }
     }
 }
 
 fn said(text: &str) -> Event {
     match ClientMessage::parse(text) {
-        Ok(message) => Event::Said(message),
-        Err(nonsense) => Event::SaidNonsense(nonsense),
+        Ok(message) => Event::MessageReceived(message),
+        Err(nonsense) => Event::InvalidFrame(nonsense),
     }
 }

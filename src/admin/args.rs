@@ -6,14 +6,14 @@ use state_machine::month::MonthError;
 
 use super::help;
 use super::request::{
-    Copy, Drop, DropOld, DropStale, Ensure, KEEP_MONTHS, MonthName, Request, STALE_MONTHS,
-    STALE_MONTHS_MIN, USERS_A_SECOND, Units,
+    Copy, Create, Drop, DropInactive, DropOld, INACTIVE_MONTHS, INACTIVE_MONTHS_MIN, KEEP_MONTHS,
+    MonthName, Request, USERS_A_SECOND, Units,
 };
 use crate::settings::Flags;
 
 /// A command as it was given.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ParsedCommand {
     /// What is asked for.
     pub request: Request,
     /// The settings that name the store.
@@ -34,13 +34,13 @@ pub struct Preflight {
 pub enum TablesAction {
     /// Say which tables there are: state, rows, bytes, throughput
     #[command(after_help = help::LIST)]
-    List(Look),
+    List(ReadOnlyArgs),
     /// Say how many clients are on which month, and what there is to do
     #[command(after_help = help::STATUS)]
-    Status(Look),
+    Status(ReadOnlyArgs),
     /// Make the tables of last, this and next month
-    #[command(after_help = help::ENSURE)]
-    Ensure(EnsureArgs),
+    #[command(after_help = help::CREATE)]
+    Create(CreateArgs),
     /// Drop the tables of months that nobody is on any more
     #[command(after_help = help::DROP_OLD)]
     DropOld(DropOldArgs),
@@ -56,13 +56,13 @@ pub enum TablesAction {
 #[derive(Debug, Subcommand)]
 pub enum UsersAction {
     /// Drop users that have not connected for months
-    #[command(after_help = help::DROP_STALE)]
-    DropStale(DropStaleArgs),
+    #[command(after_help = help::DROP_INACTIVE)]
+    DropInactive(DropInactiveArgs),
 }
 
 /// `kalends tables list`, `kalends tables status`
 #[derive(Debug, Args)]
-pub struct Look {
+pub struct ReadOnlyArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -70,9 +70,9 @@ pub struct Look {
     flags: Flags,
 }
 
-/// `kalends tables ensure`
+/// `kalends tables create`
 #[derive(Debug, Args)]
-pub struct EnsureArgs {
+pub struct CreateArgs {
     /// Lower last month's table to so many reads and writes a second, from the fourth of a month on
     #[arg(long, value_name = "READ:WRITE", value_parser = units)]
     lower_prior: Option<Units>,
@@ -128,11 +128,11 @@ pub struct DropArgs {
     flags: Flags,
 }
 
-/// `kalends users drop-stale`
+/// `kalends users drop-inactive`
 #[derive(Debug, Args)]
-pub struct DropStaleArgs {
+pub struct DropInactiveArgs {
     /// Drop those last seen so many months ago or earlier: with 2, in November, in September
-    #[arg(long, value_name = "MONTHS", default_value_t = STALE_MONTHS_MIN, value_parser = clap::value_parser!(u32).range(STALE_MONTHS))]
+    #[arg(long, value_name = "MONTHS", default_value_t = INACTIVE_MONTHS_MIN, value_parser = clap::value_parser!(u32).range(INACTIVE_MONTHS))]
     months: u32,
     /// Users dropped a second, at most
     #[arg(long, value_name = "USERS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(USERS_A_SECOND))]
@@ -149,32 +149,32 @@ pub struct DropStaleArgs {
 
 impl Preflight {
     /// What it asks for.
-    pub fn asked(self) -> Asked {
-        Asked::plainly(Request::Preflight, self.flags)
+    pub fn asked(self) -> ParsedCommand {
+        ParsedCommand::plainly(Request::Preflight, self.flags)
     }
 }
 
 impl TablesAction {
     /// What it asks for.
-    pub fn asked(self) -> Asked {
+    pub fn asked(self) -> ParsedCommand {
         match self {
-            Self::List(Look { json, flags }) => {
-                Asked { request: Request::List, flags, is_json: json }
+            Self::List(ReadOnlyArgs { json, flags }) => {
+                ParsedCommand { request: Request::List, flags, is_json: json }
             }
-            Self::Status(Look { json, flags }) => {
-                Asked { request: Request::Status, flags, is_json: json }
+            Self::Status(ReadOnlyArgs { json, flags }) => {
+                ParsedCommand { request: Request::Status, flags, is_json: json }
             }
-            Self::Ensure(EnsureArgs { lower_prior, flags }) => {
-                Asked::plainly(Request::Ensure(Ensure { lower_prior }), flags)
+            Self::Create(CreateArgs { lower_prior, flags }) => {
+                ParsedCommand::plainly(Request::Create(Create { lower_prior }), flags)
             }
             Self::DropOld(DropOldArgs { keep, dry_run, force, flags }) => {
-                Asked::plainly(Request::DropOld(DropOld { keep, dry_run, force }), flags)
+                ParsedCommand::plainly(Request::DropOld(DropOld { keep, dry_run, force }), flags)
             }
             Self::Copy(CopyArgs { from, to, server_stopped, flags }) => {
-                Asked::plainly(Request::Copy(Copy { from, to, server_stopped }), flags)
+                ParsedCommand::plainly(Request::Copy(Copy { from, to, server_stopped }), flags)
             }
             Self::Drop(DropArgs { month, yes, force, flags }) => {
-                Asked::plainly(Request::Drop(Drop { month, yes, force }), flags)
+                ParsedCommand::plainly(Request::Drop(Drop { month, yes, force }), flags)
             }
         }
     }
@@ -182,13 +182,16 @@ impl TablesAction {
 
 impl UsersAction {
     /// What it asks for.
-    pub fn asked(self) -> Asked {
-        let Self::DropStale(DropStaleArgs { months, rate, dry_run, since, flags }) = self;
-        Asked::plainly(Request::DropStale(DropStale { months, rate, dry_run, since }), flags)
+    pub fn asked(self) -> ParsedCommand {
+        let Self::DropInactive(DropInactiveArgs { months, rate, dry_run, since, flags }) = self;
+        ParsedCommand::plainly(
+            Request::DropInactive(DropInactive { months, rate, dry_run, since }),
+            flags,
+        )
     }
 }
 
-impl Asked {
+impl ParsedCommand {
     fn plainly(request: Request, flags: Flags) -> Self {
         Self { request, flags, is_json: false }
     }
@@ -202,7 +205,7 @@ pub fn with_short_help(command: Command) -> Command {
         // They need no store, only the keys.
         ("token" | "cluster", id) if is_setting(id) => arg.hide(true),
         ("put", "feed_keys_max" | "feed_value_bytes_max") | (_, "store") => arg,
-        (_, "rotation" | "last_connect_spread") => arg.hide_short_help(true),
+        (_, "rotation" | "last_connect_shards") => arg.hide_short_help(true),
         (_, id) if id.starts_with("dynamodb_") => arg.hide_short_help(true),
         (_, id) if is_setting(id) => arg.hide(true),
         _ => arg,
@@ -245,12 +248,12 @@ mod tests {
         action: UsersAction,
     }
 
-    fn tables(text: &str) -> Result<Asked, clap::Error> {
+    fn tables(text: &str) -> Result<ParsedCommand, clap::Error> {
         let words = ["tables"].into_iter().chain(text.split(' '));
         Tables::try_parse_from(words).map(|tables| tables.action.asked())
     }
 
-    fn users(text: &str) -> Result<Asked, clap::Error> {
+    fn users(text: &str) -> Result<ParsedCommand, clap::Error> {
         let words = ["users"].into_iter().chain(text.split(' '));
         Users::try_parse_from(words).map(|users| users.action.asked())
     }
@@ -265,8 +268,8 @@ mod tests {
         assert_eq!((asked.request, asked.is_json), (Request::Status, true));
         assert_eq!(asked.flags.given, [("data_dir".to_owned(), "/x".to_owned())]);
         let lower_prior = Some(Units { read: 7, write: 5 });
-        let ensure = tables("ensure --lower-prior 7:5").unwrap().request;
-        assert_eq!(ensure, Request::Ensure(Ensure { lower_prior }));
+        let ensure = tables("create --lower-prior 7:5").unwrap().request;
+        assert_eq!(ensure, Request::Create(Create { lower_prior }));
         let drop_old = DropOld { keep: 1, dry_run: false, force: false };
         assert_eq!(tables("drop-old").unwrap().request, Request::DropOld(drop_old));
         let (from, to) = (month_name("2026_09"), month_name("2026_11"));
@@ -274,8 +277,8 @@ mod tests {
         assert_eq!(copy, Request::Copy(Copy { from, to, server_stopped: true }));
         let drop = Drop { month: from, yes: true, force: false };
         assert_eq!(tables("drop 2026_09 --yes").unwrap().request, Request::Drop(drop));
-        let stale = DropStale { months: 2, rate: 100, dry_run: false, since: None };
-        assert_eq!(users("drop-stale").unwrap().request, Request::DropStale(stale));
+        let stale = DropInactive { months: 2, rate: 100, dry_run: false, since: None };
+        assert_eq!(users("drop-inactive").unwrap().request, Request::DropInactive(stale));
     }
 
     #[test]
@@ -285,15 +288,17 @@ mod tests {
             "copy 2026_09 2026_13",
             "drop 2026-09 --yes",
             "drop-old --keep 0",
-            "ensure --lower-prior 5",
-            "ensure --lower-prior 0:5",
-            "ensure --lower-prior 5:-5",
+            "create --lower-prior 5",
+            "create --lower-prior 0:5",
+            "create --lower-prior 5:-5",
             "list --jsn",
-            "ensure --json",
+            "create --json",
         ] {
             assert_eq!(tables(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
-        for wrong in ["drop-stale --months 1", "drop-stale --rate 0", "drop-stale --since x"] {
+        for wrong in
+            ["drop-inactive --months 1", "drop-inactive --rate 0", "drop-inactive --since x"]
+        {
             assert_eq!(users(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
     }
@@ -301,12 +306,12 @@ mod tests {
     #[test]
     fn the_help_shows_the_settings_that_name_the_store_and_takes_all_others() {
         let mut command = Tables::command().mut_subcommands(with_short_help);
-        let ensure = command.find_subcommand_mut("ensure").unwrap();
+        let ensure = command.find_subcommand_mut("create").unwrap();
         let (short, long) =
             (ensure.render_help().to_string(), ensure.render_long_help().to_string());
         assert!(short.contains("--data-dir") && short.contains("--lower-prior"), "{short}");
         assert!(!short.contains("--dynamodb") && long.contains("--dynamodb-region"), "{long}");
         assert!(!long.contains("--hello-timeout-ms"), "{long}");
-        assert!(tables("ensure --hello-timeout-ms 5").is_ok());
+        assert!(tables("create --hello-timeout-ms 5").is_ok());
     }
 }

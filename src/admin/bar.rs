@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::line::Progress;
+use super::output::Progress;
 
 /// How often a line is written where there is no terminal. What ends sooner writes none.
 const LINE_EVERY: Duration = Duration::from_secs(5);

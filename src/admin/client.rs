@@ -9,7 +9,7 @@ use tokio::net::unix::OwnedReadHalf;
 
 use super::address::{Address, FILE};
 use super::command::AdminError;
-use super::line::{End, Line};
+use super::output::{Completion, Output};
 use super::print::Printer;
 use super::request::Request;
 
@@ -29,7 +29,7 @@ pub async fn ask<W: Write>(
     request: &Request,
     printer: &mut Printer<W>,
     stop: impl Future,
-) -> Result<End, AdminError> {
+) -> Result<Completion, AdminError> {
     let (read, mut write) = stream.into_split();
     // Where it cannot be written, the answer says why, or that there is none.
     let _ = write.write_all(request.to_line().as_bytes()).await;
@@ -47,14 +47,14 @@ pub async fn ask<W: Write>(
 async fn print_lines<W: Write>(
     mut read: BufReader<OwnedReadHalf>,
     printer: &mut Printer<W>,
-) -> Result<End, AdminError> {
+) -> Result<Completion, AdminError> {
     loop {
         let mut line = Vec::new();
         let count = (&mut read).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await;
         if count.map_err(AdminError::Server)? == 0 {
             return Err(AdminError::ServerGone);
         }
-        let line = serde_json::from_slice::<Line>(&line).map_err(|_| AdminError::NoAnswer)?;
+        let line = serde_json::from_slice::<Output>(&line).map_err(|_| AdminError::NoAnswer)?;
         if let Some(end) = printer.print(line)? {
             return Ok(end);
         }

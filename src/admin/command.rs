@@ -4,18 +4,18 @@ use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 
 use storage::dynamo::DynamoOpenError;
-use storage::{StoreError, Upkeep};
+use storage::{StoreAdmin, StoreError};
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::sync::{mpsc, watch};
 
+use super::backend::{Backend, reach};
 use super::bar::Bar;
 use super::cursor_file::CursorError;
-use super::line::{End, Line};
+use super::job_context::JobContext;
+use super::output::{Completion, Output};
 use super::print::Printer;
-use super::reach::{Way, reach};
 use super::request::Request;
-use super::site::Site;
 use super::{client, job, keys_check};
 use crate::settings::Settings;
 use crate::store::OpenStoreError;
@@ -61,7 +61,7 @@ pub enum AdminError {
     Open(OpenStoreError),
     /// There is no router table.
     #[error(
-        "{0} (`kalends tables ensure` makes it, and so does a server unless create_tables = false)"
+        "{0} (`kalends tables create` makes it, and so does a server unless create_tables = false)"
     )]
     NoRouter(DynamoOpenError),
     /// Somebody has the store who takes no commands.
@@ -122,10 +122,10 @@ pub fn run(request: Request, settings: &Settings, is_json: bool) -> Result<(), A
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut printer = Printer::new(stdout().lock(), is_json, Bar::new(stderr().is_terminal()));
     match runtime.block_on(ask(request, settings, &mut printer))? {
-        End::Done => Ok(()),
-        End::Unwell => Err(AdminError::Job("not everything is as it should be".into())),
-        End::Stopped => Err(AdminError::Job(STOPPED.into())),
-        End::Failed(why) => Err(AdminError::Job(why)),
+        Completion::Done => Ok(()),
+        Completion::Unwell => Err(AdminError::Job("not everything is as it should be".into())),
+        Completion::Stopped => Err(AdminError::Job(STOPPED.into())),
+        Completion::Failed(why) => Err(AdminError::Job(why)),
     }
 }
 
@@ -142,7 +142,7 @@ async fn ask<W: Write>(
     request: Request,
     settings: &Settings,
     printer: &mut Printer<W>,
-) -> Result<End, AdminError> {
+) -> Result<Completion, AdminError> {
     let reached = reach(&request, settings).await;
     if request != Request::Preflight {
         return ask_store(request, reached?, printer).await;
@@ -150,31 +150,31 @@ async fn ask<W: Write>(
     let mut is_well = true;
     for keys in keys_check::check(settings, own_store(&reached)).await {
         is_well &= keys.problem.is_none();
-        printer.print(Line::Check(keys))?;
+        printer.print(Output::Check(keys))?;
     }
     match ask_store(request, reached?, printer).await? {
-        End::Done if !is_well => Ok(End::Unwell),
+        Completion::Done if !is_well => Ok(Completion::Unwell),
         end => Ok(end),
     }
 }
 
-fn own_store(reached: &Result<Way, AdminError>) -> Option<&dyn Upkeep> {
+fn own_store(reached: &Result<Backend, AdminError>) -> Option<&dyn StoreAdmin> {
     match reached {
-        Ok(Way::Own(site)) => Some(&*site.store),
-        Ok(Way::Server(_)) | Err(_) => None,
+        Ok(Backend::Own(context)) => Some(&*context.store),
+        Ok(Backend::Server(_)) | Err(_) => None,
     }
 }
 
 async fn ask_store<W: Write>(
     request: Request,
-    way: Way,
+    way: Backend,
     printer: &mut Printer<W>,
-) -> Result<End, AdminError> {
+) -> Result<Completion, AdminError> {
     match way {
-        Way::Server(stream) => client::ask(stream, &request, printer, interrupt()).await,
-        Way::Own(site) => {
-            let end = work(request, &site, printer, interrupt()).await;
-            site.store.close().await?;
+        Backend::Server(stream) => client::ask(stream, &request, printer, interrupt()).await,
+        Backend::Own(context) => {
+            let end = work(request, &context, printer, interrupt()).await;
+            context.store.close().await?;
             end
         }
     }
@@ -183,10 +183,10 @@ async fn ask_store<W: Write>(
 /// Does it here. When `stop` comes, it stops between two steps.
 pub(crate) async fn work<W: Write>(
     request: Request,
-    site: &Site,
+    context: &JobContext,
     printer: &mut Printer<W>,
     stop: impl Future,
-) -> Result<End, AdminError> {
+) -> Result<Completion, AdminError> {
     let (lines, mut told) = mpsc::channel(job::LINES_MAX);
     let (stopping, stopped) = watch::channel(false);
     let print = async {
@@ -195,7 +195,7 @@ pub(crate) async fn work<W: Write>(
         }
         Ok::<_, AdminError>(())
     };
-    let work = async { Ok(job::perform(request, site, lines, stopped).await) };
+    let work = async { Ok(job::perform(request, context, lines, stopped).await) };
     let both = async { tokio::try_join!(work, print) };
     tokio::pin!(both);
     let ended = tokio::select! {

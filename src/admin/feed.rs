@@ -29,7 +29,7 @@ pub struct FeedPut {
 /// Do something with a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfKey {
+pub struct KeyArgs {
     /// Of which feed.
     pub feed: Name,
     /// Which.

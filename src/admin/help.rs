@@ -16,13 +16,13 @@ docs/maintenance.md has a line for cron.
 
 Examples:
   kalends tables status --data-dir /var/lib/kalends
-  kalends tables ensure --config /etc/kalends.toml";
+  kalends tables create --config /etc/kalends.toml";
 
 /// `kalends users`
 pub const USERS: &str = "\
 Examples:
-  kalends users drop-stale --dry-run --data-dir /var/lib/kalends
-  kalends users drop-stale --months 2 --rate 50 --config /etc/kalends.toml";
+  kalends users drop-inactive --dry-run --data-dir /var/lib/kalends
+  kalends users drop-inactive --months 2 --rate 50 --config /etc/kalends.toml";
 
 /// `kalends tables list`
 pub const LIST: &str = "\
@@ -40,18 +40,18 @@ Examples:
   kalends tables status --data-dir /var/lib/kalends
   kalends tables status --json --config /etc/kalends.toml";
 
-/// `kalends tables ensure`
-pub const ENSURE: &str = "\
+/// `kalends tables create`
+pub const CREATE: &str = "\
 Where tables have a throughput, next month's gets that of this month's; --lower-prior lowers last
 month's and never raises it.
 
 Examples:
-  kalends tables ensure --data-dir /var/lib/kalends
-  kalends tables ensure --lower-prior 5:5 --config /etc/kalends.toml";
+  kalends tables create --data-dir /var/lib/kalends
+  kalends tables create --lower-prior 5:5 --config /etc/kalends.toml";
 
 /// `kalends tables drop-old`
 pub const DROP_OLD: &str = "\
-A table that clients are still on is kept, and the command says so: run `kalends users drop-stale`
+A table that clients are still on is kept, and the command says so: run `kalends users drop-inactive`
 first. With rotation = false nothing is dropped.
 
 Examples:
@@ -75,12 +75,12 @@ Refused for a table in use, and for one that clients are still on unless --force
 Example:
   kalends tables drop 2026_03 --yes --data-dir /var/lib/kalends";
 
-/// `kalends users drop-stale`
-pub const DROP_STALE: &str = "\
+/// `kalends users drop-inactive`
+pub const DROP_INACTIVE: &str = "\
 Counts them first, then drops them no faster than --rate; who comes back meanwhile is kept. Ctrl-C
 stops it between two batches, and it can be run again.
 
 Examples:
-  kalends users drop-stale --dry-run --data-dir /var/lib/kalends
-  kalends users drop-stale --months 2 --rate 50 --config /etc/kalends.toml
-  kalends users drop-stale --since 2025_01 --data-dir /var/lib/kalends";
+  kalends users drop-inactive --dry-run --data-dir /var/lib/kalends
+  kalends users drop-inactive --months 2 --rate 50 --config /etc/kalends.toml
+  kalends users drop-inactive --since 2025_01 --data-dir /var/lib/kalends";

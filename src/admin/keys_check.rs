@@ -1,12 +1,12 @@
 //! What `preflight` says of `keys.toml`: it is beside the store in either engine, and a server does not
 //! start without it where users depend on it, nor with other keys than the nodes it shares its tables with.
 
-use storage::{Embedded, Upkeep};
+use storage::{Embedded, StoreAdmin};
 
-use super::line::CheckRow;
+use super::output::CheckRow;
 use crate::keys::{Keys, KeysError};
-use crate::serve::key_marks;
-use crate::serve::opening::has_nobody;
+use crate::server::key_fingerprints;
+use crate::server::open_store::is_empty_store;
 use crate::settings::{Settings, StoreKind};
 
 /// What is looked at.
@@ -20,10 +20,10 @@ const SHARED: &str = "keys.toml, as the other nodes have it";
 
 /// Looks at them. Whether there should be any, and which, only the tables know where these are elsewhere: without
 /// them, nothing is said of that.
-pub async fn check(settings: &Settings, tables: Option<&dyn Upkeep>) -> Vec<CheckRow> {
+pub async fn check(settings: &Settings, tables: Option<&dyn StoreAdmin>) -> Vec<CheckRow> {
     match (Keys::load(&settings.data_dir), settings.store, tables) {
         (Ok(keys), StoreKind::DynamoDb, Some(tables)) => {
-            let compared = key_marks::compare(tables, &keys).await;
+            let compared = key_fingerprints::compare(tables, &keys).await;
             vec![row(KEYS, None), row(SHARED, compared.err().map(|error| error.to_string()))]
         }
         (Ok(_), _, _) => vec![row(KEYS, None)],
@@ -34,7 +34,7 @@ pub async fn check(settings: &Settings, tables: Option<&dyn Upkeep>) -> Vec<Chec
 async fn without_keys(
     error: KeysError,
     settings: &Settings,
-    tables: Option<&dyn Upkeep>,
+    tables: Option<&dyn StoreAdmin>,
 ) -> Option<CheckRow> {
     match error {
         KeysError::Missing { .. } if settings.store == StoreKind::DynamoDb => {
@@ -47,8 +47,8 @@ async fn without_keys(
     }
 }
 
-async fn missing_beside(tables: &dyn Upkeep, settings: &Settings) -> CheckRow {
-    let problem = match has_nobody(tables).await {
+async fn missing_beside(tables: &dyn StoreAdmin, settings: &Settings) -> CheckRow {
+    let problem = match is_empty_store(tables).await {
         Ok(true) => return row(NONE_YET, None),
         Ok(false) => format!(
             "no keys.toml in {}, but users are registered: is data_dir right? else restore it from \

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::bar::Bar;
 use super::command::AdminError;
 use super::feed::Page;
-use super::line::{Ask, CheckRow, End, Holds, Line, Status, TableRow};
+use super::output::{Ask, CheckRow, Completion, Holds, Output, Status, TableRow};
 use super::print_feed::{broadcasts_text, feeds_text, page_text};
 use super::request::{MonthName, Units};
-use super::tailed::Tailed;
+use super::tail_cursor::TailCursor;
 
 /// Prints lines as they come.
 pub struct Printer<W> {
@@ -19,7 +19,7 @@ pub struct Printer<W> {
     is_json: bool,
     bar: Bar,
     has_listed: bool,
-    tailed: Option<Tailed>,
+    tailed: Option<TailCursor>,
 }
 
 impl<W: Write> Printer<W> {
@@ -29,42 +29,44 @@ impl<W: Write> Printer<W> {
     }
 
     /// The same for a feed's updates: what was printed is remembered.
-    pub fn tailing(self, tailed: Tailed) -> Self {
+    pub fn tailing(self, tailed: TailCursor) -> Self {
         Self { tailed: Some(tailed), ..self }
     }
 
     /// How far a feed's updates were printed.
-    pub fn tailed(&self) -> Option<&Tailed> {
+    pub fn tailed(&self) -> Option<&TailCursor> {
         self.tailed.as_ref()
     }
 
     /// Prints a line; gives the end, if that is what it was.
-    pub fn print(&mut self, line: Line) -> Result<Option<End>, AdminError> {
+    pub fn print(&mut self, line: Output) -> Result<Option<Completion>, AdminError> {
         let text = match line {
-            Line::Progress(progress) => {
+            Output::Progress(progress) => {
                 self.bar.show(&progress);
                 return Ok(None);
             }
-            Line::End(end) => {
+            Output::End(end) => {
                 self.bar.end();
                 return Ok(Some(end));
             }
-            Line::Page(page) => return self.page(&page).map(|()| None),
-            Line::Trouble(text) => {
-                self.complain(&text);
+            Output::Page(page) => return self.page(&page).map(|()| None),
+            Output::Problem(text) => {
+                self.eprint(&text);
                 return Ok(None);
             }
-            Line::Note(text) => text + "\n",
-            Line::Check(check) => check_text(&check) + "\n",
-            Line::Tables(tables) if self.is_json => json!({ "tables": tables }).to_string() + "\n",
-            Line::Tables(tables) => tables_text(&tables) + "\n",
-            Line::Status(status) if self.is_json => json!(status).to_string() + "\n",
-            Line::Status(status) => status_text(&status) + "\n",
-            Line::Feeds(feeds) => {
+            Output::Note(text) => text + "\n",
+            Output::Check(check) => check_text(&check) + "\n",
+            Output::Tables(tables) if self.is_json => {
+                json!({ "tables": tables }).to_string() + "\n"
+            }
+            Output::Tables(tables) => tables_text(&tables) + "\n",
+            Output::Status(status) if self.is_json => json!(status).to_string() + "\n",
+            Output::Status(status) => status_text(&status) + "\n",
+            Output::Feeds(feeds) => {
                 let is_first = !std::mem::replace(&mut self.has_listed, true);
                 feeds_text(&feeds, self.is_json, is_first)
             }
-            Line::Broadcasts(broadcasts) => broadcasts_text(&broadcasts, self.is_json),
+            Output::Broadcasts(broadcasts) => broadcasts_text(&broadcasts, self.is_json),
         };
         self.write(&text)?;
         Ok(None)
@@ -76,7 +78,7 @@ impl<W: Write> Printer<W> {
     }
 
     /// Says something on standard error.
-    pub fn complain(&self, text: &str) {
+    pub fn eprint(&self, text: &str) {
         // Where it is closed there is nobody to tell.
         let _ = self.bar.aside(|| writeln!(stderr(), "kalends: {text}"));
     }
@@ -185,9 +187,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::admin::line::Progress;
+    use crate::admin::output::Progress;
 
-    fn print(is_json: bool, line: Line) -> String {
+    fn print(is_json: bool, line: Output) -> String {
         let mut printer = Printer::new(Vec::new(), is_json, Bar::new(false));
         assert_eq!(printer.print(line).unwrap(), None);
         String::from_utf8(printer.to).unwrap()
@@ -209,8 +211,8 @@ mod tests {
         ]
     }
 
-    fn status() -> Line {
-        Line::Status(Box::new(Status {
+    fn status() -> Output {
+        Output::Status(Box::new(Status {
             this_month: month("2026_11"),
             rotation: true,
             tables: tables(),
@@ -224,7 +226,7 @@ mod tests {
     #[test]
     fn tables_stand_in_columns() {
         assert_eq!(
-            print(false, Line::Tables(tables())),
+            print(false, Output::Tables(tables())),
             "TABLE    NAME             STATE   ITEMS  SIZE      THROUGHPUT\n\
              router   router           active  12     4.00 KiB  on demand\n\
              2026_11  message_2026_11  active  12     4.00 KiB  5 reads, 6 writes/s\n"
@@ -245,7 +247,7 @@ mod tests {
 
     #[test]
     fn json_is_one_object_with_exact_numbers() {
-        let printed = print(true, Line::Tables(tables()));
+        let printed = print(true, Output::Tables(tables()));
         assert_eq!(printed.lines().count(), 1);
         let printed: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(printed["tables"][0]["holds"], "router");
@@ -264,7 +266,7 @@ mod tests {
     fn checks_are_told_apart_at_their_beginning() {
         let check = |problem: Option<&str>| {
             let problem = problem.map(str::to_owned);
-            print(false, Line::Check(CheckRow { what: "read router".into(), problem }))
+            print(false, Output::Check(CheckRow { what: "read router".into(), problem }))
         };
         assert_eq!(check(None), "ok      read router\n");
         assert_eq!(check(Some("allow it")), "FAILED  read router: allow it\n");
@@ -273,6 +275,6 @@ mod tests {
     #[test]
     fn progress_is_nothing_that_is_printed() {
         let progress = Progress { what: "x".into(), done: 1, of: None };
-        assert_eq!(print(false, Line::Progress(progress)), "");
+        assert_eq!(print(false, Output::Progress(progress)), "");
     }
 }

@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use state_machine::Month;
-use storage::upkeep::Throughput;
+use storage::maintenance::Throughput;
 
-use super::feed::{FeedPut, FeedTail, OfKey};
+use super::feed::{FeedPut, FeedTail, KeyArgs};
 
 /// The version of command and server, which must be the same: nothing else says what a field means.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -16,10 +16,10 @@ pub const KEEP_MONTHS: RangeInclusive<i64> = 1..=600;
 
 /// After how many months users can count as stale. No connection lives as long as the least: whoever
 /// was last seen then is not connected now.
-pub const STALE_MONTHS: RangeInclusive<i64> = STALE_MONTHS_MIN as i64..=600;
+pub const INACTIVE_MONTHS: RangeInclusive<i64> = INACTIVE_MONTHS_MIN as i64..=600;
 
 /// The least of them, and what is meant where none is said.
-pub const STALE_MONTHS_MIN: u32 = 2;
+pub const INACTIVE_MONTHS_MIN: u32 = 2;
 
 /// How many users can be dropped a second.
 pub const USERS_A_SECOND: RangeInclusive<i64> = 1..=100_000;
@@ -44,7 +44,7 @@ pub enum Request {
     /// Say how the store stands and what there is to do.
     Status,
     /// Make the tables that are needed soon.
-    Ensure(Ensure),
+    Create(Create),
     /// Drop the tables that are no longer needed.
     DropOld(DropOld),
     /// Drop one table.
@@ -52,13 +52,13 @@ pub enum Request {
     /// Copy one month to another.
     Copy(Copy),
     /// Drop the users that stayed away.
-    DropStale(DropStale),
+    DropInactive(DropInactive),
     /// Set a key of a feed.
     FeedPut(FeedPut),
     /// Delete a key of a feed.
-    FeedDelete(OfKey),
+    FeedDelete(KeyArgs),
     /// Publish a key of a feed again as it is.
-    FeedRepublish(OfKey),
+    FeedRepublish(KeyArgs),
     /// Say which feeds there are.
     FeedList,
     /// Tell a feed's updates.
@@ -70,7 +70,7 @@ pub enum Request {
 /// Make the tables that are needed soon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ensure {
+pub struct Create {
     /// What last month's table is lowered to.
     pub lower_prior: Option<Units>,
 }
@@ -114,7 +114,7 @@ pub struct Copy {
 /// Drop the users that stayed away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DropStale {
+pub struct DropInactive {
     /// Those last seen so many months ago, or earlier.
     pub months: u32,
     /// Users a second.
@@ -170,11 +170,11 @@ impl Request {
     fn is_within_bounds(&self) -> bool {
         match self {
             Self::DropOld(DropOld { keep, .. }) => KEEP_MONTHS.contains(&i64::from(*keep)),
-            Self::DropStale(DropStale { months, rate, .. }) => {
-                STALE_MONTHS.contains(&i64::from(*months))
+            Self::DropInactive(DropInactive { months, rate, .. }) => {
+                INACTIVE_MONTHS.contains(&i64::from(*months))
                     && USERS_A_SECOND.contains(&i64::from(*rate))
             }
-            Self::Ensure(Ensure { lower_prior }) => {
+            Self::Create(Create { lower_prior }) => {
                 lower_prior.is_none_or(|units| units.read > 0 && units.write > 0)
             }
             Self::Preflight | Self::List | Self::Status | Self::Drop(_) | Self::Copy(_) => true,
@@ -230,7 +230,7 @@ mod tests {
             Request::Preflight,
             Request::List,
             Request::Status,
-            Request::Ensure(Ensure { lower_prior: Some(Units { read: 1, write: 2 }) }),
+            Request::Create(Create { lower_prior: Some(Units { read: 1, write: 2 }) }),
             Request::DropOld(DropOld { keep: 1, dry_run: true, force: false }),
             Request::Drop(Drop { month: month("2026_09"), yes: true, force: true }),
             Request::Copy(Copy {
@@ -238,7 +238,7 @@ mod tests {
                 to: month("2026_11"),
                 server_stopped: true,
             }),
-            Request::DropStale(DropStale {
+            Request::DropInactive(DropInactive {
                 months: 2,
                 rate: 100,
                 dry_run: false,
@@ -249,8 +249,8 @@ mod tests {
                 key: key(),
                 value: Value(FeedValue::parse("a\nb").unwrap()),
             }),
-            Request::FeedDelete(OfKey { feed: name(), key: key() }),
-            Request::FeedRepublish(OfKey { feed: name(), key: key() }),
+            Request::FeedDelete(KeyArgs { feed: name(), key: key() }),
+            Request::FeedRepublish(KeyArgs { feed: name(), key: key() }),
             Request::FeedList,
             Request::FeedTail(FeedTail { feed: name(), after: 7, count: Some(1), once: true }),
             Request::BroadcastList,
@@ -281,9 +281,9 @@ mod tests {
             with(r#"{"drop_old": {"keep": -1, "dry_run": true, "force": false}}"#),
             with(r#"{"drop_old": {"keep": 1, "dry_run": true, "force": false, "more": 1}}"#),
             with(r#"{"drop_old": {"keep": 4000000000, "dry_run": true, "force": false}}"#),
-            with(r#"{"drop_stale": {"months": 0, "rate": 1, "dry_run": true, "since": null}}"#),
-            with(r#"{"drop_stale": {"months": 2, "rate": 0, "dry_run": true, "since": null}}"#),
-            with(r#"{"ensure": {"lower_prior": {"read": 0, "write": 1}}}"#),
+            with(r#"{"drop_inactive": {"months": 0, "rate": 1, "dry_run": true, "since": null}}"#),
+            with(r#"{"drop_inactive": {"months": 2, "rate": 0, "dry_run": true, "since": null}}"#),
+            with(r#"{"create": {"lower_prior": {"read": 0, "write": 1}}}"#),
             with(r#"{"feed_delete": {"feed": "A", "key": "k"}}"#),
             with(r#"{"feed_delete": {"feed": "a", "key": ""}}"#),
             with(r#"{"feed_tail": {"feed": "a", "after": -1, "count": null, "once": true}}"#),

@@ -29,9 +29,9 @@ use tokio::time::{sleep, timeout};
 
 use super::address::{Address, FILE};
 use super::job;
-use super::line::{End, Line};
+use super::job_context::JobContext;
+use super::output::{Completion, Output};
 use super::request::Request;
-use super::site::Site;
 
 /// Bytes a request may have: the largest value of a feed, of which JSON may make six bytes of one,
 /// and what is around it.
@@ -80,8 +80,8 @@ struct Places {
 
 /// Listens in the data directory, which this process must have to itself. None where that cannot
 /// be; the log says why, and the server works without it.
-pub fn start(data_dir: &Path, site: Site, log: &Logger) -> Option<AdminSocket> {
-    try_start(data_dir, site, log)
+pub fn start(data_dir: &Path, context: JobContext, log: &Logger) -> Option<AdminSocket> {
+    try_start(data_dir, context, log)
         .inspect_err(|error| {
             warn!(log, "cannot listen on admin.sock: kalends tables, users, feed and preflight work only \
                 while this server is stopped"; "error" => %error);
@@ -89,13 +89,13 @@ pub fn start(data_dir: &Path, site: Site, log: &Logger) -> Option<AdminSocket> {
         .ok()
 }
 
-fn try_start(data_dir: &Path, site: Site, log: &Logger) -> io::Result<AdminSocket> {
+fn try_start(data_dir: &Path, context: JobContext, log: &Logger) -> io::Result<AdminSocket> {
     let (address, listener) = bind(data_dir)?;
     let ((stop, stopped), (is_ended, ended)) = (watch::channel(false), oneshot::channel());
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let log = log.clone();
     thread::Builder::new().name("admin".into()).spawn(move || {
-        if let Err(error) = runtime.block_on(accept(listener, &site, stopped, &log)) {
+        if let Err(error) = runtime.block_on(accept(listener, &context, stopped, &log)) {
             warn!(log, "cannot accept on admin.sock any more"; "error" => %error);
         }
         // The server may have ended without waiting for this.
@@ -140,7 +140,7 @@ impl Drop for AdminSocket {
 
 async fn accept(
     listener: BlockingListener,
-    site: &Site,
+    context: &JobContext,
     stopped: watch::Receiver<bool>,
     log: &Logger,
 ) -> io::Result<()> {
@@ -161,8 +161,8 @@ async fn accept(
                 };
                 while connections.try_join_next().is_some() {}
                 if connections.len() < CONNECTIONS_MAX {
-                    let (site, places, log) = (site.clone(), places.clone(), log.clone());
-                    connections.spawn(serve(stream, site, places, stopped.clone(), log));
+                    let (context, places, log) = (context.clone(), places.clone(), log.clone());
+                    connections.spawn(serve(stream, context, places, stopped.clone(), log));
                 } else {
                     refuse(&stream);
                 }
@@ -179,7 +179,7 @@ async fn accept(
 /// Says so, if that can be said without waiting.
 fn refuse(stream: &UnixStream) {
     let why = format!("{CONNECTIONS_MAX} commands are connected already: try again later");
-    let _ = stream.try_write(String::from(Line::End(End::Failed(why))).as_bytes());
+    let _ = stream.try_write(String::from(Output::End(Completion::Failed(why))).as_bytes());
 }
 
 impl Places {
@@ -204,7 +204,7 @@ impl Places {
 /// One connection: reads the request, and does it until it is done or not wanted any more.
 async fn serve(
     stream: UnixStream,
-    site: Site,
+    context: JobContext,
     places: Places,
     server_stops: watch::Receiver<bool>,
     log: Logger,
@@ -217,10 +217,10 @@ async fn serve(
         let request = read_request(&mut read).await;
         match request.and_then(|request| Ok((places.take(&request)?, request))) {
             Ok((_place, request)) => {
-                let work = perform(request, &site, lines, stopped, &log);
+                let work = perform(request, &context, lines, stopped, &log);
                 stop_when(gone(&mut read, server_stops), &stop, work).await;
             }
-            Err(why) => drop(lines.send(Line::End(End::Failed(why))).await),
+            Err(why) => drop(lines.send(Output::End(Completion::Failed(why))).await),
         }
     };
     tokio::join!(work, write_lines(queue, write));
@@ -228,14 +228,14 @@ async fn serve(
 
 async fn perform(
     request: Request,
-    site: &Site,
-    lines: mpsc::Sender<Line>,
+    context: &JobContext,
+    lines: mpsc::Sender<Output>,
     stop: watch::Receiver<bool>,
     log: &Logger,
 ) {
     let asked = format!("{request:?}");
     info!(log, "an operator's command begins"; "request" => &asked);
-    let end = job::perform(request, site, lines, stop).await;
+    let end = job::perform(request, context, lines, stop).await;
     info!(log, "an operator's command ended"; "request" => &asked, "end" => ?end);
 }
 
@@ -274,7 +274,7 @@ async fn read_request(read: &mut BufReader<OwnedReadHalf>) -> Result<Request, St
 }
 
 /// Ends with the queue, or with the client.
-async fn write_lines(mut queue: mpsc::Receiver<Line>, mut write: OwnedWriteHalf) {
+async fn write_lines(mut queue: mpsc::Receiver<Output>, mut write: OwnedWriteHalf) {
     while let Some(line) = queue.recv().await {
         let text = String::from(line);
         match timeout(WRITE_WAIT, write.write_all(text.as_bytes())).await {

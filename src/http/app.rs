@@ -13,25 +13,25 @@ use state_machine::{MessageId, Span, Time};
 use storage::Store;
 use uuid::{ContextV7, Timestamp, Uuid};
 
-use super::feeds::FeedService;
-use super::gate::Gate;
-use super::location::Locations;
-use super::token::Tokens;
+use super::connect_limiter::ConnectLimiter;
+use super::endpoint_token::EndpointTokens;
+use super::message_url::MessageUrls;
 use super::vapid::Vapid;
+use crate::feeds::http::FeedService;
 
 /// What a process is. At least one of the two.
 #[derive(Clone)]
-pub struct Node {
+pub struct AppState {
     /// What every process has.
-    pub common: Data<Common>,
+    pub common: Data<SharedState>,
     /// What a connection node has: here user agents connect.
-    pub connections: Option<Data<Connections>>,
+    pub connections: Option<Data<WebSocketRole>>,
     /// What an endpoint node has: here application servers send.
-    pub endpoints: Option<Data<Endpoints>>,
+    pub endpoints: Option<Data<EndpointRole>>,
 }
 
 /// What every process has.
-pub struct Common {
+pub struct SharedState {
     /// The store.
     pub store: Arc<dyn Store>,
     /// The feeds: of an endpoint node for whoever may use them, of a connection node for broadcasts.
@@ -47,27 +47,27 @@ pub struct Common {
 }
 
 /// What user agents connect to.
-pub struct Connections {
+pub struct WebSocketRole {
     /// What every process has.
-    pub common: Data<Common>,
+    pub common: Data<SharedState>,
     /// What clients share.
     pub clients: Arc<ClientShared>,
     /// Who may connect now.
-    pub gate: Gate,
+    pub connect_limiter: ConnectLimiter,
     /// Bytes of a WebSocket message.
     pub frame_bytes_max: usize,
 }
 
 /// What application servers send to.
-pub struct Endpoints {
+pub struct EndpointRole {
     /// What every process has.
-    pub common: Data<Common>,
+    pub common: Data<SharedState>,
     /// Where endpoint URLs begin.
     pub origin: String,
     /// Endpoint tokens.
-    pub tokens: Arc<Tokens>,
+    pub tokens: Arc<EndpointTokens>,
     /// Message locations.
-    pub locations: Locations,
+    pub message_urls: MessageUrls,
     /// VAPID verification.
     pub vapid: Vapid,
     /// The limits of a push.

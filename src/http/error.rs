@@ -10,9 +10,9 @@ use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use serde::Serialize;
 use state_machine::Span;
 
-use super::location::LocationError;
+use super::endpoint_token::TokenError;
+use super::message_url::MessageUrlError;
 use super::push_headers::HeaderError;
-use super::token::TokenError;
 use super::vapid::VapidError;
 
 /// Where the error numbers are explained.
@@ -35,7 +35,7 @@ pub enum PushError {
     Token(#[from] TokenError),
     /// The message's location is none.
     #[error(transparent)]
-    Location(#[from] LocationError),
+    Location(#[from] MessageUrlError),
     /// The sender's credentials do not hold.
     #[error(transparent)]
     Vapid(#[from] VapidError),
@@ -71,13 +71,13 @@ pub enum PushError {
     },
     /// The server, or what it depends on, is overloaded or down.
     #[error("the server cannot take the message now: try again later")]
-    BackOff {
+    Unavailable {
         /// When.
         retry_after: Span,
     },
     /// So many connect, or the server is about to stop, that one more user agent may not.
     #[error("no more user agents can connect here now: try again later")]
-    Crowded {
+    TooManyConnections {
         /// When.
         retry_after: Span,
     },
@@ -142,7 +142,9 @@ impl PushError {
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, 201),
-            Self::BackOff { .. } | Self::Crowded { .. } => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::Unavailable { .. } | Self::TooManyConnections { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, 201)
+            }
             Self::RetryNow => (StatusCode::SERVICE_UNAVAILABLE, 202),
             Self::Bridge(fault) => fault.code(),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, 999),
@@ -155,8 +157,8 @@ impl PushError {
     fn retry_after_secs(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after }
-            | Self::BackOff { retry_after }
-            | Self::Crowded { retry_after } => Some(retry_after.0.div_ceil(1000).max(1)),
+            | Self::Unavailable { retry_after }
+            | Self::TooManyConnections { retry_after } => Some(retry_after.0.div_ceil(1000).max(1)),
             Self::RetryNow | Self::Http(StatusCode::SERVICE_UNAVAILABLE) => Some(1),
             _ => None,
         }
@@ -230,7 +232,7 @@ impl ResponseError for PushError {
 }
 
 /// An error as all errors of this server look.
-pub(super) fn refuse(
+pub(crate) fn refuse(
     response: &mut HttpResponseBuilder,
     status: StatusCode,
     errno: u16,

@@ -6,18 +6,18 @@ use slog::warn;
 use storage::StoreError;
 
 use super::PushError;
-use super::app::Endpoints;
+use super::app::EndpointRole;
 
 /// Deletes a waiting message; never the one that replaced it.
 pub(super) async fn delete(
     id: Path<String>,
-    app: Data<Endpoints>,
+    app: Data<EndpointRole>,
 ) -> Result<HttpResponse, PushError> {
-    let (uaid, message) = app.locations.open(&id)?;
+    let (uaid, message) = app.message_urls.decrypt(&id)?;
     let common = &app.common;
     let failed = |error: StoreError| {
         warn!(common.log, "the store failed to delete a message"; "error" => %error);
-        PushError::BackOff { retry_after: common.retry_after }
+        PushError::Unavailable { retry_after: common.retry_after }
     };
     let record = common.store.record(uaid).await.map_err(failed)?.ok_or(PushError::MessageGone)?;
     let months = [Some(record.curmonth), record.oldmonth].into_iter().flatten().collect();

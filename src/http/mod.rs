@@ -1,19 +1,18 @@
 //! The HTTP side: what application servers send, and what they are told.
 
 pub mod app;
+pub mod connect_limiter;
+pub mod endpoint_token;
 pub mod error;
-pub mod feeds;
-pub mod gate;
 mod health;
-pub mod location;
+pub mod message_url;
 mod messages;
 mod params;
 mod push;
 pub mod push_headers;
+pub mod request_body_drain;
 pub mod routes;
 mod socket;
-pub mod token;
-pub mod unread;
 pub mod vapid;
 
 pub use error::PushError;

@@ -3,17 +3,17 @@
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, LOCATION};
 use actix_web::web::{self, Bytes, Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource};
-use actors::Send;
+use actors::DeliverPush;
 use slog::debug;
 use state_machine::delivery::Outcome;
-use state_machine::{Message, MessageRef, Uaid};
+use state_machine::{Message, MessageKey, Uaid};
 use tokio::time::timeout;
 
 use super::PushError;
-use super::app::{Endpoints, LocalEndpoint};
+use super::app::{EndpointRole, LocalEndpoint};
+use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::{self, PushHeaders};
 use super::routes::preflight_or_refused;
-use super::token::{Opened, TokenVersion};
 use super::vapid::Credentials;
 use actix_web::http::StatusCode;
 
@@ -22,7 +22,7 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
     let push = move |request: HttpRequest,
                      token: Path<String>,
                      payload: Payload,
-                     app: Data<Endpoints>,
+                     app: Data<EndpointRole>,
                      endpoint: Data<LocalEndpoint>| async move {
         let answer = push(&request, version, &token, payload, &app, &endpoint).await;
         answer.inspect_err(|error| {
@@ -37,19 +37,19 @@ async fn push(
     version: TokenVersion,
     token: &str,
     payload: Payload,
-    app: &Endpoints,
+    app: &EndpointRole,
     endpoint: &LocalEndpoint,
 ) -> Result<HttpResponse, PushError> {
     let headers = request.headers();
-    let Opened { uaid, chid } = open(app, headers, version, token)?;
+    let EndpointToken { uaid, chid } = open(app, headers, version, token)?;
     let PushHeaders { ttl, topic, urgency } = PushHeaders::read(headers, app.limits.ttl_max)?;
     let body = read_body(headers, payload, app).await?;
     let payload = push_headers::payload(headers, body)?;
     let accepted_at = app.common.clock.now();
     let id = app.ids.mint(accepted_at, topic.is_some());
     let message = Message { id, chid, topic, urgency, accepted_at, ttl, payload };
-    let reference = message.reference();
-    let outcome = endpoint.address().send(Send { uaid, message }).await;
+    let reference = message.key();
+    let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
     let outcome = outcome.unwrap_or_else(|error| {
         debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
@@ -63,14 +63,14 @@ async fn push(
 
 /// Whose endpoint it is, once the sender has shown that it may use it.
 fn open(
-    app: &Endpoints,
+    app: &EndpointRole,
     headers: &HeaderMap,
     version: TokenVersion,
     token: &str,
-) -> Result<Opened, PushError> {
+) -> Result<EndpointToken, PushError> {
     let credentials = Credentials::read(headers)?;
     let key = credentials.as_ref().map(Credentials::key);
-    let opened = app.tokens.open(version, token, key)?;
+    let opened = app.tokens.decrypt(version, token, key)?;
     if let Some(credentials) = &credentials {
         app.vapid.verify(credentials, app.common.clock.now())?;
     }
@@ -81,7 +81,7 @@ fn open(
 async fn read_body(
     headers: &HeaderMap,
     payload: Payload,
-    app: &Endpoints,
+    app: &EndpointRole,
 ) -> Result<Bytes, PushError> {
     let limits = &app.limits;
     let is_old_encoding = headers.get(CONTENT_ENCODING).is_some_and(|value| value == "aesgcm");
@@ -100,19 +100,21 @@ async fn read_body(
     }
 }
 
-fn refusal(outcome: Outcome, app: &Endpoints) -> Option<PushError> {
+fn refusal(outcome: Outcome, app: &EndpointRole) -> Option<PushError> {
     match outcome {
         Outcome::Delivered | Outcome::Stored | Outcome::Dropped => None,
         Outcome::NoSuchUser => Some(PushError::UserGone),
         Outcome::UserWentAway => Some(PushError::UserWentAway),
         Outcome::NoSuchChannel => Some(PushError::NoSuchSubscription),
-        Outcome::Unavailable => Some(PushError::BackOff { retry_after: app.common.retry_after }),
+        Outcome::Unavailable => {
+            Some(PushError::Unavailable { retry_after: app.common.retry_after })
+        }
     }
 }
 
-fn created(app: &Endpoints, uaid: Uaid, message: &MessageRef, ttl_s: u64) -> HttpResponse {
+fn created(app: &EndpointRole, uaid: Uaid, message: &MessageKey, ttl_s: u64) -> HttpResponse {
     let mut location = app.origin.clone();
-    location.push_str(&app.locations.seal(uaid, message));
+    location.push_str(&app.message_urls.encrypt(uaid, message));
     HttpResponse::Created()
         .insert_header((LOCATION, location))
         .insert_header(("ttl", ttl_s))

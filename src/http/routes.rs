@@ -8,12 +8,13 @@ use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
 
-use super::app::{Connections, Endpoints, LocalEndpoint, Node};
-use super::token::TokenVersion;
-use super::{PushError, feeds, health, messages, push, socket};
+use super::app::{AppState, EndpointRole, LocalEndpoint, WebSocketRole};
+use super::endpoint_token::TokenVersion;
+use super::{PushError, health, messages, push, socket};
+use crate::feeds::http as feeds;
 
 /// The routes of one worker: those of what the node is.
-pub fn of(node: &Node) -> impl FnOnce(&mut ServiceConfig) + use<> {
+pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
     let node = node.clone();
     move |service| {
         if let Some(connections) = &node.connections {
@@ -33,11 +34,11 @@ pub fn of(node: &Node) -> impl FnOnce(&mut ServiceConfig) + use<> {
     }
 }
 
-fn of_connections(connections: &Data<Connections>, service: &mut ServiceConfig) {
+fn of_connections(connections: &Data<WebSocketRole>, service: &mut ServiceConfig) {
     service.app_data(connections.clone()).service(page("/", web::get().to(socket::connect)));
 }
 
-fn of_endpoints(endpoints: &Data<Endpoints>, service: &mut ServiceConfig) {
+fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
     service
         .app_data(Data::new(LocalEndpoint::new(Arc::clone(&endpoints.shared))))
         .app_data(endpoints.feed_service.clone())

@@ -5,36 +5,37 @@ use actix_web::http::header::UPGRADE;
 use actix_web::web::{Data, Payload};
 use actix_web::{Error, HttpRequest, HttpResponse};
 use state_machine::Uaid;
-use state_machine::connection::Luck;
+use state_machine::connection::ConnectionSeed;
 use uuid::Uuid;
 
 use super::PushError;
-use super::app::Connections;
+use super::app::WebSocketRole;
 
 /// Upgrades to a WebSocket.
 pub(super) async fn connect(
     request: HttpRequest,
     payload: Payload,
-    app: Data<Connections>,
+    app: Data<WebSocketRole>,
 ) -> Result<HttpResponse, Error> {
     if !request.headers().contains_key(UPGRADE) {
         return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED).into());
     }
-    if !app.admits() {
-        return Err(PushError::Crowded { retry_after: app.common.retry_after }.into());
+    if !app.try_admit() {
+        return Err(PushError::TooManyConnections { retry_after: app.common.retry_after }.into());
     }
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
-    let luck = Luck { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
+    let seed = ConnectionSeed { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
     let clients = app.clients.clone();
-    actors::socket::upgrade(clients, luck, app.frame_bytes_max, &request, payload)
+    actors::socket::upgrade(clients, seed, app.frame_bytes_max, &request, payload)
         .map_err(|error| PushError::Http(error.error_response().status()).into())
 }
 
-impl Connections {
+impl WebSocketRole {
     /// Whether one more may connect now. Whoever may not has cost no more than the answer.
-    fn admits(&self) -> bool {
+    fn try_admit(&self) -> bool {
         let common = &self.common;
-        !common.draining.has_begun() && self.gate.admits(common.clock.now(), &common.log)
+        !common.draining.has_begun()
+            && self.connect_limiter.try_admit(common.clock.now(), &common.log)
     }
 }

@@ -6,7 +6,7 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::table::{GROUPS, Setting};
-use super::value::Shape;
+use super::value::TomlKind;
 
 /// What the command line says about settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,11 +60,11 @@ fn flag(setting: &'static Setting) -> Arg {
         .value_name(setting.placeholder)
         .help(summary(setting))
         .long_help(setting.doc.trim().to_owned() + "\n\n" + &bounds(setting));
-    match setting.shape {
+    match setting.toml_kind {
         // `--rotation` alone switches it on; with a value it needs the equals sign, or the value could
         // be taken for what follows.
-        Shape::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Shape::Text | Shape::Number => arg,
+        TomlKind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        TomlKind::Text | TomlKind::Number => arg,
     }
 }
 

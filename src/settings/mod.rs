@@ -28,7 +28,7 @@ pub use sources::{Problem, SettingsError, Source};
 pub use table::Settings;
 pub use value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
 
-use sources::Given;
+use sources::RawSettings;
 
 /// Bytes a body in the old `aesgcm` encoding may always have: 5630 characters of base64.
 ///
@@ -48,7 +48,7 @@ impl Settings {
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
-        let given = Given::gather(flags, environment)?;
+        let given = RawSettings::gather(flags, environment)?;
         Self::read(given)?.checked()
     }
 

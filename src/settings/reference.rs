@@ -79,7 +79,7 @@ fn sample_entry(setting: &Setting) -> String {
     for line in wrap(setting.doc.trim(), 96) {
         writeln!(text, "# {line}").expect("writing to a text does not fail");
     }
-    let value = setting.shape.quote(&(setting.default)());
+    let value = setting.toml_kind.quote(&(setting.default)());
     text + &format!("# {}\n# {} = {value}\n", bounds(setting), setting.name)
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use state_machine::NodeId;
 
 use super::{Settings, StoreKind};
-use crate::nodes::address::{AddressError, NodeAddress};
+use crate::peers::address::{AddressError, NodeAddress};
 
 /// What a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

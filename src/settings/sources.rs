@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::flags::Flags;
 use super::table::{Setting, Settings};
-use super::value::{Shape, Value};
+use super::value::{TomlKind, Value};
 
 /// What environment variables of settings begin with.
 pub const ENV_PREFIX: &str = "KALENDS_";
@@ -17,7 +17,7 @@ pub const ENV_CONFIG: &str = "KALENDS_CONFIG";
 
 /// Everything given, the strongest source first.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct RawSettings {
     entries: Vec<Entry>,
     problems: Vec<Problem>,
 }
@@ -102,7 +102,7 @@ pub enum Problem {
     },
 }
 
-impl Given {
+impl RawSettings {
     /// Gathers what is given and refuses a file that cannot be read.
     pub(super) fn gather(
         flags: &Flags,
@@ -176,11 +176,11 @@ impl Given {
     fn add_typed(&mut self, name: &str, value: &DeValue<'_>, place: Source) {
         let (text, shape) = scalar(value);
         match Setting::find(name) {
-            Some(setting) if shape != Some(setting.shape) => self.problems.push(Problem::Bad {
+            Some(setting) if shape != Some(setting.toml_kind) => self.problems.push(Problem::Bad {
                 name: setting.name,
                 text,
                 place,
-                expected: setting.shape.expected().to_owned(),
+                expected: setting.toml_kind.expected().to_owned(),
             }),
             _ => self.add(name, text, place),
         }
@@ -230,11 +230,11 @@ fn parse<T: Value>(setting: &Setting, text: &str) -> Result<T, String> {
 }
 
 /// A value's text, and its shape if a setting can have it.
-fn scalar(value: &DeValue<'_>) -> (String, Option<Shape>) {
+fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
     match value {
-        DeValue::String(text) => (text.to_string(), Some(Shape::Text)),
-        DeValue::Integer(number) => (whole(number), Some(Shape::Number)),
-        DeValue::Boolean(on) => (on.to_string(), Some(Shape::Switch)),
+        DeValue::String(text) => (text.to_string(), Some(TomlKind::Text)),
+        DeValue::Integer(number) => (whole(number), Some(TomlKind::Number)),
+        DeValue::Boolean(on) => (on.to_string(), Some(TomlKind::Switch)),
         DeValue::Float(number) => (number.to_string(), None),
         DeValue::Datetime(time) => (time.to_string(), None),
         DeValue::Array(_) => ("[...]".into(), None),

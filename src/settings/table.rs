@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use slog::Level;
 use state_machine::LastConnect;
 
-use super::sources::{Given, SettingsError};
-use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, Shape, StoreKind, Value};
-use crate::nodes::address::AllowedNodes;
+use super::sources::{RawSettings, SettingsError};
+use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, TomlKind, Value};
+use crate::peers::address::AllowedNodes;
 
 /// A setting, as far as it does not depend on its type.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Setting {
     /// Which numbers it can be.
     pub range: Option<RangeInclusive<u64>>,
     /// How it stands in a file.
-    pub shape: Shape,
+    pub toml_kind: TomlKind,
     /// What a flag's help calls its value.
     pub placeholder: &'static str,
     /// Its default, as text.
@@ -72,7 +72,7 @@ macro_rules! settings {
 
         impl Settings {
             /// Reads every setting from what is given, or says all that is wrong with it.
-            pub(super) fn read(mut given: Given) -> Result<Self, SettingsError> {
+            pub(super) fn read(mut given: RawSettings) -> Result<Self, SettingsError> {
                 let settings = Self { $($( $name: given.read(stringify!($name), $default), )+)+ };
                 given.finish(settings)
             }
@@ -86,7 +86,7 @@ macro_rules! settings {
                 doc: concat!($($doc),+),
                 unit: optional!($($unit)?),
                 range: optional!($($range)?),
-                shape: <$type as Value>::SHAPE,
+                toml_kind: <$type as Value>::TOML_KIND,
                 placeholder: <$type as Value>::PLACEHOLDER,
                 default: || <$type as Value>::show(&$default),
             }, )+ ],
@@ -142,16 +142,16 @@ settings! {
         store: StoreKind = StoreKind::Embedded;
 
         /// Makes DynamoDB tables that are missing. With `false` they are made by hand or by `kalends
-        /// tables ensure`, and the server refuses to start without them. Embedded tables are always made.
+        /// tables create`, and the server refuses to start without them. Embedded tables are always made.
         create_tables: bool = true;
 
         /// Writes that may wait for the disk; above it storage answers that it is busy. Embedded only.
         write_queue_max: usize = 8192, in COUNT, "writes";
 
         /// Keys of the `last_connect` index that one hour is spread over, so that the first hour of
-        /// a month makes none of them hot. Never lower it while `kalends users drop-stale` is still to
+        /// a month makes none of them hot. Never lower it while `kalends users drop-inactive` is still to
         /// find records that were written with more.
-        last_connect_spread: usize = LastConnect::SPREAD, in 1..=9999, "keys";
+        last_connect_shards: usize = LastConnect::SHARDS, in 1..=9999, "keys";
 
         /// Region of DynamoDB, such as eu-central-1. Where it is not set, the usual variables and
         /// files of AWS name it (AWS_REGION, ~/.aws/config). Credentials come only from there.
@@ -288,7 +288,7 @@ settings! {
         answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
 
         /// Pushes that may wait for an ack; above it they are stored at once, and dropped where their TTL is 0.
-        ack_waiters_max: usize = 10_000, in COUNT, "pushes";
+        pushes_awaiting_ack_max: usize = 10_000, in COUNT, "pushes";
 
         /// Largest body of a push. Never less than the 4096 bytes that RFC 8030 promises. Bodies in
         /// the old aesgcm encoding may always have 4222 (5630 characters of base64). To accept
@@ -342,15 +342,15 @@ settings! {
 
         /// How long a node that failed is left alone before it is tried again; it doubles with each failure.
         /// Meanwhile messages for its user agents are stored at once.
-        node_rest_ms: u64 = 500, in WAIT_MS, "ms";
+        peer_backoff_ms: u64 = 500, in WAIT_MS, "ms";
 
         /// The longest that a node which failed is left alone. When it is back, the agents that messages
         /// were stored for are told.
-        node_rest_max_ms: u64 = 5000, in WAIT_MS, "ms";
+        peer_backoff_max_ms: u64 = 5000, in WAIT_MS, "ms";
 
         /// User agents of one node that may wait to be told that a message was stored for them. Those above
         /// it find it when they look by themselves (`storage_recheck_s`).
-        node_nudges_max: usize = 10_000, in COUNT, "user agents";
+        peer_pending_notifications_max: usize = 10_000, in COUNT, "user agents";
 
         /// Connections to one other node that are kept open while nothing is sent on them.
         node_connections_idle_max: usize = 64, in 1..=65_535, "connections";
@@ -364,7 +364,7 @@ settings! {
 
         /// User agents that may connect in a second. One more is answered 503 before anything is
         /// read for it, so that storage can keep up when all come back at once. 0 is no limit.
-        hellos_per_second_max: usize = 2000, in 0..=1_000_000, "user agents a second";
+        connects_per_second_max: usize = 2000, in 0..=1_000_000, "user agents a second";
 
         /// How long a connection node that was told to stop takes to close its sessions, evenly spread, so that the
         /// agents do not all come to the other nodes at once. `kalends serve` closes all at once.
@@ -373,7 +373,7 @@ settings! {
         /// How long a node that was told to stop goes on answering, while `/__lbheartbeat__` tells the load balancer to
         /// send no more: an endpoint node takes pushes for so long, and a connection node that has no session left stays
         /// for so long, but no longer than `drain_s`.
-        drain_notice_s: u64 = 5, in 0..=600, "s";
+        drain_lame_duck_s: u64 = 5, in 0..=600, "s";
     }
 
     group "Feeds and broadcasts" {
@@ -438,7 +438,7 @@ settings! {
 
         /// How long it takes until all connected user agents were told of a broadcast that changed,
         /// evenly spread, so that they do not all ask its owner for the new version at once. 0 tells all of them at once.
-        broadcast_spread_ms: u64 = 60_000, in 0..=3_600_000, "ms";
+        broadcast_fanout_ms: u64 = 60_000, in 0..=3_600_000, "ms";
 
         /// Broadcasts that one user agent may subscribe to.
         broadcasts_per_agent_max: usize = 64, in 1..=10_000, "broadcasts";

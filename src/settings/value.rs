@@ -10,7 +10,7 @@ use url::Url;
 
 /// How a value stands in a TOML file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum TomlKind {
     /// `name = "text"`
     Text,
     /// `name = 5`
@@ -22,7 +22,7 @@ pub enum Shape {
 /// A kind of value.
 pub trait Value: Sized {
     /// How it stands in a file.
-    const SHAPE: Shape;
+    const TOML_KIND: TomlKind;
 
     /// What a flag's help calls it.
     const PLACEHOLDER: &'static str;
@@ -76,7 +76,7 @@ pub struct NamePart(String);
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicUrl(String);
 
-impl Shape {
+impl TomlKind {
     /// What to write instead of something of another shape.
     pub fn expected(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ impl NamePart {
 }
 
 impl Value for NamePart {
-    const SHAPE: Shape = Shape::Text;
+    const TOML_KIND: TomlKind = TomlKind::Text;
     const PLACEHOLDER: &'static str = "NAME";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -138,7 +138,7 @@ impl Value for NamePart {
 }
 
 impl Value for PublicUrl {
-    const SHAPE: Shape = Shape::Text;
+    const TOML_KIND: TomlKind = TomlKind::Text;
     const PLACEHOLDER: &'static str = "URL";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -163,7 +163,7 @@ impl fmt::Debug for PublicUrl {
 
 /// Not set is written as an empty text.
 impl<T: Value> Value for Option<T> {
-    const SHAPE: Shape = T::SHAPE;
+    const TOML_KIND: TomlKind = T::TOML_KIND;
     const PLACEHOLDER: &'static str = T::PLACEHOLDER;
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -176,7 +176,7 @@ impl<T: Value> Value for Option<T> {
 }
 
 impl Value for PathBuf {
-    const SHAPE: Shape = Shape::Text;
+    const TOML_KIND: TomlKind = TomlKind::Text;
     const PLACEHOLDER: &'static str = "PATH";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -189,7 +189,7 @@ impl Value for PathBuf {
 }
 
 impl Value for SocketAddr {
-    const SHAPE: Shape = Shape::Text;
+    const TOML_KIND: TomlKind = TomlKind::Text;
     const PLACEHOLDER: &'static str = "ADDRESS:PORT";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -203,7 +203,7 @@ impl Value for SocketAddr {
 }
 
 impl Value for bool {
-    const SHAPE: Shape = Shape::Switch;
+    const TOML_KIND: TomlKind = TomlKind::Switch;
     const PLACEHOLDER: &'static str = "true|false";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -216,7 +216,7 @@ impl Value for bool {
 }
 
 impl Value for u64 {
-    const SHAPE: Shape = Shape::Number;
+    const TOML_KIND: TomlKind = TomlKind::Number;
     const PLACEHOLDER: &'static str = "NUMBER";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -236,7 +236,7 @@ impl Value for u64 {
 macro_rules! narrower {
     ($name:ty) => {
         impl Value for $name {
-            const SHAPE: Shape = Shape::Number;
+            const TOML_KIND: TomlKind = TomlKind::Number;
             const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
 
             fn parse(text: &str) -> Result<Self, String> {
@@ -268,7 +268,7 @@ const LEVELS: [(&str, Level); 6] = [
 ];
 
 impl Value for Level {
-    const SHAPE: Shape = Shape::Text;
+    const TOML_KIND: TomlKind = TomlKind::Text;
     const PLACEHOLDER: &'static str = "LEVEL";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -293,7 +293,7 @@ const BILLINGS: [(&str, BillingMode); 2] =
 macro_rules! word {
     ($name:ty, $placeholder:literal, $words:ident) => {
         impl Value for $name {
-            const SHAPE: Shape = Shape::Text;
+            const TOML_KIND: TomlKind = TomlKind::Text;
             const PLACEHOLDER: &'static str = $placeholder;
 
             fn parse(text: &str) -> Result<Self, String> {

@@ -25,16 +25,16 @@ pub struct Broadcasts {
 
 /// What a user agent is told of broadcasts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct News {
+pub struct BroadcastUpdate {
     /// Those that have another version than it knows of.
     pub versions: Versions,
     /// Those it will hear nothing of, for now or for good.
-    pub refused: BTreeMap<FeedKey, Refusal>,
+    pub refused: BTreeMap<FeedKey, BroadcastRefusal>,
 }
 
 /// Why a broadcast that was asked for is not told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum BroadcastRefusal {
     /// There is none of this id. It is told as soon as there is.
     NotFound,
     /// The agent has as many as it may have. It is not followed.
@@ -88,7 +88,7 @@ impl Broadcasts {
     }
 
     /// All of them with the number of their last change, by id.
-    pub fn numbered(&self) -> impl Iterator<Item = (FeedSyncId, &FeedKey, &FeedValue)> {
+    pub fn sequenced(&self) -> impl Iterator<Item = (FeedSyncId, &FeedKey, &FeedValue)> {
         self.versions.iter().map(|(id, (version, changed))| (*changed, id, version))
     }
 
@@ -98,14 +98,14 @@ impl Broadcasts {
     }
 }
 
-impl News {
+impl BroadcastUpdate {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         self.versions.is_empty() && self.refused.is_empty()
     }
 }
 
-impl Refusal {
+impl BroadcastRefusal {
     /// What the agent is told.
     pub fn reason(self) -> &'static str {
         match self {

@@ -10,8 +10,8 @@
 //! - [`feed`]: tables of keys whose changes are numbered, and those who follow them.
 //! - [`broadcast`]: a feed that every node follows for its user agents.
 //! - [`breaker`]: when another node that failed is tried again.
-//! - [`pace`]: how many of something are let through in a second.
-//! - [`wheel`]: who is woken when many want to know, one after the other.
+//! - [`token_bucket`]: how many of something are let through in a second.
+//! - [`staggered_fanout`]: who is woken when many want to know, one after the other.
 //! - [`wire`]: what user agents say and hear, as JSON.
 
 pub mod breaker;
@@ -19,25 +19,22 @@ pub mod broadcast;
 #[cfg(test)]
 #[path = "../tests/support/cases.rs"]
 mod cases;
-pub mod chart;
 pub mod connection;
 pub mod delivery;
 pub mod feed;
 pub mod ids;
-pub mod invariants;
 pub mod message;
 pub mod month;
-pub mod pace;
 pub mod record;
 pub mod registry;
+pub mod staggered_fanout;
 pub mod store;
 pub mod time;
-pub mod transcript;
-pub mod wheel;
+pub mod token_bucket;
 pub mod wire;
 
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};
-pub use message::{Encoding, Message, MessageRef, Payload, Topic, Urgency};
+pub use message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};
 pub use month::Month;
-pub use record::{LastConnect, Place, RouterRecord, RouterType};
+pub use record::{LastConnect, NodeBinding, RouterRecord, RouterType};
 pub use time::{Span, Time};

@@ -74,7 +74,7 @@ pub enum Urgency {
 
 /// What names a stored message, so that deleting it can never hit its replacement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MessageRef {
+pub struct MessageKey {
     /// The message.
     pub id: MessageId,
     /// Its channel.
@@ -90,13 +90,13 @@ impl Message {
     }
 
     /// A message with a TTL of zero is delivered at once or not at all.
-    pub fn is_fleeting(&self) -> bool {
+    pub fn ttl_is_zero(&self) -> bool {
         self.ttl == Span::ZERO
     }
 
     /// What names this message.
-    pub fn reference(&self) -> MessageRef {
-        MessageRef { id: self.id, chid: self.chid, topic: self.topic.clone() }
+    pub fn key(&self) -> MessageKey {
+        MessageKey { id: self.id, chid: self.chid, topic: self.topic.clone() }
     }
 }
 

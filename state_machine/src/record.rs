@@ -27,7 +27,7 @@ pub struct RouterRecord {
 
 /// Where a user agent is connected, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct NodeBinding {
     /// The connection node.
     pub node: NodeId,
     /// The record's `connected_at`.
@@ -48,9 +48,9 @@ pub struct LastConnect(pub u64);
 
 impl RouterRecord {
     /// Where the agent is connected by this record.
-    pub fn place(&self) -> Option<Place> {
+    pub fn binding(&self) -> Option<NodeBinding> {
         let node = self.node.clone()?;
-        Some(Place { node, connected_at: self.connected_at })
+        Some(NodeBinding { node, connected_at: self.connected_at })
     }
 }
 
@@ -70,14 +70,14 @@ impl RouterType {
 
 impl LastConnect {
     /// Over how many keys one hour is spread where nobody says otherwise.
-    pub const SPREAD: usize = 10;
+    pub const SHARDS: usize = 10;
     /// Four digits do not tell more keys apart.
-    pub const SPREAD_MAX: usize = 9999;
+    pub const SHARDS_MAX: usize = 9999;
 
     /// The key of `time`'s hour that `uaid` falls on, out of `spread`.
     pub fn of(time: Time, uaid: Uaid, spread: usize) -> Self {
         let place = usize::from(u16::from_be_bytes([uaid.0[14], uaid.0[15]]));
-        Self::key(CivilHour::of(time), place % spread.clamp(1, Self::SPREAD_MAX))
+        Self::key(CivilHour::of(time), place % spread.clamp(1, Self::SHARDS_MAX))
     }
 
     /// The key at a place of an hour, counted from 0.

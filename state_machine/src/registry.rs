@@ -18,7 +18,7 @@ pub struct Entry<R> {
     /// Which.
     pub connection: ConnectionId,
     /// How it is reached.
-    pub reach: R,
+    pub handle: R,
 }
 
 impl<R> Registry<R> {
@@ -28,14 +28,14 @@ impl<R> Registry<R> {
     }
 
     /// `connection` is found under `uaid` from now on. Gives back the one it displaces, which is to be told.
-    pub fn enter(&mut self, uaid: Uaid, connection: ConnectionId, reach: R) -> Option<Entry<R>> {
+    pub fn insert(&mut self, uaid: Uaid, connection: ConnectionId, handle: R) -> Option<Entry<R>> {
         self.live
-            .insert(uaid, Entry { connection, reach })
+            .insert(uaid, Entry { connection, handle })
             .filter(|displaced| displaced.connection != connection)
     }
 
     /// `connection` is no longer found under `uaid`, if it still was.
-    pub fn leave(&mut self, uaid: Uaid, connection: ConnectionId) {
+    pub fn remove(&mut self, uaid: Uaid, connection: ConnectionId) {
         if self.live.get(&uaid).is_some_and(|entry| entry.connection == connection) {
             self.live.remove(&uaid);
         }
@@ -47,7 +47,7 @@ impl<R> Registry<R> {
     }
 
     /// Everybody.
-    pub fn everybody(&self) -> impl Iterator<Item = &Entry<R>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<R>> {
         self.live.values()
     }
 
@@ -79,29 +79,29 @@ mod tests {
     #[test]
     fn the_newer_connection_displaces_the_older_one() {
         let mut registry = Registry::new();
-        assert_eq!(registry.enter(WHO, OLD, "old"), None);
-        let displaced = Entry { connection: OLD, reach: "old" };
-        assert_eq!(registry.enter(WHO, NEW, "new"), Some(displaced));
-        assert_eq!(registry.find(WHO).map(|entry| entry.reach), Some("new"));
+        assert_eq!(registry.insert(WHO, OLD, "old"), None);
+        let displaced = Entry { connection: OLD, handle: "old" };
+        assert_eq!(registry.insert(WHO, NEW, "new"), Some(displaced));
+        assert_eq!(registry.find(WHO).map(|entry| entry.handle), Some("new"));
         assert_eq!(registry.len(), 1);
     }
 
     #[test]
     fn a_displaced_connection_that_leaves_takes_nobody_along() {
         let mut registry = Registry::new();
-        registry.enter(WHO, OLD, ());
-        registry.enter(WHO, NEW, ());
-        registry.leave(WHO, OLD);
+        registry.insert(WHO, OLD, ());
+        registry.insert(WHO, NEW, ());
+        registry.remove(WHO, OLD);
         assert_eq!(registry.find(WHO).map(|entry| entry.connection), Some(NEW));
-        registry.leave(WHO, NEW);
+        registry.remove(WHO, NEW);
         assert!(registry.is_empty());
     }
 
     #[test]
     fn entering_again_displaces_nobody() {
         let mut registry = Registry::new();
-        registry.enter(WHO, OLD, ());
-        assert_eq!(registry.enter(WHO, OLD, ()), None);
-        assert_eq!(registry.everybody().count(), 1);
+        registry.insert(WHO, OLD, ());
+        assert_eq!(registry.insert(WHO, OLD, ()), None);
+        assert_eq!(registry.iter().count(), 1);
     }
 }

@@ -1,12 +1,12 @@
-//! What the machines ask of a store, and what it answers. `storage::contract` says what each means.
+//! What the machines ask of a store, and what it answers. `storage::store` says what each means.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::{Chid, NodeId, Uaid};
-use crate::message::{Message, MessageRef};
+use crate::message::{Message, MessageKey};
 use crate::month::Month;
-use crate::record::{LastConnect, Place, RouterRecord, RouterType};
+use crate::record::{LastConnect, NodeBinding, RouterRecord, RouterType};
 use crate::time::Time;
 
 /// What a connection node writes when a user agent connects.
@@ -28,13 +28,13 @@ pub struct Registration {
 
 /// What became of a registration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Registered {
+pub enum RegisterResult {
     /// Written: the record as it now stands, and where the agent was connected by the one before it.
-    Done(RouterRecord, Option<Place>),
+    Registered(RouterRecord, Option<NodeBinding>),
     /// There is no record of this uaid, and none was to be made.
-    Unknown,
+    UnknownAgent,
     /// The record has this `connected_at`, which is not older: nothing was written.
-    Newer(Time),
+    Superseded(Time),
 }
 
 /// What became of storing a message.
@@ -88,7 +88,7 @@ pub struct MonthStep {
 
 /// One thing a connection asks of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum StoreOrder {
+pub enum StoreOp {
     /// Write the router record of an agent that connected.
     Register(Registration),
     /// Read the registered channels.
@@ -118,7 +118,7 @@ pub enum StoreOrder {
         /// In which months' tables they may be.
         months: Vec<Month>,
         /// Which.
-        messages: Vec<MessageRef>,
+        messages: Vec<MessageKey>,
     },
     /// Register channels.
     AddChannels {
@@ -143,7 +143,7 @@ pub enum StoreOrder {
     /// Note that the move is finished.
     FinishMove(MonthStep),
     /// Move what still waits in the old month to the new one.
-    CarryMessages {
+    MoveMessages {
         /// Whose messages.
         uaid: Uaid,
         /// The old month.
@@ -156,32 +156,32 @@ pub enum StoreOrder {
         /// Whose record.
         uaid: Uaid,
         /// The place.
-        place: Place,
+        binding: NodeBinding,
     },
 }
 
 /// What the store answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StoreAnswer {
-    /// To [`StoreOrder::Register`].
-    Registered(Registered),
-    /// To [`StoreOrder::ReadChannels`].
+    /// To [`StoreOp::Register`].
+    Registered(RegisterResult),
+    /// To [`StoreOp::ReadChannels`].
     Channels(Option<BTreeSet<Chid>>),
-    /// To [`StoreOrder::Fetch`].
+    /// To [`StoreOp::Fetch`].
     Fetched(Page),
-    /// To [`StoreOrder::Delete`].
+    /// To [`StoreOp::Delete`].
     Deleted,
-    /// To [`StoreOrder::AddChannels`].
+    /// To [`StoreOp::AddChannels`].
     ChannelsAdded,
-    /// To [`StoreOrder::RemoveChannel`].
+    /// To [`StoreOp::RemoveChannel`].
     ChannelRemoved,
-    /// To [`StoreOrder::UpdateMonth`]: whether the record was still this connection's.
+    /// To [`StoreOp::UpdateMonth`]: whether the record was still this connection's.
     MonthUpdated(bool),
-    /// To [`StoreOrder::FinishMove`]: whether the record was still this connection's.
+    /// To [`StoreOp::FinishMove`]: whether the record was still this connection's.
     MoveFinished(bool),
-    /// To [`StoreOrder::CarryMessages`].
-    Carried,
-    /// To [`StoreOrder::ClearNode`]: whether the record still said so.
+    /// To [`StoreOp::MoveMessages`].
+    Moved,
+    /// To [`StoreOp::ClearNode`]: whether the record still said so.
     NodeCleared(bool),
 }
 

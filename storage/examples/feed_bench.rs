@@ -9,7 +9,7 @@ mod measure;
 use std::path::Path;
 use std::sync::Arc;
 
-use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Written};
+use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, WriteResult};
 use storage::{Embedded, EmbeddedOptions, FeedTables, PageLimit, Store};
 use tokio::task::JoinSet;
 
@@ -69,7 +69,7 @@ impl Bench {
 
 async fn write(bench: Bench, number: u32) {
     let written = bench.store.write_key(feed(), key(number), bench.value, KEYS_MAX).await;
-    assert!(matches!(written, Ok(Written::Done(_))), "{written:?}");
+    assert!(matches!(written, Ok(WriteResult::Done(_))), "{written:?}");
 }
 
 async fn write_and_publish_one(bench: Bench, number: u32) {

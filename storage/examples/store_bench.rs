@@ -89,7 +89,7 @@ async fn connect(bench: Bench, number: u32) {
         router_type: RouterType::WebPush,
         node: NodeId::new("http://127.0.0.1:8081"),
         connected_at: NOW,
-        last_connect: LastConnect::of(NOW, uaid, LastConnect::SPREAD),
+        last_connect: LastConnect::of(NOW, uaid, LastConnect::SHARDS),
         create_in: Some(month()),
     };
     bench.store.register_user(registration).await.expect("registered");
@@ -132,7 +132,7 @@ async fn drain(bench: Bench, number: u32) {
         let page = bench.store.fetch_messages(uaid, month(), None, PAGE, NOW).await;
         assert!(!page.expect("read").messages.is_empty());
     }
-    let reference = vec![bench.message(agent_message(number), None).reference()];
+    let reference = vec![bench.message(agent_message(number), None).key()];
     let deleted = bench.store.delete_messages(uaid, vec![month()], reference).await;
     assert_eq!(deleted, Ok(1));
 }
@@ -143,7 +143,7 @@ async fn drain_pages(bench: Bench, number: u32) {
     }
     let uaid = agent(number / PAGE.rows as u32);
     let page = bench.store.fetch_messages(uaid, month(), None, PAGE, NOW).await.expect("read");
-    let references = page.messages.iter().map(Message::reference).collect();
+    let references = page.messages.iter().map(Message::key).collect();
     bench.store.delete_messages(uaid, vec![month()], references).await.expect("deleted");
 }
 

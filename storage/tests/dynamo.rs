@@ -7,8 +7,8 @@
 mod both_engines;
 #[path = "dynamo/conflicts.rs"]
 mod conflicts;
-#[path = "dynamo/empty_replies.rs"]
-mod empty_replies;
+#[path = "dynamo/empty_responses.rs"]
+mod empty_responses;
 #[path = "dynamo/expiring_channels.rs"]
 mod expiring_channels;
 #[path = "dynamo/feed_costs.rs"]

@@ -8,12 +8,12 @@ use state_machine::broadcast::Broadcasts;
 use state_machine::feed::FeedSyncId;
 use tokio::sync::watch;
 
-use crate::reach::Reach;
+use crate::handle::ClientHandle;
 
 /// A connection wants to be woken when broadcasts change.
 #[derive(Debug, actix::Message)]
 #[rtype(result = "()")]
-pub struct Follow {
+pub struct Subscribe {
     /// Which connection.
     pub connection: ConnectionId,
     /// Where on the wheel it sits: its own random number, so that connections are woken one after the other.
@@ -21,13 +21,13 @@ pub struct Follow {
     /// It knows of all changes up to here.
     pub told: FeedSyncId,
     /// How it is woken.
-    pub reach: Reach,
+    pub handle: ClientHandle,
 }
 
 /// A connection is not to be woken any more.
 #[derive(Debug, Clone, Copy, actix::Message)]
 #[rtype(result = "()")]
-pub struct Unfollow {
+pub struct Unsubscribe {
     /// Which connection.
     pub connection: ConnectionId,
     /// The `point` it followed with.
@@ -40,14 +40,14 @@ pub struct BroadcastView {
     /// All broadcasts, as far as the node followed them.
     pub now: watch::Receiver<Arc<Broadcasts>>,
     /// Takes a connection in that is to be woken when they change.
-    pub follow: Recipient<Follow>,
+    pub subscribe: Recipient<Subscribe>,
     /// Lets it go.
-    pub unfollow: Recipient<Unfollow>,
+    pub unsubscribe: Recipient<Unsubscribe>,
 }
 
 impl BroadcastView {
     /// Whether somebody is there to wake connections.
     pub fn is_running(&self) -> bool {
-        self.follow.connected()
+        self.subscribe.connected()
     }
 }

@@ -1,6 +1,6 @@
 //! The broadcasts of a node: followed from their feed, told to the connections that asked for them.
 //!
-//! All of them are in memory, in one view that every connection sees. When they change, a `Wheel` says whom to wake
+//! All of them are in memory, in one view that every connection sees. When they change, a `FanoutSchedule` says whom to wake
 //! when; a connection that is woken looks at the view itself.
 
 mod load;
@@ -14,16 +14,16 @@ use futures_util::stream::{self, Stream};
 use slog::{Logger, debug, warn};
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::{ConsumerEnd, FeedName, FeedPage, FeedSyncId};
-use state_machine::wheel::Wheel;
+use state_machine::staggered_fanout::FanoutSchedule;
 use state_machine::{Span, Time};
 use storage::StoreError;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::feeds::{Feeds, FollowError, Follower};
-use crate::reach::{Notice, Reach};
+use crate::feeds::{FeedSubscription, Feeds, SubscriptionError};
+use crate::handle::{ClientHandle, Signal};
 
-pub use messages::{BroadcastView, Follow, Unfollow};
+pub use messages::{BroadcastView, Subscribe, Unsubscribe};
 
 /// What bounds the broadcasts of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct BroadcastLimits {
 pub struct BroadcastActor {
     feeds: Feeds,
     view: watch::Sender<Arc<Broadcasts>>,
-    wheel: Wheel<Reach>,
+    fanout: FanoutSchedule<ClientHandle>,
     timer: Option<(Time, SpawnHandle)>,
     mailbox_max: usize,
     clock: Clock,
@@ -58,19 +58,23 @@ pub async fn start(
     let actor = BroadcastActor {
         feeds: feeds.clone(),
         view,
-        wheel: Wheel::new(limits.spread),
+        fanout: FanoutSchedule::new(limits.spread),
         timer: None,
         mailbox_max: limits.mailbox_max,
         clock,
         log,
     };
     let address = actor.start();
-    Ok(BroadcastView { now, follow: address.clone().recipient(), unfollow: address.recipient() })
+    Ok(BroadcastView {
+        now,
+        subscribe: address.clone().recipient(),
+        unsubscribe: address.recipient(),
+    })
 }
 
 impl BroadcastActor {
     fn follow_from(&self, cursor: FeedSyncId, ctx: &mut Context<Self>) {
-        ctx.add_stream(pages(self.feeds.follow_when_there(FeedName::broadcasts(), cursor)));
+        ctx.add_stream(pages(self.feeds.subscribe_when_created(FeedName::broadcasts(), cursor)));
     }
 
     fn apply(&mut self, page: FeedPage) {
@@ -79,15 +83,17 @@ impl BroadcastActor {
         if is_news {
             let cursor = self.view.borrow().cursor();
             debug!(self.log, "broadcasts changed"; "cursor" => cursor.0);
-            self.wheel.changed(self.clock.now(), cursor);
+            self.fanout.changed(self.clock.now(), cursor);
         }
     }
 
-    fn ended(&mut self, error: FollowError, ctx: &mut Context<Self>) {
+    fn ended(&mut self, error: SubscriptionError, ctx: &mut Context<Self>) {
         match error {
             // Connections are served from the view to the end.
-            FollowError::Closed => {}
-            FollowError::End(ConsumerEnd::CursorFromTheFuture { .. } | ConsumerEnd::NoSuchFeed) => {
+            SubscriptionError::Closed => {}
+            SubscriptionError::End(
+                ConsumerEnd::CursorFromTheFuture { .. } | ConsumerEnd::NoSuchFeed,
+            ) => {
                 warn!(self.log, "the broadcasts are not those that were followed, reading them anew";
                     "error" => %error);
                 self.view.send_replace(Arc::default());
@@ -97,13 +103,13 @@ impl BroadcastActor {
     }
 
     fn turn(&mut self) {
-        let wake = |reach: &Reach| reach.notify(Notice::BroadcastsChanged).is_ok();
-        self.wheel.turn(self.clock.now(), wake);
+        let wake = |handle: &ClientHandle| handle.signal(Signal::BroadcastsChanged).is_ok();
+        self.fanout.tick(self.clock.now(), wake);
     }
 
     /// One timer at a time. One that is early is kept.
     fn arm_timer(&mut self, ctx: &mut Context<Self>) {
-        let Some(deadline) = self.wheel.deadline() else { return };
+        let Some(deadline) = self.fanout.deadline() else { return };
         match self.timer {
             Some((at, _)) if at <= deadline => return,
             Some((_, handle)) => drop(ctx.cancel_future(handle)),
@@ -120,7 +126,7 @@ impl BroadcastActor {
 }
 
 /// The pages of a follower, up to its end.
-fn pages(follower: Follower) -> impl Stream<Item = Result<FeedPage, FollowError>> {
+fn pages(follower: FeedSubscription) -> impl Stream<Item = Result<FeedPage, SubscriptionError>> {
     stream::unfold(Some(follower), async |follower| {
         let mut follower = follower?;
         let page = follower.next().await;
@@ -135,13 +141,13 @@ impl Actor for BroadcastActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.mailbox_max);
         let cursor = self.view.borrow().cursor();
-        self.wheel.changed(self.clock.now(), cursor);
+        self.fanout.changed(self.clock.now(), cursor);
         self.follow_from(cursor, ctx);
     }
 }
 
-impl StreamHandler<Result<FeedPage, FollowError>> for BroadcastActor {
-    fn handle(&mut self, page: Result<FeedPage, FollowError>, ctx: &mut Self::Context) {
+impl StreamHandler<Result<FeedPage, SubscriptionError>> for BroadcastActor {
+    fn handle(&mut self, page: Result<FeedPage, SubscriptionError>, ctx: &mut Self::Context) {
         match page {
             Ok(page) => self.apply(page),
             Err(error) => self.ended(error, ctx),
@@ -153,20 +159,20 @@ impl StreamHandler<Result<FeedPage, FollowError>> for BroadcastActor {
     fn finished(&mut self, _: &mut Self::Context) {}
 }
 
-impl Handler<Follow> for BroadcastActor {
+impl Handler<Subscribe> for BroadcastActor {
     type Result = ();
 
-    fn handle(&mut self, follow: Follow, ctx: &mut Self::Context) {
-        let Follow { connection, point, told, reach } = follow;
-        self.wheel.follow(self.clock.now(), point, connection, told, reach);
+    fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) {
+        let Subscribe { connection, point, told, handle } = subscribe;
+        self.fanout.subscribe(self.clock.now(), point, connection, told, handle);
         self.arm_timer(ctx);
     }
 }
 
-impl Handler<Unfollow> for BroadcastActor {
+impl Handler<Unsubscribe> for BroadcastActor {
     type Result = ();
 
-    fn handle(&mut self, Unfollow { connection, point }: Unfollow, _: &mut Self::Context) {
-        self.wheel.leave(point, connection);
+    fn handle(&mut self, Unsubscribe { connection, point }: Unsubscribe, _: &mut Self::Context) {
+        self.fanout.unsubscribe(point, connection);
     }
 }

@@ -1,23 +1,23 @@
 //! The feeds of a node: whoever writes, publishes or follows one here does it through [`Feeds`].
 //!
 //! ```text
-//!   write ──► store ──► stir ──► PublisherActor ──► publish ──► store
+//!   write ──► store ──► mark_dirty ──► PublisherActor ──► publish ──► store
 //!                                      │ head
 //!                                      ▼
-//!   Follower::next ◄── page ◄── store  heads, one a followed feed
+//!   FeedSubscription::next ◄── page ◄── store  heads, one a followed feed
 //! ```
 //!
 //! - [`publisher`]: one actor a node, which drives a `state_machine::feed::Publisher` for each feed that has something
 //!   to publish or is followed.
-//! - [`follower`]: drives one `state_machine::feed::Consumer`.
+//! - [`subscription`]: drives one `state_machine::feed::Consumer`.
 //!
 //! Architecture Invariant: a write is durable before anybody here hears of it. What the publisher could not be told
 //! of, or a node that was killed left behind, the sweep finds.
 
-pub mod follower;
-mod heads;
+mod head_watch;
 pub mod limits;
 pub mod publisher;
+pub mod subscription;
 mod sweep;
 
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use actix::dev::SendError;
 use actix::{Actor, Addr};
 use slog::{Logger, error};
-use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, Written};
-use storage::{Answer, FeedTables, StoreError};
+use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
+use storage::{FeedTables, StoreError, StoreFuture};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
-use follower::IfAbsent;
-pub use follower::{FollowError, Follower, TooManyFollowers};
-use heads::{Heads, Seat, TooManyFeeds};
+use head_watch::{HeadSubscription, HeadWatch, TooManyFeeds};
 pub use limits::FeedLimits;
-use publisher::{PublisherActor, Stir};
+use publisher::{FeedDirty, PublisherActor};
+use subscription::WhenMissing;
+pub use subscription::{FeedSubscription, SubscriptionError, TooManyFollowers};
 
 /// The feeds of a node. Clones are the same.
 #[derive(Clone)]
 pub struct Feeds {
-    shared: Arc<Shared>,
+    shared: Arc<FeedsShared>,
     /// One for all: every clone of an address may send one message more than the mailbox holds.
     publisher: Arc<Addr<PublisherActor>>,
 }
 
 /// What the publisher and the followers of a node share.
-struct Shared {
+struct FeedsShared {
     store: Arc<dyn FeedTables>,
     clock: Clock,
     limits: FeedLimits,
-    heads: Heads,
+    heads: HeadWatch,
     followers: Arc<Semaphore>,
     /// The publisher could not be told something: it had better look at everything.
     is_overrun: AtomicBool,
@@ -61,7 +61,7 @@ struct Shared {
 
 /// How much is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FeedLoad {
+pub struct FeedStats {
     /// Followers, without the node's own.
     pub followers: usize,
     /// Feeds that are followed.
@@ -78,10 +78,10 @@ impl Feeds {
         limits: FeedLimits,
         log: Logger,
     ) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FeedsShared {
             store,
             clock,
-            heads: Heads::default(),
+            heads: HeadWatch::default(),
             followers: Arc::new(Semaphore::new(limits.followers_max)),
             limits,
             is_overrun: AtomicBool::new(false),
@@ -98,10 +98,10 @@ impl Feeds {
         feed: FeedName,
         key: FeedKey,
         value: FeedValue,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteResult, StoreError> {
         let keys_max = feed.keys_max(self.shared.limits.keys_max);
         let written = self.shared.store.write_key(feed.clone(), key, value, keys_max);
-        self.then_publish(feed, written).await
+        self.publish_after(feed, written).await
     }
 
     /// Has a key published again, as [`FeedTables::republish_key`] does.
@@ -111,7 +111,7 @@ impl Feeds {
         key: FeedKey,
     ) -> Result<Option<Version>, StoreError> {
         let written = self.shared.store.republish_key(feed.clone(), key);
-        self.then_publish(feed, written).await
+        self.publish_after(feed, written).await
     }
 
     /// Deletes a key, as [`FeedTables::delete_key`] does, and has that published.
@@ -121,7 +121,7 @@ impl Feeds {
         key: FeedKey,
     ) -> Result<Option<Version>, StoreError> {
         let written = self.shared.store.delete_key(feed.clone(), key);
-        self.then_publish(feed, written).await
+        self.publish_after(feed, written).await
     }
 
     /// The store, for whoever only reads.
@@ -136,27 +136,31 @@ impl Feeds {
 
     /// Follows a feed: what was numbered after `after`, and all that will be. Refused where there are `followers_max`
     /// followers, or `feeds_open_max` feeds are followed and this is not one of them.
-    pub fn follow(&self, feed: FeedName, after: FeedSyncId) -> Result<Follower, TooManyFollowers> {
+    pub fn subscribe(
+        &self,
+        feed: FeedName,
+        after: FeedSyncId,
+    ) -> Result<FeedSubscription, TooManyFollowers> {
         let permit = Arc::clone(&self.shared.followers).try_acquire_owned();
         let permit = permit.map_err(|_| TooManyFollowers)?;
-        let seat = self.shared.heads.enter_within(&feed, self.shared.limits.feeds_open_max);
-        let seat = seat.map_err(|TooManyFeeds| TooManyFollowers)?;
-        self.entered(&feed, &seat);
-        Ok(Follower::new(self, feed, after, seat, IfAbsent::End, Some(permit)))
+        let watch = self.shared.heads.subscribe_within(&feed, self.shared.limits.feeds_open_max);
+        let watch = watch.map_err(|TooManyFeeds| TooManyFollowers)?;
+        self.entered(&feed, &watch);
+        Ok(FeedSubscription::new(self, feed, after, watch, WhenMissing::End, Some(permit)))
     }
 
     /// Follows a feed that may not be there yet, for the node itself. No limit is in its way: there is one such
     /// follower for each thing that a node does.
-    pub fn follow_when_there(&self, feed: FeedName, after: FeedSyncId) -> Follower {
-        let seat = self.shared.heads.enter(&feed);
-        self.entered(&feed, &seat);
-        Follower::new(self, feed, after, seat, IfAbsent::Wait, None)
+    pub fn subscribe_when_created(&self, feed: FeedName, after: FeedSyncId) -> FeedSubscription {
+        let watch = self.shared.heads.subscribe(&feed);
+        self.entered(&feed, &watch);
+        FeedSubscription::new(self, feed, after, watch, WhenMissing::Wait, None)
     }
 
     /// How much is under way.
-    pub fn load(&self) -> FeedLoad {
-        let Shared { limits, followers, heads, open, .. } = &*self.shared;
-        FeedLoad {
+    pub fn stats(&self) -> FeedStats {
+        let FeedsShared { limits, followers, heads, open, .. } = &*self.shared;
+        FeedStats {
             followers: limits.followers_max - followers.available_permits(),
             followed: heads.len(),
             open: open.load(Ordering::Relaxed),
@@ -175,44 +179,44 @@ impl Feeds {
 
     /// The order is the store's already. Whoever waits for the answer may go away: what was written is published
     /// all the same. An error may leave open whether it was written.
-    async fn then_publish<T: Send + 'static>(
+    async fn publish_after<T: Send + 'static>(
         &self,
         feed: FeedName,
-        written: Answer<T>,
+        written: StoreFuture<T>,
     ) -> Result<T, StoreError> {
         let feeds = self.clone();
         let written = tokio::spawn(async move {
             let answer = written.await;
-            feeds.stir(Stir { feed, is_written: true });
+            feeds.mark_dirty(FeedDirty { feed, is_written: true });
             answer
         });
         written.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    fn entered(&self, feed: &FeedName, seat: &Seat) {
-        if seat.is_first {
-            self.stir(Stir { feed: feed.clone(), is_written: false });
+    fn entered(&self, feed: &FeedName, watch: &HeadSubscription) {
+        if watch.is_first {
+            self.mark_dirty(FeedDirty { feed: feed.clone(), is_written: false });
         }
     }
 
-    fn leave(&self, feed: &FeedName) {
-        if self.shared.heads.leave(feed) {
-            self.stir(Stir { feed: feed.clone(), is_written: false });
+    fn unsubscribe(&self, feed: &FeedName) {
+        if self.shared.heads.unsubscribe(feed) {
+            self.mark_dirty(FeedDirty { feed: feed.clone(), is_written: false });
         }
     }
 
     /// Has the publisher look at a feed. One whose mailbox is full has messages to handle, and looks after each of them
     /// whether it missed one.
-    fn stir(&self, stir: Stir) {
-        match self.publisher.try_send(stir) {
+    fn mark_dirty(&self, dirty: FeedDirty) {
+        match self.publisher.try_send(dirty) {
             Ok(()) => {}
-            Err(SendError::Full(stir)) => {
+            Err(SendError::Full(dirty)) => {
                 self.shared.is_overrun.store(true, Ordering::Release);
                 // Meanwhile it may have handled its last message, without the flag: then there is room now.
-                drop(self.publisher.try_send(stir));
+                drop(self.publisher.try_send(dirty));
             }
             Err(SendError::Closed(_)) if self.shared.heads.is_closed() => {}
-            Err(SendError::Closed(Stir { feed, .. })) => {
+            Err(SendError::Closed(FeedDirty { feed, .. })) => {
                 error!(self.shared.log, "the publisher of feeds is gone, restart the server";
                     "feed" => %feed);
             }

@@ -12,14 +12,14 @@ use futures_util::stream;
 use slog::{debug, info, warn};
 use state_machine::Time;
 use state_machine::feed::{
-    FeedName, Published, Publisher, PublisherEvent, PublisherLimits, PublisherOrder,
+    FeedName, PublishResult, Publisher, PublisherEvent, PublisherLimits, PublisherOrder,
 };
 use state_machine::store::StoreFailed;
 use storage::StoreError;
 use storage::feeds::FeedState;
 use tokio::sync::mpsc;
 
-use super::Shared;
+use super::FeedsShared;
 use super::sweep::{PAGE, Sweep, SweepOrder};
 
 /// Answers of the store that may wait for the publisher. Further ones are kept where they came in, which is one task for
@@ -28,21 +28,21 @@ const ANSWERS_MAX: usize = 64;
 
 /// Publishes what was written here, and what others left behind.
 pub struct PublisherActor {
-    shared: Arc<Shared>,
+    shared: Arc<FeedsShared>,
     limits: Arc<PublisherLimits>,
-    open: BTreeMap<FeedName, Open>,
+    open: BTreeMap<FeedName, ActiveFeed>,
     /// The deadlines of those that are open.
     due: BTreeSet<(Time, FeedName)>,
     sweep: Sweep,
     is_sweep_failing: bool,
     /// The way back for the store's answers. Futures of the actor's own would all be polled whenever one of them is done.
-    answers: mpsc::Sender<Answered>,
-    answered: Option<mpsc::Receiver<Answered>>,
+    answers: mpsc::Sender<StoreAnswered>,
+    answered: Option<mpsc::Receiver<StoreAnswered>>,
     timer: Option<(Time, SpawnHandle)>,
 }
 
 /// A feed with something to do.
-struct Open {
+struct ActiveFeed {
     publisher: Publisher,
     is_watched: bool,
     is_failing: bool,
@@ -52,7 +52,7 @@ struct Open {
 /// Look at a feed.
 #[derive(Debug, Clone, actix::Message)]
 #[rtype(result = "()")]
-pub struct Stir {
+pub struct FeedDirty {
     /// Which.
     pub feed: FeedName,
     /// Something may wait in it. Otherwise: its first follower came, or its last one left.
@@ -60,13 +60,13 @@ pub struct Stir {
 }
 
 /// An answer of the store.
-enum Answered {
-    Published(FeedName, Result<Option<Published>, StoreError>),
+enum StoreAnswered {
+    Published(FeedName, Result<Option<PublishResult>, StoreError>),
     Listed(Result<Vec<FeedState>, StoreError>),
 }
 
 impl PublisherActor {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<FeedsShared>) -> Self {
         let (answers, answered) = mpsc::channel(ANSWERS_MAX);
         let limits = Arc::new(shared.limits.publisher.clone());
         let sweep = Sweep::new(shared.clock.now(), shared.limits.sweep, limits.retry);
@@ -101,7 +101,7 @@ impl PublisherActor {
                 let (answers, feed) = (self.answers.clone(), feed.clone());
                 actix::spawn(async move {
                     let answer = answer.await;
-                    drop(answers.send(Answered::Published(feed, answer)).await);
+                    drop(answers.send(StoreAnswered::Published(feed, answer)).await);
                 });
             }
             PublisherOrder::Announce { head } => self.shared.heads.announce(feed, head),
@@ -132,7 +132,7 @@ impl PublisherActor {
             self.feed(feed, PublisherEvent::Written);
         } else {
             // It is on disk. There is no room to go after it now, a sweep finds it when there is.
-            self.sweep.owe(self.shared.clock.now());
+            self.sweep.request(self.shared.clock.now());
         }
     }
 
@@ -156,7 +156,7 @@ impl PublisherActor {
             return is_open;
         }
         let publisher = Publisher::new(Arc::clone(&self.limits));
-        let open = Open { publisher, is_watched: false, is_failing: false, due: None };
+        let open = ActiveFeed { publisher, is_watched: false, is_failing: false, due: None };
         self.open.insert(feed.clone(), open);
         self.shared.open.store(self.open.len(), Ordering::Relaxed);
         true
@@ -169,16 +169,16 @@ impl PublisherActor {
     /// What is to be done after every event.
     fn go_on(&mut self, ctx: &mut Context<Self>) {
         if self.shared.is_overrun.swap(false, Ordering::AcqRel) {
-            self.catch_up();
+            self.resync();
         }
         self.go_on_sweeping();
         self.arm_timer(ctx);
     }
 
     /// The mailbox was full: anything may have been written, anybody may have come or left.
-    fn catch_up(&mut self) {
+    fn resync(&mut self) {
         debug!(self.shared.log, "the publisher was overrun, looking at all feeds");
-        self.sweep.owe(self.shared.clock.now());
+        self.sweep.request(self.shared.clock.now());
         let feeds = self.open.keys().cloned().chain(self.shared.heads.names());
         for feed in feeds.collect::<BTreeSet<_>>() {
             self.followed(&feed);
@@ -194,14 +194,14 @@ impl PublisherActor {
                         (self.shared.store.feeds(after, PAGE), self.answers.clone());
                     actix::spawn(async move {
                         let answer = answer.await;
-                        drop(answers.send(Answered::Listed(answer)).await);
+                        drop(answers.send(StoreAnswered::Listed(answer)).await);
                     });
                 }
             }
         }
     }
 
-    fn published(&mut self, feed: &FeedName, answer: Result<Option<Published>, StoreError>) {
+    fn published(&mut self, feed: &FeedName, answer: Result<Option<PublishResult>, StoreError>) {
         let Some(open) = self.open.get_mut(feed) else { return };
         let was_failing = std::mem::replace(&mut open.is_failing, answer.is_err());
         let log = &self.shared.log;
@@ -264,7 +264,7 @@ impl Actor for PublisherActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(self.shared.limits.mailbox_max);
         if let Some(answered) = self.answered.take() {
-            let next = |mut answered: mpsc::Receiver<Answered>| async move {
+            let next = |mut answered: mpsc::Receiver<StoreAnswered>| async move {
                 let answer = answered.recv().await?;
                 Some((answer, answered))
             };
@@ -274,10 +274,10 @@ impl Actor for PublisherActor {
     }
 }
 
-impl Handler<Stir> for PublisherActor {
+impl Handler<FeedDirty> for PublisherActor {
     type Result = ();
 
-    fn handle(&mut self, Stir { feed, is_written }: Stir, ctx: &mut Self::Context) {
+    fn handle(&mut self, FeedDirty { feed, is_written }: FeedDirty, ctx: &mut Self::Context) {
         self.followed(&feed);
         if is_written {
             self.written(&feed);
@@ -286,11 +286,11 @@ impl Handler<Stir> for PublisherActor {
     }
 }
 
-impl StreamHandler<Answered> for PublisherActor {
-    fn handle(&mut self, answered: Answered, ctx: &mut Self::Context) {
+impl StreamHandler<StoreAnswered> for PublisherActor {
+    fn handle(&mut self, answered: StoreAnswered, ctx: &mut Self::Context) {
         match answered {
-            Answered::Published(feed, answer) => self.published(&feed, answer),
-            Answered::Listed(answer) => self.listed(answer),
+            StoreAnswered::Published(feed, answer) => self.published(&feed, answer),
+            StoreAnswered::Listed(answer) => self.listed(answer),
         }
         self.go_on(ctx);
     }

@@ -18,7 +18,7 @@ const SOON: Span = Span(100);
 pub(super) struct Sweep {
     stage: Stage,
     /// There was something to find since this sweep began, perhaps in a feed it has passed.
-    is_owed: bool,
+    is_requested: bool,
     every: Span,
     retry: Span,
 }
@@ -54,15 +54,15 @@ pub(super) enum SweepOrder {
 impl Sweep {
     /// The first begins at once.
     pub(super) fn new(now: Time, every: Span, retry: Span) -> Self {
-        Self { stage: Stage::Resting { until: now }, is_owed: false, every, retry }
+        Self { stage: Stage::Resting { until: now }, is_requested: false, every, retry }
     }
 
     /// There is something to find that nobody will be told of.
-    pub(super) fn owe(&mut self, now: Time) {
+    pub(super) fn request(&mut self, now: Time) {
         match &mut self.stage {
             Stage::Resting { until } => *until = (now + SOON).min(*until),
             Stage::Listing { .. } | Stage::Handing { .. } | Stage::Failed { .. } => {
-                self.is_owed = true;
+                self.is_requested = true;
             }
         }
     }
@@ -78,7 +78,7 @@ impl Sweep {
             Stage::Handing { feeds, next } => match (feeds.is_empty(), next.take()) {
                 (true, Some(next)) => Some(self.list(Some(next))),
                 (true, None) => {
-                    self.rest(now);
+                    self.finish(now);
                     None
                 }
                 (false, after) => {
@@ -115,10 +115,10 @@ impl Sweep {
         SweepOrder::List { after }
     }
 
-    fn rest(&mut self, now: Time) {
+    fn finish(&mut self, now: Time) {
         self.stage = Stage::Resting { until: now + self.every };
-        if std::mem::take(&mut self.is_owed) {
-            self.owe(now);
+        if std::mem::take(&mut self.is_requested) {
+            self.request(now);
         }
     }
 }
@@ -171,12 +171,12 @@ mod tests {
     fn what_is_owed_comes_soon_and_once() {
         let mut sweep = sweep();
         sweep.next(at(0), true);
-        sweep.owe(at(0));
-        sweep.owe(at(0));
+        sweep.request(at(0));
+        sweep.request(at(0));
         sweep.listed(at(1), Ok(Vec::new()));
         assert_eq!(sweep.next(at(1), true), None, "the sweep that was under way is at its end");
         assert_eq!(sweep.deadline(), Some(at(101)));
-        sweep.owe(at(50));
+        sweep.request(at(50));
         assert_eq!(sweep.deadline(), Some(at(101)), "which it is not put off by");
         assert_eq!(sweep.next(at(101), true), Some(SweepOrder::List { after: None }));
         sweep.listed(at(102), Ok(Vec::new()));

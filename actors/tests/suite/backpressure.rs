@@ -74,7 +74,7 @@ fn a_push_that_waited_in_vain_is_not_refused_because_others_keep_the_store_busy(
 fn of_messages_that_cannot_be_stored_only_so_many_wait_for_a_connection_that_stands_still() {
     clockwork::run(async {
         let mut bounds = Bounds::default();
-        bounds.endpoint.ack_waiters_max = 1;
+        bounds.endpoint.pushes_awaiting_ack_max = 1;
         let node = Node::within(bounds).await;
         let mut agent = UserAgent::new(&node, 1).await;
         let go_on = agent.stands_still().await;

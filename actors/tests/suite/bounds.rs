@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use actix::dev::SendError;
 use actix::{Actor, ActorContext, Addr, Context, Handler};
-use actors::broadcasts::{BroadcastView, Follow, Unfollow};
-use actors::registry::{ConnectedElsewhere, Count, Heard, Nudge};
+use actors::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
+use actors::registry::{ConnectedElsewhere, CountConnections, MessageStored, NotifyResult};
 use actors::{LocalNode, NodeDirectory};
 use serde_json::json;
 use state_machine::connection::{CloseReason, Event};
@@ -65,7 +65,7 @@ fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_nudge() {
 fn a_push_beyond_the_ack_waiters_is_stored_at_once() {
     clockwork::run(async {
         let mut bounds = Bounds::default();
-        bounds.endpoint.ack_waiters_max = 1;
+        bounds.endpoint.pushes_awaiting_ack_max = 1;
         let node = Node::within(bounds).await;
         let mut slow = UserAgent::new(&node, 1).await;
         let mut quick = UserAgent::new(&node, 2).await;
@@ -121,7 +121,7 @@ fn a_connection_that_an_overrun_registry_cannot_take_is_closed() {
         settle().await;
         agent.says(&json!({"messageType": "hello"}));
         // The client runs before the registry, whose mailbox stays full until then.
-        while node.clients.registry.try_send(Count).is_ok() {}
+        while node.clients.registry.try_send(CountConnections).is_ok() {}
         assert_eq!(agent.hears().await["status"], 200);
         assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
         assert_eq!(node.find(agent.uaid).await, None);
@@ -191,14 +191,23 @@ fn who_tells_a_connection_something_hears_whether_it_is_here() {
         let mut agent = UserAgent::new(&node, 1).await;
         let (here, stranger) = (agent.uaid, Uaid([2; 16]));
         let moved = |uaid| ConnectedElsewhere { uaid, connected_at: Time(u64::MAX) };
-        assert_eq!(node.registry.send(Nudge { uaid: here }).await, Ok(Heard::Told));
-        assert_eq!(node.registry.send(Nudge { uaid: stranger }).await, Ok(Heard::NotHere));
-        assert_eq!(node.registry.send(moved(stranger)).await, Ok(Heard::NotHere));
+        assert_eq!(
+            node.registry.send(MessageStored { uaid: here }).await,
+            Ok(NotifyResult::Delivered)
+        );
+        assert_eq!(
+            node.registry.send(MessageStored { uaid: stranger }).await,
+            Ok(NotifyResult::NotConnected)
+        );
+        assert_eq!(node.registry.send(moved(stranger)).await, Ok(NotifyResult::NotConnected));
         settle().await;
         agent.heard_nothing_more();
-        assert_eq!(node.registry.send(moved(here)).await, Ok(Heard::Told));
+        assert_eq!(node.registry.send(moved(here)).await, Ok(NotifyResult::Delivered));
         assert_eq!(agent.is_closed().await, CloseReason::Replaced);
-        assert_eq!(node.registry.send(Nudge { uaid: here }).await, Ok(Heard::NotHere));
+        assert_eq!(
+            node.registry.send(MessageStored { uaid: here }).await,
+            Ok(NotifyResult::NotConnected)
+        );
     });
 }
 
@@ -213,11 +222,11 @@ fn an_overrun_registry_refuses_a_nudge_and_answers_those_who_wait_for_it() {
         let month = Month::of(message.accepted_at);
         node.store.store_message(uaid, month, message.clone()).await.unwrap();
 
-        while node.registry.try_send(Count).is_ok() {}
-        assert!(matches!(node.registry.try_send(Nudge { uaid }), Err(SendError::Full(_))));
+        while node.registry.try_send(CountConnections).is_ok() {}
+        assert!(matches!(node.registry.try_send(MessageStored { uaid }), Err(SendError::Full(_))));
         // Its sender is a further one, with a place of its own.
-        let waits = node.registry.send(Nudge { uaid });
-        assert_eq!(waits.await, Ok(Heard::Told));
+        let waits = node.registry.send(MessageStored { uaid });
+        assert_eq!(waits.await, Ok(NotifyResult::Delivered));
         assert_eq!(agent.is_notified().await, message.id);
         agent.acks(message.id);
         node.until_nothing_is_stored(uaid).await;
@@ -233,10 +242,10 @@ fn a_word_for_a_connection_whose_mailbox_is_full_is_found_there() {
         fill_mailbox(&agent);
         drop(node.deliver(agent.uaid, node.message()));
         // The registry's place for words is taken by the first one.
-        node.directory.nudge(&node.clients.config.node, agent.uaid);
+        node.directory.notify_stored(&node.clients.config.node, agent.uaid);
         let connected_at = Time(u64::MAX);
-        node.directory.tell_moved(&node.clients.config.node, agent.uaid, connected_at);
-        node.directory.tell_moved(&node.clients.config.node, agent.uaid, Time(1));
+        node.directory.notify_moved(&node.clients.config.node, agent.uaid, connected_at);
+        node.directory.notify_moved(&node.clients.config.node, agent.uaid, Time(1));
         settle().await;
         drop(go_on);
         assert_eq!(agent.is_closed().await, CloseReason::Replaced);
@@ -248,11 +257,11 @@ fn a_record_of_another_node_is_answered_as_the_node_was_told_to() {
     clockwork::run(async {
         let node = Node::start().await;
         let agent = UserAgent::new(&node, 1).await;
-        for of_others in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
+        for foreign_answer in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
             let name = node.clients.config.node.clone();
-            let directory = LocalNode::new(name, node.registry.clone(), of_others);
+            let directory = LocalNode::new(name, node.registry.clone(), foreign_answer);
             let answer = directory.deliver(&NodeId::new("else"), agent.uaid, node.message());
-            assert_eq!(answer.await, Ok(of_others));
+            assert_eq!(answer.await, Ok(foreign_answer));
         }
     });
 }
@@ -274,16 +283,16 @@ impl Actor for Deaf {
     }
 }
 
-impl Handler<Follow> for Deaf {
+impl Handler<Subscribe> for Deaf {
     type Result = ();
 
-    fn handle(&mut self, _: Follow, _: &mut Self::Context) {}
+    fn handle(&mut self, _: Subscribe, _: &mut Self::Context) {}
 }
 
-impl Handler<Unfollow> for Deaf {
+impl Handler<Unsubscribe> for Deaf {
     type Result = ();
 
-    fn handle(&mut self, _: Unfollow, _: &mut Self::Context) {}
+    fn handle(&mut self, _: Unsubscribe, _: &mut Self::Context) {}
 }
 
 impl Handler<Stop> for Deaf {
@@ -297,15 +306,15 @@ impl Handler<Stop> for Deaf {
 /// A node without any broadcast.
 async fn telling_broadcasts(place: &Addr<Deaf>) -> Node {
     let (_, now) = watch::channel(Arc::default());
-    let (follow, unfollow) = (place.clone().recipient(), place.clone().recipient());
-    let broadcasts = Some(BroadcastView { now, follow, unfollow });
+    let (subscribe, unsubscribe) = (place.clone().recipient(), place.clone().recipient());
+    let broadcasts = Some(BroadcastView { now, subscribe, unsubscribe });
     Node::within(Bounds { broadcasts, ..Bounds::default() }).await
 }
 
 /// Fills the mailbox as far as the agent's own address can.
 fn fill_mailbox(agent: &UserAgent) {
     loop {
-        match agent.client.try_send(Came(Event::Heard)) {
+        match agent.client.try_send(Came(Event::PeerActive)) {
             Ok(()) => {}
             Err(SendError::Full(_)) => return,
             Err(SendError::Closed(_)) => panic!("the connection is gone"),

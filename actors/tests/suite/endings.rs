@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actors::registry::{Heard, Nudge, ShutDown};
+use actors::registry::{MessageStored, NotifyResult, ShutDown};
 use serde_json::json;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
@@ -20,8 +20,8 @@ fn what_a_client_asked_of_the_store_is_done_though_it_stops_at_once() {
         let mut agent = UserAgent::new(&node, 1).await;
         let other = Chid([0xC2; 16]);
         agent.says(&json!({"messageType": "register", "channelID": other.to_string()}));
-        agent.does(Event::HungUp);
-        assert_eq!(agent.is_closed().await, CloseReason::HungUp);
+        agent.does(Event::SocketClosed);
+        assert_eq!(agent.is_closed().await, CloseReason::SocketClosed);
         let channels = async || {
             let month = Month::of(node.clients.clock.now());
             node.store.channels(agent.uaid, month).await.unwrap().unwrap()
@@ -46,8 +46,8 @@ fn the_last_acks_are_settled_though_the_agent_hangs_up_at_once() {
         assert_eq!(agent.is_notified().await, second.id);
         agent.acks(second.id);
         agent.acks(first.id);
-        agent.does(Event::HungUp);
-        assert_eq!(agent.is_closed().await, CloseReason::HungUp);
+        agent.does(Event::SocketClosed);
+        assert_eq!(agent.is_closed().await, CloseReason::SocketClosed);
         node.until_nothing_is_stored(uaid).await;
     });
 }
@@ -154,8 +154,8 @@ fn a_connection_that_is_gone_without_a_word_is_forgotten_at_the_next_nudge() {
         let agent = UserAgent::new(&node, 1).await;
         agent.client.try_send(Vanish).unwrap();
         settle().await;
-        let nudge = || node.registry.send(Nudge { uaid: agent.uaid });
-        assert_eq!(nudge().await, Ok(Heard::NotHere));
+        let nudge = || node.registry.send(MessageStored { uaid: agent.uaid });
+        assert_eq!(nudge().await, Ok(NotifyResult::NotConnected));
         assert_eq!(node.find(agent.uaid).await, None);
     });
 }
@@ -166,7 +166,7 @@ fn a_push_in_the_mailbox_of_a_client_that_stops_is_stored() {
         let node = Node::start().await;
         let agent = UserAgent::new(&node, 1).await;
         let go_on = agent.stands_still().await;
-        agent.does(Event::HungUp);
+        agent.does(Event::SocketClosed);
         let message = node.message();
         let sent = node.send(agent.uaid, message.clone());
         settle().await;

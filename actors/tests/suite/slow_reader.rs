@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actors::registry::ShutDown;
 use serde_json::{Value, json};
-use state_machine::connection::{CloseReason, Luck};
+use state_machine::connection::{CloseReason, ConnectionSeed};
 use state_machine::delivery::Outcome;
 use state_machine::{Message, MessageId, Payload, Span, Uaid};
 
@@ -92,8 +92,8 @@ impl Frozen {
             expected.push_back(message.id);
             assert_eq!(node.send(SLOW, message).await.unwrap(), Outcome::Stored);
         }
-        let luck = Luck { fresh_uaid: SLOW, jitter: 0 };
-        let server = Server::with_small_buffers(&node.clients, luck).await;
+        let seed = ConnectionSeed { fresh_uaid: SLOW, jitter: 0 };
+        let server = Server::with_small_buffers(&node.clients, seed).await;
         let peer = hello(&server).await;
         peer.traffic.until_server_sent(PAYLOAD_BYTES).await;
         peer.traffic.stall().await;

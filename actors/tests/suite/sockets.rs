@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use state_machine::Uaid;
-use state_machine::connection::Luck;
+use state_machine::connection::ConnectionSeed;
 use state_machine::delivery::Outcome;
 
 use crate::clockwork::{self, settle};
@@ -64,8 +64,8 @@ fn a_connection_that_is_dropped_by_its_server_leaves_and_its_endpoints_store() {
 /// A new agent that said hello.
 async fn greeted() -> (Node, Server, Peer) {
     let node = Node::start().await;
-    let luck = Luck { fresh_uaid: WHO, jitter: 0 };
-    let server = Server::start(&node.clients, luck).await;
+    let seed = ConnectionSeed { fresh_uaid: WHO, jitter: 0 };
+    let server = Server::start(&node.clients, seed).await;
     let mut peer = server.connect().await;
     peer.speaker.say(&json!({"messageType": "hello"}).to_string()).await;
     assert!(matches!(peer.listener.hear().await, Heard::Text(_)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
 use actors::{Client, ClientShared, Transport};
 use state_machine::Time;
-use state_machine::connection::{CloseReason, Connection, Effects, Event, Luck};
+use state_machine::connection::{CloseReason, Connection, ConnectionSeed, Effects, Event};
 use tokio::sync::oneshot;
 
 use crate::traces;
@@ -44,20 +44,20 @@ impl Wire {
     /// Starts a client.
     pub(crate) fn start(
         shared: &Arc<ClientShared>,
-        luck: Luck,
+        seed: ConnectionSeed,
         send: impl FnMut(Sent) + 'static,
     ) -> Addr<Client<Self>> {
-        Self::start_as(traces::opened(&shared.config), shared, luck, send)
+        Self::start_as(traces::opened(&shared.config), shared, seed, send)
     }
 
     /// Starts a client whose connection has this number in [`traces`].
     pub(crate) fn start_as(
         line: usize,
         shared: &Arc<ClientShared>,
-        luck: Luck,
+        seed: ConnectionSeed,
         send: impl FnMut(Sent) + 'static,
     ) -> Addr<Client<Self>> {
-        Client::new(Arc::clone(shared), luck, Self { line, send: Box::new(send) }).start()
+        Client::new(Arc::clone(shared), seed, Self { line, send: Box::new(send) }).start()
     }
 }
 

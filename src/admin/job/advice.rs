@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use state_machine::{Month, Time};
-use storage::upkeep::{Table, TableStatus};
+use storage::maintenance::{Table, TableStatus};
 
 use super::census::Clients;
 use super::drop_old::old_months;
-use crate::admin::request::STALE_MONTHS_MIN;
-use crate::admin::site::months_before;
-use crate::serve::maintenance;
+use crate::admin::job_context::months_before;
+use crate::admin::request::INACTIVE_MONTHS_MIN;
+use crate::server::maintenance;
 
 /// The store's word for a table that can be used.
 const ACTIVE: &str = "active";
@@ -104,7 +104,7 @@ fn missing(standing: &Standing<'_>) -> Vec<String> {
     }
     let missing = needed.into_iter().filter(|month| !there.contains(month));
     let by_itself = if standing.makes_tables { ", and so does a running server" } else { "" };
-    let say = |month| format!("{month} has no table: `kalends tables ensure` makes it{by_itself}");
+    let say = |month| format!("{month} has no table: `kalends tables create` makes it{by_itself}");
     missing.map(say).collect()
 }
 
@@ -123,7 +123,7 @@ fn unreadable(standing: &Standing<'_>) -> Option<String> {
 /// Clients whose channels are gone.
 fn clients_without_table(standing: &Standing<'_>) -> Vec<String> {
     let there = standing.months();
-    let last = months_before(standing.this_month(), STALE_MONTHS_MIN);
+    let last = months_before(standing.this_month(), INACTIVE_MONTHS_MIN);
     let lost = standing.clients.on.iter().filter(|(month, _)| !there.contains(month));
     let say = |(month, count): (&Month, &u64)| {
         let lost = format!(
@@ -132,7 +132,7 @@ fn clients_without_table(standing: &Standing<'_>) -> Vec<String> {
         );
         match *month <= last {
             true => format!(
-                "{lost}; `kalends users drop-stale --since {month}` drops those last seen from \
+                "{lost}; `kalends users drop-inactive --since {month}` drops those last seen from \
                  {month} to {last}"
             ),
             false => lost,
@@ -152,7 +152,7 @@ fn clients_behind(standing: &Standing<'_>) -> Vec<String> {
         .filter(|(month, _)| used.is_some_and(|used| **month < used) && there.contains(month));
     let say = |(month, count): (&Month, &u64)| match old.contains(month) {
         true => format!(
-            "{} still on {month}: they move when they connect; `kalends users drop-stale` drops \
+            "{} still on {month}: they move when they connect; `kalends users drop-inactive` drops \
              those that stay away, then `kalends tables drop-old` drops the table",
             are(*count)
         ),
@@ -209,7 +209,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use state_machine::Span;
-    use storage::upkeep::Capacity;
+    use storage::maintenance::Capacity;
 
     use super::*;
 
@@ -268,7 +268,7 @@ mod tests {
             said,
             [
                 "3 clients are still on 2026_09: they move when they connect; `kalends users \
-                 drop-stale` drops those that stay away, then `kalends tables drop-old` drops the table",
+                 drop-inactive` drops those that stay away, then `kalends tables drop-old` drops the table",
                 "1 client is still on 2026_10: they move when they connect",
                 "nobody is on 2026_08 any more: `kalends tables drop-old` drops it",
             ]
@@ -280,7 +280,7 @@ mod tests {
         let tables = tables(&["2026_10", "2026_11", "2026_12"]);
         let said = say(true, &tables, &[("2026_05", 2)]);
         let expected = "2 clients are on 2026_05, which has no table: they get a new id when they \
-                        connect; `kalends users drop-stale --since 2026_05` drops those last seen \
+                        connect; `kalends users drop-inactive --since 2026_05` drops those last seen \
                         from 2026_05 to 2026_09";
         assert_eq!(said, [expected]);
     }
@@ -305,7 +305,7 @@ mod tests {
             said,
             [
                 "Messages(2026_12) is CREATING and cannot be used yet",
-                "2026_10 has no table: `kalends tables ensure` makes it, and so does a running server",
+                "2026_10 has no table: `kalends tables create` makes it, and so does a running server",
             ]
         );
     }
@@ -320,7 +320,7 @@ mod tests {
         let well = ["all is well, there is nothing to do"];
         assert_eq!(said(NOW, true), well);
         assert_eq!(said(day_before - Span(1), true), well);
-        let by_hand = "2026_12 has no table: `kalends tables ensure` makes it";
+        let by_hand = "2026_12 has no table: `kalends tables create` makes it";
         assert_eq!(said(day_before, true), [format!("{by_hand}, and so does a running server")]);
         assert_eq!(said(NOW, false), [by_hand]);
     }

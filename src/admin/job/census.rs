@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use state_machine::Month;
-use storage::upkeep::{Table, TableStatus};
+use storage::maintenance::{Table, TableStatus};
 
 use super::{JobError, Report};
-use crate::admin::site::Site;
+use crate::admin::job_context::JobContext;
 
 /// All router records, counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,7 +30,7 @@ impl Clients {
 /// Counts them. A record is never on an older month later on, so a month that nobody names here
 /// is one that nobody will come to name.
 pub(super) async fn count(
-    site: &Site,
+    context: &JobContext,
     tables: &[TableStatus],
     report: &mut Report,
 ) -> Result<Clients, JobError> {
@@ -38,7 +38,7 @@ pub(super) async fn count(
     let of = tables.iter().find(|table| table.table == Table::Router).map(|router| router.items);
     loop {
         report.progress("counting clients", done, of);
-        let page = report.step(|| site.store.census(after.clone())).await?;
+        let page = report.step(|| context.store.records_by_month(after.clone())).await?;
         done += page.curmonth.values().sum::<u64>();
         clients.unreadable += page.unreadable;
         add(&mut clients.on, page.curmonth);

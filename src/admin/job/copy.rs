@@ -7,43 +7,51 @@
 //! that are gone from there since, because they were delivered, would come back.
 
 use state_machine::Month;
-use storage::upkeep::Table;
+use storage::maintenance::Table;
 
 use super::census::{self, Clients};
 use super::{JobError, Report};
-use crate::admin::request::{Copy, STALE_MONTHS_MIN};
-use crate::admin::site::{Servers, Site, months_before};
+use crate::admin::job_context::{JobContext, Servers, months_before};
+use crate::admin::request::{Copy, INACTIVE_MONTHS_MIN};
 
 /// Copies the rows, then makes the records name the copy.
-pub(super) async fn run(asked: &Copy, site: &Site, report: &mut Report) -> Result<(), JobError> {
+pub(super) async fn run(
+    asked: &Copy,
+    context: &JobContext,
+    report: &mut Report,
+) -> Result<(), JobError> {
     let (from, to) = (asked.from.0, asked.to.0);
-    refuse(asked, site).map_or(Ok(()), |why| Err(JobError::Refused(why)))?;
-    let tables = report.step(|| site.store.tables()).await?;
+    refuse(asked, context).map_or(Ok(()), |why| Err(JobError::Refused(why)))?;
+    let tables = report.step(|| context.store.tables()).await?;
     let items = |table| tables.iter().find(|known| known.table == table).map(|known| known.items);
     let rows = items(Table::Messages(from));
-    let clients = census::count(site, &tables, report).await?;
+    let clients = census::count(context, &tables, report).await?;
     if let Some(why) = is_done((from, to), rows.is_some(), &clients) {
         return Err(JobError::Refused(why));
     }
     let Some(rows) = rows else {
         return Err(JobError::Refused(format!("there is no table of {from}: nothing was copied")));
     };
-    report.step(|| site.store.ensure_month(to)).await?;
-    let rows = copy_rows((from, to), rows, site, report).await?;
+    report.step(|| context.store.ensure_month(to)).await?;
+    let rows = copy_rows((from, to), rows, context, report).await?;
     report.note(format!("copied {from} to {to}: {rows} rows")).await?;
-    let records = move_records((from, to), items(Table::Router), site, report).await?;
+    let records = move_records((from, to), items(Table::Router), context, report).await?;
     report.note(format!("{records} records name {to} instead of {from} now")).await?;
-    say_next(from, site, report).await
+    note_next_steps(from, context, report).await
 }
 
-async fn say_next(from: Month, site: &Site, report: &Report) -> Result<(), JobError> {
+async fn note_next_steps(
+    from: Month,
+    context: &JobContext,
+    report: &Report,
+) -> Result<(), JobError> {
     report.note(format!("next: `kalends tables drop {from} --yes`, then start the server")).await?;
-    if from > months_before(site.this_month(), STALE_MONTHS_MIN) {
+    if from > months_before(context.this_month(), INACTIVE_MONTHS_MIN) {
         // A search could not begin there yet, and by itself it begins before.
         return Ok(());
     }
     let since = format!(
-        "from now on: `kalends users drop-stale --since {from}`, for by itself it looks back no \
+        "from now on: `kalends users drop-inactive --since {from}`, for by itself it looks back no \
          further than the oldest table and three months"
     );
     report.note(since).await
@@ -66,9 +74,9 @@ fn is_done((from, to): (Month, Month), is_from_there: bool, clients: &Clients) -
     ))
 }
 
-fn refuse(asked: &Copy, site: &Site) -> Option<String> {
+fn refuse(asked: &Copy, context: &JobContext) -> Option<String> {
     let (from, to) = (asked.from.0, asked.to.0);
-    match site.servers {
+    match context.servers {
         Servers::ThisOne => Some(
             "a server is running on this store: stop it first, or clients would go on writing to \
              the table that is copied"
@@ -83,9 +91,9 @@ fn refuse(asked: &Copy, site: &Site) -> Option<String> {
             "{to} is not later than {from}: records never move back, and with rotation off the \
              newest table is the one in use"
         )),
-        _ if to > site.this_month() => Some(format!(
+        _ if to > context.this_month() => Some(format!(
             "{to} is yet to come: clients would not move on before it is over; copy to {} at most",
-            site.this_month()
+            context.this_month()
         )),
         _ => None,
     }
@@ -94,13 +102,13 @@ fn refuse(asked: &Copy, site: &Site) -> Option<String> {
 async fn copy_rows(
     (from, to): (Month, Month),
     of: u64,
-    site: &Site,
+    context: &JobContext,
     report: &mut Report,
 ) -> Result<u64, JobError> {
     let (mut seen, mut after) = (0, None);
     loop {
         report.progress("copying rows", seen, Some(of));
-        let page = report.step(|| site.store.copy_rows(from, to, after.clone())).await?;
+        let page = report.step(|| context.store.copy_rows(from, to, after.clone())).await?;
         seen += page.seen;
         after = page.next;
         if after.is_none() {
@@ -112,13 +120,13 @@ async fn copy_rows(
 async fn move_records(
     (from, to): (Month, Month),
     of: Option<u64>,
-    site: &Site,
+    context: &JobContext,
     report: &mut Report,
 ) -> Result<u64, JobError> {
     let (mut seen, mut moved, mut after) = (0, 0, None);
     loop {
         report.progress("moving records", seen, of);
-        let page = report.step(|| site.store.move_records(from, to, after.clone())).await?;
+        let page = report.step(|| context.store.move_records(from, to, after.clone())).await?;
         (seen, moved) = (seen + page.seen, moved + page.written);
         after = page.next;
         if after.is_none() {

@@ -1,36 +1,40 @@
 //! `tables drop-old` and `tables drop`: message tables that nobody needs any more.
 //!
 //! A table that clients are still on stays unless it is forced away: what waits in it is lost
-//! with it, and its clients get a new id and subscribe anew. `users drop-stale` is the orderly
+//! with it, and its clients get a new id and subscribe anew. `users drop-inactive` is the orderly
 //! way to be rid of clients that stay away; after it, nobody is on the tables of their months.
 
 use state_machine::Month;
 
 use super::{JobError, Report, census};
+use crate::admin::job_context::{JobContext, months_before};
 use crate::admin::request::{Drop, DropOld};
-use crate::admin::site::{Site, months_before};
 
 /// What `--force` is told to do to the clients of a table.
 const FATE: &str = "they get a new id when they connect, and subscribe anew";
 
 /// Drops the tables of all months before those that are kept.
-pub(super) async fn run(asked: &DropOld, site: &Site, report: &mut Report) -> Result<(), JobError> {
-    let tables = report.step(|| site.store.tables()).await?;
-    let months = report.step(|| site.store.months()).await?;
-    if !site.rotation {
+pub(super) async fn run(
+    asked: &DropOld,
+    context: &JobContext,
+    report: &mut Report,
+) -> Result<(), JobError> {
+    let tables = report.step(|| context.store.tables()).await?;
+    let months = report.step(|| context.store.months()).await?;
+    if !context.rotation {
         return report.note(frozen(&months)).await;
     }
-    let old = old_months(&months, site.this_month(), asked.keep);
+    let old = old_months(&months, context.this_month(), asked.keep);
     if old.is_empty() {
-        let first = months_before(site.this_month(), asked.keep);
+        let first = months_before(context.this_month(), asked.keep);
         return report.note(format!("no table is older than {first}: nothing to drop")).await;
     }
-    let clients = census::count(site, &tables, report).await?;
+    let clients = census::count(context, &tables, report).await?;
     for month in old {
         match (clients.naming(month), asked.force, asked.dry_run) {
             (count @ 1.., false, _) => report.note(kept(month, count)).await?,
             (count, _, true) => report.note(format!("would drop {}", with(month, count))).await?,
-            (count, _, false) => drop_month(month, count, site, report).await?,
+            (count, _, false) => drop_month(month, count, context, report).await?,
         }
     }
     Ok(())
@@ -47,31 +51,31 @@ pub(super) fn old_months(months: &[Month], this: Month, keep: u32) -> Vec<Month>
 /// Drops one table, if nobody uses it and it is really meant.
 pub(super) async fn drop_one(
     asked: &Drop,
-    site: &Site,
+    context: &JobContext,
     report: &mut Report,
 ) -> Result<(), JobError> {
     let month = asked.month.0;
-    let months = report.step(|| site.store.months()).await?;
+    let months = report.step(|| context.store.months()).await?;
     if !months.contains(&month) {
         return report.note(format!("there is no table of {month}: nothing to drop")).await;
     }
-    if let Some(use_of_it) = in_use(month, &months, site) {
+    if let Some(use_of_it) = in_use(month, &months, context) {
         return Err(JobError::Refused(format!("{month} stays: {use_of_it}")));
     }
-    let tables = report.step(|| site.store.tables()).await?;
-    let count = census::count(site, &tables, report).await?.naming(month);
+    let tables = report.step(|| context.store.tables()).await?;
+    let count = census::count(context, &tables, report).await?.naming(month);
     let refused = match (count, asked.force, asked.yes) {
         (1.., false, _) => kept(month, count),
         (_, _, false) => format!("this would drop {}; say --yes to do it", with(month, count)),
-        (_, _, true) => return drop_month(month, count, site, report).await,
+        (_, _, true) => return drop_month(month, count, context, report).await,
     };
     Err(JobError::Refused(refused))
 }
 
 /// What a node uses the month for.
-fn in_use(month: Month, months: &[Month], site: &Site) -> Option<&'static str> {
-    let this = site.this_month();
-    match site.rotation {
+fn in_use(month: Month, months: &[Month], context: &JobContext) -> Option<&'static str> {
+    let this = context.this_month();
+    match context.rotation {
         false if months.last() == Some(&month) => {
             Some("rotation is off, and the newest table is the one in use")
         }
@@ -85,10 +89,10 @@ fn in_use(month: Month, months: &[Month], site: &Site) -> Option<&'static str> {
 async fn drop_month(
     month: Month,
     count: u64,
-    site: &Site,
+    context: &JobContext,
     report: &Report,
 ) -> Result<(), JobError> {
-    let was_there = report.step(|| site.store.drop_month(month)).await?;
+    let was_there = report.step(|| context.store.drop_month(month)).await?;
     report
         .note(match was_there {
             true => format!("dropped {}", with(month, count)),
@@ -108,7 +112,7 @@ fn with(month: Month, count: u64) -> String {
 fn kept(month: Month, count: u64) -> String {
     let are = if count == 1 { "1 client is" } else { &format!("{count} clients are") };
     format!(
-        "kept {month}: {are} still on it; `kalends users drop-stale` drops clients that stay away, \
+        "kept {month}: {are} still on it; `kalends users drop-inactive` drops clients that stay away, \
          --force drops the table all the same ({FATE})"
     )
 }

@@ -4,15 +4,15 @@
 use futures_util::FutureExt;
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::{
-    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, Published, Version, Written,
+    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublishResult, Version, WriteResult,
 };
 use state_machine::store::PageLimit;
-use storage::Answer;
+use storage::StoreFuture;
 
 use super::{JobError, Report};
-use crate::admin::feed::{BroadcastRow, FeedPut, FeedRow, Key, Name, OfKey, Value};
-use crate::admin::line::Line;
-use crate::admin::site::{FeedBounds, Site};
+use crate::admin::feed::{BroadcastRow, FeedPut, FeedRow, Key, KeyArgs, Name, Value};
+use crate::admin::job_context::{FeedBounds, JobContext};
+use crate::admin::output::Output;
 
 /// How much of a feed is read at once.
 pub(super) const PAGE: PageLimit = PageLimit { rows: 500, bytes: 1024 * 1024 };
@@ -31,16 +31,20 @@ const VALUE: &str = "feed_value_bytes_max";
 const KEYS: &str = "feed_keys_max";
 
 /// Sets a key.
-pub(super) async fn put(put: FeedPut, site: &Site, report: &Report) -> Result<(), JobError> {
+pub(super) async fn put(
+    put: FeedPut,
+    context: &JobContext,
+    report: &Report,
+) -> Result<(), JobError> {
     let FeedPut { feed: Name(feed), key: Key(key), value: Value(value) } = put;
-    let FeedBounds { value_bytes_max, keys_max } = site.feed_bounds.of(&feed);
+    let FeedBounds { value_bytes_max, keys_max } = context.feed_bounds.of(&feed);
     check(&feed, &key, &value, value_bytes_max)?;
-    match report.step(|| write(site, &feed, &key, &value)).await? {
-        Written::Done(version) => {
+    match report.step(|| write(context, &feed, &key, &value)).await? {
+        WriteResult::Done(version) => {
             report.note(format!("wrote {key} of {feed}, its version is {version}")).await?;
-            publish(&feed, site, report).await
+            publish(&feed, context, report).await
         }
-        Written::TooManyKeys => Err(JobError::Refused(format!(
+        WriteResult::TooManyKeys => Err(JobError::Refused(format!(
             "{feed} has {keys_max} keys, with those that were deleted, and takes no other ({})",
             limit_of(&feed, KEYS)
         ))),
@@ -74,35 +78,43 @@ fn limit_of(feed: &FeedName, setting: &'static str) -> &'static str {
 }
 
 /// Deletes a key.
-pub(super) async fn delete(of: OfKey, site: &Site, report: &Report) -> Result<(), JobError> {
-    let OfKey { feed: Name(feed), key: Key(key) } = of;
-    let Some(version) = report.step(|| remove(site, &feed, &key)).await? else {
+pub(super) async fn delete(
+    of: KeyArgs,
+    context: &JobContext,
+    report: &Report,
+) -> Result<(), JobError> {
+    let KeyArgs { feed: Name(feed), key: Key(key) } = of;
+    let Some(version) = report.step(|| remove(context, &feed, &key)).await? else {
         return Err(JobError::Refused(format!("there is no {key} in {feed}: nothing to delete")));
     };
     report.note(format!("deleted {key} of {feed}, its version is {version}")).await?;
-    publish(&feed, site, report).await
+    publish(&feed, context, report).await
 }
 
 /// Publishes a key again as it is.
-pub(super) async fn republish(of: OfKey, site: &Site, report: &Report) -> Result<(), JobError> {
-    let OfKey { feed: Name(feed), key: Key(key) } = of;
-    let Some(version) = report.step(|| number_anew(site, &feed, &key)).await? else {
+pub(super) async fn republish(
+    of: KeyArgs,
+    context: &JobContext,
+    report: &Report,
+) -> Result<(), JobError> {
+    let KeyArgs { feed: Name(feed), key: Key(key) } = of;
+    let Some(version) = report.step(|| number_anew(context, &feed, &key)).await? else {
         let why = format!("{key} of {feed} was never written: nothing to publish again");
         return Err(JobError::Refused(why));
     };
     report.note(format!("{key} of {feed} gets a new number, its version is {version}")).await?;
-    publish(&feed, site, report).await
+    publish(&feed, context, report).await
 }
 
 /// Says which feeds there are.
-pub(super) async fn list(site: &Site, report: &Report) -> Result<(), JobError> {
+pub(super) async fn list(context: &JobContext, report: &Report) -> Result<(), JobError> {
     let (mut after, mut is_first) = (None, true);
     loop {
-        let feeds = report.step(|| site.store.feeds(after.clone(), FEEDS_A_LINE)).await?;
+        let feeds = report.step(|| context.store.feeds(after.clone(), FEEDS_A_LINE)).await?;
         let is_last = feeds.len() < FEEDS_A_LINE;
         after = feeds.last().map(|feed| feed.name.clone());
         if is_first || !feeds.is_empty() {
-            report.tell(Line::Feeds(feeds.into_iter().map(FeedRow::from).collect())).await?;
+            report.emit(Output::Feeds(feeds.into_iter().map(FeedRow::from).collect())).await?;
         }
         if is_last {
             return Ok(());
@@ -112,10 +124,10 @@ pub(super) async fn list(site: &Site, report: &Report) -> Result<(), JobError> {
 }
 
 /// Says which broadcasts there are, by id.
-pub(super) async fn broadcasts(site: &Site, report: &Report) -> Result<(), JobError> {
+pub(super) async fn broadcasts(context: &JobContext, report: &Report) -> Result<(), JobError> {
     let mut all = Broadcasts::default();
     loop {
-        let fetch = || site.store.fetch_feed(FeedName::broadcasts(), all.cursor(), PAGE);
+        let fetch = || context.store.fetch_feed(FeedName::broadcasts(), all.cursor(), PAGE);
         let Some(page) = report.step(fetch).await? else { break };
         let is_last = is_last(&page);
         all.apply(page);
@@ -124,7 +136,7 @@ pub(super) async fn broadcasts(site: &Site, report: &Report) -> Result<(), JobEr
         }
     }
     for rows in in_lines(&all) {
-        report.tell(Line::Broadcasts(rows)).await?;
+        report.emit(Output::Broadcasts(rows)).await?;
     }
     Ok(())
 }
@@ -135,24 +147,24 @@ pub(super) fn is_last(page: &FeedPage) -> bool {
 }
 
 /// Where no server does it: what is written is not to wait for one.
-async fn publish(feed: &FeedName, site: &Site, report: &Report) -> Result<(), JobError> {
-    if site.feeds.is_some() {
+async fn publish(feed: &FeedName, context: &JobContext, report: &Report) -> Result<(), JobError> {
+    if context.feeds.is_some() {
         return report.note("the server publishes it").await;
     }
-    let head = publish_all(feed, site, report).await?;
+    let head = publish_all(feed, context, report).await?;
     report.note(format!("published, {feed} has come to number {head}")).await
 }
 
 /// Numbers what waits, until nothing does; how far the feed has come then.
 async fn publish_all(
     feed: &FeedName,
-    site: &Site,
+    context: &JobContext,
     report: &Report,
 ) -> Result<FeedSyncId, JobError> {
     let (mut after, mut reached) = (None, FeedSyncId::NONE);
     loop {
-        let publish = || site.store.publish(feed.clone(), after.clone(), BATCH_MAX);
-        let Some(Published { head, next, .. }) = report.step(publish).await? else {
+        let publish = || context.store.publish(feed.clone(), after.clone(), BATCH_MAX);
+        let Some(PublishResult { head, next, .. }) = report.step(publish).await? else {
             return Ok(reached);
         };
         (after, reached) = (next, head);
@@ -162,30 +174,39 @@ async fn publish_all(
     }
 }
 
-fn write(site: &Site, feed: &FeedName, key: &FeedKey, value: &FeedValue) -> Answer<Written> {
+fn write(
+    context: &JobContext,
+    feed: &FeedName,
+    key: &FeedKey,
+    value: &FeedValue,
+) -> StoreFuture<WriteResult> {
     let (feed, key, value) = (feed.clone(), key.clone(), value.clone());
-    match site.feeds.clone() {
+    match context.feeds.clone() {
         Some(feeds) => async move { feeds.write(feed, key, value).await }.boxed(),
         None => {
-            let keys_max = site.feed_bounds.of(&feed).keys_max;
-            site.store.write_key(feed, key, value, keys_max)
+            let keys_max = context.feed_bounds.of(&feed).keys_max;
+            context.store.write_key(feed, key, value, keys_max)
         }
     }
 }
 
-fn remove(site: &Site, feed: &FeedName, key: &FeedKey) -> Answer<Option<Version>> {
+fn remove(context: &JobContext, feed: &FeedName, key: &FeedKey) -> StoreFuture<Option<Version>> {
     let (feed, key) = (feed.clone(), key.clone());
-    match site.feeds.clone() {
+    match context.feeds.clone() {
         Some(feeds) => async move { feeds.delete(feed, key).await }.boxed(),
-        None => site.store.delete_key(feed, key),
+        None => context.store.delete_key(feed, key),
     }
 }
 
-fn number_anew(site: &Site, feed: &FeedName, key: &FeedKey) -> Answer<Option<Version>> {
+fn number_anew(
+    context: &JobContext,
+    feed: &FeedName,
+    key: &FeedKey,
+) -> StoreFuture<Option<Version>> {
     let (feed, key) = (feed.clone(), key.clone());
-    match site.feeds.clone() {
+    match context.feeds.clone() {
         Some(feeds) => async move { feeds.republish(feed, key).await }.boxed(),
-        None => site.store.republish_key(feed, key),
+        None => context.store.republish_key(feed, key),
     }
 }
 

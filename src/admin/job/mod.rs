@@ -3,9 +3,9 @@
 mod advice;
 mod census;
 mod copy;
+mod create;
+mod drop_inactive;
 mod drop_old;
-mod drop_stale;
-mod ensure;
 mod feed;
 #[cfg(test)]
 mod feed_tests;
@@ -19,9 +19,9 @@ mod tests;
 use storage::StoreError;
 use tokio::sync::{mpsc, watch};
 
-use super::line::{End, Line};
+use super::job_context::JobContext;
+use super::output::{Completion, Output};
 use super::request::Request;
-use super::site::Site;
 pub use pace::Pace;
 pub use report::{LINES_MAX, Report};
 pub use tail::{from_the_future, no_such_feed};
@@ -44,41 +44,47 @@ pub enum JobError {
 /// turns true.
 pub async fn perform(
     request: Request,
-    site: &Site,
-    lines: mpsc::Sender<Line>,
+    context: &JobContext,
+    lines: mpsc::Sender<Output>,
     stop: watch::Receiver<bool>,
-) -> End {
+) -> Completion {
     let mut report = Report::new(lines.clone(), stop);
-    let end = run(request, site, &mut report).await;
+    let end = run(request, context, &mut report).await;
     // Whoever does not listen any more is told nothing.
-    let _ = lines.send(Line::End(end.clone())).await;
+    let _ = lines.send(Output::End(end.clone())).await;
     end
 }
 
-async fn run(request: Request, site: &Site, report: &mut Report) -> End {
-    match try_run(request, site, report).await {
+async fn run(request: Request, context: &JobContext, report: &mut Report) -> Completion {
+    match try_run(request, context, report).await {
         Ok(end) => end,
-        Err(JobError::Stopped) => End::Stopped,
-        Err(error) => End::Failed(error.to_string()),
+        Err(JobError::Stopped) => Completion::Stopped,
+        Err(error) => Completion::Failed(error.to_string()),
     }
 }
 
-async fn try_run(request: Request, site: &Site, report: &mut Report) -> Result<End, JobError> {
+async fn try_run(
+    request: Request,
+    context: &JobContext,
+    report: &mut Report,
+) -> Result<Completion, JobError> {
     match request {
-        Request::Preflight => return look::preflight(site, report).await,
-        Request::List => look::list(site, report).await?,
-        Request::Status => look::status(site, report).await?,
-        Request::Ensure(ensure) => ensure::run(&ensure, site, report).await?,
-        Request::DropOld(drop_old) => drop_old::run(&drop_old, site, report).await?,
-        Request::Drop(drop) => drop_old::drop_one(&drop, site, report).await?,
-        Request::Copy(copy) => copy::run(&copy, site, report).await?,
-        Request::DropStale(drop_stale) => drop_stale::run(&drop_stale, site, report).await?,
-        Request::FeedPut(put) => feed::put(put, site, report).await?,
-        Request::FeedDelete(of) => feed::delete(of, site, report).await?,
-        Request::FeedRepublish(of) => feed::republish(of, site, report).await?,
-        Request::FeedList => feed::list(site, report).await?,
-        Request::FeedTail(tail) => tail::run(tail, site, report).await?,
-        Request::BroadcastList => feed::broadcasts(site, report).await?,
+        Request::Preflight => return look::preflight(context, report).await,
+        Request::List => look::list(context, report).await?,
+        Request::Status => look::status(context, report).await?,
+        Request::Create(ensure) => create::run(&ensure, context, report).await?,
+        Request::DropOld(drop_old) => drop_old::run(&drop_old, context, report).await?,
+        Request::Drop(drop) => drop_old::drop_one(&drop, context, report).await?,
+        Request::Copy(copy) => copy::run(&copy, context, report).await?,
+        Request::DropInactive(drop_inactive) => {
+            drop_inactive::run(&drop_inactive, context, report).await?
+        }
+        Request::FeedPut(put) => feed::put(put, context, report).await?,
+        Request::FeedDelete(of) => feed::delete(of, context, report).await?,
+        Request::FeedRepublish(of) => feed::republish(of, context, report).await?,
+        Request::FeedList => feed::list(context, report).await?,
+        Request::FeedTail(tail) => tail::run(tail, context, report).await?,
+        Request::BroadcastList => feed::broadcasts(context, report).await?,
     }
-    Ok(End::Done)
+    Ok(Completion::Done)
 }

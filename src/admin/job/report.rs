@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use storage::{Answer, StoreError};
+use storage::{StoreError, StoreFuture};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::JobError;
-use crate::admin::line::{Line, Progress};
+use crate::admin::output::{Output, Progress};
 
 /// Lines that may wait until they are printed or sent.
 pub const LINES_MAX: usize = 16;
@@ -24,25 +24,25 @@ const REFUSALS_MAX: u32 = 6;
 
 /// A job's way to whoever asked for it.
 pub struct Report {
-    lines: mpsc::Sender<Line>,
+    lines: mpsc::Sender<Output>,
     stop: watch::Receiver<bool>,
     next_progress: Instant,
 }
 
 impl Report {
     /// Tells its lines to `lines`, and is to stop when `stop` turns true or its sender is gone.
-    pub fn new(lines: mpsc::Sender<Line>, stop: watch::Receiver<bool>) -> Self {
+    pub fn new(lines: mpsc::Sender<Output>, stop: watch::Receiver<bool>) -> Self {
         Self { lines, stop, next_progress: Instant::now() }
     }
 
     /// Tells something; where nobody listens any more, the job stops.
-    pub async fn tell(&self, line: Line) -> Result<(), JobError> {
+    pub async fn emit(&self, line: Output) -> Result<(), JobError> {
         self.lines.send(line).await.map_err(|_| JobError::Stopped)
     }
 
     /// Tells a sentence.
     pub async fn note(&self, text: impl Into<String>) -> Result<(), JobError> {
-        self.tell(Line::Note(text.into())).await
+        self.emit(Output::Note(text.into())).await
     }
 
     /// Tells how far it has come, unless that was told just now or nobody keeps up with it.
@@ -52,25 +52,25 @@ impl Report {
             self.next_progress = now + PROGRESS_EVERY;
             let progress = Progress { what: what.to_owned(), done, of };
             // The next one says the same and more.
-            let _ = self.lines.try_send(Line::Progress(progress));
+            let _ = self.lines.try_send(Output::Progress(progress));
         }
     }
 
     /// Takes one step, unless the job is to stop. A step that was begun is waited for, one that the
     /// store has no room for is taken again later.
-    pub async fn step<T>(&self, mut step: impl FnMut() -> Answer<T>) -> Result<T, JobError> {
+    pub async fn step<T>(&self, mut step: impl FnMut() -> StoreFuture<T>) -> Result<T, JobError> {
         let mut refusals = 0;
         loop {
-            self.go_on()?;
+            self.check_stopped()?;
             match step().await {
-                Err(StoreError::Busy) => self.be_patient(&mut refusals).await?,
+                Err(StoreError::Busy) => self.backoff(&mut refusals).await?,
                 answer => return Ok(answer?),
             }
         }
     }
 
     /// Waits for the store to have room again, until that is too often.
-    pub async fn be_patient(&self, refusals: &mut u32) -> Result<(), JobError> {
+    pub async fn backoff(&self, refusals: &mut u32) -> Result<(), JobError> {
         if *refusals == REFUSALS_MAX {
             return Err(StoreError::Busy.into());
         }
@@ -80,17 +80,17 @@ impl Report {
     }
 
     /// Whether the job may go on.
-    pub fn go_on(&self) -> Result<(), JobError> {
+    pub fn check_stopped(&self) -> Result<(), JobError> {
         if self.is_stopped() { Err(JobError::Stopped) } else { Ok(()) }
     }
 
     /// Waits, unless the job is to stop.
     pub async fn wait_until(&self, time: Instant) -> Result<(), JobError> {
-        self.unless_stopped(sleep_until(time)).await
+        self.or_interrupted(sleep_until(time)).await
     }
 
     /// Waits for something, unless the job is to stop.
-    pub async fn unless_stopped<T>(&self, event: impl Future<Output = T>) -> Result<T, JobError> {
+    pub async fn or_interrupted<T>(&self, event: impl Future<Output = T>) -> Result<T, JobError> {
         let mut stop = self.stop.clone();
         tokio::select! {
             // An error is a sender that is gone.
@@ -109,13 +109,13 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report() -> (Report, mpsc::Receiver<Line>, watch::Sender<bool>) {
+    fn report() -> (Report, mpsc::Receiver<Output>, watch::Sender<bool>) {
         let (lines, told) = mpsc::channel(LINES_MAX);
         let (stop, stopped) = watch::channel(false);
         (Report::new(lines, stopped), told, stop)
     }
 
-    fn one() -> Answer<u8> {
+    fn one() -> StoreFuture<u8> {
         Box::pin(async { Ok(1) })
     }
 
@@ -134,7 +134,7 @@ mod tests {
     async fn a_step_is_taken_again_while_the_store_is_busy_but_not_for_ever() {
         let (report, _told, _stop) = report();
         let mut tries = 0;
-        let busy_twice = || -> Answer<u8> {
+        let busy_twice = || -> StoreFuture<u8> {
             tries += 1;
             let answer = if tries < 3 { Err(StoreError::Busy) } else { Ok(7) };
             Box::pin(async { answer })
@@ -142,10 +142,10 @@ mod tests {
         assert_eq!(report.step(busy_twice).await, Ok(7));
 
         let began = Instant::now();
-        let busy = || -> Answer<u8> { Box::pin(async { Err(StoreError::Busy) }) };
+        let busy = || -> StoreFuture<u8> { Box::pin(async { Err(StoreError::Busy) }) };
         assert_eq!(report.step(busy).await, Err(JobError::Store(StoreError::Busy)));
         assert!((31..35).contains(&began.elapsed().as_secs()));
-        let closed = || -> Answer<u8> { Box::pin(async { Err(StoreError::Closed) }) };
+        let closed = || -> StoreFuture<u8> { Box::pin(async { Err(StoreError::Closed) }) };
         assert_eq!(report.step(closed).await, Err(JobError::Store(StoreError::Closed)));
     }
 
@@ -165,7 +165,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         let mut heard = Vec::new();
-        while let Ok(Line::Progress(progress)) = told.try_recv() {
+        while let Ok(Output::Progress(progress)) = told.try_recv() {
             heard.push(progress.done);
         }
         assert_eq!(heard, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]);

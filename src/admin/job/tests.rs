@@ -3,13 +3,14 @@
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::admin::line::{End, Line};
-use crate::admin::request::{Copy, Drop, DropOld, DropStale, Ensure, Request, Units};
-use crate::admin::scene::{NOW, Scene, in_month, month, month_name, note, uaid};
-use crate::admin::site::Servers;
+use crate::admin::fixture::{Fixture, NOW, in_month, month, month_name, note, uaid};
+use crate::admin::job_context::Servers;
+use crate::admin::output::{Completion, Output};
+use crate::admin::request::{Copy, Create, Drop, DropInactive, DropOld, Request, Units};
 
 const DROP_OLD: DropOld = DropOld { keep: 1, dry_run: false, force: false };
-const DROP_STALE: DropStale = DropStale { months: 2, rate: 100, dry_run: false, since: None };
+const DROP_INACTIVE: DropInactive =
+    DropInactive { months: 2, rate: 100, dry_run: false, since: None };
 
 fn drop(text: &str, yes: bool, force: bool) -> Request {
     Request::Drop(Drop { month: month_name(text), yes, force })
@@ -22,132 +23,132 @@ fn copy(from: &str, to: &str) -> Request {
 
 #[tokio::test]
 async fn a_fresh_store_is_ready_and_missing_tables_are_made_once() {
-    let scene = Scene::with(&[]).await;
-    let (checks, end) = scene.ask(Request::Preflight).await;
-    assert_eq!(end, End::Done);
-    assert!(matches!(&checks[..], [Line::Check(check), ..] if check.problem.is_none()));
+    let fixture = Fixture::with(&[]).await;
+    let (checks, end) = fixture.ask(Request::Preflight).await;
+    assert_eq!(end, Completion::Done);
+    assert!(matches!(&checks[..], [Output::Check(check), ..] if check.problem.is_none()));
 
-    let ensure = Request::Ensure(Ensure { lower_prior: None });
+    let ensure = Request::Create(Create { lower_prior: None });
     let made = ["2026_10 is made", "2026_11 is made", "2026_12 is made"];
-    assert_eq!(scene.notes(ensure.clone()).await, made);
+    assert_eq!(fixture.notes(ensure.clone()).await, made);
     let there = ["2026_10 was there", "2026_11 was there", "2026_12 was there"];
-    assert_eq!(scene.notes(ensure).await, there);
-    assert_eq!(scene.months().await, ["2026_10", "2026_11", "2026_12"]);
+    assert_eq!(fixture.notes(ensure).await, there);
+    assert_eq!(fixture.months().await, ["2026_10", "2026_11", "2026_12"]);
 }
 
 #[tokio::test]
 async fn where_tables_have_no_throughput_there_is_none_to_lower() {
-    let scene = Scene::with(&["2026_10", "2026_11", "2026_12"]).await;
+    let fixture = Fixture::with(&["2026_10", "2026_11", "2026_12"]).await;
     let lower_prior = Some(Units { read: 1, write: 1 });
-    let notes = scene.notes(Request::Ensure(Ensure { lower_prior })).await;
+    let notes = fixture.notes(Request::Create(Create { lower_prior })).await;
     assert_eq!(notes[3..], ["2026_10 has no throughput that could be lowered"]);
 }
 
 #[tokio::test]
 async fn a_frozen_table_gets_no_newer_one_beside_it() {
-    let mut scene = Scene::with(&["2026_05"]).await;
-    scene.site.rotation = false;
-    let notes = scene.notes(Request::Ensure(Ensure { lower_prior: None })).await;
+    let mut fixture = Fixture::with(&["2026_05"]).await;
+    fixture.context.rotation = false;
+    let notes = fixture.notes(Request::Create(Create { lower_prior: None })).await;
     assert_eq!(notes, ["rotation is off: 2026_05 stays in use, no other is needed"]);
-    assert_eq!(scene.months().await, ["2026_05"]);
+    assert_eq!(fixture.months().await, ["2026_05"]);
 }
 
 #[tokio::test]
 async fn old_tables_that_nobody_is_on_are_dropped_and_the_others_kept() {
-    let scene = Scene::with(&["2026_07", "2026_08", "2026_10", "2026_11"]).await;
-    scene.users_of(0..3, in_month("2026_08")).await;
+    let fixture = Fixture::with(&["2026_07", "2026_08", "2026_10", "2026_11"]).await;
+    fixture.users_of(0..3, in_month("2026_08")).await;
     let dry = Request::DropOld(DropOld { dry_run: true, ..DROP_OLD });
-    let notes = scene.notes(dry).await;
+    let notes = fixture.notes(dry).await;
     assert_eq!(notes[0], "would drop 2026_07, which no client is on");
     assert!(notes[1].starts_with("kept 2026_08: 3 clients are still on it"), "{notes:?}");
-    assert_eq!(scene.months().await.len(), 4);
+    assert_eq!(fixture.months().await.len(), 4);
 
-    let notes = scene.notes(Request::DropOld(DROP_OLD)).await;
+    let notes = fixture.notes(Request::DropOld(DROP_OLD)).await;
     assert_eq!(notes[0], "dropped 2026_07, which no client is on");
-    assert_eq!(scene.months().await, ["2026_08", "2026_10", "2026_11"]);
+    assert_eq!(fixture.months().await, ["2026_08", "2026_10", "2026_11"]);
     let forced = Request::DropOld(DropOld { force: true, ..DROP_OLD });
-    let notes = scene.notes(forced.clone()).await;
+    let notes = fixture.notes(forced.clone()).await;
     assert!(notes[0].starts_with("dropped 2026_08 with 3 clients on it"), "{notes:?}");
-    let notes = scene.notes(forced).await;
+    let notes = fixture.notes(forced).await;
     assert_eq!(notes, ["no table is older than 2026_10: nothing to drop"]);
-    assert_eq!(scene.months().await, ["2026_10", "2026_11"]);
+    assert_eq!(fixture.months().await, ["2026_10", "2026_11"]);
 }
 
 #[tokio::test]
 async fn with_rotation_off_age_drops_nothing() {
-    let mut scene = Scene::with(&["2026_03", "2026_05"]).await;
-    scene.site.rotation = false;
+    let mut fixture = Fixture::with(&["2026_03", "2026_05"]).await;
+    fixture.context.rotation = false;
     let forced = Request::DropOld(DropOld { force: true, ..DROP_OLD });
-    let notes = scene.notes(forced).await;
+    let notes = fixture.notes(forced).await;
     assert!(notes[0].starts_with("rotation is off and 2026_05 stays in use"), "{notes:?}");
-    assert_eq!(scene.months().await, ["2026_03", "2026_05"]);
+    assert_eq!(fixture.months().await, ["2026_03", "2026_05"]);
 }
 
 #[tokio::test]
 async fn one_table_is_dropped_when_nobody_needs_it_and_it_is_meant() {
-    let mut scene = Scene::with(&["2026_03", "2026_05", "2026_10", "2026_11"]).await;
-    scene.users_of(0..1, in_month("2026_05")).await;
+    let mut fixture = Fixture::with(&["2026_03", "2026_05", "2026_10", "2026_11"]).await;
+    fixture.users_of(0..1, in_month("2026_05")).await;
     for in_use in ["2026_10", "2026_11"] {
-        let why = scene.refused(drop(in_use, true, true)).await;
+        let why = fixture.refused(drop(in_use, true, true)).await;
         assert!(why.contains("nodes use the tables of last, this and next month"), "{why}");
     }
-    let why = scene.refused(drop("2026_03", false, false)).await;
+    let why = fixture.refused(drop("2026_03", false, false)).await;
     assert!(why.starts_with("this would drop 2026_03, which no client is on; say --yes"), "{why}");
-    let why = scene.refused(drop("2026_05", true, false)).await;
+    let why = fixture.refused(drop("2026_05", true, false)).await;
     assert!(why.starts_with("kept 2026_05: 1 client is still on it"), "{why}");
-    assert_eq!(scene.months().await.len(), 4);
+    assert_eq!(fixture.months().await.len(), 4);
 
-    let dropped = scene.notes(drop("2026_03", true, false)).await;
+    let dropped = fixture.notes(drop("2026_03", true, false)).await;
     assert_eq!(dropped, ["dropped 2026_03, which no client is on"]);
-    let gone = scene.notes(drop("2026_03", true, false)).await;
+    let gone = fixture.notes(drop("2026_03", true, false)).await;
     assert_eq!(gone, ["there is no table of 2026_03: nothing to drop"]);
-    let forced = scene.notes(drop("2026_05", true, true)).await;
+    let forced = fixture.notes(drop("2026_05", true, true)).await;
     assert!(forced[0].starts_with("dropped 2026_05 with 1 client on it"), "{forced:?}");
 
-    scene.site.rotation = false;
-    let why = scene.refused(drop("2026_11", true, true)).await;
+    fixture.context.rotation = false;
+    let why = fixture.refused(drop("2026_11", true, true)).await;
     assert!(why.contains("rotation is off, and the newest table is the one in use"), "{why}");
-    assert_eq!(scene.notes(drop("2026_10", true, false)).await.len(), 1);
-    assert_eq!(scene.months().await, ["2026_11"]);
+    assert_eq!(fixture.notes(drop("2026_10", true, false)).await.len(), 1);
+    assert_eq!(fixture.months().await, ["2026_11"]);
 }
 
 #[tokio::test]
 async fn a_copy_is_refused_where_it_would_lose_something() {
-    let mut scene = Scene::with(&["2026_05", "2026_11"]).await;
+    let mut fixture = Fixture::with(&["2026_05", "2026_11"]).await;
     for (from, to, expected) in [
         ("2026_05", "2026_05", "is not later than"),
         ("2026_11", "2026_05", "is not later than"),
         ("2026_05", "2026_12", "is yet to come"),
         ("2026_04", "2026_11", "there is no table of 2026_04"),
     ] {
-        let why = scene.refused(copy(from, to)).await;
+        let why = fixture.refused(copy(from, to)).await;
         assert!(why.contains(expected), "{why}");
     }
-    scene.site.servers = Servers::ThisOne;
-    let why = scene.refused(copy("2026_05", "2026_11")).await;
+    fixture.context.servers = Servers::ThisOne;
+    let why = fixture.refused(copy("2026_05", "2026_11")).await;
     assert!(why.starts_with("a server is running on this store: stop it first"), "{why}");
-    scene.site.servers = Servers::Unknown;
-    let why = scene.refused(copy("2026_05", "2026_11")).await;
+    fixture.context.servers = Servers::Unknown;
+    let why = fixture.refused(copy("2026_05", "2026_11")).await;
     assert!(why.contains("say --server-stopped"), "{why}");
     let (from, to) = (month_name("2026_05"), month_name("2026_11"));
     let confirmed = Request::Copy(Copy { from, to, server_stopped: true });
-    assert_eq!(scene.ask(confirmed).await.1, End::Done);
+    assert_eq!(fixture.ask(confirmed).await.1, Completion::Done);
 }
 
 #[tokio::test]
 async fn a_copied_table_has_all_records_and_what_is_left_to_do_is_told() {
-    let scene = Scene::with(&["2026_05"]).await;
-    scene.users_of(0..3, in_month("2026_05")).await;
-    let (store, channel) = (&scene.site.store, state_machine::Chid([1; 16]));
+    let fixture = Fixture::with(&["2026_05"]).await;
+    fixture.users_of(0..3, in_month("2026_05")).await;
+    let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
     store.add_channels(uaid(1), month("2026_05"), [channel].into()).await.unwrap();
 
-    let notes = scene.notes(copy("2026_05", "2026_11")).await;
+    let notes = fixture.notes(copy("2026_05", "2026_11")).await;
     assert_eq!(
         notes[1..],
         [
             "3 records name 2026_11 instead of 2026_05 now",
             "next: `kalends tables drop 2026_05 --yes`, then start the server",
-            "from now on: `kalends users drop-stale --since 2026_05`, for by itself it looks back no \
+            "from now on: `kalends users drop-inactive --since 2026_05`, for by itself it looks back no \
              further than the oldest table and three months",
         ]
     );
@@ -158,97 +159,97 @@ async fn a_copied_table_has_all_records_and_what_is_left_to_do_is_told() {
 
 #[tokio::test]
 async fn a_table_that_everybody_was_moved_from_is_not_copied_again() {
-    let scene = Scene::with(&["2026_05"]).await;
-    scene.users_of(0..3, in_month("2026_05")).await;
-    let (store, channel) = (&scene.site.store, state_machine::Chid([1; 16]));
+    let fixture = Fixture::with(&["2026_05"]).await;
+    fixture.users_of(0..3, in_month("2026_05")).await;
+    let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
     store.add_channels(uaid(1), month("2026_05"), [channel].into()).await.unwrap();
-    scene.notes(copy("2026_05", "2026_11")).await;
+    fixture.notes(copy("2026_05", "2026_11")).await;
     store.remove_channel(uaid(1), vec![month("2026_11")], channel).await.unwrap();
 
-    let why = scene.refused(copy("2026_05", "2026_11")).await;
+    let why = fixture.refused(copy("2026_05", "2026_11")).await;
     assert!(why.starts_with("no client is on 2026_05 and 3 are on 2026_11"), "{why}");
     assert!(why.ends_with("next is `kalends tables drop 2026_05 --yes`"), "{why}");
     let channels = store.channels(uaid(1), month("2026_11")).await.unwrap();
     assert_eq!(channels, Some([].into()));
-    assert_eq!(scene.notes(drop("2026_05", true, false)).await.len(), 1);
-    let why = scene.refused(copy("2026_05", "2026_11")).await;
+    assert_eq!(fixture.notes(drop("2026_05", true, false)).await.len(), 1);
+    let why = fixture.refused(copy("2026_05", "2026_11")).await;
     assert!(why.ends_with("and there is no table of 2026_05 any more"), "{why}");
 }
 
 #[tokio::test]
 async fn a_copy_that_broke_off_goes_on() {
-    let scene = Scene::with(&["2026_05", "2026_11"]).await;
-    scene.users_of(0..2, in_month("2026_05")).await;
+    let fixture = Fixture::with(&["2026_05", "2026_11"]).await;
+    fixture.users_of(0..2, in_month("2026_05")).await;
     // As if the record of this one had been moved.
-    scene.users_of(2..3, NOW).await;
-    let notes = scene.notes(copy("2026_05", "2026_11")).await;
+    fixture.users_of(2..3, NOW).await;
+    let notes = fixture.notes(copy("2026_05", "2026_11")).await;
     assert_eq!(notes[1], "2 records name 2026_11 instead of 2026_05 now");
 }
 
 #[tokio::test(start_paused = true)]
 async fn users_that_stay_away_are_counted_and_then_dropped_at_the_rate() {
-    let scene = Scene::with(&["2026_08", "2026_11"]).await;
-    scene.users_of(0..60, in_month("2026_08")).await;
-    scene.users_of(60..62, in_month("2026_10")).await;
+    let fixture = Fixture::with(&["2026_08", "2026_11"]).await;
+    fixture.users_of(0..60, in_month("2026_08")).await;
+    fixture.users_of(60..62, in_month("2026_10")).await;
     // They came back.
-    scene.users_of(0..10, NOW).await;
+    fixture.users_of(0..10, NOW).await;
 
-    let dry = Request::DropStale(DropStale { dry_run: true, ..DROP_STALE });
+    let dry = Request::DropInactive(DropInactive { dry_run: true, ..DROP_INACTIVE });
     let found = "found 50 users last seen from 2026_07 to 2026_09";
-    assert_eq!(scene.notes(dry).await, [found]);
-    assert_eq!(scene.users().await, 62);
+    assert_eq!(fixture.notes(dry).await, [found]);
+    assert_eq!(fixture.users().await, 62);
 
     let began = Instant::now();
-    let slowly = Request::DropStale(DropStale { rate: 10, ..DROP_STALE });
+    let slowly = Request::DropInactive(DropInactive { rate: 10, ..DROP_INACTIVE });
     let dropped = "dropped 50 users; 0 had come back meanwhile and were kept";
-    assert_eq!(scene.notes(slowly.clone()).await, [found, dropped]);
+    assert_eq!(fixture.notes(slowly.clone()).await, [found, dropped]);
     assert!(began.elapsed().as_secs_f64() >= 5.0, "{:?}", began.elapsed());
-    assert_eq!(scene.users().await, 12);
+    assert_eq!(fixture.users().await, 12);
     let none = ["found 0 users last seen from 2026_07 to 2026_09"];
-    assert_eq!(scene.notes(slowly).await, none);
+    assert_eq!(fixture.notes(slowly).await, none);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_stops_between_two_batches_and_says_what_is_left() {
-    let scene = Scene::with(&["2026_08"]).await;
-    scene.users_of(0..60, in_month("2026_08")).await;
+    let fixture = Fixture::with(&["2026_08"]).await;
+    fixture.users_of(0..60, in_month("2026_08")).await;
     let (stop, stopped) = watch::channel(false);
-    let request = Request::DropStale(DropStale { rate: 1, ..DROP_STALE });
+    let request = Request::DropInactive(DropInactive { rate: 1, ..DROP_INACTIVE });
     let after_one_batch = async {
         tokio::time::sleep(std::time::Duration::from_secs(40)).await;
         stop.send_replace(true);
     };
-    let ((lines, end), ()) = tokio::join!(scene.ask_until(request, stopped), after_one_batch);
-    assert_eq!(end, End::Stopped);
+    let ((lines, end), ()) = tokio::join!(fixture.ask_until(request, stopped), after_one_batch);
+    assert_eq!(end, Completion::Stopped);
     let notes: Vec<_> = lines.into_iter().map(note).collect();
     assert_eq!(notes[1], "dropped 25 users, 35 are left");
-    assert_eq!(scene.users().await, 35);
+    assert_eq!(fixture.users().await, 35);
 }
 
 #[tokio::test]
 async fn users_of_this_month_cannot_be_asked_for() {
-    let scene = Scene::with(&["2026_11"]).await;
+    let fixture = Fixture::with(&["2026_11"]).await;
     let since = Some(month_name("2026_10"));
-    let why = scene.refused(Request::DropStale(DropStale { since, ..DROP_STALE })).await;
+    let why = fixture.refused(Request::DropInactive(DropInactive { since, ..DROP_INACTIVE })).await;
     assert_eq!(why, "--since must not be later than 2026_09: newer users are not stale");
 }
 
 #[tokio::test]
 async fn the_status_counts_every_client_and_says_what_is_to_do() {
-    let scene = Scene::with(&["2026_09", "2026_10", "2026_11", "2026_12"]).await;
-    scene.users_of(0..3, in_month("2026_09")).await;
-    scene.users_of(3..5, NOW).await;
-    let (lines, end) = scene.ask(Request::Status).await;
-    assert_eq!(end, End::Done);
-    let [Line::Status(status)] = &lines[..] else { panic!("{lines:?}") };
+    let fixture = Fixture::with(&["2026_09", "2026_10", "2026_11", "2026_12"]).await;
+    fixture.users_of(0..3, in_month("2026_09")).await;
+    fixture.users_of(3..5, NOW).await;
+    let (lines, end) = fixture.ask(Request::Status).await;
+    assert_eq!(end, Completion::Done);
+    let [Output::Status(status)] = &lines[..] else { panic!("{lines:?}") };
     let clients: Vec<_> = status.clients.iter().map(|(month, count)| (*month, *count)).collect();
     assert_eq!(clients, [(month_name("2026_09"), 3), (month_name("2026_11"), 2)]);
     assert_eq!(status.this_month, month_name("2026_11"));
     assert_eq!((status.tables.len(), status.droppable.len()), (6, 0));
     assert!(status.advice[0].starts_with("3 clients are still on 2026_09"), "{status:?}");
 
-    scene.notes(Request::DropStale(DROP_STALE)).await;
-    let (lines, _) = scene.ask(Request::Status).await;
-    let [Line::Status(status)] = &lines[..] else { panic!("{lines:?}") };
+    fixture.notes(Request::DropInactive(DROP_INACTIVE)).await;
+    let (lines, _) = fixture.ask(Request::Status).await;
+    let [Output::Status(status)] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!(status.droppable, [month_name("2026_09")]);
 }

@@ -8,31 +8,31 @@ use crate::admin::bar::Bar;
 use crate::admin::client;
 use crate::admin::command::AdminError;
 use crate::admin::feed::{FeedTail, Name};
+use crate::admin::fixture::{Fixture, in_month};
 use crate::admin::print::Printer;
-use crate::admin::request::{DropStale, Ensure, VERSION};
-use crate::admin::scene::{Scene, in_month};
+use crate::admin::request::{Create, DropInactive, VERSION};
 
-fn listen(scene: &Scene) -> AdminSocket {
+fn listen(fixture: &Fixture) -> AdminSocket {
     let log = Logger::root(Discard, o!());
-    start(scene.dir.path(), scene.site.clone(), &log).expect("a socket can be made")
+    start(fixture.dir.path(), fixture.context.clone(), &log).expect("a socket can be made")
 }
 
-async fn connect(scene: &Scene) -> UnixStream {
-    client::connect(scene.dir.path()).await.unwrap()
+async fn connect(fixture: &Fixture) -> UnixStream {
+    client::connect(fixture.dir.path()).await.unwrap()
 }
 
 /// Asks over the socket; what was printed, and how it ended.
-async fn ask(scene: &Scene, request: &Request) -> (String, Result<End, AdminError>) {
+async fn ask(fixture: &Fixture, request: &Request) -> (String, Result<Completion, AdminError>) {
     let mut printed = Vec::new();
     let mut printer = Printer::new(&mut printed, false, Bar::new(false));
-    let stream = connect(scene).await;
+    let stream = connect(fixture).await;
     let end = client::ask(stream, request, &mut printer, std::future::pending::<()>()).await;
     (String::from_utf8(printed).unwrap(), end)
 }
 
 /// Says something over the socket; all that is answered.
-async fn say(scene: &Scene, text: &[u8]) -> String {
-    let mut stream = connect(scene).await;
+async fn say(fixture: &Fixture, text: &[u8]) -> String {
+    let mut stream = connect(fixture).await;
     // It may be refused before all of it is read.
     let _ = stream.write_all(text).await;
     let mut answer = Vec::new();
@@ -41,14 +41,14 @@ async fn say(scene: &Scene, text: &[u8]) -> String {
 }
 
 /// A job that takes for ever, at work once this returns.
-async fn slow_job(scene: &Scene) -> UnixStream {
-    let slow = DropStale { months: 2, rate: 1, dry_run: false, since: None };
-    begin(scene, &Request::DropStale(slow)).await
+async fn slow_job(fixture: &Fixture) -> UnixStream {
+    let slow = DropInactive { months: 2, rate: 1, dry_run: false, since: None };
+    begin(fixture, &Request::DropInactive(slow)).await
 }
 
 /// A job that has told something once this returns.
-async fn begin(scene: &Scene, request: &Request) -> UnixStream {
-    let mut stream = connect(scene).await;
+async fn begin(fixture: &Fixture, request: &Request) -> UnixStream {
+    let mut stream = connect(fixture).await;
     stream.write_all(request.to_line().as_bytes()).await.unwrap();
     let mut first = [0; 1];
     stream.read_exact(&mut first).await.unwrap();
@@ -57,34 +57,34 @@ async fn begin(scene: &Scene, request: &Request) -> UnixStream {
 
 #[tokio::test]
 async fn a_command_is_done_inside_the_server() {
-    let scene = Scene::with(&["2026_11"]).await;
-    let socket = listen(&scene);
-    let (printed, end) = ask(&scene, &Request::Ensure(Ensure { lower_prior: None })).await;
-    assert!(matches!(end, Ok(End::Done)), "{end:?}");
+    let fixture = Fixture::with(&["2026_11"]).await;
+    let socket = listen(&fixture);
+    let (printed, end) = ask(&fixture, &Request::Create(Create { lower_prior: None })).await;
+    assert!(matches!(end, Ok(Completion::Done)), "{end:?}");
     assert_eq!(printed, "2026_10 is made\n2026_11 was there\n2026_12 is made\n");
     socket.stop().await;
-    assert!(!scene.dir.path().join(FILE).exists());
+    assert!(!fixture.dir.path().join(FILE).exists());
 }
 
 #[tokio::test]
 async fn only_the_owner_can_connect_and_what_a_killed_server_left_is_replaced() {
-    let scene = Scene::with(&[]).await;
+    let fixture = Fixture::with(&[]).await;
     for name in [FILE, UNFINISHED] {
-        drop(BlockingListener::bind(scene.dir.path().join(name)).unwrap());
+        drop(BlockingListener::bind(fixture.dir.path().join(name)).unwrap());
     }
-    assert!(BlockingStream::connect(scene.dir.path().join(FILE)).is_err());
-    let socket = listen(&scene);
-    let mode = fs::metadata(scene.dir.path().join(FILE)).unwrap().permissions().mode();
+    assert!(BlockingStream::connect(fixture.dir.path().join(FILE)).is_err());
+    let socket = listen(&fixture);
+    let mode = fs::metadata(fixture.dir.path().join(FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
-    assert!(!scene.dir.path().join(UNFINISHED).exists());
-    assert!(matches!(ask(&scene, &Request::List).await.1, Ok(End::Done)));
+    assert!(!fixture.dir.path().join(UNFINISHED).exists());
+    assert!(matches!(ask(&fixture, &Request::List).await.1, Ok(Completion::Done)));
     socket.stop().await;
 }
 
 #[tokio::test]
 async fn garbage_is_answered_with_what_is_wrong_and_hurts_nobody() {
-    let scene = Scene::with(&[]).await;
-    let socket = listen(&scene);
+    let fixture = Fixture::with(&[]).await;
+    let socket = listen(&fixture);
     let too_long = vec![b'x'; REQUEST_BYTES_MAX + 100];
     let other = r#"{"version": "9.9.9", "request": "list"}"#;
     let unknown = format!(r#"{{"version": "{VERSION}", "request": "unheard_of"}}"#);
@@ -96,50 +96,53 @@ async fn garbage_is_answered_with_what_is_wrong_and_hurts_nobody() {
         (format!("{other}\n").as_bytes(), "this command is version 9.9.9"),
         (format!("{unknown}\n").as_bytes(), "does not know this request"),
     ] {
-        let answer = say(&scene, garbage).await;
+        let answer = say(&fixture, garbage).await;
         assert!(answer.contains("failed") && answer.contains(expected), "{answer:?}");
     }
-    drop(connect(&scene).await);
-    assert!(matches!(ask(&scene, &Request::List).await.1, Ok(End::Done)));
+    drop(connect(&fixture).await);
+    assert!(matches!(ask(&fixture, &Request::List).await.1, Ok(Completion::Done)));
     socket.stop().await;
 }
 
 #[tokio::test]
 async fn a_client_that_goes_away_stops_its_job_and_makes_room() {
-    let scene = Scene::with(&["2026_08"]).await;
-    scene.users_of(0..60, in_month("2026_08")).await;
-    let socket = listen(&scene);
+    let fixture = Fixture::with(&["2026_08"]).await;
+    fixture.users_of(0..60, in_month("2026_08")).await;
+    let socket = listen(&fixture);
     let mut jobs = Vec::new();
     for _ in 0..COMMANDS_MAX {
-        jobs.push(slow_job(&scene).await);
+        jobs.push(slow_job(&fixture).await);
     }
-    let (_, end) = ask(&scene, &Request::List).await;
-    assert!(matches!(end, Ok(End::Failed(why)) if why.contains("at work already")));
+    let (_, end) = ask(&fixture, &Request::List).await;
+    assert!(matches!(end, Ok(Completion::Failed(why)) if why.contains("at work already")));
 
     jobs.clear();
-    let taken = async { while !matches!(ask(&scene, &Request::List).await.1, Ok(End::Done)) {} };
+    let taken =
+        async { while !matches!(ask(&fixture, &Request::List).await.1, Ok(Completion::Done)) {} };
     timeout(Duration::from_secs(10), taken).await.expect("jobs that nobody wants end");
-    assert_eq!(scene.users().await, 60);
+    assert_eq!(fixture.users().await, 60);
     socket.stop().await;
 }
 
 #[tokio::test]
 async fn those_who_follow_feeds_have_places_of_their_own() {
-    let scene = Scene::with(&[]).await;
-    let socket = listen(&scene);
+    let fixture = Fixture::with(&[]).await;
+    let socket = listen(&fixture);
     let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("k").unwrap());
-    let (store, value) = (&scene.site.store, FeedValue::parse("v").unwrap());
+    let (store, value) = (&fixture.context.store, FeedValue::parse("v").unwrap());
     store.write_key(feed.clone(), key, value, 1).await.unwrap();
     store.publish(feed.clone(), None, 1).await.unwrap();
     let tail = FeedTail { feed: Name(feed), after: 0, count: None, once: false };
     let tail = Request::FeedTail(tail);
     let mut tails = Vec::new();
     for _ in 0..TAILS_MAX {
-        tails.push(begin(&scene, &tail).await);
+        tails.push(begin(&fixture, &tail).await);
     }
-    let (_, end) = ask(&scene, &tail).await;
-    assert!(matches!(end, Ok(End::Failed(why)) if why.starts_with("16 commands follow feeds")));
-    assert!(matches!(ask(&scene, &Request::List).await.1, Ok(End::Done)));
+    let (_, end) = ask(&fixture, &tail).await;
+    assert!(
+        matches!(end, Ok(Completion::Failed(why)) if why.starts_with("16 commands follow feeds"))
+    );
+    assert!(matches!(ask(&fixture, &Request::List).await.1, Ok(Completion::Done)));
     socket.stop().await;
     for mut tail in tails {
         let mut rest = String::new();
@@ -150,39 +153,40 @@ async fn those_who_follow_feeds_have_places_of_their_own() {
 
 #[tokio::test]
 async fn a_client_that_is_interrupted_hears_what_was_done() {
-    let scene = Scene::with(&["2026_08"]).await;
-    scene.users_of(0..60, in_month("2026_08")).await;
-    let socket = listen(&scene);
-    let (stream, mut printed) = (connect(&scene).await, Vec::new());
+    let fixture = Fixture::with(&["2026_08"]).await;
+    fixture.users_of(0..60, in_month("2026_08")).await;
+    let socket = listen(&fixture);
+    let (stream, mut printed) = (connect(&fixture).await, Vec::new());
     let mut printer = Printer::new(&mut printed, false, Bar::new(false));
-    let slow = Request::DropStale(DropStale { months: 2, rate: 1, dry_run: false, since: None });
+    let slow =
+        Request::DropInactive(DropInactive { months: 2, rate: 1, dry_run: false, since: None });
     let end = client::ask(stream, &slow, &mut printer, std::future::ready(())).await;
-    assert!(matches!(end, Ok(End::Stopped)), "{end:?}");
-    assert_eq!(scene.users().await, 60);
+    assert!(matches!(end, Ok(Completion::Stopped)), "{end:?}");
+    assert_eq!(fixture.users().await, 60);
     socket.stop().await;
 }
 
 #[tokio::test]
 async fn a_server_that_stops_stops_its_jobs() {
-    let scene = Scene::with(&["2026_08"]).await;
-    scene.users_of(0..60, in_month("2026_08")).await;
-    let socket = listen(&scene);
-    let mut job = slow_job(&scene).await;
+    let fixture = Fixture::with(&["2026_08"]).await;
+    fixture.users_of(0..60, in_month("2026_08")).await;
+    let socket = listen(&fixture);
+    let mut job = slow_job(&fixture).await;
     socket.stop().await;
     let mut rest = Vec::new();
     job.read_to_end(&mut rest).await.unwrap();
     let rest = String::from_utf8(rest).unwrap();
     assert!(rest.ends_with("{\"end\":\"stopped\"}\n"), "{rest}");
-    assert!(client::connect(scene.dir.path()).await.is_err());
+    assert!(client::connect(fixture.dir.path()).await.is_err());
 }
 
 #[tokio::test]
 async fn a_directory_with_a_long_path_is_no_obstacle() {
-    let scene = Scene::with(&[]).await;
-    let dir = scene.dir.path().join("x".repeat(200));
+    let fixture = Fixture::with(&[]).await;
+    let dir = fixture.dir.path().join("x".repeat(200));
     fs::create_dir(&dir).unwrap();
     let log = Logger::root(Discard, o!());
-    let socket = start(&dir, scene.site.clone(), &log).unwrap();
+    let socket = start(&dir, fixture.context.clone(), &log).unwrap();
     assert!(client::connect(&dir).await.is_ok());
     let mode = fs::metadata(dir.join(FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
@@ -192,7 +196,7 @@ async fn a_directory_with_a_long_path_is_no_obstacle() {
 
 #[tokio::test]
 async fn a_directory_that_nothing_can_be_made_in_leaves_the_server_without_a_socket() {
-    let scene = Scene::with(&[]).await;
+    let fixture = Fixture::with(&[]).await;
     let log = Logger::root(Discard, o!());
-    assert!(start(&scene.dir.path().join("nowhere"), scene.site.clone(), &log).is_none());
+    assert!(start(&fixture.dir.path().join("nowhere"), fixture.context.clone(), &log).is_none());
 }

@@ -23,7 +23,7 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (400, 114, HeaderError::TtlNegative.into()),
         (400, 115, HeaderError::Urgency.into()),
         (404, 102, TokenError::Unknown.into()),
-        (404, 102, LocationError.into()),
+        (404, 102, MessageUrlError.into()),
         (404, 102, PushError::NotFound),
         (410, 103, PushError::UserGone),
         (413, 104, PushError::TooLarge { max_bytes: 4096 }),
@@ -35,8 +35,8 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (401, 109, TokenError::KeyNeeded.into()),
         (403, 109, TokenError::OtherKey.into()),
         (429, 201, PushError::TooMany { retry_after: second }),
-        (503, 201, PushError::BackOff { retry_after: second }),
-        (503, 201, PushError::Crowded { retry_after: second }),
+        (503, 201, PushError::Unavailable { retry_after: second }),
+        (503, 201, PushError::TooManyConnections { retry_after: second }),
         (503, 202, PushError::RetryNow),
         (500, 900, PushError::Bridge(BridgeFault::Misconfigured)),
         (502, 901, PushError::Bridge(BridgeFault::Unauthorized)),
@@ -93,7 +93,7 @@ fn an_answer_says_when_to_come_back_on_429_and_503_alone() {
         assert_eq!(header(&error, RETRY_AFTER).is_some(), expected, "{error}");
     }
     for (span, secs) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2"), (120_000, "120")] {
-        let error = PushError::BackOff { retry_after: Span(span) };
+        let error = PushError::Unavailable { retry_after: Span(span) };
         assert_eq!(header(&error, RETRY_AFTER).as_deref(), Some(secs));
     }
 }

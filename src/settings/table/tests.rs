@@ -13,7 +13,7 @@ fn every_default_is_within_its_range() {
 
 #[test]
 fn every_number_has_a_range_and_a_unit_which_its_name_ends_in_where_it_is_a_time() {
-    for setting in Setting::all().filter(|setting| setting.shape == Shape::Number) {
+    for setting in Setting::all().filter(|setting| setting.toml_kind == TomlKind::Number) {
         assert!(setting.range.is_some(), "{}", setting.name);
         let unit = setting.unit.unwrap();
         if matches!(unit, "ms" | "s" | "days") {

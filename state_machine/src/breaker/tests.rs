@@ -6,40 +6,40 @@ use super::*;
 use crate::cases;
 
 const NOW: Time = Time(1_000_000_000);
-const LIMITS: BreakerLimits = BreakerLimits { rest: Span(500), rest_max: Span(5000) };
+const LIMITS: BreakerLimits = BreakerLimits { backoff: Span(500), backoff_max: Span(5000) };
 
 /// Open since `NOW`, by one failure.
 fn open() -> Breaker {
     let mut breaker = Breaker::new();
-    breaker.failed(breaker.round(), NOW, &LIMITS);
+    breaker.on_failure(breaker.epoch(), NOW, &LIMITS);
     breaker
 }
 
 #[test]
 fn one_failure_opens_it_until_the_rest_is_over() {
     let mut breaker = Breaker::new();
-    assert!(breaker.may_try());
+    assert!(breaker.allow());
     assert_eq!(breaker.retry_at(), None);
-    breaker.failed(breaker.round(), NOW, &LIMITS);
-    assert!(!breaker.may_try());
+    breaker.on_failure(breaker.epoch(), NOW, &LIMITS);
+    assert!(!breaker.allow());
     assert_eq!(breaker.retry_at(), Some(NOW + Span(500)));
 }
 
 #[test]
 fn a_push_does_not_try_a_node_whose_rest_is_over() {
     let mut breaker = open();
-    assert_eq!(breaker.probe_begins(NOW + Span(499)), None);
-    assert!(breaker.probe_begins(NOW + Span(500)).is_some());
-    assert!(!breaker.may_try(), "only the probe asks");
+    assert_eq!(breaker.try_half_open(NOW + Span(499)), None);
+    assert!(breaker.try_half_open(NOW + Span(500)).is_some());
+    assert!(!breaker.allow(), "only the probe asks");
     assert_eq!(breaker.retry_at(), None);
 }
 
 #[test]
 fn one_probe_is_under_way_at_a_time() {
     let mut breaker = open();
-    assert!(breaker.probe_begins(NOW + Span(500)).is_some());
-    assert_eq!(breaker.probe_begins(NOW + Span(9000)), None);
-    assert_eq!(Breaker::new().probe_begins(NOW), None, "nothing is to be found out");
+    assert!(breaker.try_half_open(NOW + Span(500)).is_some());
+    assert_eq!(breaker.try_half_open(NOW + Span(9000)), None);
+    assert_eq!(Breaker::new().try_half_open(NOW), None, "nothing is to be found out");
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn the_rest_doubles_with_each_probe_that_fails_and_no_further_than_allowed() {
     let mut rests = Vec::new();
     for _ in 0..6 {
         let now = breaker.retry_at().unwrap();
-        let probe = breaker.probe_begins(now).unwrap();
-        breaker.failed(probe, now, &LIMITS);
+        let probe = breaker.try_half_open(now).unwrap();
+        breaker.on_failure(probe, now, &LIMITS);
         rests.push(breaker.retry_at().unwrap().since(now).0);
     }
     assert_eq!(rests, [1000, 2000, 4000, 5000, 5000, 5000]);
@@ -58,20 +58,20 @@ fn the_rest_doubles_with_each_probe_that_fails_and_no_further_than_allowed() {
 #[test]
 fn an_answer_closes_it_and_the_next_rest_is_the_first_again() {
     let mut breaker = open();
-    let probe = breaker.probe_begins(NOW + Span(500)).unwrap();
-    breaker.failed(probe, NOW + Span(600), &LIMITS);
-    breaker.worked();
-    assert!(breaker.may_try());
-    breaker.failed(breaker.round(), NOW + Span(700), &LIMITS);
+    let probe = breaker.try_half_open(NOW + Span(500)).unwrap();
+    breaker.on_failure(probe, NOW + Span(600), &LIMITS);
+    breaker.on_success();
+    assert!(breaker.allow());
+    breaker.on_failure(breaker.epoch(), NOW + Span(700), &LIMITS);
     assert_eq!(breaker.retry_at(), Some(NOW + Span(1200)));
 }
 
 #[test]
 fn five_hundred_requests_that_fail_together_are_one_failure() {
     let mut breaker = Breaker::new();
-    let round = breaker.round();
+    let epoch = breaker.epoch();
     for late in 0..500 {
-        breaker.failed(round, NOW + Span(late), &LIMITS);
+        breaker.on_failure(epoch, NOW + Span(late), &LIMITS);
     }
     assert_eq!(breaker.retry_at(), Some(NOW + Span(500)));
 }
@@ -79,48 +79,48 @@ fn five_hundred_requests_that_fail_together_are_one_failure() {
 #[test]
 fn a_late_failure_is_not_taken_for_that_of_the_probe() {
     let mut breaker = Breaker::new();
-    let push = breaker.round();
-    breaker.failed(push, NOW, &LIMITS);
-    breaker.probe_begins(NOW + Span(500)).unwrap();
+    let push = breaker.epoch();
+    breaker.on_failure(push, NOW, &LIMITS);
+    breaker.try_half_open(NOW + Span(500)).unwrap();
     let probing = breaker.clone();
-    breaker.failed(push, NOW + Span(510), &LIMITS);
+    breaker.on_failure(push, NOW + Span(510), &LIMITS);
     assert_eq!(breaker, probing);
 }
 
 #[test]
 fn a_late_failure_does_not_open_it_after_the_node_is_back() {
     let mut breaker = Breaker::new();
-    let push = breaker.round();
-    breaker.failed(push, NOW, &LIMITS);
-    breaker.probe_begins(NOW + Span(500)).unwrap();
-    breaker.worked();
-    breaker.failed(push, NOW + Span(1000), &LIMITS);
-    assert!(breaker.may_try());
+    let push = breaker.epoch();
+    breaker.on_failure(push, NOW, &LIMITS);
+    breaker.try_half_open(NOW + Span(500)).unwrap();
+    breaker.on_success();
+    breaker.on_failure(push, NOW + Span(1000), &LIMITS);
+    assert!(breaker.allow());
 }
 
 #[test]
 fn a_late_answer_closes_it_and_outweighs_the_probe_it_overtook() {
     let mut breaker = open();
-    let probe = breaker.probe_begins(NOW + Span(500)).unwrap();
-    breaker.worked();
-    assert!(breaker.may_try());
-    breaker.failed(probe, NOW + Span(900), &LIMITS);
-    assert!(breaker.may_try(), "the node answered after that probe was sent");
+    let probe = breaker.try_half_open(NOW + Span(500)).unwrap();
+    breaker.on_success();
+    assert!(breaker.allow());
+    breaker.on_failure(probe, NOW + Span(900), &LIMITS);
+    assert!(breaker.allow(), "the node answered after that probe was sent");
 }
 
 #[test]
 fn a_clock_that_is_set_back_does_not_leave_the_node_alone_for_longer() {
     let mut breaker = open();
-    assert!(breaker.probe_begins(Time(NOW.0 - 3_600_000)).is_some());
+    assert!(breaker.try_half_open(Time(NOW.0 - 3_600_000)).is_some());
 }
 
 #[test]
 fn spans_without_end_do_not_overflow() {
-    let limits = BreakerLimits { rest: Span(u64::MAX), rest_max: Span(u64::MAX) };
+    let limits = BreakerLimits { backoff: Span(u64::MAX), backoff_max: Span(u64::MAX) };
     let mut breaker = Breaker::new();
-    breaker.failed(breaker.round(), NOW, &limits);
-    let probe = breaker.probe_begins(Time(u64::MAX)).unwrap();
-    breaker.failed(probe, NOW, &limits);
+    breaker.on_failure(breaker.epoch(), NOW, &limits);
+    let probe = breaker.try_half_open(Time(u64::MAX)).unwrap();
+    breaker.on_failure(probe, NOW, &limits);
     assert_eq!(breaker.retry_at(), Some(Time(u64::MAX)));
 }
 
@@ -152,7 +152,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Trial {
     breaker: Breaker,
     now: Time,
-    under_way: Vec<(Round, bool)>,
+    under_way: Vec<(Epoch, bool)>,
     /// Probes that failed since the node last answered, without those that were overtaken.
     probes_failed: u32,
 }
@@ -164,21 +164,21 @@ impl Trial {
 
     fn run(&mut self, op: &Op) -> Result<(), TestCaseError> {
         match *op {
-            Op::Begin if self.breaker.may_try() => {
-                self.under_way.push((self.breaker.round(), false));
+            Op::Begin if self.breaker.allow() => {
+                self.under_way.push((self.breaker.epoch(), false));
             }
             Op::Begin => {}
             Op::Fail(at) => self.fail(at)?,
             Op::Answer(at) if at < self.under_way.len() => {
                 self.under_way.remove(at);
-                self.breaker.worked();
+                self.breaker.on_success();
                 self.probes_failed = 0;
-                prop_assert!(self.breaker.may_try());
+                prop_assert!(self.breaker.allow());
             }
             Op::Answer(_) => {}
             Op::Probe => {
-                let round = self.breaker.probe_begins(self.now);
-                self.under_way.extend(round.map(|round| (round, true)));
+                let epoch = self.breaker.try_half_open(self.now);
+                self.under_way.extend(epoch.map(|epoch| (epoch, true)));
             }
             Op::Pass(span) => self.now = self.now + Span(span),
         }
@@ -190,23 +190,23 @@ impl Trial {
             return Ok(());
         }
         let before = self.breaker.clone();
-        let (round, is_probe) = self.under_way.remove(at);
-        self.breaker.failed(round, self.now, &LIMITS);
+        let (epoch, is_probe) = self.under_way.remove(at);
+        self.breaker.on_failure(epoch, self.now, &LIMITS);
         if self.breaker == before {
             return Ok(());
         }
-        prop_assert_eq!(is_probe, !before.may_try(), "a push opens it, a probe keeps it open");
+        prop_assert_eq!(is_probe, !before.allow(), "a push opens it, a probe keeps it open");
         self.probes_failed += u32::from(is_probe);
-        let rest = LIMITS.rest_max.0.min(LIMITS.rest.0 << self.probes_failed.min(10));
-        prop_assert_eq!(self.breaker.retry_at(), Some(self.now + Span(rest)));
+        let backoff = LIMITS.backoff_max.0.min(LIMITS.backoff.0 << self.probes_failed.min(10));
+        prop_assert_eq!(self.breaker.retry_at(), Some(self.now + Span(backoff)));
         Ok(())
     }
 
     /// It may be tried, or a probe is due at some time, or one is under way and will say so.
     fn is_never_stuck(&self) -> Result<(), TestCaseError> {
-        let probes = self.under_way.iter().filter(|(round, _)| *round == self.breaker.round());
+        let probes = self.under_way.iter().filter(|(epoch, _)| *epoch == self.breaker.epoch());
         let is_probed = probes.filter(|(_, is_probe)| *is_probe).count() == 1;
-        let ways = [self.breaker.may_try(), self.breaker.retry_at().is_some(), is_probed];
+        let ways = [self.breaker.allow(), self.breaker.retry_at().is_some(), is_probed];
         prop_assert_eq!(ways.into_iter().filter(|way| *way).count(), 1);
         Ok(())
     }

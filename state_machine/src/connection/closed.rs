@@ -1,6 +1,6 @@
 //! It is over: only late pushes still get an answer.
 
-use super::Cx;
+use super::StepContext;
 use super::effect::{CloseReason, Effect, PushAnswer};
 use super::event::Event;
 use super::phase::Phase;
@@ -10,41 +10,41 @@ use crate::store::StoreAnswer;
 pub(super) struct Closed;
 
 impl Closed {
-    pub(super) fn because(reason: CloseReason, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn because(reason: CloseReason, cx: &mut StepContext<'_>) -> Phase {
         cx.out.push(Effect::Close(reason));
         Phase::Closed(Self)
     }
 
-    pub(super) fn happened(self, event: Event, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Phase {
         match event {
             // Not "no such channel", and not silence: the endpoint stores it, and finds the newer
             // connection, if there is one, at its second look.
             Event::PushArrived { push, message } => {
-                let message = message.reference();
+                let message = message.key();
                 cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
             }
             // Nobody is there to be told, and everything that was to be kept is with the store.
-            Event::Said(_)
-            | Event::SaidNonsense(_)
-            | Event::Heard
-            | Event::HungUp
+            Event::MessageReceived(_)
+            | Event::InvalidFrame(_)
+            | Event::PeerActive
+            | Event::SocketClosed
             | Event::TimePassed
             | Event::Replaced
             | Event::ConnectedElsewhere { .. }
             | Event::ShutdownBegan
             | Event::MessageStored
             | Event::BroadcastsChanged(_)
-            | Event::AnswerLost(_)
+            | Event::AckReplyLost(_)
             | Event::StoreAnswered { .. } => {}
         }
         Phase::Closed(self)
     }
 
-    pub(super) fn answered(self, _: StoreAnswer, _: &mut Cx<'_>) -> Phase {
+    pub(super) fn on_store_answer(self, _: StoreAnswer, _: &mut StepContext<'_>) -> Phase {
         Phase::Closed(self)
     }
 
-    pub(super) fn proceed(self, _: &mut Cx<'_>) -> Phase {
+    pub(super) fn advance(self, _: &mut StepContext<'_>) -> Phase {
         Phase::Closed(self)
     }
 }

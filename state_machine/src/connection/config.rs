@@ -50,7 +50,7 @@ pub struct Limits {
     /// Broadcasts one user agent may subscribe to, and more than those that one answer refuses.
     pub broadcasts_per_agent_max: usize,
     /// Keys of the `last_connect` index that one hour is spread over.
-    pub last_connect_spread: usize,
+    pub last_connect_shards: usize,
 }
 
 impl Default for Limits {
@@ -71,7 +71,7 @@ impl Default for Limits {
             remembered_acks_max: 128,
             channels_max: 2000,
             broadcasts_per_agent_max: 64,
-            last_connect_spread: LastConnect::SPREAD,
+            last_connect_shards: LastConnect::SHARDS,
         }
     }
 }
@@ -85,22 +85,22 @@ impl Config {
 
 /// The randomness of one connection, drawn outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Luck {
+pub struct ConnectionSeed {
     /// The uaid to give where the agent has none that is known.
     pub fresh_uaid: Uaid,
     /// Spreads deadlines of connections that began together.
     pub jitter: u16,
 }
 
-impl Luck {
+impl ConnectionSeed {
     /// Where on a wheel this connection sits, evenly spread over all there is.
-    pub fn point(self) -> u32 {
+    pub fn slot(self) -> u32 {
         let [a, b, c, d, ..] = self.fresh_uaid.0;
         u32::from_be_bytes([a, b, c, d])
     }
 
     /// `span` shortened by up to an eighth.
-    pub(crate) fn jittered(self, span: Span) -> Span {
+    pub(crate) fn with_jitter(self, span: Span) -> Span {
         let eighth = span.0 / 8;
         Span(span.0 - eighth.saturating_mul(u64::from(self.jitter)) / (u64::from(u16::MAX) + 1))
     }

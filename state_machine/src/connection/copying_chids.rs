@@ -1,12 +1,12 @@
 //! The old month is empty: its channels are added to the new month's table.
 
-use super::Cx;
+use super::StepContext;
 use super::event::Event;
 use super::phase::Phase;
-use super::session::{Session, Then};
+use super::session::{Session, SessionOutcome};
 use super::updating_router::UpdatingRouter;
 use crate::month::Month;
-use crate::store::{StoreAnswer, StoreOrder};
+use crate::store::{StoreAnswer, StoreOp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CopyingChids {
@@ -23,36 +23,42 @@ impl CopyingChids {
         from: Month,
         to: Month,
         carry: bool,
-        cx: &mut Cx<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Phase {
         let channels = session.channels.clone();
-        let order = StoreOrder::AddChannels { uaid: session.uaid, month: to, channels };
-        session.orders.give(order, cx.out);
+        let order = StoreOp::AddChannels { uaid: session.uaid, month: to, channels };
+        session.ops.submit(order, cx.out);
         Phase::CopyingChids(Self { session, from, to, carry })
     }
 
-    pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
-        match self.session.happened(event, cx) {
-            Then::Stay => {}
-            Then::Push(push, message) => self.session.busy(push, &message, cx),
-            Then::Close(reason) => return self.session.close(reason, &[self.from, self.to], cx),
+    pub(super) fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
+        match self.session.on_event(event, cx) {
+            SessionOutcome::Stay => {}
+            SessionOutcome::Push(push, message) => self.session.reject_to_store(push, &message, cx),
+            SessionOutcome::Close(reason) => {
+                return self.session.close(reason, &[self.from, self.to], cx);
+            }
         }
         Phase::CopyingChids(self)
     }
 
-    pub(super) fn answered(mut self, answer: StoreAnswer, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn on_store_answer(
+        mut self,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Phase {
         match answer {
             StoreAnswer::ChannelsAdded => {
                 UpdatingRouter::enter(self.session, self.from, self.to, self.carry, cx)
             }
             other => {
-                self.session.drained(other, self.from, cx);
+                self.session.on_drain_answer(other, self.from, cx);
                 Phase::CopyingChids(self)
             }
         }
     }
 
-    pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
         self.session.flush_acks(&[self.from, self.to], cx);
         Phase::CopyingChids(self)
     }

@@ -3,8 +3,8 @@
 use super::copying_chids::CopyingChids;
 use super::event::Event;
 use super::phase::Phase;
-use super::session::{Session, Then};
-use super::{Cx, Wait};
+use super::session::{Session, SessionOutcome};
+use super::{StepContext, Wait};
 use crate::month::Month;
 use crate::store::StoreAnswer;
 use crate::time::{Span, Time};
@@ -29,31 +29,37 @@ impl DrainingOldMonth {
         mut session: Box<Session>,
         from: Month,
         to: Month,
-        cx: &mut Cx<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Phase {
-        session.check.want();
-        Self { session, from, to, drain: Drain::begin(cx) }.proceed(cx)
+        session.scan.request();
+        Self { session, from, to, drain: Drain::begin(cx) }.advance(cx)
     }
 
-    pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
-        match self.session.happened(event, cx) {
-            Then::Stay => {}
-            Then::Push(push, message) => self.session.busy(push, &message, cx),
-            Then::Close(reason) => return self.session.close(reason, &[self.from, self.to], cx),
+    pub(super) fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
+        match self.session.on_event(event, cx) {
+            SessionOutcome::Stay => {}
+            SessionOutcome::Push(push, message) => self.session.reject_to_store(push, &message, cx),
+            SessionOutcome::Close(reason) => {
+                return self.session.close(reason, &[self.from, self.to], cx);
+            }
         }
         Phase::DrainingOldMonth(self)
     }
 
-    pub(super) fn answered(mut self, answer: StoreAnswer, cx: &mut Cx<'_>) -> Phase {
-        self.session.drained(answer, self.from, cx);
+    pub(super) fn on_store_answer(
+        mut self,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Phase {
+        self.session.on_drain_answer(answer, self.from, cx);
         Phase::DrainingOldMonth(self)
     }
 
-    pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
         // In the new month too: a copy of the table that broke off has left some of the rows there.
         self.session.flush_acks(&[self.from, self.to], cx);
         if !self.drain.is_past(cx.now) {
-            self.session.check_storage(self.from, cx);
+            self.session.scan_storage(self.from, cx);
         }
         let is_over = self.drain.is_over(&self.session, cx.now);
         if self.session.is_drained() || is_over {
@@ -69,7 +75,7 @@ impl DrainingOldMonth {
 }
 
 impl Drain {
-    pub(super) fn begin(cx: &Cx<'_>) -> Self {
+    pub(super) fn begin(cx: &StepContext<'_>) -> Self {
         let wait = cx.config.limits.drain_wait;
         Self { until: (wait != Span::ZERO).then(|| cx.now + wait) }
     }
@@ -86,31 +92,36 @@ impl Drain {
     }
 
     pub(super) fn deadline(&self, session: &Session) -> Option<(Time, Wait)> {
-        let waits_for_store = session.check.is_waiting() || session.settling.is_deleting();
+        let waits_for_store = session.scan.is_waiting() || session.deletes.is_deleting();
         self.until.filter(|_| !waits_for_store).map(|until| (until, Wait::Drain))
     }
 }
 
 impl Session {
     /// Takes in what the store answers while messages of `month` are delivered.
-    pub(super) fn drained(&mut self, answer: StoreAnswer, month: Month, cx: &mut Cx<'_>) {
+    pub(super) fn on_drain_answer(
+        &mut self,
+        answer: StoreAnswer,
+        month: Month,
+        cx: &mut StepContext<'_>,
+    ) {
         match answer {
             StoreAnswer::Fetched(page) => self.fetched(page, month, cx),
             StoreAnswer::Channels(channels) => self.channels_confirmed(channels),
-            StoreAnswer::Deleted => self.settling.deleted(),
+            StoreAnswer::Deleted => self.deletes.deleted(),
             // Answers to the steps of other phases: none is open while messages are delivered.
             StoreAnswer::Registered(_)
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
-            | StoreAnswer::Carried
+            | StoreAnswer::Moved
             | StoreAnswer::NodeCleared(_) => {}
         }
     }
 
     /// Whether storage was looked at to its end, everything acked and every ack settled.
     pub(super) fn is_drained(&self) -> bool {
-        self.check.is_done() && self.is_settled()
+        self.scan.is_done() && self.is_settled()
     }
 }

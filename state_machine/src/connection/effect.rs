@@ -1,13 +1,13 @@
-//! What a connection orders to be done.
+//! What a connection ops to be done.
 
 use crate::feed::FeedSyncId;
 use crate::ids::{NodeId, OpId, PushId, Uaid};
-use crate::message::MessageRef;
-use crate::store::StoreOrder;
+use crate::message::MessageKey;
+use crate::store::StoreOp;
 use crate::time::Time;
 use crate::wire::ServerMessage;
 
-/// Orders, to be carried out in this sequence.
+/// PendingOps, to be carried out in this sequence.
 pub type Effects = Vec<Effect>;
 
 /// An order.
@@ -18,11 +18,11 @@ pub enum Effect {
     /// Send a WebSocket ping, to hear whether the peer is alive.
     Ping,
     /// Ask the store; its answer comes back as an event with the same `op`.
-    Ask {
+    SubmitStoreOp {
         /// Correlates the answer.
         op: OpId,
         /// What to ask.
-        order: StoreOrder,
+        order: StoreOp,
     },
     /// Answer an endpoint's push.
     AnswerPush {
@@ -31,20 +31,20 @@ pub enum Effect {
         /// What to say.
         answer: PushAnswer,
         /// The message it brought.
-        message: MessageRef,
+        message: MessageKey,
     },
     /// Be found under this uaid from now on; an older connection under it is told.
-    EnterRegistry {
+    Register {
         /// Under which name.
         uaid: Uaid,
     },
     /// No longer be found under this uaid.
-    LeaveRegistry {
+    Deregister {
         /// Under which name.
         uaid: Uaid,
     },
     /// Tell another node, where the agent was connected before, that it is connected here since `connected_at`.
-    TellNode {
+    NotifyPreviousNode {
         /// The other node.
         node: NodeId,
         /// Who moved.
@@ -53,12 +53,12 @@ pub enum Effect {
         connected_at: Time,
     },
     /// Be told from now on when broadcasts change.
-    FollowBroadcasts {
+    SubscribeBroadcasts {
         /// The last change that is known.
-        told: FeedSyncId,
+        last_sent: FeedSyncId,
     },
     /// No longer be told when broadcasts change.
-    LeaveBroadcasts,
+    UnsubscribeBroadcasts,
     /// Send a close frame where the reason has a code, then close the socket at once. The last effect ever.
     Close(CloseReason),
 }
@@ -100,7 +100,7 @@ pub enum CloseReason {
     /// The node is shutting down.
     Shutdown,
     /// The peer closed the socket.
-    HungUp,
+    SocketClosed,
 }
 
 impl Effect {
@@ -109,25 +109,25 @@ impl Effect {
         match self {
             Self::Send(message) => message.effect_name(),
             Self::Ping => "send ping",
-            Self::Ask { order, .. } => order.effect_name(),
+            Self::SubmitStoreOp { order, .. } => order.effect_name(),
             Self::AnswerPush { answer, .. } => match answer {
                 PushAnswer::Accepted => "answer accepted",
                 PushAnswer::Unconfirmed => "answer unconfirmed",
                 PushAnswer::Busy => "answer busy",
                 PushAnswer::NoSuchChannel => "answer no such channel",
             },
-            Self::EnterRegistry { .. } => "enter registry",
-            Self::LeaveRegistry { .. } => "leave registry",
-            Self::TellNode { .. } => "tell node",
-            Self::FollowBroadcasts { .. } => "follow broadcasts",
-            Self::LeaveBroadcasts => "leave broadcasts",
+            Self::Register { .. } => "register",
+            Self::Deregister { .. } => "deregister",
+            Self::NotifyPreviousNode { .. } => "notify previous node",
+            Self::SubscribeBroadcasts { .. } => "subscribe to broadcasts",
+            Self::UnsubscribeBroadcasts => "unsubscribe from broadcasts",
             Self::Close(_) => "close",
         }
     }
 }
 
 impl ServerMessage {
-    pub(crate) fn effect_name(&self) -> &'static str {
+    pub fn effect_name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "send hello",
             Self::Registered { .. } => "send registered",
@@ -142,8 +142,8 @@ impl ServerMessage {
     }
 }
 
-impl StoreOrder {
-    pub(crate) fn effect_name(&self) -> &'static str {
+impl StoreOp {
+    pub fn effect_name(&self) -> &'static str {
         match self {
             Self::Register(_) => "store: register",
             Self::ReadChannels { .. } => "store: read channels",
@@ -153,7 +153,7 @@ impl StoreOrder {
             Self::RemoveChannel { .. } => "store: remove channel",
             Self::UpdateMonth(_) => "store: update month",
             Self::FinishMove(_) => "store: finish move",
-            Self::CarryMessages { .. } => "store: carry messages",
+            Self::MoveMessages { .. } => "store: move messages",
             Self::ClearNode { .. } => "store: clear node",
         }
     }
@@ -184,13 +184,13 @@ impl CloseReason {
         Self::Replaced,
         Self::SessionEnded,
         Self::Shutdown,
-        Self::HungUp,
+        Self::SocketClosed,
     ];
 
     /// The code of the close frame (RFC 6455 §7.4); none where nobody is there to read it.
     pub fn code(self) -> Option<u16> {
         match self {
-            Self::HungUp => None,
+            Self::SocketClosed => None,
             Self::Shutdown => Some(1001),
             Self::NoHello | Self::SecondHello => Some(1002),
             Self::Binary => Some(1003),
@@ -215,7 +215,7 @@ impl CloseReason {
             Self::Replaced => "the same user agent connected again",
             Self::SessionEnded => "session ended, connect again",
             Self::Shutdown => "server is shutting down",
-            Self::HungUp => "hung up",
+            Self::SocketClosed => "socket closed",
         }
     }
 }

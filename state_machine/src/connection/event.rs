@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use crate::broadcast::Broadcasts;
 use crate::ids::{OpId, PushId};
-use crate::message::{Message, MessageRef};
+use crate::message::{Message, MessageKey};
 use crate::store::{StoreAnswer, StoreFailed};
 use crate::time::Time;
-use crate::wire::{ClientMessage, Nonsense};
+use crate::wire::{ClientMessage, InvalidFrame};
 
 /// A fact.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The user agent said something.
-    Said(ClientMessage),
+    MessageReceived(ClientMessage),
     /// The user agent sent a frame that is no message.
-    SaidNonsense(Nonsense),
+    InvalidFrame(InvalidFrame),
     /// A frame below the protocol arrived: the peer is alive.
-    Heard,
+    PeerActive,
     /// The socket is closed.
-    HungUp,
+    SocketClosed,
     /// Time went by; a deadline may have passed.
     TimePassed,
     /// The same user agent connected again, to this node.
@@ -44,7 +44,7 @@ pub enum Event {
         message: Message,
     },
     /// The endpoint of a push that was answered *accepted* had stopped listening: it will store the message.
-    AnswerLost(MessageRef),
+    AckReplyLost(MessageKey),
     /// The store answered.
     StoreAnswered {
         /// Which order.
@@ -58,7 +58,7 @@ impl Event {
     /// The event's name: a short word for tables, fixtures and logs.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Said(message) => match message {
+            Self::MessageReceived(message) => match message {
                 ClientMessage::Hello { .. } => "hello",
                 ClientMessage::Register { .. } => "register",
                 ClientMessage::Unregister { .. } => "unregister",
@@ -68,9 +68,9 @@ impl Event {
                 ClientMessage::Ping => "ping",
                 ClientMessage::Urgency { .. } => "urgency",
             },
-            Self::SaidNonsense(_) => "nonsense",
-            Self::Heard => "heard",
-            Self::HungUp => "hung up",
+            Self::InvalidFrame(_) => "invalid frame",
+            Self::PeerActive => "peer active",
+            Self::SocketClosed => "socket closed",
             Self::TimePassed => "time passed",
             Self::Replaced => "replaced",
             Self::ConnectedElsewhere { .. } => "connected elsewhere",
@@ -78,7 +78,7 @@ impl Event {
             Self::MessageStored => "message stored",
             Self::BroadcastsChanged(_) => "broadcasts changed",
             Self::PushArrived { .. } => "push arrived",
-            Self::AnswerLost(_) => "answer lost",
+            Self::AckReplyLost(_) => "ack reply lost",
             Self::StoreAnswered { answer: Err(_), .. } => "store failed",
             Self::StoreAnswered { answer: Ok(answer), .. } => answer.name(),
         }
@@ -86,7 +86,7 @@ impl Event {
 
     /// Whether it shows that the peer is alive.
     pub(crate) fn is_from_peer(&self) -> bool {
-        matches!(self, Self::Said(_) | Self::SaidNonsense(_) | Self::Heard)
+        matches!(self, Self::MessageReceived(_) | Self::InvalidFrame(_) | Self::PeerActive)
     }
 }
 
@@ -102,7 +102,7 @@ impl StoreAnswer {
             Self::ChannelRemoved => "channel removed",
             Self::MonthUpdated(_) => "month updated",
             Self::MoveFinished(_) => "move finished",
-            Self::Carried => "carried",
+            Self::Moved => "moved",
             Self::NodeCleared(_) => "node cleared",
         }
     }

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::Cx;
+use super::StepContext;
 use super::draining_old_month::DrainingOldMonth;
 use super::effect::{CloseReason, Effect};
 use super::event::Event;
 use super::phase::Phase;
 use super::ready::Ready;
-use super::session::{Session, Then};
+use super::session::{Session, SessionOutcome};
 use super::updating_router::UpdatingRouter;
 use crate::ids::Chid;
 use crate::month::Month;
-use crate::record::{LastConnect, Place, RouterRecord, RouterType};
-use crate::store::{Registered, Registration, StoreAnswer, StoreOrder};
+use crate::record::{LastConnect, NodeBinding, RouterRecord, RouterType};
+use crate::store::{RegisterResult, Registration, StoreAnswer, StoreOp};
 use crate::time::{Span, Time};
 
 /// Registration first, then the channels: what an older connection still wrote is seen.
@@ -33,41 +33,43 @@ const REFUSALS_MAX: u8 = 5;
 
 impl Identified {
     /// An agent that says it is known.
-    pub(super) fn enter(mut session: Box<Session>, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn enter(mut session: Box<Session>, cx: &mut StepContext<'_>) -> Phase {
         session.register(None, cx);
         Phase::Identified(Self { session, refusals: 0, record: None, elsewhere: None })
     }
 
     /// A new agent. Its record is written when it has something to lose: with its first channel.
-    pub(super) fn greet_new(mut session: Box<Session>, cx: &mut Cx<'_>) -> Phase {
-        session.greet(cx);
-        Ready::enter_unsaved(session, cx)
+    pub(super) fn send_hello_new(mut session: Box<Session>, cx: &mut StepContext<'_>) -> Phase {
+        session.send_hello(cx);
+        Ready::enter_without_record(session, cx)
     }
 
-    pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
         match event {
             // Nothing may be said before hello is answered: the answer will have it.
-            Event::BroadcastsChanged(all) => self.session.learn_broadcasts(&all, cx),
+            Event::BroadcastsChanged(all) => self.session.observe_broadcasts(&all, cx),
             // Which of the two came later shows when it is known what this one is registered as.
             Event::ConnectedElsewhere { connected_at } if self.record.is_none() => {
                 self.elsewhere = self.elsewhere.max(Some(connected_at));
             }
-            event => match self.session.happened(event, cx) {
-                Then::Stay => {}
-                Then::Push(push, message) => self.session.busy(push, &message, cx),
-                Then::Close(reason) => return self.session.close(reason, &[], cx),
+            event => match self.session.on_event(event, cx) {
+                SessionOutcome::Stay => {}
+                SessionOutcome::Push(push, message) => {
+                    self.session.reject_to_store(push, &message, cx)
+                }
+                SessionOutcome::Close(reason) => return self.session.close(reason, &[], cx),
             },
         }
         Phase::Identified(self)
     }
 
-    pub(super) fn answered(self, answer: StoreAnswer, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn on_store_answer(self, answer: StoreAnswer, cx: &mut StepContext<'_>) -> Phase {
         match answer {
-            StoreAnswer::Registered(Registered::Done(record, before)) => {
+            StoreAnswer::Registered(RegisterResult::Registered(record, before)) => {
                 self.registered(record, before, cx)
             }
-            StoreAnswer::Registered(Registered::Unknown) => self.start_over(cx),
-            StoreAnswer::Registered(Registered::Newer(seen)) => self.refused(seen, cx),
+            StoreAnswer::Registered(RegisterResult::UnknownAgent) => self.assign_new_uaid(cx),
+            StoreAnswer::Registered(RegisterResult::Superseded(seen)) => self.refused(seen, cx),
             StoreAnswer::Channels(channels) => self.channels_read(channels, cx),
             // Nothing else was asked for in this phase.
             StoreAnswer::Fetched(_)
@@ -76,29 +78,34 @@ impl Identified {
             | StoreAnswer::ChannelRemoved
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
-            | StoreAnswer::Carried
+            | StoreAnswer::Moved
             | StoreAnswer::NodeCleared(_) => Phase::Identified(self),
         }
     }
 
-    pub(super) fn proceed(self, _: &mut Cx<'_>) -> Phase {
+    pub(super) fn advance(self, _: &mut StepContext<'_>) -> Phase {
         Phase::Identified(self)
     }
 
-    fn registered(mut self, record: RouterRecord, before: Option<Place>, cx: &mut Cx<'_>) -> Phase {
-        self.session.tell_node(before, cx);
+    fn registered(
+        mut self,
+        record: RouterRecord,
+        before: Option<NodeBinding>,
+        cx: &mut StepContext<'_>,
+    ) -> Phase {
+        self.session.notify_previous_node(before, cx);
         if self.elsewhere.is_some_and(|elsewhere| self.session.is_before(elsewhere)) {
             return self.session.close(CloseReason::Replaced, &[], cx);
         }
-        let order = StoreOrder::ReadChannels { uaid: record.uaid, month: record.curmonth };
-        self.session.orders.give(order, cx.out);
+        let order = StoreOp::ReadChannels { uaid: record.uaid, month: record.curmonth };
+        self.session.ops.submit(order, cx.out);
         Phase::Identified(Self { record: Some(record), ..self })
     }
 
     /// A clock behind, or a reconnect in the same millisecond, is no reason to be refused.
-    fn refused(mut self, seen: Time, cx: &mut Cx<'_>) -> Phase {
+    fn refused(mut self, seen: Time, cx: &mut StepContext<'_>) -> Phase {
         self.refusals += 1;
-        if self.refusals >= REFUSALS_MAX || self.session.is_outranked_by(seen, cx.now) {
+        if self.refusals >= REFUSALS_MAX || self.session.is_superseded_by(seen, cx.now) {
             return self.session.close(CloseReason::Replaced, &[], cx);
         }
         self.session.connected_at = cx.now.max(seen + Span(1));
@@ -106,26 +113,26 @@ impl Identified {
         Phase::Identified(self)
     }
 
-    fn channels_read(self, channels: Option<BTreeSet<Chid>>, cx: &mut Cx<'_>) -> Phase {
+    fn channels_read(self, channels: Option<BTreeSet<Chid>>, cx: &mut StepContext<'_>) -> Phase {
         match (self.record, channels) {
             (Some(record), Some(channels)) => {
                 let mut session = self.session;
                 session.channels = channels;
-                session.greet(cx);
+                session.send_hello(cx);
                 enter_month(session, record.curmonth, record.oldmonth, cx)
             }
-            (record, _) => Self { record, ..self }.start_over(cx),
+            (record, _) => Self { record, ..self }.assign_new_uaid(cx),
         }
     }
 
     /// Unknown, or its channels are gone with their table: with a new uaid the agent subscribes again.
-    fn start_over(self, cx: &mut Cx<'_>) -> Phase {
-        let uaid = cx.luck.fresh_uaid;
-        cx.out.push(Effect::LeaveRegistry { uaid: self.session.uaid });
-        cx.out.push(Effect::EnterRegistry { uaid });
-        let Session { commands, orders, following, .. } = *self.session;
-        let session = Session { commands, orders, following, ..*Session::new(uaid, cx.now) };
-        Self::greet_new(Box::new(session), cx)
+    fn assign_new_uaid(self, cx: &mut StepContext<'_>) -> Phase {
+        let uaid = cx.seed.fresh_uaid;
+        cx.out.push(Effect::Deregister { uaid: self.session.uaid });
+        cx.out.push(Effect::Register { uaid });
+        let Session { commands, ops, subscriptions, .. } = *self.session;
+        let session = Session { commands, ops, subscriptions, ..*Session::new(uaid, cx.now) };
+        Self::send_hello_new(Box::new(session), cx)
     }
 }
 
@@ -135,11 +142,11 @@ pub(super) fn enter_month(
     session: Box<Session>,
     curmonth: Month,
     oldmonth: Option<Month>,
-    cx: &mut Cx<'_>,
+    cx: &mut StepContext<'_>,
 ) -> Phase {
     let this_month = cx.config.message_month(cx.now);
     match oldmonth {
-        Some(oldmonth) => UpdatingRouter::look_again(session, oldmonth, curmonth, cx),
+        Some(oldmonth) => UpdatingRouter::resume(session, oldmonth, curmonth, cx),
         None if curmonth < this_month => DrainingOldMonth::enter(session, curmonth, this_month, cx),
         None => Ready::enter(session, curmonth, cx),
     }
@@ -151,7 +158,7 @@ impl Session {
     ///
     /// A stamp that is ours is our own write, whose answer was lost. One that lies ahead is of a
     /// faster clock, and tells nothing; a session that gave way for it would never get in.
-    pub(super) fn is_outranked_by(&self, seen: Time, now: Time) -> bool {
+    pub(super) fn is_superseded_by(&self, seen: Time, now: Time) -> bool {
         self.connected_at < seen && seen <= now
     }
 
@@ -168,24 +175,30 @@ impl Session {
     ///
     /// Where the answer to the first attempt to register was lost, the second finds this node: nobody tells
     /// the other then, and the connection there ends when it finds its agent silent.
-    pub(super) fn tell_node(&self, before: Option<Place>, cx: &mut Cx<'_>) {
-        if let Some(Place { node, .. }) = before.filter(|before| before.node != cx.config.node) {
+    pub(super) fn notify_previous_node(
+        &self,
+        before: Option<NodeBinding>,
+        cx: &mut StepContext<'_>,
+    ) {
+        if let Some(NodeBinding { node, .. }) =
+            before.filter(|before| before.node != cx.config.node)
+        {
             let Self { uaid, connected_at, .. } = *self;
-            cx.out.push(Effect::TellNode { node, uaid, connected_at });
+            cx.out.push(Effect::NotifyPreviousNode { node, uaid, connected_at });
         }
     }
 
     /// Writes the record, and makes it in `create_in` where there is none.
-    pub(super) fn register(&mut self, create_in: Option<Month>, cx: &mut Cx<'_>) {
+    pub(super) fn register(&mut self, create_in: Option<Month>, cx: &mut StepContext<'_>) {
         self.has_record = true;
         let registration = Registration {
             uaid: self.uaid,
             router_type: RouterType::WebPush,
             node: cx.config.node.clone(),
             connected_at: self.connected_at,
-            last_connect: LastConnect::of(cx.now, self.uaid, cx.config.limits.last_connect_spread),
+            last_connect: LastConnect::of(cx.now, self.uaid, cx.config.limits.last_connect_shards),
             create_in,
         };
-        self.orders.give(StoreOrder::Register(registration), cx.out);
+        self.ops.submit(StoreOp::Register(registration), cx.out);
     }
 }

@@ -18,24 +18,24 @@
 //! `docs/state-machine.md` has the whole table, drawn from this code.
 
 mod awaiting_hello;
-mod check;
+mod broadcast_subscriptions;
 mod closed;
 mod config;
 mod copying_chids;
 mod draining_old_month;
 mod effect;
 mod event;
-mod following;
 mod identified;
-mod orders;
+mod pending_deletes;
+mod pending_ops;
 mod phase;
 mod ready;
 mod session;
-mod settling;
+mod storage_scan;
+mod unacked_window;
 mod updating_router;
-mod window;
 
-pub use config::{Config, Limits, Luck};
+pub use config::{Config, ConnectionSeed, Limits};
 pub use effect::{CloseReason, Effect, Effects, PushAnswer};
 pub use event::Event;
 pub use phase::PhaseName;
@@ -53,7 +53,7 @@ use crate::time::Time;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Connection {
     config: Arc<Config>,
-    luck: Luck,
+    seed: ConnectionSeed,
     opened_at: Time,
     last_heard: Time,
     /// When a silent peer was pinged; none since it was last heard.
@@ -95,18 +95,18 @@ impl fmt::Display for Wait {
 }
 
 /// What every step is given besides the event.
-struct Cx<'a> {
+struct StepContext<'a> {
     now: Time,
     config: &'a Config,
-    luck: Luck,
+    seed: ConnectionSeed,
     out: &'a mut Effects,
 }
 
 impl Connection {
     /// A socket was accepted at `now`.
-    pub fn new(config: Arc<Config>, luck: Luck, now: Time) -> Self {
+    pub fn new(config: Arc<Config>, seed: ConnectionSeed, now: Time) -> Self {
         let phase = Phase::AwaitingHello(AwaitingHello::default());
-        Self { config, luck, opened_at: now, last_heard: now, pinged_at: None, phase }
+        Self { config, seed, opened_at: now, last_heard: now, pinged_at: None, phase }
     }
 
     /// Takes one event in and says what to do.
@@ -117,13 +117,13 @@ impl Connection {
             self.pinged_at = None;
         }
         let config = Arc::clone(&self.config);
-        let mut cx = Cx { now, config: &config, luck: self.luck, out: &mut out };
+        let mut cx = StepContext { now, config: &config, seed: self.seed, out: &mut out };
         let phase = std::mem::replace(&mut self.phase, Phase::Closed(Closed));
         let phase = match event {
-            Event::StoreAnswered { op, answer } => phase.store_answered(op, answer, &mut cx),
-            event => phase.happened(event, &mut cx),
+            Event::StoreAnswered { op, answer } => phase.complete_store_op(op, answer, &mut cx),
+            event => phase.on_event(event, &mut cx),
         };
-        self.phase = self.watch_peer(phase, &mut cx).proceed(&mut cx);
+        self.phase = self.watch_peer(phase, &mut cx).advance(&mut cx);
         out
     }
 
@@ -155,12 +155,12 @@ impl Connection {
     }
 
     fn session_end(&self) -> Time {
-        self.opened_at + self.luck.jittered(self.config.limits.session_max)
+        self.opened_at + self.seed.with_jitter(self.config.limits.session_max)
     }
 
     /// Ends connections that are silent or too old. Deadlines are compared with now, never counted:
     /// an actor may have stood still.
-    fn watch_peer(&mut self, phase: Phase, cx: &mut Cx<'_>) -> Phase {
+    fn watch_peer(&mut self, phase: Phase, cx: &mut StepContext<'_>) -> Phase {
         let limits = &cx.config.limits;
         match (&phase, self.pinged_at) {
             (Phase::Closed(_), _) => phase,

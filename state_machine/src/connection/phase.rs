@@ -12,7 +12,7 @@ use super::identified::Identified;
 use super::ready::Ready;
 use super::session::Session;
 use super::updating_router::UpdatingRouter;
-use super::{Config, Cx, Wait};
+use super::{Config, StepContext, Wait};
 use crate::ids::OpId;
 use crate::month::Month;
 use crate::store::{StoreAnswer, StoreFailed};
@@ -84,38 +84,37 @@ macro_rules! each_phase {
 
 impl Phase {
     /// Something happened.
-    pub(super) fn happened(self, event: Event, cx: &mut Cx<'_>) -> Self {
-        each_phase!(self, phase => phase.happened(event, cx))
+    pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Self {
+        each_phase!(self, phase => phase.on_event(event, cx))
     }
 
     /// The store answered. This is where an answer that nobody waits for is dropped.
-    pub(super) fn store_answered(
+    pub(super) fn complete_store_op(
         mut self,
         op: OpId,
         answer: Result<StoreAnswer, StoreFailed>,
-        cx: &mut Cx<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Self {
         let retry = cx.config.limits.store_retry;
-        let answer = self
-            .session_mut()
-            .and_then(|session| session.orders.answered(op, answer, cx.now, retry));
+        let answer =
+            self.session_mut().and_then(|session| session.ops.complete(op, answer, cx.now, retry));
         match answer {
-            Some(answer) => each_phase!(self, phase => phase.answered(answer, cx)),
+            Some(answer) => each_phase!(self, phase => phase.on_store_answer(answer, cx)),
             None => self,
         }
     }
 
     /// Goes on with whatever time and the last event allow.
-    pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Self {
+    pub(super) fn advance(mut self, cx: &mut StepContext<'_>) -> Self {
         if let Some(session) = self.session_mut() {
-            session.window.time_passed(cx.now, cx.config.limits.ack_wait, cx.out);
-            session.orders.time_passed(cx.now, cx.out);
+            session.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
+            session.ops.resubmit_due(cx.now, cx.out);
         }
-        each_phase!(self, phase => phase.proceed(cx))
+        each_phase!(self, phase => phase.advance(cx))
     }
 
     /// Ends the connection.
-    pub(super) fn close(self, reason: CloseReason, cx: &mut Cx<'_>) -> Self {
+    pub(super) fn close(self, reason: CloseReason, cx: &mut StepContext<'_>) -> Self {
         let months = self.months();
         match self.into_session() {
             Some(session) => session.close(reason, &months, cx),
@@ -127,7 +126,7 @@ impl Phase {
     pub(super) fn deadline(&self, config: &Config) -> Option<(Time, Wait)> {
         let session = self.session()?;
         let ack = session.window.deadline(config.limits.ack_wait).map(|at| (at, Wait::Ack));
-        let retry = session.orders.deadline().map(|at| (at, Wait::Retry));
+        let retry = session.ops.deadline().map(|at| (at, Wait::Retry));
         let own = match self {
             Self::DrainingOldMonth(phase) => phase.deadline(),
             Self::UpdatingRouter(phase) => phase.deadline(),

@@ -3,13 +3,13 @@
 use super::effect::{CloseReason, Effect, PushAnswer};
 use super::event::Event;
 use super::phase::Phase;
-use super::session::{Session, Then};
-use super::window::Held;
-use super::{Cx, Wait};
+use super::session::{Session, SessionOutcome};
+use super::unacked_window::Origin;
+use super::{StepContext, Wait};
 use crate::ids::{Chid, PushId};
 use crate::message::{Message, Urgency};
 use crate::month::Month;
-use crate::store::{Registered, StoreAnswer, StoreOrder};
+use crate::store::{RegisterResult, StoreAnswer, StoreOp};
 use crate::time::{Span, Time};
 use crate::wire::{ClientMessage, ServerMessage, VapidKey, status};
 
@@ -38,32 +38,40 @@ enum Command {
 }
 
 impl Ready {
-    pub(super) fn enter(mut session: Box<Session>, month: Month, cx: &mut Cx<'_>) -> Phase {
-        session.check.want();
+    pub(super) fn enter(
+        mut session: Box<Session>,
+        month: Month,
+        cx: &mut StepContext<'_>,
+    ) -> Phase {
+        session.scan.request();
         let phase = Self { session, month: Some(month), recheck_at: None, command: None };
         Phase::Ready(phase.recheck_later(cx))
     }
 
     /// An agent without a record: it gets one with its first channel.
-    pub(super) fn enter_unsaved(session: Box<Session>, _: &mut Cx<'_>) -> Phase {
+    pub(super) fn enter_without_record(session: Box<Session>, _: &mut StepContext<'_>) -> Phase {
         Phase::Ready(Self { session, month: None, recheck_at: None, command: None })
     }
 
-    pub(super) fn happened(mut self, event: Event, cx: &mut Cx<'_>) -> Phase {
-        match self.session.happened(event, cx) {
-            Then::Stay => {}
-            Then::Push(push, message) => self.push_arrived(push, message, cx),
-            Then::Close(reason) => return self.close(reason, cx),
+    pub(super) fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
+        match self.session.on_event(event, cx) {
+            SessionOutcome::Stay => {}
+            SessionOutcome::Push(push, message) => self.push_arrived(push, message, cx),
+            SessionOutcome::Close(reason) => return self.close(reason, cx),
         }
         Phase::Ready(self)
     }
 
-    pub(super) fn answered(mut self, answer: StoreAnswer, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn on_store_answer(
+        mut self,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Phase {
         match (answer, self.command.take()) {
             (StoreAnswer::Registered(outcome), _) => return self.saved(outcome, cx),
             (StoreAnswer::ChannelsAdded, Some(Command::Registering { chid, key })) => {
                 self.session.channels.insert(chid);
-                self.grant(chid, key, cx);
+                self.send_registered(chid, key, cx);
             }
             (StoreAnswer::ChannelRemoved, Some(Command::Unregistering { chid })) => {
                 self.session.channels.remove(&chid);
@@ -72,16 +80,16 @@ impl Ready {
             (other, command) => {
                 self.command = command;
                 if let Some(month) = self.month {
-                    self.session.drained(other, month, cx);
+                    self.session.on_drain_answer(other, month, cx);
                 }
             }
         }
         Phase::Ready(self)
     }
 
-    pub(super) fn proceed(mut self, cx: &mut Cx<'_>) -> Phase {
+    pub(super) fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
         if self.recheck_at.is_some_and(|at| at <= cx.now) {
-            self.session.check.want();
+            self.session.scan.request();
             self = self.recheck_later(cx);
         }
         while self.command.is_none()
@@ -91,7 +99,7 @@ impl Ready {
         }
         if let Some(month) = self.month {
             self.session.flush_acks(&[month], cx);
-            self.session.check_storage(month, cx);
+            self.session.scan_storage(month, cx);
         }
         Phase::Ready(self)
     }
@@ -104,28 +112,28 @@ impl Ready {
         self.month.into_iter().collect()
     }
 
-    fn recheck_later(self, cx: &Cx<'_>) -> Self {
-        let wait = cx.luck.jittered(cx.config.limits.storage_recheck);
+    fn recheck_later(self, cx: &StepContext<'_>) -> Self {
+        let wait = cx.seed.with_jitter(cx.config.limits.storage_recheck);
         Self { recheck_at: Some(cx.now + wait), ..self }
     }
 
-    fn push_arrived(&mut self, push: PushId, message: Message, cx: &mut Cx<'_>) {
+    fn push_arrived(&mut self, push: PushId, message: Message, cx: &mut StepContext<'_>) {
         if !self.session.channels.contains(&message.chid) {
-            let (answer, message) = (PushAnswer::NoSuchChannel, message.reference());
+            let (answer, message) = (PushAnswer::NoSuchChannel, message.key());
             cx.out.push(Effect::AnswerPush { push, answer, message });
         } else if !self.session.may_send(&message, cx) {
-            self.session.busy(push, &message, cx);
-        } else if message.is_fleeting() {
-            let reference = message.reference();
-            self.session.send(message, Held::Nobody, cx);
+            self.session.reject_to_store(push, &message, cx);
+        } else if message.ttl_is_zero() {
+            let reference = message.key();
+            self.session.send(message, Origin::ZeroTtl, cx);
             let answer = PushAnswer::Accepted;
             cx.out.push(Effect::AnswerPush { push, answer, message: reference });
         } else {
-            self.session.send(message, Held::Endpoint(push), cx);
+            self.session.send(message, Origin::Endpoint(push), cx);
         }
     }
 
-    fn begin(&mut self, command: ClientMessage, cx: &mut Cx<'_>) {
+    fn begin(&mut self, command: ClientMessage, cx: &mut StepContext<'_>) {
         match command {
             ClientMessage::Register { chid, key } => self.register(chid, key, cx),
             ClientMessage::Unregister { chid } => self.unregister(chid, cx),
@@ -139,9 +147,9 @@ impl Ready {
         }
     }
 
-    fn register(&mut self, chid: Chid, key: Option<VapidKey>, cx: &mut Cx<'_>) {
+    fn register(&mut self, chid: Chid, key: Option<VapidKey>, cx: &mut StepContext<'_>) {
         if self.session.channels.contains(&chid) {
-            return self.grant(chid, key, cx);
+            return self.send_registered(chid, key, cx);
         }
         if self.session.channels.len() >= cx.config.limits.channels_max {
             let (status, reason) = (status::TOO_MANY, "too many channels");
@@ -154,61 +162,61 @@ impl Ready {
             return self.session.register(Some(cx.config.message_month(cx.now)), cx);
         };
         let (uaid, channels) = (self.session.uaid, [chid].into());
-        self.session.orders.give(StoreOrder::AddChannels { uaid, month, channels }, cx.out);
+        self.session.ops.submit(StoreOp::AddChannels { uaid, month, channels }, cx.out);
         self.command = Some(Command::Registering { chid, key });
     }
 
-    fn unregister(&mut self, chid: Chid, cx: &mut Cx<'_>) {
+    fn unregister(&mut self, chid: Chid, cx: &mut StepContext<'_>) {
         let Some(month) = self.month.filter(|_| self.session.channels.contains(&chid)) else {
             return self.unregistered(chid, cx);
         };
         let (uaid, months) = (self.session.uaid, vec![month]);
-        self.session.orders.give(StoreOrder::RemoveChannel { uaid, months, chid }, cx.out);
+        self.session.ops.submit(StoreOp::RemoveChannel { uaid, months, chid }, cx.out);
         self.command = Some(Command::Unregistering { chid });
     }
 
     /// A lower bar lets messages through that were held back so far.
-    fn want_urgency(&mut self, min: Urgency, cx: &mut Cx<'_>) {
+    fn want_urgency(&mut self, min: Urgency, cx: &mut StepContext<'_>) {
         if min < self.session.min_urgency {
-            self.session.check.want();
+            self.session.scan.request();
         }
         self.session.min_urgency = min;
         cx.out.push(Effect::Send(ServerMessage::UrgencySet { status: status::OK }));
     }
 
-    fn saved(mut self, outcome: Registered, cx: &mut Cx<'_>) -> Phase {
+    fn saved(mut self, outcome: RegisterResult, cx: &mut StepContext<'_>) -> Phase {
         match outcome {
-            Registered::Done(record, before) => {
-                self.session.tell_node(before, cx);
+            RegisterResult::Registered(record, before) => {
+                self.session.notify_previous_node(before, cx);
                 self.month = Some(record.curmonth);
                 Phase::Ready(self.recheck_later(cx))
             }
-            Registered::Newer(seen) if self.session.is_outranked_by(seen, cx.now) => {
+            RegisterResult::Superseded(seen) if self.session.is_superseded_by(seen, cx.now) => {
                 self.close(CloseReason::Replaced, cx)
             }
             // Our own write, whose answer was lost.
-            Registered::Newer(seen) => {
+            RegisterResult::Superseded(seen) => {
                 self.session.connected_at = cx.now.max(seen + Span(1));
                 self.command = Some(Command::Saving);
                 self.session.register(Some(cx.config.message_month(cx.now)), cx);
                 Phase::Ready(self)
             }
             // The order was to make a record: a store that knows none afterwards is not to be believed.
-            Registered::Unknown => self.close(CloseReason::Replaced, cx),
+            RegisterResult::UnknownAgent => self.close(CloseReason::Replaced, cx),
         }
     }
 
-    fn grant(&self, chid: Chid, key: Option<VapidKey>, cx: &mut Cx<'_>) {
+    fn send_registered(&self, chid: Chid, key: Option<VapidKey>, cx: &mut StepContext<'_>) {
         let uaid = self.session.uaid;
         cx.out.push(Effect::Send(ServerMessage::Registered { uaid, chid, key }));
     }
 
-    fn unregistered(&self, chid: Chid, cx: &mut Cx<'_>) {
+    fn unregistered(&self, chid: Chid, cx: &mut StepContext<'_>) {
         let status = status::OK;
         cx.out.push(Effect::Send(ServerMessage::Unregistered { chid, status }));
     }
 
-    fn close(self, reason: CloseReason, cx: &mut Cx<'_>) -> Phase {
+    fn close(self, reason: CloseReason, cx: &mut StepContext<'_>) -> Phase {
         let months = self.months();
         self.session.close(reason, &months, cx)
     }
@@ -217,14 +225,14 @@ impl Ready {
 impl Session {
     /// Whether a push may go out now: nothing before it waits for an ack, nothing older of its topic
     /// can still come out of storage, and none was sent twice.
-    fn may_send(&self, message: &Message, cx: &Cx<'_>) -> bool {
-        let overtakes = self.check.is_fetching() && message.topic.is_none();
-        let is_next = self.window.is_empty() && !self.check.is_under_way();
+    fn may_send(&self, message: &Message, cx: &StepContext<'_>) -> bool {
+        let overtakes = self.scan.is_fetching() && message.topic.is_none();
+        let is_next = self.window.is_empty() && !self.scan.is_active();
         (overtakes || is_next)
             && message.urgency >= self.min_urgency
-            && self.window.len() + self.check.rows_coming() < cx.config.limits.unacked_max
-            && self.settling.backlog() < cx.config.limits.remembered_acks_max
+            && self.window.len() + self.scan.rows_pending() < cx.config.limits.unacked_max
+            && self.deletes.backlog() < cx.config.limits.remembered_acks_max
             && !self.window.contains(message.id)
-            && !self.settling.remembers(message.id)
+            && !self.deletes.remembers(message.id)
     }
 }

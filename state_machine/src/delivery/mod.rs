@@ -1,13 +1,13 @@
 //! One push of an application server: look up → direct → store → look again → tell the node.
 //!
 //! ```text
-//!   LookingUp ──node──► Delivering ──acked──────────────────────────► Done
+//!   ReadingRecord ──node──► Delivering ──acked──────────────────────────► Done
 //!       │                  │   └─not here─► ClearingNode ─┐
 //!       │                  └─no such channel─► Confirming ┤
 //!       └──no node──► Storing ◄───────────────────────────┘
 //!                        │ stored                    ▲ the month moved meanwhile
 //!                        ▼                           │
-//!                   LookingAgain ────────────────────┘
+//!                   RereadingRecord ────────────────────┘
 //!                        │ same month: tell the node
 //!                        ▼
 //!                      Done
@@ -65,14 +65,14 @@ pub enum DeliveryEvent {
     /// The channels were read: whether this one is among them.
     ChannelConfirmed(Result<bool, StoreFailed>),
     /// The message was stored, or not.
-    Stored(Result<Stored, StoreRefused>),
+    Stored(Result<Stored, WriteError>),
     /// The row in the month before was deleted, or was not: a repeat has the same version.
     OldRowDeleted,
 }
 
 /// Why a message was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StoreRefused {
+pub enum WriteError {
     /// The store failed or has no room now.
     Failed,
     /// There is no table of that month.
@@ -112,7 +112,7 @@ pub enum DeliveryEffect {
         month: Month,
     },
     /// Tell the node that a message was stored. No answer is waited for.
-    Nudge {
+    NotifyMessageStored {
         /// Which node.
         node: NodeId,
     },
@@ -142,22 +142,22 @@ pub enum Outcome {
 /// A push on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delivery {
-    terms: Terms,
-    stage: Stage,
+    params: PushParams,
+    state: DeliveryState,
 }
 
 /// What is known of the push from the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Terms {
+pub struct PushParams {
     /// Its TTL is zero: deliver now or never.
-    pub is_fleeting: bool,
+    pub ttl_is_zero: bool,
     /// This month by the endpoint's clock: only for telling a dropped table from one not made yet.
     pub this_month: Month,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Stage {
-    LookingUp,
+enum DeliveryState {
+    ReadingRecord,
     Delivering {
         route: Route,
     },
@@ -170,68 +170,71 @@ enum Stage {
     Storing {
         month: Month,
         moved_from: Option<Month>,
-        looks: u8,
+        lookups: u8,
     },
     /// The channel was not in that month's table: perhaps because the month moved.
-    LookingForMonth {
+    ReadingMonth {
         month: Month,
-        looks: u8,
+        lookups: u8,
     },
-    LookingAgain {
+    RereadingRecord {
         month: Month,
-        looks: u8,
+        lookups: u8,
     },
     DeletingOldRow {
         month: Month,
-        looks: u8,
+        lookups: u8,
         is_stored: bool,
     },
     Done,
 }
 
 /// Looks at the record after which a month that keeps moving is somebody else's fault.
-const LOOKS_MAX: u8 = 4;
+const LOOKUPS_MAX: u8 = 4;
 
 use DeliveryEffect as Do;
 use DeliveryEvent as Is;
 
 impl Delivery {
     /// A push begins: gives the delivery and its first order.
-    pub fn begin(terms: Terms) -> (Self, DeliveryEffect) {
-        (Self { terms, stage: Stage::LookingUp }, Do::ReadRecord)
+    pub fn begin(params: PushParams) -> (Self, DeliveryEffect) {
+        (Self { params, state: DeliveryState::ReadingRecord }, Do::ReadRecord)
     }
 
     /// Takes a fact in and says what to do, in this sequence. A fact that answers no open order changes nothing.
     pub fn step(&mut self, event: DeliveryEvent) -> Vec<DeliveryEffect> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Done);
-        match (stage, event) {
-            (Stage::LookingUp, Is::RecordRead(read)) => self.looked_up(read),
-            (Stage::Delivering { route }, Is::NodeAnswered(answer)) => {
+        let state = std::mem::replace(&mut self.state, DeliveryState::Done);
+        match (state, event) {
+            (DeliveryState::ReadingRecord, Is::RecordRead(read)) => self.record_read(read),
+            (DeliveryState::Delivering { route }, Is::NodeAnswered(answer)) => {
                 self.node_answered(route, answer)
             }
-            (Stage::ClearingNode { month }, Is::NodeCleared) => self.store(month, None, 0),
-            (Stage::Confirming { month }, Is::ChannelConfirmed(confirmed)) => match confirmed {
-                Ok(true) => self.store(month, None, 0),
-                Ok(false) => answer(Outcome::NoSuchChannel),
-                Err(StoreFailed) => answer(Outcome::Unavailable),
-            },
-            (Stage::Storing { month, moved_from, looks }, Is::Stored(stored)) => {
-                self.stored(month, moved_from, looks, stored)
+            (DeliveryState::ClearingNode { month }, Is::NodeCleared) => self.store(month, None, 0),
+            (DeliveryState::Confirming { month }, Is::ChannelConfirmed(confirmed)) => {
+                match confirmed {
+                    Ok(true) => self.store(month, None, 0),
+                    Ok(false) => answer(Outcome::NoSuchChannel),
+                    Err(StoreFailed) => answer(Outcome::Unavailable),
+                }
             }
-            (Stage::LookingForMonth { month, looks }, Is::RecordRead(read)) => {
-                self.looked_for_month(month, looks, read)
+            (DeliveryState::Storing { month, moved_from, lookups }, Is::Stored(stored)) => {
+                self.stored(month, moved_from, lookups, stored)
             }
-            (Stage::LookingAgain { month, looks }, Is::RecordRead(read)) => {
-                self.looked_again(month, looks, read)
+            (DeliveryState::ReadingMonth { month, lookups }, Is::RecordRead(read)) => {
+                self.month_read(month, lookups, read)
             }
-            (Stage::DeletingOldRow { month, looks, is_stored: true }, Is::OldRowDeleted) => {
-                self.look_again(month, looks)
+            (DeliveryState::RereadingRecord { month, lookups }, Is::RecordRead(read)) => {
+                self.record_reread(month, lookups, read)
             }
-            (Stage::DeletingOldRow { is_stored: false, .. }, Is::OldRowDeleted) => {
+            (
+                DeliveryState::DeletingOldRow { month, lookups, is_stored: true },
+                Is::OldRowDeleted,
+            ) => self.reread_record(month, lookups),
+            (DeliveryState::DeletingOldRow { is_stored: false, .. }, Is::OldRowDeleted) => {
                 answer(Outcome::NoSuchChannel)
             }
-            (stage, _) => {
-                self.stage = stage;
+            (state, _) => {
+                self.state = state;
                 Vec::new()
             }
         }
@@ -239,16 +242,16 @@ impl Delivery {
 
     /// Whether the answer was given.
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.state == DeliveryState::Done
     }
 
-    fn looked_up(&mut self, read: Result<Option<Route>, StoreFailed>) -> Vec<DeliveryEffect> {
+    fn record_read(&mut self, read: Result<Option<Route>, StoreFailed>) -> Vec<DeliveryEffect> {
         match read {
             Err(StoreFailed) => answer(Outcome::Unavailable),
             Ok(None) => answer(Outcome::NoSuchUser),
             Ok(Some(route)) => match route.node.clone() {
                 Some(node) => {
-                    self.stage = Stage::Delivering { route };
+                    self.state = DeliveryState::Delivering { route };
                     vec![Do::Deliver { node }]
                 }
                 None => self.store(route.curmonth, None, 0),
@@ -261,22 +264,27 @@ impl Delivery {
         match (node_answer, node) {
             (NodeAnswer::Accepted, _) => answer(Outcome::Delivered),
             (NodeAnswer::NotHere, Some(node)) => {
-                self.stage = Stage::ClearingNode { month: curmonth };
+                self.state = DeliveryState::ClearingNode { month: curmonth };
                 vec![Do::ClearNode { node, connected_at }]
             }
             (NodeAnswer::NoSuchChannel, _) => {
-                self.stage = Stage::Confirming { month: curmonth };
+                self.state = DeliveryState::Confirming { month: curmonth };
                 vec![Do::ConfirmChannel { month: curmonth }]
             }
             _ => self.store(curmonth, None, 0),
         }
     }
 
-    fn store(&mut self, month: Month, moved_from: Option<Month>, looks: u8) -> Vec<DeliveryEffect> {
-        if self.terms.is_fleeting {
+    fn store(
+        &mut self,
+        month: Month,
+        moved_from: Option<Month>,
+        lookups: u8,
+    ) -> Vec<DeliveryEffect> {
+        if self.params.ttl_is_zero {
             return answer(Outcome::Dropped);
         }
-        self.stage = Stage::Storing { month, moved_from, looks };
+        self.state = DeliveryState::Storing { month, moved_from, lookups };
         vec![Do::Store { month }]
     }
 
@@ -284,40 +292,40 @@ impl Delivery {
         &mut self,
         month: Month,
         moved_from: Option<Month>,
-        looks: u8,
-        stored: Result<Stored, StoreRefused>,
+        lookups: u8,
+        stored: Result<Stored, WriteError>,
     ) -> Vec<DeliveryEffect> {
         match (stored, moved_from) {
             (Ok(stored), Some(old)) => {
                 let is_stored = stored == Stored::Done;
-                self.stage = Stage::DeletingOldRow { month, looks, is_stored };
+                self.state = DeliveryState::DeletingOldRow { month, lookups, is_stored };
                 vec![Do::DeleteStored { month: old }]
             }
-            (Ok(Stored::Done), None) => self.look_again(month, looks),
+            (Ok(Stored::Done), None) => self.reread_record(month, lookups),
             (Ok(Stored::NoSuchChannel), None) => {
-                self.stage = Stage::LookingForMonth { month, looks: looks + 1 };
+                self.state = DeliveryState::ReadingMonth { month, lookups: lookups + 1 };
                 vec![Do::ReadRecord]
             }
             // Tables are dropped when nobody can be on them who is not long gone.
-            (Err(StoreRefused::NoSuchMonth), _) if month < self.terms.this_month.previous() => {
+            (Err(WriteError::NoSuchMonth), _) if month < self.params.this_month.previous() => {
                 answer(Outcome::NoSuchUser)
             }
             (Err(_), _) => answer(Outcome::Unavailable),
         }
     }
 
-    fn look_again(&mut self, month: Month, looks: u8) -> Vec<DeliveryEffect> {
-        if looks >= LOOKS_MAX {
+    fn reread_record(&mut self, month: Month, lookups: u8) -> Vec<DeliveryEffect> {
+        if lookups >= LOOKUPS_MAX {
             return answer(Outcome::Unavailable);
         }
-        self.stage = Stage::LookingAgain { month, looks: looks + 1 };
+        self.state = DeliveryState::RereadingRecord { month, lookups: lookups + 1 };
         vec![Do::ReadRecord]
     }
 
-    fn looked_again(
+    fn record_reread(
         &mut self,
         month: Month,
-        looks: u8,
+        lookups: u8,
         read: Result<Option<Route>, StoreFailed>,
     ) -> Vec<DeliveryEffect> {
         match read {
@@ -325,26 +333,26 @@ impl Delivery {
             Err(StoreFailed) => answer(Outcome::Unavailable),
             Ok(None) => answer(Outcome::UserWentAway),
             Ok(Some(route)) if route.curmonth != month => {
-                self.store(route.curmonth, Some(month), looks)
+                self.store(route.curmonth, Some(month), lookups)
             }
             Ok(Some(route)) => {
-                let nudge = route.node.map(|node| Do::Nudge { node });
-                nudge.into_iter().chain(answer(Outcome::Stored)).collect()
+                let notification = route.node.map(|node| Do::NotifyMessageStored { node });
+                notification.into_iter().chain(answer(Outcome::Stored)).collect()
             }
         }
     }
 
-    fn looked_for_month(
+    fn month_read(
         &mut self,
         month: Month,
-        looks: u8,
+        lookups: u8,
         read: Result<Option<Route>, StoreFailed>,
     ) -> Vec<DeliveryEffect> {
         match read {
             Err(StoreFailed) => answer(Outcome::Unavailable),
             Ok(None) => answer(Outcome::UserWentAway),
-            Ok(Some(route)) if route.curmonth != month && looks < LOOKS_MAX => {
-                self.store(route.curmonth, None, looks)
+            Ok(Some(route)) if route.curmonth != month && lookups < LOOKUPS_MAX => {
+                self.store(route.curmonth, None, lookups)
             }
             Ok(Some(_)) => answer(Outcome::NoSuchChannel),
         }

@@ -13,14 +13,17 @@ fn route(node: Option<NodeId>, curmonth: &str) -> DeliveryEvent {
     Is::RecordRead(Ok(Some(route)))
 }
 
-const TERMS: Terms = Terms { is_fleeting: false, this_month: NOVEMBER };
+const TERMS: PushParams = PushParams { ttl_is_zero: false, this_month: NOVEMBER };
 const NOVEMBER: Month = match Month::new(2026, 11) {
     Ok(month) => month,
     Err(_) => panic!("November is a month"),
 };
 
 /// Feeds the events and gives the effects of each, the first order before them.
-fn run(terms: Terms, events: impl IntoIterator<Item = DeliveryEvent>) -> Vec<Vec<DeliveryEffect>> {
+fn run(
+    terms: PushParams,
+    events: impl IntoIterator<Item = DeliveryEvent>,
+) -> Vec<Vec<DeliveryEffect>> {
     let (mut delivery, first) = Delivery::begin(terms);
     let mut effects = vec![vec![first]];
     effects.extend(events.into_iter().map(|event| delivery.step(event)));
@@ -30,7 +33,7 @@ fn run(terms: Terms, events: impl IntoIterator<Item = DeliveryEvent>) -> Vec<Vec
 }
 
 /// The effects after the last event.
-fn last(terms: Terms, events: impl IntoIterator<Item = DeliveryEvent>) -> Vec<DeliveryEffect> {
+fn last(terms: PushParams, events: impl IntoIterator<Item = DeliveryEvent>) -> Vec<DeliveryEffect> {
     run(terms, events).pop().unwrap()
 }
 
@@ -64,7 +67,7 @@ fn what_was_not_acked_is_stored_looked_for_again_and_told() {
             vec![Do::Deliver { node: node() }],
             store("2026_11"),
             vec![Do::ReadRecord],
-            vec![Do::Nudge { node: node() }, Do::Answer(Outcome::Stored)],
+            vec![Do::NotifyMessageStored { node: node() }, Do::Answer(Outcome::Stored)],
         ];
         assert_eq!(effects, expected, "{unsure:?}");
     }
@@ -142,7 +145,7 @@ fn the_connections_word_on_a_channel_is_confirmed_before_it_counts() {
 
 #[test]
 fn a_ttl_of_zero_is_delivered_now_or_dropped() {
-    let terms = Terms { is_fleeting: true, ..TERMS };
+    let terms = PushParams { ttl_is_zero: true, ..TERMS };
     assert_eq!(last(terms, [route(None, "2026_11")]), answer(Outcome::Dropped));
     for (node_answer, outcome) in [
         (NodeAnswer::Accepted, Outcome::Delivered),
@@ -162,7 +165,7 @@ fn a_ttl_of_zero_is_delivered_now_or_dropped() {
 fn a_store_that_fails_never_gives_a_201() {
     let failed = || Is::RecordRead(Err(StoreFailed));
     assert_eq!(last(TERMS, [failed()]), answer(Outcome::Unavailable));
-    let refused = Is::Stored(Err(StoreRefused::Failed));
+    let refused = Is::Stored(Err(WriteError::Failed));
     assert_eq!(last(TERMS, [route(None, "2026_11"), refused]), answer(Outcome::Unavailable));
     let stored = Is::Stored(Ok(Stored::Done));
     let events = [route(None, "2026_11"), stored, failed()];
@@ -179,7 +182,7 @@ fn a_user_that_is_gone_is_told_apart_from_one_that_went() {
 
 #[test]
 fn a_dropped_table_means_gone_and_a_missing_new_one_means_try_again() {
-    let events = |curmonth| [route(None, curmonth), Is::Stored(Err(StoreRefused::NoSuchMonth))];
+    let events = |curmonth| [route(None, curmonth), Is::Stored(Err(WriteError::NoSuchMonth))];
     assert_eq!(last(TERMS, events("2026_09")), answer(Outcome::NoSuchUser));
     for kept in ["2026_10", "2026_11", "2026_12"] {
         assert_eq!(last(TERMS, events(kept)), answer(Outcome::Unavailable));

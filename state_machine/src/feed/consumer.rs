@@ -85,7 +85,7 @@ pub enum ConsumerWait {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Consumer {
     limits: ConsumerLimits,
-    stage: Stage,
+    stage: ConsumerState,
     /// What was consumed.
     cursor: FeedSyncId,
     /// The greatest number that was heard of.
@@ -93,7 +93,7 @@ pub struct Consumer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stage {
+enum ConsumerState {
     New,
     Fetching {
         /// The head that was known when the page was asked for.
@@ -118,27 +118,27 @@ use ConsumerOrder as Do;
 impl Consumer {
     /// One who has consumed everything up to `cursor`.
     pub fn new(limits: ConsumerLimits, cursor: FeedSyncId) -> Self {
-        Self { limits, stage: Stage::New, cursor, head: FeedSyncId::NONE }
+        Self { limits, stage: ConsumerState::New, cursor, head: FeedSyncId::NONE }
     }
 
     /// Takes a fact in and says what to do: one thing at most.
     pub fn step(&mut self, now: Time, event: ConsumerEvent) -> Vec<ConsumerOrder> {
         match (self.stage, event) {
-            (Stage::New, Is::Started) => vec![self.fetch(Backoff::default())],
+            (ConsumerState::New, Is::Started) => vec![self.fetch(Backoff::default())],
             (stage, Is::HeadMoved(head)) => {
                 self.head = self.head.max(head);
-                if stage == Stage::CaughtUp { self.go_on() } else { Vec::new() }
+                if stage == ConsumerState::CaughtUp { self.go_on() } else { Vec::new() }
             }
-            (Stage::Fetching { known, backoff }, Is::Fetched(fetched)) => match fetched {
+            (ConsumerState::Fetching { known, backoff }, Is::Fetched(fetched)) => match fetched {
                 Ok(Some(page)) => self.fetched(now, known, backoff, page),
                 Ok(None) => self.end(ConsumerEnd::NoSuchFeed),
                 Err(StoreFailed) => self.failed(now, backoff),
             },
-            (Stage::Consuming { cursor }, Is::Consumed) => {
+            (ConsumerState::Consuming { cursor }, Is::Consumed) => {
                 self.cursor = cursor;
                 self.go_on()
             }
-            (Stage::Failed { until, backoff }, Is::TimePassed) if until <= now => {
+            (ConsumerState::Failed { until, backoff }, Is::TimePassed) if until <= now => {
                 vec![self.fetch(backoff)]
             }
             // Nothing of this was asked for: what it would bring is fetched again, or was. A deadline that has not
@@ -150,7 +150,7 @@ impl Consumer {
     /// When [`ConsumerEvent::TimePassed`] is due, and why.
     pub fn deadline(&self) -> Option<(Time, ConsumerWait)> {
         match self.stage {
-            Stage::Failed { until, .. } => Some((until, ConsumerWait::Retry)),
+            ConsumerState::Failed { until, .. } => Some((until, ConsumerWait::Retry)),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl Consumer {
 
     /// Everything was consumed that this consumer has heard of, and it has looked.
     pub fn is_caught_up(&self) -> bool {
-        self.stage == Stage::CaughtUp
+        self.stage == ConsumerState::CaughtUp
     }
 
     fn fetched(
@@ -177,7 +177,7 @@ impl Consumer {
         }
         self.head = self.head.max(page.head);
         if self.cursor < page.cursor {
-            self.stage = Stage::Consuming { cursor: page.cursor };
+            self.stage = ConsumerState::Consuming { cursor: page.cursor };
             return vec![Do::Consume(page)];
         }
         // Nothing came of it. If the head has not moved since, asking again at once would give nothing again.
@@ -189,23 +189,23 @@ impl Consumer {
         if self.cursor < self.head {
             return vec![self.fetch(Backoff::default())];
         }
-        self.stage = Stage::CaughtUp;
+        self.stage = ConsumerState::CaughtUp;
         Vec::new()
     }
 
     fn fetch(&mut self, backoff: Backoff) -> ConsumerOrder {
-        self.stage = Stage::Fetching { known: self.head, backoff };
+        self.stage = ConsumerState::Fetching { known: self.head, backoff };
         Do::Fetch { after: self.cursor, limit: self.limits.page }
     }
 
     fn failed(&mut self, now: Time, backoff: Backoff) -> Vec<ConsumerOrder> {
         let (wait, backoff) = backoff.failed(self.limits.retry);
-        self.stage = Stage::Failed { until: now + wait, backoff };
+        self.stage = ConsumerState::Failed { until: now + wait, backoff };
         Vec::new()
     }
 
     fn end(&mut self, end: ConsumerEnd) -> Vec<ConsumerOrder> {
-        self.stage = Stage::Ended;
+        self.stage = ConsumerState::Ended;
         vec![Do::End(end)]
     }
 }

@@ -22,11 +22,9 @@
 
 mod backoff;
 pub mod consumer;
-pub mod promises;
 pub mod publication;
 pub mod publisher;
 pub mod table;
-pub mod transcript;
 
 pub use consumer::{
     Consumer, ConsumerEnd, ConsumerEvent, ConsumerLimits, ConsumerOrder, ConsumerWait,
@@ -87,7 +85,7 @@ pub struct Update {
 
 /// A key that waits for its number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pending {
+pub struct UnpublishedKey {
     /// Which key.
     pub key: FeedKey,
     /// The version of its row when it was looked at.
@@ -107,7 +105,7 @@ pub struct FeedPage {
 
 /// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Written {
+pub enum WriteResult {
     /// It is on disk and waits for its number; the version that the row has now.
     Done(Version),
     /// The key would be one more than the feed may have. Nothing was written.
@@ -116,7 +114,7 @@ pub enum Written {
 
 /// What a publication brought.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Published {
+pub struct PublishResult {
     /// Keys that were given a number.
     pub count: usize,
     /// The feed's greatest number now, whoever assigned it.

@@ -1,6 +1,6 @@
 //! One publishing transaction: steps 1 to 4 of seed 004, as data.
 
-use super::{FeedSyncId, Pending, Published, Sequence, Version};
+use super::{FeedSyncId, PublishResult, Sequence, UnpublishedKey, Version};
 
 /// Numbers for keys that waited, all of them or none.
 ///
@@ -21,7 +21,7 @@ pub struct Publication {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Assignment {
     /// The key, and the version that its row must still have.
-    pub pending: Pending,
+    pub pending: UnpublishedKey,
     /// The row's version as it is written.
     pub version: Version,
     /// The number.
@@ -30,13 +30,13 @@ pub struct Assignment {
 
 impl Publication {
     /// Gives the keys the numbers that follow the sequence's, in the order they have here. None where no key waits.
-    pub fn of(read: Sequence, pending: Vec<Pending>) -> Option<Self> {
+    pub fn of(read: Sequence, pending: Vec<UnpublishedKey>) -> Option<Self> {
         if pending.is_empty() {
             return None;
         }
         let value = read.value.plus(pending.len());
         let sequence = Sequence { value, version: read.version + 1, ..read };
-        let assign = |(at, pending): (usize, Pending)| Assignment {
+        let assign = |(at, pending): (usize, UnpublishedKey)| Assignment {
             version: pending.version.next(),
             feed_sync_id: read.value.plus(at + 1),
             pending,
@@ -46,9 +46,9 @@ impl Publication {
     }
 
     /// What it brings once it is written. `is_all` says that no key waits behind these.
-    pub fn outcome(&self, is_all: bool) -> Published {
+    pub fn outcome(&self, is_all: bool) -> PublishResult {
         let last = self.assignments.last().map(|last| last.pending.key.clone());
-        Published {
+        PublishResult {
             count: self.assignments.len(),
             head: self.sequence.value,
             next: last.filter(|_| !is_all),

@@ -22,7 +22,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::backoff::Backoff;
-use super::{FeedKey, FeedSyncId, Published};
+use super::{FeedKey, FeedSyncId, PublishResult};
 use crate::store::StoreFailed;
 use crate::time::{Span, Time};
 
@@ -45,7 +45,7 @@ pub enum PublisherEvent {
     /// Whether somebody on this node follows the feed.
     Watched(bool),
     /// What became of [`PublisherOrder::Publish`]: none where there is no such feed.
-    Published(Result<Option<Published>, StoreFailed>),
+    Published(Result<Option<PublishResult>, StoreFailed>),
     /// The deadline has come, perhaps.
     TimePassed,
 }
@@ -80,7 +80,7 @@ pub enum PublisherWait {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Publisher {
     limits: Arc<PublisherLimits>,
-    stage: Stage,
+    stage: PublisherState,
     /// How far this round has come; none before it begins and once it is over.
     after: Option<FeedKey>,
     /// Something was written since this round began, perhaps before `after`.
@@ -91,7 +91,7 @@ pub struct Publisher {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stage {
+enum PublisherState {
     /// Nothing waits that this node knows of, and nobody follows.
     Idle,
     /// Nothing waits that this node knows of, and somebody follows.
@@ -116,7 +116,7 @@ impl Publisher {
     pub fn new(limits: Arc<PublisherLimits>) -> Self {
         Self {
             limits,
-            stage: Stage::Idle,
+            stage: PublisherState::Idle,
             after: None,
             is_written: false,
             is_watched: false,
@@ -127,30 +127,35 @@ impl Publisher {
     /// Takes a fact in and says what to do, in this sequence.
     pub fn step(&mut self, now: Time, event: PublisherEvent) -> Vec<PublisherOrder> {
         match (self.stage, event) {
-            (Stage::Idle | Stage::Resting { .. }, Is::Written) => {
+            (PublisherState::Idle | PublisherState::Resting { .. }, Is::Written) => {
                 vec![self.publish(Backoff::default())]
             }
-            (Stage::Publishing { .. } | Stage::Failed { .. }, Is::Written) => {
+            (PublisherState::Publishing { .. } | PublisherState::Failed { .. }, Is::Written) => {
                 self.is_written = true;
                 Vec::new()
             }
             (_, Is::Watched(is_watched)) => self.watched(is_watched),
-            (Stage::Publishing { .. }, Is::Published(Ok(published))) => {
+            (PublisherState::Publishing { .. }, Is::Published(Ok(published))) => {
                 self.published(now, published)
             }
-            (Stage::Publishing { backoff }, Is::Published(Err(StoreFailed))) => {
+            (PublisherState::Publishing { backoff }, Is::Published(Err(StoreFailed))) => {
                 let (wait, backoff) = backoff.failed(self.limits.retry);
-                self.stage = Stage::Failed { until: now + wait, backoff };
+                self.stage = PublisherState::Failed { until: now + wait, backoff };
                 Vec::new()
             }
-            (Stage::Resting { until }, Is::TimePassed) if until <= now => {
+            (PublisherState::Resting { until }, Is::TimePassed) if until <= now => {
                 vec![self.publish(Backoff::default())]
             }
-            (Stage::Failed { until, backoff }, Is::TimePassed) if until <= now => {
+            (PublisherState::Failed { until, backoff }, Is::TimePassed) if until <= now => {
                 vec![self.publish(backoff)]
             }
             // An answer that was not asked for leaves nothing undone; a deadline that has not come stands.
-            (Stage::Idle | Stage::Resting { .. } | Stage::Failed { .. }, Is::Published(_))
+            (
+                PublisherState::Idle
+                | PublisherState::Resting { .. }
+                | PublisherState::Failed { .. },
+                Is::Published(_),
+            )
             | (_, Is::TimePassed) => Vec::new(),
         }
     }
@@ -158,23 +163,23 @@ impl Publisher {
     /// When [`PublisherEvent::TimePassed`] is due, and why.
     pub fn deadline(&self) -> Option<(Time, PublisherWait)> {
         match self.stage {
-            Stage::Idle | Stage::Publishing { .. } => None,
-            Stage::Resting { until } => Some((until, PublisherWait::Poll)),
-            Stage::Failed { until, .. } => Some((until, PublisherWait::Retry)),
+            PublisherState::Idle | PublisherState::Publishing { .. } => None,
+            PublisherState::Resting { until } => Some((until, PublisherWait::Poll)),
+            PublisherState::Failed { until, .. } => Some((until, PublisherWait::Retry)),
         }
     }
 
     /// Nothing is under way or due, and nobody follows: one who forgets this publisher loses nothing.
     pub fn is_idle(&self) -> bool {
-        self.stage == Stage::Idle
+        self.stage == PublisherState::Idle
     }
 
     fn watched(&mut self, is_watched: bool) -> Vec<PublisherOrder> {
         self.is_watched = is_watched;
         match self.stage {
-            Stage::Idle if is_watched => vec![self.publish(Backoff::default())],
-            Stage::Resting { .. } if !is_watched => {
-                self.stage = Stage::Idle;
+            PublisherState::Idle if is_watched => vec![self.publish(Backoff::default())],
+            PublisherState::Resting { .. } if !is_watched => {
+                self.stage = PublisherState::Idle;
                 Vec::new()
             }
             // The end of the round that is under way looks at it.
@@ -182,7 +187,7 @@ impl Publisher {
         }
     }
 
-    fn published(&mut self, now: Time, published: Option<Published>) -> Vec<PublisherOrder> {
+    fn published(&mut self, now: Time, published: Option<PublishResult>) -> Vec<PublisherOrder> {
         let (head, next) = published.map(|it| (it.head, it.next)).unwrap_or_default();
         let announced = (self.head < head).then_some(Do::Announce { head });
         self.head = self.head.max(head);
@@ -196,12 +201,13 @@ impl Publisher {
             return Some(self.publish(Backoff::default()));
         }
         let until = now + self.limits.poll;
-        self.stage = if self.is_watched { Stage::Resting { until } } else { Stage::Idle };
+        self.stage =
+            if self.is_watched { PublisherState::Resting { until } } else { PublisherState::Idle };
         None
     }
 
     fn publish(&mut self, backoff: Backoff) -> PublisherOrder {
-        self.stage = Stage::Publishing { backoff };
+        self.stage = PublisherState::Publishing { backoff };
         Do::Publish { after: self.after.clone(), limit: self.limits.batch_max }
     }
 }
@@ -313,7 +319,7 @@ mod tests {
     fn a_head_that_others_moved_is_announced_and_never_a_lesser_one() {
         let mut publisher = publisher();
         publisher.step(at(0), Is::Watched(true));
-        let others = Published { count: 0, head: FeedSyncId(7), next: None };
+        let others = PublishResult { count: 0, head: FeedSyncId(7), next: None };
         assert_eq!(publisher.step(at(1), Is::Published(Ok(Some(others)))), [announce(7)]);
         publisher.step(at(1001), Is::TimePassed);
         assert_eq!(publisher.step(at(1002), published(6, None)), []);
@@ -347,7 +353,7 @@ mod tests {
     }
 
     fn published(head: u64, next: Option<&str>) -> PublisherEvent {
-        let published = Published { count: 1, head: FeedSyncId(head), next: next.map(key) };
+        let published = PublishResult { count: 1, head: FeedSyncId(head), next: next.map(key) };
         Is::Published(Ok(Some(published)))
     }
 

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::{
-    FeedKey, FeedSyncId, FeedValue, Pending, Publication, Sequence, Update, Version, Written,
+    FeedKey, FeedSyncId, FeedValue, Publication, Sequence, UnpublishedKey, Update, Version,
+    WriteResult,
 };
 
 /// One feed: its keys and its sequence.
@@ -34,11 +35,11 @@ pub struct Conflict;
 
 impl Table {
     /// Sets a key. It leaves its number in the same step.
-    pub fn write(&mut self, key: FeedKey, value: FeedValue, keys_max: u64) -> Written {
+    pub fn write(&mut self, key: FeedKey, value: FeedValue, keys_max: u64) -> WriteResult {
         if !self.rows.contains_key(&key) && self.sequence.keys >= keys_max {
-            return Written::TooManyKeys;
+            return WriteResult::TooManyKeys;
         }
-        Written::Done(self.put(key, Some(value)))
+        WriteResult::Done(self.put(key, Some(value)))
     }
 
     /// Has a key published again as it is, also one that was deleted. None where it was never written.
@@ -54,12 +55,14 @@ impl Table {
     }
 
     /// At most `limit` keys that wait for a number, by key, those after `after`.
-    pub fn pending(&self, after: Option<&FeedKey>, limit: usize) -> Vec<Pending> {
+    pub fn pending(&self, after: Option<&FeedKey>, limit: usize) -> Vec<UnpublishedKey> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.range::<FeedKey, _>((after, Bound::Unbounded));
         let waiting = rows.filter(|(_, row)| row.feed_sync_id.is_none());
-        let pending =
-            |(key, row): (&FeedKey, &Row)| Pending { key: key.clone(), version: row.version };
+        let pending = |(key, row): (&FeedKey, &Row)| UnpublishedKey {
+            key: key.clone(),
+            version: row.version,
+        };
         waiting.map(pending).take(limit).collect()
     }
 
@@ -70,7 +73,7 @@ impl Table {
 
     /// Writes a publication, if all that it read is still so.
     pub fn commit(&mut self, publication: &Publication) -> Result<(), Conflict> {
-        let is_as_read = |pending: &Pending| {
+        let is_as_read = |pending: &UnpublishedKey| {
             self.rows
                 .get(&pending.key)
                 .is_some_and(|row| row.version == pending.version && row.feed_sync_id.is_none())
@@ -93,7 +96,7 @@ impl Table {
     ///
     /// A reader asks the sequence first and then for numbers up to its value: what is numbered meanwhile by others may
     /// be seen in part, a number without the one before it, and is left to the next time.
-    pub fn numbered(&self, after: FeedSyncId, head: FeedSyncId) -> Vec<Update> {
+    pub fn sequenced(&self, after: FeedSyncId, head: FeedSyncId) -> Vec<Update> {
         let numbered = self.rows.iter().filter_map(|(key, row)| {
             let feed_sync_id = row.feed_sync_id.filter(|id| after < *id && *id <= head)?;
             let Row { version, value, .. } = row.clone();

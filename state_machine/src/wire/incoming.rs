@@ -66,7 +66,7 @@ pub struct AckUpdate {
 
 /// A frame that is no message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Nonsense {
+pub enum InvalidFrame {
     /// Not a JSON object.
     NotJson,
     /// A binary frame.
@@ -94,8 +94,8 @@ const ECHO_CHARS_MAX: usize = 64;
 
 impl ClientMessage {
     /// Reads one text frame.
-    pub fn parse(text: &str) -> Result<Self, Nonsense> {
-        let frame: Frame<'_> = serde_json::from_str(text).map_err(|_| Nonsense::NotJson)?;
+    pub fn parse(text: &str) -> Result<Self, InvalidFrame> {
+        let frame: Frame<'_> = serde_json::from_str(text).map_err(|_| InvalidFrame::NotJson)?;
         match frame.message_type.as_deref() {
             Some("ack") => Ok(frame.ack()),
             Some("hello") => Ok(frame.hello()),
@@ -108,7 +108,7 @@ impl ClientMessage {
             Some("ping") => Ok(Self::Ping),
             Some("urgency") => frame.urgency(),
             None if frame.is_empty => Ok(Self::Ping),
-            other => Err(Nonsense::UnknownType { message_type: echo(other.unwrap_or("")) }),
+            other => Err(InvalidFrame::UnknownType { message_type: echo(other.unwrap_or("")) }),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Frame<'_> {
         ClientMessage::Hello { uaid, broadcasts: self.broadcasts.0 }
     }
 
-    fn register(&self) -> Result<ClientMessage, Nonsense> {
+    fn register(&self) -> Result<ClientMessage, InvalidFrame> {
         let chid = self.chid("register")?;
         let key = match self.key.as_deref() {
             None => None,
@@ -130,7 +130,7 @@ impl Frame<'_> {
         Ok(ClientMessage::Register { chid, key })
     }
 
-    fn urgency(&self) -> Result<ClientMessage, Nonsense> {
+    fn urgency(&self) -> Result<ClientMessage, InvalidFrame> {
         let min = self.min.as_deref().and_then(Urgency::parse);
         let min =
             min.ok_or_else(|| self.bad("urgency", "min must be very-low, low, normal or high"))?;
@@ -146,16 +146,16 @@ impl Frame<'_> {
         ClientMessage::Ack { updates: self.updates.0.into_iter().filter_map(ours).collect() }
     }
 
-    fn chid(&self, message_type: &'static str) -> Result<Chid, Nonsense> {
+    fn chid(&self, message_type: &'static str) -> Result<Chid, InvalidFrame> {
         self.channel_id
             .as_deref()
             .and_then(|text| Chid::parse(text).ok())
             .ok_or_else(|| self.bad(message_type, "channelID must be a lower-case dashed UUID"))
     }
 
-    fn bad(&self, message_type: &'static str, reason: &'static str) -> Nonsense {
+    fn bad(&self, message_type: &'static str, reason: &'static str) -> InvalidFrame {
         let channel_id = self.channel_id.as_deref().map(echo);
-        Nonsense::BadField { message_type, channel_id, reason }
+        InvalidFrame::BadField { message_type, channel_id, reason }
     }
 }
 

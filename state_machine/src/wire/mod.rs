@@ -5,7 +5,7 @@
 mod incoming;
 mod outgoing;
 
-pub use incoming::{AckUpdate, ClientMessage, Nonsense};
+pub use incoming::{AckUpdate, ClientMessage, InvalidFrame};
 pub use outgoing::{EndpointUrls, ServerMessage, status, write_payload};
 
 use std::fmt;

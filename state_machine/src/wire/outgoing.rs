@@ -6,7 +6,7 @@ use base64::Engine;
 use serde::Serialize;
 
 use super::{BASE64, VapidKey};
-use crate::broadcast::{News, RESERVED_ID};
+use crate::broadcast::{BroadcastUpdate, RESERVED_ID};
 use crate::ids::{Chid, Uaid};
 use crate::message::{Encoding, Message, Payload};
 
@@ -30,7 +30,7 @@ pub enum ServerMessage {
         /// Who the agent is from now on.
         uaid: Uaid,
         /// What there is to tell of the broadcasts it named.
-        broadcasts: News,
+        broadcasts: BroadcastUpdate,
     },
     /// The channel is registered: here is its endpoint.
     Registered {
@@ -60,7 +60,7 @@ pub enum ServerMessage {
     /// A push.
     Notification(Message),
     /// Broadcasts changed, or are another than the agent said.
-    Broadcast(News),
+    Broadcast(BroadcastUpdate),
     /// Answers a ping.
     Pong,
     /// Answers `urgency`.
@@ -138,7 +138,7 @@ fn error(message_type: &str, channel_id: Option<&str>, status: u16, reason: &str
 }
 
 /// The versions by their ids, and beside them what was refused, by its ids too.
-fn news(News { versions, refused }: &News) -> String {
+fn news(BroadcastUpdate { versions, refused }: &BroadcastUpdate) -> String {
     let entry = |id: &str, text: &str| format!("{}:{}", quoted(id), quoted(text));
     let mut entries: Vec<String> =
         versions.iter().map(|(id, version)| entry(id.as_str(), version.as_str())).collect();
@@ -191,7 +191,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::broadcast::Refusal;
+    use crate::broadcast::BroadcastRefusal;
     use crate::feed::{FeedKey, FeedValue};
     use crate::ids::MessageId;
     use crate::message::Urgency;
@@ -254,11 +254,12 @@ mod tests {
     fn broadcasts_are_told_by_their_ids_and_refused_under_errors() {
         let id = |text| FeedKey::parse(text).unwrap();
         let versions = [(id("a\"b"), FeedValue::parse("\"1\"").unwrap())].into();
-        let mut news = News { versions, ..News::default() };
+        let mut news = BroadcastUpdate { versions, ..BroadcastUpdate::default() };
         let told = json_of(&ServerMessage::Broadcast(news.clone()));
         let expected = json!({"messageType": "broadcast", "broadcasts": {"a\"b": "\"1\""}});
         assert_eq!(told, expected);
-        news.refused = [(id("c"), Refusal::NotFound), (id("d"), Refusal::TooMany)].into();
+        news.refused =
+            [(id("c"), BroadcastRefusal::NotFound), (id("d"), BroadcastRefusal::TooMany)].into();
         let hello = ServerMessage::Hello { uaid: Uaid([2; 16]), broadcasts: news };
         let errors = json!({"c": "Broadcast not found", "d": "too many broadcasts"});
         let expected = json!({"a\"b": "\"1\"", "errors": errors});
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn the_other_answers_have_the_fields_firefox_reads() {
         let (uaid, chid) = (Uaid([2; 16]), Chid([1; 16]));
-        let hello = json_of(&ServerMessage::Hello { uaid, broadcasts: News::default() });
+        let hello = json_of(&ServerMessage::Hello { uaid, broadcasts: BroadcastUpdate::default() });
         assert_eq!(
             hello,
             json!({"messageType": "hello", "uaid": uaid.to_string(), "status": 200, "use_webpush": true, "broadcasts": {}})

@@ -3,11 +3,11 @@
 use aws_sdk_dynamodb::types::{BillingMode, TableDescription};
 use state_machine::Month;
 
+use super::client::DynamoClient;
 use super::error::CallError;
-use super::link::Link;
-use super::shapes;
+use super::table_schema;
 use super::tables::{self, Wait};
-use crate::upkeep::{Capacity, Throughput};
+use crate::maintenance::{Capacity, Throughput};
 
 /// How a table is paid for.
 pub(super) fn of(table: &TableDescription) -> Capacity {
@@ -24,14 +24,14 @@ pub(super) fn of(table: &TableDescription) -> Capacity {
 
 /// Sets the throughput of a month's table; that it is so already is as good.
 pub(super) async fn set(
-    link: &Link,
+    client: &DynamoClient,
     month: Month,
     throughput: Throughput,
 ) -> Result<(), CallError> {
-    let name = link.names.messages(month);
-    let mut wait = Wait::new(link, "UpdateTable", &name);
+    let name = client.names.messages(month);
+    let mut wait = Wait::new(client, "UpdateTable", &name);
     loop {
-        let table = tables::describe(link, &name).await?.ok_or_else(|| tables::missing(&name))?;
+        let table = tables::describe(client, &name).await?.ok_or_else(|| tables::missing(&name))?;
         match of(&table) {
             Capacity::Provisioned(there) if there == throughput => return Ok(()),
             Capacity::Provisioned(_) => {}
@@ -39,7 +39,7 @@ pub(super) async fn set(
                 return Err(CallError::unreadable("UpdateTable", &name, ON_DEMAND));
             }
         }
-        match update(link, &name, throughput).await {
+        match update(client, &name, throughput).await {
             Err(error) if error.is_table_in_use() => wait.a_while("it is being changed").await?,
             done => return done,
         }
@@ -48,10 +48,14 @@ pub(super) async fn set(
 
 const ON_DEMAND: &str = "it is paid for on demand and has no throughput that could be set";
 
-async fn update(link: &Link, name: &str, throughput: Throughput) -> Result<(), CallError> {
-    let throughput = shapes::provisioned(throughput).expect("both fields are set");
-    let request = link.client.update_table().table_name(name).provisioned_throughput(throughput);
-    link.call("UpdateTable", name, request.send()).await.map(drop)
+async fn update(
+    client: &DynamoClient,
+    name: &str,
+    throughput: Throughput,
+) -> Result<(), CallError> {
+    let throughput = table_schema::provisioned(throughput).expect("both fields are set");
+    let request = client.sdk.update_table().table_name(name).provisioned_throughput(throughput);
+    client.call("UpdateTable", name, request.send()).await.map(drop)
 }
 
 fn units(count: Option<i64>) -> u32 {

@@ -8,11 +8,11 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Chid, Month, Uaid};
 
 use super::attributes::{UAID, text};
+use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::link::Link;
 use super::month_table::{required, with_table};
 use super::rows::SORT_KEY;
-use crate::contract::StoreError;
+use crate::store::StoreError;
 
 /// The sort key of the channels, before all messages.
 pub(super) const CHANNELS_KEY: &str = " ";
@@ -23,33 +23,33 @@ const EXPIRY: &str = "expiry";
 ///
 /// Whoever asks is about to rely on them: an item that other software lets expire is kept from it first.
 pub(super) async fn read(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     month: Month,
 ) -> Result<Option<BTreeSet<Chid>>, CallError> {
-    let item = with_table(link, month, |table| read_to_keep(link, uaid, table)).await?;
+    let item = with_table(client, month, |table| read_to_keep(client, uaid, table)).await?;
     Ok(item.flatten().map(|item| decode(&item)))
 }
 
 /// The registered channels as they are, with a missing table told from a missing item.
 pub(super) async fn read_there(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     month: Month,
 ) -> Result<Option<Option<BTreeSet<Chid>>>, CallError> {
-    let item = with_table(link, month, |table| read_item(link, uaid, table)).await?;
+    let item = with_table(client, month, |table| read_item(client, uaid, table)).await?;
     Ok(item.map(|item| item.map(|item| decode(&item))))
 }
 
 /// Whether a channel is registered; none where there is no table.
 pub(super) async fn is_registered(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     month: Month,
     chid: Chid,
 ) -> Result<Option<bool>, CallError> {
     let chid = chid.to_string();
-    let item = with_table(link, month, |table| read_item(link, uaid, table)).await?;
+    let item = with_table(client, month, |table| read_item(client, uaid, table)).await?;
     let has = |item: Item| chids(&item).contains(&chid);
     Ok(item.map(|item| item.is_some_and(has)))
 }
@@ -58,13 +58,13 @@ pub(super) async fn is_registered(
 ///
 /// Other software lets the item expire. It must not: with it goes every subscription.
 pub(super) async fn add(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     month: Month,
     channels: &BTreeSet<Chid>,
 ) -> Result<(), StoreError> {
-    let added = with_table(link, month, async |table| {
-        let request = update(link, uaid, &table);
+    let added = with_table(client, month, async |table| {
+        let request = update(client, uaid, &table);
         let request = if channels.is_empty() {
             // An update that only removes makes no item where there is none.
             request
@@ -75,41 +75,51 @@ pub(super) async fn add(
                 .update_expression("ADD chids :chids REMOVE expiry")
                 .expression_attribute_values(":chids", set(channels))
         };
-        link.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
+        client.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
     });
     required(month, added.await)
 }
 
 /// Takes a channel away in each month that has a table, where there is an item.
 pub(super) async fn remove(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     months: &[Month],
     chid: Chid,
 ) -> Result<(), CallError> {
     let mut some = false;
     for month in months {
-        let removed = with_table(link, *month, |table| remove_in(link, uaid, table, chid)).await;
+        let removed =
+            with_table(client, *month, |table| remove_in(client, uaid, table, chid)).await;
         removed.map_err(|error| error.after_writes(some))?;
         some = true;
     }
     Ok(())
 }
 
-async fn remove_in(link: &Link, uaid: Uaid, table: String, chid: Chid) -> Result<(), CallError> {
-    let request = update(link, uaid, &table)
+async fn remove_in(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: String,
+    chid: Chid,
+) -> Result<(), CallError> {
+    let request = update(client, uaid, &table)
         .update_expression("DELETE chids :chids")
         .expression_attribute_values(":chids", set(&BTreeSet::from([chid])));
-    change_if_there(link, &table, request).await.map(|_was_there| ())
+    change_if_there(client, &table, request).await.map(|_was_there| ())
 }
 
 /// Reads the item, and makes it one that does not expire.
-async fn read_to_keep(link: &Link, uaid: Uaid, table: String) -> Result<Option<Item>, CallError> {
-    let item = read_item(link, uaid, table.clone()).await?;
+async fn read_to_keep(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: String,
+) -> Result<Option<Item>, CallError> {
+    let item = read_item(client, uaid, table.clone()).await?;
     match item {
         Some(item) if item.contains_key(EXPIRY) => {
-            let request = update(link, uaid, &table).update_expression("REMOVE expiry");
-            Ok(change_if_there(link, &table, request).await?.then_some(item))
+            let request = update(client, uaid, &table).update_expression("REMOVE expiry");
+            Ok(change_if_there(client, &table, request).await?.then_some(item))
         }
         item => Ok(item),
     }
@@ -117,32 +127,37 @@ async fn read_to_keep(link: &Link, uaid: Uaid, table: String) -> Result<Option<I
 
 /// Makes a change that must not make an item. Answers whether there is one.
 async fn change_if_there(
-    link: &Link,
+    client: &DynamoClient,
     table: &str,
     request: UpdateItemFluentBuilder,
 ) -> Result<bool, CallError> {
     let request = request.condition_expression("attribute_exists(uaid)");
-    match link.call("UpdateItem", table, request.send()).await {
+    match client.call("UpdateItem", table, request.send()).await {
         Ok(_changed) => Ok(true),
         Err(error) if error.is_condition_failed() => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-async fn read_item(link: &Link, uaid: Uaid, table: String) -> Result<Option<Item>, CallError> {
-    let request = link
-        .client
+async fn read_item(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: String,
+) -> Result<Option<Item>, CallError> {
+    let request = client
+        .sdk
         .get_item()
         .table_name(&table)
         .key(UAID, text(uaid.to_string()))
         .key(SORT_KEY, text(CHANNELS_KEY))
         .consistent_read(true);
-    let read = link.call("GetItem", &table, request.send()).await?;
+    let read = client.call("GetItem", &table, request.send()).await?;
     Ok(read.item)
 }
 
-fn update(link: &Link, uaid: Uaid, table: &str) -> UpdateItemFluentBuilder {
-    link.client
+fn update(client: &DynamoClient, uaid: Uaid, table: &str) -> UpdateItemFluentBuilder {
+    client
+        .sdk
         .update_item()
         .table_name(table)
         .key(UAID, text(uaid.to_string()))

@@ -8,8 +8,8 @@ use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason};
 
-use super::empty_replies::EmptyReply;
-use crate::contract::StoreError;
+use super::empty_response_retry::EmptyResponse;
+use crate::store::StoreError;
 
 /// An item as DynamoDB has it.
 pub(super) type Item = HashMap<String, AttributeValue>;
@@ -65,7 +65,7 @@ pub(super) struct CallError {
     table: String,
     kind: Kind,
     /// Whether some of it, or of the call it belongs to, may have been done all the same.
-    doubtful: bool,
+    indeterminate: bool,
 }
 
 #[derive(Debug)]
@@ -85,13 +85,13 @@ enum Kind {
 }
 
 impl CallError {
-    /// Tells what became of a request. `doubtful` if one of its attempts may have been carried out
+    /// Tells what became of a request. `indeterminate` if one of its attempts may have been carried out
     /// although it was not answered so.
     pub(super) fn new<E>(
         operation: &'static str,
         table: &str,
         error: SdkError<E, HttpResponse>,
-        doubtful: bool,
+        indeterminate: bool,
     ) -> Self
     where
         E: StdError + ProvideErrorMetadata + Into<aws_sdk_dynamodb::Error> + Send + Sync + 'static,
@@ -106,48 +106,48 @@ impl CallError {
                 Some(error) => Kind::Broken(chain(error)),
                 None => Kind::Unreachable("the connection failed".to_owned()),
             },
-            other => Kind::Broken(match EmptyReply::behind(&other) {
+            other => Kind::Broken(match EmptyResponse::behind(&other) {
                 Some(empty) => empty.to_string(),
                 None => chain(&other),
             }),
         };
-        Self { operation, table: table.to_owned(), kind, doubtful }
+        Self { operation, table: table.to_owned(), kind, indeterminate }
     }
 
     /// A row or a record that does not say what it should.
     pub(super) fn unreadable(operation: &'static str, table: &str, what: &str) -> Self {
         let kind = Kind::Broken(what.to_owned());
-        Self { operation, table: table.to_owned(), kind, doubtful: false }
+        Self { operation, table: table.to_owned(), kind, indeterminate: false }
     }
 
     /// A server that goes on refusing without an error code, as `BatchWriteItem` does.
     pub(super) fn throttled(operation: &'static str, table: &str) -> Self {
         let message = "the table is throttled".to_owned();
         let kind = Kind::Service { code: THROTTLED[0].to_owned(), message };
-        Self { operation, table: table.to_owned(), kind, doubtful: false }
+        Self { operation, table: table.to_owned(), kind, indeterminate: false }
     }
 
     /// Others change the same thing all the time. Nothing was done.
     pub(super) fn contended(operation: &'static str, table: &str) -> Self {
         let message = "others change the same rows all the time".to_owned();
         let kind = Kind::Service { code: TRANSACTION_CONFLICT.to_owned(), message };
-        Self { operation, table: table.to_owned(), kind, doubtful: false }
+        Self { operation, table: table.to_owned(), kind, indeterminate: false }
     }
 
     /// A table that is not there. `what` says what to do about it.
     pub(super) fn missing_table(operation: &'static str, table: &str, what: &str) -> Self {
         let kind = Kind::Service { code: MISSING.to_owned(), message: what.to_owned() };
-        Self { operation, table: table.to_owned(), kind, doubtful: false }
+        Self { operation, table: table.to_owned(), kind, indeterminate: false }
     }
 
     /// Notes that something of the call that this request belongs to was done before.
     pub(super) fn after_writes(self, some: bool) -> Self {
-        Self { doubtful: self.doubtful || some, ..self }
+        Self { indeterminate: self.indeterminate || some, ..self }
     }
 
     /// Whether a part of it may have been done all the same.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.doubtful
+    pub(super) fn is_indeterminate(&self) -> bool {
+        self.indeterminate
     }
 
     /// DynamoDB's name of the request.
@@ -265,7 +265,7 @@ impl fmt::Display for CallError {
             Kind::Unreachable(reason) => write!(f, "the server cannot be reached: {reason}")?,
             Kind::Broken(reason) => f.write_str(reason)?,
         }
-        if self.doubtful && self.is_throttled() {
+        if self.indeterminate && self.is_throttled() {
             f.write_str(", after a part of it may have been done")?;
         }
         Ok(())
@@ -278,7 +278,7 @@ impl From<CallError> for StoreError {
     /// Throttling, and losing to others, is [`StoreError::Busy`] only where nothing was done.
     fn from(error: CallError) -> Self {
         let is_another_time = error.is_throttled() || error.refused_actions().is_some();
-        if is_another_time && !error.doubtful {
+        if is_another_time && !error.indeterminate {
             Self::Busy
         } else {
             Self::Failed(error.to_string())

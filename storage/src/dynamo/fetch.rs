@@ -3,12 +3,12 @@
 use state_machine::{Message, Month, Time, Uaid};
 
 use super::channels::CHANNELS_KEY;
+use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::link::Link;
 use super::month_table::with_table;
-use super::query::{Batch, rows_after};
+use super::query::{RowPage, rows_after};
 use super::rows;
-use crate::contract::{Cursor, Page, PageLimit};
+use crate::store::{Cursor, Page, PageLimit};
 
 /// Rows that one request looks at, however many are asked for.
 const ROWS_MAX: usize = 1000;
@@ -18,7 +18,7 @@ const QUERIES_MAX: u32 = 10;
 /// The messages behind a place. A page's messages come in the order of their age, the pages in the
 /// order of the sort keys: those with topics first.
 pub(super) async fn fetch(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     month: Month,
     after: Option<&Cursor>,
@@ -28,11 +28,11 @@ pub(super) async fn fetch(
     let rows = limit.rows.clamp(1, ROWS_MAX) as i32;
     let mut after = after.map_or(CHANNELS_KEY, Cursor::as_str).to_owned();
     for _query in 0..QUERIES_MAX {
-        let batch = with_table(link, month, async |table| {
-            rows_after(link, uaid, &table, &after, rows, Some(now)).await
+        let row_page = with_table(client, month, async |table| {
+            rows_after(client, uaid, &table, &after, rows, Some(now)).await
         });
-        let batch = batch.await?.unwrap_or_default();
-        let page = page(link, batch, limit, now);
+        let row_page = row_page.await?.unwrap_or_default();
+        let page = page(client, row_page, limit, now);
         match page.next {
             Some(next) if page.messages.is_empty() => after = next.as_str().to_owned(),
             _ => return Ok(page),
@@ -41,17 +41,17 @@ pub(super) async fn fetch(
     Ok(Page { messages: Vec::new(), next: Some(Cursor::new(after)) })
 }
 
-fn page(link: &Link, batch: Batch, limit: PageLimit, now: Time) -> Page {
+fn page(client: &DynamoClient, row_page: RowPage, limit: PageLimit, now: Time) -> Page {
     let mut messages: Vec<Message> = Vec::new();
     let mut bytes = 0;
     let mut last = None;
-    let mut next = batch.next;
-    for item in &batch.items {
+    let mut next = row_page.next;
+    for item in &row_page.items {
         if !messages.is_empty() && bytes >= limit.bytes {
             next = last;
             break;
         }
-        if let Some(message) = live(link, item, now) {
+        if let Some(message) = live(client, item, now) {
             bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
             messages.push(message);
         }
@@ -67,10 +67,10 @@ fn age(message: &Message) -> impl Ord + use<> {
     (is_ours, if is_ours { Time(0) } else { message.accepted_at }, message.id)
 }
 
-fn live(link: &Link, item: &Item, now: Time) -> Option<Message> {
+fn live(client: &DynamoClient, item: &Item, now: Time) -> Option<Message> {
     let message = rows::decode(item);
     if message.is_none() {
-        link.count_unreadable();
+        client.count_unreadable();
     }
     message.filter(|message| message.expires_at() > now)
 }

@@ -3,7 +3,7 @@
 //! - Tables and attributes are those of the original (seed 001 and 002); what is ours besides is in `rows` and
 //!   `router`. Attributes that we do not know stay as they are.
 //! - **Feeds** have two tables of ours and transactions (`feeds`); nothing else here needs either.
-//! - **Calls** run on threads of the engine's own (`queue`), each request tried again within a budget (`link`).
+//! - **Calls** run on threads of the engine's own (`queue`), each request tried again within a budget (`client`).
 //! - **Writes** of one user agent are in order as they were called, as far as that can be seen: stores of messages,
 //!   which end alike in any order, run side by side, and every other write alone.
 //! - **A flood or a hanging table** is the matter of its agent or its table: both places in the queue and connections
@@ -12,24 +12,26 @@
 //! - **Throttling** that outlasts the budget is [`StoreError::Busy`] where nothing was done,
 //!   and an error that says so where something may have been.
 //!
-//! Architecture Invariant: only `link` makes requests, so that no error leaves without its operation and table, and
+//! Architecture Invariant: only `client` makes requests, so that no error leaves without its operation and table, and
 //! none with a key or a payload.
 
 mod attributes;
 mod capacity;
-mod carry;
-mod census;
 mod channels;
-mod copying;
-mod empty_replies;
+mod client;
+mod copy_table;
+mod empty_response_retry;
 mod error;
 mod feeds;
 mod fetch;
-mod hours;
-mod key_marks;
-mod link;
+mod inactive_users;
+mod key_fingerprints;
+mod last_connect_index;
+mod maintenance;
 mod messages;
+mod month_counts;
 mod month_table;
+mod move_messages;
 mod names;
 mod notifications;
 mod open;
@@ -41,29 +43,27 @@ mod registration;
 mod retries;
 mod router;
 mod rows;
-mod shapes;
-mod stale;
 mod store;
+mod table_schema;
 mod tables;
 mod ttl;
-mod upkeep;
 
 use std::sync::Arc;
 
 use state_machine::Uaid;
 
-use self::link::Link;
-pub use self::open::{DynamoDoubles, DynamoOpenError};
+use self::client::DynamoClient;
+pub use self::open::{DynamoOpenError, TestOverrides};
 pub use self::options::{Billing, DynamoOptions};
-use self::queue::{Bounds, Queue, Rank};
-use crate::contract::{Answer, StoreError};
+use self::queue::{Priority, Queue, QueueLimits};
+use crate::store::{StoreError, StoreFuture};
 
 /// A store in DynamoDB.
 ///
 /// Dropping it without [`Store::close`](crate::Store::close) loses nothing: what is queued is finished without anybody
 /// waiting for it.
 pub struct Dynamo {
-    link: Arc<Link>,
+    client: Arc<DynamoClient>,
     queue: Queue,
 }
 
@@ -73,76 +73,84 @@ impl Dynamo {
     ///
     /// Blocks until the server has answered.
     pub fn open(options: &DynamoOptions) -> Result<Self, DynamoOpenError> {
-        Self::open_with(options, DynamoDoubles::default())
+        Self::open_with(options, TestOverrides::default())
     }
 
     /// Opens with something in place of what the environment has.
     pub fn open_with(
         options: &DynamoOptions,
-        doubles: DynamoDoubles,
+        overrides: TestOverrides,
     ) -> Result<Self, DynamoOpenError> {
-        let queue = Queue::start(options.threads, bounds(options));
+        let queue = Queue::start(options.threads, queue_limits(options));
         let queue = queue.map_err(DynamoOpenError::Thread)?;
-        let link = queue.block_on(open::link(options, doubles))?;
-        Ok(Self { link, queue })
+        let client = queue.block_on(open::client(options, overrides))?;
+        Ok(Self { client, queue })
     }
 
     /// Rows of message tables that were passed over since the engine was opened because they made no
     /// sense: counted each time they were come across. They go with their month.
     pub fn rows_unreadable(&self) -> u64 {
-        self.link.unreadable()
+        self.client.unreadable()
     }
 
     /// Does something that is in no order with anything else.
-    fn ask<T, E, F>(&self, call: impl FnOnce(Arc<Link>) -> F) -> Answer<T>
+    fn call<T, E, F>(&self, call: impl FnOnce(Arc<DynamoClient>) -> F) -> StoreFuture<T>
     where
         T: Send + 'static,
         E: Into<StoreError>,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        self.ask_as(Rank::Messages, call)
+        self.call_with(Priority::Messages, call)
     }
 
     /// Does something in order with the other writes of a user agent.
-    fn write<T, E, F>(&self, uaid: Uaid, call: impl FnOnce(Arc<Link>) -> F) -> Answer<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.write_as(Rank::Messages, uaid, call)
-    }
-
-    fn ask_as<T, E, F>(&self, rank: Rank, call: impl FnOnce(Arc<Link>) -> F) -> Answer<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        let call = call(self.link.clone());
-        self.queue.run(rank, async { call.await.map_err(Into::into) })
-    }
-
-    fn write_as<T, E, F>(
+    fn write<T, E, F>(
         &self,
-        rank: Rank,
         uaid: Uaid,
-        call: impl FnOnce(Arc<Link>) -> F,
-    ) -> Answer<T>
+        call: impl FnOnce(Arc<DynamoClient>) -> F,
+    ) -> StoreFuture<T>
     where
         T: Send + 'static,
         E: Into<StoreError>,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let call = call(self.link.clone());
-        self.queue.run_in_lane(rank, uaid, async { call.await.map_err(Into::into) })
+        self.write_with(Priority::Messages, uaid, call)
+    }
+
+    fn call_with<T, E, F>(
+        &self,
+        priority: Priority,
+        call: impl FnOnce(Arc<DynamoClient>) -> F,
+    ) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let call = call(self.client.clone());
+        self.queue.run(priority, async { call.await.map_err(Into::into) })
+    }
+
+    fn write_with<T, E, F>(
+        &self,
+        priority: Priority,
+        uaid: Uaid,
+        call: impl FnOnce(Arc<DynamoClient>) -> F,
+    ) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let call = call(self.client.clone());
+        self.queue.run_in_agent_queue(priority, uaid, async { call.await.map_err(Into::into) })
     }
 }
 
-fn bounds(options: &DynamoOptions) -> Bounds {
-    Bounds {
+fn queue_limits(options: &DynamoOptions) -> QueueLimits {
+    QueueLimits {
         calls_max: options.requests_max.max(1),
-        lane_calls_max: options.agent_writes_max.max(1),
-        lane_wait_max: options.operation_timeout,
+        agent_calls_max: options.agent_writes_max.max(1),
+        agent_wait_max: options.operation_timeout,
     }
 }

@@ -4,9 +4,9 @@ use aws_sdk_dynamodb::types::TableStatus;
 use state_machine::Month;
 use tokio::time::sleep;
 
+use super::client::DynamoClient;
 use super::error::CallError;
-use super::link::Link;
-use crate::contract::StoreError;
+use crate::store::StoreError;
 
 /// Does something with a month's table, named as DynamoDB has it. None if there is no such table.
 ///
@@ -14,14 +14,14 @@ use crate::contract::StoreError;
 /// the one for the other would cost an agent its subscriptions, so the table itself is asked for; and
 /// one that is coming is waited for, as long as for throttling.
 pub(super) async fn with_table<T, F>(
-    link: &Link,
+    client: &DynamoClient,
     month: Month,
     mut operation: impl FnMut(String) -> F,
 ) -> Result<Option<T>, CallError>
 where
     F: Future<Output = Result<T, CallError>>,
 {
-    let table = link.names.messages(month);
+    let table = client.names.messages(month);
     let mut attempt = 1;
     loop {
         let error = match operation(table.clone()).await {
@@ -29,13 +29,13 @@ where
             Err(error) if error.is_table_missing() => error,
             Err(error) => return Err(error),
         };
-        if is_gone(link, &table).await? {
+        if is_gone(client, &table).await? {
             return Ok(None);
         }
-        if attempt >= link.options.attempts_max {
+        if attempt >= client.options.attempts_max {
             return Err(error);
         }
-        sleep(link.pause_before(attempt)).await;
+        sleep(client.pause_before(attempt)).await;
         attempt += 1;
     }
 }
@@ -49,9 +49,9 @@ pub(super) fn required<T>(
 }
 
 /// Whether a table does not exist, or will not in a moment.
-async fn is_gone(link: &Link, table: &str) -> Result<bool, CallError> {
-    let request = link.client.describe_table().table_name(table).send();
-    match link.call("DescribeTable", table, request).await {
+async fn is_gone(client: &DynamoClient, table: &str) -> Result<bool, CallError> {
+    let request = client.sdk.describe_table().table_name(table).send();
+    match client.call("DescribeTable", table, request).await {
         Ok(description) => {
             let status = description.table.and_then(|table| table.table_status);
             Ok(status == Some(TableStatus::Deleting))

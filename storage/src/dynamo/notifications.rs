@@ -3,18 +3,18 @@
 use state_machine::{Chid, Uaid};
 
 use super::attributes::{UAID, number, number_of, text, text_of};
+use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::link::Link;
 use super::{Dynamo, tables};
-use crate::contract::Answer;
 use crate::notifications::{Notification, NotificationTable};
+use crate::store::StoreFuture;
 
 /// The sort key.
 pub(super) const CHID: &str = "chid";
 
 impl NotificationTable for Dynamo {
-    fn ensure_notifications(&self) -> Answer<()> {
-        self.ask(async move |link| tables::ensure_legacy(&link).await)
+    fn ensure_notifications(&self) -> StoreFuture<()> {
+        self.call(async move |client| tables::ensure_legacy(&client).await)
     }
 
     fn fetch_notifications(
@@ -22,21 +22,26 @@ impl NotificationTable for Dynamo {
         uaid: Uaid,
         after: Option<Chid>,
         limit: usize,
-    ) -> Answer<Vec<Notification>> {
-        self.ask(async move |link| fetch(&link, uaid, after, limit).await)
+    ) -> StoreFuture<Vec<Notification>> {
+        self.call(async move |client| fetch(&client, uaid, after, limit).await)
     }
 
-    fn save_notification(&self, uaid: Uaid, notification: Notification) -> Answer<bool> {
-        self.write(uaid, async move |link| save(&link, uaid, notification).await)
+    fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
+        self.write(uaid, async move |client| save(&client, uaid, notification).await)
     }
 
-    fn delete_notification(&self, uaid: Uaid, chid: Chid, version: Option<u64>) -> Answer<bool> {
-        self.write(uaid, async move |link| delete(&link, uaid, chid, version).await)
+    fn delete_notification(
+        &self,
+        uaid: Uaid,
+        chid: Chid,
+        version: Option<u64>,
+    ) -> StoreFuture<bool> {
+        self.write(uaid, async move |client| delete(&client, uaid, chid, version).await)
     }
 }
 
 async fn fetch(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     after: Option<Chid>,
     limit: usize,
@@ -45,7 +50,7 @@ async fn fetch(
     let mut start = after.map(|chid| key(uaid, chid));
     while found.len() < limit {
         let left = (limit - found.len()).min(ITEMS_MAX) as i32;
-        let page = match query(link, uaid, start.take(), left).await {
+        let page = match query(client, uaid, start.take(), left).await {
             Err(error) if error.is_table_missing() => break,
             page => page?,
         };
@@ -62,14 +67,14 @@ async fn fetch(
 const ITEMS_MAX: usize = 1000;
 
 async fn query(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     start: Option<Item>,
     limit: i32,
 ) -> Result<(Vec<Item>, Option<Item>), CallError> {
-    let table = link.names.legacy();
-    let request = link
-        .client
+    let table = client.names.legacy();
+    let request = client
+        .sdk
         .query()
         .table_name(table)
         .key_condition_expression("uaid = :uaid")
@@ -77,51 +82,59 @@ async fn query(
         .consistent_read(true)
         .set_exclusive_start_key(start)
         .limit(limit);
-    let page = link.call("Query", table, request.send()).await?;
+    let page = client.call("Query", table, request.send()).await?;
     Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
 }
 
 /// The table is made by the first that finds it missing.
-async fn save(link: &Link, uaid: Uaid, notification: Notification) -> Result<bool, CallError> {
-    match put(link, uaid, notification).await {
+async fn save(
+    client: &DynamoClient,
+    uaid: Uaid,
+    notification: Notification,
+) -> Result<bool, CallError> {
+    match put(client, uaid, notification).await {
         Err(error) if error.is_table_missing() => {
-            tables::ensure_legacy(link).await?;
-            put(link, uaid, notification).await
+            tables::ensure_legacy(client).await?;
+            put(client, uaid, notification).await
         }
         done => done,
     }
 }
 
-async fn put(link: &Link, uaid: Uaid, notification: Notification) -> Result<bool, CallError> {
-    let table = link.names.legacy();
-    let request = link
-        .client
+async fn put(
+    client: &DynamoClient,
+    uaid: Uaid,
+    notification: Notification,
+) -> Result<bool, CallError> {
+    let table = client.names.legacy();
+    let request = client
+        .sdk
         .put_item()
         .table_name(table)
         .set_item(Some(key(uaid, notification.chid)))
         .item(VERSION, number(notification.version))
         .condition_expression("attribute_not_exists(version) OR version < :version")
         .expression_attribute_values(":version", number(notification.version));
-    happened(link.call("PutItem", table, request.send()).await)
+    was_applied(client.call("PutItem", table, request.send()).await)
 }
 
 async fn delete(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     chid: Chid,
     version: Option<u64>,
 ) -> Result<bool, CallError> {
-    let table = link.names.legacy();
-    let request = link.client.delete_item().table_name(table).set_key(Some(key(uaid, chid)));
+    let table = client.names.legacy();
+    let request = client.sdk.delete_item().table_name(table).set_key(Some(key(uaid, chid)));
     let request = match version {
         Some(version) => request
             .condition_expression("version = :version")
             .expression_attribute_values(":version", number(version)),
         None => request.condition_expression("attribute_exists(uaid)"),
     };
-    match link.call("DeleteItem", table, request.send()).await {
+    match client.call("DeleteItem", table, request.send()).await {
         Err(error) if error.is_table_missing() => Ok(false),
-        done => happened(done),
+        done => was_applied(done),
     }
 }
 
@@ -140,11 +153,11 @@ fn decode(item: &Item) -> Option<Notification> {
     Some(Notification { chid, version: number_of(item, VERSION)? })
 }
 
-fn happened<T>(done: Result<T, CallError>) -> Result<bool, CallError> {
+fn was_applied<T>(done: Result<T, CallError>) -> Result<bool, CallError> {
     match done {
         Ok(_done) => Ok(true),
         // The first attempt did it, and only its answer was lost; or another did meanwhile.
-        Err(error) if error.is_condition_failed() => Ok(error.is_doubtful()),
+        Err(error) if error.is_condition_failed() => Ok(error.is_indeterminate()),
         Err(error) => Err(error),
     }
 }

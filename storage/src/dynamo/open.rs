@@ -11,9 +11,9 @@ use aws_sdk_dynamodb::config::{
     Config, ProvideCredentials, SharedCredentialsProvider, SharedHttpClient,
 };
 
-use super::empty_replies::RefuseEmpty;
+use super::client::DynamoClient;
+use super::empty_response_retry::EmptyResponseInterceptor;
 use super::error::{CallError, chain};
-use super::link::Link;
 use super::options::DynamoOptions;
 use super::retries::Classifier;
 use super::tables;
@@ -36,28 +36,28 @@ pub enum DynamoOpenError {
     )]
     NoCredentials(String),
     /// The server does not accept the credentials, or they do not allow what is needed.
-    #[error("the AWS credentials are refused by {place}: {reason}")]
+    #[error("the AWS credentials are refused by {server}: {reason}")]
     Refused {
         /// The server.
-        place: String,
+        server: String,
         /// What it says.
         reason: String,
     },
     /// The server does not answer.
-    #[error("no DynamoDB is reached at {place}, look at the endpoint and the region: {reason}")]
+    #[error("no DynamoDB is reached at {server}, look at the endpoint and the region: {reason}")]
     Unreachable {
         /// The server.
-        place: String,
+        server: String,
         /// What went wrong.
         reason: String,
     },
     /// There is no router table, and none may be made.
-    #[error("there is no table {table} at {place}: make it, or allow tables to be made")]
+    #[error("there is no table {table} at {server}: make it, or allow tables to be made")]
     RouterMissing {
         /// Its name.
         table: String,
         /// The server.
-        place: String,
+        server: String,
     },
     /// The server answers, but not as it should.
     #[error("{0}")]
@@ -69,7 +69,7 @@ pub enum DynamoOpenError {
 
 /// What takes the place of what the environment has, in tests.
 #[derive(Debug, Clone, Default)]
-pub struct DynamoDoubles {
+pub struct TestOverrides {
     /// Who we are.
     pub credentials: Option<SharedCredentialsProvider>,
     /// What requests go through.
@@ -77,22 +77,22 @@ pub struct DynamoDoubles {
 }
 
 /// Finds out who we are and where the server is, and asks it for the router table.
-pub(super) async fn link(
+pub(super) async fn client(
     options: &DynamoOptions,
-    doubles: DynamoDoubles,
-) -> Result<Arc<Link>, DynamoOpenError> {
-    let environment = environment(options, doubles).await?;
-    let client = Client::from_conf(config(&environment, options));
-    let link = Arc::new(Link::new(client, options));
-    match tables::ensure_router(&link).await {
-        Ok(()) => Ok(link),
-        Err(error) => Err(explain(&error, &link, &place(options, &environment))),
+    overrides: TestOverrides,
+) -> Result<Arc<DynamoClient>, DynamoOpenError> {
+    let environment = environment(options, overrides).await?;
+    let sdk = Client::from_conf(config(&environment, options));
+    let client = Arc::new(DynamoClient::new(sdk, options));
+    match tables::ensure_router(&client).await {
+        Ok(()) => Ok(client),
+        Err(error) => Err(explain(&error, &client, &server(options, &environment))),
     }
 }
 
 async fn environment(
     options: &DynamoOptions,
-    doubles: DynamoDoubles,
+    overrides: TestOverrides,
 ) -> Result<SdkConfig, DynamoOpenError> {
     let mut loader =
         aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts(options));
@@ -103,10 +103,10 @@ async fn environment(
         check_endpoint(url)?;
         loader = loader.endpoint_url(url);
     }
-    if let Some(credentials) = doubles.credentials {
+    if let Some(credentials) = overrides.credentials {
         loader = loader.credentials_provider(credentials);
     }
-    if let Some(http_client) = doubles.http_client {
+    if let Some(http_client) = overrides.http_client {
         loader = loader.http_client(http_client);
     }
     let environment = loader.load().await;
@@ -144,7 +144,7 @@ fn config(environment: &SdkConfig, options: &DynamoOptions) -> Config {
         .retry_config(retries)
         .retry_partition(no_hidden_budget.build())
         .retry_classifier(Classifier)
-        .interceptor(RefuseEmpty)
+        .interceptor(EmptyResponseInterceptor)
         .timeout_config(timeouts(options))
         .build()
 }
@@ -158,7 +158,7 @@ fn timeouts(options: &DynamoOptions) -> TimeoutConfig {
 }
 
 /// Where the server is, for a message.
-fn place(options: &DynamoOptions, environment: &SdkConfig) -> String {
+fn server(options: &DynamoOptions, environment: &SdkConfig) -> String {
     match (&options.endpoint_url, environment.region()) {
         (Some(url), _) => url.clone(),
         (None, Some(region)) => format!("AWS {region}"),
@@ -166,16 +166,16 @@ fn place(options: &DynamoOptions, environment: &SdkConfig) -> String {
     }
 }
 
-fn explain(error: &CallError, link: &Link, place: &str) -> DynamoOpenError {
-    let place = place.to_owned();
+fn explain(error: &CallError, client: &DynamoClient, server: &str) -> DynamoOpenError {
+    let server = server.to_owned();
     let reason = error.to_string();
     if error.is_denied() {
-        DynamoOpenError::Refused { place, reason }
+        DynamoOpenError::Refused { server, reason }
     } else if error.is_unreachable() {
-        DynamoOpenError::Unreachable { place, reason }
+        DynamoOpenError::Unreachable { server, reason }
     } else if error.is_table_missing() {
-        DynamoOpenError::RouterMissing { table: link.names.router().to_owned(), place }
+        DynamoOpenError::RouterMissing { table: client.names.router().to_owned(), server }
     } else {
-        DynamoOpenError::Failed(format!("{reason} (at {place})"))
+        DynamoOpenError::Failed(format!("{reason} (at {server})"))
     }
 }

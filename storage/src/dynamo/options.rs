@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use state_machine::LastConnect;
 
-use crate::upkeep::Throughput;
+use crate::maintenance::Throughput;
 
 /// How to reach the tables, what they are called, and the bounds of an engine.
 ///
@@ -26,7 +26,7 @@ pub struct DynamoOptions {
     /// Whether tables that are missing are made. Otherwise a missing one is an error.
     pub create_tables: bool,
     /// Over how many keys of the `last_connect` index one hour is spread.
-    pub last_connect_spread: usize,
+    pub last_connect_shards: usize,
     /// How long a TCP and TLS connection may take to be made.
     pub connect_timeout: Duration,
     /// How long one attempt of a request may take.
@@ -75,7 +75,7 @@ impl Default for DynamoOptions {
             message_prefix: "message".to_owned(),
             billing: Billing::OnDemand,
             create_tables: true,
-            last_connect_spread: LastConnect::SPREAD,
+            last_connect_shards: LastConnect::SHARDS,
             connect_timeout: Duration::from_secs(2),
             attempt_timeout: Duration::from_secs(3),
             operation_timeout: Duration::from_secs(10),

@@ -14,60 +14,65 @@ use state_machine::Month;
 
 use super::attributes::{UAID, number, text};
 use super::channels::CHANNELS_KEY;
+use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::feeds::preflight as trial_of_feeds;
-use super::link::Link;
+use super::feeds::preflight as feeds_preflight;
 use super::notifications::CHID;
 use super::rows::SORT_KEY;
-use super::shapes::{FEEDS, INDEX, INDEX_KEY, LEGACY, MESSAGES, ROUTER, SEQUENCES, Shape};
+use super::table_schema::{
+    FEEDS, INDEX, INDEX_KEY, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema,
+};
 use super::tables::{self, ALL_TABLES};
-use crate::upkeep::{Check, PREFLIGHT_UAID};
+use crate::maintenance::{PREFLIGHT_UAID, PreflightCheck};
 
 /// Stands where a message's or channel's id does. It sorts behind the channels of a month.
 const PREFLIGHT: &str = "preflight";
 
 /// Tries out the router table, those of the months, and the legacy one and those of feeds where they are.
-pub(super) async fn run(link: &Link, months: BTreeSet<Month>) -> Result<Vec<Check>, CallError> {
-    let mut trial = Trial { link, checks: Vec::new() };
+pub(super) async fn run(
+    client: &DynamoClient,
+    months: BTreeSet<Month>,
+) -> Result<Vec<PreflightCheck>, CallError> {
+    let mut run = PreflightRun { client, checks: Vec::new() };
     // What did not answer is the last of the checks.
-    let (Ok(()) | Err(GaveUp)) = trial.all_tables(months).await;
-    Ok(trial.checks)
+    let (Ok(()) | Err(ServerUnavailable)) = run.all_tables(months).await;
+    Ok(run.checks)
 }
 
 /// The server did not answer: nothing further is to be learned.
-struct GaveUp;
+struct ServerUnavailable;
 
-struct Trial<'a> {
-    link: &'a Link,
-    checks: Vec<Check>,
+struct PreflightRun<'a> {
+    client: &'a DynamoClient,
+    checks: Vec<PreflightCheck>,
 }
 
-impl Trial<'_> {
-    async fn all_tables(&mut self, months: BTreeSet<Month>) -> Result<(), GaveUp> {
-        let link = self.link;
-        self.table(link.names.router(), &ROUTER, router_steps(link)).await?;
-        let listed = tables::months(link).await;
+impl PreflightRun<'_> {
+    async fn all_tables(&mut self, months: BTreeSet<Month>) -> Result<(), ServerUnavailable> {
+        let client = self.client;
+        self.table(client.names.router(), &ROUTER, router_steps(client)).await?;
+        let listed = tables::months(client).await;
         self.note("ListTables", ALL_TABLES, listed)?;
         for month in months {
-            let table = link.names.messages(month);
-            self.table(&table, &MESSAGES, month_steps(link, &table)).await?;
+            let table = client.names.messages(month);
+            self.table(&table, &MESSAGES, month_steps(client, &table)).await?;
         }
         // Only where it is there: it is for SimplePush.
-        if self.is_there(link.names.legacy()).await {
-            self.table(link.names.legacy(), &LEGACY, legacy_steps(link)).await?;
+        if self.is_there(client.names.legacy()).await {
+            self.table(client.names.legacy(), &LEGACY, legacy_steps(client)).await?;
         }
         // These belong together, and are made when the first feed is.
-        let (sequences, feeds) = (link.names.sequences(), link.names.feeds());
+        let (sequences, feeds) = (client.names.sequences(), client.names.feeds());
         if self.is_there(sequences).await || self.is_there(feeds).await {
-            self.table(sequences, &SEQUENCES, trial_of_feeds::steps_of_sequences(link)).await?;
-            self.table(feeds, &FEEDS, trial_of_feeds::steps_of_feeds(link)).await?;
+            self.table(sequences, &SEQUENCES, feeds_preflight::steps_of_sequences(client)).await?;
+            self.table(feeds, &FEEDS, feeds_preflight::steps_of_feeds(client)).await?;
         }
         Ok(())
     }
 
     /// Whether there is such a table. One that cannot be looked at may be there.
     async fn is_there(&self, name: &str) -> bool {
-        !matches!(tables::describe(self.link, name).await, Ok(None))
+        !matches!(tables::describe(self.client, name).await, Ok(None))
     }
 
     /// Looks whether the table is as it should be, and then takes all steps, so that the last
@@ -75,14 +80,14 @@ impl Trial<'_> {
     async fn table(
         &mut self,
         name: &str,
-        shape: &Shape,
-        steps: Vec<Step<'_>>,
-    ) -> Result<(), GaveUp> {
-        let looked = tables::look_at(self.link, name, shape).await;
+        schema: &TableSchema,
+        steps: Vec<PreflightStep<'_>>,
+    ) -> Result<(), ServerUnavailable> {
+        let looked = tables::look_at(self.client, name, schema).await;
         if self.note("DescribeTable", name, looked)?.is_none() {
             return Ok(());
         }
-        for Step { operation, resource, request } in steps {
+        for PreflightStep { operation, resource, request } in steps {
             let done = request.await;
             self.note(operation, &resource, done)?;
         }
@@ -95,30 +100,30 @@ impl Trial<'_> {
         operation: &str,
         resource: &str,
         done: Result<T, CallError>,
-    ) -> Result<Option<T>, GaveUp> {
+    ) -> Result<Option<T>, ServerUnavailable> {
         let (operation, outcome, answer) = match done {
             Ok(done) => (operation, Ok(()), Ok(Some(done))),
             Err(error) => {
-                let answer = if error.is_unreachable() { Err(GaveUp) } else { Ok(None) };
+                let answer = if error.is_unreachable() { Err(ServerUnavailable) } else { Ok(None) };
                 (error.operation(), Err(advise(&error, resource)), answer)
             }
         };
-        self.checks.push(Check { what: format!("{operation} on {resource}"), outcome });
+        self.checks.push(PreflightCheck { what: format!("{operation} on {resource}"), outcome });
         answer
     }
 }
 
 /// One request, not made yet.
-pub(super) struct Step<'a> {
+pub(super) struct PreflightStep<'a> {
     operation: &'static str,
     /// What a policy must allow it on.
     resource: String,
     request: BoxFuture<'a, Result<(), CallError>>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> PreflightStep<'a> {
     pub(super) fn new<T, E>(
-        link: &'a Link,
+        client: &'a DynamoClient,
         operation: &'static str,
         table: &'a str,
         request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>> + Send + 'a,
@@ -127,74 +132,77 @@ impl<'a> Step<'a> {
         T: Send + 'static,
         E: StdError + ProvideErrorMetadata + Into<aws_sdk_dynamodb::Error> + Send + Sync + 'static,
     {
-        let request = link.call(operation, table, request);
+        let request = client.call(operation, table, request);
         let request = Box::pin(async { request.await.map(|_answer| ()) });
         Self { operation, resource: table.to_owned(), request }
     }
 }
 
-fn router_steps(link: &Link) -> Vec<Step<'_>> {
-    let table = link.names.router();
-    let update = link.client.update_item().table_name(table).key(UAID, uaid());
+fn router_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
+    let table = client.names.router();
+    let update = client.sdk.update_item().table_name(table).key(UAID, uaid());
     let update = update
         .update_expression("SET connected_at = :zero")
         .expression_attribute_values(":zero", number(0_u64));
-    let query = link.client.query().table_name(table).index_name(INDEX);
+    let query = client.sdk.query().table_name(table).index_name(INDEX);
     let query = query
         .key_condition_expression(format!("{INDEX_KEY} = :zero"))
         .expression_attribute_values(":zero", number(0_u64));
     let key = Item::from([(UAID.to_owned(), uaid())]);
     let index = format!("{table}/index/{INDEX}");
     vec![
-        Step::new(link, "UpdateItem", table, update.send()),
-        get(link, table, key.clone()),
-        Step { resource: index, ..Step::new(link, "Query", table, query.send()) },
-        delete(link, table, key),
+        PreflightStep::new(client, "UpdateItem", table, update.send()),
+        get(client, table, key.clone()),
+        PreflightStep {
+            resource: index,
+            ..PreflightStep::new(client, "Query", table, query.send())
+        },
+        delete(client, table, key),
     ]
 }
 
-fn month_steps<'a>(link: &'a Link, table: &'a str) -> Vec<Step<'a>> {
+fn month_steps<'a>(client: &'a DynamoClient, table: &'a str) -> Vec<PreflightStep<'a>> {
     let channels = key(SORT_KEY, CHANNELS_KEY);
-    let update = link.client.update_item().table_name(table).set_key(Some(channels.clone()));
+    let update = client.sdk.update_item().table_name(table).set_key(Some(channels.clone()));
     let update = update
         .update_expression("ADD chids :chids")
         .expression_attribute_values(":chids", AttributeValue::Ss(vec![PREFLIGHT.to_owned()]));
     vec![
-        Step::new(link, "UpdateItem", table, update.send()),
-        put(link, table, key(SORT_KEY, PREFLIGHT)),
-        get(link, table, channels.clone()),
-        query(link, table),
-        delete(link, table, key(SORT_KEY, PREFLIGHT)),
-        delete(link, table, channels),
+        PreflightStep::new(client, "UpdateItem", table, update.send()),
+        put(client, table, key(SORT_KEY, PREFLIGHT)),
+        get(client, table, channels.clone()),
+        query(client, table),
+        delete(client, table, key(SORT_KEY, PREFLIGHT)),
+        delete(client, table, channels),
     ]
 }
 
-fn legacy_steps(link: &Link) -> Vec<Step<'_>> {
-    let table = link.names.legacy();
+fn legacy_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
+    let table = client.names.legacy();
     let key = key(CHID, PREFLIGHT);
-    vec![put(link, table, key.clone()), query(link, table), delete(link, table, key)]
+    vec![put(client, table, key.clone()), query(client, table), delete(client, table, key)]
 }
 
-fn put<'a>(link: &'a Link, table: &'a str, item: Item) -> Step<'a> {
-    let put = link.client.put_item().table_name(table).set_item(Some(item));
-    Step::new(link, "PutItem", table, put.send())
+fn put<'a>(client: &'a DynamoClient, table: &'a str, item: Item) -> PreflightStep<'a> {
+    let put = client.sdk.put_item().table_name(table).set_item(Some(item));
+    PreflightStep::new(client, "PutItem", table, put.send())
 }
 
-pub(super) fn get<'a>(link: &'a Link, table: &'a str, key: Item) -> Step<'a> {
-    let get = link.client.get_item().table_name(table).set_key(Some(key));
-    Step::new(link, "GetItem", table, get.consistent_read(true).send())
+pub(super) fn get<'a>(client: &'a DynamoClient, table: &'a str, key: Item) -> PreflightStep<'a> {
+    let get = client.sdk.get_item().table_name(table).set_key(Some(key));
+    PreflightStep::new(client, "GetItem", table, get.consistent_read(true).send())
 }
 
-fn query<'a>(link: &'a Link, table: &'a str) -> Step<'a> {
-    let query = link.client.query().table_name(table).consistent_read(true);
+fn query<'a>(client: &'a DynamoClient, table: &'a str) -> PreflightStep<'a> {
+    let query = client.sdk.query().table_name(table).consistent_read(true);
     let query =
         query.key_condition_expression("uaid = :uaid").expression_attribute_values(":uaid", uaid());
-    Step::new(link, "Query", table, query.send())
+    PreflightStep::new(client, "Query", table, query.send())
 }
 
-fn delete<'a>(link: &'a Link, table: &'a str, key: Item) -> Step<'a> {
-    let delete = link.client.delete_item().table_name(table).set_key(Some(key));
-    Step::new(link, "DeleteItem", table, delete.send())
+fn delete<'a>(client: &'a DynamoClient, table: &'a str, key: Item) -> PreflightStep<'a> {
+    let delete = client.sdk.delete_item().table_name(table).set_key(Some(key));
+    PreflightStep::new(client, "DeleteItem", table, delete.send())
 }
 
 fn advise(error: &CallError, resource: &str) -> String {

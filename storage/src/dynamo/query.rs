@@ -5,13 +5,13 @@ use state_machine::{Time, Uaid};
 
 use super::attributes::{number, text, text_of};
 use super::channels::CHANNELS_KEY;
+use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::link::Link;
 use super::rows::{EXPIRY_MAX_S, SORT_KEY};
 
 /// Some of the rows.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct RowPage {
     pub(super) items: Vec<Item>,
     /// The sort key behind which there may be more.
     pub(super) next: Option<String>,
@@ -20,14 +20,14 @@ pub(super) struct Batch {
 /// Rows behind a sort key, `rows` of them looked at at most. Those that expired before `now`, if it
 /// is given, need not come.
 pub(super) async fn rows_after(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     table: &str,
     after: &str,
     rows: i32,
     now: Option<Time>,
-) -> Result<Batch, CallError> {
-    let request = of_agent(link, uaid, table)
+) -> Result<RowPage, CallError> {
+    let request = of_agent(client, uaid, table)
         .key_condition_expression("uaid = :uaid AND chidmessageid > :after")
         .expression_attribute_values(":after", text(after))
         .limit(rows);
@@ -38,12 +38,12 @@ pub(super) async fn rows_after(
             .expression_attribute_values(":now", number(now.as_secs().min(EXPIRY_MAX_S - 1))),
         None => request,
     };
-    send(link, table, request).await
+    send(client, table, request).await
 }
 
 /// Which rows are looked through.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Among {
+pub(super) enum RowFilter {
     /// Those whose sort key begins so.
     Prefix(String),
     /// All that hold messages.
@@ -53,50 +53,55 @@ pub(super) enum Among {
 /// Shows rows, with only their sort keys and `updateid`s, in the order of the sort keys until `is_done` says so.
 /// Ends after `pages_max` requests, of 1 MB of rows each.
 pub(super) async fn look_through(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     table: &str,
-    among: &Among,
+    filter: &RowFilter,
     pages_max: u32,
     mut is_done: impl FnMut(&Item) -> bool,
 ) -> Result<(), CallError> {
     let mut start = None;
     for _page in 0..pages_max {
-        let request = of_agent(link, uaid, table)
+        let request = of_agent(client, uaid, table)
             .projection_expression("uaid, chidmessageid, updateid")
             .set_exclusive_start_key(start);
-        let batch = send(link, table, only(request, among)).await?;
-        let done = batch.items.iter().any(&mut is_done);
-        let Some(next) = batch.next.filter(|_| !done) else { break };
+        let row_page = send(client, table, only(request, filter)).await?;
+        let done = row_page.items.iter().any(&mut is_done);
+        let Some(next) = row_page.next.filter(|_| !done) else { break };
         let key = [("uaid", uaid.to_string()), (SORT_KEY, next)];
         start = Some(key.map(|(name, value)| (name.to_owned(), text(value))).into());
     }
     Ok(())
 }
 
-fn only(request: QueryFluentBuilder, among: &Among) -> QueryFluentBuilder {
-    match among {
-        Among::Prefix(prefix) => request
+fn only(request: QueryFluentBuilder, filter: &RowFilter) -> QueryFluentBuilder {
+    match filter {
+        RowFilter::Prefix(prefix) => request
             .key_condition_expression("uaid = :uaid AND begins_with(chidmessageid, :prefix)")
             .expression_attribute_values(":prefix", text(prefix)),
-        Among::Messages => request
+        RowFilter::Messages => request
             .key_condition_expression("uaid = :uaid AND chidmessageid > :channels")
             .expression_attribute_values(":channels", text(CHANNELS_KEY)),
     }
 }
 
-fn of_agent(link: &Link, uaid: Uaid, table: &str) -> QueryFluentBuilder {
-    link.client
+fn of_agent(client: &DynamoClient, uaid: Uaid, table: &str) -> QueryFluentBuilder {
+    client
+        .sdk
         .query()
         .table_name(table)
         .expression_attribute_values(":uaid", text(uaid.to_string()))
         .consistent_read(true)
 }
 
-async fn send(link: &Link, table: &str, request: QueryFluentBuilder) -> Result<Batch, CallError> {
-    let read = link.call("Query", table, request.send()).await?;
+async fn send(
+    client: &DynamoClient,
+    table: &str,
+    request: QueryFluentBuilder,
+) -> Result<RowPage, CallError> {
+    let read = client.call("Query", table, request.send()).await?;
     let next = read.last_evaluated_key.as_ref();
-    Ok(Batch {
+    Ok(RowPage {
         next: next.and_then(|key| text_of(key, SORT_KEY)).map(str::to_owned),
         items: read.items.unwrap_or_default(),
     })

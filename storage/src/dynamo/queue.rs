@@ -4,13 +4,13 @@
 //! runtime of the engine's own, has its place before its future is returned, and ends whether anybody
 //! waits for it or not. Reads wait for nothing.
 //!
-//! The writes of one user agent go through a *lane*: stores of messages side by side, every other write
+//! The writes of one user agent go through an *agent queue*: stores of messages side by side, every other write
 //! alone, behind all that were called before it and ahead of all called after it. So they are in order
 //! as they were called, as far as that can be seen: two stores leave the same behind in either order,
 //! since each is of a row of its own, or only takes the place of a lesser id.
 //!
-//! Places are bounded, those of the engine and those of each lane. Anybody can send a user agent
-//! messages; so stores are the first that are refused, and routing is the last (see [`Rank`]).
+//! Places are bounded, those of the engine and those of each agent queue. Anybody can send a user agent
+//! messages; so stores are the first that are refused, and routing is the last (see [`Priority`]).
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -28,33 +28,33 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot, watch}
 use tokio::task::unconstrained;
 use tokio::time::timeout;
 
-use crate::contract::{Answer, StoreError};
+use crate::store::{StoreError, StoreFuture};
 
 /// How long the end waits for a look-up of a server's name that nobody needs any more.
 const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What there is of a lane: a store takes one of it, any other write all. The semaphore is fair, so
+/// What there is of an agent queue: a store takes one of it, any other write all. The semaphore is fair, so
 /// one that waits for all holds those behind it.
-const LANE_WIDTH: u32 = u32::MAX >> 3;
+const AGENT_QUEUE_WIDTH: u32 = u32::MAX >> 3;
 
 /// The way to the threads of an engine. Dropping it lets them finish what is queued.
 pub(super) struct Queue {
     handle: Handle,
-    state: Arc<Mutex<State>>,
-    bounds: Bounds,
+    state: Arc<Mutex<QueueState>>,
+    limits: QueueLimits,
     /// True once the threads are gone.
     ended: watch::Receiver<bool>,
 }
 
 /// How much is admitted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct QueueLimits {
     /// Calls that wait or are under way.
     pub(super) calls_max: usize,
-    /// Those of them that are in one lane.
-    pub(super) lane_calls_max: usize,
-    /// How long a call waits for its turn in a lane. One that has not begun by then is not done at all.
-    pub(super) lane_wait_max: Duration,
+    /// Those of them that are in one agent queue.
+    pub(super) agent_calls_max: usize,
+    /// How long a call waits for its turn in an agent queue. One that has not begun by then is not done at all.
+    pub(super) agent_wait_max: Duration,
 }
 
 /// What a call is of, which says how many of the places it finds taken when it is refused.
@@ -62,7 +62,7 @@ pub(super) struct Bounds {
 /// So a flood of messages leaves room for those who fetch them, and message tables that hang leave
 /// room for what a direct notification needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rank {
+pub(super) enum Priority {
     /// Storing a message: three quarters.
     Store,
     /// Anything else about messages and channels, and what an operator asks for: seven eighths.
@@ -71,31 +71,31 @@ pub(super) enum Rank {
     Router,
 }
 
-struct State {
+struct QueueState {
     closed: bool,
     /// Admitted, and not yet done.
     calls: usize,
     /// One for each user agent that has a write waiting or under way.
-    lanes: HashMap<Uaid, Lane>,
+    agent_queues: HashMap<Uaid, AgentQueue>,
     /// Told when the last call is done and no other will come.
     idle: watch::Sender<bool>,
 }
 
-struct Lane {
+struct AgentQueue {
     width: Arc<Semaphore>,
     /// Those that wait or are under way.
     calls: usize,
 }
 
-/// A turn in a lane that may be still to come. It keeps its place among the others from the first.
-enum Turn {
+/// A turn in an agent queue that may be still to come. It keeps its place among the others from the first.
+enum Ticket {
     Now(OwnedSemaphorePermit),
     Later(BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>),
 }
 
 impl Queue {
     /// Starts the threads.
-    pub(super) fn start(threads: usize, bounds: Bounds) -> io::Result<Self> {
+    pub(super) fn start(threads: usize, limits: QueueLimits) -> io::Result<Self> {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(threads.max(1)).thread_name("dynamodb").enable_all();
         let runtime = runtime.build()?;
@@ -109,17 +109,17 @@ impl Queue {
             runtime.shutdown_timeout(SHUTDOWN_WAIT_MAX);
             end.send_replace(true);
         })?;
-        let state = State { closed: false, calls: 0, lanes: HashMap::new(), idle };
-        Ok(Self { handle, state: Arc::new(Mutex::new(state)), bounds, ended })
+        let state = QueueState { closed: false, calls: 0, agent_queues: HashMap::new(), idle };
+        Ok(Self { handle, state: Arc::new(Mutex::new(state)), limits, ended })
     }
 
     /// Runs a call at once.
     pub(super) fn run<T: Send + 'static>(
         &self,
-        rank: Rank,
+        priority: Priority,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Answer<T> {
-        if let Err(refused) = lock(&self.state).admit(rank, &self.bounds) {
+    ) -> StoreFuture<T> {
+        if let Err(refused) = lock(&self.state).admit(priority, &self.limits) {
             return Box::pin(ready(Err(refused)));
         }
         self.spawn(None, call)
@@ -127,19 +127,19 @@ impl Queue {
 
     /// Runs a call when its turn has come among the writes of the same user agent: side by side with
     /// others if it is a store, else alone.
-    pub(super) fn run_in_lane<T: Send + 'static>(
+    pub(super) fn run_in_agent_queue<T: Send + 'static>(
         &self,
-        rank: Rank,
+        priority: Priority,
         uaid: Uaid,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Answer<T> {
-        let turn = match lock(&self.state).admit_in_lane(rank, uaid, &self.bounds) {
-            Ok(turn) => turn,
+    ) -> StoreFuture<T> {
+        let ticket = match lock(&self.state).admit_in_agent_queue(priority, uaid, &self.limits) {
+            Ok(ticket) => ticket,
             Err(refused) => return Box::pin(ready(Err(refused))),
         };
-        let lane_wait_max = self.bounds.lane_wait_max;
+        let agent_wait_max = self.limits.agent_wait_max;
         self.spawn(Some(uaid), async move {
-            let _turn = turn.come(lane_wait_max).await?;
+            let _ticket = ticket.wait(agent_wait_max).await?;
             call.await
         })
     }
@@ -147,9 +147,9 @@ impl Queue {
     /// Runs what is admitted.
     fn spawn<T: Send + 'static>(
         &self,
-        lane: Option<Uaid>,
+        agent_queue: Option<Uaid>,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
         let state = self.state.clone();
         self.handle.spawn(async move {
@@ -160,7 +160,7 @@ impl Queue {
             // Under the lock: who has an answer finds its place free. Nobody may be waiting for it, a
             // caller that went away cancels nothing.
             let _unread = reply.send(outcome);
-            state.call_done(lane);
+            state.call_done(agent_queue);
         });
         Box::pin(async { answer.await.unwrap_or_else(|_| Err(panicked())) })
     }
@@ -175,7 +175,7 @@ impl Queue {
     }
 
     /// Admits nothing more. Answers when all that was admitted is done.
-    pub(super) fn close(&self) -> Answer<()> {
+    pub(super) fn close(&self) -> StoreFuture<()> {
         lock(&self.state).close();
         let mut ended = self.ended.clone();
         Box::pin(async move {
@@ -192,7 +192,7 @@ impl Drop for Queue {
     }
 }
 
-impl Rank {
+impl Priority {
     fn share_of(self, places: usize) -> usize {
         match self {
             Self::Store => places - places / 4,
@@ -204,37 +204,38 @@ impl Rank {
     fn width(self) -> u32 {
         match self {
             Self::Store => 1,
-            Self::Messages | Self::Router => LANE_WIDTH,
+            Self::Messages | Self::Router => AGENT_QUEUE_WIDTH,
         }
     }
 }
 
-impl State {
-    fn admit(&mut self, rank: Rank, bounds: &Bounds) -> Result<(), StoreError> {
+impl QueueState {
+    fn admit(&mut self, priority: Priority, limits: &QueueLimits) -> Result<(), StoreError> {
         if self.closed {
             return Err(StoreError::Closed);
         }
-        if self.calls >= rank.share_of(bounds.calls_max) {
+        if self.calls >= priority.share_of(limits.calls_max) {
             return Err(StoreError::Busy);
         }
         self.calls += 1;
         Ok(())
     }
 
-    fn admit_in_lane(
+    fn admit_in_agent_queue(
         &mut self,
-        rank: Rank,
+        priority: Priority,
         uaid: Uaid,
-        bounds: &Bounds,
-    ) -> Result<Turn, StoreError> {
-        let in_lane = self.lanes.get(&uaid).map_or(0, |lane| lane.calls);
-        if !self.closed && in_lane >= rank.share_of(bounds.lane_calls_max) {
+        limits: &QueueLimits,
+    ) -> Result<Ticket, StoreError> {
+        let in_agent_queue =
+            self.agent_queues.get(&uaid).map_or(0, |agent_queue| agent_queue.calls);
+        if !self.closed && in_agent_queue >= priority.share_of(limits.agent_calls_max) {
             return Err(StoreError::Busy);
         }
-        self.admit(rank, bounds)?;
-        let lane = self.lanes.entry(uaid).or_insert_with(Lane::new);
-        lane.calls += 1;
-        Ok(lane.turn(rank))
+        self.admit(priority, limits)?;
+        let agent_queue = self.agent_queues.entry(uaid).or_insert_with(AgentQueue::new);
+        agent_queue.calls += 1;
+        Ok(agent_queue.ticket(priority))
     }
 
     fn close(&mut self) {
@@ -242,14 +243,15 @@ impl State {
         self.look_whether_idle();
     }
 
-    /// A lane goes with its last call.
-    fn call_done(&mut self, lane: Option<Uaid>) {
+    /// An agent queue goes with its last call.
+    fn call_done(&mut self, agent_queue: Option<Uaid>) {
         self.calls -= 1;
-        if let Some(uaid) = lane {
-            let lane = self.lanes.get_mut(&uaid).expect("it stays while a call is in it");
-            lane.calls -= 1;
-            if lane.calls == 0 {
-                self.lanes.remove(&uaid);
+        if let Some(uaid) = agent_queue {
+            let agent_queue =
+                self.agent_queues.get_mut(&uaid).expect("it stays while a call is in it");
+            agent_queue.calls -= 1;
+            if agent_queue.calls == 0 {
+                self.agent_queues.remove(&uaid);
             }
         }
         self.look_whether_idle();
@@ -262,40 +264,40 @@ impl State {
     }
 }
 
-impl Lane {
+impl AgentQueue {
     fn new() -> Self {
-        Self { width: Arc::new(Semaphore::new(LANE_WIDTH as usize)), calls: 0 }
+        Self { width: Arc::new(Semaphore::new(AGENT_QUEUE_WIDTH as usize)), calls: 0 }
     }
 
     /// Takes a turn behind all that were taken before.
-    fn turn(&self, rank: Rank) -> Turn {
+    fn ticket(&self, priority: Priority) -> Ticket {
         // It lines up when it is first polled. Unconstrained, because a caller's task that has done
         // much already would be told to wait without being lined up.
-        let turn = unconstrained(self.width.clone().acquire_many_owned(rank.width()));
-        let mut turn: BoxFuture<'static, _> = Box::pin(turn);
-        match (&mut turn).now_or_never() {
-            Some(permit) => Turn::Now(permit.expect(NEVER_CLOSED)),
-            None => Turn::Later(turn),
+        let ticket = unconstrained(self.width.clone().acquire_many_owned(priority.width()));
+        let mut ticket: BoxFuture<'static, _> = Box::pin(ticket);
+        match (&mut ticket).now_or_never() {
+            Some(permit) => Ticket::Now(permit.expect(NEVER_CLOSED)),
+            None => Ticket::Later(ticket),
         }
     }
 }
 
-impl Turn {
+impl Ticket {
     /// Waits for it. One that is late is given up, and nothing was done.
-    async fn come(self, wait_max: Duration) -> Result<OwnedSemaphorePermit, StoreError> {
+    async fn wait(self, wait_max: Duration) -> Result<OwnedSemaphorePermit, StoreError> {
         match self {
             Self::Now(permit) => Ok(permit),
-            Self::Later(turn) => {
-                let permit = timeout(wait_max, turn).await.map_err(|_late| StoreError::Busy)?;
+            Self::Later(ticket) => {
+                let permit = timeout(wait_max, ticket).await.map_err(|_late| StoreError::Busy)?;
                 Ok(permit.expect(NEVER_CLOSED))
             }
         }
     }
 }
 
-const NEVER_CLOSED: &str = "a lane's semaphore is never closed";
+const NEVER_CLOSED: &str = "an agent queue's semaphore is never closed";
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<QueueState>) -> MutexGuard<'_, QueueState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -314,8 +316,8 @@ mod tests {
         bounded(calls_max, calls_max, Duration::from_secs(60))
     }
 
-    fn bounded(calls_max: usize, lane_calls_max: usize, lane_wait_max: Duration) -> Queue {
-        Queue::start(2, Bounds { calls_max, lane_calls_max, lane_wait_max }).unwrap()
+    fn bounded(calls_max: usize, agent_calls_max: usize, agent_wait_max: Duration) -> Queue {
+        Queue::start(2, QueueLimits { calls_max, agent_calls_max, agent_wait_max }).unwrap()
     }
 
     /// A call that waits for the other end, and says what is left of it.
@@ -324,8 +326,8 @@ mod tests {
         (release, async { released.await.map_err(|_| StoreError::Closed) })
     }
 
-    fn lanes(queue: &Queue) -> usize {
-        lock(&queue.state).lanes.len()
+    fn agent_queues(queue: &Queue) -> usize {
+        lock(&queue.state).agent_queues.len()
     }
 
     #[tokio::test]
@@ -333,16 +335,16 @@ mod tests {
         let queue = queue(10);
         let order = Arc::new(Mutex::new(Vec::new()));
         let (release, first) = held();
-        let mut answers = vec![queue.run_in_lane(Rank::Router, AGENT, first)];
+        let mut answers = vec![queue.run_in_agent_queue(Priority::Router, AGENT, first)];
         for number in 1..=5 {
             let order = order.clone();
-            answers.push(queue.run_in_lane(Rank::Router, AGENT, async move {
+            answers.push(queue.run_in_agent_queue(Priority::Router, AGENT, async move {
                 order.lock().unwrap().push(number);
                 Ok(number)
             }));
         }
-        assert_eq!(queue.run_in_lane(Rank::Router, OTHER, async { Ok(0) }).await, Ok(0));
-        assert_eq!(queue.run(Rank::Router, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run_in_agent_queue(Priority::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run(Priority::Router, async { Ok(0) }).await, Ok(0));
         assert_eq!(*order.lock().unwrap(), [] as [u8; 0]);
         release.send(0).unwrap();
         for (number, answer) in answers.into_iter().enumerate().rev() {
@@ -355,20 +357,20 @@ mod tests {
     async fn a_lane_goes_with_its_last_call() {
         let queue = queue(10);
         let (release, first) = held();
-        let answer = queue.run_in_lane(Rank::Router, AGENT, first);
-        assert_eq!(lanes(&queue), 1);
+        let answer = queue.run_in_agent_queue(Priority::Router, AGENT, first);
+        assert_eq!(agent_queues(&queue), 1);
         release.send(0).unwrap();
         answer.await.unwrap();
         queue.close().await.unwrap();
-        assert_eq!(lanes(&queue), 0);
+        assert_eq!(agent_queues(&queue), 0);
     }
 
     #[tokio::test]
     async fn a_call_that_panics_is_answered_and_holds_up_none() {
         let queue = queue(10);
         let bug = async { panic!("a bug, as this test wants it") };
-        let panicking = queue.run_in_lane::<u8>(Rank::Router, AGENT, bug);
-        let behind = queue.run_in_lane(Rank::Router, AGENT, async { Ok(1) });
+        let panicking = queue.run_in_agent_queue::<u8>(Priority::Router, AGENT, bug);
+        let behind = queue.run_in_agent_queue(Priority::Router, AGENT, async { Ok(1) });
         assert_eq!(panicking.await, Err(panicked()));
         assert_eq!(behind.await, Ok(1));
         assert_eq!(queue.close().await, Ok(()));
@@ -378,10 +380,13 @@ mod tests {
     async fn a_call_too_many_is_busy_until_one_is_done() {
         let queue = queue(2);
         let ((first, one), (second, other)) = (held(), held());
-        let answers = [queue.run(Rank::Router, one), queue.run_in_lane(Rank::Router, AGENT, other)];
-        assert_eq!(queue.run(Rank::Router, async { Ok(0) }).await, Err(StoreError::Busy));
+        let answers = [
+            queue.run(Priority::Router, one),
+            queue.run_in_agent_queue(Priority::Router, AGENT, other),
+        ];
+        assert_eq!(queue.run(Priority::Router, async { Ok(0) }).await, Err(StoreError::Busy));
         assert_eq!(
-            queue.run_in_lane(Rank::Router, AGENT, async { Ok(0) }).await,
+            queue.run_in_agent_queue(Priority::Router, AGENT, async { Ok(0) }).await,
             Err(StoreError::Busy)
         );
         for release in [first, second] {
@@ -397,11 +402,11 @@ mod tests {
         let queue = queue(10);
         let (release, first) = held();
         let answers = [
-            queue.run_in_lane(Rank::Router, AGENT, first),
-            queue.run_in_lane(Rank::Router, AGENT, async { Ok(1) }),
+            queue.run_in_agent_queue(Priority::Router, AGENT, first),
+            queue.run_in_agent_queue(Priority::Router, AGENT, async { Ok(1) }),
         ];
         let closed = queue.close();
-        assert_eq!(queue.run(Rank::Router, async { Ok(0) }).await, Err(StoreError::Closed));
+        assert_eq!(queue.run(Priority::Router, async { Ok(0) }).await, Err(StoreError::Closed));
         release.send(0).unwrap();
         assert_eq!(closed.await, Ok(()));
         for (number, answer) in answers.into_iter().enumerate() {
@@ -410,7 +415,7 @@ mod tests {
     }
 
     /// A held call that says when it has begun.
-    fn watched() -> (oneshot::Receiver<()>, oneshot::Sender<u8>, Answer<u8>) {
+    fn watched() -> (oneshot::Receiver<()>, oneshot::Sender<u8>, StoreFuture<u8>) {
         let (begin, begun) = oneshot::channel();
         let (release, call) = held();
         let call = async {
@@ -424,20 +429,22 @@ mod tests {
     async fn stores_of_one_agent_run_side_by_side_and_any_other_write_alone_between_them() {
         let queue = queue(100);
         let [one, two, alone, three] =
-            [Rank::Store, Rank::Store, Rank::Messages, Rank::Store].map(|rank| {
-                let (begun, release, call) = watched();
-                (begun, release, queue.run_in_lane(rank, AGENT, call))
-            });
+            [Priority::Store, Priority::Store, Priority::Messages, Priority::Store].map(
+                |priority| {
+                    let (begun, release, call) = watched();
+                    (begun, release, queue.run_in_agent_queue(priority, AGENT, call))
+                },
+            );
         one.0.await.unwrap();
         two.0.await.unwrap();
         let (mut begun, mut next) = (alone.0, three.0);
         one.1.send(1).unwrap();
         assert_eq!(one.2.await, Ok(1));
-        assert_eq!(queue.run_in_lane(Rank::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run_in_agent_queue(Priority::Router, OTHER, async { Ok(0) }).await, Ok(0));
         begun.try_recv().unwrap_err();
         two.1.send(2).unwrap();
         begun.await.unwrap();
-        assert_eq!(queue.run_in_lane(Rank::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run_in_agent_queue(Priority::Router, OTHER, async { Ok(0) }).await, Ok(0));
         next.try_recv().unwrap_err();
         alone.1.send(3).unwrap();
         next.await.unwrap();
@@ -449,32 +456,34 @@ mod tests {
     async fn a_full_lane_refuses_stores_first_and_nobody_elses() {
         let queue = bounded(100, 8, Duration::from_secs(60));
         let (release, first) = held();
-        let mut answers = vec![queue.run_in_lane(Rank::Router, AGENT, first)];
-        for (rank, places) in [(Rank::Store, 6), (Rank::Messages, 7), (Rank::Router, 8)] {
+        let mut answers = vec![queue.run_in_agent_queue(Priority::Router, AGENT, first)];
+        for (priority, places) in
+            [(Priority::Store, 6), (Priority::Messages, 7), (Priority::Router, 8)]
+        {
             while answers.len() < places {
-                answers.push(queue.run_in_lane(rank, AGENT, async { Ok(0) }));
+                answers.push(queue.run_in_agent_queue(priority, AGENT, async { Ok(0) }));
             }
-            let one_more = queue.run_in_lane(rank, AGENT, async { Ok(9) });
-            assert_eq!(one_more.await, Err(StoreError::Busy), "{rank:?}");
+            let one_more = queue.run_in_agent_queue(priority, AGENT, async { Ok(9) });
+            assert_eq!(one_more.await, Err(StoreError::Busy), "{priority:?}");
         }
-        assert_eq!(queue.run_in_lane(Rank::Store, OTHER, async { Ok(1) }).await, Ok(1));
+        assert_eq!(queue.run_in_agent_queue(Priority::Store, OTHER, async { Ok(1) }).await, Ok(1));
         release.send(0).unwrap();
         for answer in answers {
             assert_eq!(answer.await, Ok(0));
         }
-        assert_eq!(queue.run_in_lane(Rank::Store, AGENT, async { Ok(1) }).await, Ok(1));
+        assert_eq!(queue.run_in_agent_queue(Priority::Store, AGENT, async { Ok(1) }).await, Ok(1));
     }
 
     #[tokio::test]
     async fn a_call_whose_turn_is_late_is_busy_and_never_done() {
         let queue = bounded(10, 10, Duration::from_millis(20));
         let (begun, release, first) = watched();
-        let first = queue.run_in_lane(Rank::Store, AGENT, first);
+        let first = queue.run_in_agent_queue(Priority::Store, AGENT, first);
         begun.await.unwrap();
         let (mut late_begun, _release, late) = watched();
-        let late = queue.run_in_lane(Rank::Router, AGENT, late);
+        let late = queue.run_in_agent_queue(Priority::Router, AGENT, late);
         assert_eq!(late.await, Err(StoreError::Busy));
-        let beside = queue.run_in_lane(Rank::Store, AGENT, async { Ok(2) });
+        let beside = queue.run_in_agent_queue(Priority::Store, AGENT, async { Ok(2) });
         assert_eq!(beside.await, Ok(2), "who is late holds nobody any more");
         release.send(1).unwrap();
         assert_eq!(first.await, Ok(1), "waiting is bounded, not being done");
@@ -486,6 +495,6 @@ mod tests {
     async fn a_call_lines_up_at_once_in_a_task_that_has_done_too_much_to_go_on() {
         let semaphore = Semaphore::new(1);
         while semaphore.acquire().now_or_never().is_some() {}
-        assert!(matches!(Lane::new().turn(Rank::Store), Turn::Now(_)));
+        assert!(matches!(AgentQueue::new().ticket(Priority::Store), Ticket::Now(_)));
     }
 }

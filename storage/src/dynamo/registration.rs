@@ -4,13 +4,14 @@
 use state_machine::{Month, RouterRecord};
 
 use super::attributes::{number, text};
+use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::link::Link;
 use super::names::Names;
 use super::router::{
-    self, Change, UPDATE, connected_at, is_of, months, place, read_item, router_type, without_month,
+    self, RecordUpdate, UPDATE, connected_at, is_of, months, place, read_item, router_type,
+    without_month,
 };
-use crate::contract::{Registered, Registration};
+use crate::store::{RegisterResult, Registration};
 
 /// What the original calls the version of a record's format.
 const RECORD_VERSION: u64 = 2;
@@ -19,37 +20,37 @@ const REGISTER_ATTEMPTS_MAX: u32 = 3;
 
 /// Writes who connected, unless the record is as new.
 pub(super) async fn register(
-    link: &Link,
+    client: &DynamoClient,
     registration: &Registration,
-) -> Result<Registered, CallError> {
+) -> Result<RegisterResult, CallError> {
     let mut attempt = 1;
     loop {
-        let refused = match write(link, registration).send(link).await {
+        let refused = match write(client, registration).send(client).await {
             Ok(before) => {
-                let record = record_after(link, registration, &before)?;
-                return Ok(Registered::Done(record, place(&before)));
+                let record = record_after(client, registration, &before)?;
+                return Ok(RegisterResult::Registered(record, place(&before)));
             }
             Err(error) if error.is_condition_failed() => error,
             Err(error) => return Err(error),
         };
-        let doubtful = refused.is_doubtful();
+        let indeterminate = refused.is_indeterminate();
         let item = match refused.into_item() {
             Some(item) => Some(item),
-            None => read_item(link, registration.uaid).await?,
+            None => read_item(client, registration.uaid).await?,
         };
-        let answer = why_refused(link, registration, item, doubtful)?;
+        let answer = why_refused(client, registration, item, indeterminate)?;
         match answer {
             Some(answer) => return Ok(answer),
             None if attempt < REGISTER_ATTEMPTS_MAX => attempt += 1,
             None => {
                 let reason = "the record changes all the time";
-                return Err(CallError::unreadable(UPDATE, link.names.router(), reason));
+                return Err(CallError::unreadable(UPDATE, client.names.router(), reason));
             }
         }
     }
 }
 
-fn write(link: &Link, registration: &Registration) -> Change {
+fn write(client: &DynamoClient, registration: &Registration) -> RecordUpdate {
     let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
         *registration;
     let set = "SET router_type = :type, node_id = :node, connected_at = :at, \
@@ -59,15 +60,15 @@ fn write(link: &Link, registration: &Registration) -> Change {
     let (curmonth, oldmonth) = (names_a_month("curmonth"), names_a_month("oldmonth"));
     let older = format!("{older} AND (attribute_not_exists(oldmonth) OR {oldmonth})");
     let change = match create_in {
-        Some(month) => Change::of(uaid)
+        Some(month) => RecordUpdate::of(uaid)
             .expression(&format!("{set}, curmonth = if_not_exists(curmonth, :month)"))
             .only_if(&format!("{older} AND (attribute_not_exists(curmonth) OR {curmonth})"))
-            .with(":month", text(link.names.value(month))),
-        None => Change::of(uaid).expression(set).only_if(&format!("{older} AND {curmonth}")),
+            .with(":month", text(client.names.value(month))),
+        None => RecordUpdate::of(uaid).expression(set).only_if(&format!("{older} AND {curmonth}")),
     };
     let change = MONTH_BOUNDS
         .into_iter()
-        .zip(month_bounds(&link.names))
+        .zip(month_bounds(&client.names))
         .fold(change, |change, (name, bound)| change.with(name, text(bound)));
     change
         .with(":type", text(router_type.as_str()))
@@ -98,43 +99,43 @@ fn month_bounds(names: &Names) -> impl Iterator<Item = String> {
 
 /// What `registration` has made of the item that was there before, or would make of it.
 fn record_after(
-    link: &Link,
+    client: &DynamoClient,
     registration: &Registration,
     before: &Item,
 ) -> Result<RouterRecord, CallError> {
     let Registration { uaid, router_type: wanted, ref node, connected_at, last_connect, create_in } =
         *registration;
-    router_type(link, before)?;
-    let (curmonth, oldmonth) = months(link, before)?;
+    router_type(client, before)?;
+    let (curmonth, oldmonth) = months(client, before)?;
     Ok(RouterRecord {
         uaid,
         router_type: wanted,
         node: Some(node.clone()),
         connected_at,
         last_connect,
-        curmonth: curmonth.or(create_in).ok_or_else(|| without_month(link))?,
+        curmonth: curmonth.or(create_in).ok_or_else(|| without_month(client))?,
         oldmonth,
     })
 }
 
 /// What a registration is answered that was not written. None if nothing speaks against it any more.
 fn why_refused(
-    link: &Link,
+    client: &DynamoClient,
     registration: &Registration,
     item: Option<Item>,
-    doubtful: bool,
-) -> Result<Option<Registered>, CallError> {
+    indeterminate: bool,
+) -> Result<Option<RegisterResult>, CallError> {
     let Registration { uaid, ref node, connected_at: at, create_in, .. } = *registration;
     let Some(item) = item else {
-        return Ok(create_in.is_none().then_some(Registered::Unknown));
+        return Ok(create_in.is_none().then_some(RegisterResult::UnknownAgent));
     };
     // The first attempt wrote it, and only its answer was lost: with it went what was there before.
-    if doubtful && is_of(&item, node, at) {
-        let record = router::decode(link, uaid, &item)?;
-        return Ok(Some(Registered::Done(record, None)));
+    if indeterminate && is_of(&item, node, at) {
+        let record = router::decode(client, uaid, &item)?;
+        return Ok(Some(RegisterResult::Registered(record, None)));
     }
     if connected_at(&item) >= at {
-        return Ok(Some(Registered::Newer(connected_at(&item))));
+        return Ok(Some(RegisterResult::Superseded(connected_at(&item))));
     }
-    record_after(link, registration, &item).map(|_record| None)
+    record_after(client, registration, &item).map(|_record| None)
 }

@@ -16,16 +16,16 @@ use super::error::{REPLICATED_CONFLICT, TRANSACTION_CONFLICT, is_cancelled_for_n
 
 tokio::task_local! {
     /// Whether an attempt of the request that this task is waiting for had no clear answer.
-    static DOUBTFUL: Cell<bool>;
+    static INDETERMINATE: Cell<bool>;
 }
 
 /// Waits for a request, and tells whether one of its attempts may have been carried out unseen: a
 /// reply that was lost, or an error of the server itself.
-pub(super) async fn with_doubts<F: Future>(request: F) -> (F::Output, bool) {
-    DOUBTFUL
+pub(super) async fn track_indeterminate<F: Future>(request: F) -> (F::Output, bool) {
+    INDETERMINATE
         .scope(Cell::new(false), async {
             let output = request.await;
-            (output, DOUBTFUL.with(Cell::get))
+            (output, INDETERMINATE.with(Cell::get))
         })
         .await
 }
@@ -42,7 +42,7 @@ impl ClassifyRetry for Classifier {
         }
         if !is_refused(attempt) {
             // Outside of a scope nobody asks.
-            let _outside = DOUBTFUL.try_with(|doubtful| doubtful.set(true));
+            let _outside = INDETERMINATE.try_with(|indeterminate| indeterminate.set(true));
         }
         match code(attempt) {
             Some(TRANSACTION_CONFLICT | REPLICATED_CONFLICT) => RetryAction::throttling_error(),

@@ -1,19 +1,21 @@
 //! The router table: one item a user agent (seed 002, "Router Table Schema").
 //!
 //! Items are changed, never replaced, so that attributes of others (`router_data` and what a bridge
-//! keeps) stay. Beside the user agents there are two items more, [`HEALTH`] and that of `key_marks`.
+//! keeps) stay. Beside the user agents there are two items more, [`HEALTH`] and that of `key_fingerprints`.
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure as OnFailure,
 };
-use state_machine::{LastConnect, Month, NodeId, Place, RouterRecord, RouterType, Time, Uaid};
+use state_machine::{
+    LastConnect, Month, NodeBinding, NodeId, RouterRecord, RouterType, Time, Uaid,
+};
 
 use super::attributes::{UAID, number, number_of, text, text_of};
+use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::link::Link;
-use crate::contract::MonthStep;
+use crate::store::MonthStep;
 
 /// The key of the item that health checks write: no uaid, and without `last_connect`, so that it is
 /// not in the index and no census counts it.
@@ -22,41 +24,50 @@ pub(super) const HEALTH: &str = "health";
 pub(super) const UPDATE: &str = "UpdateItem";
 
 /// Reads a record: one request, of one capacity unit for each 4 KiB.
-pub(super) async fn read(link: &Link, uaid: Uaid) -> Result<Option<RouterRecord>, CallError> {
-    let item = read_item(link, uaid).await?;
-    item.map(|item| decode(link, uaid, &item)).transpose()
+pub(super) async fn read(
+    client: &DynamoClient,
+    uaid: Uaid,
+) -> Result<Option<RouterRecord>, CallError> {
+    let item = read_item(client, uaid).await?;
+    item.map(|item| decode(client, uaid, &item)).transpose()
 }
 
 /// Sets the month, if the record is still this connection's.
-pub(super) async fn update_message_month(link: &Link, step: &MonthStep) -> Result<bool, CallError> {
-    let change = Change::of(step.uaid)
+pub(super) async fn update_message_month(
+    client: &DynamoClient,
+    step: &MonthStep,
+) -> Result<bool, CallError> {
+    let change = RecordUpdate::of(step.uaid)
         .expression("SET curmonth = :to, oldmonth = :from, last_connect = :last_connect")
         .only_if(MINE)
-        .with(":to", text(link.names.value(step.to)))
-        .with(":from", text(link.names.value(step.from)))
+        .with(":to", text(client.names.value(step.to)))
+        .with(":from", text(client.names.value(step.from)))
         .with(":last_connect", number(step.last_connect.0))
         .mine(&step.node, step.connected_at);
-    happened(change.send(link).await)
+    was_applied(change.send(client).await)
 }
 
 /// Forgets the old month, if the record is still this connection's.
-pub(super) async fn finish_month_move(link: &Link, step: &MonthStep) -> Result<bool, CallError> {
-    let [value, full, bare] = link.names.record_forms(step.from);
-    let change = Change::of(step.uaid)
+pub(super) async fn finish_month_move(
+    client: &DynamoClient,
+    step: &MonthStep,
+) -> Result<bool, CallError> {
+    let [value, full, bare] = client.names.record_forms(step.from);
+    let change = RecordUpdate::of(step.uaid)
         .expression("REMOVE oldmonth")
         .only_if("node_id = :node AND connected_at = :at AND oldmonth IN (:value, :full, :bare)")
         .with(":value", text(value))
         .with(":full", text(full))
         .with(":bare", text(bare))
         .mine(&step.node, step.connected_at);
-    let refused = match change.send(link).await {
+    let refused = match change.send(client).await {
         Ok(_changed) => return Ok(true),
         Err(error) if error.is_condition_failed() => error,
         Err(error) => return Err(error),
     };
     let item = match refused.into_item() {
         Some(item) => Some(item),
-        None => read_item(link, step.uaid).await?,
+        None => read_item(client, step.uaid).await?,
     };
     // There was nothing to forget; it counts whose the record is.
     Ok(item.is_some_and(|item| is_of(&item, &step.node, step.connected_at)))
@@ -64,82 +75,86 @@ pub(super) async fn finish_month_move(link: &Link, step: &MonthStep) -> Result<b
 
 /// Removes the node, if it is still this connection's.
 pub(super) async fn clear_node(
-    link: &Link,
+    client: &DynamoClient,
     uaid: Uaid,
     node: &NodeId,
     connected_at: Time,
 ) -> Result<bool, CallError> {
-    let change = Change::of(uaid).expression("REMOVE node_id").only_if(MINE);
-    happened(change.mine(node, connected_at).send(link).await)
+    let change = RecordUpdate::of(uaid).expression("REMOVE node_id").only_if(MINE);
+    was_applied(change.mine(node, connected_at).send(client).await)
 }
 
 /// Removes a record. Answers whether there was one.
-pub(super) async fn drop_user(link: &Link, uaid: Uaid) -> Result<bool, CallError> {
-    let table = link.names.router();
-    let request = link.client.delete_item().table_name(table).key(UAID, text(uaid.to_string()));
+pub(super) async fn drop_user(client: &DynamoClient, uaid: Uaid) -> Result<bool, CallError> {
+    let table = client.names.router();
+    let request = client.sdk.delete_item().table_name(table).key(UAID, text(uaid.to_string()));
     let request = request.return_values(ReturnValue::AllOld);
-    let dropped = link.call("DeleteItem", table, request.send()).await?;
+    let dropped = client.call("DeleteItem", table, request.send()).await?;
     Ok(dropped.attributes.is_some_and(|item| !item.is_empty()))
 }
 
 /// Writes something that means nothing.
-pub(super) async fn check(link: &Link) -> Result<(), CallError> {
-    let change = Change::of_key(HEALTH.to_owned()).expression("ADD checks :one");
-    change.with(":one", number(1_u64)).send(link).await.map(|_changed| ())
+pub(super) async fn check(client: &DynamoClient) -> Result<(), CallError> {
+    let change = RecordUpdate::of_key(HEALTH.to_owned()).expression("ADD checks :one");
+    change.with(":one", number(1_u64)).send(client).await.map(|_changed| ())
 }
 
 /// Reads a record as DynamoDB gives it.
-pub(super) fn decode(link: &Link, uaid: Uaid, item: &Item) -> Result<RouterRecord, CallError> {
-    let (curmonth, oldmonth) = months(link, item)?;
+pub(super) fn decode(
+    client: &DynamoClient,
+    uaid: Uaid,
+    item: &Item,
+) -> Result<RouterRecord, CallError> {
+    let (curmonth, oldmonth) = months(client, item)?;
     Ok(RouterRecord {
         uaid,
-        router_type: router_type(link, item)?,
+        router_type: router_type(client, item)?,
         node: node(item),
         connected_at: connected_at(item),
         last_connect: LastConnect(number_of(item, "last_connect").unwrap_or(0)),
-        curmonth: curmonth.ok_or_else(|| without_month(link))?,
+        curmonth: curmonth.ok_or_else(|| without_month(client))?,
         oldmonth,
     })
 }
 
 /// A record without it is of the type that the original began with.
-pub(super) fn router_type(link: &Link, item: &Item) -> Result<RouterType, CallError> {
+pub(super) fn router_type(client: &DynamoClient, item: &Item) -> Result<RouterType, CallError> {
     let Some(there) = text_of(item, "router_type") else { return Ok(RouterType::WebPush) };
     RouterType::parse(there).ok_or_else(|| {
         let what = "which this server does not serve";
-        unreadable(link, &format!("a record has the router type `{there}`, {what}"))
+        unreadable(client, &format!("a record has the router type `{there}`, {what}"))
     })
 }
 
 /// What a record says of `curmonth` and `oldmonth`.
 pub(super) fn months(
-    link: &Link,
+    client: &DynamoClient,
     item: &Item,
 ) -> Result<(Option<Month>, Option<Month>), CallError> {
-    Ok((month(link, item, "curmonth")?, month(link, item, "oldmonth")?))
+    Ok((month(client, item, "curmonth")?, month(client, item, "oldmonth")?))
 }
 
-fn month(link: &Link, item: &Item, attribute: &str) -> Result<Option<Month>, CallError> {
+fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Result<Option<Month>, CallError> {
     let Some(there) = item.get(attribute) else { return Ok(None) };
     let there = there.as_s().map_or("", String::as_str);
-    link.names.month_of_record(there).map(Some).ok_or_else(|| {
+    client.names.month_of_record(there).map(Some).ok_or_else(|| {
         let what = "which is no message table by the prefixes that are set";
-        unreadable(link, &format!("a record has the {attribute} `{there}`, {what}"))
+        unreadable(client, &format!("a record has the {attribute} `{there}`, {what}"))
     })
 }
 
 /// A record that names no month is of nobody that this server could deliver to.
-pub(super) fn without_month(link: &Link) -> CallError {
-    unreadable(link, "a record has no `curmonth`")
+pub(super) fn without_month(client: &DynamoClient) -> CallError {
+    unreadable(client, "a record has no `curmonth`")
 }
 
-fn unreadable(link: &Link, what: &str) -> CallError {
-    CallError::unreadable("reading a record", link.names.router(), what)
+fn unreadable(client: &DynamoClient, what: &str) -> CallError {
+    CallError::unreadable("reading a record", client.names.router(), what)
 }
 
 /// Where the agent of a record is connected.
-pub(super) fn place(item: &Item) -> Option<Place> {
-    Some(Place { node: node(item)?, connected_at: connected_at(item) })
+pub(super) fn place(item: &Item) -> Option<NodeBinding> {
+    Some(NodeBinding { node: node(item)?, connected_at: connected_at(item) })
 }
 
 fn node(item: &Item) -> Option<NodeId> {
@@ -151,10 +166,13 @@ pub(super) fn connected_at(item: &Item) -> Time {
     Time(number_of(item, "connected_at").unwrap_or(0))
 }
 
-pub(super) async fn read_item(link: &Link, uaid: Uaid) -> Result<Option<Item>, CallError> {
-    let table = link.names.router();
-    let request = link.client.get_item().table_name(table).key(UAID, text(uaid.to_string()));
-    let read = link.call("GetItem", table, request.consistent_read(true).send()).await?;
+pub(super) async fn read_item(
+    client: &DynamoClient,
+    uaid: Uaid,
+) -> Result<Option<Item>, CallError> {
+    let table = client.names.router();
+    let request = client.sdk.get_item().table_name(table).key(UAID, text(uaid.to_string()));
+    let read = client.call("GetItem", table, request.consistent_read(true).send()).await?;
     Ok(read.item)
 }
 
@@ -162,7 +180,7 @@ pub(super) fn is_of(item: &Item, node: &NodeId, at: Time) -> bool {
     text_of(item, "node_id") == Some(node.as_str()) && connected_at(item) == at
 }
 
-fn happened(changed: Result<Item, CallError>) -> Result<bool, CallError> {
+fn was_applied(changed: Result<Item, CallError>) -> Result<bool, CallError> {
     match changed {
         Ok(_item) => Ok(true),
         Err(error) if error.is_condition_failed() => Ok(false),
@@ -170,18 +188,18 @@ fn happened(changed: Result<Item, CallError>) -> Result<bool, CallError> {
     }
 }
 
-/// The record is still of the connection that [`Change::mine`] names.
+/// The record is still of the connection that [`RecordUpdate::mine`] names.
 const MINE: &str = "node_id = :node AND connected_at = :at";
 
 /// A change of one item of the router table.
-pub(super) struct Change {
+pub(super) struct RecordUpdate {
     key: String,
     expression: String,
     condition: Option<String>,
     values: HashMap<String, AttributeValue>,
 }
 
-impl Change {
+impl RecordUpdate {
     pub(super) fn of(uaid: Uaid) -> Self {
         Self::of_key(uaid.to_string())
     }
@@ -208,10 +226,10 @@ impl Change {
     }
 
     /// Answers the item as it was before, without attributes where there was none.
-    pub(super) async fn send(self, link: &Link) -> Result<Item, CallError> {
-        let table = link.names.router();
-        let request = link
-            .client
+    pub(super) async fn send(self, client: &DynamoClient) -> Result<Item, CallError> {
+        let table = client.names.router();
+        let request = client
+            .sdk
             .update_item()
             .table_name(table)
             .key(UAID, text(self.key))
@@ -220,7 +238,7 @@ impl Change {
             .set_expression_attribute_values(Some(self.values))
             .return_values(ReturnValue::AllOld)
             .return_values_on_condition_check_failure(OnFailure::AllOld);
-        let changed = link.call(UPDATE, table, request.send()).await?;
+        let changed = client.call(UPDATE, table, request.send()).await?;
         Ok(changed.attributes.unwrap_or_default())
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn topics_of(chid: Chid) -> String {
 
 /// What a sort key tells of its message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SortKey {
     /// Its channel.
     pub(super) chid: Chid,
     /// Whether the row is a topic's.
@@ -60,7 +60,7 @@ pub(super) struct Place {
     pub(super) topic: Option<Topic>,
 }
 
-impl Place {
+impl SortKey {
     /// Reads a sort key. None if it is none of a message.
     pub(super) fn parse(sort_key: &str) -> Option<Self> {
         if let Some(rest) = sort_key.strip_prefix(TOPICAL) {
@@ -137,14 +137,14 @@ pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
 
 /// The message in a row. None if it makes no sense.
 pub(super) fn decode(item: &Item) -> Option<Message> {
-    let place = Place::parse(sort_key_of(item))?;
+    let sort_key_parts = SortKey::parse(sort_key_of(item))?;
     let timestamp = || number_of(item, "timestamp").map(|s| s.saturating_mul(1000));
     let accepted_at = Time(number_of(item, "accepted_at").or_else(timestamp).unwrap_or(0));
     let urgency = text_of(item, "urgency").and_then(Urgency::parse);
     Some(Message {
         id: id_of(item),
-        chid: place.chid,
-        topic: place.topic,
+        chid: sort_key_parts.chid,
+        topic: sort_key_parts.topic,
         urgency: urgency.unwrap_or_default(),
         accepted_at,
         ttl: ttl(item, accepted_at),
@@ -222,18 +222,18 @@ mod tests {
     fn a_sort_key_of_any_version_names_its_channel() {
         let chid = Chid::parse(CHID).unwrap();
         let topic = Some(Topic::parse("a-topic").unwrap());
-        let plain = Place { chid, is_topical: false, topic: None };
-        let topical = Place { chid, is_topical: true, topic };
-        assert_eq!(Place::parse(&format!("01:{CHID}:a-topic")), Some(topical));
+        let plain = SortKey { chid, is_topical: false, topic: None };
+        let topical = SortKey { chid, is_topical: true, topic };
+        assert_eq!(SortKey::parse(&format!("01:{CHID}:a-topic")), Some(topical));
         for sort_key in ["02:0192af:{}", "02:1793700000000000:{}", "{}:gAAAAA=:x", "{}:"] {
-            assert_eq!(Place::parse(&sort_key.replace("{}", CHID)).as_ref(), Some(&plain));
+            assert_eq!(SortKey::parse(&sort_key.replace("{}", CHID)).as_ref(), Some(&plain));
         }
     }
 
     #[test]
     fn what_is_no_sort_key_of_a_message_is_none() {
         for wrong in ["", " ", "01:", "01:x:topic", "02:x", "02:", "03:x:y", CHID, "nonsense:x"] {
-            assert_eq!(Place::parse(wrong), None, "{wrong}");
+            assert_eq!(SortKey::parse(wrong), None, "{wrong}");
         }
     }
 

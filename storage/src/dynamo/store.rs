@@ -2,67 +2,69 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
-use super::queue::Rank;
-use super::{Dynamo, carry, channels, fetch, messages, registration, router, tables};
-use crate::contract::{
-    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
-    RouterTable, Store, Stored,
+use super::queue::Priority;
+use super::{Dynamo, channels, fetch, messages, move_messages, registration, router, tables};
+use crate::store::{
+    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
+    Store, StoreFuture, Stored,
 };
 
 impl RouterTable for Dynamo {
-    fn record(&self, uaid: Uaid) -> Answer<Option<RouterRecord>> {
-        self.ask_as(Rank::Router, async move |link| router::read(&link, uaid).await)
+    fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
+        self.call_with(Priority::Router, async move |client| router::read(&client, uaid).await)
     }
 
-    fn register_user(&self, registration: Registration) -> Answer<Registered> {
+    fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
         let uaid = registration.uaid;
-        self.write_as(Rank::Router, uaid, async move |link| {
-            registration::register(&link, &registration).await
+        self.write_with(Priority::Router, uaid, async move |client| {
+            registration::register(&client, &registration).await
         })
     }
 
-    fn update_message_month(&self, step: MonthStep) -> Answer<bool> {
-        self.write_as(Rank::Router, step.uaid, async move |link| {
-            router::update_message_month(&link, &step).await
+    fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
+        self.write_with(Priority::Router, step.uaid, async move |client| {
+            router::update_message_month(&client, &step).await
         })
     }
 
-    fn finish_month_move(&self, step: MonthStep) -> Answer<bool> {
-        self.write_as(Rank::Router, step.uaid, async move |link| {
-            router::finish_month_move(&link, &step).await
+    fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
+        self.write_with(Priority::Router, step.uaid, async move |client| {
+            router::finish_month_move(&client, &step).await
         })
     }
 
-    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> Answer<bool> {
+    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
         // Each push that finds the node gone asks for it: not what may take the last places.
-        self.write(uaid, async move |link| {
-            router::clear_node(&link, uaid, &node, connected_at).await
+        self.write(uaid, async move |client| {
+            router::clear_node(&client, uaid, &node, connected_at).await
         })
     }
 
-    fn drop_user(&self, uaid: Uaid) -> Answer<bool> {
-        self.write_as(Rank::Router, uaid, async move |link| router::drop_user(&link, uaid).await)
+    fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
+        self.write_with(Priority::Router, uaid, async move |client| {
+            router::drop_user(&client, uaid).await
+        })
     }
 }
 
 impl MessageTables for Dynamo {
-    fn channels(&self, uaid: Uaid, month: Month) -> Answer<Option<BTreeSet<Chid>>> {
-        self.ask(async move |link| channels::read(&link, uaid, month).await)
+    fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>> {
+        self.call(async move |client| channels::read(&client, uaid, month).await)
     }
 
-    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> Answer<()> {
-        self.write(uaid, async move |link| channels::add(&link, uaid, month, &channels).await)
+    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
+        self.write(uaid, async move |client| channels::add(&client, uaid, month, &channels).await)
     }
 
-    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> Answer<()> {
-        self.write(uaid, async move |link| channels::remove(&link, uaid, &months, chid).await)
+    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {
+        self.write(uaid, async move |client| channels::remove(&client, uaid, &months, chid).await)
     }
 
-    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored> {
-        self.write_as(Rank::Store, uaid, async move |link| {
-            messages::store(&link, uaid, month, &message).await
+    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
+        self.write_with(Priority::Store, uaid, async move |client| {
+            messages::store(&client, uaid, month, &message).await
         })
     }
 
@@ -73,9 +75,9 @@ impl MessageTables for Dynamo {
         after: Option<Cursor>,
         limit: PageLimit,
         now: Time,
-    ) -> Answer<Page> {
-        self.ask(async move |link| {
-            fetch::fetch(&link, uaid, month, after.as_ref(), limit, now).await
+    ) -> StoreFuture<Page> {
+        self.call(async move |client| {
+            fetch::fetch(&client, uaid, month, after.as_ref(), limit, now).await
         })
     }
 
@@ -83,34 +85,36 @@ impl MessageTables for Dynamo {
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<MessageRef>,
-    ) -> Answer<usize> {
-        self.write(uaid, async move |link| messages::delete(&link, uaid, &months, &messages).await)
+        messages: Vec<MessageKey>,
+    ) -> StoreFuture<usize> {
+        self.write(uaid, async move |client| {
+            messages::delete(&client, uaid, &months, &messages).await
+        })
     }
 
-    fn carry_messages(&self, uaid: Uaid, from: Month, to: Month) -> Answer<()> {
-        self.write(uaid, async move |link| carry::carry(&link, uaid, from, to).await)
+    fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
+        self.write(uaid, async move |client| move_messages::run(&client, uaid, from, to).await)
     }
 
-    fn ensure_month(&self, month: Month) -> Answer<()> {
-        self.ask(async move |link| tables::ensure_month(&link, month).await)
+    fn ensure_month(&self, month: Month) -> StoreFuture<()> {
+        self.call(async move |client| tables::ensure_month(&client, month).await)
     }
 
-    fn months(&self) -> Answer<Vec<Month>> {
-        self.ask(async move |link| tables::months(&link).await)
+    fn months(&self) -> StoreFuture<Vec<Month>> {
+        self.call(async move |client| tables::months(&client).await)
     }
 
-    fn drop_month(&self, month: Month) -> Answer<bool> {
-        self.ask(async move |link| tables::drop_month(&link, month).await)
+    fn drop_month(&self, month: Month) -> StoreFuture<bool> {
+        self.call(async move |client| tables::drop_month(&client, month).await)
     }
 }
 
 impl Store for Dynamo {
-    fn check(&self) -> Answer<()> {
-        self.ask_as(Rank::Router, async move |link| router::check(&link).await)
+    fn check(&self) -> StoreFuture<()> {
+        self.call_with(Priority::Router, async move |client| router::check(&client).await)
     }
 
-    fn close(&self) -> Answer<()> {
+    fn close(&self) -> StoreFuture<()> {
         self.queue.close()
     }
 }

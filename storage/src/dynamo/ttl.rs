@@ -2,39 +2,41 @@
 
 use aws_sdk_dynamodb::types::{TimeToLiveDescription, TimeToLiveSpecification, TimeToLiveStatus};
 
+use super::client::DynamoClient;
 use super::error::CallError;
-use super::link::Link;
-use super::shapes::EXPIRY;
+use super::table_schema::EXPIRY;
 use super::tables::Wait;
 
 /// Switches the TTL on where it is off and tables may be made, and waits until it is on.
-pub(super) async fn ensure(link: &Link, table: &str) -> Result<(), CallError> {
-    let mut wait = Wait::new(link, "DescribeTimeToLive", table);
+pub(super) async fn ensure(client: &DynamoClient, table: &str) -> Result<(), CallError> {
+    let mut wait = Wait::new(client, "DescribeTimeToLive", table);
     loop {
-        match state(link, table).await? {
-            State::On => return Ok(()),
-            State::Other(what) => return Err(wrong(table, &what)),
-            State::Off if !link.options.create_tables => return Err(wrong(table, OFF)),
-            State::Off => switch_on(link, table).await?,
-            State::Changing => {}
+        match ttl_state(client, table).await? {
+            TtlState::On => return Ok(()),
+            TtlState::Other(what) => return Err(wrong(table, &what)),
+            TtlState::Off if !client.options.create_tables => return Err(wrong(table, OFF)),
+            TtlState::Off => switch_on(client, table).await?,
+            TtlState::Changing => {}
         }
         wait.a_while("its TTL is being changed").await?;
     }
 }
 
 /// Looks whether it is on.
-pub(super) async fn look_at(link: &Link, table: &str) -> Result<(), CallError> {
-    match state(link, table).await? {
-        State::On => Ok(()),
-        State::Off => Err(wrong(table, OFF)),
-        State::Other(what) => Err(wrong(table, &what)),
-        State::Changing => Err(wrong(table, "its TTL is being switched off: switch it on again")),
+pub(super) async fn look_at(client: &DynamoClient, table: &str) -> Result<(), CallError> {
+    match ttl_state(client, table).await? {
+        TtlState::On => Ok(()),
+        TtlState::Off => Err(wrong(table, OFF)),
+        TtlState::Other(what) => Err(wrong(table, &what)),
+        TtlState::Changing => {
+            Err(wrong(table, "its TTL is being switched off: switch it on again"))
+        }
     }
 }
 
 const OFF: &str = "its TTL is off: switch it on for the attribute expiry";
 
-enum State {
+enum TtlState {
     /// Or about to be: rows can be written.
     On,
     Off,
@@ -44,34 +46,34 @@ enum State {
     Other(String),
 }
 
-async fn state(link: &Link, table: &str) -> Result<State, CallError> {
-    let request = link.client.describe_time_to_live().table_name(table);
-    let described = link.call("DescribeTimeToLive", table, request.send()).await?;
+async fn ttl_state(client: &DynamoClient, table: &str) -> Result<TtlState, CallError> {
+    let request = client.sdk.describe_time_to_live().table_name(table);
+    let described = client.call("DescribeTimeToLive", table, request.send()).await?;
     let ttl = described.time_to_live_description.as_ref();
     Ok(match ttl.and_then(TimeToLiveDescription::time_to_live_status) {
         Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling) => {
             match ttl.and_then(TimeToLiveDescription::attribute_name) {
-                Some(EXPIRY) | None => State::On,
-                Some(other) => State::Other(format!(
+                Some(EXPIRY) | None => TtlState::On,
+                Some(other) => TtlState::Other(format!(
                     "its TTL is on for the attribute {other}: switch it on for {EXPIRY}"
                 )),
             }
         }
-        Some(TimeToLiveStatus::Disabling) => State::Changing,
-        _ => State::Off,
+        Some(TimeToLiveStatus::Disabling) => TtlState::Changing,
+        _ => TtlState::Off,
     })
 }
 
 /// AWS refuses to switch on what was just switched on by another node; the next look finds it on.
-async fn switch_on(link: &Link, table: &str) -> Result<(), CallError> {
+async fn switch_on(client: &DynamoClient, table: &str) -> Result<(), CallError> {
     let specification = TimeToLiveSpecification::builder().enabled(true).attribute_name(EXPIRY);
     let specification = specification.build().expect("both fields are set");
-    let request = link.client.update_time_to_live().table_name(table);
+    let request = client.sdk.update_time_to_live().table_name(table);
     let request = request.time_to_live_specification(specification);
-    match link.call("UpdateTimeToLive", table, request.send()).await {
+    match client.call("UpdateTimeToLive", table, request.send()).await {
         Err(error) if error.code() == Some("ValidationException") => {
-            match state(link, table).await? {
-                State::Off => Err(error),
+            match ttl_state(client, table).await? {
+                TtlState::Off => Err(error),
                 _ => Ok(()),
             }
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use crate::contract::StoreError;
+use crate::store::StoreError;
 
 /// Why a data directory cannot be used. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +110,7 @@ impl OpenError {
 
 /// Why a job of the writer did not do what it should.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum WriterError {
     /// This is the answer. The job left nothing behind that its neighbours in the transaction
     /// should not be committed with.
     Refused(StoreError),

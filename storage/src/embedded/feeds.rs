@@ -5,18 +5,18 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use state_machine::feed::{Assignment, Pending, Publication};
+use state_machine::feed::{Assignment, Publication, UnpublishedKey};
 
 use super::Embedded;
+use super::columns::{corrupt, to_i64};
 use super::files::FileKey;
 use super::tables::now;
-use super::values::{corrupt, to_i64};
-use super::writer::Place;
-use crate::contract::{Answer, PageLimit};
+use super::writer::Target;
 use crate::feeds::{
-    FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Published, Sequence,
-    Update, Version, Written,
+    FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, PublishResult,
+    Sequence, Update, Version, WriteResult,
 };
+use crate::store::{PageLimit, StoreFuture};
 
 /// Keys that one job numbers: a bound on how long the jobs behind it wait.
 const PUBLISHED_MAX: usize = 1000;
@@ -26,7 +26,7 @@ const PUBLISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl FeedTables for Embedded {
     /// The tables came with the router's file.
-    fn ensure_feeds(&self) -> Answer<()> {
+    fn ensure_feeds(&self) -> StoreFuture<()> {
         now(Ok(()))
     }
 
@@ -36,15 +36,15 @@ impl FeedTables for Embedded {
         key: FeedKey,
         value: FeedValue,
         keys_max: u64,
-    ) -> Answer<Written> {
+    ) -> StoreFuture<WriteResult> {
         self.write_feeds(move |conn| write(conn, feed.as_str(), &key, &value, keys_max))
     }
 
-    fn republish_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
+    fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
         self.write_feeds(move |conn| republish(conn, feed.as_str(), &key))
     }
 
-    fn delete_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
+    fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
         self.write_feeds(move |conn| delete(conn, feed.as_str(), &key))
     }
 
@@ -53,7 +53,7 @@ impl FeedTables for Embedded {
         feed: FeedName,
         after: Option<FeedKey>,
         limit: usize,
-    ) -> Answer<Option<Published>> {
+    ) -> StoreFuture<Option<PublishResult>> {
         self.write_feeds(move |conn| publish(conn, feed.as_str(), after.as_ref(), limit))
     }
 
@@ -62,13 +62,13 @@ impl FeedTables for Embedded {
         feed: FeedName,
         after: FeedSyncId,
         limit: PageLimit,
-    ) -> Answer<Option<FeedPage>> {
+    ) -> StoreFuture<Option<FeedPage>> {
         let fetched =
             self.readers.read(FileKey::Router, |conn| fetch(conn, feed.as_str(), after, limit));
         now(fetched.map(Option::flatten))
     }
 
-    fn feeds(&self, after: Option<FeedName>, limit: usize) -> Answer<Vec<FeedState>> {
+    fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
         let listed = self.readers.read(FileKey::Router, |conn| list(conn, after.as_ref(), limit));
         now(listed.map(Option::unwrap_or_default))
     }
@@ -78,9 +78,9 @@ impl Embedded {
     fn write_feeds<T: Send + 'static>(
         &self,
         statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Answer<T> {
-        let place = Place::File(FileKey::Router);
-        self.writer.submit(None, place, move |files| files.write(FileKey::Router, &statements))
+    ) -> StoreFuture<T> {
+        let target = Target::File(FileKey::Router);
+        self.writer.submit(None, target, move |files| files.write(FileKey::Router, &statements))
     }
 }
 
@@ -90,18 +90,18 @@ pub(super) fn write(
     key: &FeedKey,
     value: &FeedValue,
     keys_max: u64,
-) -> rusqlite::Result<Written> {
+) -> rusqlite::Result<WriteResult> {
     let mut change = conn.prepare_cached(CHANGE)?;
     let row = change.query_row(params![feed, key.as_str(), value.as_str()], changed);
     if let Some(version) = row.optional()? {
-        return Ok(Written::Done(version));
+        return Ok(WriteResult::Done(version));
     }
     if sequence(conn, feed)?.unwrap_or_default().keys >= keys_max {
-        return Ok(Written::TooManyKeys);
+        return Ok(WriteResult::TooManyKeys);
     }
     conn.prepare_cached(ADD)?.execute(params![feed, key.as_str(), value.as_str()])?;
     conn.prepare_cached(COUNT_KEY)?.execute(params![feed])?;
-    Ok(Written::Done(Version::default().next()))
+    Ok(WriteResult::Done(Version::default().next()))
 }
 
 fn republish(conn: &Connection, feed: &str, key: &FeedKey) -> rusqlite::Result<Option<Version>> {
@@ -119,11 +119,11 @@ pub(super) fn publish(
     feed: &str,
     after: Option<&FeedKey>,
     limit: usize,
-) -> rusqlite::Result<Option<Published>> {
+) -> rusqlite::Result<Option<PublishResult>> {
     let Some(sequence) = sequence(conn, feed)? else { return Ok(None) };
     let (waiting, is_all) = pending(conn, feed, after, limit.clamp(1, PUBLISHED_MAX))?;
     let Some(publication) = Publication::of(sequence, waiting) else {
-        return Ok(Some(Published { count: 0, head: sequence.value, next: None }));
+        return Ok(Some(PublishResult { count: 0, head: sequence.value, next: None }));
     };
     commit(conn, feed, &publication)?;
     Ok(Some(publication.outcome(is_all)))
@@ -146,7 +146,7 @@ fn pending(
     feed: &str,
     after: Option<&FeedKey>,
     limit: usize,
-) -> rusqlite::Result<(Vec<Pending>, bool)> {
+) -> rusqlite::Result<(Vec<UnpublishedKey>, bool)> {
     let mut statement = conn.prepare_cached(PENDING)?;
     let after = after.map_or("", FeedKey::as_str);
     let mut rows = statement.query(params![feed, after])?;
@@ -155,7 +155,7 @@ fn pending(
         if waiting.len() >= limit || bytes >= PUBLISHED_BYTES_MAX as u64 {
             return Ok((waiting, false));
         }
-        waiting.push(Pending { key: key(0, row)?, version: Version(number(1, row)?) });
+        waiting.push(UnpublishedKey { key: key(0, row)?, version: Version(number(1, row)?) });
         bytes += number(2, row)?;
     }
     Ok((waiting, true))
@@ -322,7 +322,7 @@ mod tests {
         FeedKey::parse(text).unwrap()
     }
 
-    fn put(conn: &Connection, name: &str) -> rusqlite::Result<Written> {
+    fn put(conn: &Connection, name: &str) -> rusqlite::Result<WriteResult> {
         write(conn, FEED, &key(name), &FeedValue::parse("v").unwrap(), u64::MAX)
     }
 

@@ -27,7 +27,7 @@ pub(super) enum FileKey {
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ConnectionRole {
     Writer,
     Reader,
 }
@@ -42,11 +42,11 @@ pub(super) struct DataDir {
 }
 
 /// The months that have a file. Changed by the writer only.
-pub(super) struct Months(RwLock<BTreeSet<Month>>);
+pub(super) struct MonthFiles(RwLock<BTreeSet<Month>>);
 
 impl DataDir {
     /// Opens a data directory, making it if there is none, and checks each file in it.
-    pub(super) fn open(path: &Path) -> Result<(Self, DirLock, Months), OpenError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, DirLock, MonthFiles), OpenError> {
         make_dir(path).map_err(|error| OpenError::io(path, error))?;
         let lock = DirLock::take(path)?;
         let dir = Self { path: path.to_owned() };
@@ -56,7 +56,7 @@ impl DataDir {
             dir.verify(key)?;
         }
         dir.compare_with_list(&months)?;
-        Ok((dir, lock, Months(RwLock::new(months))))
+        Ok((dir, lock, MonthFiles(RwLock::new(months))))
     }
 
     /// Makes the file with its tables. It gets its name only when it is whole and on disk, so that
@@ -68,10 +68,10 @@ impl DataDir {
         self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
     }
 
-    fn make_as(&self, path: &Path, key: FileKey) -> Result<(), MakeError> {
+    fn make_as(&self, path: &Path, key: FileKey) -> Result<(), CreateError> {
         remove_with_log(path)?;
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        let mut conn = connect(path, Role::Writer)?;
+        let mut conn = connect(path, ConnectionRole::Writer)?;
         key.schema().create(&mut conn)?;
         conn.close().map_err(|(_, error)| error)?;
         Ok(sync(path)?)
@@ -95,7 +95,11 @@ impl DataDir {
     }
 
     /// Opens a file that exists.
-    pub(super) fn connect(&self, key: FileKey, role: Role) -> rusqlite::Result<Connection> {
+    pub(super) fn connect(
+        &self,
+        key: FileKey,
+        role: ConnectionRole,
+    ) -> rusqlite::Result<Connection> {
         connect(&self.path_of(key), role)
     }
 
@@ -115,7 +119,7 @@ impl DataDir {
     fn compare_with_list(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
         let router = self.path_of(FileKey::Router);
         let failed = |error| OpenError::unreadable(&router, &error);
-        let conn = connect(&router, Role::Writer).map_err(failed)?;
+        let conn = connect(&router, ConnectionRole::Writer).map_err(failed)?;
         let listed = month_list::read(&conn).map_err(failed)?;
         if let Some(missing) = listed.difference(months).next() {
             return Err(OpenError::MonthMissing { file: self.path_of(FileKey::Month(*missing)) });
@@ -149,7 +153,7 @@ impl DataDir {
 
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
-        let opened = connect(&path, Role::Writer).map_err(MakeError::from);
+        let opened = connect(&path, ConnectionRole::Writer).map_err(CreateError::from);
         opened
             .and_then(|mut conn| Ok(key.schema().verify(&mut conn)?))
             .map_err(|error| explain(error, &path))
@@ -196,7 +200,7 @@ impl Drop for DirLock {
     }
 }
 
-impl Months {
+impl MonthFiles {
     pub(super) fn contains(&self, month: Month) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&month)
     }
@@ -237,57 +241,57 @@ fn month_of_name(name: &str) -> Option<Month> {
     name.strip_prefix("messages_")?.strip_suffix(".db")?.parse().ok()
 }
 
-enum MakeError {
+enum CreateError {
     Io(io::Error),
     Schema(SchemaError),
 }
 
-impl From<io::Error> for MakeError {
+impl From<io::Error> for CreateError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<rusqlite::Error> for MakeError {
+impl From<rusqlite::Error> for CreateError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Schema(SchemaError::Database(error))
     }
 }
 
-impl From<SchemaError> for MakeError {
+impl From<SchemaError> for CreateError {
     fn from(error: SchemaError) -> Self {
         Self::Schema(error)
     }
 }
 
-fn explain(error: MakeError, file: &Path) -> OpenError {
+fn explain(error: CreateError, file: &Path) -> OpenError {
     let file = file.to_owned();
     match error {
-        MakeError::Io(source) => OpenError::Directory { path: file, source },
-        MakeError::Schema(SchemaError::Foreign) => OpenError::Foreign { file },
-        MakeError::Schema(SchemaError::Newer { found, known }) => {
+        CreateError::Io(source) => OpenError::Directory { path: file, source },
+        CreateError::Schema(SchemaError::Foreign) => OpenError::Foreign { file },
+        CreateError::Schema(SchemaError::Newer { found, known }) => {
             OpenError::Newer { file, found, known }
         }
-        MakeError::Schema(SchemaError::Database(error)) => OpenError::unreadable(&file, &error),
+        CreateError::Schema(SchemaError::Database(error)) => OpenError::unreadable(&file, &error),
     }
 }
 
 /// Never creates: a file that went missing is an error and not an empty table.
-fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
+fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     conn.busy_timeout(match role {
-        Role::Writer => WRITER_BUSY_MAX,
-        Role::Reader => READER_BUSY_MAX,
+        ConnectionRole::Writer => WRITER_BUSY_MAX,
+        ConnectionRole::Reader => READER_BUSY_MAX,
     })?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     match role {
-        Role::Writer => {
+        ConnectionRole::Writer => {
             conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
             conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         }
-        Role::Reader => {
+        ConnectionRole::Reader => {
             conn.pragma_update(None, "query_only", true)?;
             conn.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
         }
@@ -364,7 +368,7 @@ mod tests {
     fn every_write_is_synced_before_it_is_answered() {
         let home = tempfile::tempdir().unwrap();
         let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
-        let conn = dir.connect(FileKey::Router, Role::Writer).unwrap();
+        let conn = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
         let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0));
         assert_eq!(pragma("journal_mode").unwrap(), "wal");
         let full = conn.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));

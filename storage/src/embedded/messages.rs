@@ -6,12 +6,12 @@ use bytes::Bytes;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use state_machine::{
-    Chid, Encoding, Message, MessageId, MessageRef, Payload, Span, Time, Topic, Uaid, Urgency,
+    Chid, Encoding, Message, MessageId, MessageKey, Payload, Span, Time, Topic, Uaid, Urgency,
 };
 
 use super::channels;
-use super::values::{corrupt, from_i64, to_i64};
-use crate::contract::{Cursor, Page, PageLimit, Stored};
+use super::columns::{corrupt, from_i64, to_i64};
+use crate::store::{Cursor, Page, PageLimit, Stored};
 
 /// Rows that one fetch looks at, however many of them have expired: a bound on what it costs.
 pub(super) const SCAN_ROWS_MAX: usize = 1000;
@@ -60,7 +60,7 @@ pub(super) fn fetch(
     now: Time,
 ) -> rusqlite::Result<Fetched> {
     let mut statement = conn.prepare_cached(FETCH)?;
-    let mut rows = match after.map(place).transpose()? {
+    let mut rows = match after.map(position).transpose()? {
         Some(after) => statement.query(params![uaid.0, &after.to_bytes()[..]])?,
         None => statement.query(params![uaid.0, &[][..]])?,
     };
@@ -80,7 +80,7 @@ pub(super) fn fetch(
     Ok(scan.fetched)
 }
 
-fn place(cursor: &Cursor) -> rusqlite::Result<MessageId> {
+fn position(cursor: &Cursor) -> rusqlite::Result<MessageId> {
     MessageId::parse(cursor.as_str()).map_err(|error| corrupt(0, Type::Text, error))
 }
 
@@ -88,7 +88,7 @@ fn place(cursor: &Cursor) -> rusqlite::Result<MessageId> {
 pub(super) fn delete(
     conn: &Connection,
     uaid: Uaid,
-    messages: &[MessageRef],
+    messages: &[MessageKey],
 ) -> rusqlite::Result<usize> {
     let mut statement = conn.prepare_cached(DELETE)?;
     messages

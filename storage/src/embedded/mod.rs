@@ -13,25 +13,25 @@
 //! Architecture Invariant: no file is ever created where one is expected. A missing, foreign or
 //! damaged file is an error, not an empty table.
 
-mod census;
 mod channels;
-mod copying;
-mod counting;
+mod columns;
+mod copy_table;
 mod error;
 mod feeds;
 mod files;
+mod inactive_users;
+mod maintenance;
 mod messages;
+mod month_counts;
 mod month_list;
 mod notifications;
 mod preflight;
 mod readers;
 mod router;
+mod row_estimate;
 mod schema;
-mod stale;
 mod tables;
-mod upkeep;
-mod values;
-mod write_files;
+mod write_connections;
 mod writer;
 
 use std::ops::RangeInclusive;
@@ -44,11 +44,11 @@ use state_machine::{MessageId, Month, Time, Uaid};
 
 pub use self::error::OpenError;
 pub use self::files::DirLock;
-use self::files::{DataDir, FileKey, Months};
+use self::files::{DataDir, FileKey, MonthFiles};
 use self::readers::Readers;
-use self::write_files::WriteFiles;
-use self::writer::{Place, Writer};
-use crate::contract::Answer;
+use self::write_connections::WriteConnections;
+use self::writer::{Target, Writer};
+use crate::store::StoreFuture;
 
 /// The bounds of an embedded store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Default for EmbeddedOptions {
 /// is queued and then lets go of the directory, without anybody waiting for it.
 pub struct Embedded {
     dir: Arc<DataDir>,
-    months: Arc<Months>,
+    months: Arc<MonthFiles>,
     readers: Arc<Readers>,
     writer: Writer,
 }
@@ -101,7 +101,8 @@ impl Embedded {
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
         let readers = Arc::new(readers);
-        let files = WriteFiles::new(dir.clone(), months.clone(), readers.clone(), months_open_max);
+        let files =
+            WriteConnections::new(dir.clone(), months.clone(), readers.clone(), months_open_max);
         let writer = Writer::start(files, lock, options);
         Ok(Self { dir, months, readers, writer: writer.map_err(OpenError::Thread)? })
     }
@@ -110,10 +111,10 @@ impl Embedded {
         &self,
         uaid: Uaid,
         statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Answer<T> {
-        let place = Place::File(FileKey::Router);
+    ) -> StoreFuture<T> {
+        let target = Target::File(FileKey::Router);
         self.writer
-            .submit(Some(uaid), place, move |files| files.write(FileKey::Router, &statements))
+            .submit(Some(uaid), target, move |files| files.write(FileKey::Router, &statements))
     }
 
     fn write_month<T: Send + 'static>(
@@ -121,9 +122,10 @@ impl Embedded {
         uaid: Uaid,
         month: Month,
         statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> StoreFuture<T> {
         let key = FileKey::Month(month);
-        self.writer.submit(Some(uaid), Place::File(key), move |files| files.write(key, &statements))
+        self.writer
+            .submit(Some(uaid), Target::File(key), move |files| files.write(key, &statements))
     }
 
     /// Runs the statements in each of the months that has a table. Answers how many
@@ -133,12 +135,12 @@ impl Embedded {
         uaid: Uaid,
         months: Vec<Month>,
         statements: impl Fn(&Connection) -> rusqlite::Result<usize> + Send + 'static,
-    ) -> Answer<usize> {
-        let place = match months[..] {
-            [month] => Place::File(FileKey::Month(month)),
-            _ => Place::Several,
+    ) -> StoreFuture<usize> {
+        let target = match months[..] {
+            [month] => Target::File(FileKey::Month(month)),
+            _ => Target::ManyFiles,
         };
-        self.writer.submit(Some(uaid), place, move |files| {
+        self.writer.submit(Some(uaid), target, move |files| {
             let write = |month: &Month| files.write_if_there(*month, &statements).transpose();
             months.iter().filter_map(write).sum()
         })

@@ -10,7 +10,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, params};
 use state_machine::Month;
 
-use super::values::corrupt;
+use super::columns::corrupt;
 
 pub(super) fn read(conn: &Connection) -> rusqlite::Result<BTreeSet<Month>> {
     let mut statement = conn.prepare("SELECT month FROM months")?;

@@ -6,12 +6,12 @@ use state_machine::{Chid, Uaid};
 use super::Embedded;
 use super::files::FileKey;
 use super::tables::now;
-use crate::contract::Answer;
 use crate::notifications::{Notification, NotificationTable};
+use crate::store::StoreFuture;
 
 impl NotificationTable for Embedded {
     /// The table came with the router's file.
-    fn ensure_notifications(&self) -> Answer<()> {
+    fn ensure_notifications(&self) -> StoreFuture<()> {
         now(Ok(()))
     }
 
@@ -20,17 +20,22 @@ impl NotificationTable for Embedded {
         uaid: Uaid,
         after: Option<Chid>,
         limit: usize,
-    ) -> Answer<Vec<Notification>> {
+    ) -> StoreFuture<Vec<Notification>> {
         let fetched =
             self.readers.read(FileKey::Router, |conn| fetch(conn, uaid, after.as_ref(), limit));
         now(fetched.map(Option::unwrap_or_default))
     }
 
-    fn save_notification(&self, uaid: Uaid, notification: Notification) -> Answer<bool> {
+    fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
         self.write_router(uaid, move |conn| save(conn, uaid, notification))
     }
 
-    fn delete_notification(&self, uaid: Uaid, chid: Chid, version: Option<u64>) -> Answer<bool> {
+    fn delete_notification(
+        &self,
+        uaid: Uaid,
+        chid: Chid,
+        version: Option<u64>,
+    ) -> StoreFuture<bool> {
         self.write_router(uaid, move |conn| delete(conn, uaid, chid, version))
     }
 }

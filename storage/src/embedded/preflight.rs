@@ -8,10 +8,10 @@ use state_machine::{
 };
 
 use super::{channels, feeds, messages, notifications, router};
-use crate::contract::{PageLimit, Registration};
 use crate::feeds::{FeedKey, FeedSyncId, FeedValue};
+use crate::maintenance::PREFLIGHT_UAID;
 use crate::notifications::Notification;
-use crate::upkeep::PREFLIGHT_UAID;
+use crate::store::{PageLimit, Registration};
 
 /// With less free space than this there is no going on: each file's log takes half of it before it is
 /// moved into the file.

@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use super::files::{DataDir, FileKey, Months, Role};
-use crate::contract::StoreError;
+use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
+use crate::store::StoreError;
 
 /// A few sets of connections, each used by one thread at a time.
 pub(super) struct Readers {
     dir: Arc<DataDir>,
-    months: Arc<Months>,
+    months: Arc<MonthFiles>,
     slots: Box<[Mutex<Slot>]>,
     /// Where the next look for a free slot begins.
     turn: AtomicUsize,
@@ -35,7 +35,7 @@ struct Slot {
 impl Readers {
     pub(super) fn new(
         dir: Arc<DataDir>,
-        months: Arc<Months>,
+        months: Arc<MonthFiles>,
         count: usize,
         months_open_max: usize,
     ) -> Self {
@@ -63,7 +63,7 @@ impl Readers {
 
     /// Closes every connection to a file, waiting for the reads that run on it.
     ///
-    /// A month leaves [`Months`] before it is forgotten here: a slot that is looked at later finds
+    /// A month leaves [`MonthFiles`] before it is forgotten here: a slot that is looked at later finds
     /// it gone, and one that is in use opened the file under its lock and is waited for.
     pub(super) fn forget(&self, key: FileKey) {
         for slot in &self.slots {
@@ -97,7 +97,7 @@ impl Readers {
             return Ok(None);
         }
         make_room(&mut slot.open, self.months_open_max);
-        slot.open.push((key, self.dir.connect(key, Role::Reader)?));
+        slot.open.push((key, self.dir.connect(key, ConnectionRole::Reader)?));
         Ok(slot.open.last().map(|(_, conn)| conn))
     }
 }

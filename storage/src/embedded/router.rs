@@ -4,8 +4,8 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use state_machine::{LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid};
 
-use super::values::{corrupt, from_i64, to_i64};
-use crate::contract::{MonthStep, Registered, Registration};
+use super::columns::{corrupt, from_i64, to_i64};
+use crate::store::{MonthStep, RegisterResult, Registration};
 
 pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
     conn.prepare_cached(READ)?.query_row(params![uaid.0], |row| decode(uaid, row)).optional()
@@ -15,24 +15,24 @@ pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<Rou
 pub(super) fn register(
     conn: &Connection,
     registration: &Registration,
-) -> rusqlite::Result<Registered> {
+) -> rusqlite::Result<RegisterResult> {
     let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
         *registration;
     let there = read(conn, uaid)?;
-    let before = there.as_ref().and_then(RouterRecord::place);
+    let before = there.as_ref().and_then(RouterRecord::binding);
     let (curmonth, oldmonth) = match (there, create_in) {
         (Some(record), _) if record.connected_at >= connected_at => {
-            return Ok(Registered::Newer(record.connected_at));
+            return Ok(RegisterResult::Superseded(record.connected_at));
         }
         (Some(record), _) => (record.curmonth, record.oldmonth),
         (None, Some(month)) => (month, None),
-        (None, None) => return Ok(Registered::Unknown),
+        (None, None) => return Ok(RegisterResult::UnknownAgent),
     };
     let node = Some(node.clone());
     let record =
         RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth };
     write(conn, &record)?;
-    Ok(Registered::Done(record, before))
+    Ok(RegisterResult::Registered(record, before))
 }
 
 pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {

@@ -155,7 +155,8 @@ impl From<rusqlite::Error> for SchemaError {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        census, channels, copying, counting, feeds, messages, notifications, router, stale,
+        channels, copy_table, feeds, inactive_users, messages, month_counts, notifications, router,
+        row_estimate,
     };
     use super::*;
 
@@ -220,12 +221,12 @@ mod tests {
             router::FINISH_MOVE,
             router::CLEAR_NODE,
             router::DROP,
-            stale::FIND,
-            stale::DROP_UNCHANGED,
-            census::COUNT,
-            census::RENAME,
-            counting::RECORDS,
-            counting::NOTIFICATIONS,
+            inactive_users::FIND,
+            inactive_users::DROP_UNCHANGED,
+            month_counts::COUNT,
+            month_counts::RENAME,
+            row_estimate::RECORDS,
+            row_estimate::NOTIFICATIONS,
             notifications::FETCH,
             notifications::SAVE,
             notifications::DELETE,
@@ -252,10 +253,10 @@ mod tests {
             messages::DELETE,
             messages::SWEEP,
             messages::DELETE_ALL,
-            copying::ALL_CHANNELS,
-            copying::ALL_MESSAGES,
-            counting::CHANNELS,
-            counting::MESSAGES,
+            copy_table::ALL_CHANNELS,
+            copy_table::ALL_MESSAGES,
+            row_estimate::CHANNELS,
+            row_estimate::MESSAGES,
         ];
         for (schema, statements) in
             [(ROUTER, &router_statements[..]), (MESSAGES, &message_statements[..])]

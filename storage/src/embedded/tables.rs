@@ -3,61 +3,61 @@
 use std::collections::BTreeSet;
 use std::future::ready;
 
-use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::files::FileKey;
-use super::write_files::WriteFiles;
-use super::writer::Place;
+use super::write_connections::WriteConnections;
+use super::writer::Target;
 use super::{Embedded, channels, messages, router};
-use crate::contract::{
-    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
-    RouterTable, Store, StoreError, Stored,
+use crate::store::{
+    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
+    Store, StoreError, StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
-    fn record(&self, uaid: Uaid) -> Answer<Option<RouterRecord>> {
+    fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
         let record = self.readers.read(FileKey::Router, |conn| router::read(conn, uaid));
         now(record.map(Option::flatten))
     }
 
-    fn register_user(&self, registration: Registration) -> Answer<Registered> {
+    fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
         self.write_router(registration.uaid, move |conn| router::register(conn, &registration))
     }
 
-    fn update_message_month(&self, step: MonthStep) -> Answer<bool> {
+    fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
         self.write_router(step.uaid, move |conn| router::update_message_month(conn, &step))
     }
 
-    fn finish_month_move(&self, step: MonthStep) -> Answer<bool> {
+    fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
         self.write_router(step.uaid, move |conn| router::finish_month_move(conn, &step))
     }
 
-    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> Answer<bool> {
+    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
         self.write_router(uaid, move |conn| router::clear_node(conn, uaid, &node, connected_at))
     }
 
-    fn drop_user(&self, uaid: Uaid) -> Answer<bool> {
+    fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
         self.write_router(uaid, move |conn| router::drop_user(conn, uaid))
     }
 }
 
 impl MessageTables for Embedded {
-    fn channels(&self, uaid: Uaid, month: Month) -> Answer<Option<BTreeSet<Chid>>> {
+    fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>> {
         let channels = self.readers.read(FileKey::Month(month), |conn| channels::read(conn, uaid));
         now(channels.map(Option::flatten))
     }
 
-    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> Answer<()> {
+    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
         self.write_month(uaid, month, move |conn| channels::add(conn, uaid, &channels))
     }
 
-    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> Answer<()> {
+    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {
         let removed =
             self.write_months(uaid, months, move |conn| channels::remove(conn, uaid, chid));
         Box::pin(async { removed.await.map(|_count| ()) })
     }
 
-    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored> {
+    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
         self.write_month(uaid, month, move |conn| messages::store(conn, uaid, &message))
     }
 
@@ -68,7 +68,7 @@ impl MessageTables for Embedded {
         after: Option<Cursor>,
         limit: PageLimit,
         at: Time,
-    ) -> Answer<Page> {
+    ) -> StoreFuture<Page> {
         let fetch = |conn: &_| messages::fetch(conn, uaid, after.as_ref(), limit, at);
         let fetched = self.readers.read(FileKey::Month(month), fetch);
         now(fetched.map(|fetched| {
@@ -84,40 +84,41 @@ impl MessageTables for Embedded {
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<MessageRef>,
-    ) -> Answer<usize> {
+        messages: Vec<MessageKey>,
+    ) -> StoreFuture<usize> {
         self.write_months(uaid, months, move |conn| messages::delete(conn, uaid, &messages))
     }
 
-    fn carry_messages(&self, uaid: Uaid, from: Month, to: Month) -> Answer<()> {
-        self.writer.submit(Some(uaid), Place::Alone, move |files| files.carry(uaid, from, to))
+    fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
+        self.writer
+            .submit(Some(uaid), Target::Exclusive, move |files| files.move_messages(uaid, from, to))
     }
 
-    fn ensure_month(&self, month: Month) -> Answer<()> {
-        self.writer.submit(None, Place::Alone, move |files| files.make_month(month))
+    fn ensure_month(&self, month: Month) -> StoreFuture<()> {
+        self.writer.submit(None, Target::Exclusive, move |files| files.make_month(month))
     }
 
-    fn months(&self) -> Answer<Vec<Month>> {
+    fn months(&self) -> StoreFuture<Vec<Month>> {
         now(Ok(self.months.list()))
     }
 
-    fn drop_month(&self, month: Month) -> Answer<bool> {
-        self.writer.submit(None, Place::Alone, move |files| files.drop_month(month))
+    fn drop_month(&self, month: Month) -> StoreFuture<bool> {
+        self.writer.submit(None, Target::Exclusive, move |files| files.drop_month(month))
     }
 }
 
 impl Store for Embedded {
-    fn check(&self) -> Answer<()> {
-        let place = Place::File(FileKey::Router);
-        self.writer.submit(None, place, WriteFiles::check)
+    fn check(&self) -> StoreFuture<()> {
+        let target = Target::File(FileKey::Router);
+        self.writer.submit(None, target, WriteConnections::check)
     }
 
-    fn close(&self) -> Answer<()> {
+    fn close(&self) -> StoreFuture<()> {
         self.writer.close()
     }
 }
 
 /// The answer of a read: it is already there.
-pub(super) fn now<T: Send + 'static>(answer: Result<T, StoreError>) -> Answer<T> {
+pub(super) fn now<T: Send + 'static>(answer: Result<T, StoreError>) -> StoreFuture<T> {
     Box::pin(ready(answer))
 }

@@ -16,10 +16,10 @@ use state_machine::Uaid;
 use tokio::sync::{oneshot, watch};
 
 use super::EmbeddedOptions;
-use super::error::Fault;
+use super::error::WriterError;
 use super::files::{DirLock, FileKey};
-use super::write_files::WriteFiles;
-use crate::contract::{Answer, StoreError};
+use super::write_connections::WriteConnections;
+use crate::store::{StoreError, StoreFuture};
 
 /// The way to the writer thread.
 pub(super) struct Writer {
@@ -31,27 +31,27 @@ pub(super) struct Writer {
 
 /// Which files a job writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Target {
     /// One file.
     File(FileKey),
     /// Several, in any order.
-    Several,
+    ManyFiles,
     /// It commits, makes or removes files itself: no other job may be in its batch.
-    Alone,
+    Exclusive,
 }
 
 /// A job in the queue.
 struct Task {
     /// Whose data it writes.
     uaid: Option<Uaid>,
-    place: Place,
+    target: Target,
     job: Box<dyn Job>,
 }
 
 impl Writer {
     /// Starts the thread. It holds the lock on the data directory until it ends.
     pub(super) fn start(
-        files: WriteFiles,
+        files: WriteConnections,
         lock: DirLock,
         options: &EmbeddedOptions,
     ) -> io::Result<Self> {
@@ -71,19 +71,19 @@ impl Writer {
     pub(super) fn submit<T: Send + 'static>(
         &self,
         uaid: Option<Uaid>,
-        place: Place,
-        run: impl FnMut(&mut WriteFiles) -> Result<T, Fault> + Send + 'static,
-    ) -> Answer<T> {
+        target: Target,
+        run: impl FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send + 'static,
+    ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Queued { run, outcome: None, reply });
-        match self.enqueue(Task { uaid, place, job }) {
+        let job = Box::new(QueuedJob { run, outcome: None, reply });
+        match self.enqueue(Task { uaid, target, job }) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
 
     /// Lets the thread finish what is queued and close the files.
-    pub(super) fn close(&self) -> Answer<()> {
+    pub(super) fn close(&self) -> StoreFuture<()> {
         self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
         let mut ended = self.ended.clone();
         Box::pin(async move {
@@ -107,7 +107,7 @@ struct WriterLoop {
     tasks: Receiver<Task>,
     /// Taken from the queue, but for the next batch.
     held: Option<Task>,
-    files: WriteFiles,
+    files: WriteConnections,
     batch_max: usize,
 }
 
@@ -122,7 +122,7 @@ impl WriterLoop {
     /// Waits for a task, and takes along what has queued up behind it. None when closed.
     fn next_batch(&mut self) -> Option<Vec<Task>> {
         let first = self.held.take().or_else(|| self.tasks.recv().ok())?;
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         let mut next = Some(first);
         while let Some(task) = next.take() {
             if !batch.admits(&task) {
@@ -138,18 +138,18 @@ impl WriterLoop {
     }
 
     fn commit(&mut self, mut batch: Vec<Task>) {
-        if self.run_together(&mut batch) {
+        if self.run_in_group(&mut batch) {
             self.files.commit_all();
             batch.into_iter().for_each(|task| self.answer(task));
         } else {
-            batch.into_iter().for_each(|task| self.run_apart(task));
+            batch.into_iter().for_each(|task| self.run_exclusive(task));
         }
         self.files.end_batch();
     }
 
     /// Runs every task in the same transactions. If one fails all are rolled back, unless it was
     /// the only one; answers whether there is something to commit.
-    fn run_together(&mut self, batch: &mut [Task]) -> bool {
+    fn run_in_group(&mut self, batch: &mut [Task]) -> bool {
         let done = batch.iter_mut().all(|task| task.job.run(&mut self.files));
         if !done {
             self.files.roll_back_all();
@@ -158,7 +158,7 @@ impl WriterLoop {
     }
 
     /// Gives a task transactions of its own, so that one that fails takes no other along.
-    fn run_apart(&mut self, mut task: Task) {
+    fn run_exclusive(&mut self, mut task: Task) {
         if task.job.run(&mut self.files) {
             self.files.commit_all();
         } else {
@@ -168,9 +168,9 @@ impl WriterLoop {
     }
 
     fn answer(&self, task: Task) {
-        let key = match task.place {
-            Place::File(key) => Some(key),
-            Place::Several | Place::Alone => None,
+        let key = match task.target {
+            Target::File(key) => Some(key),
+            Target::ManyFiles | Target::Exclusive => None,
         };
         task.job.answer(self.files.failure(key));
     }
@@ -178,30 +178,30 @@ impl WriterLoop {
 
 /// Tasks that are committed together, file by file.
 #[derive(Default)]
-struct Batch {
+struct WriteBatch {
     tasks: Vec<Task>,
-    places: HashMap<Uaid, Place>,
+    targets: HashMap<Uaid, Target>,
 }
 
-impl Batch {
+impl WriteBatch {
     /// A crash between the commits of two files must not leave a user agent's later write without
     /// its earlier one. So a batch has each agent's writes in one file only.
     fn admits(&self, task: &Task) -> bool {
         let Some(last) = self.tasks.last() else { return true };
-        let earlier = task.uaid.and_then(|uaid| self.places.get(&uaid));
-        let in_order = match (earlier, task.place) {
+        let earlier = task.uaid.and_then(|uaid| self.targets.get(&uaid));
+        let in_order = match (earlier, task.target) {
             (None, _) => true,
-            (Some(Place::File(earlier)), Place::File(key)) => *earlier == key,
+            (Some(Target::File(earlier)), Target::File(key)) => *earlier == key,
             (Some(_), _) => false,
         };
-        in_order && last.place != Place::Alone && task.place != Place::Alone
+        in_order && last.target != Target::Exclusive && task.target != Target::Exclusive
     }
 
     fn push(&mut self, task: Task) {
         if let Some(uaid) = task.uaid
-            && let Entry::Vacant(entry) = self.places.entry(uaid)
+            && let Entry::Vacant(entry) = self.targets.entry(uaid)
         {
-            entry.insert(task.place);
+            entry.insert(task.target);
         }
         self.tasks.push(task);
     }
@@ -210,25 +210,27 @@ impl Batch {
 /// What the thread sees of a job: it can be run, several times if need be, and then answered.
 trait Job: Send {
     /// Answers whether what it did may be committed.
-    fn run(&mut self, files: &mut WriteFiles) -> bool;
+    fn run(&mut self, files: &mut WriteConnections) -> bool;
 
     /// Sends its outcome, or why what it did is not on disk.
     fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
-struct Queued<T, F> {
+struct QueuedJob<T, F> {
     run: F,
     /// What the last run of it brought.
     outcome: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&mut WriteFiles) -> Result<T, Fault> + Send> Job for Queued<T, F> {
-    fn run(&mut self, files: &mut WriteFiles) -> bool {
+impl<T: Send, F: FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send> Job
+    for QueuedJob<T, F>
+{
+    fn run(&mut self, files: &mut WriteConnections) -> bool {
         let (outcome, sound) = match (self.run)(files) {
             Ok(value) => (Ok(value), true),
-            Err(Fault::Refused(error)) => (Err(error), true),
-            Err(Fault::Broken(error)) => (Err(error), false),
+            Err(WriterError::Refused(error)) => (Err(error), true),
+            Err(WriterError::Broken(error)) => (Err(error), false),
         };
         self.outcome = Some(outcome);
         sound
@@ -262,7 +264,7 @@ mod tests {
     use super::super::readers::Readers;
     use super::*;
 
-    const ROUTER: Place = Place::File(FileKey::Router);
+    const ROUTER: Target = Target::File(FileKey::Router);
 
     /// A writer whose router table has the tables that the jobs below write to.
     async fn writer() -> (TempDir, Writer) {
@@ -270,7 +272,7 @@ mod tests {
         let (dir, lock, months) = DataDir::open(home.path()).unwrap();
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
-        let files = WriteFiles::new(dir, months, readers, 1);
+        let files = WriteConnections::new(dir, months, readers, 1);
         let writer = Writer::start(files, lock, &EmbeddedOptions::default()).unwrap();
         let tables = "
             CREATE TABLE numbers (n INTEGER PRIMARY KEY);
@@ -279,7 +281,9 @@ mod tests {
         (home, writer)
     }
 
-    fn sql(text: &str) -> impl FnMut(&mut WriteFiles) -> Result<(), Fault> + Send + 'static {
+    fn sql(
+        text: &str,
+    ) -> impl FnMut(&mut WriteConnections) -> Result<(), WriterError> + Send + 'static {
         let text = text.to_owned();
         move |files| files.write(FileKey::Router, |conn| conn.execute_batch(&text))
     }
@@ -287,7 +291,7 @@ mod tests {
     /// Queues jobs while the writer is held up, so that they become one batch.
     async fn in_one_batch(writer: &Writer, jobs: &[&str]) -> Vec<Result<(), StoreError>> {
         let (release, held) = mpsc::channel::<()>();
-        let first = writer.submit(None, Place::Alone, move |_| Ok(held.recv().is_ok()));
+        let first = writer.submit(None, Target::Exclusive, move |_| Ok(held.recv().is_ok()));
         let answers: Vec<_> =
             jobs.iter().map(|job| writer.submit(None, ROUTER, sql(job))).collect();
         release.send(()).unwrap();
@@ -340,7 +344,7 @@ mod tests {
     async fn a_writer_that_panicked_is_noticed_by_every_call() {
         let (home, writer) = writer().await;
         let (release, held) = mpsc::channel::<()>();
-        let panicking = writer.submit(None, ROUTER, move |_| -> Result<(), Fault> {
+        let panicking = writer.submit(None, ROUTER, move |_| -> Result<(), WriterError> {
             held.recv().unwrap();
             panic!("a bug, as this test wants it")
         });
@@ -355,7 +359,9 @@ mod tests {
     #[tokio::test]
     async fn a_call_after_the_writer_panicked_is_answered_failed() {
         let (_home, writer) = writer().await;
-        let bug = |_: &mut WriteFiles| -> Result<(), Fault> { panic!("a bug, as this test wants") };
+        let bug = |_: &mut WriteConnections| -> Result<(), WriterError> {
+            panic!("a bug, as this test wants")
+        };
         let _failed = writer.submit(None, ROUTER, bug).await;
         // The queue is gone once the thread has ended, and closing waits for that.
         let mut ended = writer.ended.clone();
@@ -364,35 +370,35 @@ mod tests {
         assert!(failure_of(&answer).contains("stopped unexpectedly"));
     }
 
-    fn task(uaid: u8, place: Place) -> Task {
+    fn task(uaid: u8, target: Target) -> Task {
         let (reply, _answer) = oneshot::channel();
-        let run = |_: &mut WriteFiles| Ok(());
-        let job = Box::new(Queued { run, outcome: None, reply });
-        Task { uaid: Some(Uaid([uaid; 16])), place, job }
+        let run = |_: &mut WriteConnections| Ok(());
+        let job = Box::new(QueuedJob { run, outcome: None, reply });
+        Task { uaid: Some(Uaid([uaid; 16])), target, job }
     }
 
     #[test]
     fn an_agents_writes_to_different_files_are_never_in_one_batch() {
-        let month = Place::File(FileKey::Month("2026_11".parse().unwrap()));
-        let mut batch = Batch::default();
+        let month = Target::File(FileKey::Month("2026_11".parse().unwrap()));
+        let mut batch = WriteBatch::default();
         batch.push(task(1, month));
         batch.push(task(2, ROUTER));
-        batch.push(task(3, Place::Several));
+        batch.push(task(3, Target::ManyFiles));
         assert!(batch.admits(&task(1, month)) && batch.admits(&task(2, ROUTER)));
-        assert!(batch.admits(&task(4, Place::Several)));
-        for refused in [(1, ROUTER), (2, month), (1, Place::Several), (3, month), (3, ROUTER)] {
+        assert!(batch.admits(&task(4, Target::ManyFiles)));
+        for refused in [(1, ROUTER), (2, month), (1, Target::ManyFiles), (3, month), (3, ROUTER)] {
             assert!(!batch.admits(&task(refused.0, refused.1)), "{refused:?}");
         }
     }
 
     #[test]
     fn what_commits_by_itself_is_alone_in_its_batch() {
-        let mut batch = Batch::default();
-        assert!(batch.admits(&task(1, Place::Alone)));
-        batch.push(task(1, Place::Alone));
+        let mut batch = WriteBatch::default();
+        assert!(batch.admits(&task(1, Target::Exclusive)));
+        batch.push(task(1, Target::Exclusive));
         assert!(!batch.admits(&task(2, ROUTER)));
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         batch.push(task(1, ROUTER));
-        assert!(!batch.admits(&task(2, Place::Alone)));
+        assert!(!batch.admits(&task(2, Target::Exclusive)));
     }
 }

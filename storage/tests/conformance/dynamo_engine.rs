@@ -6,7 +6,7 @@ mod engine;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use storage::{DynamoOptions, Upkeep};
+use storage::{DynamoOptions, StoreAdmin};
 
 use crate::world::Engine;
 
@@ -21,8 +21,8 @@ impl OnWireServer {
 }
 
 impl Engine for OnWireServer {
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Upkeep>> {
-        let opened: Arc<dyn Upkeep> = engine::open(&self.0);
+    fn open(&self) -> BoxFuture<'_, Arc<dyn StoreAdmin>> {
+        let opened: Arc<dyn StoreAdmin> = engine::open(&self.0);
         Box::pin(async { opened })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use storage::{Embedded, EmbeddedOptions, Upkeep};
+use storage::{Embedded, EmbeddedOptions, StoreAdmin};
 use tempfile::TempDir;
 
 use crate::world::Engine;
@@ -17,8 +17,8 @@ impl InDirectory {
 }
 
 impl Engine for InDirectory {
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Upkeep>> {
+    fn open(&self) -> BoxFuture<'_, Arc<dyn StoreAdmin>> {
         let opened = Embedded::open(self.0.path(), &EmbeddedOptions::default());
-        Box::pin(async { Arc::new(opened.unwrap()) as Arc<dyn Upkeep> })
+        Box::pin(async { Arc::new(opened.unwrap()) as Arc<dyn StoreAdmin> })
     }
 }

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use state_machine::feed::{
-    FeedKey, FeedName, FeedPage, FeedSyncId, Publication, Published, Table, Update,
+    FeedKey, FeedName, FeedPage, FeedSyncId, Publication, PublishResult, Table, Update,
 };
 use storage::{FeedTables, PageLimit};
 use tokio::runtime::Handle;
@@ -109,9 +109,14 @@ impl History {
     }
 
     /// The table publishes as many as the engine did.
-    fn published(&mut self, after: Option<&FeedKey>, limit: usize, published: Option<Published>) {
+    fn published(
+        &mut self,
+        after: Option<&FeedKey>,
+        limit: usize,
+        published: Option<PublishResult>,
+    ) {
         assert_eq!(published.is_some(), self.is_there());
-        let Some(Published { count, head, next }) = published else { return };
+        let Some(PublishResult { count, head, next }) = published else { return };
         let waiting = self.table.pending(after, limit.max(1));
         assert!(count <= waiting.len(), "{count} of {waiting:?}");
         let numbered = waiting[..count].to_vec();
@@ -131,7 +136,7 @@ impl History {
         assert_eq!(page.is_some(), self.is_there());
         let Some(FeedPage { updates, cursor, head }) = page else { return };
         assert_eq!(*head, self.table.sequence().value);
-        assert_eq!(updates, &self.table.numbered(after, *cursor));
+        assert_eq!(updates, &self.table.sequenced(after, *cursor));
         assert!(updates.len() <= limit.rows.max(1));
         if after < *head {
             assert!(after < *cursor && cursor <= head, "{cursor} is between {after} and {head}");
@@ -154,7 +159,7 @@ impl History {
             self.table.commit(&publication).unwrap();
         }
         let numbers = |updates: Vec<Update>| updates.iter().map(seen).collect::<Vec<_>>();
-        let all = numbers(self.table.numbered(FeedSyncId::NONE, self.table.sequence().value));
+        let all = numbers(self.table.sequenced(FeedSyncId::NONE, self.table.sequence().value));
         assert_eq!(updates(&*self.store, name.as_str(), 0).await, all);
         self.consumer.catch_up(&*self.store, name.as_str()).await;
         let known =

@@ -1,6 +1,6 @@
 //! Keys of feeds: writing, publishing again, deleting, bounds, names.
 
-use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, Sequence, Written};
+use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, Sequence, WriteResult};
 
 use crate::feed_world::*;
 use crate::world::World;
@@ -113,9 +113,9 @@ pub(crate) async fn a_deleted_key_is_written_again_and_its_versions_go_on(world:
 pub(crate) async fn a_key_more_than_allowed_is_not_written(world: World) {
     write_all(&*world, FEED, &["a", "b"]).await;
     let write = |name| world.write_key(feed(FEED), key(name), value("new"), 2);
-    assert_eq!(write("c").await, Ok(Written::TooManyKeys));
+    assert_eq!(write("c").await, Ok(WriteResult::TooManyKeys));
     assert_eq!(world.republish_key(feed(FEED), key("c")).await, Ok(None));
-    assert!(matches!(write("b").await, Ok(Written::Done(_))), "one that is there is written");
+    assert!(matches!(write("b").await, Ok(WriteResult::Done(_))), "one that is there is written");
     assert_eq!(sequence(&*world, FEED).await.keys, 2);
     publish_all(&*world, FEED).await;
     assert_eq!(updates(&*world, FEED, 0).await, [saw(1, "a", 2, "a"), saw(2, "b", 3, "new")]);
@@ -125,15 +125,15 @@ pub(crate) async fn keys_that_were_deleted_count_among_those_allowed(world: Worl
     write_all(&*world, FEED, &["a", "b"]).await;
     delete(&*world, FEED, "a").await;
     let write = |name| world.write_key(feed(FEED), key(name), value("new"), 2);
-    assert_eq!(write("c").await, Ok(Written::TooManyKeys));
+    assert_eq!(write("c").await, Ok(WriteResult::TooManyKeys));
     publish_all(&*world, FEED).await;
-    assert_eq!(write("c").await, Ok(Written::TooManyKeys));
-    assert!(matches!(write("a").await, Ok(Written::Done(_))), "its place is still its own");
+    assert_eq!(write("c").await, Ok(WriteResult::TooManyKeys));
+    assert!(matches!(write("a").await, Ok(WriteResult::Done(_))), "its place is still its own");
 }
 
 pub(crate) async fn a_feed_that_may_have_no_keys_does_not_come_to_be(world: World) {
     let refused = world.write_key(feed(FEED), key("a"), value("1"), 0).await;
-    assert_eq!(refused, Ok(Written::TooManyKeys));
+    assert_eq!(refused, Ok(WriteResult::TooManyKeys));
     assert_eq!(world.feeds(None, 10).await, Ok(Vec::new()));
     assert_eq!(world.fetch_feed(feed(FEED), Default::default(), PAGE).await, Ok(None));
 }

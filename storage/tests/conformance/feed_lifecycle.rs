@@ -1,6 +1,6 @@
 //! Feeds: durability, dropped futures, closing.
 
-use state_machine::feed::{FeedSyncId, Written};
+use state_machine::feed::{FeedSyncId, WriteResult};
 use storage::StoreError;
 
 use crate::feed_world::*;
@@ -49,7 +49,7 @@ pub(crate) async fn closing_finishes_what_is_queued_for_feeds(world: World) {
     let queued: Vec<_> = names.iter().map(write).collect();
     assert_eq!(world.close().await, Ok(()));
     for answer in queued {
-        assert!(matches!(answer.await, Ok(Written::Done(_))));
+        assert!(matches!(answer.await, Ok(WriteResult::Done(_))));
     }
     let world = world.restart().await;
     assert_eq!(publish_all(&*world, FEED).await, 51);

@@ -1,6 +1,6 @@
 //! Publishing: which keys get which numbers, in how many steps.
 
-use state_machine::feed::{FeedSyncId, FeedValue, Published, Sequence};
+use state_machine::feed::{FeedSyncId, FeedValue, PublishResult, Sequence};
 
 use crate::feed_world::*;
 use crate::world::World;
@@ -13,7 +13,7 @@ pub(crate) async fn where_nothing_waits_nothing_is_published(world: World) {
     write(&*world, FEED, "a", "1").await;
     publish_all(&*world, FEED).await;
     let before = sequence(&*world, FEED).await;
-    let nothing = Published { count: 0, head: FeedSyncId(1), next: None };
+    let nothing = PublishResult { count: 0, head: FeedSyncId(1), next: None };
     for limit in [1, 10] {
         assert_eq!(world.publish(feed(FEED), None, limit).await, Ok(Some(nothing.clone())));
     }
@@ -26,7 +26,7 @@ pub(crate) async fn one_publication_gives_the_first_key_the_next_number(world: W
     for (number, name) in [(1, "a"), (2, "b")] {
         let published = publish(&*world, FEED, 1).await;
         let next = Some(key(name));
-        assert_eq!(published, Published { count: 1, head: FeedSyncId(number), next });
+        assert_eq!(published, PublishResult { count: 1, head: FeedSyncId(number), next });
     }
     let last = publish(&*world, FEED, 1).await;
     assert_eq!((last.count, last.head), (1, FeedSyncId(3)));
@@ -50,7 +50,7 @@ pub(crate) async fn a_publication_begins_behind_the_key_it_is_told(world: World)
     assert_eq!((published.count, published.head), (1, FeedSyncId(2)));
     assert_eq!(numbers(&updates(&*world, FEED, 0).await), [(1, "b"), (2, "c")]);
     let behind_all = world.publish(feed(FEED), Some(key("z")), 1).await.unwrap().unwrap();
-    assert_eq!(behind_all, Published { count: 0, head: FeedSyncId(2), next: None });
+    assert_eq!(behind_all, PublishResult { count: 0, head: FeedSyncId(2), next: None });
     assert_eq!(publish_all(&*world, FEED).await, 1, "the first one waits as before");
 }
 

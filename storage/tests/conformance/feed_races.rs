@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use state_machine::feed::{FeedKey, FeedSyncId, Written};
+use state_machine::feed::{FeedKey, FeedSyncId, WriteResult};
 use storage::{FeedTables, PageLimit};
 use tokio::task::JoinSet;
 
@@ -100,7 +100,7 @@ pub(crate) async fn writers_at_once_make_no_more_keys_than_allowed(world: World)
         insist(|| store.write_key(feed(FEED), name.clone(), value("v"), 5)).await
     })
     .await;
-    let done = written.iter().filter(|written| matches!(written, Written::Done(_))).count();
+    let done = written.iter().filter(|written| matches!(written, WriteResult::Done(_))).count();
     assert_eq!((done, sequence(&*world, FEED).await.keys), (5, 5));
     assert_eq!(publish_all(&*world, FEED).await, 5);
 }

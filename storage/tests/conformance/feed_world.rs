@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use state_machine::feed::{
-    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, Published, Sequence, Update, Version,
-    Written,
+    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublishResult, Sequence, Update, Version,
+    WriteResult,
 };
-use storage::{Answer, FeedTables, PageLimit, StoreError};
+use storage::{FeedTables, PageLimit, StoreError, StoreFuture};
 
 /// The feed of most cases.
 pub(crate) const FEED: &str = "prices";
@@ -49,8 +49,8 @@ pub(crate) fn seen(update: &Update) -> Seen {
 /// Writes a key, which is allowed. Answers its version.
 pub(crate) async fn write(store: &dyn FeedTables, name: &str, at: &str, text: &str) -> u64 {
     match insist(|| store.write_key(feed(name), key(at), value(text), KEYS_MAX)).await {
-        Written::Done(version) => version.0,
-        Written::TooManyKeys => panic!("there are too many keys for {at}"),
+        WriteResult::Done(version) => version.0,
+        WriteResult::TooManyKeys => panic!("there are too many keys for {at}"),
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn delete(store: &dyn FeedTables, name: &str, at: &str) -> u64 
 }
 
 /// Publishes once, at most so many, of a feed that is there.
-pub(crate) async fn publish(store: &dyn FeedTables, name: &str, limit: usize) -> Published {
+pub(crate) async fn publish(store: &dyn FeedTables, name: &str, limit: usize) -> PublishResult {
     insist(|| store.publish(feed(name), None, limit)).await.expect("the feed is there")
 }
 
@@ -189,7 +189,7 @@ impl Follower {
 }
 
 /// Repeats a call that the store was too busy for: nothing of it was done.
-pub(crate) async fn insist<T>(call: impl Fn() -> Answer<T>) -> T {
+pub(crate) async fn insist<T>(call: impl Fn() -> StoreFuture<T>) -> T {
     for _try in 0..TRIES_MAX {
         match call().await {
             Err(StoreError::Busy) => tokio::task::yield_now().await,

@@ -38,7 +38,7 @@ pub(crate) async fn a_fetch_goes_on_behind_the_last_page(world: World) {
 pub(crate) async fn a_fetch_goes_on_where_the_last_message_was_deleted(world: World) {
     let world = with_messages(world, (1..=4).map(message)).await;
     let first = page(&world, None, PageLimit { rows: 2, ..PAGE }).await;
-    let done = first.messages.iter().map(Message::reference).collect();
+    let done = first.messages.iter().map(Message::key).collect();
     assert_eq!(world.delete_messages(agent(1), vec![month(NEW)], done).await, Ok(2));
     assert_eq!(page(&world, first.next, PAGE).await.messages, [3, 4].map(message));
 }

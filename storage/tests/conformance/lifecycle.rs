@@ -11,7 +11,7 @@ pub(crate) async fn everything_answered_is_there_after_a_restart(world: World) {
     world.put(OLD, &message(1)).await;
     world.put(NEW, &topical(2, "t")).await;
     world.put(NEW, &message(3)).await;
-    world.delete_messages(agent(1), vec![month(NEW)], vec![message(3).reference()]).await.unwrap();
+    world.delete_messages(agent(1), vec![month(NEW)], vec![message(3).key()]).await.unwrap();
     let world = world.restart().await;
     assert_eq!(world.record(agent(1)).await, Ok(Some(record)));
     assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids([1, 2, 3]))));
@@ -42,8 +42,7 @@ pub(crate) async fn calls_of_one_agent_happen_in_the_order_they_were_made(world:
         let refused = world.store_message(agent(1), month(NEW), message(round + 1000));
         let connected = world.register_user(registration(u64::from(round) + 1));
         let moved = world.update_message_month(step(u64::from(round) + 1));
-        let deleted =
-            world.delete_messages(agent(1), vec![month(NEW)], vec![message(round).reference()]);
+        let deleted = world.delete_messages(agent(1), vec![month(NEW)], vec![message(round).key()]);
         assert_eq!(deleted.await, Ok(1));
         assert_eq!(moved.await, Ok(true));
         connected.await.unwrap();

@@ -1,4 +1,4 @@
-//! Every sentence of `storage::contract` and `storage::feeds`, as a test on each engine.
+//! Every sentence of `storage::store` and `storage::feeds`, as a test on each engine.
 //!
 //! A case is a function that takes a fresh [`World`](world::World). It is named once, in `engine!`
 //! below, which makes one test of it for every engine. To add an engine, implement

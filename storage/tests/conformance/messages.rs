@@ -1,7 +1,7 @@
 //! Storing and deleting messages.
 
 use bytes::Bytes;
-use state_machine::{Encoding, Message, MessageRef, Payload, Urgency};
+use state_machine::{Encoding, Message, MessageKey, Payload, Urgency};
 use storage::{StoreError, Stored};
 
 use crate::world::*;
@@ -95,7 +95,7 @@ pub(crate) async fn a_deleted_message_is_gone_and_no_other(world: World) {
     for number in 1..=5 {
         world.put(NEW, &message(number)).await;
     }
-    let done = vec![message(4).reference(), message(2).reference()];
+    let done = vec![message(4).key(), message(2).key()];
     assert_eq!(world.delete_messages(agent(1), vec![month(NEW)], done).await, Ok(2));
     assert_eq!(world.waiting(NEW).await, [message(1), message(3), message(5)]);
 }
@@ -105,16 +105,16 @@ pub(crate) async fn deleting_what_is_not_there_counts_nothing(world: World) {
     world.put(NEW, &message(1)).await;
     let delete = |messages| world.delete_messages(agent(1), vec![month(NEW)], messages);
     assert_eq!(delete(vec![]).await, Ok(0));
-    assert_eq!(delete(vec![message(2).reference()]).await, Ok(0));
-    assert_eq!(delete(vec![message(1).reference(), message(1).reference()]).await, Ok(1));
-    assert_eq!(delete(vec![message(1).reference()]).await, Ok(0));
+    assert_eq!(delete(vec![message(2).key()]).await, Ok(0));
+    assert_eq!(delete(vec![message(1).key(), message(1).key()]).await, Ok(1));
+    assert_eq!(delete(vec![message(1).key()]).await, Ok(0));
 }
 
 pub(crate) async fn deleting_needs_the_right_agent_and_channel(world: World) {
     let world = world.with_channels().await;
     world.put(NEW, &message(1)).await;
-    let other_channel = MessageRef { chid: chid(2), ..message(1).reference() };
-    for (uaid, reference) in [(agent(1), other_channel), (agent(2), message(1).reference())] {
+    let other_channel = MessageKey { chid: chid(2), ..message(1).key() };
+    for (uaid, reference) in [(agent(1), other_channel), (agent(2), message(1).key())] {
         let deleted = world.delete_messages(uaid, vec![month(NEW)], vec![reference]).await;
         assert_eq!(deleted, Ok(0));
     }
@@ -124,7 +124,7 @@ pub(crate) async fn deleting_needs_the_right_agent_and_channel(world: World) {
 pub(crate) async fn a_topic_message_is_deleted_without_its_topic_being_known(world: World) {
     let world = world.with_channels().await;
     world.put(NEW, &topical(1, "t")).await;
-    let reference = MessageRef { topic: None, ..topical(1, "t").reference() };
+    let reference = MessageKey { topic: None, ..topical(1, "t").key() };
     assert_eq!(world.delete_messages(agent(1), vec![month(NEW)], vec![reference]).await, Ok(1));
     assert_eq!(world.waiting(NEW).await, []);
 }
@@ -133,8 +133,8 @@ pub(crate) async fn the_replacement_of_a_deleted_message_stays(world: World) {
     let world = world.with_channels().await;
     world.put(NEW, &topical(1, "t")).await;
     world.put(NEW, &topical(2, "t")).await;
-    let replaced = topical(1, "t").reference();
-    for reference in [replaced.clone(), MessageRef { topic: None, ..replaced }] {
+    let replaced = topical(1, "t").key();
+    for reference in [replaced.clone(), MessageKey { topic: None, ..replaced }] {
         let deleted = world.delete_messages(agent(1), vec![month(NEW)], vec![reference]).await;
         assert_eq!(deleted, Ok(0));
     }
@@ -146,7 +146,7 @@ pub(crate) async fn messages_are_deleted_in_each_month_named(world: World) {
     world.put(OLD, &message(1)).await;
     world.put(NEW, &message(1)).await;
     world.put(NEW, &message(2)).await;
-    let both = vec![message(1).reference(), message(2).reference()];
+    let both = vec![message(1).key(), message(2).key()];
     let months = vec![month(UNMADE), month(OLD), month(NEW)];
     assert_eq!(world.delete_messages(agent(1), vec![], both.clone()).await, Ok(0));
     assert_eq!(world.delete_messages(agent(1), months, both.clone()).await, Ok(3));

@@ -1,4 +1,4 @@
-//! The tables themselves, and carrying messages from one to another.
+//! The tables themselves, and moving messages from one to another.
 
 use state_machine::Message;
 use storage::{StoreError, Stored};
@@ -61,7 +61,7 @@ pub(crate) async fn carried_messages_are_in_the_new_month_only(world: World) {
         world.put(OLD, message).await;
     }
     world.put(NEW, &message(4)).await;
-    assert_eq!(world.carry_messages(agent(1), month(OLD), month(NEW)).await, Ok(()));
+    assert_eq!(world.move_messages(agent(1), month(OLD), month(NEW)).await, Ok(()));
     assert_eq!(world.waiting(OLD).await, []);
     let [first, second, third] = waiting;
     assert_eq!(world.waiting(NEW).await, [first, second, third, message(4)]);
@@ -73,7 +73,7 @@ pub(crate) async fn carrying_keeps_what_is_newer_of_a_topic(world: World) {
     world.put(NEW, &topical(2, "newer_in_the_new")).await;
     world.put(NEW, &topical(3, "newer_in_the_old")).await;
     world.put(OLD, &topical(4, "newer_in_the_old")).await;
-    world.carry_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
+    world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
     let expected = [topical(2, "newer_in_the_new"), topical(4, "newer_in_the_old")];
     assert_eq!(world.waiting(NEW).await, expected);
     assert_eq!(world.waiting(OLD).await, []);
@@ -86,7 +86,7 @@ pub(crate) async fn messages_of_channels_not_registered_in_the_new_month_are_onl
     world.remove_channel(agent(1), vec![month(NEW)], chid(2)).await.unwrap();
     world.put(OLD, &message(1)).await;
     world.put(OLD, &Message { chid: chid(2), ..message(2) }).await;
-    world.carry_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
+    world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
     world.add_channels(agent(1), month(NEW), chids([2])).await.unwrap();
     assert_eq!(world.waiting(NEW).await, [message(1)]);
     assert_eq!(world.waiting(OLD).await, []);
@@ -100,7 +100,7 @@ pub(crate) async fn carrying_goes_on_where_a_crash_left_it(world: World) {
     }
     world.put(OLD, &message(3)).await;
     for _repeated in 0..2 {
-        world.carry_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
+        world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
         assert_eq!(world.waiting(OLD).await, []);
         assert_eq!(world.waiting(NEW).await, [message(1), topical(2, "t"), message(3)]);
     }
@@ -109,7 +109,7 @@ pub(crate) async fn carrying_goes_on_where_a_crash_left_it(world: World) {
 pub(crate) async fn carrying_moves_no_other_agents_messages(world: World) {
     let world = world.with_channels().await;
     world.store_message(agent(2), month(OLD), message(1)).await.unwrap();
-    world.carry_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
+    world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
     assert_eq!(world.waiting_for(agent(2), OLD).await, [message(1)]);
     assert_eq!(world.waiting_for(agent(2), NEW).await, []);
 }
@@ -117,7 +117,7 @@ pub(crate) async fn carrying_moves_no_other_agents_messages(world: World) {
 pub(crate) async fn nothing_is_lost_when_there_is_no_table_to_carry_to(world: World) {
     let world = world.with_channels().await;
     world.put(OLD, &message(1)).await;
-    let refused = world.carry_messages(agent(1), month(OLD), month(UNMADE)).await;
+    let refused = world.move_messages(agent(1), month(OLD), month(UNMADE)).await;
     assert_eq!(refused, Err(StoreError::NoSuchMonth(month(UNMADE))));
     assert_eq!(world.waiting(OLD).await, [message(1)]);
 }
@@ -125,13 +125,13 @@ pub(crate) async fn nothing_is_lost_when_there_is_no_table_to_carry_to(world: Wo
 pub(crate) async fn there_is_nothing_to_carry_from_a_month_without_a_table(world: World) {
     let world = world.with_channels().await;
     world.put(NEW, &message(1)).await;
-    assert_eq!(world.carry_messages(agent(1), month(UNMADE), month(NEW)).await, Ok(()));
+    assert_eq!(world.move_messages(agent(1), month(UNMADE), month(NEW)).await, Ok(()));
     assert_eq!(world.waiting(NEW).await, [message(1)]);
 }
 
 pub(crate) async fn carrying_to_the_same_month_changes_nothing(world: World) {
     let world = world.with_channels().await;
     world.put(NEW, &message(1)).await;
-    assert_eq!(world.carry_messages(agent(1), month(NEW), month(NEW)).await, Ok(()));
+    assert_eq!(world.move_messages(agent(1), month(NEW), month(NEW)).await, Ok(()));
     assert_eq!(world.waiting(NEW).await, [message(1)]);
 }

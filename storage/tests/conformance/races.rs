@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use state_machine::{Place, Time};
-use storage::{Registered, Registration, Store, StoreError, Stored};
+use state_machine::{NodeBinding, Time};
+use storage::{RegisterResult, Registration, Store, StoreError, Stored};
 use tokio::task::JoinSet;
 
 use crate::world::*;
@@ -61,7 +61,7 @@ pub(crate) async fn a_delete_that_races_with_the_replacement_hits_only_its_own_m
                 let replacement = topical(round + 1, "t");
                 store.store_message(agent(1), month(NEW), replacement).await.map(|_| ())
             } else {
-                let old = vec![topical(round, "t").reference()];
+                let old = vec![topical(round, "t").key()];
                 store.delete_messages(agent(1), vec![month(NEW)], old).await.map(|_| ())
             }
         })
@@ -78,9 +78,11 @@ pub(crate) async fn of_registrations_at_once_the_latest_stays(world: World) {
     .await;
     for (connected_at, answer) in answers {
         match answer {
-            Registered::Done(record, _) => assert_eq!(record.connected_at, Time(connected_at)),
-            Registered::Newer(there) => assert!(there > Time(connected_at)),
-            Registered::Unknown => panic!("each may make the record"),
+            RegisterResult::Registered(record, _) => {
+                assert_eq!(record.connected_at, Time(connected_at))
+            }
+            RegisterResult::Superseded(there) => assert!(there > Time(connected_at)),
+            RegisterResult::UnknownAgent => panic!("each may make the record"),
         }
     }
     assert_eq!(world.record(agent(1)).await.unwrap().unwrap().connected_at, Time(100));
@@ -93,7 +95,7 @@ pub(crate) async fn of_registrations_of_the_same_instant_one_is_written(world: W
     })
     .await;
     let mut written = answers.into_iter().filter_map(|answer| match answer {
-        Registered::Done(record, _) => Some(record),
+        RegisterResult::Registered(record, _) => Some(record),
         _ => None,
     });
     assert_eq!(world.record(agent(1)).await, Ok(written.next()));
@@ -115,13 +117,13 @@ pub(crate) async fn registrations_at_once_answer_each_the_place_of_the_one_befor
         assert_eq!(before, last);
         last = now;
     }
-    assert_eq!(world.record(agent(1)).await.unwrap().unwrap().place(), last);
+    assert_eq!(world.record(agent(1)).await.unwrap().unwrap().binding(), last);
 }
 
 /// Where the agent was and where it is; none where nothing was written.
-fn step_of(answer: Registered) -> Option<(Option<Place>, Option<Place>)> {
+fn step_of(answer: RegisterResult) -> Option<(Option<NodeBinding>, Option<NodeBinding>)> {
     match answer {
-        Registered::Done(record, before) => Some((before, record.place())),
+        RegisterResult::Registered(record, before) => Some((before, record.binding())),
         _ => None,
     }
 }
@@ -170,7 +172,7 @@ pub(crate) async fn a_message_is_taken_by_one_of_the_deletes_that_race_for_it(wo
     for round in 0..20 {
         world.put(NEW, &message(round)).await;
         let deleted = at_once(&world, 8, |store, _task| async move {
-            let reference = vec![message(round).reference()];
+            let reference = vec![message(round).key()];
             store.delete_messages(agent(1), vec![month(OLD), month(NEW)], reference).await.unwrap()
         })
         .await;

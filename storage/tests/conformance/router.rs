@@ -1,7 +1,7 @@
 //! The router table.
 
-use state_machine::{LastConnect, Place, RouterRecord, RouterType, Time};
-use storage::{MonthStep, Registered, Registration};
+use state_machine::{LastConnect, NodeBinding, RouterRecord, RouterType, Time};
+use storage::{MonthStep, RegisterResult, Registration};
 
 use crate::world::*;
 
@@ -20,13 +20,13 @@ pub(crate) async fn a_registration_makes_a_record_in_the_month_it_names(world: W
         oldmonth: None,
     };
     let registered = world.register_user(registration(100)).await;
-    assert_eq!(registered, Ok(Registered::Done(expected.clone(), None)));
+    assert_eq!(registered, Ok(RegisterResult::Registered(expected.clone(), None)));
     assert_eq!(world.record(agent(1)).await, Ok(Some(expected)));
 }
 
 pub(crate) async fn a_registration_that_makes_none_leaves_an_unknown_agent_unknown(world: World) {
     let unknown = Registration { create_in: None, ..registration(100) };
-    assert_eq!(world.register_user(unknown).await, Ok(Registered::Unknown));
+    assert_eq!(world.register_user(unknown).await, Ok(RegisterResult::UnknownAgent));
     assert_eq!(world.record(agent(1)).await, Ok(None));
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn a_later_registration_replaces_the_node_and_keeps_the_months(
     };
     assert_eq!(
         world.register_user(later).await,
-        Ok(Registered::Done(expected.clone(), first.place()))
+        Ok(RegisterResult::Registered(expected.clone(), first.binding()))
     );
     assert_eq!(world.record(agent(1)).await, Ok(Some(expected)));
     let record = world.connect(102).await;
@@ -58,7 +58,7 @@ pub(crate) async fn a_later_registration_replaces_the_node_and_keeps_the_months(
 }
 
 pub(crate) async fn a_registration_answers_where_the_agent_was_before(world: World) {
-    let place = |name, at| Some(Place { node: node(name), connected_at: Time(at) });
+    let place = |name, at| Some(NodeBinding { node: node(name), connected_at: Time(at) });
     for (name, at, expected) in [
         ("a", 100, None),
         ("b", 101, place("a", 100)),
@@ -67,23 +67,25 @@ pub(crate) async fn a_registration_answers_where_the_agent_was_before(world: Wor
     ] {
         let registration = Registration { node: node(name), ..registration(at) };
         let registered = world.register_user(registration).await.unwrap();
-        let Registered::Done(record, before) = registered else { panic!("{registered:?}") };
-        assert_eq!((record.place(), before), (place(name, at), expected));
+        let RegisterResult::Registered(record, before) = registered else {
+            panic!("{registered:?}")
+        };
+        assert_eq!((record.binding(), before), (place(name, at), expected));
     }
     world.clear_node(agent(1), node("a"), Time(103)).await.unwrap();
     let again = Registration { create_in: None, ..registration(104) };
     let registered = world.register_user(again).await.unwrap();
-    assert!(matches!(registered, Registered::Done(_, None)), "{registered:?}");
+    assert!(matches!(registered, RegisterResult::Registered(_, None)), "{registered:?}");
     world.drop_user(agent(1)).await.unwrap();
     let registered = world.register_user(registration(105)).await.unwrap();
-    assert!(matches!(registered, Registered::Done(_, None)), "{registered:?}");
+    assert!(matches!(registered, RegisterResult::Registered(_, None)), "{registered:?}");
 }
 
 pub(crate) async fn a_registration_that_is_not_later_writes_nothing(world: World) {
     let record = world.connect(100).await;
     for connected_at in [99, 100] {
         let late = Registration { node: node("b"), ..registration(connected_at) };
-        assert_eq!(world.register_user(late).await, Ok(Registered::Newer(Time(100))));
+        assert_eq!(world.register_user(late).await, Ok(RegisterResult::Superseded(Time(100))));
     }
     assert_eq!(world.record(agent(1)).await, Ok(Some(record)));
 }
@@ -92,7 +94,7 @@ pub(crate) async fn a_cleared_node_does_not_make_an_earlier_registration_later(w
     world.connect(100).await;
     assert_eq!(world.clear_node(agent(1), node("a"), Time(100)).await, Ok(true));
     let refused = world.register_user(registration(100)).await;
-    assert_eq!(refused, Ok(Registered::Newer(Time(100))));
+    assert_eq!(refused, Ok(RegisterResult::Superseded(Time(100))));
     assert_eq!(world.record(agent(1)).await.unwrap().unwrap().node, None);
 }
 
@@ -180,5 +182,5 @@ pub(crate) async fn a_dropped_record_is_gone_and_no_other(world: World) {
     assert_eq!(world.record(agent(1)).await, Ok(None));
     assert!(world.record(agent(2)).await.unwrap().is_some());
     let again = Registration { create_in: None, ..registration(101) };
-    assert_eq!(world.register_user(again).await, Ok(Registered::Unknown));
+    assert_eq!(world.register_user(again).await, Ok(RegisterResult::UnknownAgent));
 }

@@ -10,18 +10,20 @@ use state_machine::{
     Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterRecord,
     RouterType, Span, Time, Topic, Uaid, Urgency,
 };
-use storage::{FeedTables, MonthStep, PageLimit, Registered, Registration, Store, Stored, Upkeep};
+use storage::{
+    FeedTables, MonthStep, PageLimit, RegisterResult, Registration, Store, StoreAdmin, Stored,
+};
 
 /// How to get at an engine.
 pub(crate) trait Engine: Send + Sync + 'static {
     /// Opens the store: empty the first time, and then with what was left there.
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Upkeep>>;
+    fn open(&self) -> BoxFuture<'_, Arc<dyn StoreAdmin>>;
 }
 
 /// An open store with tables for [`OLD`] and [`NEW`] and for feeds. All its methods are those of the store.
 pub(crate) struct World {
     engine: Box<dyn Engine>,
-    store: Arc<dyn Upkeep>,
+    store: Arc<dyn StoreAdmin>,
 }
 
 impl World {
@@ -78,14 +80,14 @@ impl World {
     /// Registers agent 1 at `connected_at`, which must succeed.
     pub(crate) async fn connect(&self, connected_at: u64) -> RouterRecord {
         match self.register_user(registration(connected_at)).await.unwrap() {
-            Registered::Done(record, _) => record,
+            RegisterResult::Registered(record, _) => record,
             refused => panic!("{refused:?}"),
         }
     }
 }
 
 impl Deref for World {
-    type Target = dyn Upkeep;
+    type Target = dyn StoreAdmin;
 
     fn deref(&self) -> &Self::Target {
         &*self.store

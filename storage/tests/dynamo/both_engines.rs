@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use state_machine::{Chid, Message, MessageRef, Month, NodeId, Span, Time, Topic, Uaid};
+use state_machine::{Chid, Message, MessageKey, Month, NodeId, Span, Time, Topic, Uaid};
 use storage::{
-    Dynamo, DynamoDoubles, DynamoOptions, Embedded, EmbeddedOptions, MonthStep, PageLimit,
-    Registration, Store,
+    Dynamo, DynamoOptions, Embedded, EmbeddedOptions, MonthStep, PageLimit, Registration, Store,
+    TestOverrides,
 };
 use tokio::runtime::Runtime;
 
@@ -32,11 +32,11 @@ enum Call {
     RemoveChannel(Uaid, Vec<Month>, Chid),
     Store(Uaid, Month, Message),
     Fetch(Uaid, Month, PageLimit),
-    Delete(Uaid, Vec<Month>, Vec<MessageRef>),
+    Delete(Uaid, Vec<Month>, Vec<MessageKey>),
     Carry(Uaid, Month, Month),
     EnsureMonth(Month),
     DropMonth(Month),
-    Months,
+    MonthRange,
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn engines() -> (tempfile::TempDir, Embedded, Dynamo) {
         table_prefix: format!("history{history}-"),
         ..options()
     };
-    let doubles = DynamoDoubles { credentials: Some(credentials()), http_client: None };
-    (home, embedded, Dynamo::open_with(&options, doubles).unwrap())
+    let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
+    (home, embedded, Dynamo::open_with(&options, overrides).unwrap())
 }
 
 async fn answer(store: &dyn Store, call: Call) -> String {
@@ -92,11 +92,11 @@ async fn answer(store: &dyn Store, call: Call) -> String {
         Call::Carry(uaid, from, to) => {
             // The contract does not say what is answered where there is neither a message nor a table.
             store.ensure_month(to).await.unwrap();
-            text(store.carry_messages(uaid, from, to).await)
+            text(store.move_messages(uaid, from, to).await)
         }
         Call::EnsureMonth(month) => text(store.ensure_month(month).await),
         Call::DropMonth(month) => text(store.drop_month(month).await),
-        Call::Months => text(store.months().await),
+        Call::MonthRange => text(store.months().await),
     }
 }
 
@@ -144,7 +144,7 @@ fn call() -> impl Strategy<Value = Call> {
         2 => (uaid(), month(), month()).prop_map(|(uaid, from, to)| Call::Carry(uaid, from, to)),
         6 => month().prop_map(Call::EnsureMonth),
         1 => month().prop_map(Call::DropMonth),
-        1 => Just(Call::Months),
+        1 => Just(Call::MonthRange),
     ]
 }
 
@@ -181,9 +181,9 @@ fn message_of() -> impl Strategy<Value = Message> {
 }
 
 /// Of a message that may be there, with its topic or without, and sometimes of a wrong channel.
-fn reference() -> impl Strategy<Value = MessageRef> {
+fn reference() -> impl Strategy<Value = MessageKey> {
     (message_of(), any::<bool>(), 0..8_u8).prop_map(|(message, knows_topic, luck)| {
-        let mut reference = message.reference();
+        let mut reference = message.key();
         reference.topic = reference.topic.filter(|_| knows_topic);
         if luck == 0 {
             reference.chid = Chid([9; 16]);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::{NodeId, Place, Time};
-use storage::{MessageTables, Registered, RouterTable, Store, StoreError, Upkeep};
+use state_machine::{NodeBinding, NodeId, Time};
+use storage::{MessageTables, RegisterResult, RouterTable, Store, StoreAdmin, StoreError};
 
 use crate::script::{Script, Step, error, failed, ok, refused};
 use crate::things::*;
@@ -48,7 +48,7 @@ async fn a_registration_that_finds_itself_after_a_lost_answer_is_done() {
     let lost = Step::Lost("{}".to_owned());
     let script = Script::new([lost, condition_failed("node", 100)]);
     let registered = script.open().register_user(registration(100)).await.unwrap();
-    let Registered::Done(record, before) = registered else { panic!("{registered:?}") };
+    let RegisterResult::Registered(record, before) = registered else { panic!("{registered:?}") };
     assert_eq!((record.node, record.connected_at), (Some(NodeId::new("node")), Time(100)));
     assert_eq!(before, None, "what was there before went with the answer");
 }
@@ -58,13 +58,13 @@ async fn a_registration_whose_request_is_lost_learns_where_the_agent_was_from_th
     let script =
         Script::new([failed(500, "InternalServerError"), ok(&record("Attributes", "other", 99))]);
     let registered = script.open().register_user(registration(100)).await.unwrap();
-    let Registered::Done(record, before) = registered else { panic!("{registered:?}") };
+    let RegisterResult::Registered(record, before) = registered else { panic!("{registered:?}") };
     assert_eq!((record.node, record.connected_at), (Some(NodeId::new("node")), Time(100)));
     assert_eq!(
         (record.last_connect, record.curmonth),
         (registration(100).last_connect, november())
     );
-    assert_eq!(before, Some(Place { node: NodeId::new("other"), connected_at: Time(99) }));
+    assert_eq!(before, Some(NodeBinding { node: NodeId::new("other"), connected_at: Time(99) }));
 }
 
 #[tokio::test]
@@ -72,9 +72,9 @@ async fn marks_of_keys_are_read_consistently_and_swapped_in_one_request() {
     let there = r#"{"Item": {"uaid": {"S": "keys"}, "marks": {"SS": ["a"]}}}"#;
     let script = Script::new([ok(there), ok("{}")]);
     let store = script.open();
-    let marks = store.key_marks().await.unwrap();
+    let marks = store.key_fingerprints().await.unwrap();
     assert_eq!(marks.iter().collect::<Vec<_>>(), ["a"]);
-    assert_eq!(store.put_key_marks(marks, ["b".to_owned()].into()).await, Ok(true));
+    assert_eq!(store.put_key_fingerprints(marks, ["b".to_owned()].into()).await, Ok(true));
     assert_eq!(script.asked(), ["GetItem", "UpdateItem"]);
     assert!(script.bodies()[0].contains(r#""ConsistentRead":true"#));
 }
@@ -87,7 +87,7 @@ async fn marks_of_keys_that_find_themselves_after_a_lost_answer_are_there() {
         let item = format!(r#","Item": {{"uaid": {{"S": "keys"}}, "marks": {{"SS": {there}}}}}"#);
         let refused = Step::Reply(400, error("ConditionalCheckFailedException", &item));
         let script = Script::new([lost, refused]);
-        let put = script.open().put_key_marks(marks(&[]), marks(&["a", "b"])).await;
+        let put = script.open().put_key_fingerprints(marks(&[]), marks(&["a", "b"])).await;
         assert_eq!(put, Ok(expected));
         assert_eq!(script.asked(), ["UpdateItem"; 2]);
     }
@@ -99,7 +99,7 @@ async fn a_registration_that_finds_another_after_a_lost_answer_is_not() {
         let lost = Step::Lost("{}".to_owned());
         let script = Script::new([lost, condition_failed(node, connected_at)]);
         let registered = script.open().register_user(registration(100)).await;
-        assert_eq!(registered, Ok(Registered::Newer(Time(connected_at))));
+        assert_eq!(registered, Ok(RegisterResult::Superseded(Time(connected_at))));
     }
 }
 
@@ -108,7 +108,7 @@ async fn a_server_that_does_not_show_the_record_is_asked_for_it() {
     let hidden = || refused("ConditionalCheckFailedException");
     let script = Script::new([hidden(), ok(&record("Item", "node", 100))]);
     let registered = script.open().register_user(registration(100)).await;
-    assert_eq!(registered, Ok(Registered::Newer(Time(100))));
+    assert_eq!(registered, Ok(RegisterResult::Superseded(Time(100))));
     assert_eq!(script.asked(), ["UpdateItem", "GetItem"]);
     assert!(script.bodies()[1].contains(r#""ConsistentRead":true"#));
 }
@@ -120,7 +120,7 @@ async fn a_registration_whose_obstacle_went_away_is_tried_again() {
     let written = ok("{}");
     let script = Script::new([hidden, ok("{}"), written]);
     let registered = script.open().register_user(registration(100)).await.unwrap();
-    let Registered::Done(record, None) = registered else { panic!("{registered:?}") };
+    let RegisterResult::Registered(record, None) = registered else { panic!("{registered:?}") };
     assert_eq!((record.connected_at, record.curmonth), (Time(100), november()));
 }
 

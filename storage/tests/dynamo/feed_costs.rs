@@ -17,7 +17,7 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use serde_json::{Value, json};
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version};
-use storage::{Answer, Dynamo, DynamoDoubles, DynamoOptions, FeedTables, PageLimit};
+use storage::{Dynamo, DynamoOptions, FeedTables, PageLimit, StoreFuture, TestOverrides};
 
 use crate::feed_replies::{feed, key};
 use crate::things::*;
@@ -117,11 +117,11 @@ impl Shop {
         let bill = Arc::new(Mutex::new(Bill::default()));
         let server = aws_smithy_http_client::Builder::new().build_http();
         let till = Till { server, bill: bill.clone() };
-        let doubles = DynamoDoubles {
+        let overrides = TestOverrides {
             credentials: Some(credentials()),
             http_client: Some(SharedHttpClient::new(till)),
         };
-        let store = tokio::task::spawn_blocking(move || Dynamo::open_with(&options, doubles));
+        let store = tokio::task::spawn_blocking(move || Dynamo::open_with(&options, overrides));
         let store = store.await.unwrap().unwrap();
         store.ensure_feeds().await.unwrap();
         let shop = Self { store, bill };
@@ -148,7 +148,7 @@ impl Shop {
     /// Does something to the key that is there.
     async fn change(
         &self,
-        change: impl Fn(&Dynamo, FeedName, FeedKey) -> Answer<Option<Version>>,
+        change: impl Fn(&Dynamo, FeedName, FeedKey) -> StoreFuture<Option<Version>>,
     ) -> Bill {
         change(&self.store, feed(), key("key")).await.unwrap().unwrap();
         self.bill()

@@ -1,7 +1,7 @@
 //! Publishing where others, throttling and lost answers are in the way, and what readers see meanwhile.
 
 use serde_json::json;
-use state_machine::feed::{FeedPage, FeedSyncId, Published};
+use state_machine::feed::{FeedPage, FeedSyncId, PublishResult};
 use storage::{FeedTables, PageLimit, StoreError};
 use tokio::sync::oneshot;
 
@@ -11,12 +11,12 @@ use crate::script::{Script, Step, ok, refused};
 const LIMIT: PageLimit = PageLimit { rows: 10, bytes: 10_000 };
 const REFUSED_BY_SEQUENCE: [&str; 4] = [NONE, NONE, NONE, CONDITION];
 
-async fn publish(script: &Script) -> Result<Option<Published>, StoreError> {
+async fn publish(script: &Script) -> Result<Option<PublishResult>, StoreError> {
     script.open().publish(feed(), None, 10).await
 }
 
-fn done(count: usize, head: u64) -> Result<Option<Published>, StoreError> {
-    Ok(Some(Published { count, head: FeedSyncId(head), next: None }))
+fn done(count: usize, head: u64) -> Result<Option<PublishResult>, StoreError> {
+    Ok(Some(PublishResult { count, head: FeedSyncId(head), next: None }))
 }
 
 fn pages(script: &Script) -> impl Future<Output = Result<Option<FeedPage>, StoreError>> {

@@ -7,8 +7,8 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
-use state_machine::feed::{FeedName, FeedSyncId, FeedValue, Published, Version, Written};
-use storage::{Dynamo, DynamoDoubles, DynamoOptions, FeedTables, PageLimit, StoreError};
+use state_machine::feed::{FeedName, FeedSyncId, FeedValue, PublishResult, Version, WriteResult};
+use storage::{Dynamo, DynamoOptions, FeedTables, PageLimit, StoreError, TestOverrides};
 
 use crate::feed_replies::{feed, key, value};
 use crate::things::*;
@@ -44,8 +44,8 @@ impl World {
 
     /// One more node.
     fn open(&self) -> Dynamo {
-        let doubles = DynamoDoubles { credentials: Some(credentials()), http_client: None };
-        Dynamo::open_with(&self.options, doubles).unwrap()
+        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
+        Dynamo::open_with(&self.options, overrides).unwrap()
     }
 
     async fn put(&self, table: &str, item: Item) {
@@ -82,11 +82,11 @@ fn n(number: u64) -> AttributeValue {
 
 async fn write(store: &Dynamo, name: &str) -> Version {
     let written = store.write_key(feed(), key(name), value(name), KEYS_MAX).await;
-    let Ok(Written::Done(version)) = written else { panic!("{written:?}") };
+    let Ok(WriteResult::Done(version)) = written else { panic!("{written:?}") };
     version
 }
 
-async fn publish(store: &Dynamo) -> Published {
+async fn publish(store: &Dynamo) -> PublishResult {
     store.publish(feed(), None, 100).await.unwrap().unwrap()
 }
 
@@ -193,7 +193,7 @@ async fn what_a_publisher_left_that_died_is_seen_after_the_next_publication() {
         [("name", s("f")), ("value", n(2)), ("version", n(1)), ("keys", n(2)), ("settled", n(0))];
     world.put("sequences", item(&died)).await;
     assert_eq!(published(&store).await, []);
-    let nothing_waits = Published { count: 0, head: FeedSyncId(2), next: None };
+    let nothing_waits = PublishResult { count: 0, head: FeedSyncId(2), next: None };
     assert_eq!(publish(&store).await, nothing_waits);
     assert_eq!(published(&store).await, [(1, "a".to_owned()), (2, "b".to_owned())]);
 }
@@ -205,7 +205,7 @@ async fn values_of_more_bytes_than_a_transaction_has_are_published_in_several() 
     let large = FeedValue::parse(&"x".repeat(FeedValue::BYTES_MAX)).unwrap();
     for number in 0..6 {
         let written = store.write_key(feed(), key(&number.to_string()), large.clone(), KEYS_MAX);
-        assert_eq!(written.await, Ok(Written::Done(Version(1))));
+        assert_eq!(written.await, Ok(WriteResult::Done(Version(1))));
     }
     let first = store.publish(feed(), None, 6).await.unwrap().unwrap();
     assert!((1..6).contains(&first.count), "{first:?}");

@@ -1,20 +1,20 @@
 //! Changing keys of a feed where others, throttling and lost answers are in the way.
 
-use state_machine::feed::{Version, Written};
+use state_machine::feed::{Version, WriteResult};
 use storage::{FeedTables, StoreError};
 
 use crate::feed_replies::*;
 use crate::script::{Script, Step, ok, refused};
 use crate::things::options;
 
-async fn write(script: &Script) -> Result<Written, StoreError> {
+async fn write(script: &Script) -> Result<WriteResult, StoreError> {
     script.open().write_key(feed(), key("a"), value("new"), KEYS_MAX).await
 }
 
 #[tokio::test]
 async fn a_write_is_one_transaction_in_which_the_key_leaves_its_number() {
     let script = Script::new([row(2, Some(7)), ok("{}")]);
-    assert_eq!(write(&script).await, Ok(Written::Done(Version(3))));
+    assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(3))));
     assert_eq!(script.asked(), ["GetItem", "TransactWriteItems"]);
     assert_eq!(script.of("GetItem")[0]["ConsistentRead"], true);
     let items = &script.of("TransactWriteItems")[0]["TransactItems"];
@@ -33,7 +33,7 @@ async fn a_write_is_one_transaction_in_which_the_key_leaves_its_number() {
 async fn a_write_that_lost_to_another_is_made_again_of_what_the_other_left() {
     let lost = cancelled(&[CONDITION, NONE, NONE]);
     let script = Script::new([row(2, Some(7)), lost, row(3, None), ok("{}")]);
-    assert_eq!(write(&script).await, Ok(Written::Done(Version(4))));
+    assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(4))));
     let transactions = script.of("TransactWriteItems");
     let values = &transactions[1]["TransactItems"][0]["Put"]["ExpressionAttributeValues"];
     assert_eq!(values[":version"]["N"], "3");
@@ -53,9 +53,9 @@ async fn a_write_that_always_loses_is_busy_and_was_not_done() {
 /// A server that forgets tokens might have done what it did not answer.
 #[tokio::test]
 async fn a_write_that_loses_after_a_lost_answer_is_not_busy() {
-    let doubtful = [row(1, None), Step::Lost("{}".to_owned()), cancelled(&[CONDITION, NONE])];
+    let indeterminate = [row(1, None), Step::Lost("{}".to_owned()), cancelled(&[CONDITION, NONE])];
     let rounds = (1..20).flat_map(|round| [row(round, None), cancelled(&[CONDITION, NONE])]);
-    let script = Script::new(doubtful.into_iter().chain(rounds));
+    let script = Script::new(indeterminate.into_iter().chain(rounds));
     assert!(matches!(write(&script).await, Err(StoreError::Failed(_))));
 }
 
@@ -63,7 +63,7 @@ async fn a_write_that_loses_after_a_lost_answer_is_not_busy() {
 async fn a_transaction_cancelled_by_what_passes_is_made_again_as_it_is() {
     for passing in [CONFLICT, "ThrottlingError", "ProvisionedThroughputExceeded"] {
         let script = Script::new([row(1, None), cancelled(&[NONE, passing]), ok("{}")]);
-        assert_eq!(write(&script).await, Ok(Written::Done(Version(2))), "{passing}");
+        assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(2))), "{passing}");
         assert_eq!(script.asked(), ["GetItem", "TransactWriteItems", "TransactWriteItems"]);
         let script = Script::new(
             [row(1, None)].into_iter().chain((0..3).map(|_attempt| cancelled(&[NONE, passing]))),
@@ -85,7 +85,7 @@ async fn a_transaction_that_can_never_be_done_is_told_and_not_made_again() {
 #[tokio::test]
 async fn a_transaction_whose_answer_is_lost_is_made_again_with_its_token() {
     let script = Script::new([row(1, None), Step::Lost("{}".to_owned()), ok("{}")]);
-    assert_eq!(write(&script).await, Ok(Written::Done(Version(2))));
+    assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(2))));
     let tokens = script.tokens();
     assert_eq!(tokens.len(), 2);
     assert!(tokens[0] == tokens[1] && tokens[0].len() > 30, "{tokens:?}");
@@ -94,7 +94,7 @@ async fn a_transaction_whose_answer_is_lost_is_made_again_with_its_token() {
 #[tokio::test]
 async fn a_new_key_is_counted_where_there_is_room_for_it() {
     let script = Script::new([nothing(), ok("{}")]);
-    assert_eq!(write(&script).await, Ok(Written::Done(Version(1))));
+    assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(1))));
     let items = &script.of("TransactWriteItems")[0]["TransactItems"];
     assert_eq!(items[0]["Put"]["ConditionExpression"], "attribute_not_exists(feed)");
     let count = &items[2]["Update"];
@@ -111,12 +111,16 @@ async fn only_the_count_tells_that_there_are_too_many_keys() {
     };
     let refused = || cancelled(&[NONE, NONE, CONDITION]);
     let script = Script::new([nothing(), refused(), full(KEYS_MAX)]);
-    assert_eq!(write(&script).await, Ok(Written::TooManyKeys));
+    assert_eq!(write(&script).await, Ok(WriteResult::TooManyKeys));
     let script = Script::new([nothing(), refused(), full(KEYS_MAX - 1), nothing(), ok("{}")]);
-    assert_eq!(write(&script).await, Ok(Written::Done(Version(1))), "another made room");
+    assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(1))), "another made room");
     let both = cancelled(&[CONDITION, NONE, CONDITION]);
     let script = Script::new([nothing(), both, row(1, None), ok("{}")]);
-    assert_eq!(write(&script).await, Ok(Written::Done(Version(2))), "another wrote the same key");
+    assert_eq!(
+        write(&script).await,
+        Ok(WriteResult::Done(Version(2))),
+        "another wrote the same key"
+    );
 }
 
 /// Its numbers would begin anew.
@@ -168,6 +172,6 @@ async fn a_write_without_tables_names_what_to_make_where_none_may_be_made() {
         script.open_with(&storage::DynamoOptions { create_tables: false, ..options() }).unwrap();
     let refused = store.write_key(feed(), key("a"), value("new"), KEYS_MAX).await;
     let Err(StoreError::Failed(told)) = refused else { panic!("{refused:?}") };
-    assert!(told.contains("sequences") && told.contains("kalends tables ensure"), "{told}");
+    assert!(told.contains("sequences") && told.contains("kalends tables create"), "{told}");
     assert_eq!(script.asked(), ["GetItem", "DescribeTable"]);
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use state_machine::Uaid;
-use storage::{Answer, Dynamo, MessageTables, Registered, RouterTable, Store, StoreError, Stored};
+use storage::{
+    Dynamo, MessageTables, RegisterResult, RouterTable, Store, StoreError, StoreFuture, Stored,
+};
 use tokio::sync::oneshot;
 
 use crate::script::{Script, Step, ok};
@@ -31,7 +33,7 @@ fn agent(number: usize) -> Uaid {
 }
 
 /// Stores messages until one is refused, which must be at once.
-fn flood(store: &Dynamo) -> Vec<Answer<Stored>> {
+fn flood(store: &Dynamo) -> Vec<StoreFuture<Stored>> {
     let mut answers = Vec::new();
     loop {
         let mut answer = store.store_message(AGENT, november(), message(answers.len() as u32));
@@ -69,7 +71,7 @@ async fn who_is_sent_too_much_is_busy_alone_and_can_connect() {
     assert_eq!(script.asked().len(), 48 + 5, "the registration waits for the stores before it");
 
     release(releases);
-    assert!(matches!(registered.await, Ok(Registered::Done(..))));
+    assert!(matches!(registered.await, Ok(RegisterResult::Registered(..))));
     assert_eq!(script.asked().last().unwrap(), "UpdateItem");
     assert!(join_all(stores).await.iter().all(|stored| *stored == Ok(Stored::Done)));
     assert!(script.is_done());
@@ -131,7 +133,10 @@ async fn stores_to_many_agents_leave_places_for_reads_and_both_for_routing() {
     }
     assert_eq!(store.record(AGENT).await, Ok(None));
     assert_eq!(store.check().await, Ok(()));
-    assert!(matches!(store.register_user(registration(1)).await, Ok(Registered::Done(..))));
+    assert!(matches!(
+        store.register_user(registration(1)).await,
+        Ok(RegisterResult::Registered(..))
+    ));
     release(releases);
     assert!(join_all(stores).await.iter().all(|stored| *stored == Ok(Stored::NoSuchChannel)));
     assert_eq!(read.await, Ok(None));

@@ -8,11 +8,11 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use state_machine::{
-    Encoding, Message, MessageId, MessageRef, Month, NodeId, Payload, Span, Time, Topic, Urgency,
+    Encoding, Message, MessageId, MessageKey, Month, NodeId, Payload, Span, Time, Topic, Urgency,
 };
 use storage::{
-    Dynamo, DynamoDoubles, DynamoOptions, MessageTables, PageLimit, Registered, Registration,
-    RouterTable, Store, StoreError, Stored, Upkeep,
+    Dynamo, DynamoOptions, MessageTables, PageLimit, RegisterResult, Registration, RouterTable,
+    Store, StoreAdmin, StoreError, Stored, TestOverrides,
 };
 
 use crate::things::*;
@@ -40,8 +40,8 @@ impl World {
             .credentials_provider(credentials());
         let table_prefix = prefix.clone();
         let options = DynamoOptions { endpoint_url: Some(url), table_prefix, ..options() };
-        let doubles = DynamoDoubles { credentials: Some(credentials()), http_client: None };
-        let store = Dynamo::open_with(&options, doubles).unwrap();
+        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
+        let store = Dynamo::open_with(&options, overrides).unwrap();
         for month in [november(), december()] {
             store.ensure_month(month).await.unwrap();
             store.add_channels(AGENT, month, BTreeSet::from([CHANNEL])).await.unwrap();
@@ -85,7 +85,7 @@ impl World {
         page.messages
     }
 
-    async fn delete(&self, message: MessageRef) -> usize {
+    async fn delete(&self, message: MessageKey) -> usize {
         self.store.delete_messages(AGENT, vec![november()], vec![message]).await.unwrap()
     }
 }
@@ -165,10 +165,10 @@ async fn messages_of_the_original_are_deleted_by_what_was_handed_out() {
         let world = World::open().await;
         original_rows(&world).await;
         for message in original_messages() {
-            let reference = message.reference();
+            let reference = message.key();
             let topic = reference.topic.clone().filter(|_| topic_is_known);
-            let reference = MessageRef { topic, ..reference };
-            let others = MessageRef { chid: state_machine::Chid([0; 16]), ..reference.clone() };
+            let reference = MessageKey { topic, ..reference };
+            let others = MessageKey { chid: state_machine::Chid([0; 16]), ..reference.clone() };
             assert_eq!(world.delete(others).await, 0);
             assert_eq!(world.delete(reference.clone()).await, 1, "{reference:?}");
             assert_eq!(world.delete(reference).await, 0);
@@ -184,9 +184,9 @@ async fn messages_of_the_original_and_ours_are_deleted_together() {
     for message in [message(1), topical(2)] {
         world.store.store_message(AGENT, november(), message).await.unwrap();
     }
-    let of_topic = MessageRef { topic: None, ..topical(2).reference() };
-    let [_replaced, first, second] = original_messages().map(|message| message.reference());
-    let all = vec![first.clone(), message(1).reference(), of_topic, second, first];
+    let of_topic = MessageKey { topic: None, ..topical(2).key() };
+    let [_replaced, first, second] = original_messages().map(|message| message.key());
+    let all = vec![first.clone(), message(1).key(), of_topic, second, first];
     let months = vec![november(), december()];
     assert_eq!(world.store.delete_messages(AGENT, months, all).await, Ok(4));
     assert_eq!(world.message_rows(november()).await, []);
@@ -200,7 +200,7 @@ async fn a_row_of_the_original_that_was_replaced_is_not_deleted() {
         world.put_row(key, attributes("11111111111141118111111111111111")).await;
     }
     for message in original_messages() {
-        assert_eq!(world.delete(message.reference()).await, 0);
+        assert_eq!(world.delete(message.key()).await, 0);
     }
     assert_eq!(world.message_rows(november()).await.len(), 3);
 }
@@ -213,7 +213,7 @@ async fn a_row_without_an_updateid_has_one_id_and_is_deleted_by_it() {
     assert_eq!(waiting, world.waiting(november()).await);
     let [message] = &waiting[..] else { panic!("{waiting:?}") };
     assert_eq!((message.chid, &message.payload), (CHANNEL, &None));
-    assert_eq!(world.delete(message.reference()).await, 1);
+    assert_eq!(world.delete(message.key()).await, 1);
     assert_eq!(world.waiting(november()).await, []);
 }
 
@@ -247,7 +247,7 @@ async fn rows_of_the_original_are_carried_as_they_are() {
     let world = World::open().await;
     original_rows(&world).await;
     let rows = world.message_rows(november()).await;
-    world.store.carry_messages(AGENT, november(), december()).await.unwrap();
+    world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.message_rows(december()).await, rows);
     assert_eq!(world.message_rows(november()).await, []);
 }
@@ -257,7 +257,7 @@ async fn the_originals_message_of_a_topic_is_not_carried_over_one_that_is_there(
     let world = World::open().await;
     world.put_row(&format!("01:{CHANNEL}:a-topic"), attributes(RANDOM[1])).await;
     world.store.store_message(AGENT, december(), topical(1)).await.unwrap();
-    world.store.carry_messages(AGENT, november(), december()).await.unwrap();
+    world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.waiting(december()).await, [topical(1)]);
     assert_eq!(world.message_rows(november()).await, []);
 }
@@ -270,7 +270,7 @@ async fn a_row_that_makes_no_sense_blocks_nobody_and_is_counted() {
     world.store.store_message(AGENT, november(), message(1)).await.unwrap();
     assert_eq!(world.waiting(november()).await, [message(1)]);
     assert_eq!(world.store.rows_unreadable(), 2);
-    world.store.carry_messages(AGENT, november(), december()).await.unwrap();
+    world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.waiting(december()).await, [message(1)]);
     assert_eq!(world.message_rows(november()).await.len(), 1, "nobody knows whose it is");
 }
@@ -321,7 +321,9 @@ async fn a_record_of_the_original_keeps_what_we_do_not_know() {
         assert_eq!((read.curmonth, read.oldmonth), (november(), None));
         let december = Registration { create_in: Some(december()), ..registration(101) };
         let registered = world.store.register_user(december).await.unwrap();
-        assert!(matches!(registered, Registered::Done(record, _) if record.curmonth == november()));
+        assert!(
+            matches!(registered, RegisterResult::Registered(record, _) if record.curmonth == november())
+        );
         let rows = world.rows("router").await;
         assert_eq!(rows[0]["router_data"], router_data);
         assert_eq!(rows[0]["curmonth"], s(curmonth));
@@ -429,7 +431,7 @@ async fn the_marks_of_keys_are_one_item_that_is_no_user_agent() {
     let world = World::open().await;
     let mark = "crypto:00".to_owned();
     let marks = BTreeSet::from([mark.clone()]);
-    assert_eq!(world.store.put_key_marks(BTreeSet::new(), marks).await, Ok(true));
+    assert_eq!(world.store.put_key_fingerprints(BTreeSet::new(), marks).await, Ok(true));
     let marks = AttributeValue::Ss(vec![mark]);
     let expected = Item::from([("uaid".to_owned(), s("keys")), ("marks".to_owned(), marks)]);
     assert_eq!(world.rows("router").await, [expected]);

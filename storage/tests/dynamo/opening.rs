@@ -4,16 +4,16 @@ use std::env;
 use std::process::Command;
 
 use aws_sdk_dynamodb::config::SharedHttpClient;
-use storage::{Dynamo, DynamoDoubles, DynamoOpenError, DynamoOptions};
+use storage::{Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};
 
 use crate::script::Script;
 use crate::things::{credentials, options};
 use crate::wire_server;
 
 fn open(options: &DynamoOptions) -> DynamoOpenError {
-    let doubles =
-        DynamoDoubles { credentials: Some(credentials()), http_client: None::<SharedHttpClient> };
-    match Dynamo::open_with(options, doubles) {
+    let overrides =
+        TestOverrides { credentials: Some(credentials()), http_client: None::<SharedHttpClient> };
+    match Dynamo::open_with(options, overrides) {
         Ok(_opened) => panic!("it opens"),
         Err(error) => error,
     }
@@ -32,7 +32,10 @@ fn an_endpoint_that_is_no_url_is_told() {
 fn a_server_that_is_not_there_is_told() {
     let url = "http://127.0.0.1:1";
     let told = open(&DynamoOptions { endpoint_url: Some(url.to_owned()), ..options() });
-    assert!(matches!(&told, DynamoOpenError::Unreachable { place, .. } if place == url), "{told}");
+    assert!(
+        matches!(&told, DynamoOpenError::Unreachable { server, .. } if server == url),
+        "{told}"
+    );
     assert!(told.to_string().contains("Connection refused"), "{told}");
 }
 
@@ -54,8 +57,8 @@ fn credentials_that_are_refused_are_told() {
         ["UnrecognizedClientException", "InvalidSignatureException", "AccessDeniedException"]
     {
         let opened = Script::closed(code).open_with(&options());
-        let Err(DynamoOpenError::Refused { place, reason }) = opened else { panic!("{code}") };
-        assert_eq!(place, "AWS eu-central-1");
+        let Err(DynamoOpenError::Refused { server, reason }) = opened else { panic!("{code}") };
+        assert_eq!(server, "AWS eu-central-1");
         assert_eq!(reason, format!("DescribeTable on table router: {code}: a message"));
     }
 }
@@ -111,7 +114,7 @@ async fn an_engine_is_opened_and_dropped_in_a_task() {
         ..options()
     };
     for _again in 0..2 {
-        let doubles = DynamoDoubles { credentials: Some(credentials()), http_client: None };
-        drop(Dynamo::open_with(&options, doubles).unwrap());
+        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
+        drop(Dynamo::open_with(&options, overrides).unwrap());
     }
 }

@@ -12,7 +12,7 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
-use storage::{Dynamo, DynamoDoubles, DynamoOpenError, DynamoOptions};
+use storage::{Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::things::{credentials, options};
@@ -90,11 +90,11 @@ impl Script {
     }
 
     pub(crate) fn open_with(&self, options: &DynamoOptions) -> Result<Dynamo, DynamoOpenError> {
-        let doubles = DynamoDoubles {
+        let overrides = TestOverrides {
             credentials: Some(credentials()),
             http_client: Some(SharedHttpClient::new(self.clone())),
         };
-        Dynamo::open_with(options, doubles)
+        Dynamo::open_with(options, overrides)
     }
 
     /// The operations that were asked for, in order, but for the description of the router table.

@@ -1,26 +1,26 @@
 //! What it costs to delete messages that do not say where they are: an agent can make up as many as it likes.
 
-use state_machine::{Chid, MessageId, MessageRef};
+use state_machine::{Chid, MessageId, MessageKey};
 use storage::MessageTables;
 
 use crate::script::{Script, Step, ok};
 use crate::things::*;
 
 /// A message as other software names it: with a random id.
-fn foreign(number: u32) -> MessageRef {
+fn foreign(number: u32) -> MessageKey {
     let id = MessageId::parse(&format!("{number:08x}1e5b4a0e8c3d6a7b8c9d0e1f")).unwrap();
-    MessageRef { id, chid: CHANNEL, topic: None }
+    MessageKey { id, chid: CHANNEL, topic: None }
 }
 
 /// One of ours with a topic that nobody says.
-fn forgotten_topic(number: u32, chid: Chid) -> MessageRef {
-    MessageRef { chid, topic: None, ..topical(number).reference() }
+fn forgotten_topic(number: u32, chid: Chid) -> MessageKey {
+    MessageKey { chid, topic: None, ..topical(number).key() }
 }
 
 /// A page of rows of other software; `goes_on` where there are more behind it.
-fn page(rows: &[MessageRef], goes_on: bool) -> Step {
-    let row = |row: &MessageRef| {
-        let MessageRef { id, chid, .. } = row;
+fn page(rows: &[MessageKey], goes_on: bool) -> Step {
+    let row = |row: &MessageKey| {
+        let MessageKey { id, chid, .. } = row;
         format!(
             r#"{{"uaid": {{"S": "{AGENT}"}}, "chidmessageid": {{"S": "{chid}:{id}"}}, "updateid": {{"S": "{id}"}}}}"#
         )

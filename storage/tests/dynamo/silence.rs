@@ -51,11 +51,11 @@ async fn a_write_waits_for_the_same_agents_earlier_one_and_for_nobody_elses() {
 
 /// A write of an agent that is told from a dropped record by its operation.
 trait ForgetChannel {
-    fn forget_channel(&self, uaid: state_machine::Uaid) -> storage::Answer<()>;
+    fn forget_channel(&self, uaid: state_machine::Uaid) -> storage::StoreFuture<()>;
 }
 
 impl ForgetChannel for storage::Dynamo {
-    fn forget_channel(&self, uaid: state_machine::Uaid) -> storage::Answer<()> {
+    fn forget_channel(&self, uaid: state_machine::Uaid) -> storage::StoreFuture<()> {
         self.remove_channel(uaid, vec![november()], CHANNEL)
     }
 }

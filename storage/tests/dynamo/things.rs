@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
 use bytes::Bytes;
 use state_machine::{
-    Chid, Encoding, LastConnect, Message, MessageId, MessageRef, Month, NodeId, Payload,
+    Chid, Encoding, LastConnect, Message, MessageId, MessageKey, Month, NodeId, Payload,
     RouterType, Span, Time, Topic, Uaid, Urgency,
 };
 use storage::{DynamoOptions, Registration};
@@ -63,8 +63,8 @@ pub(crate) fn topical(number: u32) -> Message {
     Message { id: id(number, true), topic, ..message(number) }
 }
 
-pub(crate) fn references(messages: impl IntoIterator<Item = Message>) -> Vec<MessageRef> {
-    messages.into_iter().map(|message| message.reference()).collect()
+pub(crate) fn references(messages: impl IntoIterator<Item = Message>) -> Vec<MessageKey> {
+    messages.into_iter().map(|message| message.key()).collect()
 }
 
 pub(crate) fn registration(connected_at: u64) -> Registration {

@@ -1,7 +1,7 @@
 //! Throttling: tried again within the budget, then told.
 
-use storage::upkeep::Census;
-use storage::{MessageTables, RouterTable, StoreError, Upkeep};
+use storage::maintenance::RecordsByMonth;
+use storage::{MessageTables, RouterTable, StoreAdmin, StoreError};
 
 use crate::script::{Script, Step, error, failed, ok, refused};
 use crate::things::*;
@@ -116,7 +116,7 @@ async fn a_record_is_read_by_one_consistent_request() {
 #[tokio::test]
 async fn records_are_counted_by_a_consistent_request() {
     let script = Script::new([ok("{}")]);
-    assert_eq!(script.open().census(None).await, Ok(Census::default()));
+    assert_eq!(script.open().records_by_month(None).await, Ok(RecordsByMonth::default()));
     assert_eq!(script.asked(), ["Scan"]);
     assert!(script.bodies()[0].contains(r#""ConsistentRead":true"#));
 }

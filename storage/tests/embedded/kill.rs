@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use state_machine::{Message, MessageId, Topic, Uaid};
-use storage::{Embedded, MessageTables, Registered, RouterTable, Stored};
+use storage::{Embedded, MessageTables, RegisterResult, RouterTable, Stored};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -120,7 +120,7 @@ async fn write_as(store: Arc<Embedded>, number: u8) {
     let first = store.record(uaid).await.unwrap().map_or(0, |record| record.connected_at.0 as u32);
     for round in first + 1.. {
         let registered = store.register_user(registration(uaid, round.into())).await.unwrap();
-        assert!(matches!(registered, Registered::Done(..)));
+        assert!(matches!(registered, RegisterResult::Registered(..)));
         say("connected", round);
         for id in [2 * round, 2 * round + 1] {
             let stored = store.store_message(uaid, month(), message(id)).await;
@@ -130,7 +130,7 @@ async fn write_as(store: Arc<Embedded>, number: u8) {
         store.store_message(uaid, month(), topical(round)).await.unwrap();
         say("topic", round);
         say("deleting", 2 * round);
-        let done = vec![message(2 * round).reference()];
+        let done = vec![message(2 * round).key()];
         store.delete_messages(uaid, vec![month()], done).await.unwrap();
         say("deleted", 2 * round);
     }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Update, Written};
+use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Update, WriteResult};
 use storage::{Embedded, FeedTables, PageLimit, Store};
 use tokio::task::JoinSet;
 
@@ -141,7 +141,7 @@ async fn write_from(store: Arc<Embedded>, writer: u32, first: u64) {
 async fn write(store: &Embedded, writer: u32, value: u64) {
     let value = FeedValue::parse(&value.to_string()).unwrap();
     let written = store.write_key(feed(), key(writer), value, 100).await;
-    assert!(matches!(written, Ok(Written::Done(_))), "{written:?}");
+    assert!(matches!(written, Ok(WriteResult::Done(_))), "{written:?}");
 }
 
 async fn publish(store: Arc<Embedded>) {

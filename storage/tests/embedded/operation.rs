@@ -163,8 +163,7 @@ async fn many_months_do_not_hold_many_files_open() {
         let channels = store.channels(agent(1), *month).await;
         assert_eq!(channels, Ok(Some([CHID].into())));
     }
-    let deleted =
-        store.delete_messages(agent(1), months.clone(), vec![message(1).reference()]).await;
+    let deleted = store.delete_messages(agent(1), months.clone(), vec![message(1).key()]).await;
     assert_eq!(deleted, Ok(24));
     store.check().await.unwrap();
     let names: BTreeSet<String> = open_files(home.path()).into_iter().collect();

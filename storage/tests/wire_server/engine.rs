@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
-use storage::{Dynamo, DynamoDoubles, DynamoOptions};
+use storage::{Dynamo, DynamoOptions, TestOverrides};
 
 /// The defaults, for tables that nobody has used yet.
 pub(crate) fn fresh_tables() -> DynamoOptions {
@@ -25,9 +25,9 @@ pub(crate) fn fresh_tables() -> DynamoOptions {
 /// Opens them: empty the first time, and then with what was left there.
 pub(crate) fn open(options: &DynamoOptions) -> Arc<Dynamo> {
     let credentials = Credentials::new("key", "secret", None, None, "the test");
-    let doubles = DynamoDoubles {
+    let overrides = TestOverrides {
         credentials: Some(SharedCredentialsProvider::new(credentials)),
         http_client: None,
     };
-    Arc::new(Dynamo::open_with(options, doubles).expect("the wire server makes its tables"))
+    Arc::new(Dynamo::open_with(options, overrides).expect("the wire server makes its tables"))
 }

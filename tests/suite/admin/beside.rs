@@ -18,14 +18,14 @@ const STRANGER: u32 = 65_534;
 async fn every_command_works_beside_a_live_server_and_without_one() {
     for mut place in [Place::embedded(&[]), Place::dynamo(&[])] {
         let mut neighbour = Neighbour::beside(&place.server).await;
-        let ensured = place.done("tables ensure --lower-prior 5:5").await;
+        let ensured = place.done("tables create --lower-prior 5:5").await;
         assert!(ensured.contains(&format!("{} was there\n", months_ago(0))), "{ensured}");
         let beside = answers(&place).await;
         neighbour.notices_nothing().await;
         assert!(place.server.terminate().success());
 
         assert_eq!(answers(&place).await, beside);
-        let ensured = place.done("tables ensure").await;
+        let ensured = place.done("tables create").await;
         assert_eq!(ensured.matches(" was there\n").count(), 3, "{ensured}");
         place.server.restart();
     }
@@ -39,8 +39,8 @@ async fn answers(place: &Place) -> Vec<String> {
         "tables status",
         "tables drop-old",
         "tables drop-old --dry-run --keep 3",
-        "users drop-stale --dry-run",
-        "users drop-stale",
+        "users drop-inactive --dry-run",
+        "users drop-inactive",
     ] {
         answers.push(without_sizes(&place.done(command).await));
     }
@@ -92,7 +92,7 @@ async fn next_month_gets_the_throughput_of_this_one_and_last_month_is_lowered() 
     let mut place = Place::dynamo(&provisioned);
     // What a command makes by itself has less.
     place.say_instead("--dynamodb-read-units=7", "--dynamodb-read-units=5");
-    place.done("tables ensure --lower-prior 2:9").await;
+    place.done("tables create --lower-prior 2:9").await;
     let tables: Value = serde_json::from_str(&place.done("tables list --json").await).unwrap();
     let units = |month: Month| {
         let tables = tables["tables"].as_array().unwrap();
@@ -114,7 +114,7 @@ async fn two_commands_at_once_do_not_disturb_each_other() {
         if !is_alive {
             assert!(place.server.terminate().success());
         }
-        let ensure = || place.run("tables ensure");
+        let ensure = || place.run("tables create");
         let (one, two, three) = tokio::join!(ensure(), place.run("tables status"), ensure());
         for ended in [one, two, three] {
             assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -139,7 +139,7 @@ async fn keys_that_others_can_read_are_told_by_preflight_with_all_the_rest() {
 async fn where_no_store_is_none_is_made() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
-    for words in [&["preflight"][..], &["tables", "list"], &["users", "drop-stale"]] {
+    for words in [&["preflight"][..], &["tables", "list"], &["users", "drop-inactive"]] {
         let mut command = kalends(words);
         command.arg("--data-dir").arg(&data);
         let ended = Program::run(command).await;
@@ -159,7 +159,7 @@ async fn what_is_not_said_rightly_ends_with_2() {
         "tables drop september --yes",
         "tables list --data-dri x",
         "tables list --log-level loud",
-        "users drop-stale --rate fast",
+        "users drop-inactive --rate fast",
     ] {
         let ended = place.run(words).await;
         assert_eq!(ended.code, Some(2), "{words}: {ended:?}");
@@ -184,7 +184,7 @@ async fn a_table_that_is_not_there_is_told_by_preflight() {
     command.args(&launch.arguments).envs(launch.variables);
     let ended = Program::run(command).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("`kalends tables ensure` makes it"), "{ended:?}");
+    assert!(ended.stderr.contains("`kalends tables create` makes it"), "{ended:?}");
 }
 
 #[actix_web::test]
@@ -236,14 +236,14 @@ async fn the_store_of_another_user_is_not_opened() {
     let owner = file.metadata().unwrap().uid();
     // Only root can give a file away, and only to root is it a trap: others are not let in.
     if chown(&file, Some(STRANGER), None).is_ok() {
-        let why = place.refused("tables ensure").await;
+        let why = place.refused("tables create").await;
         let expected =
             format!("belongs to uid {STRANGER}, and this runs as uid {owner}: run it as");
         assert!(why.contains(&expected), "{why}");
         assert!(place.refused("preflight").await.contains(&expected));
         chown(&file, Some(owner), None).unwrap();
     }
-    place.done("tables ensure").await;
+    place.done("tables create").await;
     place.server.restart();
 }
 

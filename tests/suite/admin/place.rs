@@ -33,7 +33,7 @@ impl Place {
         let wire_server = WireServer::start();
         let launch = dynamo::launch(&wire_server.url).with(arguments);
         // Months are looked through key by key, and there is next to nothing to be found.
-        Self::start(launch.with(&["--last-connect-spread=1"]), Some(wire_server))
+        Self::start(launch.with(&["--last-connect-shards=1"]), Some(wire_server))
     }
 
     /// Both, four months ago.
@@ -43,11 +43,11 @@ impl Place {
         [Self::embedded(&arguments), Self::dynamo(&arguments)]
     }
 
-    /// A server that makes no tables itself, with those in DynamoDB that `kalends tables ensure` made.
+    /// A server that makes no tables itself, with those in DynamoDB that `kalends tables create` made.
     pub(super) async fn prepared(arguments: &[&str]) -> Self {
         let wire_server = WireServer::start();
         let launch = dynamo::launch(&wire_server.url).with(arguments);
-        let mut ensure = kalends(&["tables", "ensure"]);
+        let mut ensure = kalends(&["tables", "create"]);
         ensure.args(&launch.arguments).envs(launch.variables.clone());
         let ended = Program::run(ensure).await;
         assert_eq!(ended.code, Some(0), "{ended:?}");

@@ -30,7 +30,7 @@ async fn who_comes_back_is_kept_and_who_stays_away_goes_with_the_old_table() {
         let (away, lost) = waited_for(&place, "waits for nobody").await;
         assert!(place.server.terminate().success());
         place.restart_now();
-        assert!(place.done("users drop-stale --dry-run").await.starts_with("found 2 users"));
+        assert!(place.done("users drop-inactive --dry-run").await.starts_with("found 2 users"));
         let status = place.done("tables status").await;
         let expected = format!("- 2 clients are still on {}: they move", long_ago());
         assert!(status.contains(&expected), "{status}");
@@ -41,7 +41,7 @@ async fn who_comes_back_is_kept_and_who_stays_away_goes_with_the_old_table() {
         assert_eq!(agent.take(1).await[0].body(), "waits for you");
         // The move to this month ends after the last ack; a new subscription is answered only then.
         agent.register().await;
-        let dropped = place.done("users drop-stale --rate 1000").await;
+        let dropped = place.done("users drop-inactive --rate 1000").await;
         assert!(dropped.starts_with("found 1 users"), "{dropped}");
         assert!(dropped.contains("\ndropped 1 users; 0 had come back"), "{dropped}");
         let old = format!("dropped {}, which no client is on\n", long_ago());
@@ -100,7 +100,7 @@ async fn an_interrupted_command_says_so_and_can_be_run_again() {
         }
         assert!(place.server.terminate().success());
         place.restart_now();
-        let mut slow = place.command(&["users", "drop-stale", "--rate", "1"]).spawn().unwrap();
+        let mut slow = place.command(&["users", "drop-inactive", "--rate", "1"]).spawn().unwrap();
         let mut first = String::new();
         let mut stdout = BufReader::new(slow.stdout.as_mut().unwrap());
         stdout.read_line(&mut first).await.unwrap();
@@ -110,7 +110,7 @@ async fn an_interrupted_command_says_so_and_can_be_run_again() {
         let why = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(1), "{why}");
         assert!(why.contains("stopped between two steps; run it again to go on"), "{why}");
-        let dropped = place.done("users drop-stale --rate 10000").await;
+        let dropped = place.done("users drop-inactive --rate 10000").await;
         assert!(dropped.contains("dropped 30 users"), "{dropped}");
     }
 }

@@ -151,7 +151,7 @@ const MONITOR_CHANGES: &str = "remote-settings/monitor_changes";
 
 #[test]
 fn firefox_hears_what_it_missed_of_a_broadcast_and_what_changes_while_it_is_connected() {
-    let spread = ["--broadcast-spread-ms", "500"];
+    let spread = ["--broadcast-fanout-ms", "500"];
     let server = Server::launch(Launch::default().with(&spread));
     let put = |version: &str| {
         let data_dir = server.data_dir();

@@ -72,8 +72,8 @@ const FOR_ALL: [&str; 5] = [
     "--dynamodb-attempt-timeout-ms=20000",
     "--dynamodb-operation-timeout-ms=30000",
 ];
-const FOR_CONNECTS: [&str; 2] = ["--drain-s=2", "--hellos-per-second-max=150"];
-const FOR_ENDPOINTS: [&str; 1] = ["--drain-notice-s=1"];
+const FOR_CONNECTS: [&str; 2] = ["--drain-s=2", "--connects-per-second-max=150"];
+const FOR_ENDPOINTS: [&str; 1] = ["--drain-lame-duck-s=1"];
 
 #[actix_web::test]
 async fn nothing_is_lost_in_chaos_and_nothing_comes_again_after_its_ack_was_settled() {

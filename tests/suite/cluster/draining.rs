@@ -142,7 +142,7 @@ async fn a_push_that_waits_for_its_ack_on_a_draining_node_is_stored() {
 #[actix_web::test]
 async fn a_second_signal_ends_a_drain_at_once() {
     for role in ["connect", "endpoint"] {
-        let plan = Plan::of(1, 1).with(&["--drain-s=600", "--drain-notice-s=600"]);
+        let plan = Plan::of(1, 1).with(&["--drain-s=600", "--drain-lame-duck-s=600"]);
         let mut cluster = Cluster::launch(plan);
         let mut first = Agent::new(&cluster.connects[0]).await;
         let mut last = Agent::new(&cluster.connects[0]).await;

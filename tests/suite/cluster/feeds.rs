@@ -7,7 +7,7 @@ use crate::harness::{AT_ONCE, Agent, Cluster, Plan, within};
 
 #[actix_web::test]
 async fn a_broadcast_that_an_endpoint_node_takes_reaches_an_agent_on_a_connection_node() {
-    let quick = ["--feed-poll-ms=50", "--broadcast-spread-ms=0"];
+    let quick = ["--feed-poll-ms=50", "--broadcast-fanout-ms=0"];
     let cluster = Cluster::launch(Plan::of(1, 1).with(&quick));
     let desk = Desk::at(&cluster.endpoints[0], "broadcasts");
     desk.put("settings", "1").await;

@@ -58,7 +58,7 @@ async fn an_endpoint_node_that_is_killed_loses_nothing_that_it_answered() {
 
 #[actix_web::test]
 async fn an_endpoint_node_that_is_terminated_serves_on_until_load_balancers_have_noticed() {
-    let plan = Plan::of(1, 1).endpoints_with(&["--drain-notice-s=1"]);
+    let plan = Plan::of(1, 1).endpoints_with(&["--drain-lame-duck-s=1"]);
     let mut cluster = Cluster::launch(plan);
     let mut agent = Agent::new(&cluster.connects[0]).await;
     let channel = agent.register().await;
@@ -79,7 +79,7 @@ async fn an_endpoint_node_that_is_terminated_serves_on_until_load_balancers_have
 #[actix_web::test]
 async fn an_endpoint_node_that_ends_under_load_answers_every_push_that_it_took() {
     const SENDERS: usize = 16;
-    let mut cluster = Cluster::launch(Plan::of(1, 2).endpoints_with(&["--drain-notice-s=1"]));
+    let mut cluster = Cluster::launch(Plan::of(1, 2).endpoints_with(&["--drain-lame-duck-s=1"]));
     let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
     let endpoint = cluster.endpoint(1, &channel);
     let taken = Cell::new(0);

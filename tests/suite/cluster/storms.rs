@@ -17,7 +17,7 @@ const AGENTS: usize = 300;
 async fn agents_that_all_come_at_once_are_let_in_at_the_pace_that_storage_can_keep() {
     let mut cluster = Cluster::start(2, 1);
     let mut launch = cluster.launch_of(crate::harness::Role::Connect);
-    launch = launch.with(&[format!("--hellos-per-second-max={LIMIT}")]);
+    launch = launch.with(&[format!("--connects-per-second-max={LIMIT}")]);
     assert!(cluster.connects[1].terminate().success());
     cluster.connects[1].restart_as(launch);
     let uaids: Vec<_> =
@@ -66,7 +66,7 @@ async fn insists(node: &Server, uaid: &str) -> (Agent, usize) {
 
 #[actix_web::test]
 async fn who_is_refused_is_told_why_and_when_to_come_back() {
-    let server = Server::start_with(&["--hellos-per-second-max=1"]);
+    let server = Server::start_with(&["--connects-per-second-max=1"]);
     let _first = Agent::new(&server).await;
     let sender = Sender::new();
     let mut answer = None;

@@ -23,7 +23,7 @@ const PEAK: f64 = 3.0;
 /// `storage_recheck_s` is half an hour.
 const RECHECKS_AN_HOUR: f64 = 2.0;
 
-/// `last_connect_spread`.
+/// `last_connect_shards`.
 const SPREAD: f64 = 10.0;
 
 /// Capacity units of one user agent, a day.

@@ -160,14 +160,14 @@ async fn an_endpoint_that_is_no_url_is_a_bad_setting() {
 async fn missing_tables_are_named_where_none_may_be_made() {
     let wire = WireServer::start();
     let start = Start::at(&wire.url).with(&["--create-tables=false"]);
-    start.is_refused(&["router", "kalends tables ensure", "create_tables"]).await;
+    start.is_refused(&["router", "kalends tables create", "create_tables"]).await;
 
     let mut server = Server::launch(dynamo::launch(&wire.url));
     assert!(server.terminate().success());
     let client = dynamo::client(&wire.url);
     let this = newest_table(&client).await;
     client.delete_table().table_name(&this).send().await.expect("the table is there");
-    start.is_refused(&[&this, "kalends tables ensure"]).await;
+    start.is_refused(&[&this, "kalends tables create"]).await;
 }
 
 #[actix_web::test]

@@ -1,7 +1,7 @@
 //! A program that uses one feed.
 
 use awc::http::Method;
-use kalends::http::feeds::tokens::{FeedTokens, Grant, Scopes};
+use kalends::feeds::http::tokens::{FeedTokens, Grant, Scopes};
 use kalends::keys::Keys;
 use serde::Deserialize;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use awc::http::Method;
 use futures_util::future::join_all;
-use kalends::http::feeds::tokens::Scopes;
+use kalends::feeds::http::tokens::Scopes;
 
 use super::desk::{token, version};
 use super::{Copy, Desk, Page};

@@ -1,7 +1,7 @@
 //! Bad input: the right status, errno and body, and nothing written.
 
 use awc::http::Method;
-use kalends::http::feeds::tokens::Scopes;
+use kalends::feeds::http::tokens::Scopes;
 use state_machine::Time;
 
 use super::desk::token;

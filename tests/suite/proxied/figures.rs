@@ -51,5 +51,5 @@ fn systemd_waits_longer_than_a_node_takes_to_end() {
     let stop = settings.shutdown_wait_ms / 1000;
     assert!(timeout_of("kalends.service") > stop);
     assert!(timeout_of("kalends-connect.service") > settings.drain_s + 2);
-    assert!(timeout_of("kalends-endpoint.service") > settings.drain_notice_s + stop);
+    assert!(timeout_of("kalends-endpoint.service") > settings.drain_lame_duck_s + stop);
 }

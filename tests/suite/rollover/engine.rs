@@ -1,7 +1,7 @@
 //! The engines that the month turns in.
 
-use storage::dynamo::{Dynamo, DynamoDoubles, DynamoOptions};
-use storage::{Embedded, EmbeddedOptions, Upkeep};
+use storage::dynamo::{Dynamo, DynamoOptions, TestOverrides};
+use storage::{Embedded, EmbeddedOptions, StoreAdmin};
 
 use crate::harness::{Launch, Proxy, Rule, Server, WireServer, dynamo};
 
@@ -11,7 +11,7 @@ pub(super) trait Engine {
     fn launch(&self) -> Launch;
 
     /// Its store, for a look while no server runs.
-    fn open(&self, server: &Server) -> Box<dyn Upkeep>;
+    fn open(&self, server: &Server) -> Box<dyn StoreAdmin>;
 }
 
 /// SQLite files in the data directory.
@@ -39,7 +39,7 @@ impl Engine for Files {
         Launch::default().with(&[SHORT_DRAIN_WAIT])
     }
 
-    fn open(&self, server: &Server) -> Box<dyn Upkeep> {
+    fn open(&self, server: &Server) -> Box<dyn StoreAdmin> {
         let store = Embedded::open(&server.data_dir(), &EmbeddedOptions::default());
         Box::new(store.expect("the server has let go of its files"))
     }
@@ -56,15 +56,15 @@ impl Engine for Tables {
         launch_at(&self.0.url)
     }
 
-    fn open(&self, _: &Server) -> Box<dyn Upkeep> {
+    fn open(&self, _: &Server) -> Box<dyn StoreAdmin> {
         let options = DynamoOptions {
             endpoint_url: Some(self.0.url.clone()),
             region: Some(dynamo::REGION.to_owned()),
             ..DynamoOptions::default()
         };
-        let doubles =
-            DynamoDoubles { credentials: Some(dynamo::credentials()), ..DynamoDoubles::default() };
-        let store = Dynamo::open_with(&options, doubles);
+        let overrides =
+            TestOverrides { credentials: Some(dynamo::credentials()), ..TestOverrides::default() };
+        let store = Dynamo::open_with(&options, overrides);
         Box::new(store.expect("the tables are there"))
     }
 }
@@ -83,7 +83,7 @@ impl Engine for Liars {
         launch_at(&self.proxy.url())
     }
 
-    fn open(&self, server: &Server) -> Box<dyn Upkeep> {
+    fn open(&self, server: &Server) -> Box<dyn StoreAdmin> {
         self.tables.open(server)
     }
 }

@@ -22,7 +22,7 @@ use futures_util::future::join_all;
 use futures_util::stream::iter;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use state_machine::{Month, Time, Uaid};
-use storage::{PageLimit, Upkeep};
+use storage::{PageLimit, StoreAdmin};
 
 pub(crate) use calendar::Calendar;
 use engine::{Engine, Files, Liars, Tables};
@@ -205,7 +205,12 @@ impl Story {
 
     /// Looks at every record, and at every row there may be. Answers how many rows are left in November, which
     /// are of pushes that died with their server between their store and their second look: promised to nobody.
-    async fn everybody_is_in(&self, december: Month, november: Month, store: &dyn Upkeep) -> usize {
+    async fn everybody_is_in(
+        &self,
+        december: Month,
+        november: Month,
+        store: &dyn StoreAdmin,
+    ) -> usize {
         let months = store.months().await.expect("the store answers");
         assert!(months.contains(&november), "its table is gone: {months:?}");
         assert_eq!(census(store).await, BTreeMap::from([(december, self.size.travellers as u64)]));
@@ -253,10 +258,10 @@ async fn push_something(
 }
 
 /// How many records are on which month, none of which may be on its way to another.
-async fn census(store: &dyn Upkeep) -> BTreeMap<Month, u64> {
+async fn census(store: &dyn StoreAdmin) -> BTreeMap<Month, u64> {
     let (mut counts, mut after) = (BTreeMap::new(), None);
     loop {
-        let census = store.census(after).await.expect("the store answers");
+        let census = store.records_by_month(after).await.expect("the store answers");
         assert!(census.oldmonth.is_empty(), "an unfinished move: {census:?}");
         for (month, count) in census.curmonth {
             *counts.entry(month).or_default() += count;
@@ -269,7 +274,7 @@ async fn census(store: &dyn Upkeep) -> BTreeMap<Month, u64> {
 }
 
 /// The numbers of the messages that wait, from every page.
-async fn waiting(store: &dyn Upkeep, uaid: Uaid, month: Month) -> BTreeSet<usize> {
+async fn waiting(store: &dyn StoreAdmin, uaid: Uaid, month: Month) -> BTreeSet<usize> {
     let limit = PageLimit { rows: 100, bytes: 1 << 20 };
     let (mut numbers, mut after) = (BTreeSet::new(), None);
     loop {

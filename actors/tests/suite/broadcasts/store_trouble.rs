@@ -1,7 +1,7 @@
 //! The store behind the broadcasts: what is there at start, what others write, and failures.
 
 use actix::dev::SendError;
-use actors::broadcasts::{self, BroadcastLimits, Unfollow};
+use actors::broadcasts::{self, BroadcastLimits, Unsubscribe};
 use serde_json::json;
 use slog::{Discard, Logger, o};
 use state_machine::ConnectionId;
@@ -97,7 +97,8 @@ fn the_mailbox_is_bounded() {
         let view = broadcasts::start(&feeds, limits, clock, Logger::root(Discard, o!()));
         let view = view.await.unwrap();
         settle().await;
-        let leave = || view.unfollow.try_send(Unfollow { connection: ConnectionId(1), point: 0 });
+        let leave =
+            || view.unsubscribe.try_send(Unsubscribe { connection: ConnectionId(1), point: 0 });
         assert!(leave().is_ok());
         assert!(matches!(leave(), Err(SendError::Full(_))));
         settle().await;

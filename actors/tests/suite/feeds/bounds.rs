@@ -3,7 +3,7 @@
 use actors::{FeedLimits, TooManyFollowers};
 use futures_util::future::join_all;
 use state_machine::Span;
-use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, Written};
+use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, WriteResult};
 
 use super::{Call, FeedStore, POLL, Reader, feed, limits, node, node_within, put};
 use crate::clockwork::{self, pass, settle};
@@ -15,10 +15,10 @@ fn a_follower_too_many_is_refused_until_another_leaves() {
         let feeds = node_within(&FeedStore::new(), FeedLimits { followers_max: 2, ..limits() });
         put(&feeds, &fred, "name", "bob").await;
         let (first, _second) = (Reader::of(&feeds, &fred), Reader::of(&feeds, &fred));
-        let third = feeds.follow(fred.clone(), FeedSyncId::NONE);
+        let third = feeds.subscribe(fred.clone(), FeedSyncId::NONE);
         assert_eq!(third.err(), Some(TooManyFollowers));
         drop(first);
-        assert!(feeds.follow(fred, FeedSyncId::NONE).is_ok());
+        assert!(feeds.subscribe(fred, FeedSyncId::NONE).is_ok());
     });
 }
 
@@ -26,13 +26,13 @@ fn a_follower_too_many_is_refused_until_another_leaves() {
 fn a_followed_feed_too_many_is_refused_and_those_that_are_followed_are_not() {
     clockwork::run(async {
         let feeds = node_within(&FeedStore::new(), FeedLimits { feeds_open_max: 1, ..limits() });
-        let first = feeds.follow(feed("a"), FeedSyncId::NONE).unwrap();
-        let other = feeds.follow(feed("b"), FeedSyncId::NONE);
+        let first = feeds.subscribe(feed("a"), FeedSyncId::NONE).unwrap();
+        let other = feeds.subscribe(feed("b"), FeedSyncId::NONE);
         assert_eq!(other.err(), Some(TooManyFollowers));
-        assert_eq!(feeds.load().followers, 1, "the refused one gave its place back");
-        assert!(feeds.follow(feed("a"), FeedSyncId::NONE).is_ok());
+        assert_eq!(feeds.stats().followers, 1, "the refused one gave its place back");
+        assert!(feeds.subscribe(feed("a"), FeedSyncId::NONE).is_ok());
         drop(first);
-        assert!(feeds.follow(feed("b"), FeedSyncId::NONE).is_ok());
+        assert!(feeds.subscribe(feed("b"), FeedSyncId::NONE).is_ok());
     });
 }
 
@@ -44,7 +44,7 @@ fn a_key_too_many_is_not_written() {
         put(&feeds, &fred, "first", "value").await;
         let (key, value) = (FeedKey::parse("second").unwrap(), FeedValue::parse("").unwrap());
         let written = feeds.write(fred, key, value).await.unwrap();
-        assert_eq!(written, Written::TooManyKeys);
+        assert_eq!(written, WriteResult::TooManyKeys);
     });
 }
 
@@ -58,12 +58,12 @@ fn feeds_beyond_those_that_may_be_open_are_published_when_there_is_room() {
         let names: Vec<_> = (0..10).map(|number| feed(&format!("feed-{number}"))).collect();
         join_all(names.iter().map(|name| put(&feeds, name, "key", "value"))).await;
         settle().await;
-        assert_eq!((store.calls(Call::Publish), feeds.load().open), (2, 2));
+        assert_eq!((store.calls(Call::Publish), feeds.stats().open), (2, 2));
 
         store.keeps_back([]);
         settle().await;
         pass(Span(100)).await;
-        assert_eq!((store.pending(), feeds.load().open), (0, 0));
+        assert_eq!((store.pending(), feeds.stats().open), (0, 0));
     });
 }
 
@@ -114,7 +114,7 @@ fn followers_that_find_the_mailbox_full_are_noticed_when_they_come_and_when_they
         for reader in &mut readers {
             reader.catches_up().await;
         }
-        assert_eq!(here.load().open, 4);
+        assert_eq!(here.stats().open, 4);
         for name in &names {
             put(&there, name, "key", "another").await;
         }
@@ -124,7 +124,7 @@ fn followers_that_find_the_mailbox_full_are_noticed_when_they_come_and_when_they
         }
         drop(readers);
         settle().await;
-        assert_eq!(here.load().open, 0);
+        assert_eq!(here.stats().open, 0);
     });
 }
 

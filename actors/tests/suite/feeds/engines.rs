@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actors::{FeedLimits, Follower};
+use actors::{FeedLimits, FeedSubscription};
 use futures_util::future::join_all;
 use state_machine::Span;
 use state_machine::feed::{FeedKey, FeedSyncId, PublisherLimits, Update};
@@ -42,7 +42,7 @@ async fn two_nodes_tell_every_follower(store: Arc<dyn FeedTables>) {
     let fred = feed("fred");
     put(&nodes[0], &fred, "key 0", "first").await;
     let followers = [0, 1, 0, 1].map(|node: usize| {
-        let follower = nodes[node].follow(fred.clone(), FeedSyncId::NONE).unwrap();
+        let follower = nodes[node].subscribe(fred.clone(), FeedSyncId::NONE).unwrap();
         actix_web::rt::spawn(until_all_is_seen(follower))
     });
     for round in 1..=ROUNDS {
@@ -59,7 +59,7 @@ async fn two_nodes_tell_every_follower(store: Arc<dyn FeedTables>) {
 }
 
 /// Follows until every key has its last value; panics where numbers run backwards.
-async fn until_all_is_seen(mut follower: Follower) -> BTreeMap<FeedKey, Update> {
+async fn until_all_is_seen(mut follower: FeedSubscription) -> BTreeMap<FeedKey, Update> {
     let (mut seen, mut last) = (BTreeMap::new(), FeedSyncId::NONE);
     let is_last = |update: &Update| {
         update.value.as_ref().is_some_and(|value| value.as_str() == ROUNDS.to_string())

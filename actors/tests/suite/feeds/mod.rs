@@ -10,11 +10,11 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actors::{Clock, FeedLimits, Feeds, Follower};
+use actors::{Clock, FeedLimits, FeedSubscription, Feeds};
 use slog::{Discard, Logger, o};
 use state_machine::feed::{
     ConsumerLimits, FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublisherLimits, Update,
-    Version, Written,
+    Version, WriteResult,
 };
 use state_machine::store::PageLimit;
 use state_machine::{Span, Time};
@@ -64,14 +64,14 @@ pub(crate) fn feed(name: &str) -> FeedName {
 pub(crate) async fn put(feeds: &Feeds, feed: &FeedName, key: &str, value: &str) -> Version {
     let (key, value) = (FeedKey::parse(key).unwrap(), FeedValue::parse(value).unwrap());
     match feeds.write(feed.clone(), key, value).await.unwrap() {
-        Written::Done(version) => version,
-        Written::TooManyKeys => panic!("the feed is full"),
+        WriteResult::Done(version) => version,
+        WriteResult::TooManyKeys => panic!("the feed is full"),
     }
 }
 
 /// One who follows a feed from its first number on, and what it has seen.
 struct Reader {
-    follower: Follower,
+    follower: FeedSubscription,
     /// The last state of each key.
     seen: BTreeMap<FeedKey, Update>,
     last: FeedSyncId,
@@ -80,7 +80,7 @@ struct Reader {
 
 impl Reader {
     fn of(feeds: &Feeds, feed: &FeedName) -> Self {
-        let follower = feeds.follow(feed.clone(), FeedSyncId::NONE).unwrap();
+        let follower = feeds.subscribe(feed.clone(), FeedSyncId::NONE).unwrap();
         Self { follower, seen: BTreeMap::new(), last: FeedSyncId::NONE, pages: 0 }
     }
 

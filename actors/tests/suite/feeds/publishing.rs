@@ -66,7 +66,7 @@ fn an_update_reaches_a_hundred_followers() {
         put(&feeds, &fred, "name", "jim").await;
         let heard = join_all(readers.iter_mut().map(Reader::hears)).await;
         assert!(heard.iter().all(|heard| heard == "name=jim"));
-        assert_eq!(feeds.load().followers, 100);
+        assert_eq!(feeds.stats().followers, 100);
     });
 }
 

@@ -5,12 +5,12 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use state_machine::feed::{
-    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, Publication, Published, Table, Update,
-    Version, Written,
+    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, Publication, PublishResult, Table, Update,
+    Version, WriteResult,
 };
 use state_machine::store::PageLimit;
 use storage::feeds::FeedState;
-use storage::{Answer, FeedTables, StoreError};
+use storage::{FeedTables, StoreError, StoreFuture};
 use tokio::sync::watch;
 
 /// A store of feeds. Clones are one store.
@@ -65,7 +65,7 @@ impl FeedStore {
         let (key, value) = (FeedKey::parse(key).unwrap(), FeedValue::parse(value).unwrap());
         let mut state = self.state();
         let written = state.feeds.entry(feed.clone()).or_default().write(key, value, u64::MAX);
-        assert!(matches!(written, Written::Done(_)));
+        assert!(matches!(written, WriteResult::Done(_)));
     }
 
     /// A feed as it is.
@@ -87,7 +87,7 @@ impl FeedStore {
         &self,
         call: Call,
         order: impl FnOnce(&mut Feeds) -> T,
-    ) -> Answer<T> {
+    ) -> StoreFuture<T> {
         let mut state = self.state();
         *state.calls.entry(call).or_default() += 1;
         if state.fails.contains(&call) {
@@ -106,7 +106,7 @@ impl FeedStore {
 type Feeds = BTreeMap<FeedName, Table>;
 
 impl FeedTables for FeedStore {
-    fn ensure_feeds(&self) -> Answer<()> {
+    fn ensure_feeds(&self) -> StoreFuture<()> {
         Box::pin(ready(Ok(())))
     }
 
@@ -116,15 +116,15 @@ impl FeedTables for FeedStore {
         key: FeedKey,
         value: FeedValue,
         keys_max: u64,
-    ) -> Answer<Written> {
+    ) -> StoreFuture<WriteResult> {
         self.answer(Call::Write, |feeds| feeds.entry(feed).or_default().write(key, value, keys_max))
     }
 
-    fn republish_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
+    fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
         self.answer(Call::Write, |feeds| feeds.get_mut(&feed)?.republish(&key))
     }
 
-    fn delete_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
+    fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
         self.answer(Call::Write, |feeds| feeds.get_mut(&feed)?.delete(&key))
     }
 
@@ -133,7 +133,7 @@ impl FeedTables for FeedStore {
         feed: FeedName,
         after: Option<FeedKey>,
         limit: usize,
-    ) -> Answer<Option<Published>> {
+    ) -> StoreFuture<Option<PublishResult>> {
         self.answer(Call::Publish, |feeds| {
             Some(publish(feeds.get_mut(&feed)?, after.as_ref(), limit))
         })
@@ -144,11 +144,11 @@ impl FeedTables for FeedStore {
         feed: FeedName,
         after: FeedSyncId,
         limit: PageLimit,
-    ) -> Answer<Option<FeedPage>> {
+    ) -> StoreFuture<Option<FeedPage>> {
         self.answer(Call::Fetch, |feeds| Some(fetch(feeds.get(&feed)?, after, limit)))
     }
 
-    fn feeds(&self, after: Option<FeedName>, limit: usize) -> Answer<Vec<FeedState>> {
+    fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
         self.answer(Call::List, |feeds| {
             let behind = feeds.iter().filter(|(name, _)| Some(*name) > after.as_ref());
             let state = |(name, table): (&FeedName, &Table)| FeedState {
@@ -160,12 +160,12 @@ impl FeedTables for FeedStore {
     }
 }
 
-fn publish(table: &mut Table, after: Option<&FeedKey>, limit: usize) -> Published {
+fn publish(table: &mut Table, after: Option<&FeedKey>, limit: usize) -> PublishResult {
     let mut pending = table.pending(after, limit + 1);
     let is_all = pending.len() <= limit;
     pending.truncate(limit);
     match Publication::of(table.sequence(), pending) {
-        None => Published { count: 0, head: table.sequence().value, next: None },
+        None => PublishResult { count: 0, head: table.sequence().value, next: None },
         Some(publication) => {
             table.commit(&publication).unwrap();
             publication.outcome(is_all)
@@ -175,7 +175,7 @@ fn publish(table: &mut Table, after: Option<&FeedKey>, limit: usize) -> Publishe
 
 fn fetch(table: &Table, after: FeedSyncId, limit: PageLimit) -> FeedPage {
     let head = table.sequence().value;
-    let mut updates: Vec<Update> = table.numbered(after, head);
+    let mut updates: Vec<Update> = table.sequenced(after, head);
     let is_all = updates.len() <= limit.rows;
     updates.truncate(limit.rows);
     let last = updates.last().map(|update| update.feed_sync_id);

@@ -1,6 +1,6 @@
 //! A store that fails for a while costs time and nothing else.
 
-use actors::FollowError;
+use actors::SubscriptionError;
 use state_machine::Span;
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use storage::StoreError;
@@ -66,8 +66,8 @@ fn a_write_that_failed_is_told_and_what_may_have_come_of_it_is_published() {
         assert_eq!(written, Err(StoreError::Busy));
         settle().await;
         assert_eq!(store.calls(Call::Publish), 1);
-        let mut follower = feeds.follow(fred, FeedSyncId::NONE).unwrap();
-        assert!(matches!(follower.next().await, Err(FollowError::End(_))));
+        let mut follower = feeds.subscribe(fred, FeedSyncId::NONE).unwrap();
+        assert!(matches!(follower.next().await, Err(SubscriptionError::End(_))));
     });
 }
 
@@ -101,7 +101,7 @@ fn while_the_store_fails_for_one_feed_others_are_published() {
         settle().await;
         assert_eq!(store.pending(), 1);
         pass(RETRY).await;
-        assert_eq!((store.pending(), feeds.load().open), (0, 0));
+        assert_eq!((store.pending(), feeds.stats().open), (0, 0));
     });
 }
 

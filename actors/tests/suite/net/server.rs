@@ -13,7 +13,7 @@ use actix_web::rt::task::JoinHandle;
 use actix_web::web::{self, Payload};
 use actix_web::{App, HttpRequest};
 use actors::ClientShared;
-use state_machine::connection::Luck;
+use state_machine::connection::ConnectionSeed;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::metered::{Metered, Traffic};
@@ -40,20 +40,23 @@ pub(crate) struct Server {
 type Serve = dyn Fn(Metered, SocketAddr) -> JoinHandle<()>;
 
 impl Server {
-    /// Listens on a free port. Every connection has the same luck.
-    pub(crate) async fn start(shared: &Arc<ClientShared>, luck: Luck) -> Self {
-        Self::with_buffers(None, shared, luck).await
+    /// Listens on a free port. Every connection has the same seed.
+    pub(crate) async fn start(shared: &Arc<ClientShared>, seed: ConnectionSeed) -> Self {
+        Self::with_buffers(None, shared, seed).await
     }
 
     /// The same, and little fits between the server and a peer that does not read.
-    pub(crate) async fn with_small_buffers(shared: &Arc<ClientShared>, luck: Luck) -> Self {
-        Self::with_buffers(Some(SMALL_BUFFER_BYTES), shared, luck).await
+    pub(crate) async fn with_small_buffers(
+        shared: &Arc<ClientShared>,
+        seed: ConnectionSeed,
+    ) -> Self {
+        Self::with_buffers(Some(SMALL_BUFFER_BYTES), shared, seed).await
     }
 
     async fn with_buffers(
         buffer_bytes: Option<u32>,
         shared: &Arc<ClientShared>,
-        luck: Luck,
+        seed: ConnectionSeed,
     ) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         if let Some(bytes) = buffer_bytes {
@@ -62,7 +65,7 @@ impl Server {
         }
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let listener = socket.listen(16).unwrap();
-        let serve = serve(Arc::clone(shared), luck).await;
+        let serve = serve(Arc::clone(shared), seed).await;
         Self { listener, serve, buffer_bytes, connections: RefCell::default() }
     }
 
@@ -86,11 +89,11 @@ impl Server {
     }
 }
 
-async fn serve(shared: Arc<ClientShared>, luck: Luck) -> Box<Serve> {
+async fn serve(shared: Arc<ClientShared>, seed: ConnectionSeed) -> Box<Serve> {
     let connect = move |request: HttpRequest, payload: Payload| {
         let upgraded = actors::socket::upgrade(
             Arc::clone(&shared),
-            luck,
+            seed,
             MESSAGE_BYTES_MAX,
             &request,
             payload,

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
-use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 use storage::{
-    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
-    RouterTable, Store, StoreError, Stored,
+    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
+    Store, StoreError, StoreFuture, Stored,
 };
 use tokio::sync::watch;
 
@@ -68,7 +68,7 @@ impl GatedStore {
 /// Methods that the store behind the gate has.
 macro_rules! passed_on {
     ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
-        $(fn $method(&self, $($name: $type),*) -> Answer<$answer> {
+        $(fn $method(&self, $($name: $type),*) -> StoreFuture<$answer> {
             self.called(stringify!($method));
             self.store.$method($($name),*)
         })*
@@ -76,7 +76,7 @@ macro_rules! passed_on {
 }
 
 impl RouterTable for GatedStore {
-    fn record(&self, uaid: Uaid) -> Answer<Option<RouterRecord>> {
+    fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
         match &mut *self.reads_left.lock().unwrap() {
             Some(0) => return Box::pin(ready(Err(StoreError::Busy))),
             Some(reads) => *reads -= 1,
@@ -87,7 +87,7 @@ impl RouterTable for GatedStore {
     }
 
     passed_on! {
-        register_user(registration: Registration) -> Registered;
+        register_user(registration: Registration) -> RegisterResult;
         update_message_month(step: MonthStep) -> bool;
         finish_month_move(step: MonthStep) -> bool;
         clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool;
@@ -96,7 +96,7 @@ impl RouterTable for GatedStore {
 }
 
 impl MessageTables for GatedStore {
-    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> Answer<Stored> {
+    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
         let (store, mut is_open) = (Arc::clone(&self.store), self.is_open.subscribe());
         self.messages.send_modify(|messages| *messages += 1);
         self.called("store_message");
@@ -117,8 +117,8 @@ impl MessageTables for GatedStore {
             limit: PageLimit,
             now: Time
         ) -> Page;
-        delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageRef>) -> usize;
-        carry_messages(uaid: Uaid, from: Month, to: Month) -> ();
+        delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageKey>) -> usize;
+        move_messages(uaid: Uaid, from: Month, to: Month) -> ();
         ensure_month(month: Month) -> ();
         months() -> Vec<Month>;
         drop_month(month: Month) -> bool;

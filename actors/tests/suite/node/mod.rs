@@ -19,10 +19,10 @@ use actix::{Actor, Addr};
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::broadcasts::BroadcastView;
-use actors::registry::Find;
+use actors::registry::Lookup;
 use actors::{
-    ClientShared, Clock, Endpoint, EndpointLimits, EndpointShared, LocalNode, NodeDirectory,
-    RegistryActor, Send,
+    ClientShared, Clock, DeliverPush, Endpoint, EndpointLimits, EndpointShared, LocalNode,
+    NodeDirectory, RegistryActor,
 };
 use bytes::Bytes;
 use slog::{Discard, Logger, o};
@@ -98,7 +98,7 @@ impl Default for Bounds {
         Self {
             endpoint: EndpointLimits {
                 answer_wait: Duration::from_millis(ACK_WAIT.0 * 2),
-                ack_waiters_max: 100,
+                pushes_awaiting_ack_max: 100,
                 in_flight_max: 100,
                 mailbox_max: 100,
             },
@@ -160,7 +160,7 @@ impl Node {
 
     /// An application server sends a message; what it is told.
     pub(crate) fn send(&self, uaid: Uaid, message: Message) -> JoinHandle<Outcome> {
-        let sent = self.endpoint.send(Send { uaid, message: message.clone() });
+        let sent = self.endpoint.send(DeliverPush { uaid, message: message.clone() });
         spawn(async move {
             let outcome = sent.await.unwrap();
             traces::told(uaid, message, outcome);
@@ -204,7 +204,7 @@ impl Node {
 
     /// The connection found under a uaid.
     pub(crate) async fn find(&self, uaid: Uaid) -> Option<ConnectionId> {
-        self.registry.send(Find { uaid }).await.unwrap()
+        self.registry.send(Lookup { uaid }).await.unwrap()
     }
 }
 

@@ -96,12 +96,12 @@ impl NodeDirectory for Neighbours {
         answer
     }
 
-    fn nudge(&self, name: &NodeId, uaid: Uaid) {
-        self.tell(name, move |node, name| node.nudge(name, uaid));
+    fn notify_stored(&self, name: &NodeId, uaid: Uaid) {
+        self.tell(name, move |node, name| node.notify_stored(name, uaid));
     }
 
-    fn tell_moved(&self, name: &NodeId, uaid: Uaid, connected_at: Time) {
-        self.tell(name, move |node, name| node.tell_moved(name, uaid, connected_at));
+    fn notify_moved(&self, name: &NodeId, uaid: Uaid, connected_at: Time) {
+        self.tell(name, move |node, name| node.notify_moved(name, uaid, connected_at));
     }
 }
 

@@ -5,10 +5,10 @@ use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use actix_web::rt::spawn;
-use state_machine::{Chid, Message, MessageRef, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 use storage::{
-    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
-    RouterTable, Store, StoreError, Stored,
+    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
+    Store, StoreError, StoreFuture, Stored,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -119,8 +119,8 @@ impl OrderGate {
     fn pass<T: Send + 'static>(
         &self,
         name: String,
-        order: impl FnOnce(&dyn Store) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
+        order: impl FnOnce(&dyn Store) -> StoreFuture<T> + Send + 'static,
+    ) -> StoreFuture<T> {
         let Some(fate) = self.next(name) else { return order(&*self.store) };
         match fate {
             Fate::Lost => {
@@ -153,8 +153,8 @@ impl OrderGate {
 
     fn hold<T: Send + 'static>(
         &self,
-        order: impl FnOnce(&dyn Store) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
+        order: impl FnOnce(&dyn Store) -> StoreFuture<T> + Send + 'static,
+    ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
         let store = Arc::clone(&self.store);
         self.state().waiting.push(Box::new(move || {
@@ -174,7 +174,7 @@ impl OrderGate {
 /// Methods that are orders of a client, each with what is written down of it.
 macro_rules! orders {
     ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty, $($text:tt),+;)*) => {
-        $(fn $method(&self, $($name: $type),*) -> Answer<$answer> {
+        $(fn $method(&self, $($name: $type),*) -> StoreFuture<$answer> {
             let text = format!($($text),+);
             self.pass(text, move |store| store.$method($($name),*))
         })*
@@ -184,7 +184,7 @@ macro_rules! orders {
 /// Methods that no client calls.
 macro_rules! passed_on {
     ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
-        $(fn $method(&self, $($name: $type),*) -> Answer<$answer> {
+        $(fn $method(&self, $($name: $type),*) -> StoreFuture<$answer> {
             self.store.$method($($name),*)
         })*
     };
@@ -192,7 +192,7 @@ macro_rules! passed_on {
 
 impl RouterTable for OrderGate {
     orders! {
-        register_user(registration: Registration) -> Registered, "register";
+        register_user(registration: Registration) -> RegisterResult, "register";
         update_message_month(step: MonthStep) -> bool, "update month";
         finish_month_move(step: MonthStep) -> bool, "finish move";
         clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool, "clear node";
@@ -218,9 +218,9 @@ impl MessageTables for OrderGate {
             limit: PageLimit,
             now: Time
         ) -> Page, "fetch {month}";
-        delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageRef>) -> usize,
+        delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageKey>) -> usize,
             "delete {months:?}";
-        carry_messages(uaid: Uaid, from: Month, to: Month) -> (), "carry {from} {to}";
+        move_messages(uaid: Uaid, from: Month, to: Month) -> (), "carry {from} {to}";
     }
 
     passed_on! {

@@ -3,7 +3,7 @@
 use actix::Addr;
 use actors::Client;
 use serde_json::{Value, json};
-use state_machine::connection::{CloseReason, Event, Luck};
+use state_machine::connection::{CloseReason, ConnectionSeed, Event};
 use state_machine::wire::ClientMessage;
 use state_machine::{MessageId, Uaid};
 use tokio::sync::{mpsc, oneshot};
@@ -26,9 +26,9 @@ impl UserAgent {
     /// A connection on which nothing was said.
     pub(crate) fn connect(node: &Node, uaid: Uaid) -> Self {
         let (send, sent) = mpsc::unbounded_channel();
-        let luck = Luck { fresh_uaid: uaid, jitter: 0 };
+        let seed = ConnectionSeed { fresh_uaid: uaid, jitter: 0 };
         let line = traces::opened(&node.clients.config);
-        let client = Wire::start_as(line, &node.clients, luck, move |frame| {
+        let client = Wire::start_as(line, &node.clients, seed, move |frame| {
             drop(send.send(frame));
         });
         Self { uaid, client, line, sent }
@@ -63,7 +63,7 @@ impl UserAgent {
 
     pub(crate) fn says(&self, message: &Value) {
         let message = ClientMessage::parse(&message.to_string()).unwrap();
-        self.does(Event::Said(message));
+        self.does(Event::MessageReceived(message));
     }
 
     pub(crate) fn does(&self, event: Event) {
@@ -77,8 +77,8 @@ impl UserAgent {
 
     /// Leaves; its uaid.
     pub(crate) async fn hangs_up(mut self) -> Uaid {
-        self.does(Event::HungUp);
-        assert_eq!(self.is_closed().await, CloseReason::HungUp);
+        self.does(Event::SocketClosed);
+        assert_eq!(self.is_closed().await, CloseReason::SocketClosed);
         self.uaid
     }
 

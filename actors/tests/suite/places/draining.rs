@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use actors::registry::{Count, ShutDown};
+use actors::registry::{CountConnections, ShutDown};
 use serde_json::{Value, json};
 use state_machine::connection::CloseReason;
 use state_machine::delivery::Outcome;
@@ -325,7 +325,7 @@ async fn shut_down(node: &Node, spread: Duration) {
 }
 
 async fn connected(node: &Node) -> usize {
-    node.registry.send(Count).await.unwrap()
+    node.registry.send(CountConnections).await.unwrap()
 }
 
 /// The store has the order when the session has closed.

@@ -175,7 +175,7 @@ fn an_older_connection_that_stands_still_with_its_mailbox_full_closes_when_it_go
         let mut older = UserAgent::new(&places.a, 1).await;
         let message = places.sender.message();
         let go_on = older.stands_still().await;
-        while older.client.try_send(Came(Event::Heard)).is_ok() {}
+        while older.client.try_send(Came(Event::PeerActive)).is_ok() {}
         // The registry has a place of its own there, for one.
         drop(places.a.deliver(older.uaid, places.a.message()));
         let sent = places.sender.send(older.uaid, message.clone());

@@ -2,7 +2,7 @@
 //! and no record loses its node because of them.
 
 use actors::NodeDirectory;
-use actors::registry::{ConnectedElsewhere, Heard};
+use actors::registry::{ConnectedElsewhere, NotifyResult};
 use state_machine::connection::CloseReason;
 use state_machine::delivery::Outcome;
 use state_machine::{MessageId, NodeId, Span};
@@ -34,7 +34,7 @@ fn a_push_that_does_not_come_to_its_node_is_stored_and_sent_when_the_node_is_tol
             agent.acks(next.id);
             assert_eq!(sent.await.unwrap(), Outcome::Delivered);
             // What the way swallowed is told when it is open again.
-            places.ground.neighbours.nudge(&NodeId::new("a"), agent.uaid);
+            places.ground.neighbours.notify_stored(&NodeId::new("a"), agent.uaid);
             places.takes_all(&mut agent, &[first]).await;
         });
     }
@@ -133,7 +133,7 @@ fn a_node_that_is_gone_is_no_hindrance_for_its_agents_elsewhere() {
         // Told in the end, it closes.
         let since = places.record(newer.uaid).await.connected_at;
         let moved = ConnectedElsewhere { uaid: newer.uaid, connected_at: since };
-        assert_eq!(places.a.registry.send(moved).await, Ok(Heard::Told));
+        assert_eq!(places.a.registry.send(moved).await, Ok(NotifyResult::Delivered));
         assert_eq!(older.is_closed().await, CloseReason::Replaced);
     });
 }

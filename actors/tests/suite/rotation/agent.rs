@@ -89,12 +89,12 @@ impl Agent {
 
     pub(crate) fn says(&mut self, message: &Value) {
         let message = ClientMessage::parse(&message.to_string()).unwrap();
-        self.does(Event::Said(message));
+        self.does(Event::MessageReceived(message));
     }
 
     /// What it does on a connection that has come to its end is nobody's business.
     fn does(&mut self, event: Event) {
-        let is_said = matches!(event, Event::Said(_));
+        let is_said = matches!(event, Event::MessageReceived(_));
         match self.agent.client.try_send(Came(event)) {
             Ok(()) => self.said += usize::from(is_said),
             Err(SendError::Closed(_)) => {}
@@ -191,7 +191,7 @@ impl Agent {
     pub(crate) async fn hangs_up(mut self) -> Vec<MessageId> {
         self.takes_in();
         if self.closed.is_none() {
-            self.does(Event::HungUp);
+            self.does(Event::SocketClosed);
             self.until(|_, _| false).await;
         }
         self.got

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use actix::{Actor, Addr, Context, Handler};
-use actors::broadcasts::{BroadcastView, Follow, Unfollow};
-use actors::reach::Notice;
+use actors::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
+use actors::handle::Signal;
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::Effect;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ pub(crate) struct Crier {
 
 /// Where the followers are.
 struct Place {
-    follower: Option<Follow>,
+    follower: Option<Subscribe>,
     heard: Arc<Mutex<Vec<Effect>>>,
 }
 
@@ -38,8 +38,8 @@ impl Crier {
     pub(crate) fn view(&self) -> BroadcastView {
         BroadcastView {
             now: self.now.subscribe(),
-            follow: self.place.clone().recipient(),
-            unfollow: self.place.clone().recipient(),
+            subscribe: self.place.clone().recipient(),
+            unsubscribe: self.place.clone().recipient(),
         }
     }
 
@@ -62,21 +62,21 @@ impl Actor for Place {
     type Context = Context<Self>;
 }
 
-impl Handler<Follow> for Place {
+impl Handler<Subscribe> for Place {
     type Result = ();
 
-    fn handle(&mut self, follow: Follow, _: &mut Self::Context) {
-        self.heard.lock().unwrap().push(Effect::FollowBroadcasts { told: follow.told });
-        let before = self.follower.replace(follow);
+    fn handle(&mut self, subscribe: Subscribe, _: &mut Self::Context) {
+        self.heard.lock().unwrap().push(Effect::SubscribeBroadcasts { last_sent: subscribe.told });
+        let before = self.follower.replace(subscribe);
         assert!(before.is_none(), "a connection follows once");
     }
 }
 
-impl Handler<Unfollow> for Place {
+impl Handler<Unsubscribe> for Place {
     type Result = ();
 
-    fn handle(&mut self, Unfollow { connection, point }: Unfollow, _: &mut Self::Context) {
-        self.heard.lock().unwrap().push(Effect::LeaveBroadcasts);
+    fn handle(&mut self, Unsubscribe { connection, point }: Unsubscribe, _: &mut Self::Context) {
+        self.heard.lock().unwrap().push(Effect::UnsubscribeBroadcasts);
         let follower = self.follower.take().expect("only a follower leaves");
         assert_eq!((follower.connection, follower.point), (connection, point));
     }
@@ -87,7 +87,7 @@ impl Handler<Cry> for Place {
 
     fn handle(&mut self, Cry: Cry, _: &mut Self::Context) {
         if let Some(follower) = &self.follower {
-            follower.reach.notify(Notice::BroadcastsChanged).unwrap();
+            follower.handle.signal(Signal::BroadcastsChanged).unwrap();
         }
     }
 }

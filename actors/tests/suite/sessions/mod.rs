@@ -14,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use state_machine::transcript::{Mismatch, Transcript};
+use harness::transcript::{Mismatch, Transcript};
 
 use crate::clockwork;
 

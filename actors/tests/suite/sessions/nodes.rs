@@ -19,11 +19,11 @@ impl NodeDirectory for ScriptedNodes {
         oneshot::channel().1
     }
 
-    fn nudge(&self, _: &NodeId, _: Uaid) {
+    fn notify_stored(&self, _: &NodeId, _: Uaid) {
         self.0.note("node: a connection told of a stored message".to_owned());
     }
 
-    fn tell_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
-        self.0.ordered(&Effect::TellNode { node: node.clone(), uaid, connected_at });
+    fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
+        self.0.ordered(&Effect::NotifyPreviousNode { node: node.clone(), uaid, connected_at });
     }
 }

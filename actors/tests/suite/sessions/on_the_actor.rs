@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use actix::Addr;
 use actors::Client;
-use actors::reach::Push;
+use actors::handle::DirectPush;
+use harness::transcript::{Bindings, Input, Mismatch, Transcript};
 use state_machine::connection::{Effect, Event};
-use state_machine::transcript::{Input, Mismatch, Names, Transcript};
 
 use super::play_all;
 use super::scene::Scene;
@@ -23,7 +23,7 @@ fn every_session_goes_on_the_client_actor_as_it_is_written() {
 async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
     let mut stage = Stage::set(transcript);
     let record = Arc::clone(&stage.record);
-    let mut client = Wire::start(&stage.shared, stage.transcript.luck, move |sent| match sent {
+    let mut client = Wire::start(&stage.shared, stage.transcript.seed, move |sent| match sent {
         Sent::Text(json) => record.note(format!("agent< {json}")),
         Sent::Ping => record.ordered(&Effect::Ping),
         Sent::Close(reason) => record.ordered(&Effect::Close(reason)),
@@ -38,13 +38,13 @@ async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
 }
 
 impl Agent for Addr<Client<Wire>> {
-    async fn act(&mut self, input: &Input, names: &Names) {
+    async fn act(&mut self, input: &Input, names: &Bindings) {
         let event = input.event(names).expect("names were checked when the transcript was read");
         // Refused: the connection came to its end, and what its agent does is nobody's business.
         drop(self.try_send(Came(event)));
     }
 
-    async fn unfound_push(&mut self, push: Push) {
+    async fn unfound_push(&mut self, push: DirectPush) {
         self.try_send(push).unwrap();
     }
 

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use actix::Addr;
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
-use actors::reach::Push;
+use actors::handle::DirectPush;
 use actors::{ClientShared, RegistryActor};
+use harness::transcript::{Bindings, Expected, Input, Mismatch, OrderKind, Transcript};
 use state_machine::connection::Event;
-use state_machine::transcript::{Expected, Input, Mismatch, Names, OrderKind, Transcript};
-use state_machine::wire::Nonsense;
+use state_machine::wire::InvalidFrame;
 
 use super::play_all;
 use super::scene::Scene;
@@ -26,7 +26,7 @@ fn every_session_goes_over_a_real_socket_as_it_is_written() {
 
 async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
     let mut stage = Stage::set(transcript);
-    let server = Server::start(&stage.shared, stage.transcript.luck).await;
+    let server = Server::start(&stage.shared, stage.transcript.seed).await;
     let mut agent = SocketAgent::on(server.connect().await, &stage.shared);
     for scene in Scene::all(&stage.transcript) {
         stage.play(&scene, &mut agent).await;
@@ -41,7 +41,7 @@ fn is_on_the_wire(line: &Expected) -> bool {
     match line.kind {
         OrderKind::Frame(_) | OrderKind::Ping => true,
         // Who hung up is told nothing.
-        OrderKind::Close => line.text != "close< hung up",
+        OrderKind::Close => line.text != "close< socket closed",
         OrderKind::Store(_)
         | OrderKind::Push
         | OrderKind::Registry
@@ -82,12 +82,12 @@ impl SocketAgent {
     async fn event(&mut self, event: &Event) {
         let Some(speaker) = &mut self.speaker else { return };
         match event {
-            Event::SaidNonsense(Nonsense::Binary) => speaker.binary().await,
-            Event::SaidNonsense(Nonsense::Unreadable) => {
+            Event::InvalidFrame(InvalidFrame::Binary) => speaker.binary().await,
+            Event::InvalidFrame(InvalidFrame::Unreadable) => {
                 speaker.say(&" ".repeat(MESSAGE_BYTES_MAX + 1)).await;
             }
-            Event::Heard => speaker.pong().await,
-            Event::HungUp => {
+            Event::PeerActive => speaker.pong().await,
+            Event::SocketClosed => {
                 self.listening.abort();
                 self.speaker = None;
             }
@@ -97,10 +97,10 @@ impl SocketAgent {
 }
 
 impl Agent for SocketAgent {
-    async fn act(&mut self, input: &Input, names: &Names) {
+    async fn act(&mut self, input: &Input, names: &Bindings) {
         match input {
             Input::Frame(text) => {
-                let text = names.fill(text).unwrap();
+                let text = names.substitute(text).unwrap();
                 if let Some(speaker) = &mut self.speaker {
                     speaker.say(&text).await;
                 }
@@ -110,7 +110,7 @@ impl Agent for SocketAgent {
         }
     }
 
-    async fn unfound_push(&mut self, push: Push) {
+    async fn unfound_push(&mut self, push: DirectPush) {
         self.registry.try_send(push).unwrap();
     }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use actors::Clock;
+use harness::transcript::Transcript;
 use state_machine::connection::Effect;
-use state_machine::transcript::Transcript;
 
 /// The lines since they were last taken. Frames, orders to the store and the close stand in
 /// the sequence in which the actor gave them.
@@ -21,7 +21,7 @@ impl Record {
 
     /// An order, as it is written now.
     pub(crate) fn ordered(&self, effect: &Effect) {
-        self.note(self.transcript.scribe().effect(effect, self.clock.now()));
+        self.note(self.transcript.writer().effect(effect, self.clock.now()));
     }
 
     pub(crate) fn note(&self, line: String) {

@@ -4,19 +4,19 @@
 //!
 //! | line | instead | because |
 //! |---|---|---|
-//! | `push> lost M1 C1` | the endpoint stops listening before the step that accepts, and what the loss orders follows in that step | the actor finds the endpoint gone when it answers, and tells the machine in the same breath |
+//! | `push> reply_lost M1 C1` | the endpoint stops listening before the step that accepts, and what the loss orders follows in that step | the actor finds the endpoint gone when it answers, and tells the machine in the same breath |
 //! | a push after the end: `busy` | the registry answers `not_here` | the actor is gone; the endpoint stores the message all the same |
 //! | `node> shutdown` before hello | the actor: told directly; the socket: told as soon as it says hello | the registry knows no connection before hello |
-//! | `node> elsewhere` before hello | nobody is told | the registry knows no connection before hello |
+//! | `node> connected_elsewhere` before hello | nobody is told | the registry knows no connection before hello |
 //! | `node> broadcasts` right after a `broadcast_subscribe` | the node knows them before that step, and what they bring follows in it | the actor looks at them when it hears the word |
 //! | a push before hello | the actor: put into its mailbox; the socket: the registry answers | the same |
 
 use std::sync::Arc;
 
+use harness::transcript::{Bindings, Input, OrderKind, Step, Transcript};
 use state_machine::PushId;
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::Event;
-use state_machine::transcript::{Input, Names, OrderKind, Step, Transcript};
 use state_machine::wire::ClientMessage;
 
 /// A step to play.
@@ -40,7 +40,9 @@ impl Scene {
             }
             is_over |= scene.step.effects.iter().any(|effect| effect.kind == OrderKind::Close);
             match (&step.input, scenes.last_mut()) {
-                (Input::Event(Event::AnswerLost(_)), Some(before)) => before.loses_its_answer(step),
+                (Input::Event(Event::AckReplyLost(_)), Some(before)) => {
+                    before.loses_its_answer(step)
+                }
                 (Input::Event(Event::BroadcastsChanged(all)), Some(before))
                     if before.subscribes() =>
                 {
@@ -55,9 +57,9 @@ impl Scene {
 
     /// Whether the agent asks for broadcasts and was not told of them yet.
     fn subscribes(&self) -> bool {
-        let event = self.step.input.event(&Names::fixed());
+        let event = self.step.input.event(&Bindings::fixed());
         self.broadcasts.is_none()
-            && matches!(event, Ok(Event::Said(ClientMessage::BroadcastSubscribe { .. })))
+            && matches!(event, Ok(Event::MessageReceived(ClientMessage::BroadcastSubscribe { .. })))
     }
 
     fn happens_after_the_end(&mut self) {
@@ -66,7 +68,7 @@ impl Scene {
     }
 
     fn loses_its_answer(&mut self, lost: &Step) {
-        let accepted = lost.text.replace("push> lost", " accepted");
+        let accepted = lost.text.replace("push> reply_lost", " accepted");
         let effects = &mut self.step.effects;
         let at = effects.iter().position(|effect| effect.text.ends_with(&accepted));
         let answer = effects.remove(at.expect("an answer is lost right after it was given"));

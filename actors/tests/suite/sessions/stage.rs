@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use actix::{Actor, Addr};
 use actors::broadcasts::BroadcastView;
-use actors::reach::Push;
-use actors::registry::{ConnectedElsewhere, Find, Nudge, ShutDown};
+use actors::handle::DirectPush;
+use actors::registry::{ConnectedElsewhere, Lookup, MessageStored, ShutDown};
 use actors::{Client, ClientShared, Clock, RegistryActor};
+use harness::transcript::{Bindings, Expected, Input, Mismatch, OrderKind, Step, Transcript};
 use slog::{Discard, Logger, o};
 use state_machine::broadcast::Versions;
 use state_machine::connection::{Effect, Event, PushAnswer};
 use state_machine::delivery::NodeAnswer;
-use state_machine::transcript::{Expected, Input, Mismatch, Names, OrderKind, Step, Transcript};
 use state_machine::wire::ClientMessage;
-use state_machine::{ConnectionId, Message, MessageRef, PushId, Uaid};
+use state_machine::{ConnectionId, Message, MessageKey, PushId, Uaid};
 use tokio::sync::oneshot;
 
 use super::crier::Crier;
@@ -41,9 +41,9 @@ pub(crate) struct Stage {
     store: Arc<ScriptedStore>,
     /// None where the node tells of no broadcasts.
     crier: Option<Crier>,
-    names: Names,
+    names: Bindings,
     /// Endpoints that wait.
-    pushes: BTreeMap<PushId, (MessageRef, oneshot::Receiver<NodeAnswer>)>,
+    pushes: BTreeMap<PushId, (MessageKey, oneshot::Receiver<NodeAnswer>)>,
     /// The uaids that the registry should ever hear of, and their names.
     uaids: BTreeMap<Uaid, String>,
     found_under: BTreeSet<Uaid>,
@@ -55,10 +55,10 @@ pub(crate) struct Stage {
 /// The user agent's end of the connection.
 pub(crate) trait Agent {
     /// Does what a line after `agent>` says.
-    async fn act(&mut self, input: &Input, names: &Names);
+    async fn act(&mut self, input: &Input, names: &Bindings);
 
     /// A push for a connection that the registry does not know yet.
-    async fn unfound_push(&mut self, push: Push);
+    async fn unfound_push(&mut self, push: DirectPush);
 
     /// A shutdown that the registry cannot tell the connection of yet.
     async fn unheard_shutdown(&mut self);
@@ -73,7 +73,7 @@ impl Stage {
         let crier = tells_broadcasts(&transcript).then(Crier::new);
         let view = crier.as_ref().map(Crier::view);
         let shared = shared(&record, &store, registry, view, OURS.0);
-        let names = Names::fixed();
+        let names = Bindings::fixed();
         Self {
             uaids: uaids(&transcript, &names),
             transcript,
@@ -107,7 +107,7 @@ impl Stage {
             }
             Input::Event(Event::MessageStored) => {
                 let uaid = self.uaid.expect("a nudge is for somebody who said hello");
-                self.shared.registry.try_send(Nudge { uaid }).unwrap();
+                self.shared.registry.try_send(MessageStored { uaid }).unwrap();
             }
             Input::Event(Event::Replaced) => self.replace(),
             Input::Event(Event::ConnectedElsewhere { connected_at }) => {
@@ -135,9 +135,9 @@ impl Stage {
 
     async fn push(&mut self, push: PushId, message: &Message, agent: &mut impl Agent) {
         let (reply, answer) = oneshot::channel();
-        self.pushes.insert(push, (message.reference(), answer));
-        let uaid = self.uaid.unwrap_or(self.transcript.luck.fresh_uaid);
-        let push = Push { uaid, message: message.clone(), reply };
+        self.pushes.insert(push, (message.key(), answer));
+        let uaid = self.uaid.unwrap_or(self.transcript.seed.fresh_uaid);
+        let push = DirectPush { uaid, message: message.clone(), reply };
         match self.uaid {
             Some(_) => self.shared.registry.try_send(push).unwrap(),
             None => agent.unfound_push(push).await,
@@ -151,9 +151,9 @@ impl Stage {
         let store = Arc::new(ScriptedStore::new(&record));
         let number = SUCCESSORS + self.successors.len() as u64;
         let shared = shared(&record, &store, registry.clone(), None, number);
-        let successor = Wire::start(&shared, self.transcript.luck, drop);
+        let successor = Wire::start(&shared, self.transcript.seed, drop);
         let hello = ClientMessage::Hello { uaid: self.uaid, broadcasts: Versions::new() };
-        successor.try_send(Came(Event::Said(hello))).unwrap();
+        successor.try_send(Came(Event::MessageReceived(hello))).unwrap();
         self.successors.push(successor);
     }
 
@@ -193,7 +193,7 @@ impl Stage {
 
     /// The answers that came.
     fn push_lines(&mut self) -> Vec<String> {
-        let (scribe, now) = (self.transcript.scribe(), self.shared.clock.now());
+        let (writer, now) = (self.transcript.writer(), self.shared.clock.now());
         let mut lines = Vec::new();
         self.pushes.retain(|push, (message, answer)| {
             let answer = match answer.try_recv() {
@@ -203,7 +203,7 @@ impl Stage {
             };
             let (answer, word) = written(answer);
             let effect = Effect::AnswerPush { push: *push, answer, message: message.clone() };
-            let line = scribe.effect(&effect, now);
+            let line = writer.effect(&effect, now);
             lines.push(word.map_or(line.clone(), |word| line.replace(" busy ", word)));
             false
         });
@@ -212,16 +212,16 @@ impl Stage {
 
     /// Whether it follows broadcasts, as far as that changed.
     fn broadcast_lines(&self) -> Vec<String> {
-        let (scribe, now) = (self.transcript.scribe(), self.shared.clock.now());
+        let (writer, now) = (self.transcript.writer(), self.shared.clock.now());
         let heard = self.crier.as_ref().map(Crier::take_heard).unwrap_or_default();
-        heard.iter().map(|effect| scribe.effect(effect, now)).collect()
+        heard.iter().map(|effect| writer.effect(effect, now)).collect()
     }
 
     /// What changed in the registry.
     async fn registry_lines(&mut self) -> Vec<String> {
         let mut found = BTreeSet::new();
         for uaid in self.uaids.keys() {
-            let connection = self.shared.registry.send(Find { uaid: *uaid }).await.unwrap();
+            let connection = self.shared.registry.send(Lookup { uaid: *uaid }).await.unwrap();
             found.extend((connection == Some(OURS)).then_some(*uaid));
         }
         let line = |word, uaid| format!("registry< {word} {}", self.uaids[uaid]);
@@ -265,7 +265,7 @@ fn log() -> Logger {
 }
 
 /// Every uaid that stands in a line to the registry.
-fn uaids(transcript: &Transcript, names: &Names) -> BTreeMap<Uaid, String> {
+fn uaids(transcript: &Transcript, names: &Bindings) -> BTreeMap<Uaid, String> {
     let effects = transcript.steps.iter().flat_map(|step| &step.effects);
     let lines = effects.filter(|effect| effect.kind == OrderKind::Registry);
     let named = lines.filter_map(|line| line.text.split(' ').next_back());

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use state_machine::connection::Effect;
-use state_machine::store::{StoreAnswer, StoreFailed, StoreOrder};
+use state_machine::store::{StoreAnswer, StoreFailed, StoreOp};
 use state_machine::{
-    Chid, Message, MessageRef, Month, NodeId, OpId, Place, RouterRecord, Time, Uaid,
+    Chid, Message, MessageKey, Month, NodeBinding, NodeId, OpId, RouterRecord, Time, Uaid,
 };
 use storage::{
-    Answer, Cursor, MessageTables, MonthStep, Page, PageLimit, Registered, Registration,
-    RouterTable, Store, StoreError, Stored,
+    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
+    Store, StoreError, StoreFuture, Stored,
 };
 use tokio::sync::oneshot;
 
@@ -41,12 +41,16 @@ impl ScriptedStore {
         }
     }
 
-    fn take<T: 'static>(&self, order: StoreOrder, read: fn(StoreAnswer) -> Option<T>) -> Answer<T> {
+    fn take<T: 'static>(
+        &self,
+        order: StoreOp,
+        read: fn(StoreAnswer) -> Option<T>,
+    ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
         let mut orders = self.orders.lock().unwrap();
         let op = OpId(u32::try_from(orders.len()).unwrap());
         orders.push(Some(reply));
-        self.record.ordered(&Effect::Ask { op, order });
+        self.record.ordered(&Effect::SubmitStoreOp { op, order });
         let record = Arc::clone(&self.record);
         Box::pin(async move {
             let answer = match answer.await {
@@ -61,7 +65,7 @@ impl ScriptedStore {
         })
     }
 
-    fn unexpected<T>(&self, method: &str) -> Answer<T> {
+    fn unexpected<T>(&self, method: &str) -> StoreFuture<T> {
         self.record.note(format!("store: a connection called {method}"));
         Box::pin(async { Err(StoreError::Closed) })
     }
@@ -84,46 +88,46 @@ macro_rules! read {
 }
 
 impl RouterTable for ScriptedStore {
-    fn record(&self, _: Uaid) -> Answer<Option<RouterRecord>> {
+    fn record(&self, _: Uaid) -> StoreFuture<Option<RouterRecord>> {
         self.unexpected("record")
     }
 
-    fn register_user(&self, registration: Registration) -> Answer<Registered> {
-        self.take(StoreOrder::Register(registration), read!(Registered(_)))
+    fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
+        self.take(StoreOp::Register(registration), read!(Registered(_)))
     }
 
-    fn update_message_month(&self, step: MonthStep) -> Answer<bool> {
-        self.take(StoreOrder::UpdateMonth(step), read!(MonthUpdated(_)))
+    fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
+        self.take(StoreOp::UpdateMonth(step), read!(MonthUpdated(_)))
     }
 
-    fn finish_month_move(&self, step: MonthStep) -> Answer<bool> {
-        self.take(StoreOrder::FinishMove(step), read!(MoveFinished(_)))
+    fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
+        self.take(StoreOp::FinishMove(step), read!(MoveFinished(_)))
     }
 
-    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> Answer<bool> {
-        let place = Place { node, connected_at };
-        self.take(StoreOrder::ClearNode { uaid, place }, read!(NodeCleared(_)))
+    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
+        let place = NodeBinding { node, connected_at };
+        self.take(StoreOp::ClearNode { uaid, binding: place }, read!(NodeCleared(_)))
     }
 
-    fn drop_user(&self, _: Uaid) -> Answer<bool> {
+    fn drop_user(&self, _: Uaid) -> StoreFuture<bool> {
         self.unexpected("drop_user")
     }
 }
 
 impl MessageTables for ScriptedStore {
-    fn channels(&self, uaid: Uaid, month: Month) -> Answer<Option<BTreeSet<Chid>>> {
-        self.take(StoreOrder::ReadChannels { uaid, month }, read!(Channels(_)))
+    fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>> {
+        self.take(StoreOp::ReadChannels { uaid, month }, read!(Channels(_)))
     }
 
-    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> Answer<()> {
-        self.take(StoreOrder::AddChannels { uaid, month, channels }, read!(ChannelsAdded))
+    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
+        self.take(StoreOp::AddChannels { uaid, month, channels }, read!(ChannelsAdded))
     }
 
-    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> Answer<()> {
-        self.take(StoreOrder::RemoveChannel { uaid, months, chid }, read!(ChannelRemoved))
+    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {
+        self.take(StoreOp::RemoveChannel { uaid, months, chid }, read!(ChannelRemoved))
     }
 
-    fn store_message(&self, _: Uaid, _: Month, _: Message) -> Answer<Stored> {
+    fn store_message(&self, _: Uaid, _: Month, _: Message) -> StoreFuture<Stored> {
         self.unexpected("store_message")
     }
 
@@ -134,46 +138,46 @@ impl MessageTables for ScriptedStore {
         after: Option<Cursor>,
         limit: PageLimit,
         now: Time,
-    ) -> Answer<Page> {
-        self.take(StoreOrder::Fetch { uaid, month, after, limit, now }, read!(Fetched(_)))
+    ) -> StoreFuture<Page> {
+        self.take(StoreOp::Fetch { uaid, month, after, limit, now }, read!(Fetched(_)))
     }
 
     fn delete_messages(
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<MessageRef>,
-    ) -> Answer<usize> {
+        messages: Vec<MessageKey>,
+    ) -> StoreFuture<usize> {
         let read: fn(_) -> _ = |answer| match answer {
             StoreAnswer::Deleted => Some(0),
             _ => None,
         };
-        self.take(StoreOrder::Delete { uaid, months, messages }, read)
+        self.take(StoreOp::Delete { uaid, months, messages }, read)
     }
 
-    fn carry_messages(&self, uaid: Uaid, from: Month, to: Month) -> Answer<()> {
-        self.take(StoreOrder::CarryMessages { uaid, from, to }, read!(Carried))
+    fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
+        self.take(StoreOp::MoveMessages { uaid, from, to }, read!(Moved))
     }
 
-    fn ensure_month(&self, _: Month) -> Answer<()> {
+    fn ensure_month(&self, _: Month) -> StoreFuture<()> {
         self.unexpected("ensure_month")
     }
 
-    fn months(&self) -> Answer<Vec<Month>> {
+    fn months(&self) -> StoreFuture<Vec<Month>> {
         self.unexpected("months")
     }
 
-    fn drop_month(&self, _: Month) -> Answer<bool> {
+    fn drop_month(&self, _: Month) -> StoreFuture<bool> {
         self.unexpected("drop_month")
     }
 }
 
 impl Store for ScriptedStore {
-    fn check(&self) -> Answer<()> {
+    fn check(&self) -> StoreFuture<()> {
         self.unexpected("check")
     }
 
-    fn close(&self) -> Answer<()> {
+    fn close(&self) -> StoreFuture<()> {
         self.unexpected("close")
     }
 }

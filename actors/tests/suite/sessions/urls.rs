@@ -1,6 +1,6 @@
 //! Endpoints as transcripts write them.
 
-use state_machine::transcript::Names;
+use harness::transcript::Bindings;
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{Chid, Uaid};
 
@@ -18,7 +18,7 @@ impl EndpointUrls for NamedUrls {
 /// The name that stands for a text.
 fn name(letter: char, text: &str) -> String {
     const NUMBERS_MAX: u32 = 100;
-    let names = Names::fixed();
+    let names = Bindings::fixed();
     let stands_for_it = |name: &String| names.text(name).as_deref() == Some(text);
     let mut all = (0..NUMBERS_MAX).map(|number| format!("{letter}{number}"));
     all.find(stands_for_it).unwrap_or_else(|| text.to_owned())

@@ -1,7 +1,7 @@
 //! What the client actors of a test did, step by step, and what must be true of it.
 //!
 //! Every client on a [`Wire`](crate::wire::Wire) keeps its record here, and every test that runs on
-//! [`clockwork`](crate::clockwork) has it checked at its end: the rules of `state_machine::invariants`
+//! [`clockwork`](crate::clockwork) has it checked at its end: the rules of `harness::invariants`
 //! for each connection, and its promises for all of them together.
 
 mod promises;
@@ -13,9 +13,9 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use harness::invariants::{self, ConnectionChecker, StepRecord, Violation};
 use state_machine::connection::{Config, Connection, Effect, Effects, Event, PhaseName, Wait};
 use state_machine::delivery::Outcome;
-use state_machine::invariants::{self, Seen, Violation, Witness};
 use state_machine::{Message, MessageId, Month, OpId, RouterRecord, Time, Uaid};
 use tokio::sync::Notify;
 
@@ -170,10 +170,10 @@ impl Book {
             line.open.remove(op);
         }
         line.open.extend(step.effects.iter().filter_map(|effect| match effect {
-            Effect::Ask { op, .. } => Some(*op),
+            Effect::SubmitStoreOp { op, .. } => Some(*op),
             _ => None,
         }));
-        line.said += usize::from(matches!(step.event, Event::Said(_)));
+        line.said += usize::from(matches!(step.event, Event::MessageReceived(_)));
         line.phase = step.after;
         line.waits_for = step.deadline.map(|(_, wait)| wait);
         self.trace.0.push(Entry::Stepped { line: number, step });
@@ -208,15 +208,15 @@ impl Trace {
     }
 
     fn rules(&self) -> Result<(), Violation> {
-        let mut witnesses: BTreeMap<usize, Witness> = BTreeMap::new();
+        let mut checkers: BTreeMap<usize, ConnectionChecker> = BTreeMap::new();
         for entry in &self.0 {
             match entry {
                 Entry::Opened { line, config } => {
-                    witnesses.insert(*line, Witness::new(Arc::clone(config)));
+                    checkers.insert(*line, ConnectionChecker::new(Arc::clone(config)));
                 }
                 Entry::Stepped { line, step } => {
-                    let witness = witnesses.get_mut(line).expect("a line is opened first");
-                    witness.observe(&step.seen())?;
+                    let checker = checkers.get_mut(line).expect("a line is opened first");
+                    checker.observe(&step.seen())?;
                 }
                 Entry::Told { .. } | Entry::Rests { .. } => {}
             }
@@ -226,9 +226,9 @@ impl Trace {
 }
 
 impl Step {
-    fn seen(&self) -> Seen<'_> {
+    fn seen(&self) -> StepRecord<'_> {
         let Self { now, ref event, ref effects, before, after, unacked, deadline } = *self;
-        Seen { now, event, effects, before, after, unacked, deadline }
+        StepRecord { now, event, effects, before, after, unacked, deadline }
     }
 }
 

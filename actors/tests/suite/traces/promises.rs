@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use harness::invariants::{DeliveryModel, Promise};
 use state_machine::connection::{Effect, Event};
 use state_machine::delivery::Outcome;
-use state_machine::invariants::{Ledger, Promise};
-use state_machine::store::{Registered, StoreAnswer, StoreOrder};
+use state_machine::store::{RegisterResult, StoreAnswer, StoreOp};
 use state_machine::wire::{ClientMessage, ServerMessage};
 use state_machine::{Message, MessageId, Month, OpId, RouterRecord, Uaid};
 
@@ -35,7 +35,7 @@ struct LineSeen {
 /// An agent, and what application servers were told about it.
 #[derive(Default)]
 struct AgentSeen {
-    ledger: Ledger,
+    ledger: DeliveryModel,
     messages: BTreeMap<MessageId, MessageSeen>,
     month: Option<Month>,
 }
@@ -65,10 +65,10 @@ impl Looker {
 
     fn stepped(&mut self, line: usize, step: &Step) -> Result<(), Broken> {
         match &step.event {
-            Event::Said(ClientMessage::Hello { uaid: Some(uaid), .. }) => {
+            Event::MessageReceived(ClientMessage::Hello { uaid: Some(uaid), .. }) => {
                 self.line(line).uaid.get_or_insert(*uaid);
             }
-            Event::Said(ClientMessage::Ack { updates }) => {
+            Event::MessageReceived(ClientMessage::Ack { updates }) => {
                 for update in updates {
                     self.agent_of(line).map_or(Ok(()), |agent| agent.acked(update.id))?;
                 }
@@ -90,12 +90,12 @@ impl Looker {
             Effect::Send(ServerMessage::Notification(message)) => {
                 self.agent_of(line).map_or(Ok(()), |agent| agent.sent(message))
             }
-            Effect::Ask { op, order: StoreOrder::Delete { messages, .. } } => {
+            Effect::SubmitStoreOp { op, order: StoreOp::Delete { messages, .. } } => {
                 let ids = messages.iter().map(|message| message.id).collect();
                 self.line(line).deletes.insert(*op, ids);
                 Ok(())
             }
-            Effect::Ask { order: StoreOrder::UpdateMonth(step), .. } => {
+            Effect::SubmitStoreOp { order: StoreOp::UpdateMonth(step), .. } => {
                 never_back(Some(step.from), step.to)
             }
             _ => Ok(()),
@@ -108,7 +108,10 @@ impl Looker {
         let lost = self.line(line).uaid.replace(uaid).filter(|before| *before != uaid);
         let is_gone = matches!(
             &step.event,
-            Event::StoreAnswered { answer: Ok(Record(Registered::Unknown) | Channels(None)), .. }
+            Event::StoreAnswered {
+                answer: Ok(Record(RegisterResult::UnknownAgent) | Channels(None)),
+                ..
+            }
         );
         match lost.filter(|_| !is_gone) {
             Some(lost) => {
@@ -136,7 +139,7 @@ impl AgentSeen {
     fn told(&mut self, message: &Message, outcome: Outcome) {
         self.messages.entry(message.id).or_default().is_told = true;
         match outcome {
-            Outcome::Delivered if !message.is_fleeting() => {
+            Outcome::Delivered if !message.ttl_is_zero() => {
                 self.ledger.accepted(message);
                 self.ledger.settled(message.id);
             }

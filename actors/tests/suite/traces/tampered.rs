@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::registry::ShutDown;
+use harness::invariants::{Invariant, Promise};
 use serde_json::json;
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName, PushAnswer, Wait};
 use state_machine::delivery::Outcome;
 use state_machine::feed::{FeedKey, FeedValue};
-use state_machine::invariants::{Invariant, Promise};
-use state_machine::store::{StoreAnswer, StoreOrder};
+use state_machine::store::{StoreAnswer, StoreOp};
 use state_machine::wire::{ClientMessage, ServerMessage};
 use state_machine::{Chid, Message, OpId, Time, Uaid, Urgency};
 
@@ -102,7 +102,7 @@ fn a_record_that_moves_back_is_seen() {
     let life = life();
     let mut changed = life.clone();
     assert!(changed.0.iter_mut().any(|entry| in_effect(entry, |effect| match effect {
-        Effect::Ask { order: StoreOrder::UpdateMonth(step), .. } => {
+        Effect::SubmitStoreOp { order: StoreOp::UpdateMonth(step), .. } => {
             std::mem::swap(&mut step.from, &mut step.to);
             true
         }
@@ -140,7 +140,7 @@ const RULES: &[(Invariant, Change)] = &[
     }),
     (Invariant::AckedNeverSent, |entry| {
         in_step(entry, |step| match &step.event {
-            Event::Said(ClientMessage::Ack { updates }) => {
+            Event::MessageReceived(ClientMessage::Ack { updates }) => {
                 let update = &updates[0];
                 let message = Message { id: update.id, chid: update.chid, ..a_message() };
                 step.effects.push(Effect::Send(ServerMessage::Notification(message)));
@@ -152,9 +152,9 @@ const RULES: &[(Invariant, Change)] = &[
     (Invariant::UnackedNeverDeleted, |entry| {
         in_step(entry, |step| {
             let Some(message) = step.effects.iter().find_map(sent) else { return false };
-            let messages = vec![message.reference()];
-            let order = StoreOrder::Delete { uaid: Uaid([1; 16]), months: Vec::new(), messages };
-            step.effects.push(Effect::Ask { op: OpId(u32::MAX), order });
+            let messages = vec![message.key()];
+            let order = StoreOp::Delete { uaid: Uaid([1; 16]), months: Vec::new(), messages };
+            step.effects.push(Effect::SubmitStoreOp { op: OpId(u32::MAX), order });
             true
         })
     }),
@@ -177,7 +177,7 @@ const RULES: &[(Invariant, Change)] = &[
     }),
     (Invariant::OrdersNumbered, |entry| {
         in_effect(entry, |effect| match effect {
-            Effect::Ask { op, .. } if *op > OpId(0) => {
+            Effect::SubmitStoreOp { op, .. } if *op > OpId(0) => {
                 *op = OpId(0);
                 true
             }
@@ -208,7 +208,7 @@ const RULES: &[(Invariant, Change)] = &[
         twice(entry, |effect| matches!(effect, Effect::Send(ServerMessage::Hello { .. })))
     }),
     (Invariant::FoundUnderOneName, |entry| {
-        twice(entry, |effect| matches!(effect, Effect::EnterRegistry { .. }))
+        twice(entry, |effect| matches!(effect, Effect::Register { .. }))
     }),
     (Invariant::UrgencyRespected, |entry| match entry {
         // The second connection lives on after its agent said what it wants.
@@ -238,10 +238,10 @@ const RULES: &[(Invariant, Change)] = &[
         without(entry, |effect| matches!(effect, Effect::Send(ServerMessage::Broadcast(_))))
     }),
     (Invariant::BroadcastsFollowed, |entry| {
-        without(entry, |effect| matches!(effect, Effect::LeaveBroadcasts))
+        without(entry, |effect| matches!(effect, Effect::UnsubscribeBroadcasts))
     }),
     (Invariant::NodeToldOfMove, |entry| {
-        without(entry, |effect| matches!(effect, Effect::TellNode { .. }))
+        without(entry, |effect| matches!(effect, Effect::NotifyPreviousNode { .. }))
     }),
     (Invariant::LaterConnectionStays, |entry| {
         in_step(entry, |step| match &mut step.event {
@@ -254,7 +254,7 @@ const RULES: &[(Invariant, Change)] = &[
     }),
     (Invariant::NodeClearedAtShutdown, |entry| {
         without(entry, |effect| {
-            matches!(effect, Effect::Ask { order: StoreOrder::ClearNode { .. }, .. })
+            matches!(effect, Effect::SubmitStoreOp { order: StoreOp::ClearNode { .. }, .. })
         })
     }),
     (Invariant::SilentAfterClose, |entry| {

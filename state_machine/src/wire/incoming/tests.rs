@@ -5,7 +5,7 @@ use super::*;
 const CHID: &str = "01234567-0123-abcd-0123-0123456789ab";
 const VERSION: &str = "01930000000070008000000000000000";
 
-fn parse(text: &str) -> Result<ClientMessage, Nonsense> {
+fn parse(text: &str) -> Result<ClientMessage, InvalidFrame> {
     ClientMessage::parse(text)
 }
 
@@ -108,7 +108,7 @@ fn a_register_key_is_read_with_and_without_padding() {
 #[test]
 fn a_bad_field_is_told_with_its_channel() {
     let bad = |text: &str| match parse(text) {
-        Err(Nonsense::BadField { message_type, channel_id, .. }) => {
+        Err(InvalidFrame::BadField { message_type, channel_id, .. }) => {
             (message_type, channel_id.map(String::from))
         }
         other => panic!("{other:?}"),
@@ -131,10 +131,12 @@ fn pings_are_empty_or_named() {
 
 #[test]
 fn what_is_no_message_is_told_apart() {
-    for text in ["", "nonsense", "[]", "5", "\"hello\"", "{", "{}{}", r#"{"messageType":"hello""#] {
-        assert_eq!(parse(text), Err(Nonsense::NotJson), "{text}");
+    for text in
+        ["", "invalid frame", "[]", "5", "\"hello\"", "{", "{}{}", r#"{"messageType":"hello""#]
+    {
+        assert_eq!(parse(text), Err(InvalidFrame::NotJson), "{text}");
     }
-    let unknown = |name: &str| Err(Nonsense::UnknownType { message_type: name.into() });
+    let unknown = |name: &str| Err(InvalidFrame::UnknownType { message_type: name.into() });
     assert_eq!(parse(r#"{"messageType":"frobnicate"}"#), unknown("frobnicate"));
     assert_eq!(parse(r#"{"messageType":7}"#), unknown(""));
     assert_eq!(parse(r#"{"a":1}"#), unknown(""));

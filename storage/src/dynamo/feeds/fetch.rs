@@ -1,11 +1,11 @@
 //! Fetching what was published, by number.
 
 use super::super::attributes::text_of;
+use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item};
-use super::super::link::Link;
 use super::rows::{self, ITEM};
-use crate::contract::PageLimit;
 use crate::feeds::{FeedName, FeedPage, FeedSyncId, FeedValue};
+use crate::store::PageLimit;
 
 /// Updates that one page has, however many are asked for.
 const ROWS_MAX: usize = 1000;
@@ -16,21 +16,21 @@ const QUERIES_MAX: u32 = 10;
 ///
 /// The sequence is read first: what is numbered meanwhile may be seen in part, and is left to the next page.
 pub(super) async fn fetch(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     after: FeedSyncId,
     limit: PageLimit,
 ) -> Result<Option<FeedPage>, CallError> {
-    let Some(row) = rows::sequence(link, feed).await? else { return Ok(None) };
+    let Some(row) = rows::sequence(client, feed).await? else { return Ok(None) };
     let page = FeedPage { updates: Vec::new(), cursor: after, head: row.settled };
     if after >= page.head {
         return Ok(Some(page));
     }
-    read(link, feed, page, limit).await.map(Some)
+    read(client, feed, page, limit).await.map(Some)
 }
 
 async fn read(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     mut page: FeedPage,
     limit: PageLimit,
@@ -44,8 +44,8 @@ async fn read(
     for _query in 0..QUERIES_MAX {
         // One more tells whether the page is the last.
         let (items, next) =
-            rows::query(link, feed, condition, &values, start, limit.rows + 1).await?;
-        let is_all = take_in(link, &mut page, &items, limit);
+            rows::query(client, feed, condition, &values, start, limit.rows + 1).await?;
+        let is_all = take_in(client, &mut page, &items, limit);
         if is_all && next.is_none() {
             return Ok(FeedPage { cursor: page.head, ..page });
         }
@@ -55,12 +55,12 @@ async fn read(
         start = next;
     }
     let what = "nothing but rows that make no sense are where updates should be: remove them";
-    let unreadable = CallError::unreadable("Query", link.names.feeds(), what);
+    let unreadable = CallError::unreadable("Query", client.names.feeds(), what);
     if page.cursor > after { Ok(page) } else { Err(unreadable) }
 }
 
 /// Adds what the page has room for. Answers whether that is all.
-fn take_in(link: &Link, page: &mut FeedPage, items: &[Item], limit: PageLimit) -> bool {
+fn take_in(client: &DynamoClient, page: &mut FeedPage, items: &[Item], limit: PageLimit) -> bool {
     let mut bytes = 0;
     for item in items {
         let is_full = page.updates.len() >= limit.rows || bytes >= limit.bytes;
@@ -73,7 +73,7 @@ fn take_in(link: &Link, page: &mut FeedPage, items: &[Item], limit: PageLimit) -
                 bytes += update.value.as_ref().map_or(0, bytes_of);
                 page.updates.push(update);
             }
-            None => link.count_unreadable(),
+            None => client.count_unreadable(),
         }
         let number = text_of(item, ITEM).and_then(rows::number_at);
         page.cursor = number.unwrap_or(page.cursor);

@@ -15,36 +15,36 @@
 //! consistent. One that saw a new `value`, and not yet the rows that were written with it, would pass them for good.
 //! So readers go by `settled`: a publisher raises it once its transaction was answered, and no publication begins
 //! before the last one is settled. What a publisher left behind that died between the two is settled by the next: it
-//! reads those numbers in a transaction, which waits for one that is still under way ([`settle`]).
+//! reads those numbers in a transaction, which waits for one that is still under way ([`advance_visible`]).
 //!
 //! Architecture Invariant: `value` and `version` are changed only by publications, `keys` only by the first write of
-//! a key, `settled` only by [`settle`].
+//! a key, `settled` only by [`advance_visible`].
 
-mod contest;
+mod advance_visible;
 mod fetch;
-mod held;
 mod list;
+mod optimistic_retry;
 mod pending;
 pub(super) mod preflight;
 mod publish;
 mod rows;
-mod settle;
+mod stored_value;
 mod transact;
 mod write;
 
 use state_machine::store::PageLimit;
 
-use self::write::Change;
+use self::write::KeyChange;
 use super::{Dynamo, tables};
-use crate::contract::Answer;
 use crate::feeds::{
-    FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Published, Version,
-    Written,
+    FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, PublishResult,
+    Version, WriteResult,
 };
+use crate::store::StoreFuture;
 
 impl FeedTables for Dynamo {
-    fn ensure_feeds(&self) -> Answer<()> {
-        self.ask(async move |link| tables::ensure_feeds(&link).await)
+    fn ensure_feeds(&self) -> StoreFuture<()> {
+        self.call(async move |client| tables::ensure_feeds(&client).await)
     }
 
     fn write_key(
@@ -53,16 +53,16 @@ impl FeedTables for Dynamo {
         key: FeedKey,
         value: FeedValue,
         keys_max: u64,
-    ) -> Answer<Written> {
-        self.ask(async move |link| write::write(&link, &feed, &key, &value, keys_max).await)
+    ) -> StoreFuture<WriteResult> {
+        self.call(async move |client| write::write(&client, &feed, &key, &value, keys_max).await)
     }
 
-    fn republish_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
-        self.ask(async move |link| write::change(&link, &feed, &key, Change::Nothing).await)
+    fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
+        self.call(async move |client| write::change(&client, &feed, &key, KeyChange::Nothing).await)
     }
 
-    fn delete_key(&self, feed: FeedName, key: FeedKey) -> Answer<Option<Version>> {
-        self.ask(async move |link| write::change(&link, &feed, &key, Change::Delete).await)
+    fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
+        self.call(async move |client| write::change(&client, &feed, &key, KeyChange::Delete).await)
     }
 
     fn publish(
@@ -70,8 +70,8 @@ impl FeedTables for Dynamo {
         feed: FeedName,
         after: Option<FeedKey>,
         limit: usize,
-    ) -> Answer<Option<Published>> {
-        self.ask(async move |link| publish::publish(&link, &feed, after.as_ref(), limit).await)
+    ) -> StoreFuture<Option<PublishResult>> {
+        self.call(async move |client| publish::publish(&client, &feed, after.as_ref(), limit).await)
     }
 
     fn fetch_feed(
@@ -79,11 +79,11 @@ impl FeedTables for Dynamo {
         feed: FeedName,
         after: FeedSyncId,
         limit: PageLimit,
-    ) -> Answer<Option<FeedPage>> {
-        self.ask(async move |link| fetch::fetch(&link, &feed, after, limit).await)
+    ) -> StoreFuture<Option<FeedPage>> {
+        self.call(async move |client| fetch::fetch(&client, &feed, after, limit).await)
     }
 
-    fn feeds(&self, after: Option<FeedName>, limit: usize) -> Answer<Vec<FeedState>> {
-        self.ask(async move |link| list::list(&link, after.as_ref(), limit).await)
+    fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
+        self.call(async move |client| list::list(&client, after.as_ref(), limit).await)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::feed::Pending;
+use state_machine::feed::UnpublishedKey;
 
+use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item};
-use super::super::link::Link;
 use super::rows;
 use crate::feeds::{FeedKey, FeedName, FeedValue};
 
@@ -31,28 +31,28 @@ pub(super) struct Waiting {
 /// A key that waits, and what it holds.
 #[derive(Debug)]
 pub(super) struct WaitingRow {
-    pub(super) pending: Pending,
+    pub(super) pending: UnpublishedKey,
     pub(super) value: Option<FeedValue>,
 }
 
 /// The first keys that wait behind `after`. Rows that make no sense are passed over, and those that were `refused`: they
 /// say of a key what is not so.
 pub(super) async fn read(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     after: Option<&FeedKey>,
     limit: usize,
-    refused: &BTreeSet<Pending>,
+    refused: &BTreeSet<UnpublishedKey>,
 ) -> Result<Waiting, CallError> {
     let limit = limit.clamp(1, PUBLISHED_MAX);
     let mut waiting = Waiting::default();
     let condition = "begins_with(#item, :pending)";
     let values = [(":pending", rows::PENDING.to_owned())];
-    let mut start = after.map(|after| rows::place(feed, &rows::pending_item(after)));
+    let mut start = after.map(|after| rows::row_key(feed, &rows::pending_item(after)));
     for _query in 0..QUERIES_MAX {
         // One more tells whether others wait behind these.
-        let (items, next) = rows::query(link, feed, condition, &values, start, limit + 1).await?;
-        if !waiting.take_in(link, &items, limit, refused) {
+        let (items, next) = rows::query(client, feed, condition, &values, start, limit + 1).await?;
+        if !waiting.take_in(client, &items, limit, refused) {
             return Ok(waiting);
         }
         waiting.is_all = next.is_none();
@@ -62,7 +62,7 @@ pub(super) async fn read(
         start = next;
     }
     let what = "nothing but rows that make no sense wait to be published: remove them";
-    let unreadable = CallError::unreadable("Query", link.names.feeds(), what);
+    let unreadable = CallError::unreadable("Query", client.names.feeds(), what);
     if waiting.last.is_some() { Ok(waiting) } else { Err(unreadable) }
 }
 
@@ -70,14 +70,14 @@ impl Waiting {
     /// Takes in what there is room for. Answers whether that is all.
     fn take_in(
         &mut self,
-        link: &Link,
+        client: &DynamoClient,
         items: &[Item],
         limit: usize,
-        refused: &BTreeSet<Pending>,
+        refused: &BTreeSet<UnpublishedKey>,
     ) -> bool {
         for item in items {
             let Some(row) = decode(item).filter(|row| !refused.contains(&row.pending)) else {
-                link.count_unreadable();
+                client.count_unreadable();
                 self.last = rows::pending_at(item).or(self.last.take());
                 continue;
             };
@@ -102,5 +102,5 @@ impl WaitingRow {
 
 fn decode(item: &Item) -> Option<WaitingRow> {
     let (version, value) = rows::decode_value(item)?;
-    Some(WaitingRow { pending: Pending { key: rows::pending_at(item)?, version }, value })
+    Some(WaitingRow { pending: UnpublishedKey { key: rows::pending_at(item)?, version }, value })
 }

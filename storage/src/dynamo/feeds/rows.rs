@@ -1,8 +1,8 @@
 //! What the rows of both tables hold, and how they are read.
 
 use super::super::attributes::{number, number_of, text, text_of};
+use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item};
-use super::super::link::Link;
 use crate::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Update, Version};
 
 /// The partition key of the sequences.
@@ -44,11 +44,11 @@ pub(super) struct KeyRow {
 
 /// Reads a sequence. None where there is no such feed, or no table.
 pub(super) async fn sequence(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
 ) -> Result<Option<SequenceRow>, CallError> {
-    let table = link.names.sequences();
-    let item = match get(link, table, sequence_key(feed)).await {
+    let table = client.names.sequences();
+    let item = match get(client, table, sequence_key(feed)).await {
         Err(error) if error.is_table_missing() => None,
         item => item?,
     };
@@ -59,35 +59,39 @@ pub(super) async fn sequence(
 
 /// Reads where a key is. None where it was never written.
 pub(super) async fn key_row(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
 ) -> Result<Option<KeyRow>, CallError> {
-    let table = link.names.feeds();
-    let item = get(link, table, place(feed, &key_item(key))).await?;
+    let table = client.names.feeds();
+    let item = get(client, table, row_key(feed, &key_item(key))).await?;
     let unreadable =
         || CallError::unreadable("GetItem", table, "the row of the key makes no sense");
     item.map(|item| decode_key(&item).ok_or_else(unreadable)).transpose()
 }
 
 /// Reads an item, consistently.
-pub(super) async fn get(link: &Link, table: &str, key: Item) -> Result<Option<Item>, CallError> {
-    let request = link.client.get_item().table_name(table).set_key(Some(key)).consistent_read(true);
-    Ok(link.call("GetItem", table, request.send()).await?.item)
+pub(super) async fn get(
+    client: &DynamoClient,
+    table: &str,
+    key: Item,
+) -> Result<Option<Item>, CallError> {
+    let request = client.sdk.get_item().table_name(table).set_key(Some(key)).consistent_read(true);
+    Ok(client.call("GetItem", table, request.send()).await?.item)
 }
 
 /// A page of a feed's rows, read consistently: those that a condition on `#item` with these values holds for.
 pub(super) async fn query(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     condition: &str,
     values: &[(&str, String)],
     start: Option<Item>,
     limit: usize,
 ) -> Result<(Vec<Item>, Option<Item>), CallError> {
-    let table = link.names.feeds();
-    let request = link
-        .client
+    let table = client.names.feeds();
+    let request = client
+        .sdk
         .query()
         .table_name(table)
         .key_condition_expression(format!("{FEED} = :feed AND {condition}"))
@@ -99,7 +103,7 @@ pub(super) async fn query(
     let request = values.iter().fold(request, |request, (name, value)| {
         request.expression_attribute_values(*name, text(value.as_str()))
     });
-    let page = link.call("Query", table, request.send()).await?;
+    let page = client.call("Query", table, request.send()).await?;
     Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
 }
 
@@ -109,7 +113,7 @@ pub(super) fn sequence_key(feed: &FeedName) -> Item {
 }
 
 /// The key of a row of a feed.
-pub(super) fn place(feed: &FeedName, item: &str) -> Item {
+pub(super) fn row_key(feed: &FeedName, item: &str) -> Item {
     Item::from([(FEED.to_owned(), text(feed.as_str())), (ITEM.to_owned(), text(item))])
 }
 
@@ -132,7 +136,7 @@ pub(super) fn numbered_item(number: FeedSyncId) -> String {
 pub(super) fn encode_key(feed: &FeedName, key: &FeedKey, row: KeyRow) -> Item {
     let number_there = row.number.map(|there| (NUMBER.to_owned(), number(there.0)));
     let version = (VERSION.to_owned(), number(row.version.0));
-    place(feed, &key_item(key)).into_iter().chain([version]).chain(number_there).collect()
+    row_key(feed, &key_item(key)).into_iter().chain([version]).chain(number_there).collect()
 }
 
 /// What waits to be published.
@@ -142,19 +146,20 @@ pub(super) fn encode_pending(
     version: Version,
     value: Option<&FeedValue>,
 ) -> Item {
-    with_value(place(feed, &pending_item(key)), version, value)
+    with_value(row_key(feed, &pending_item(key)), version, value)
 }
 
 /// What was published.
 pub(super) fn encode_numbered(feed: &FeedName, update: &Update) -> Item {
     let key = (KEY.to_owned(), text(update.key.as_str()));
-    let place = place(feed, &numbered_item(update.feed_sync_id)).into_iter().chain([key]).collect();
-    with_value(place, update.version, update.value.as_ref())
+    let row_key =
+        row_key(feed, &numbered_item(update.feed_sync_id)).into_iter().chain([key]).collect();
+    with_value(row_key, update.version, update.value.as_ref())
 }
 
-fn with_value(place: Item, version: Version, value: Option<&FeedValue>) -> Item {
+fn with_value(row_key: Item, version: Version, value: Option<&FeedValue>) -> Item {
     let value = value.map(|value| (VALUE.to_owned(), text(value.as_str())));
-    place.into_iter().chain([(VERSION.to_owned(), number(version.0))]).chain(value).collect()
+    row_key.into_iter().chain([(VERSION.to_owned(), number(version.0))]).chain(value).collect()
 }
 
 pub(super) fn decode_sequence(item: &Item) -> Option<SequenceRow> {

@@ -5,8 +5,8 @@ use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem, Update};
 use state_machine::feed::Publication;
 
 use super::super::attributes::number;
+use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item};
-use super::super::link::Link;
 use super::rows::{KEYS, NAME, VALUE, sequence_key};
 use crate::feeds::{FeedName, Version};
 
@@ -23,11 +23,11 @@ pub(super) enum Transacted {
 /// Does all of it or nothing. The SDK gives every transaction a token, and keeps it when it makes the request once more:
 /// one whose answer was lost is not done twice.
 pub(super) async fn transact(
-    link: &Link,
+    client: &DynamoClient,
     actions: Vec<TransactWriteItem>,
 ) -> Result<Transacted, CallError> {
-    let request = link.client.transact_write_items().set_transact_items(Some(actions));
-    match link.call(TRANSACT, link.names.feeds(), request.send()).await {
+    let request = client.sdk.transact_write_items().set_transact_items(Some(actions));
+    match client.call(TRANSACT, client.names.feeds(), request.send()).await {
         Ok(_done) => Ok(Transacted::Done),
         Err(error) if error.refused_actions().is_some() => Ok(Transacted::Refused(error)),
         Err(error) => Err(error),
@@ -35,13 +35,17 @@ pub(super) async fn transact(
 }
 
 /// Writes a row of a feed.
-pub(super) fn put(link: &Link, item: Item) -> TransactWriteItem {
-    of_put(Put::builder().table_name(link.names.feeds()).set_item(Some(item)))
+pub(super) fn put(client: &DynamoClient, item: Item) -> TransactWriteItem {
+    of_put(Put::builder().table_name(client.names.feeds()).set_item(Some(item)))
 }
 
 /// Writes the row of a key, where it still has the version that was read, if there was one.
-pub(super) fn put_if(link: &Link, item: Item, read: Option<Version>) -> TransactWriteItem {
-    let put = Put::builder().table_name(link.names.feeds()).set_item(Some(item));
+pub(super) fn put_if(
+    client: &DynamoClient,
+    item: Item,
+    read: Option<Version>,
+) -> TransactWriteItem {
+    let put = Put::builder().table_name(client.names.feeds()).set_item(Some(item));
     of_put(match read {
         Some(version) => put
             .condition_expression("version = :version")
@@ -51,15 +55,19 @@ pub(super) fn put_if(link: &Link, item: Item, read: Option<Version>) -> Transact
 }
 
 /// Removes a row of a feed.
-pub(super) fn delete(link: &Link, key: Item) -> TransactWriteItem {
-    let delete = Delete::builder().table_name(link.names.feeds()).set_key(Some(key));
+pub(super) fn delete(client: &DynamoClient, key: Item) -> TransactWriteItem {
+    let delete = Delete::builder().table_name(client.names.feeds()).set_key(Some(key));
     TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
 }
 
 /// Counts a new key, and makes the sequence with the first. One that lacks what it should have is left alone: its
 /// numbers would begin anew.
-pub(super) fn count_key(link: &Link, feed: &FeedName, keys_max: u64) -> TransactWriteItem {
-    let update = of_sequence(link, feed)
+pub(super) fn count_key(
+    client: &DynamoClient,
+    feed: &FeedName,
+    keys_max: u64,
+) -> TransactWriteItem {
+    let update = of_sequence(client, feed)
         .update_expression(
             "SET #keys = if_not_exists(#keys, :zero) + :one, #value = if_not_exists(#value, :zero), \
              version = if_not_exists(version, :zero), settled = if_not_exists(settled, :zero)",
@@ -79,12 +87,12 @@ pub(super) fn count_key(link: &Link, feed: &FeedName, keys_max: u64) -> Transact
 
 /// Takes the numbers of a publication from the sequence.
 pub(super) fn advance(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     publication: &Publication,
 ) -> TransactWriteItem {
     let Publication { read, sequence, .. } = publication;
-    let update = of_sequence(link, feed)
+    let update = of_sequence(client, feed)
         .update_expression("SET #value = :value, version = :next")
         .condition_expression("version = :read")
         .expression_attribute_names("#value", VALUE)
@@ -94,8 +102,8 @@ pub(super) fn advance(
     of_update(update)
 }
 
-fn of_sequence(link: &Link, feed: &FeedName) -> UpdateBuilder {
-    Update::builder().table_name(link.names.sequences()).set_key(Some(sequence_key(feed)))
+fn of_sequence(client: &DynamoClient, feed: &FeedName) -> UpdateBuilder {
+    Update::builder().table_name(client.names.sequences()).set_key(Some(sequence_key(feed)))
 }
 
 fn of_put(put: PutBuilder) -> TransactWriteItem {

@@ -2,21 +2,21 @@
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 
+use super::super::client::DynamoClient;
 use super::super::error::CallError;
-use super::super::link::Link;
 use super::super::tables;
-use super::contest::Contest;
-use super::held::{self, Held};
+use super::optimistic_retry::RetryBudget;
 use super::rows::{self, KeyRow};
+use super::stored_value::{self, StoredValue};
 use super::transact::{self, Transacted, transact};
-use crate::feeds::{FeedKey, FeedName, FeedValue, Version, Written};
+use crate::feeds::{FeedKey, FeedName, FeedValue, Version, WriteResult};
 
 /// The place of the key's row in a transaction that changes it.
 const ROW: usize = 0;
 
 /// What becomes of a key that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum KeyChange {
     /// It is published again.
     Nothing,
     /// It is deleted.
@@ -25,16 +25,16 @@ pub(super) enum Change {
 
 /// Sets a key. The tables are made by the first that finds them missing.
 pub(super) async fn write(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
     value: &FeedValue,
     keys_max: u64,
-) -> Result<Written, CallError> {
-    match set(link, feed, key, value, keys_max).await {
+) -> Result<WriteResult, CallError> {
+    match set(client, feed, key, value, keys_max).await {
         Err(error) if error.is_table_missing() => {
-            tables::ensure_feeds(link).await?;
-            set(link, feed, key, value, keys_max).await
+            tables::ensure_feeds(client).await?;
+            set(client, feed, key, value, keys_max).await
         }
         done => done,
     }
@@ -42,67 +42,69 @@ pub(super) async fn write(
 
 /// Changes a key that is there. None where there is none, or nothing to delete.
 pub(super) async fn change(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
-    change: Change,
+    change: KeyChange,
 ) -> Result<Option<Version>, CallError> {
-    let mut contest = Contest::new(link);
+    let mut budget = RetryBudget::new(client);
     loop {
-        let row = match rows::key_row(link, feed, key).await {
+        let row = match rows::key_row(client, feed, key).await {
             Err(error) if error.is_table_missing() => return Ok(None),
             row => row?,
         };
         let Some(row) = row else { return Ok(None) };
-        let lost = match held::value(link, feed, key, row).await? {
-            Held::Value(None) if change == Change::Delete => return Ok(None),
-            Held::Value(value) => {
-                let value = value.filter(|_| change == Change::Nothing);
-                let rows = rows_of_change(link, feed, key, Some(row), value.as_ref());
-                match transact(link, rows).await? {
+        let lost = match stored_value::read(client, feed, key, row).await? {
+            StoredValue::Value(None) if change == KeyChange::Delete => return Ok(None),
+            StoredValue::Value(value) => {
+                let value = value.filter(|_| change == KeyChange::Nothing);
+                let rows = rows_of_change(client, feed, key, Some(row), value.as_ref());
+                match transact(client, rows).await? {
                     Transacted::Done => return Ok(Some(row.version.next())),
                     Transacted::Refused(lost) => lost,
                 }
             }
-            Held::Changed => CallError::contended("GetItem", link.names.feeds()),
+            StoredValue::Changed => CallError::contended("GetItem", client.names.feeds()),
         };
-        contest.again(lost).await?;
+        budget.next_attempt(lost).await?;
     }
 }
 
 async fn set(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
     value: &FeedValue,
     keys_max: u64,
-) -> Result<Written, CallError> {
-    let mut contest = Contest::new(link);
+) -> Result<WriteResult, CallError> {
+    let mut budget = RetryBudget::new(client);
     loop {
-        let row = rows::key_row(link, feed, key).await?;
+        let row = rows::key_row(client, feed, key).await?;
         if row.is_none() && keys_max == 0 {
-            return Ok(Written::TooManyKeys);
+            return Ok(WriteResult::TooManyKeys);
         }
-        let mut actions = rows_of_change(link, feed, key, row, Some(value));
+        let mut actions = rows_of_change(client, feed, key, row, Some(value));
         if row.is_none() {
-            actions.push(transact::count_key(link, feed, keys_max));
+            actions.push(transact::count_key(client, feed, keys_max));
         }
-        let lost = match transact(link, actions).await? {
+        let lost = match transact(client, actions).await? {
             Transacted::Done => {
-                return Ok(Written::Done(row.map(|row| row.version).unwrap_or_default().next()));
+                return Ok(WriteResult::Done(
+                    row.map(|row| row.version).unwrap_or_default().next(),
+                ));
             }
             Transacted::Refused(lost) => lost,
         };
-        if is_only_the_count(&lost) && is_full(link, feed, keys_max).await? {
-            return Ok(Written::TooManyKeys);
+        if is_only_the_count(&lost) && is_full(client, feed, keys_max).await? {
+            return Ok(WriteResult::TooManyKeys);
         }
-        contest.again(lost).await?;
+        budget.next_attempt(lost).await?;
     }
 }
 
 /// The rows of a key that takes its next version and waits.
 fn rows_of_change(
-    link: &Link,
+    client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
     row: Option<KeyRow>,
@@ -112,12 +114,12 @@ fn rows_of_change(
     let changed = KeyRow { version, number: None };
     let changed = rows::encode_key(feed, key, changed);
     let mut actions = vec![
-        transact::put_if(link, changed, row.map(|row| row.version)),
-        transact::put(link, rows::encode_pending(feed, key, version, value)),
+        transact::put_if(client, changed, row.map(|row| row.version)),
+        transact::put(client, rows::encode_pending(feed, key, version, value)),
     ];
     if let Some(number) = row.and_then(|row| row.number) {
-        let left = rows::place(feed, &rows::numbered_item(number));
-        actions.push(transact::delete(link, left));
+        let left = rows::row_key(feed, &rows::numbered_item(number));
+        actions.push(transact::delete(client, left));
     }
     actions
 }
@@ -128,7 +130,7 @@ fn is_only_the_count(lost: &CallError) -> bool {
 }
 
 /// An error where the sequence cannot be read: it is not touched then.
-async fn is_full(link: &Link, feed: &FeedName, keys_max: u64) -> Result<bool, CallError> {
-    let row = rows::sequence(link, feed).await?;
+async fn is_full(client: &DynamoClient, feed: &FeedName, keys_max: u64) -> Result<bool, CallError> {
+    let row = rows::sequence(client, feed).await?;
     Ok(row.is_some_and(|row| row.sequence.keys >= keys_max))
 }

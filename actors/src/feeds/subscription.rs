@@ -1,0 +1,221 @@
+//! One who follows a feed: drives a `Consumer`.
+
+use std::future::pending;
+use std::mem;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use slog::{debug, warn};
+use state_machine::Span;
+use state_machine::feed::{
+    Consumer, ConsumerEnd, ConsumerEvent, ConsumerOrder, FeedName, FeedPage, FeedSyncId,
+};
+use state_machine::store::StoreFailed;
+use storage::{StoreError, StoreFuture};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+
+use super::Feeds;
+use super::head_watch::HeadSubscription;
+
+/// Follows one feed from a cursor on. Dropped, it gives its place back.
+pub struct FeedSubscription {
+    feeds: Feeds,
+    feed: FeedName,
+    consumer: Consumer,
+    /// The cursor of the last page that was handed out.
+    cursor: FeedSyncId,
+    watch: HeadSubscription,
+    /// The page that was asked for. It is kept here between calls of [`FeedSubscription::next`], so that it does not
+    /// matter when one is dropped. Never locked: it makes the follower `Sync`.
+    fetching: Mutex<Option<StoreFuture<Option<FeedPage>>>>,
+    /// What the machine hears of when the next page is wanted.
+    on_next: Option<ConsumerEvent>,
+    end: Option<ConsumerEnd>,
+    when_missing: WhenMissing,
+    /// There is no such feed yet.
+    is_missing: bool,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What to do where there is no such feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhenMissing {
+    End,
+    Wait,
+}
+
+/// There are as many followers, or followed feeds, as there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many follow feeds on this node, try again later")]
+pub struct TooManyFollowers;
+
+/// Why there is no further page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubscriptionError {
+    /// The feed cannot be followed from there.
+    #[error("{}", end_text(.0))]
+    End(ConsumerEnd),
+    /// The node is stopping.
+    #[error("the node is stopping, follow the feed on another one")]
+    Closed,
+}
+
+impl FeedSubscription {
+    pub(super) fn new(
+        feeds: &Feeds,
+        feed: FeedName,
+        after: FeedSyncId,
+        watch: HeadSubscription,
+        when_missing: WhenMissing,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self {
+            consumer: Consumer::new(feeds.shared.limits.consumer, after),
+            feeds: feeds.clone(),
+            feed,
+            cursor: after,
+            watch,
+            fetching: Mutex::default(),
+            on_next: Some(ConsumerEvent::Started),
+            end: None,
+            when_missing,
+            is_missing: false,
+            _permit: permit,
+        }
+    }
+
+    /// The next page: one that has updates, or whose cursor is further on. Waits for ever where none comes. Asking
+    /// for it says that the page before was consumed.
+    ///
+    /// It may be dropped at any time, in a `select!` for instance, and called again: the cursor moves when a page is
+    /// handed out and at no other time, so no update is lost.
+    pub async fn next(&mut self) -> Result<FeedPage, SubscriptionError> {
+        let mut event = self.on_next.take();
+        loop {
+            if let Some(page) = event.and_then(|event| self.step(event)) {
+                return Ok(page);
+            }
+            if let Some(end) = self.end {
+                return Err(SubscriptionError::End(end));
+            }
+            event = Some(self.event().await?);
+        }
+    }
+
+    /// Where it stands: the cursor of the last page that was handed out.
+    pub fn cursor(&self) -> FeedSyncId {
+        self.cursor
+    }
+
+    /// Whether all is handed out that this follower has heard of, and it has looked.
+    pub fn is_caught_up(&self) -> bool {
+        self.consumer.is_caught_up()
+    }
+
+    /// Steps the machine; gives the page that is to be handed out.
+    fn step(&mut self, event: ConsumerEvent) -> Option<FeedPage> {
+        let now = self.feeds.shared.clock.now();
+        for order in self.consumer.step(now, event) {
+            match order {
+                ConsumerOrder::Fetch { after, limit } => {
+                    let store = &self.feeds.shared.store;
+                    let page = store.fetch_feed(self.feed.clone(), after, limit);
+                    self.fetching = Mutex::new(Some(page));
+                }
+                ConsumerOrder::Consume(page) => {
+                    self.cursor = page.cursor;
+                    self.on_next = Some(ConsumerEvent::Consumed);
+                    return Some(page);
+                }
+                ConsumerOrder::End(end) => self.ended(end),
+            }
+        }
+        None
+    }
+
+    fn ended(&mut self, end: ConsumerEnd) {
+        if end == ConsumerEnd::NoSuchFeed && self.when_missing == WhenMissing::Wait {
+            self.consumer = Consumer::new(self.feeds.shared.limits.consumer, self.cursor);
+            self.is_missing = true;
+        } else {
+            self.end = Some(end);
+        }
+    }
+
+    /// Waits for the next thing that the machine should hear of. Dropping it loses nothing.
+    async fn event(&mut self) -> Result<ConsumerEvent, SubscriptionError> {
+        let deadline = self.consumer.deadline().map(|(at, _)| at);
+        let wait = deadline.map(|at| at.since(self.feeds.shared.clock.now()));
+        tokio::select! {
+            moved = self.watch.head.changed() => moved.map_err(|_| SubscriptionError::Closed).map(|()| self.head_advanced()),
+            answer = answer(&mut self.fetching) => {
+                self.fetching = Mutex::default();
+                Ok(ConsumerEvent::Fetched(self.checked(answer)))
+            }
+            () = sleep_for(wait) => Ok(ConsumerEvent::TimePassed),
+        }
+    }
+
+    /// The feed has come further, or has come into being.
+    fn head_advanced(&mut self) -> ConsumerEvent {
+        let head = *self.watch.head.borrow_and_update();
+        match mem::take(&mut self.is_missing) {
+            true => ConsumerEvent::Started,
+            false => ConsumerEvent::HeadMoved(head),
+        }
+    }
+
+    /// The first failure of a feed is a warning, whichever of its followers met it.
+    fn checked(
+        &self,
+        answer: Result<Option<FeedPage>, StoreError>,
+    ) -> Result<Option<FeedPage>, StoreFailed> {
+        let log = &self.feeds.shared.log;
+        let was_failing = self.watch.is_failing.load(Ordering::Relaxed);
+        if was_failing != answer.is_err() {
+            self.watch.is_failing.store(answer.is_err(), Ordering::Relaxed);
+        }
+        answer.map_err(|error| {
+            if was_failing {
+                debug!(log, "the store failed to read a feed again"; "feed" => %self.feed, "error" => %error);
+            } else {
+                warn!(log, "the store failed to read a feed, it will be asked again";
+                    "feed" => %self.feed, "error" => %error);
+            }
+            StoreFailed
+        })
+    }
+}
+
+impl Drop for FeedSubscription {
+    fn drop(&mut self) {
+        self.feeds.unsubscribe(&self.feed);
+    }
+}
+
+/// Waits for an answer; for ever where none is on its way.
+async fn answer<T>(fetching: &mut Mutex<Option<StoreFuture<T>>>) -> Result<T, StoreError> {
+    match fetching.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        Some(answer) => answer.await,
+        None => pending().await,
+    }
+}
+
+/// Lets a time pass; waits for ever where there is none.
+async fn sleep_for(wait: Option<Span>) {
+    match wait {
+        Some(Span(ms)) => sleep(Duration::from_millis(ms)).await,
+        None => pending().await,
+    }
+}
+
+fn end_text(end: &ConsumerEnd) -> String {
+    match end {
+        ConsumerEnd::NoSuchFeed => "there is no such feed".to_owned(),
+        ConsumerEnd::CursorFromTheFuture { head } => {
+            format!("the cursor is from the future, the feed has come to {head}")
+        }
+    }
+}

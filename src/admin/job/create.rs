@@ -1,0 +1,200 @@
+//! `tables create`: the tables of last, this and next month, with the throughput they need.
+
+use state_machine::month::CivilHour;
+use state_machine::{Month, Time};
+use storage::maintenance::{Capacity, Table, TableStatus, Throughput};
+
+use super::{JobError, Report};
+use crate::admin::job_context::JobContext;
+use crate::admin::request::Create;
+
+/// Days of a month in which last month's table keeps its throughput: clients are still moving.
+const MOVING_DAYS: u8 = 3;
+
+/// Makes what is missing, gives next month's table the throughput of this month's, and lowers that
+/// of last month's where it is asked to.
+pub(super) async fn run(
+    asked: &Create,
+    context: &JobContext,
+    report: &Report,
+) -> Result<(), JobError> {
+    let this = context.this_month();
+    make_notifications(context, report).await?;
+    make_feeds(context, report).await?;
+    if !context.rotation {
+        return keep_one(this, context, report).await;
+    }
+    let months = report.step(|| context.store.months()).await?;
+    for month in [this.previous(), this, this.next()] {
+        make(month, months.contains(&month), context, report).await?;
+    }
+    let tables = report.step(|| context.store.tables()).await?;
+    let of = |month| capacity(&tables, month);
+    if let Some(change) = copied(of(this), of(this.next()), this) {
+        apply(this.next(), change, context, report).await?;
+    }
+    if let Some(lower) = asked.lower_prior {
+        let change = lowered(of(this.previous()), lower.into(), context.now());
+        apply(this.previous(), change, context, report).await?;
+    }
+    Ok(())
+}
+
+/// The table of SimplePush, which a server that makes tables makes when it is first written to.
+async fn make_notifications(context: &JobContext, report: &Report) -> Result<(), JobError> {
+    let tables = report.step(|| context.store.tables()).await?;
+    if tables.iter().any(|known| known.table == Table::Notifications) {
+        return Ok(());
+    }
+    report.step(|| context.store.ensure_notifications()).await?;
+    report.note("the table of notifications is made").await
+}
+
+/// The tables of feeds, which the embedded store has in its router's file and does not list.
+async fn make_feeds(context: &JobContext, report: &Report) -> Result<(), JobError> {
+    let are_there = async || {
+        let tables = report.step(|| context.store.tables()).await?;
+        let is_there = |table| tables.iter().any(|known| known.table == table);
+        Ok::<_, JobError>(is_there(Table::Sequences) && is_there(Table::Feeds))
+    };
+    let were_there = are_there().await?;
+    report.step(|| context.store.ensure_feeds()).await?;
+    if !were_there && are_there().await? {
+        report.note("the tables of feeds are made").await?;
+    }
+    Ok(())
+}
+
+/// Where rotation is off: one table is enough, and a newer one would be the one in use after the
+/// next start of a server.
+async fn keep_one(this: Month, context: &JobContext, report: &Report) -> Result<(), JobError> {
+    let months = report.step(|| context.store.months()).await?;
+    match months.last() {
+        Some(newest) => {
+            report.note(format!("rotation is off: {newest} stays in use, no other is needed")).await
+        }
+        None => make(this, false, context, report).await,
+    }
+}
+
+async fn make(
+    month: Month,
+    is_there: bool,
+    context: &JobContext,
+    report: &Report,
+) -> Result<(), JobError> {
+    // Also where the table is there: it may be one that is still being made.
+    report.step(|| context.store.ensure_month(month)).await?;
+    report.note(format!("{month} {}", if is_there { "was there" } else { "is made" })).await
+}
+
+/// What is to become of a table's throughput.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    Set(Throughput),
+    /// It stays as it is, for this reason.
+    Keep(String),
+}
+
+async fn apply(
+    month: Month,
+    change: Change,
+    context: &JobContext,
+    report: &Report,
+) -> Result<(), JobError> {
+    match change {
+        Change::Keep(why) => report.note(why).await,
+        Change::Set(throughput) => {
+            report.step(|| context.store.set_throughput(month, throughput)).await?;
+            let Throughput { read, write } = throughput;
+            report.note(format!("{month} has {read} reads and {write} writes a second now")).await
+        }
+    }
+}
+
+/// What next month's table needs; none where throughput is nothing that tables have.
+fn copied(this: Option<Capacity>, next: Option<Capacity>, month: Month) -> Option<Change> {
+    match (this?, next?) {
+        (Capacity::Provisioned(this), Capacity::Provisioned(next)) if this == next => None,
+        (Capacity::Provisioned(this), Capacity::Provisioned(_)) => Some(Change::Set(this)),
+        (this, next) if this == next => None,
+        _ => Some(Change::Keep(format!(
+            "{month} and {} are paid for in different ways: make them alike by hand",
+            month.next()
+        ))),
+    }
+}
+
+/// What last month's table can do without; never more than it has.
+fn lowered(prior: Option<Capacity>, to: Throughput, now: Time) -> Change {
+    let CivilHour { day, .. } = CivilHour::of(now);
+    let month = Month::of(now).previous();
+    let Some(Capacity::Provisioned(has)) = prior else {
+        return Change::Keep(format!("{month} has no throughput that could be lowered"));
+    };
+    let lower = Throughput { read: has.read.min(to.read), write: has.write.min(to.write) };
+    if lower == has {
+        Change::Keep(format!("{month} has no more throughput than that"))
+    } else if day <= MOVING_DAYS {
+        Change::Keep(format!(
+            "{month} keeps its throughput for the first {MOVING_DAYS} days of a month: clients are \
+             still moving"
+        ))
+    } else {
+        Change::Set(lower)
+    }
+}
+
+fn capacity(tables: &[TableStatus], month: Month) -> Option<Capacity> {
+    let table = tables.iter().find(|table| table.table == Table::Messages(month));
+    table.map(|table| table.capacity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+    /// The first millisecond of 2026_12.
+    const DECEMBER: Time = Time(20_788 * DAY_MS);
+
+    fn provisioned(read: u32, write: u32) -> Option<Capacity> {
+        Some(Capacity::Provisioned(Throughput { read, write }))
+    }
+
+    #[test]
+    fn next_month_gets_the_throughput_of_this_one() {
+        let month = Month::of(DECEMBER);
+        let set = |read, write| Some(Change::Set(Throughput { read, write }));
+        assert_eq!(copied(provisioned(9, 8), provisioned(1, 2), month), set(9, 8));
+        assert_eq!(copied(provisioned(9, 8), provisioned(9, 8), month), None);
+        let (unmetered, on_demand) = (Some(Capacity::Unmetered), Some(Capacity::OnDemand));
+        assert_eq!(copied(unmetered, unmetered, month), None);
+        assert_eq!(copied(on_demand, on_demand, month), None);
+        let unlike = copied(on_demand, provisioned(1, 2), month);
+        assert!(matches!(unlike, Some(Change::Keep(why)) if why.contains("2026_12 and 2027_01")));
+    }
+
+    #[test]
+    fn last_month_is_lowered_and_never_raised() {
+        let mid = Time(DECEMBER.0 + 15 * DAY_MS);
+        let to = Throughput { read: 5, write: 5 };
+        let set = |read, write| Change::Set(Throughput { read, write });
+        assert_eq!(lowered(provisioned(100, 50), to, mid), set(5, 5));
+        assert_eq!(lowered(provisioned(100, 2), to, mid), set(5, 2));
+        assert!(matches!(lowered(provisioned(5, 2), to, mid), Change::Keep(_)));
+        assert!(matches!(lowered(Some(Capacity::OnDemand), to, mid), Change::Keep(_)));
+        assert!(matches!(lowered(None, to, mid), Change::Keep(why) if why.contains("2026_11")));
+    }
+
+    #[test]
+    fn last_month_keeps_its_throughput_while_clients_are_moving() {
+        let to = Throughput { read: 5, write: 5 };
+        let on_day =
+            |day: u64| lowered(provisioned(9, 9), to, Time(DECEMBER.0 + (day - 1) * DAY_MS));
+        assert!(matches!(on_day(1), Change::Keep(why) if why.contains("first 3 days")));
+        assert!(matches!(on_day(3), Change::Keep(_)));
+        assert_eq!(on_day(4), Change::Set(to));
+    }
+}

@@ -1,0 +1,370 @@
+//! What a user agent says and hears on its WebSocket. No IO and no clock in this file: texts come
+//! in, texts and events go out.
+//!
+//! It knows the protocol from its description and not from the server's code, and is as strict as
+//! Firefox: where Firefox would drop the connection, it reports an error.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use state_machine::{Encoding, Payload};
+use url::Url;
+
+use super::encrypt::decrypt;
+use super::from_base64url;
+use super::identity::Identity;
+use super::subscription::Subscription;
+
+/// Versions that are remembered to drop repeats.
+const REMEMBERED_MAX: usize = 1024;
+
+/// One user agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Who it is.
+    pub identity: Identity,
+    phase: Phase,
+    remembered: VecDeque<String>,
+    /// The broadcasts it wants to hear of, and the versions it has of them.
+    broadcasts: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    AwaitingHello,
+    AwaitingRegister,
+    Subscribed,
+}
+
+/// What follows from something that was heard.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// What to tell the user.
+    pub events: Vec<Event>,
+    /// What to say then.
+    pub say: Vec<String>,
+}
+
+/// Something that happened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The server knows us by this id.
+    Connected {
+        /// The id.
+        uaid: String,
+    },
+    /// The server no longer knew us: the subscription is gone, and a new one is made.
+    Forgotten,
+    /// Pushes can be sent to this subscription.
+    Subscribed(Subscription),
+    /// A message.
+    Message(Received),
+    /// A broadcast has this version now.
+    Broadcast {
+        /// Which.
+        id: String,
+        /// Its version.
+        version: String,
+    },
+    /// A broadcast is not told, for now or for good.
+    BroadcastRefused {
+        /// Which.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// A message that came before; it was acked again and is not shown again.
+    Repeated {
+        /// Which.
+        version: String,
+    },
+}
+
+/// A message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its id.
+    pub version: String,
+    /// The content encoding; none for a push without a message.
+    pub encoding: Option<&'static str>,
+    /// What it says, or why that cannot be known.
+    pub body: Result<Vec<u8>, String>,
+}
+
+/// The server does not keep to the protocol, or refuses us.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AgentError {
+    /// Not JSON.
+    #[error("the server said something that is not a JSON object: {0}")]
+    NotJson(String),
+    /// Refused.
+    #[error("the server refused {what} with status {status}{reason}")]
+    Refused {
+        /// What was refused.
+        what: &'static str,
+        /// How.
+        status: u16,
+        /// Why, where it says so.
+        reason: String,
+    },
+    /// Something is missing or not as it must be.
+    #[error("the server's {what} has no usable {field}")]
+    Malformed {
+        /// In which message.
+        what: &'static str,
+        /// Where.
+        field: &'static str,
+    },
+    /// Not what comes now.
+    #[error("the server said {0} out of turn")]
+    OutOfTurn(&'static str),
+}
+
+/// Any message of the server's.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Heard {
+    message_type: Option<String>,
+    status: Option<u16>,
+    reason: Option<String>,
+    uaid: Option<String>,
+    #[serde(rename = "channelID")]
+    channel: Option<String>,
+    push_endpoint: Option<String>,
+    version: Option<String>,
+    data: Option<String>,
+    headers: Option<Headers>,
+    broadcasts: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Headers {
+    encoding: Option<String>,
+    encryption: Option<String>,
+    crypto_key: Option<String>,
+}
+
+/// What became of a message, for the ack.
+const DELIVERED: u16 = 100;
+const NOT_DECRYPTED: u16 = 101;
+const NOT_DELIVERED: u16 = 102;
+
+impl Agent {
+    /// An agent that has not said hello.
+    pub fn new(identity: Identity) -> Self {
+        let (remembered, broadcasts) = (VecDeque::new(), BTreeMap::new());
+        Self { identity, phase: Phase::AwaitingHello, remembered, broadcasts }
+    }
+
+    /// The same agent, which wants to hear of these broadcasts too. It has no version of them.
+    pub fn with_broadcasts(mut self, ids: &[String]) -> Self {
+        self.broadcasts.extend(ids.iter().map(|id| (id.clone(), String::new())));
+        self
+    }
+
+    /// The first thing to say on a new connection.
+    pub fn hello(&mut self) -> String {
+        self.phase = Phase::AwaitingHello;
+        let mut hello = json!({
+            "messageType": "hello", "use_webpush": true, "broadcasts": self.broadcasts,
+        });
+        if let Some(uaid) = &self.identity.uaid {
+            hello["uaid"] = json!(uaid);
+        }
+        hello.to_string()
+    }
+
+    /// Whether the server owes us an answer.
+    pub fn is_waiting(&self) -> bool {
+        self.phase != Phase::Subscribed
+    }
+
+    /// Takes in a text of the server's.
+    pub fn on_message(&mut self, text: &str) -> Result<Step, AgentError> {
+        let heard: Heard =
+            serde_json::from_str(text).map_err(|error| AgentError::NotJson(error.to_string()))?;
+        match heard.message_type.as_deref() {
+            Some("hello") => self.on_hello(heard),
+            Some("register") => self.on_register(heard),
+            Some("notification") => self.on_notification(&heard),
+            Some("broadcast") => Ok(Step { events: self.told(&heard), say: Vec::new() }),
+            // A ping's answer, and whatever a later server may say.
+            None | Some(_) => Ok(Step::default()),
+        }
+    }
+
+    fn on_hello(&mut self, heard: Heard) -> Result<Step, AgentError> {
+        if self.phase != Phase::AwaitingHello {
+            return Err(AgentError::OutOfTurn("hello"));
+        }
+        check_status("hello", &heard)?;
+        let news = self.told(&heard);
+        let uaid = heard.uaid.filter(|uaid| (1..=128).contains(&uaid.len()));
+        let uaid = uaid.ok_or(AgentError::Malformed { what: "hello", field: "uaid" })?;
+        let mut step = Step::default();
+        step.events.push(Event::Connected { uaid: uaid.clone() });
+        if self.identity.uaid.as_ref() != Some(&uaid) {
+            if self.identity.endpoint.is_some() {
+                step.events.push(Event::Forgotten);
+            }
+            self.identity.start_over(uaid);
+        }
+        step.events.extend(news);
+        match self.identity.subscription() {
+            Some(subscription) => {
+                self.phase = Phase::Subscribed;
+                step.events.push(Event::Subscribed(subscription));
+            }
+            None => {
+                self.phase = Phase::AwaitingRegister;
+                step.say.push(self.register());
+            }
+        }
+        Ok(step)
+    }
+
+    /// The versions stand by their ids, and by `errors` why others are not told.
+    fn told(&mut self, heard: &Heard) -> Vec<Event> {
+        let told = heard.broadcasts.as_ref().and_then(Value::as_object).into_iter().flatten();
+        let mut events = Vec::new();
+        for (id, version) in told {
+            if let Some(version) = version.as_str() {
+                let (id, version) = (id.clone(), version.to_owned());
+                self.broadcasts.insert(id.clone(), version.clone());
+                events.push(Event::Broadcast { id, version });
+            }
+            for (id, reason) in version.as_object().into_iter().flatten() {
+                let (id, reason) = (id.clone(), reason.as_str().unwrap_or_default().to_owned());
+                events.push(Event::BroadcastRefused { id, reason });
+            }
+        }
+        events
+    }
+
+    fn register(&self) -> String {
+        let mut register = json!({"messageType": "register", "channelID": self.identity.channel});
+        if let Some(key) = &self.identity.vapid_public_key {
+            register["key"] = json!(key);
+        }
+        register.to_string()
+    }
+
+    fn on_register(&mut self, heard: Heard) -> Result<Step, AgentError> {
+        if self.phase != Phase::AwaitingRegister {
+            return Err(AgentError::OutOfTurn("register"));
+        }
+        check_status("register", &heard)?;
+        let malformed = |field| AgentError::Malformed { what: "register", field };
+        if heard.channel.as_ref() != Some(&self.identity.channel) {
+            return Err(malformed("channelID"));
+        }
+        let endpoint = heard.push_endpoint.and_then(|text| Url::parse(&text).ok());
+        self.identity.endpoint = Some(endpoint.ok_or(malformed("pushEndpoint"))?);
+        self.phase = Phase::Subscribed;
+        let events = self.identity.subscription().map(Event::Subscribed).into_iter().collect();
+        Ok(Step { events, say: Vec::new() })
+    }
+
+    fn on_notification(&mut self, heard: &Heard) -> Result<Step, AgentError> {
+        if self.phase == Phase::AwaitingHello {
+            return Err(AgentError::OutOfTurn("notification"));
+        }
+        let malformed = |field| AgentError::Malformed { what: "notification", field };
+        let channel = heard.channel.clone().ok_or(malformed("channelID"))?;
+        let version = heard.version.clone().ok_or(malformed("version"))?;
+        let (event, code) = if self.remembered.contains(&version) {
+            (Event::Repeated { version: version.clone() }, NOT_DELIVERED)
+        } else {
+            self.receive(&channel, version.clone(), heard)?
+        };
+        self.remember(version.clone());
+        let say = vec![ack(&channel, &version, code)];
+        Ok(Step { events: vec![event], say })
+    }
+
+    fn receive(
+        &self,
+        channel: &str,
+        version: String,
+        heard: &Heard,
+    ) -> Result<(Event, u16), AgentError> {
+        if channel != self.identity.channel {
+            let body = Err(format!("it is for channel {channel}, which is not ours"));
+            return Ok((Event::Message(Received { version, encoding: None, body }), NOT_DELIVERED));
+        }
+        let (encoding, body) = match payload(heard)? {
+            None => (None, Ok(Vec::new())),
+            Some(payload) => {
+                let body = decrypt(&self.identity.pair, &self.identity.auth, &payload);
+                (Some(name(&payload.encoding)), body.map_err(|error| error.to_string()))
+            }
+        };
+        let code = if body.is_ok() { DELIVERED } else { NOT_DECRYPTED };
+        Ok((Event::Message(Received { version, encoding, body }), code))
+    }
+
+    fn remember(&mut self, version: String) {
+        if self.remembered.contains(&version) {
+            return;
+        }
+        if self.remembered.len() == REMEMBERED_MAX {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(version);
+    }
+}
+
+fn check_status(what: &'static str, heard: &Heard) -> Result<(), AgentError> {
+    match heard.status {
+        Some(200) => Ok(()),
+        Some(status) => {
+            let reason = heard.reason.as_ref().map(|reason| format!(": {reason}"));
+            Err(AgentError::Refused { what, status, reason: reason.unwrap_or_default() })
+        }
+        None => Err(AgentError::Malformed { what, field: "status" }),
+    }
+}
+
+/// The encrypted body: `data` and `headers` come together or not at all.
+fn payload(heard: &Heard) -> Result<Option<Payload>, AgentError> {
+    let malformed = |field| AgentError::Malformed { what: "notification", field };
+    let (data, headers) = match (&heard.data, &heard.headers) {
+        (None, None) => return Ok(None),
+        (Some(data), Some(headers)) => (data, headers),
+        (Some(_), None) => return Err(malformed("headers")),
+        (None, Some(_)) => return Err(malformed("data")),
+    };
+    // Firefox never acks data that is padded or not base64url.
+    let data = from_base64url(data).filter(|_| !data.ends_with('='));
+    let data = Bytes::from(data.ok_or(malformed("data"))?);
+    let encoding = encoding(headers).ok_or(malformed("headers"))?;
+    Ok(Some(Payload { data, encoding }))
+}
+
+fn encoding(headers: &Headers) -> Option<Encoding> {
+    match headers.encoding.as_deref()? {
+        "aes128gcm" => Some(Encoding::Aes128Gcm),
+        "aesgcm" => Some(Encoding::AesGcm {
+            encryption: headers.encryption.as_deref()?.into(),
+            crypto_key: headers.crypto_key.as_deref()?.into(),
+        }),
+        _ => None,
+    }
+}
+
+fn name(encoding: &Encoding) -> &'static str {
+    match encoding {
+        Encoding::Aes128Gcm => "aes128gcm",
+        Encoding::AesGcm { .. } => "aesgcm",
+    }
+}
+
+fn ack(channel: &str, version: &str, code: u16) -> String {
+    let update = json!({"channelID": channel, "version": version, "code": code});
+    json!({"messageType": "ack", "updates": [update]}).to_string()
+}
+
+#[cfg(test)]
+mod tests;

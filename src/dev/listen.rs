@@ -1,0 +1,352 @@
+//! `kalends listen`: a user agent that prints what is sent to it.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use actix_web::rt::System;
+use actix_web::rt::time::{sleep, timeout};
+use aws_lc_rs::rand;
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use url::Url;
+
+use super::agent::{Agent, AgentError, Event, Step};
+use super::identity::{Identity, vapid_public_key};
+use super::output::Output;
+use super::{ToolError, printable};
+use crate::https_client::{WebSocket, WebSocketClient, why};
+
+/// What `kalends listen` is told.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ListenArgs {
+    /// Server to connect to: a ws, wss, http or https URL
+    #[arg(value_name = "URL", default_value = "ws://127.0.0.1:8080/", value_parser = websocket)]
+    pub url: Url,
+
+    /// Keep id, channel and keys in FILE (mode 0600): a later run gets what waited in the meantime.
+    /// For one server and one run at a time
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+
+    /// Write the subscription as JSON to FILE (mode 0600), for `kalends push --subscription FILE`
+    #[arg(long, value_name = "FILE")]
+    pub subscription: Option<PathBuf>,
+
+    /// Let only the owner of this VAPID key send: the public key in base64url
+    #[arg(long, value_name = "KEY", value_parser = vapid_public_key, allow_hyphen_values = true)]
+    pub vapid_public_key: Option<String>,
+
+    /// Subscribe to the broadcast ID too, and print each version that is told. May be repeated
+    #[arg(long = "broadcast", value_name = "ID")]
+    pub broadcasts: Vec<String>,
+
+    /// End after N messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// Print one JSON object a line, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Listens until the asked number of messages came, or for ever.
+pub fn run(args: &ListenArgs) -> Result<(), ToolError> {
+    System::new().block_on(async {
+        let mut listener = Listener::new(args, stdout(), Timing::default())?;
+        listener.run().await
+    })
+}
+
+/// Reads the server's URL; the WebSocket is where the HTTP is.
+fn websocket(text: &str) -> Result<Url, String> {
+    let expected = || format!("expected a ws, wss, http or https URL{}", with_scheme(text));
+    let mut url = Url::parse(text).map_err(|_| expected())?;
+    let scheme = match url.scheme() {
+        "ws" | "http" => "ws",
+        "wss" | "https" => "wss",
+        _ => return Err(expected()),
+    };
+    url.set_scheme(scheme).map_err(|()| "the URL has no host".to_owned())?;
+    Ok(url)
+}
+
+/// What was most likely meant by a host and a port alone.
+fn with_scheme(text: &str) -> String {
+    match Url::parse(&format!("ws://{text}")) {
+        Ok(url) if !text.contains("://") => format!(": did you mean {url}?"),
+        _ => String::new(),
+    }
+}
+
+/// How long things may take.
+struct Timing {
+    /// Connecting: finding the server, TCP, TLS and HTTP.
+    connect: Duration,
+    /// An answer of the server's; Firefox gives it 10 s.
+    answer: Duration,
+    /// Silence before we ask whether the server is there; Firefox waits 30 minutes.
+    idle: Duration,
+    /// A sign of life after that; Firefox gives it 10 s too.
+    pong: Duration,
+    /// The first wait before connecting again; each further one is twice as long.
+    retry: Duration,
+    /// The longest wait before connecting again.
+    retry_max: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(20),
+            answer: Duration::from_secs(10),
+            idle: Duration::from_secs(30 * 60),
+            pong: Duration::from_secs(10),
+            retry: Duration::from_millis(500),
+            retry_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The close code that asks an agent not to come back by itself.
+const DO_NOT_RETURN: u16 = 4774;
+/// The close code of a connection that another one of the same agent took the place of.
+const REPLACED: u16 = 4409;
+
+struct Listener<'a, W> {
+    args: &'a ListenArgs,
+    timing: Timing,
+    agent: Agent,
+    output: Output<W>,
+    client: WebSocketClient,
+    /// Messages still to come.
+    left: Option<u64>,
+    /// The server has known us once.
+    was_connected: bool,
+    /// The next wait before connecting again.
+    retry: Duration,
+}
+
+/// Why a connection ended before all messages came.
+enum Ended {
+    /// Another connection may do better.
+    Lost(String),
+    /// It may not.
+    Failed(ToolError),
+}
+
+impl<E: Into<ToolError>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<AgentError> for ToolError {
+    fn from(error: AgentError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl<'a, W: Write> Listener<'a, W> {
+    fn new(args: &'a ListenArgs, to: W, timing: Timing) -> Result<Self, ToolError> {
+        let key = args.vapid_public_key.clone();
+        let identity = match &args.state {
+            Some(path) => Identity::load_or_generate(path, &args.url, key)?,
+            None => Identity::generate(&args.url, key),
+        };
+        let subscription_file = args.subscription.as_ref().map(|path| path.display().to_string());
+        Ok(Self {
+            args,
+            agent: Agent::new(identity).with_broadcasts(&args.broadcasts),
+            output: Output::new(to, args.json, subscription_file),
+            client: WebSocketClient::new(&args.url)?,
+            left: args.count,
+            was_connected: false,
+            retry: timing.retry,
+            timing,
+        })
+    }
+
+    async fn run(&mut self) -> Result<(), ToolError> {
+        loop {
+            let why = match self.session().await {
+                Ok(()) => return Ok(()),
+                Err(Ended::Failed(error)) => return Err(error),
+                Err(Ended::Lost(why)) => why,
+            };
+            if !self.was_connected {
+                // More likely a wrong URL than a server that will come back.
+                return Err(ToolError::Unreachable { url: self.args.url.to_string(), why });
+            }
+            let wait = jittered(self.retry);
+            self.retry = (self.retry * 2).min(self.timing.retry_max);
+            self.output.disconnected(&why, wait)?;
+            sleep(wait).await;
+        }
+    }
+
+    /// One connection, until it breaks or enough messages came.
+    async fn session(&mut self) -> Result<(), Ended> {
+        let mut socket = self.connect().await?;
+        let hello = self.agent.hello();
+        self.say(&mut socket, Message::text(hello)).await?;
+        while self.left != Some(0) {
+            match self.next(&mut socket).await? {
+                Message::Text(text) => self.on_message(&mut socket, &text).await?,
+                // A ping is answered by the library, as soon as the next message is waited for.
+                Message::Ping(_) | Message::Pong(_) => {}
+                Message::Close(frame) => return Err(self.closed(frame)),
+                Message::Binary(_) | Message::Frame(_) => {
+                    let text = "the server sent something that is not a text";
+                    return Err(ToolError::Refused(text.into()).into());
+                }
+            }
+            // Firefox starts its waits anew as soon as it hears anything.
+            self.retry = self.timing.retry;
+        }
+        self.leave(&mut socket).await;
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<WebSocket, Ended> {
+        match timeout(self.timing.connect, self.client.open()).await {
+            Ok(opened) => opened.map_err(Ended::Lost),
+            Err(_) => Err(Ended::Lost("the server does not answer".into())),
+        }
+    }
+
+    /// The next message. After a long silence the server is asked for a sign of life.
+    async fn next(&self, socket: &mut WebSocket) -> Result<Message, Ended> {
+        let mut patience = self.timing.answer;
+        if !self.agent.is_waiting() {
+            if let Ok(message) = timeout(self.timing.idle, socket.next()).await {
+                return whole(message);
+            }
+            self.say(socket, Message::text("{}")).await?;
+            patience = self.timing.pong;
+        }
+        match timeout(patience, socket.next()).await {
+            Ok(message) => whole(message),
+            Err(_) => Err(Ended::Lost("the server does not answer".into())),
+        }
+    }
+
+    async fn on_message(&mut self, socket: &mut WebSocket, text: &str) -> Result<(), Ended> {
+        let Step { events, say } = match self.agent.on_message(text) {
+            Err(error @ AgentError::Refused { status: 500.., .. }) => {
+                return Err(Ended::Lost(error.to_string()));
+            }
+            heard => heard.map_err(ToolError::from)?,
+        };
+        for event in &events {
+            self.keep(event)?;
+            self.output.event(event)?;
+        }
+        for text in say {
+            self.say(socket, Message::text(text)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of an event, before anybody sees it: what is printed is also on disk.
+    fn keep(&mut self, event: &Event) -> Result<(), ToolError> {
+        match event {
+            Event::Connected { .. } => self.was_connected = true,
+            Event::Message(_) => self.left = self.left.map(|left| left.saturating_sub(1)),
+            Event::Subscribed(subscription) => {
+                if let Some(path) = &self.args.subscription {
+                    subscription.save(path)?;
+                }
+            }
+            Event::Forgotten
+            | Event::Broadcast { .. }
+            | Event::BroadcastRefused { .. }
+            | Event::Repeated { .. } => return Ok(()),
+        }
+        match (&self.args.state, event) {
+            (Some(path), Event::Connected { .. } | Event::Subscribed(_)) => {
+                self.agent.identity.save(path)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn say(&self, socket: &mut WebSocket, message: Message) -> Result<(), Ended> {
+        match timeout(self.timing.answer, socket.send(message)).await {
+            Ok(sent) => sent.map_err(|error| Ended::Lost(why(&error))),
+            Err(_) => Err(Ended::Lost("the server does not read".into())),
+        }
+    }
+
+    fn closed(&self, frame: Option<CloseFrame>) -> Ended {
+        let Some(CloseFrame { code, reason }) = frame else {
+            return Ended::Lost("the server closed the connection".into());
+        };
+        let refused = |text: String| Ended::Failed(ToolError::Refused(text));
+        match u16::from(code) {
+            // Two that both came back would displace each other for ever.
+            REPLACED => refused(self.replaced()),
+            DO_NOT_RETURN => {
+                refused("the server asked this agent not to come back (close code 4774)".into())
+            }
+            code if reason.is_empty() => {
+                Ended::Lost(format!("the server closed the connection ({code})"))
+            }
+            code => {
+                let reason = printable(&reason);
+                Ended::Lost(format!("the server closed the connection ({code}: {reason})"))
+            }
+        }
+    }
+
+    fn replaced(&self) -> String {
+        match &self.args.state {
+            Some(path) => format!(
+                "another `kalends listen` uses {}, or the same agent connected again \
+                 (close code 4409): run one at a time, or name another file",
+                path.display()
+            ),
+            None => "the same agent connected again (close code 4409)".into(),
+        }
+    }
+
+    /// Says goodbye and waits for the server to do so: by then it has read all our acks.
+    async fn leave(&self, socket: &mut WebSocket) {
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        let goodbye = Message::Close(Some(frame));
+        if self.say(socket, goodbye).await.is_err() {
+            return;
+        }
+        let gone = async {
+            while let Some(Ok(message)) = socket.next().await {
+                if message.is_close() {
+                    return;
+                }
+            }
+        };
+        let _a_server_that_stays_is_left = timeout(self.timing.answer, gone).await;
+    }
+}
+
+fn whole(message: Option<Result<Message, Error>>) -> Result<Message, Ended> {
+    match message {
+        Some(Ok(message)) => Ok(message),
+        Some(Err(Error::Utf8(_))) => {
+            Err(ToolError::Refused("the server sent a text that is not UTF-8".into()).into())
+        }
+        Some(Err(error)) => Err(Ended::Lost(why(&error))),
+        None => Err(Ended::Lost("the server closed the connection".into())),
+    }
+}
+
+/// Half to all of a wait, so that agents which were cut off together do not come back together.
+fn jittered(wait: Duration) -> Duration {
+    let mut random = [0; 1];
+    rand::fill(&mut random).expect("the system gives random bytes");
+    wait / 2 + wait / 2 * u32::from(random[0]) / 255
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,454 @@
+//! The listener against a server that does what a test says.
+
+use super::*;
+use crate::dev::encrypt::{Coding, encrypt};
+use crate::dev::subscription::Subscription;
+use crate::dev::test_server::{TLS_HANDSHAKE, TestServer, TestSocket};
+use crate::dev::to_base64url;
+use actix_web::rt::spawn;
+use clap::Parser;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::Path;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: ListenArgs,
+}
+
+fn args(address: SocketAddr, more: &[&str]) -> ListenArgs {
+    let url = format!("http://{address}/");
+    let words = ["listen", &url, "--json"].into_iter().chain(more.iter().copied());
+    Line::parse_from(words).args
+}
+
+fn timing() -> Timing {
+    let retry = Duration::from_millis(1);
+    Timing { retry, retry_max: retry, ..Timing::default() }
+}
+
+/// Runs a listener to its end; gives what it printed, an object a line.
+async fn listen(args: &ListenArgs, timing: Timing) -> (Result<(), ToolError>, Vec<Value>) {
+    let mut listener = Listener::new(args, Vec::new(), timing).unwrap();
+    let result = listener.run().await;
+    let printed = String::from_utf8(listener.output.to).unwrap();
+    (result, printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+fn names(printed: &[Value]) -> Vec<&str> {
+    printed.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+/// The server's part of hello and, for an agent that has no subscription, register. Gives the
+/// agent's hello and its channel.
+async fn welcome(socket: &mut TestSocket, uaid: &str, endpoint: &str) -> (Value, String) {
+    let hello = socket.hear().await;
+    socket.say(json!({"messageType": "hello", "status": 200, "uaid": uaid})).await;
+    if hello["uaid"] == uaid {
+        return (hello, String::new());
+    }
+    let register = socket.hear().await;
+    let channel = register["channelID"].as_str().unwrap().to_owned();
+    socket
+        .say(json!({"messageType": "register", "status": 200, "channelID": channel,
+                    "pushEndpoint": endpoint}))
+        .await;
+    (hello, channel)
+}
+
+async fn notify(socket: &mut TestSocket, to: &Path, channel: &str, version: &str, text: &str) {
+    let keys = Subscription::load(to).unwrap().keys;
+    let payload = encrypt(&keys, text.as_bytes(), Coding::Aes128gcm).unwrap();
+    socket
+        .say(json!({"messageType": "notification", "channelID": channel, "version": version,
+                    "data": to_base64url(&payload.data), "headers": {"encoding": "aes128gcm"}}))
+        .await;
+}
+
+fn acked(ack: &Value) -> (&str, u64) {
+    let update = &ack["updates"][0];
+    (update["version"].as_str().unwrap(), update["code"].as_u64().unwrap())
+}
+
+fn part(text: impl Into<Vec<u8>>, kind: Data, is_last: bool) -> Message {
+    Message::Frame(Frame::message(text.into(), OpCode::Data(kind), is_last))
+}
+
+async fn close(socket: &mut TestSocket, code: u16, reason: &'static str) {
+    let frame = CloseFrame { code: code.into(), reason: reason.into() };
+    socket.0.send(Message::Close(Some(frame))).await.unwrap();
+}
+
+/// Reads until the agent says goodbye.
+async fn goodbye(mut socket: TestSocket) {
+    while let Some(Ok(message)) = socket.0.next().await {
+        if message.is_close() {
+            return;
+        }
+    }
+}
+
+struct Files {
+    _dir: TempDir,
+    state: String,
+    subscription: String,
+}
+
+fn files() -> Files {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name| dir.path().join(name).to_str().unwrap().to_owned();
+    Files { state: path("state.json"), subscription: path("sub.json"), _dir: dir }
+}
+
+#[actix_web::test]
+async fn it_subscribes_prints_the_messages_acks_them_and_ends_after_the_asked_number() {
+    let (fake, address) = TestServer::start().await;
+    let files = files();
+    let to = files.subscription.clone();
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (hello, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        assert_eq!(hello["use_webpush"], true);
+        // The file is there once the agent answers the first ping after it has subscribed.
+        socket.0.send(Message::Ping("x".into())).await.unwrap();
+        assert!(matches!(socket.0.next().await, Some(Ok(Message::Pong(_)))));
+        for (version, text) in [("v1", "hello"), ("v2", "again")] {
+            notify(&mut socket, Path::new(&to), &channel, version, text).await;
+            assert_eq!(acked(&socket.hear().await), (version, 100));
+        }
+        goodbye(socket).await;
+    });
+
+    let args = args(address, &["--subscription", &files.subscription, "--count", "2"]);
+    let (result, printed) = listen(&args, timing()).await;
+    result.unwrap();
+    server.await.unwrap();
+    assert_eq!(names(&printed), ["connected", "subscribed", "message", "message"]);
+    assert_eq!(printed[1]["subscription"]["endpoint"], "http://push.example/wpush/t");
+    assert_eq!((&printed[2]["text"], &printed[3]["text"]), (&json!("hello"), &json!("again")));
+}
+
+#[actix_web::test]
+async fn a_message_may_come_in_parts_with_a_ping_between_them() {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        let text = json!({"messageType": "notification", "channelID": channel, "version": "v"})
+            .to_string();
+        let (start, end) = text.split_at(20);
+        socket.0.feed(part(start, Data::Text, false)).await.unwrap();
+        socket.0.feed(Message::Ping("x".into())).await.unwrap();
+        socket.0.send(part(end, Data::Continue, true)).await.unwrap();
+        assert!(matches!(socket.0.next().await, Some(Ok(Message::Pong(_)))));
+        assert_eq!(acked(&socket.hear().await), ("v", 100));
+        goodbye(socket).await;
+    });
+    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    result.unwrap();
+    server.await.unwrap();
+    assert_eq!(names(&printed), ["connected", "subscribed", "message"]);
+}
+
+#[actix_web::test]
+async fn a_server_that_takes_no_subprotocol_will_do() {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(async move {
+        drop(fake.websocket_without_protocol().await);
+        let mut socket = fake.websocket_without_protocol().await;
+        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        socket
+            .say(json!({"messageType": "notification", "channelID": channel, "version": "v"}))
+            .await;
+        goodbye(socket).await;
+    });
+    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    result.unwrap();
+    server.await.unwrap();
+    assert_eq!(names(&printed), ["connected", "subscribed", "message"]);
+}
+
+#[actix_web::test]
+async fn a_later_run_with_the_same_state_is_the_same_agent_and_reads_what_waited() {
+    let (fake, address) = TestServer::start().await;
+    let files = files();
+    let to = files.subscription.clone();
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        socket
+            .say(json!({"messageType": "notification", "channelID": channel, "version": "v1"}))
+            .await;
+        socket.hear().await;
+        goodbye(socket).await;
+
+        let mut socket = fake.websocket().await;
+        let (hello, _) = welcome(&mut socket, "abc", "").await;
+        notify(&mut socket, Path::new(&to), &channel, "v2", "waited").await;
+        assert_eq!(acked(&socket.hear().await), ("v2", 100));
+        goodbye(socket).await;
+        hello
+    });
+
+    let args = args(
+        address,
+        &["--state", &files.state, "--subscription", &files.subscription, "--count", "1"],
+    );
+    listen(&args, timing()).await.0.unwrap();
+    let (result, printed) = listen(&args, timing()).await;
+    result.unwrap();
+    assert_eq!(server.await.unwrap()["uaid"], "abc");
+    assert_eq!(names(&printed), ["connected", "subscribed", "message"]);
+    assert_eq!(printed[2]["text"], "waited");
+}
+
+#[actix_web::test]
+async fn it_comes_back_when_the_connection_is_lost() {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        drop(socket);
+        let mut socket = fake.websocket().await;
+        welcome(&mut socket, "abc", "").await;
+        close(&mut socket, 1001, "restart").await;
+        let mut socket = fake.websocket().await;
+        welcome(&mut socket, "abc", "").await;
+        socket
+            .say(json!({"messageType": "notification", "channelID": channel, "version": "v"}))
+            .await;
+        goodbye(socket).await;
+    });
+
+    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    result.unwrap();
+    server.await.unwrap();
+    let subscribed = ["connected", "subscribed"];
+    let expected =
+        [&subscribed[..], &["disconnected"], &subscribed, &["disconnected"], &subscribed];
+    assert_eq!(names(&printed), [expected.concat(), vec!["message"]].concat());
+    assert_eq!(printed[5]["reason"], "the server closed the connection (1001: restart)");
+}
+
+#[actix_web::test]
+async fn it_subscribes_to_broadcasts_and_prints_their_versions() {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (hello, _) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        assert_eq!(hello["broadcasts"], json!({"news": "", "weather": ""}));
+        let broadcasts = json!({"errors": {"weather": "Broadcast not found"}, "news": "v2"});
+        socket.say(json!({"messageType": "broadcast", "broadcasts": broadcasts})).await;
+        close(&mut socket, 4774, "").await;
+    });
+    let args = args(address, &["--broadcast", "news", "--broadcast", "weather"]);
+    let (result, printed) = listen(&args, timing()).await;
+    server.await.unwrap();
+    assert!(result.is_err(), "it was asked not to come back");
+    let expected = [
+        json!({"event": "broadcast_refused", "id": "weather", "reason": "Broadcast not found"}),
+        json!({"event": "broadcast", "id": "news", "version": "v2"}),
+    ];
+    assert_eq!(printed[2..], expected);
+}
+
+#[actix_web::test]
+async fn it_asks_a_silent_server_for_a_sign_of_life_and_leaves_one_that_gives_none() {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(async move {
+        let mut socket = fake.websocket().await;
+        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        assert_eq!(socket.hear().await, json!({}));
+        let mut next = fake.websocket().await;
+        welcome(&mut next, "abc", "").await;
+        next.say(json!({"messageType": "notification", "channelID": channel, "version": "v"}))
+            .await;
+        goodbye(next).await;
+    });
+
+    let short = Duration::from_millis(200);
+    let timing = Timing { idle: short, pong: short, ..timing() };
+    let (result, printed) = listen(&args(address, &["--count", "1"]), timing).await;
+    result.unwrap();
+    server.await.unwrap();
+    assert_eq!(printed[2]["reason"], "the server does not answer");
+}
+
+#[actix_web::test]
+async fn a_server_that_asks_it_not_to_come_back_ends_it() {
+    let (fake, address) = TestServer::start().await;
+    spawn(async move {
+        let mut socket = fake.websocket().await;
+        welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        close(&mut socket, 4774, "").await;
+        goodbye(socket).await;
+    });
+    let (result, _) = listen(&args(address, &[]), timing()).await;
+    assert!(result.unwrap_err().to_string().contains("4774"));
+}
+
+#[actix_web::test]
+async fn a_listener_that_another_took_the_place_of_ends_and_names_the_file_they_share() {
+    let files = files();
+    let shared = format!("another `kalends listen` uses {}", files.state);
+    for (state, expected) in [
+        (["--state", &files.state].as_slice(), shared.as_str()),
+        (&[], "the same agent connected again (close code 4409)"),
+    ] {
+        let (fake, address) = TestServer::start().await;
+        spawn(async move {
+            let mut socket = fake.websocket().await;
+            welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+            close(&mut socket, 4409, "replaced").await;
+            goodbye(socket).await;
+        });
+        let (result, printed) = listen(&args(address, state), timing()).await;
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+        assert_eq!(names(&printed), ["connected", "subscribed"]);
+    }
+}
+
+#[actix_web::test]
+async fn a_server_that_refuses_or_breaks_the_protocol_ends_it() {
+    for (answer, expected) in [
+        (json!({"messageType": "hello", "status": 401, "reason": "no"}), "status 401: no"),
+        (json!({"messageType": "hello", "status": 200}), "no usable uaid"),
+        (json!({"messageType": "hello", "status": 503}), "cannot reach ws://"),
+    ] {
+        let (fake, address) = TestServer::start().await;
+        spawn(async move {
+            let mut socket = fake.websocket().await;
+            socket.hear().await;
+            socket.say(answer).await;
+            goodbye(socket).await;
+        });
+        let (result, _) = listen(&args(address, &[]), timing()).await;
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[actix_web::test]
+async fn a_server_that_sends_no_text_ends_it() {
+    for (message, expected) in [
+        (Message::binary("x"), "something that is not a text"),
+        (part([0xff], Data::Text, true), "a text that is not UTF-8"),
+    ] {
+        let (fake, address) = TestServer::start().await;
+        spawn(async move {
+            let mut socket = fake.websocket().await;
+            socket.hear().await;
+            socket.0.send(message).await.unwrap();
+            goodbye(socket).await;
+        });
+        let (result, _) = listen(&args(address, &[]), timing()).await;
+        assert_eq!(result.unwrap_err().to_string(), format!("the server sent {expected}"));
+    }
+}
+
+#[actix_web::test]
+async fn a_server_that_accepts_and_says_nothing_is_left() {
+    let (fake, address) = TestServer::start().await;
+    let timing = Timing { connect: Duration::from_millis(200), ..timing() };
+    let (result, _) = listen(&args(address, &[]), timing).await;
+    drop(fake);
+    let expected = format!("cannot reach ws://{address}/: the server does not answer");
+    assert_eq!(result.unwrap_err().to_string(), expected);
+}
+
+#[actix_web::test]
+async fn a_secure_server_is_spoken_to_in_tls() {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(async move { fake.first_byte().await });
+    let url = format!("https://{address}/");
+    let args = Line::parse_from(["listen", &url]).args;
+    let mut listener = Listener::new(&args, Vec::new(), timing()).unwrap();
+    assert!(matches!(listener.run().await, Err(ToolError::Unreachable { .. })));
+    assert_eq!(server.await.unwrap(), TLS_HANDSHAKE);
+}
+
+#[actix_web::test]
+async fn a_server_that_is_not_there_or_no_websocket_ends_it_at_once() {
+    let (fake, address) = TestServer::start().await;
+    let answered =
+        spawn(
+            async move { fake.answer("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await },
+        );
+    let (result, _) = listen(&args(address, &[]), timing()).await;
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("cannot reach ws://") && error.contains("404"), "{error}");
+    let request = answered.await.unwrap();
+    assert_eq!(request.header("sec-websocket-protocol"), Some("push-notification"));
+
+    let (result, _) = listen(&args(address, &[]), timing()).await;
+    assert!(matches!(result, Err(ToolError::Unreachable { .. })));
+}
+
+#[test]
+fn http_urls_name_the_websocket_at_the_same_place() {
+    for (text, url) in [
+        ("http://a:8080", "ws://a:8080/"),
+        ("https://a/b", "wss://a/b"),
+        ("ws://a/", "ws://a/"),
+        ("wss://a/", "wss://a/"),
+    ] {
+        assert_eq!(websocket(text).unwrap().as_str(), url);
+    }
+    assert!(websocket("ftp://a").is_err());
+}
+
+#[test]
+fn a_host_and_port_alone_are_refused_with_the_url_that_was_meant() {
+    let expected = "expected a ws, wss, http or https URL";
+    for (text, meant) in [
+        ("localhost:8080", ": did you mean ws://localhost:8080/?"),
+        ("127.0.0.1:8080", ": did you mean ws://127.0.0.1:8080/?"),
+        ("ftp://a", ""),
+    ] {
+        assert_eq!(websocket(text), Err(format!("{expected}{meant}")));
+    }
+}
+
+#[actix_web::test]
+async fn what_a_handshake_failed_for_is_told_with_what_to_do() {
+    for (answer, scheme, expected) in [
+        ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "ws", "try wss:"),
+        ("HTTP/1.0 400 Bad Request\r\n\r\n", "ws", "try wss:"),
+        ("\x15\x03\x01\x00\x02\x02\x46", "ws", "try wss:"),
+        ("", "ws", "try wss:"),
+        (
+            "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n",
+            "ws",
+            "does the proxy in front pass the upgrade?",
+        ),
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", "wss", "that port does not speak TLS: try ws:"),
+    ] {
+        let (fake, address) = TestServer::start().await;
+        spawn(async move {
+            let mut stream = fake.connection().await;
+            stream.read_u8().await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+            // Ended by the agent: to close first, with unread bytes, would reset the connection.
+            while stream.read_u8().await.is_ok() {}
+        });
+        let args = Line::parse_from(["listen", &format!("{scheme}://{address}/")]).args;
+        let mut listener = Listener::new(&args, Vec::new(), timing()).unwrap();
+        let error = listener.run().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn waits_are_jittered_between_half_and_all() {
+    let wait = Duration::from_millis(1000);
+    for _ in 0..100 {
+        assert!((wait / 2..=wait).contains(&jittered(wait)));
+    }
+}

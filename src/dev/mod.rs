@@ -1,0 +1,160 @@
+//! What the command line does beside serving: `kalends listen` is a user agent, `kalends push` an
+//! application server. They share no code with the server, so that each checks the other.
+//!
+//! - [`agent`]: what a user agent says and hears, without IO.
+//! - [`identity`]: what a user agent remembers between runs.
+//! - [`listen`], [`output`]: the user agent on a socket, and what it prints.
+//! - [`push`]: sending a message.
+//! - [`subscription`]: what an application server knows of a user agent.
+//! - [`keypair`], [`encrypt`], [`vapid_sign`], [`vapid_key`]: keys, encryption (RFC 8291),
+//!   signatures (RFC 8292).
+
+pub mod agent;
+pub mod encrypt;
+pub mod identity;
+pub mod keypair;
+pub mod listen;
+pub mod output;
+pub mod push;
+pub mod replay;
+pub mod states;
+pub mod subscription;
+#[cfg(test)]
+mod test_server;
+pub mod vapid_key;
+pub mod vapid_sign;
+
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// A file could not be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A file could not be written.
+    #[error("cannot write {}: {error}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{} is not {what}: {why}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// Something given on the command line cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// A server could not be reached.
+    #[error("cannot reach {url}: {why}")]
+    Unreachable {
+        /// Which.
+        url: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server refused what it was asked.
+    #[error("{0}")]
+    Refused(String),
+    /// Standard input could not be read or standard output not be written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Writes base64url without padding, as everything in Web Push is written.
+pub fn to_base64url(bytes: &[u8]) -> String {
+    BASE64URL.encode(bytes)
+}
+
+/// Reads base64url with or without padding.
+pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
+    BASE64URL.decode(text.trim()).ok()
+}
+
+/// Control characters could make a terminal do things; what a server or a sender says is theirs.
+pub(crate) fn printable(text: &str) -> String {
+    let escape = |character: char| match character {
+        '\n' | '\t' => character.to_string(),
+        character if character.is_control() => character.escape_default().to_string(),
+        character => character.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+fn read(path: &Path) -> Result<String, ToolError> {
+    std::fs::read_to_string(path)
+        .map_err(|error| ToolError::Unreadable { path: path.to_owned(), error })
+}
+
+/// Writes a file that only its owner may read. It appears whole or not at all.
+fn write_private(path: &Path, text: &str) -> Result<(), ToolError> {
+    let unwritable = |error| ToolError::Unwritable { path: path.to_owned(), error };
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(dir)
+        .map_err(unwritable)?;
+    file.write_all(text.as_bytes()).map_err(unwritable)?;
+    file.persist(path).map_err(|error| unwritable(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64url_is_written_without_padding_and_read_with_or_without() {
+        assert_eq!(to_base64url(&[255]), "_w");
+        assert_eq!(from_base64url("_w"), Some(vec![255]));
+        assert_eq!(from_base64url(" _w==\n"), Some(vec![255]));
+        assert_eq!(from_base64url("/w"), None);
+    }
+
+    #[test]
+    fn a_private_file_is_the_owners_and_replaces_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        write_private(&path, "one").unwrap();
+        write_private(&path, "two").unwrap();
+        assert_eq!(read(&path).unwrap(), "two");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let error = write_private(Path::new("/nowhere/at/all"), "").unwrap_err().to_string();
+        assert!(error.starts_with("cannot write /nowhere/at/all: "), "{error}");
+    }
+}

@@ -1,0 +1,321 @@
+//! `kalends push`: an application server that sends one message.
+
+use std::fmt;
+use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::builder::PossibleValuesParser;
+use serde::Deserialize;
+use state_machine::{Encoding, Payload, Urgency};
+use ureq::http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, LOCATION, RETRY_AFTER};
+use ureq::http::{Response, StatusCode};
+use ureq::{Body, RequestBuilder};
+use url::Url;
+
+use super::encrypt::{Coding, encrypt};
+use super::keypair::KeyPair;
+use super::subscription::{Keys, Subscription};
+use super::vapid_key::VapidKey;
+use super::vapid_sign::{Claims, authorization};
+use super::{ToolError, printable, to_base64url};
+use crate::https_client::{http_client, why_unanswered};
+
+/// What `kalends push` is told.
+#[derive(Debug, Clone, clap::Args)]
+pub struct PushArgs {
+    /// Where to send; not needed with --subscription
+    #[arg(required_unless_present = "subscription", conflicts_with = "subscription")]
+    #[arg(value_parser = endpoint)]
+    pub endpoint: Option<Url>,
+
+    /// Subscription as JSON, as `kalends listen --subscription FILE` or a browser writes it
+    #[arg(long, value_name = "FILE")]
+    pub subscription: Option<PathBuf>,
+
+    /// Public key of the subscription, in base64url
+    #[arg(long, value_name = "KEY", requires = "auth", conflicts_with = "subscription")]
+    #[arg(allow_hyphen_values = true)]
+    pub p256dh: Option<String>,
+
+    /// Authentication secret of the subscription, in base64url
+    #[arg(long, value_name = "SECRET", requires = "p256dh", allow_hyphen_values = true)]
+    pub auth: Option<String>,
+
+    /// The message; an empty one only wakes the agent. Without it, standard input is sent
+    #[arg(long, short, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
+    pub message: Option<String>,
+
+    /// Send what is in FILE
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// How long the message is worth keeping; 0 delivers it now or never
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    pub ttl: u32,
+
+    /// Replaces a waiting message of the same topic
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: Option<String>,
+
+    /// How soon the agent wants it
+    #[arg(long, value_parser = urgencies())]
+    pub urgency: Option<String>,
+
+    /// How to encrypt
+    #[arg(long, value_enum, default_value_t = Coding::Aes128gcm)]
+    pub encoding: Coding,
+
+    /// VAPID key to sign with: PEM or base64url. Made (mode 0600) if there is no such file;
+    /// without this flag each push is signed with a fresh key
+    #[arg(long, value_name = "FILE")]
+    pub vapid_key: Option<PathBuf>,
+
+    /// Who is responsible for the message, for the token: a mailto: or https: URL
+    #[arg(long, value_name = "URL", value_parser = contact)]
+    pub sub: Option<String>,
+
+    /// Do not sign
+    #[arg(long, conflicts_with_all = ["vapid_key", "sub"])]
+    pub no_vapid: bool,
+}
+
+fn urgencies() -> PossibleValuesParser {
+    PossibleValuesParser::new(Urgency::ALL.map(Urgency::as_str))
+}
+
+/// Reads where to send. What is no URL is most likely the message.
+fn endpoint(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| "it is no http or https URL; a message goes behind -m, as in -m hello".into())
+}
+
+/// Reads who is responsible for a message (RFC 8292 §2.1). It goes into the token as it was given.
+fn contact(text: &str) -> Result<String, String> {
+    let is_contact = Url::parse(text).is_ok_and(|url| match url.scheme() {
+        "mailto" => url.path().contains('@'),
+        scheme => scheme == "https",
+    });
+    if is_contact {
+        return Ok(text.to_owned());
+    }
+    Err("expected a mailto: or https: URL, such as mailto:me@example.net".into())
+}
+
+/// Sends one message and prints the answer.
+pub fn run(args: &PushArgs) -> Result<(), ToolError> {
+    let push = Push::prepare(args)?;
+    let answer = push.send()?;
+    writeln!(stdout(), "{answer}")?;
+    Ok(())
+}
+
+/// A push, ready to be sent.
+struct Push {
+    endpoint: Url,
+    payload: Option<Payload>,
+    headers: Vec<(&'static str, String)>,
+}
+
+/// The answer to a push that the server took.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    status: StatusCode,
+    location: Option<String>,
+    ttl: Option<String>,
+}
+
+impl Push {
+    fn prepare(args: &PushArgs) -> Result<Self, ToolError> {
+        let (endpoint, keys) = target(args)?;
+        let message = message(args)?;
+        let payload = match (message.is_empty(), &keys) {
+            (true, _) => None,
+            (false, Some(keys)) => Some(encrypt(keys, &message, args.encoding)),
+            (false, None) => {
+                let advice = "a message is encrypted for its subscription: give --subscription \
+                              FILE, or --p256dh and --auth";
+                return Err(ToolError::Unusable(advice.into()));
+            }
+        };
+        let payload = payload.transpose().map_err(|error| unusable(&error))?;
+        let mut headers = vec![("TTL", args.ttl.to_string())];
+        headers.extend(args.topic.clone().map(|topic| ("Topic", topic)));
+        headers.extend(args.urgency.clone().map(|urgency| ("Urgency", urgency)));
+        if !args.no_vapid {
+            headers.push((AUTHORIZATION.as_str(), vapid(args, &endpoint)?));
+        }
+        Ok(Self { endpoint, payload, headers })
+    }
+
+    fn send(self) -> Result<Answer, ToolError> {
+        let mut response = self.post()?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Answer::read(status, response.headers()));
+        }
+        let retry_after = text(response.headers(), RETRY_AFTER.as_str());
+        let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();
+        Err(ToolError::Refused(refusal(status, retry_after.as_deref(), &body.unwrap_or_default())))
+    }
+
+    fn post(&self) -> Result<Response<Body>, ToolError> {
+        let mut request = http_client(&self.endpoint)?.post(self.endpoint.as_str());
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        let answered = match &self.payload {
+            Some(payload) => with_encoding(request, &payload.encoding).send(&payload.data[..]),
+            None => request.send_empty(),
+        };
+        answered.map_err(|error| {
+            let why = why_unanswered(error);
+            ToolError::Unreachable { url: origin(&self.endpoint), why }
+        })
+    }
+}
+
+/// How much of an error's body is read, in bytes.
+const REASON_BYTES_MAX: u64 = 65_536;
+
+fn target(args: &PushArgs) -> Result<(Url, Option<Keys>), ToolError> {
+    if let Some(path) = &args.subscription {
+        let Subscription { endpoint, keys } = Subscription::load(path)?;
+        return Ok((endpoint, Some(keys)));
+    }
+    let keys = args.p256dh.as_ref().zip(args.auth.as_ref());
+    let keys = keys.map(|(p256dh, auth)| Keys::parse(p256dh, auth)).transpose();
+    let endpoint = args.endpoint.clone();
+    let missing = || ToolError::Unusable("give an endpoint, or --subscription FILE".into());
+    Ok((endpoint.ok_or_else(missing)?, keys.map_err(ToolError::Unusable)?))
+}
+
+fn message(args: &PushArgs) -> Result<Vec<u8>, ToolError> {
+    match (&args.message, &args.file) {
+        (Some(text), _) => Ok(text.clone().into_bytes()),
+        (None, Some(path)) => {
+            std::fs::read(path).map_err(|error| ToolError::Unreadable { path: path.clone(), error })
+        }
+        (None, None) => {
+            if stdin().is_terminal() {
+                writeln!(stderr(), "type the message, then Ctrl-D on a line of its own")?;
+            }
+            let mut message = Vec::new();
+            stdin().read_to_end(&mut message)?;
+            Ok(message)
+        }
+    }
+}
+
+fn vapid(args: &PushArgs, endpoint: &Url) -> Result<String, ToolError> {
+    let pair = match &args.vapid_key {
+        None => KeyPair::generate(),
+        Some(path) => {
+            let VapidKey { pair, is_new } = VapidKey::load_or_make(path)?;
+            if is_new {
+                let public = to_base64url(pair.public());
+                writeln!(stderr(), "made {}, public key {public}", path.display())?;
+            }
+            pair
+        }
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = now.expect("the clock is past 1970").as_secs();
+    Ok(authorization(&pair, &Claims::for_endpoint(endpoint, now_s, args.sub.clone())))
+}
+
+fn with_encoding<B>(request: RequestBuilder<B>, encoding: &Encoding) -> RequestBuilder<B> {
+    match encoding {
+        Encoding::Aes128Gcm => request.header(CONTENT_ENCODING, "aes128gcm"),
+        Encoding::AesGcm { encryption, crypto_key } => request
+            .header(CONTENT_ENCODING, "aesgcm")
+            .header("Encryption", &**encryption)
+            .header("Crypto-Key", &**crypto_key),
+    }
+}
+
+fn unusable(error: &dyn std::error::Error) -> ToolError {
+    ToolError::Unusable(error.to_string())
+}
+
+fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+impl Answer {
+    fn read(status: StatusCode, headers: &HeaderMap) -> Self {
+        let location = text(headers, LOCATION.as_str());
+        Self { status, location, ttl: text(headers, "TTL") }
+    }
+}
+
+/// The status, then the headers that matter, a line each.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.status)?;
+        for (name, value) in [("Location", &self.location), ("TTL", &self.ttl)] {
+            if let Some(value) = value {
+                write!(f, "\n{name}: {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The body of an error.
+#[derive(Default, Deserialize)]
+struct Reason {
+    errno: Option<u32>,
+    message: Option<String>,
+}
+
+/// What the server said, and what to do.
+fn refusal(status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> String {
+    let mut text = format!("the server answered {status}");
+    let reason: Reason = serde_json::from_slice(body).unwrap_or_default();
+    let message = reason.message.unwrap_or_default();
+    if !message.is_empty() {
+        text += &format!(": {}", printable(&message));
+        text += &reason.errno.map(|errno| format!(" (errno {errno})")).unwrap_or_default();
+    }
+    if let Some(seconds) = retry_after {
+        text += &format!(", Retry-After: {}", printable(seconds));
+    }
+    match advice(status, &message) {
+        Some(advice) => text + "\n" + advice,
+        None => text,
+    }
+}
+
+fn advice(status: StatusCode, message: &str) -> Option<&'static str> {
+    Some(match status.as_u16() {
+        300..=399 => "push services do not redirect: is the endpoint complete?",
+        401 => token_advice(message),
+        403 => "the subscription takes another VAPID key: give its file with --vapid-key",
+        404 => "there is no such endpoint: is it complete, and has its server kept its keys?",
+        410 => "the subscription is over: its user agent has to subscribe again",
+        413 => "the message is too long for this server",
+        429 => "too many messages: send again later",
+        503 => "the server is busy or stopping: send again later",
+        _ => return None,
+    })
+}
+
+/// What to do about a token, by the claim that the server's message names.
+fn token_advice(message: &str) -> &'static str {
+    let names = |claim| message.split(|c: char| !c.is_alphanumeric()).any(|word| word == claim);
+    if names("exp") {
+        "the VAPID token's time is wrong: is the clock of this machine right?"
+    } else if names("aud") {
+        "the VAPID token is for the endpoint's origin, which must be the server's public_url"
+    } else {
+        "the VAPID token is missing or wrong"
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! Pushes to a server that does what a test says.
+
+use super::*;
+use crate::dev::encrypt::decrypt;
+use crate::dev::identity::Identity;
+use crate::dev::test_server::{TLS_HANDSHAKE, TestRequest, TestServer};
+use crate::dev::{from_base64url, write_private};
+use actix_web::rt::spawn;
+use actix_web::rt::task::spawn_blocking;
+use clap::Parser;
+use serde_json::Value;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: PushArgs,
+}
+
+fn args(words: &[&str]) -> PushArgs {
+    Line::parse_from(["push"].iter().chain(words)).args
+}
+
+fn agent(address: SocketAddr) -> Identity {
+    let server = Url::parse(&format!("ws://{address}/")).unwrap();
+    let mut agent = Identity::generate(&server, None);
+    agent.endpoint = Some(Url::parse(&format!("http://{address}/wpush/token")).unwrap());
+    agent
+}
+
+fn response(status: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}")
+}
+
+fn created() -> String {
+    response("201 Created", "location: http://a/m/1\r\nttl: 60\r\n", "")
+}
+
+/// Sends to a server that answers as given; gives what it was asked.
+async fn send(
+    agent: &Identity,
+    fake: TestServer,
+    response: String,
+    words: &[&str],
+) -> (Result<Answer, ToolError>, TestRequest) {
+    let server = spawn(async move { fake.answer(&response).await });
+    let subscription = agent.subscription().unwrap();
+    let (p256dh, auth) = subscription.keys.to_texts();
+    let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));
+    let keys = [subscription.endpoint.as_str(), &p256dh, &auth];
+    let push = Push::prepare(&args(&[&keys, words].concat())).unwrap();
+    let answer = sent(push).await;
+    (answer, server.await.unwrap())
+}
+
+async fn sent(push: Push) -> Result<Answer, ToolError> {
+    spawn_blocking(move || push.send()).await.unwrap()
+}
+
+fn decrypted(agent: &Identity, request: &TestRequest) -> Vec<u8> {
+    let header = |name| request.header(name).unwrap().into();
+    let encoding = match request.header("content-encoding").unwrap() {
+        "aes128gcm" => Encoding::Aes128Gcm,
+        "aesgcm" => {
+            Encoding::AesGcm { encryption: header("encryption"), crypto_key: header("crypto-key") }
+        }
+        other => panic!("{other}"),
+    };
+    let payload = Payload { data: request.body.clone().into(), encoding };
+    decrypt(&agent.pair, &agent.auth, &payload).unwrap()
+}
+
+#[actix_web::test]
+async fn a_message_is_encrypted_signed_and_posted_and_the_answer_is_told() {
+    let (fake, address) = TestServer::start().await;
+    let agent = agent(address);
+    let words = ["-m", "hello", "--ttl", "60", "--topic", "t", "--urgency", "high"];
+    let (answer, request) = send(&agent, fake, created(), &words).await;
+
+    let told = "201 Created\nLocation: http://a/m/1\nTTL: 60";
+    assert_eq!(answer.unwrap().to_string(), told);
+    assert!(request.head.starts_with("POST /wpush/token HTTP/1.1\r\n"), "{}", request.head);
+    let header = |name| request.header(name);
+    assert_eq!(
+        (header("ttl"), header("topic"), header("urgency")),
+        (Some("60"), Some("t"), Some("high"))
+    );
+    assert_eq!(decrypted(&agent, &request), b"hello");
+
+    let token = header("authorization").unwrap().strip_prefix("vapid t=").unwrap();
+    let claims = from_base64url(token.split('.').nth(1).unwrap()).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    assert_eq!(claims["aud"], format!("http://{address}"));
+}
+
+#[actix_web::test]
+async fn the_old_encoding_puts_its_keys_into_headers() {
+    let (fake, address) = TestServer::start().await;
+    let agent = agent(address);
+    let words = ["-m", "hello", "--encoding", "aesgcm", "--no-vapid"];
+    let (answer, request) = send(&agent, fake, created(), &words).await;
+    answer.unwrap();
+    assert_eq!(decrypted(&agent, &request), b"hello");
+    assert_eq!(request.header("authorization"), None);
+}
+
+#[actix_web::test]
+async fn an_empty_message_is_a_push_without_a_body() {
+    let (fake, address) = TestServer::start().await;
+    let (answer, request) = send(&agent(address), fake, created(), &["-m", ""]).await;
+    answer.unwrap();
+    assert!(request.body.is_empty());
+    assert_eq!(request.header("content-encoding"), None);
+    assert_eq!(request.header("content-length"), Some("0"));
+}
+
+#[actix_web::test]
+async fn a_refusal_is_told_with_the_servers_reason_and_what_to_do() {
+    let reason = r#"{"code":410,"errno":106,"error":"Gone","message":"no such \u001b[1m"}"#;
+    let gone = response("410 Gone", "", reason);
+    let busy = response("503 Service Unavailable", "retry-after: 5\r\n", "oops");
+    let moved = response("301 Moved Permanently", "location: /a\r\n", "");
+    for (response, expected) in [
+        (
+            gone,
+            "the server answered 410 Gone: no such \\u{1b}[1m (errno 106)\n\
+             the subscription is over: its user agent has to subscribe again",
+        ),
+        (
+            busy,
+            "the server answered 503 Service Unavailable, Retry-After: 5\n\
+             the server is busy or stopping: send again later",
+        ),
+        (
+            moved,
+            "the server answered 301 Moved Permanently\n\
+             push services do not redirect: is the endpoint complete?",
+        ),
+    ] {
+        let (fake, address) = TestServer::start().await;
+        let (answer, _) = send(&agent(address), fake, response, &["-m", "hello"]).await;
+        assert_eq!(answer.unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn a_refused_token_is_advised_on_by_the_claim_that_is_wrong() {
+    let aud = "the VAPID token's aud is for another server; it must be https://a";
+    for (message, expected) in [
+        ("the VAPID token expired 5 s ago by its exp", "is the clock of this machine right?"),
+        ("the VAPID token's exp is 90000 s ahead", "is the clock of this machine right?"),
+        (aud, "the endpoint's origin, which must be the server's public_url"),
+        ("a token is expected", "\nthe VAPID token is missing or wrong"),
+        ("", "401 Unauthorized\nthe VAPID token is missing or wrong"),
+    ] {
+        let body = serde_json::json!({"message": message}).to_string();
+        let refusal = refusal(StatusCode::UNAUTHORIZED, None, body.as_bytes());
+        assert!(refusal.ends_with(expected), "{refusal}");
+    }
+}
+
+#[test]
+fn a_message_in_the_endpoints_place_is_told_where_messages_go() {
+    for text in ["hello", "localhost:8080/wpush/x", "ftp://a"] {
+        assert!(endpoint(text).unwrap_err().contains("a message goes behind -m"), "{text}");
+        let error = Line::try_parse_from(["push", "--subscription", "s", text]).err().unwrap();
+        assert!(error.to_string().contains("a message goes behind -m"), "{error}");
+    }
+    assert_eq!(endpoint("http://a/b").unwrap().as_str(), "http://a/b");
+}
+
+#[test]
+fn who_is_responsible_is_a_mail_address_or_a_page() {
+    for right in ["mailto:me@example.net", "https://example.net/contact"] {
+        assert_eq!(contact(right), Ok(right.to_owned()));
+    }
+    for wrong in ["me@example.net", "mailto:", "http://example.net", "https://", "me"] {
+        assert!(contact(wrong).unwrap_err().starts_with("expected a mailto: or https: URL"));
+    }
+}
+
+#[actix_web::test]
+async fn an_endpoint_with_a_secure_scheme_on_a_plain_port_is_told() {
+    let (fake, address) = TestServer::start().await;
+    spawn(async move {
+        let mut stream = fake.connection().await;
+        stream.read_u8().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        // Ended by the sender: to close first, with unread bytes, would reset the connection.
+        while stream.read_u8().await.is_ok() {}
+    });
+    let push = Push::prepare(&args(&[&format!("https://{address}/wpush/t"), "-m", ""])).unwrap();
+    let error = sent(push).await.unwrap_err().to_string();
+    assert!(error.contains("that port does not speak TLS: try http:"), "{error}");
+}
+
+#[actix_web::test]
+async fn a_server_that_is_not_there_is_told() {
+    let (fake, address) = TestServer::start().await;
+    drop(fake);
+    let endpoint = format!("http://{address}/wpush/token");
+    let push = Push::prepare(&args(&[&endpoint, "-m", ""])).unwrap();
+    let error = sent(push).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot reach http://{address}: ")), "{error}");
+}
+
+#[actix_web::test]
+async fn a_secure_endpoint_is_spoken_to_in_tls() {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(async move { fake.first_byte().await });
+    let endpoint = format!("https://{address}/wpush/token");
+    let push = Push::prepare(&args(&[&endpoint, "-m", ""])).unwrap();
+    let error = sent(push).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot reach https://{address}: ")), "{error}");
+    assert_eq!(server.await.unwrap(), TLS_HANDSHAKE);
+}
+
+#[test]
+fn a_subscription_file_says_where_and_how_to_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sub.json");
+    let subscription = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap();
+    subscription.save(&path).unwrap();
+    let file = path.to_str().unwrap();
+    let push = Push::prepare(&args(&["--subscription", file, "-m", "hello"])).unwrap();
+    assert_eq!(push.endpoint, subscription.endpoint);
+    assert_eq!(push.payload.unwrap().encoding, Encoding::Aes128Gcm);
+}
+
+#[test]
+fn a_message_from_a_file_is_sent_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("message");
+    write_private(&path, "a\nb\n").unwrap();
+    let args = args(&["http://a", "--file", path.to_str().unwrap()]);
+    assert_eq!(message(&args).unwrap(), b"a\nb\n");
+}
+
+#[test]
+fn a_vapid_key_file_is_made_once_and_signs_every_push() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vapid.pem");
+    let args = args(&["http://a", "-m", "", "--vapid-key", path.to_str().unwrap()]);
+    let key = || {
+        let push = Push::prepare(&args).unwrap();
+        let (_, value) = push.headers.last().unwrap().clone();
+        value.rsplit_once("k=").unwrap().1.to_owned()
+    };
+    assert_eq!(key(), key());
+    let kept = VapidKey::load_or_make(&path).unwrap();
+    assert_eq!(key(), to_base64url(kept.pair.public()));
+}
+
+#[test]
+fn what_cannot_be_sent_is_told_before_anything_is_sent() {
+    let keys = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap().keys;
+    let (p256dh, auth) = keys.to_texts();
+    let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));
+    let long = "x".repeat(3967);
+    for (words, expected) in [
+        (vec!["http://a", "-m", "hello"], "a message is encrypted for its subscription"),
+        (vec!["http://a", "-m", "x", "--p256dh=x", "--auth=x"], "p256dh is not a P-256"),
+        (vec!["http://a", "-m", &long, &p256dh, &auth], "the message has 3967 bytes; a push"),
+        (vec!["http://a", "--file", "/nowhere"], "cannot read /nowhere: "),
+        (vec!["--subscription", "/nowhere", "-m", "x"], "cannot read /nowhere: "),
+    ] {
+        let Err(error) = Push::prepare(&args(&words)) else { panic!("{words:?}") };
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! `kalends replay`: a session transcript or a feed history, run through the state machines.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use harness::feed::transcript::{self as feed, History};
+use harness::transcript::{self as session, Mismatch, ParseError, Transcript};
+
+/// Bytes of a file at most.
+const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
+
+/// What a feed history's file is called.
+const FEED_EXTENSION: &str = "feed";
+
+/// Why a file was not replayed, or did not come out as it says.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", .file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is neither a transcript nor a history.
+    #[error("{}:{error}", .file.display())]
+    Parse {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        error: ParseError,
+    },
+    /// The machine does something else.
+    #[error("{}:{mismatch}", .file.display())]
+    Mismatch {
+        /// The file.
+        file: PathBuf,
+        /// Where.
+        mismatch: Mismatch,
+    },
+    /// The result cannot be printed.
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+/// What came of a replay.
+struct Replayed {
+    /// The head of the file and each step, in the file's own form.
+    head: String,
+    steps: Vec<String>,
+    result: Result<(), Mismatch>,
+}
+
+/// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With `trace` every step is
+/// printed with where things stand after it and what was ordered, in the file's own form.
+pub fn run(file: &Path, trace: bool) -> Result<(), ReplayError> {
+    let text = read(file)?;
+    let is_feed = file.extension().is_some_and(|extension| extension == FEED_EXTENSION);
+    let replayed = if is_feed { replay_feed(&text) } else { replay_session(&text) };
+    let Replayed { head, steps, result } =
+        replayed.map_err(|error| ReplayError::Parse { file: file.to_owned(), error })?;
+    if trace {
+        print(&head, &steps)?;
+    }
+    result.map_err(|mismatch| ReplayError::Mismatch { file: file.to_owned(), mismatch })?;
+    writeln!(io::stdout(), "# {}: all {} steps as written", file.display(), steps.len())?;
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<String, ReplayError> {
+    let failed = |source| ReplayError::Read { file: file.to_owned(), source };
+    let mut text = String::new();
+    let opened = File::open(file).map_err(failed)?;
+    opened.take(TRANSCRIPT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    if fs::metadata(file).map_err(failed)?.len() > TRANSCRIPT_BYTES_MAX {
+        return Err(failed(io::Error::other("larger than 16 MiB")));
+    }
+    Ok(text)
+}
+
+fn replay_session(text: &str) -> Result<Replayed, ParseError> {
+    let transcript = Transcript::parse(text)?;
+    let writer = transcript.writer();
+    let mut steps = Vec::new();
+    let result = session::replay(&transcript, |ran| steps.push(writer.ran(ran)));
+    Ok(Replayed { head: transcript.head(), steps, result })
+}
+
+fn replay_feed(text: &str) -> Result<Replayed, ParseError> {
+    let history = History::parse(text)?;
+    let mut steps = Vec::new();
+    let result = feed::replay(&history, |ran| steps.push(ran.to_string()));
+    Ok(Replayed { head: history.head(), steps, result })
+}
+
+fn print(head: &str, steps: &[String]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{head}")?;
+    steps.iter().try_for_each(|step| writeln!(out, "{step}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replayed_as_what_its_name_says_it_is() {
+        for (file, wrong) in [
+            ("fixtures/feeds/time_table_of_the_seed.feed", None),
+            ("fixtures/sessions/keepalive.session", None),
+            ("Cargo.toml", Some("Cargo.toml:1: the first line says what the session shows")),
+            ("fixtures/feeds", Some("cannot read fixtures/feeds: ")),
+        ] {
+            let result = run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), true);
+            let error = result.err().map(|error| error.to_string());
+            match wrong {
+                None => assert_eq!(error, None),
+                Some(wrong) => {
+                    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+                    let error = error.expect("it is neither").replace(root, "");
+                    assert!(error.starts_with(wrong), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_feed_history_is_told_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wrong.feed");
+        for (lines, wrong) in [
+            ("wait 5", "2: expected a span such as"),
+            ("P1> written", "2: after `P1> written`\n     + P1< publish"),
+        ] {
+            fs::write(&file, format!("# A history.\n{lines}\n")).unwrap();
+            let error = run(&file, false).unwrap_err().to_string();
+            let expected = format!("{}:{wrong}", file.display());
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! VAPID keys in files: PEM as `openssl` and py-vapid write it, or the bare private key in
+//! base64url as the `web-push` package for Node.js writes it.
+
+use std::path::Path;
+
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::keypair::KeyPair;
+use super::{ToolError, from_base64url, read, write_private};
+
+/// A VAPID key, and whether it was made just now.
+#[derive(Debug)]
+pub struct VapidKey {
+    /// The key.
+    pub pair: KeyPair,
+    /// The file was not there and has been written.
+    pub is_new: bool,
+}
+
+impl VapidKey {
+    /// Reads the key in a file; makes one where there is no file.
+    pub fn load_or_make(path: &Path) -> Result<Self, ToolError> {
+        if !path.exists() {
+            let pair = KeyPair::generate();
+            write_private(path, &to_pem(&pair))?;
+            return Ok(Self { pair, is_new: true });
+        }
+        let pair = parse(&read(path)?).ok_or_else(|| ToolError::Malformed {
+            path: path.to_owned(),
+            what: "a VAPID key",
+            why: "expected a P-256 private key, as PEM or as 32 bytes in base64url".into(),
+        })?;
+        Ok(Self { pair, is_new: false })
+    }
+}
+
+fn parse(text: &str) -> Option<KeyPair> {
+    if text.contains("-----BEGIN") {
+        let der = PrivateKeyDer::from_pem_slice(text.as_bytes()).ok()?;
+        KeyPair::from_der(der.secret_der())
+    } else {
+        KeyPair::from_bytes(&from_base64url(text)?)
+    }
+}
+
+/// PKCS#8 as PEM (RFC 7468).
+fn to_pem(pair: &KeyPair) -> String {
+    use base64::Engine;
+    let der = pair.signing().to_pkcs8v1().expect("a P-256 key can be written as PKCS#8");
+    let text = base64::engine::general_purpose::STANDARD.encode(der.as_ref());
+    let lines: Vec<_> = text
+        .as_bytes()
+        .chunks(64)
+        .map(|line| std::str::from_utf8(line).expect("base64 is ASCII"))
+        .collect();
+    format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dev::to_base64url;
+
+    /// Written by `openssl ecparam -genkey -name prime256v1 -noout`.
+    const SEC1: &str = "\
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIJGdUuuHPHI/Z0BOVnEVJHX33iyYdLR9X1TZyrNisgfpoAoGCCqGSM49
+AwEHoUQDQgAE1znUlX7b8BVpxlr08GdEqh453tPegrmS5qIeKyh7hfOl9q+E4k/A
+0xXyitGCXDKCoi/ZI25MiHjp0iSsfFQQdQ==
+-----END EC PRIVATE KEY-----
+";
+    /// The same key after `openssl pkcs8 -topk8 -nocrypt`.
+    const PKCS8: &str = "\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgkZ1S64c8cj9nQE5W
+cRUkdffeLJh0tH1fVNnKs2KyB+mhRANCAATXOdSVftvwFWnGWvTwZ0SqHjne096C
+uZLmoh4rKHuF86X2r4TiT8DTFfKK0YJcMoKiL9kjbkyIeOnSJKx8VBB1
+-----END PRIVATE KEY-----
+";
+
+    #[test]
+    fn a_key_is_made_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vapid.pem");
+        let made = VapidKey::load_or_make(&path).unwrap();
+        let kept = VapidKey::load_or_make(&path).unwrap();
+        assert!(made.is_new && !kept.is_new);
+        assert_eq!(made.pair.public(), kept.pair.public());
+    }
+
+    #[test]
+    fn keys_of_openssl_are_read() {
+        let sec1 = parse(SEC1).unwrap();
+        let pkcs8 = parse(PKCS8).unwrap();
+        assert_eq!(sec1.public(), pkcs8.public());
+    }
+
+    #[test]
+    fn a_bare_private_key_is_read() {
+        let pair = KeyPair::generate();
+        let text = to_base64url(&pair.private_bytes()) + "\n";
+        assert_eq!(parse(&text).unwrap().public(), pair.public());
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_the_file_and_what_was_expected() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for text in ["", "hello", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"]
+        {
+            std::fs::write(file.path(), text).unwrap();
+            let error = VapidKey::load_or_make(file.path()).unwrap_err().to_string();
+            assert!(error.contains("is not a VAPID key: expected a P-256"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `kalends feed token`: what lets another program use one feed over HTTP.
+
+use std::io::{Write, stderr, stdout};
+
+use state_machine::Span;
+use storage::Embedded;
+
+use super::FeedCliError;
+use super::args::Token;
+use crate::admin::command::AdminError;
+use crate::feeds::http::tokens::{FeedTokens, Grant, Scopes};
+use crate::keys::{Keys, KeysError};
+use crate::server::unix_now;
+use crate::settings::{Settings, StoreKind};
+
+const DAY: Span = Span::from_secs(24 * 60 * 60);
+
+/// Prints a token. What it is good for is said on standard error.
+pub fn run(asked: &Token, settings: &Settings) -> Result<(), FeedCliError> {
+    let Token { feed, days, .. } = asked;
+    let scopes = scopes(asked);
+    let expires = days.map(|days| unix_now() + Span(DAY.0 * days));
+    let keys = Keys::load(&settings.data_dir).map_err(|error| what_to_do(error, settings))?;
+    let tokens = FeedTokens::derive(&keys, settings.feed_tokens_epoch);
+    let token = tokens.mint(&Grant { feed: feed.clone(), scopes, expires });
+    writeln!(stdout(), "{token}")?;
+    // Where standard error is closed there is nobody to tell.
+    let _ = writeln!(stderr(), "{}", told(asked, scopes));
+    Ok(())
+}
+
+/// Keys that are not there were lost only where there is what they belong to.
+fn what_to_do(error: KeysError, settings: &Settings) -> FeedCliError {
+    match (error, settings.store) {
+        (KeysError::Missing { path }, StoreKind::DynamoDb) => FeedCliError::Unusable(format!(
+            "{} does not exist: name the data directory of a server with --data-dir, or start one, \
+             which makes it; where other servers run, copy the keys.toml of one of them",
+            path.display()
+        )),
+        (KeysError::Missing { .. }, StoreKind::Embedded)
+            if !Embedded::exists(&settings.data_dir) =>
+        {
+            AdminError::NoStore { dir: settings.data_dir.clone() }.into()
+        }
+        (error, _) => error.into(),
+    }
+}
+
+/// The command line has at least one of the two.
+fn scopes(asked: &Token) -> Scopes {
+    match (asked.read, asked.write) {
+        (true, true) => Scopes::Both,
+        (true, false) => Scopes::Read,
+        (false, _) => Scopes::Write,
+    }
+}
+
+fn told(asked: &Token, scopes: Scopes) -> String {
+    let may = match scopes {
+        Scopes::Read => "reads",
+        Scopes::Write => "writes",
+        Scopes::Both => "reads and writes",
+    };
+    let until = match asked.days {
+        None => "until feed_tokens_epoch is raised".to_owned(),
+        Some(1) => "for a day".to_owned(),
+        Some(days) => format!("for {days} days"),
+    };
+    format!("whoever has it {may} the feed {}, {until}", asked.feed)
+}

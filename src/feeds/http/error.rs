@@ -1,0 +1,277 @@
+//! What a request for a feed is refused with.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
+use state_machine::Span;
+use state_machine::feed::{FeedKey, FeedSyncId};
+
+use super::tokens::{FeedTokenError, Scopes};
+use crate::http::error::refuse;
+
+/// Where the error numbers are explained.
+const MORE_INFO: &str = "docs/feeds.md#errors";
+
+/// What a 401 asks for (RFC 6750 §3).
+const SCHEME: &str = "Bearer realm=\"feeds\"";
+
+/// Why a request is refused. What went wrong inside is not in here: it is logged where it is handled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FeedError {
+    /// No token, or nothing that could be one.
+    #[error("send a token of this feed, once: `Authorization: Bearer kf1...`")]
+    NoToken,
+    /// A token that is not taken.
+    #[error(transparent)]
+    Token(#[from] FeedTokenError),
+    /// A token of another feed.
+    #[error("this token is for another feed")]
+    OtherFeed,
+    /// A token that does not allow this.
+    #[error("this token does not have the scope {0}")]
+    Scope(Scopes),
+    /// A parameter that there is not, or one that was given twice.
+    #[error("{0}")]
+    Query(&'static str),
+    /// Not a number.
+    #[error("{0} is a cursor: empty, or a number that an answer gave")]
+    Cursor(&'static str),
+    /// A number that was never assigned.
+    #[error(
+        "the cursor is from the future: this feed has come to {0}. It is another feed's, or of another store"
+    )]
+    CursorFromTheFuture(FeedSyncId),
+    /// Not a number of updates.
+    #[error("limit is a number of updates, at least 1")]
+    Limit,
+    /// Not a number of seconds.
+    #[error("wait is a number of whole seconds")]
+    Wait,
+    /// Not a key.
+    #[error(
+        "a key is 1 to {} bytes of UTF-8 without control characters, percent-encoded where a URL needs it",
+        FeedKey::BYTES_MAX
+    )]
+    Key,
+    /// A key that this feed cannot have.
+    #[error("no broadcast can be called this: agents are told of errors under this name")]
+    ReservedKey,
+    /// Not a text.
+    #[error("a value is UTF-8: encode anything else, as base64 for instance")]
+    ValueNotText,
+    /// Nothing was ever written to the feed.
+    #[error("there is no such feed: one is there from its first write on")]
+    NoSuchFeed,
+    /// Nothing to delete or to publish again.
+    #[error("there is no such key in this feed")]
+    NoSuchKey,
+    /// The value is too large.
+    #[error("the value is larger than {max_bytes} bytes")]
+    TooLarge {
+        /// The most that is taken.
+        max_bytes: usize,
+    },
+    /// The feed is full.
+    #[error(
+        "the feed has as many keys as it may have, those that were deleted too: write one that is \
+         there (docs/feeds.md#limits)"
+    )]
+    TooManyKeys,
+    /// Too many streams and waiting requests.
+    #[error("too many follow feeds on this server: try again later, or without wait")]
+    TooManyFollowers {
+        /// When.
+        retry_after: Span,
+    },
+    /// The server, or what it depends on, is overloaded or down.
+    #[error("the server cannot do this now: try again later")]
+    Unavailable {
+        /// When.
+        retry_after: Span,
+    },
+    /// Not for this URL.
+    #[error("this URL does not take this method")]
+    Method {
+        /// What it takes.
+        allow: &'static str,
+    },
+    /// The body broke off.
+    #[error("the body did not arrive as a whole")]
+    BodyBroken,
+    /// The body stands still.
+    #[error("the body did not arrive in time")]
+    BodySlow,
+}
+
+impl FeedError {
+    /// The error number in the body, finer than the status.
+    pub(super) fn errno(&self) -> u16 {
+        self.code().1
+    }
+
+    fn code(&self) -> (StatusCode, u16) {
+        match self {
+            Self::NoToken => (StatusCode::UNAUTHORIZED, 301),
+            Self::Token(FeedTokenError::Unknown) => (StatusCode::UNAUTHORIZED, 302),
+            Self::Token(FeedTokenError::Expired) => (StatusCode::UNAUTHORIZED, 303),
+            Self::OtherFeed => (StatusCode::FORBIDDEN, 304),
+            Self::Scope(_) => (StatusCode::FORBIDDEN, 305),
+            Self::Query(_) => (StatusCode::BAD_REQUEST, 306),
+            Self::Cursor(_) => (StatusCode::BAD_REQUEST, 307),
+            Self::CursorFromTheFuture(_) => (StatusCode::BAD_REQUEST, 308),
+            Self::Limit => (StatusCode::BAD_REQUEST, 309),
+            Self::Wait => (StatusCode::BAD_REQUEST, 310),
+            Self::Key => (StatusCode::BAD_REQUEST, 311),
+            Self::ValueNotText => (StatusCode::BAD_REQUEST, 312),
+            Self::NoSuchFeed => (StatusCode::NOT_FOUND, 313),
+            Self::NoSuchKey => (StatusCode::NOT_FOUND, 314),
+            Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, 315),
+            Self::TooManyFollowers { .. } => (StatusCode::SERVICE_UNAVAILABLE, 316),
+            Self::ReservedKey => (StatusCode::BAD_REQUEST, 317),
+            // As pushes have them.
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
+            Self::BodyBroken => (StatusCode::BAD_REQUEST, 999),
+            Self::BodySlow => (StatusCode::REQUEST_TIMEOUT, 999),
+        }
+    }
+
+    fn add_headers(&self, response: &mut HttpResponseBuilder) {
+        match self {
+            Self::NoToken => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
+            Self::Token(_) => {
+                let scheme = format!("{SCHEME}, error=\"invalid_token\"");
+                response.insert_header((WWW_AUTHENTICATE, scheme))
+            }
+            Self::OtherFeed => {
+                let scheme = format!("{SCHEME}, error=\"insufficient_scope\"");
+                response.insert_header((WWW_AUTHENTICATE, scheme))
+            }
+            Self::Scope(wanted) => {
+                let scheme = format!("{SCHEME}, error=\"insufficient_scope\", scope=\"{wanted}\"");
+                response.insert_header((WWW_AUTHENTICATE, scheme))
+            }
+            Self::TooManyFollowers { retry_after } | Self::Unavailable { retry_after } => {
+                let secs = retry_after.0.div_ceil(1000).max(1);
+                response.insert_header((RETRY_AFTER, secs.to_string()))
+            }
+            Self::Method { allow } => response.insert_header((ALLOW, *allow)),
+            _ => response,
+        };
+    }
+}
+
+impl ResponseError for FeedError {
+    fn status_code(&self) -> StatusCode {
+        self.code().0
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let (status, errno) = self.code();
+        let mut response = HttpResponse::build(status);
+        self.add_headers(&mut response);
+        refuse(&mut response, status, errno, &self.to_string(), MORE_INFO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use actix_web::body::MessageBody;
+    use actix_web::http::header::HeaderName;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The table in docs/feeds.md, row by row.
+    fn table() -> Vec<(u16, u16, FeedError)> {
+        let retry_after = Span(1);
+        vec![
+            (401, 301, FeedError::NoToken),
+            (401, 302, FeedTokenError::Unknown.into()),
+            (401, 303, FeedTokenError::Expired.into()),
+            (403, 304, FeedError::OtherFeed),
+            (403, 305, FeedError::Scope(Scopes::Write)),
+            (400, 306, FeedError::Query("there is no such parameter")),
+            (400, 307, FeedError::Cursor("after")),
+            (400, 308, FeedError::CursorFromTheFuture(FeedSyncId(7))),
+            (400, 309, FeedError::Limit),
+            (400, 310, FeedError::Wait),
+            (400, 311, FeedError::Key),
+            (400, 312, FeedError::ValueNotText),
+            (404, 313, FeedError::NoSuchFeed),
+            (404, 314, FeedError::NoSuchKey),
+            (507, 315, FeedError::TooManyKeys),
+            (503, 316, FeedError::TooManyFollowers { retry_after }),
+            (413, 104, FeedError::TooLarge { max_bytes: 65_536 }),
+            (503, 201, FeedError::Unavailable { retry_after }),
+            (405, 999, FeedError::Method { allow: "GET" }),
+            (400, 999, FeedError::BodyBroken),
+            (408, 999, FeedError::BodySlow),
+        ]
+    }
+
+    fn header(error: &FeedError, name: HeaderName) -> Option<String> {
+        let response = error.error_response();
+        response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn every_error_has_its_status_and_number_and_says_so_in_its_body() {
+        for (status, errno, error) in table() {
+            let response = error.error_response();
+            assert_eq!((response.status().as_u16(), error.errno()), (status, errno), "{error}");
+            let body = response.into_body().try_into_bytes().unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let expected = json!({
+                "code": status,
+                "errno": errno,
+                "error": StatusCode::from_u16(status).unwrap().canonical_reason().unwrap(),
+                "message": error.to_string(),
+                "more_info": MORE_INFO,
+            });
+            assert_eq!(body, expected);
+        }
+    }
+
+    #[test]
+    fn every_error_is_in_the_documentation() {
+        let docs = include_str!("../../../docs/feeds.md");
+        for (status, errno, error) in table() {
+            let row = format!("| {status} | {errno} |");
+            assert!(docs.contains(&row), "docs/feeds.md has no row {row} for {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_our_own_are_given_once() {
+        let ours: Vec<u16> =
+            table().iter().map(|(_, errno, _)| *errno).filter(|n| (300..400).contains(n)).collect();
+        assert_eq!(ours.iter().collect::<BTreeSet<_>>().len(), ours.len());
+    }
+
+    #[test]
+    fn who_lacks_the_right_is_told_the_scheme_and_what_is_wrong() {
+        let scheme = |error: FeedError| header(&error, WWW_AUTHENTICATE);
+        assert_eq!(scheme(FeedError::NoToken).as_deref(), Some("Bearer realm=\"feeds\""));
+        let unknown = scheme(FeedTokenError::Unknown.into()).unwrap();
+        assert!(unknown.ends_with(", error=\"invalid_token\""), "{unknown}");
+        let scope = scheme(FeedError::Scope(Scopes::Write)).unwrap();
+        assert!(scope.ends_with(", error=\"insufficient_scope\", scope=\"w\""), "{scope}");
+        for (status, _, error) in table() {
+            assert_eq!(scheme(error.clone()).is_some(), matches!(status, 401 | 403), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_is_to_come_back_is_told_when_and_a_wrong_method_which_are_right() {
+        for (status, _, error) in table() {
+            assert_eq!(header(&error, RETRY_AFTER).is_some(), status == 503, "{error}");
+            assert_eq!(header(&error, ALLOW).is_some(), status == 405, "{error}");
+        }
+        let error = FeedError::Unavailable { retry_after: Span(1001) };
+        assert_eq!(header(&error, RETRY_AFTER).as_deref(), Some("2"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Pages that are too large to be written in one go: a reader that does not read one keeps it in memory, so they are
+//! counted, and each is turned into JSON as it goes out.
+
+use std::convert::Infallible;
+use std::{mem, vec};
+
+use actix_web::HttpResponse;
+use actix_web::http::header::ContentType;
+use actix_web::web::Bytes;
+use futures_util::stream;
+use state_machine::feed::{FeedPage, Update};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::error::FeedError;
+use super::page::{ShownPage, ShownUpdate};
+use super::{FOLLOWED_BYTES_MAX, FeedService};
+
+/// Bytes that are written together, unless one update has more.
+const PART_BYTES: usize = 16 * 1024;
+
+/// A page on its way.
+struct Outgoing {
+    updates: vec::IntoIter<Update>,
+    /// What is written next.
+    part: String,
+    is_first: bool,
+    /// What comes behind the updates; none once it is written.
+    end: Option<String>,
+    /// Given back when the page has gone out, or nobody is there any more.
+    _place: OwnedSemaphorePermit,
+}
+
+/// Answers with a page. A large one is refused where too many are on their way.
+pub(super) fn answer(service: &FeedService, page: FeedPage) -> Result<HttpResponse, FeedError> {
+    if !is_large(&page) {
+        return Ok(HttpResponse::Ok().json(ShownPage::from(&page)));
+    }
+    let retry_after = service.limits.retry_after;
+    let place = service.pages.clone().try_acquire_owned();
+    let place = place.map_err(|_| FeedError::Unavailable { retry_after })?;
+    Ok(in_parts(page, place))
+}
+
+fn is_large(page: &FeedPage) -> bool {
+    let value = |update: &Update| update.value.as_ref().map_or(0, |value| value.as_str().len());
+    page.updates.iter().map(value).sum::<usize>() > FOLLOWED_BYTES_MAX
+}
+
+fn in_parts(page: FeedPage, place: OwnedSemaphorePermit) -> HttpResponse {
+    let outgoing = Outgoing {
+        part: r#"{"updates":["#.to_owned(),
+        is_first: true,
+        end: Some(format!(r#"],"cursor":{},"head":{}}}"#, page.cursor, page.head)),
+        updates: page.updates.into_iter(),
+        _place: place,
+    };
+    let parts = stream::unfold(outgoing, async |mut outgoing| {
+        let part = outgoing.next()?;
+        Some((Ok::<_, Infallible>(Bytes::from(part)), outgoing))
+    });
+    HttpResponse::Ok().insert_header(ContentType::json()).streaming(parts)
+}
+
+impl Outgoing {
+    /// The next part; none at the end.
+    fn next(&mut self) -> Option<String> {
+        while self.part.len() < PART_BYTES {
+            let Some(update) = self.updates.next() else {
+                self.part.push_str(&self.end.take()?);
+                break;
+            };
+            if !mem::take(&mut self.is_first) {
+                self.part.push(',');
+            }
+            let json = serde_json::to_string(&ShownUpdate::from(&update));
+            self.part.push_str(&json.expect("numbers and texts can be written as JSON"));
+        }
+        Some(mem::take(&mut self.part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use actix_web::body::to_bytes;
+    use serde_json::{Value, json};
+    use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, Version};
+    use tokio::sync::Semaphore;
+
+    use super::super::fixture::{PAGES, Scene};
+    use super::*;
+
+    fn page(updates: u64, bytes: usize) -> FeedPage {
+        let update = |number| Update {
+            feed_sync_id: FeedSyncId(number),
+            key: FeedKey::parse(&format!("key {number}")).unwrap(),
+            version: Version(2),
+            value: FeedValue::parse(&"\"".repeat(bytes)).ok(),
+        };
+        let cursor = FeedSyncId(updates);
+        FeedPage { updates: (1..=updates).map(update).collect(), cursor, head: FeedSyncId(1000) }
+    }
+
+    async fn json_of(answer: HttpResponse) -> Value {
+        let body = to_bytes(answer.into_body()).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    #[actix_web::test]
+    async fn a_page_says_the_same_however_it_is_written_and_a_large_one_is_counted_until_it_is_gone()
+     {
+        let scene = Scene::new();
+        let places = &scene.service.pages;
+        let free = places.available_permits();
+        for (updates, bytes, is_large) in [
+            (0, 0, false),
+            (3, 10, false),
+            (64, 1024, false),
+            (65, 1024, true),
+            (1, 200_000, true),
+            (700, 100, true),
+        ] {
+            let told = answer(&scene.service, page(updates, bytes)).unwrap();
+            let taken = free - places.available_permits();
+            assert_eq!(taken, usize::from(is_large), "{updates} of {bytes}");
+            let expected = json!(ShownPage::from(&page(updates, bytes)));
+            assert_eq!(json_of(told).await, expected, "{updates} of {bytes}");
+            assert_eq!(places.available_permits(), free);
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_large_page_too_many_is_refused_and_a_small_one_never() {
+        let scene = Scene::new();
+        let large = || answer(&scene.service, page(2, 100_000));
+        let unread: Vec<_> = (0..PAGES).map(|_| large().unwrap()).collect();
+        assert!(matches!(large(), Err(FeedError::Unavailable { .. })));
+        assert!(answer(&scene.service, page(2, 100)).is_ok());
+        drop(unread);
+        assert!(large().is_ok());
+    }
+
+    #[test]
+    fn a_large_page_is_written_in_parts() {
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let page = page(100, 1024);
+        let mut outgoing = Outgoing {
+            updates: page.updates.into_iter(),
+            part: String::new(),
+            is_first: true,
+            end: Some(String::new()),
+            _place: place,
+        };
+        let parts: Vec<usize> =
+            std::iter::from_fn(|| outgoing.next()).map(|part| part.len()).collect();
+        let most = PART_BYTES + 2 * 1024 + 200;
+        assert!(parts.len() > 10 && parts.iter().all(|part| *part < most), "{parts:?}");
+    }
+}

@@ -1,0 +1,233 @@
+//! What a reader asks for: `?after=&limit=&wait=`, and the two headers that make it a stream.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::{ACCEPT, HeaderMap};
+use state_machine::feed::FeedSyncId;
+use state_machine::store::PageLimit;
+use url::form_urlencoded;
+
+use super::FeedRequestLimits;
+use super::error::FeedError;
+
+/// The header in which an `EventSource` that connects again says how far it was (WHATWG HTML §9.2.4).
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// How a feed is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReadQuery {
+    /// From where on.
+    pub(super) after: FeedSyncId,
+    /// How much at once.
+    pub(super) limit: PageLimit,
+    /// How long to wait until there is something.
+    pub(super) wait: Duration,
+    /// As server-sent events.
+    pub(super) is_stream: bool,
+}
+
+impl ReadQuery {
+    /// Reads it, and keeps it within the limits.
+    pub(super) fn read(
+        request: &HttpRequest,
+        limits: &FeedRequestLimits,
+    ) -> Result<Self, FeedError> {
+        let mut query = Self {
+            after: FeedSyncId::NONE,
+            limit: limits.page,
+            wait: Duration::ZERO,
+            is_stream: wants_events(request.headers()),
+        };
+        for (name, value) in pairs(request)? {
+            query.set(&name, &value, limits)?;
+        }
+        if query.is_stream
+            && let Some(last) = last_event_id(request.headers())?
+        {
+            query.after = last;
+        }
+        Ok(query)
+    }
+
+    fn set(
+        &mut self,
+        name: &str,
+        value: &str,
+        limits: &FeedRequestLimits,
+    ) -> Result<(), FeedError> {
+        match name {
+            "after" => self.after = cursor(value).ok_or(FeedError::Cursor("after"))?,
+            "limit" => {
+                let rows = number(value).filter(|rows| *rows > 0).ok_or(FeedError::Limit)?;
+                self.limit.rows = usize::try_from(rows)
+                    .map_or(limits.page.rows, |rows| rows.min(limits.page.rows));
+            }
+            "wait" => {
+                let secs = number(value).ok_or(FeedError::Wait)?;
+                self.wait = Duration::from_secs(secs).min(limits.wait_max);
+            }
+            _ => return Err(FeedError::Query("the parameters are after, limit and wait")),
+        }
+        Ok(())
+    }
+}
+
+/// A request that has no parameters: a `?` in a key must be percent-encoded.
+pub(super) fn none(request: &HttpRequest) -> Result<(), FeedError> {
+    match request.uri().query() {
+        None => Ok(()),
+        Some(_) => Err(FeedError::Query("there are no parameters here, a ? in a key is %3F")),
+    }
+}
+
+/// Names and values, no name twice.
+fn pairs(request: &HttpRequest) -> Result<Vec<(String, String)>, FeedError> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (name, value) in form_urlencoded::parse(request.query_string().as_bytes()) {
+        if pairs.iter().any(|(known, _)| *known == name) {
+            return Err(FeedError::Query("a parameter was given twice"));
+        }
+        pairs.push((name.into_owned(), value.into_owned()));
+    }
+    Ok(pairs)
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let is_events = |item: &str| {
+        let kind = item.split(';').next().unwrap_or_default();
+        kind.trim().eq_ignore_ascii_case("text/event-stream")
+    };
+    let values = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(is_events)
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<FeedSyncId>, FeedError> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let text = value.to_str().ok().filter(|_| headers.get_all(LAST_EVENT_ID).count() == 1);
+    match text {
+        Some("") => Ok(None),
+        text => text.and_then(cursor).map(Some).ok_or(FeedError::Cursor("Last-Event-ID")),
+    }
+}
+
+/// An empty cursor is that of a consumer that has seen nothing (seed 004).
+fn cursor(text: &str) -> Option<FeedSyncId> {
+    if text.is_empty() { Some(FeedSyncId::NONE) } else { number(text).map(FeedSyncId) }
+}
+
+/// Decimal digits and nothing else. More than 64 bits hold is as much as they hold.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+    use crate::feeds::http::fixture::limits;
+
+    /// A request to read, with headers.
+    fn read(query: &str, headers: &[(&'static str, &str)]) -> Result<ReadQuery, FeedError> {
+        let request = TestRequest::with_uri(&format!("/v1/feeds/x{query}"));
+        let request =
+            headers.iter().fold(request, |request, header| request.append_header(*header));
+        ReadQuery::read(&request.to_http_request(), &limits())
+    }
+
+    fn after(query: &str) -> Result<u64, FeedError> {
+        read(query, &[]).map(|read| read.after.0)
+    }
+
+    const STREAM: (&str, &str) = ("accept", "text/event-stream");
+
+    #[test]
+    fn a_reader_that_asks_for_nothing_gets_a_page_from_the_beginning_at_once() {
+        let limit = limits().page;
+        let expected =
+            ReadQuery { after: FeedSyncId::NONE, limit, wait: Duration::ZERO, is_stream: false };
+        for query in ["", "?", "?after=", "?after=0", "?wait=0"] {
+            assert_eq!(read(query, &[]), Ok(expected), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_a_number_and_nothing_else_is() {
+        assert_eq!(after("?after=7"), Ok(7));
+        assert_eq!(after("?after=007"), Ok(7));
+        assert_eq!(after("?after=%37"), Ok(7));
+        assert_eq!(after("?after=99999999999999999999999"), Ok(u64::MAX));
+        for wrong in ["-1", "%2B1", "1.0", "0x1", "one", "1%20", "%20", "%D9%A7", "%00", "1,2"] {
+            assert_eq!(after(&format!("?after={wrong}")), Err(FeedError::Cursor("after")));
+        }
+    }
+
+    #[test]
+    fn a_limit_is_lowered_to_what_there_may_be_and_never_none() {
+        let rows = |query: &str| read(query, &[]).map(|read| read.limit.rows);
+        let most = limits().page.rows;
+        assert_eq!(rows("?limit=1"), Ok(1));
+        assert_eq!(rows(&format!("?limit={}", most + 1)), Ok(most));
+        assert_eq!(rows("?limit=99999999999999999999999"), Ok(most));
+        for wrong in ["", "0", "000", "-1", "many", "1.5"] {
+            assert_eq!(rows(&format!("?limit={wrong}")), Err(FeedError::Limit), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_lowered_to_the_longest() {
+        let wait = |query: &str| read(query, &[]).map(|read| read.wait);
+        let most = limits().wait_max;
+        assert_eq!(wait("?wait=1"), Ok(Duration::from_secs(1)));
+        assert_eq!(wait("?wait=99999999999999999999999"), Ok(most));
+        for wrong in ["", "-1", "soon", "1.5", "1s"] {
+            assert_eq!(wait(&format!("?wait={wrong}")), Err(FeedError::Wait), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_there_are_not_and_those_given_twice_are_refused() {
+        for wrong in ["?cursor=1", "?After=1", "?after=1&x=", "?after=1&after=1", "?=", "?a"] {
+            assert!(matches!(read(wrong, &[]), Err(FeedError::Query(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_accepts_events_gets_a_stream() {
+        for (accept, is_stream) in [
+            ("text/event-stream", true),
+            ("Text/Event-Stream; charset=utf-8", true),
+            ("application/json, text/event-stream;q=0.5", true),
+            ("application/json", false),
+            ("text/*", false),
+            ("*/*", false),
+        ] {
+            let query = read("", &[("accept", accept)]).unwrap();
+            assert_eq!(query.is_stream, is_stream, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_last_event_wins_over_the_cursor_in_the_url() {
+        let last = |id, query: &str| {
+            read(query, &[STREAM, ("last-event-id", id)]).map(|read| read.after.0)
+        };
+        assert_eq!(last("9", "?after=4"), Ok(9));
+        assert_eq!(last("0", "?after=4"), Ok(0));
+        assert_eq!(last("", "?after=4"), Ok(4));
+        assert_eq!(last("9", "?after=x"), Err(FeedError::Cursor("after")));
+        for wrong in ["x", "-1", "9,10", "9 10"] {
+            assert_eq!(last(wrong, ""), Err(FeedError::Cursor("Last-Event-ID")), "{wrong}");
+        }
+        let twice = [STREAM, ("last-event-id", "1"), ("last-event-id", "2")];
+        assert_eq!(read("", &twice), Err(FeedError::Cursor("Last-Event-ID")));
+    }
+
+    #[test]
+    fn the_last_event_means_nothing_where_no_stream_is_asked_for() {
+        let page = read("?after=4", &[("last-event-id", "9")]).unwrap();
+        assert_eq!(page.after, FeedSyncId(4));
+    }
+}

@@ -1,0 +1,96 @@
+//! Requests that read: a page, at once or when there is something, or a stream.
+
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use actors::SubscriptionError;
+use state_machine::Time;
+use state_machine::feed::{ConsumerEnd, FeedName, FeedPage};
+use state_machine::store::PageLimit;
+use tokio::time::{Instant, timeout_at};
+
+use super::error::FeedError;
+use super::follow::Waiting;
+use super::query::ReadQuery;
+use super::tokens::Grant;
+use super::{FOLLOWED_BYTES_MAX, FeedService, events, large};
+
+/// Answers with what is behind the cursor.
+pub(super) async fn read(
+    service: &Data<FeedService>,
+    grant: Grant,
+    query: ReadQuery,
+) -> Result<HttpResponse, FeedError> {
+    if query.is_stream {
+        let bytes = query.limit.bytes.min(FOLLOWED_BYTES_MAX);
+        let query = ReadQuery { limit: PageLimit { bytes, ..query.limit }, ..query };
+        let page = first_page(service, &grant.feed, query).await?;
+        return events::stream(service, grant, page);
+    }
+    let mut page = first_page(service, &grant.feed, query).await?;
+    if page.updates.is_empty() && !query.wait.is_zero() {
+        page = next_page(service, grant, query, page).await?;
+    }
+    large::answer(service, page)
+}
+
+async fn first_page(
+    service: &FeedService,
+    feed: &FeedName,
+    query: ReadQuery,
+) -> Result<FeedPage, FeedError> {
+    let page = service.feeds.store().fetch_feed(feed.clone(), query.after, query.limit).await;
+    let page = match page.map_err(|error| service.failed(feed, &error))? {
+        Some(page) => page,
+        None if feed.is_always_there() => FeedPage::default(),
+        None => return Err(FeedError::NoSuchFeed),
+    };
+    if query.after > page.head {
+        return Err(FeedError::CursorFromTheFuture(page.head));
+    }
+    Ok(page)
+}
+
+/// The first page that has an update, or the one that there is when the time is over or the server stops.
+async fn next_page(
+    service: &FeedService,
+    grant: Grant,
+    query: ReadQuery,
+    mut page: FeedPage,
+) -> Result<FeedPage, FeedError> {
+    let until = Instant::now() + query.wait.min(grant.left(service.clock.now()));
+    let mut waiting = Waiting::behind(service, grant.feed, page.cursor)?;
+    while page.updates.is_empty() {
+        match timeout_at(until, waiting.next()).await {
+            Ok(Ok(next)) => page = next,
+            Ok(Err(SubscriptionError::End(end))) => return Err(ended(end)),
+            Ok(Err(SubscriptionError::Closed)) | Err(_) => break,
+        }
+    }
+    Ok(cut(page, query.limit.rows))
+}
+
+fn ended(end: ConsumerEnd) -> FeedError {
+    match end {
+        ConsumerEnd::NoSuchFeed => FeedError::NoSuchFeed,
+        ConsumerEnd::CursorFromTheFuture { head } => FeedError::CursorFromTheFuture(head),
+    }
+}
+
+/// A page with no more updates than were asked for.
+fn cut(mut page: FeedPage, rows: usize) -> FeedPage {
+    if page.updates.len() > rows {
+        page.updates.truncate(rows);
+        page.cursor = page.updates.last().map_or(page.cursor, |last| last.feed_sync_id);
+    }
+    page
+}
+
+impl Grant {
+    /// How long it still holds.
+    pub(super) fn left(&self, now: Time) -> Duration {
+        let left = self.expires.map(|expires| Duration::from_millis(expires.since(now).0));
+        left.unwrap_or(Duration::MAX)
+    }
+}

@@ -1,0 +1,84 @@
+//! Requests that change a key. They are answered when the change is durable; its number follows.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_LENGTH, HeaderMap};
+use actix_web::web::Payload;
+use serde_json::json;
+use state_machine::feed::{FeedKey, FeedName, FeedValue, Version, WriteResult};
+use tokio::time::timeout;
+
+use super::FeedService;
+use super::error::FeedError;
+
+/// Sets a key to the body.
+pub(super) async fn put(
+    service: &FeedService,
+    feed: FeedName,
+    key: FeedKey,
+    headers: &HeaderMap,
+    payload: Payload,
+) -> Result<HttpResponse, FeedError> {
+    if !feed.may_have(&key) {
+        return Err(FeedError::ReservedKey);
+    }
+    let max_bytes = feed.value_bytes_max(service.limits.value_bytes_max);
+    let value = read_value(service, max_bytes, headers, payload).await?;
+    let written = service.feeds.write(feed.clone(), key, value).await;
+    match written.map_err(|error| service.failed(&feed, &error))? {
+        WriteResult::Done(version) if version == Version::default().next() => {
+            Ok(told(StatusCode::CREATED, version))
+        }
+        WriteResult::Done(version) => Ok(told(StatusCode::OK, version)),
+        WriteResult::TooManyKeys => Err(FeedError::TooManyKeys),
+    }
+}
+
+/// Deletes a key.
+pub(super) async fn delete(
+    service: &FeedService,
+    feed: FeedName,
+    key: FeedKey,
+) -> Result<HttpResponse, FeedError> {
+    let deleted = service.feeds.delete(feed.clone(), key).await;
+    let version = deleted.map_err(|error| service.failed(&feed, &error))?;
+    version.map(|version| told(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
+}
+
+/// Has a key published again as it is.
+pub(super) async fn republish(
+    service: &FeedService,
+    feed: FeedName,
+    key: FeedKey,
+) -> Result<HttpResponse, FeedError> {
+    let republished = service.feeds.republish(feed.clone(), key).await;
+    let version = republished.map_err(|error| service.failed(&feed, &error))?;
+    version.map(|version| told(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
+}
+
+fn told(status: StatusCode, version: Version) -> HttpResponse {
+    HttpResponse::build(status).json(json!({"version": version.0}))
+}
+
+/// Reads the body, bounded in bytes and in time.
+async fn read_value(
+    service: &FeedService,
+    max_bytes: usize,
+    headers: &HeaderMap,
+    payload: Payload,
+) -> Result<FeedValue, FeedError> {
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: u64| length > max_bytes as u64) {
+        return Err(FeedError::TooLarge { max_bytes });
+    }
+    let read = timeout(service.limits.body_timeout, payload.to_bytes_limited(max_bytes)).await;
+    let body = match read {
+        Ok(Ok(Ok(body))) => body,
+        Ok(Ok(Err(_))) => return Err(FeedError::BodyBroken),
+        Ok(Err(_)) => return Err(FeedError::TooLarge { max_bytes }),
+        Err(_) => return Err(FeedError::BodySlow),
+    };
+    let text = std::str::from_utf8(&body).map_err(|_| FeedError::ValueNotText)?;
+    FeedValue::parse(text).map_err(|_| FeedError::TooLarge { max_bytes: FeedValue::BYTES_MAX })
+}

@@ -1,0 +1,228 @@
+//! Broadcasts of another service, taken over into the feed `broadcasts`.
+//!
+//! The service is asked in turns, in the form of Mozilla's megaphone. What it has another version of than the feed is
+//! written; what it has no longer stays. A service that fails costs nothing but that nothing new comes from it.
+//!
+//! - [`broadcast_source`]: the service, asked on a thread of its own, which nothing waits for when the server stops.
+//! - [`token_file`]: the secret that it asks for.
+//! - [`sync_state`]: what is to be written.
+
+pub mod broadcast_source;
+pub mod sync_state;
+pub mod token_file;
+
+use std::collections::BTreeMap;
+use std::mem::discriminant;
+use std::time::Duration;
+
+use actix::spawn;
+use actors::Feeds;
+use slog::{Logger, debug, info, warn};
+use state_machine::feed::{FeedKey, FeedName, FeedValue, WriteResult};
+use state_machine::store::PageLimit;
+use storage::StoreError;
+use tokio::time::sleep;
+
+use crate::settings::{PublicUrl, Settings};
+use broadcast_source::{Source, SourceError, SourceThread};
+use sync_state::SyncState;
+use token_file::TokenFileError;
+
+/// How much of the feed is read at once.
+const PAGE: PageLimit = PageLimit { rows: 500, bytes: 1024 * 1024 };
+
+/// The longest pause after failures, unless `broadcast_source_poll_s` is longer; pauses double with each one.
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// Why a server does not start that is to take over broadcasts.
+#[derive(Debug, thiserror::Error)]
+pub enum ImporterError {
+    /// There is a token, and nobody to show it to.
+    #[error(
+        "broadcast_source_token_file is set, and broadcast_source_url is not: set both or none"
+    )]
+    NoSource,
+    /// The token cannot be used.
+    #[error("broadcast_source_token_file: {0}")]
+    Token(#[from] TokenFileError),
+    /// The service cannot be asked.
+    #[error("broadcast_source_url: {0}")]
+    Source(#[from] SourceError),
+}
+
+/// The service that the settings name, if they name one. It is not asked yet.
+pub fn source(settings: &Settings) -> Result<Option<SourceThread>, ImporterError> {
+    let token_file = settings.broadcast_source_token_file.as_deref();
+    let Some(origin) = &settings.broadcast_source_url else {
+        return token_file.map_or(Ok(None), |_| Err(ImporterError::NoSource));
+    };
+    token_file.map(token_file::read).transpose()?;
+    Ok(Some(Source::at(origin.as_str(), token_file)?.on_a_thread()?))
+}
+
+/// Takes over broadcasts from now on.
+pub fn start(source: SourceThread, settings: &Settings, feeds: &Feeds, log: &Logger) {
+    let origin = settings.broadcast_source_url.as_ref().map_or("", PublicUrl::as_str);
+    let importer = Importer {
+        source,
+        feeds: feeds.clone(),
+        value_bytes_max: FeedName::broadcasts().value_bytes_max(settings.feed_value_bytes_max),
+        every: Duration::from_secs(settings.broadcast_source_poll_s),
+        sync_state: SyncState::default(),
+        health: SyncHealth::Well,
+        log: log.new(slog::o!("source" => origin.to_owned())),
+    };
+    spawn(importer.run());
+}
+
+struct Importer {
+    source: SourceThread,
+    feeds: Feeds,
+    value_bytes_max: usize,
+    every: Duration,
+    sync_state: SyncState,
+    health: SyncHealth,
+    log: Logger,
+}
+
+/// How it goes, with what is wrong. Only what is other than before is logged.
+enum SyncHealth {
+    Well,
+    Partly(String),
+    Failing(String),
+}
+
+/// Why nothing was taken over.
+#[derive(Debug, thiserror::Error)]
+enum ImportError {
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("the store failed: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// What the service has, as far as it can be in the feed.
+struct AcceptedVersions {
+    versions: BTreeMap<FeedKey, FeedValue>,
+    /// What is wrong with the rest.
+    problem: Option<String>,
+}
+
+impl Importer {
+    /// Goes on as long as the process, or until its store is closed.
+    async fn run(mut self) {
+        let mut pause = self.every;
+        loop {
+            let health = match self.import().await {
+                Ok(health) => health,
+                Err(ImportError::Store(StoreError::Closed)) => return,
+                Err(error) => SyncHealth::Failing(error.to_string()),
+            };
+            let is_failing = matches!(health, SyncHealth::Failing(_));
+            self.tell(health);
+            if !is_failing {
+                pause = self.every;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX.max(self.every));
+        }
+    }
+
+    /// Asks once and writes what is new.
+    async fn import(&mut self) -> Result<SyncHealth, ImportError> {
+        let answer = self.source.ask().await?;
+        let AcceptedVersions { versions, mut problem } = accepted(answer, self.value_bytes_max);
+        self.catch_up().await?;
+        for (id, version) in self.sync_state.due(&versions) {
+            let written = self.feeds.write(FeedName::broadcasts(), id.clone(), version.clone());
+            match written.await? {
+                WriteResult::Done(_) => {
+                    debug!(self.log, "took over a broadcast"; "id" => %id);
+                    self.sync_state.wrote(id, version);
+                }
+                WriteResult::TooManyKeys => problem = Some(too_many_keys(&self.feeds)),
+            }
+        }
+        Ok(problem.map_or(SyncHealth::Well, SyncHealth::Partly))
+    }
+
+    /// Reads what the feed has by now.
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        loop {
+            let (feed, after) = (FeedName::broadcasts(), self.sync_state.cursor());
+            let Some(page) = self.feeds.store().fetch_feed(feed, after, PAGE).await? else {
+                return Ok(());
+            };
+            let is_last = page.cursor >= page.head;
+            self.sync_state.apply(page);
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Logs what is other than before.
+    fn tell(&mut self, health: SyncHealth) {
+        if discriminant(&health) == discriminant(&self.health) {
+            return;
+        }
+        match &health {
+            SyncHealth::Well => info!(self.log, "broadcasts are taken over again"),
+            SyncHealth::Partly(why) => {
+                warn!(self.log, "cannot take over all broadcasts"; "error" => why);
+            }
+            SyncHealth::Failing(why) => {
+                warn!(self.log, "cannot take over broadcasts, will try again"; "error" => why);
+            }
+        }
+        self.health = health;
+    }
+}
+
+fn accepted(answer: BTreeMap<String, String>, value_bytes_max: usize) -> AcceptedVersions {
+    let (mut versions, mut unusable) = (BTreeMap::new(), 0_usize);
+    for (id, version) in answer {
+        let version = Some(version).filter(|version| version.len() <= value_bytes_max);
+        let version = version.and_then(|version| FeedValue::parse(&version).ok());
+        let id = FeedKey::parse(&id).ok().filter(|id| FeedName::broadcasts().may_have(id));
+        match id.zip(version) {
+            Some((id, version)) => drop(versions.insert(id, version)),
+            None => unusable += 1,
+        }
+    }
+    let problem = (unusable > 0).then(|| {
+        format!(
+            "{unusable} of its broadcasts have an id that is no key of a feed, or a version longer than \
+             {value_bytes_max} bytes"
+        )
+    });
+    AcceptedVersions { versions, problem }
+}
+
+fn too_many_keys(feeds: &Feeds) -> String {
+    let keys_max = FeedName::broadcasts().keys_max(feeds.limits().keys_max);
+    format!("the feed has {keys_max} keys, with those that were deleted, and takes no other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(id, version)| ((*id).to_owned(), (*version).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_in_a_feed_keeps_nothing_else_out() {
+        let AcceptedVersions { versions, problem } =
+            accepted(answer(&[("a/b", "1"), ("c", "12345")]), 5);
+        assert_eq!((versions.len(), problem), (2, None));
+        let long = "k".repeat(257);
+        let AcceptedVersions { versions, problem } = accepted(
+            answer(&[("a/b", "1"), ("", "1"), ("c", "123456"), (&long, "1"), ("errors", "1")]),
+            5,
+        );
+        assert_eq!(versions.keys().map(FeedKey::as_str).collect::<Vec<_>>(), ["a/b"]);
+        assert!(problem.unwrap().starts_with("4 of its broadcasts have an id that is no key"));
+    }
+}

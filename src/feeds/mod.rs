@@ -1,0 +1,5 @@
+//! Feeds: over HTTP, on the command line, and broadcasts imported from another service.
+
+pub mod cli;
+pub mod http;
+pub mod import;

@@ -1,0 +1,185 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The bytes 0 to 31.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+// Made by Python's `cryptography.fernet` with that key, as autopush and autopush-rs make theirs:
+// of UAID and CHID, for v2 and VAPID_KEY, padding taken off.
+const V1: &str = "gAAAAABfXhAA1eAy1aYGQbuVxAHeUyXjlsbetjqIMyNU88W6Hdii7XzF77E7HO3IKebHrvCVNPOD8spaJEwz\
+    fbVGzGq9qLeDg_K7Z8gW_vE04IgCE_FO5-ZSPGslAbKo_b7jJ5eJVbnq";
+const V2: &str = "gAAAAABfXhAAwJjLxLbFAFX44dVAdWP_uTT7wdV4sZoUQbDbADDoXM-GtoU7yKnZqtZ-JYynj9rML50DHkay\
+    p1qlo7oO65RnxnMkwr4FI7kLX-PZ9KgrgmUFn2ZUyC1e21idkGzERYV7rcvTl57sikHCPwAECnE2qSXwy-_pt-h-3RTTZ9Q2gYs";
+/// Only the uaid is inside.
+const CUT_SHORT: &str = "gAAAAABfXhAAhxrnF-l_DTvy4-pxM0XrKS6myf8L7di_vSkywPaN72cV-tdtljg4OUxtnQOu5p1r\
+    IgHVYetyQ8Z6qbrimtvguaNy0YldjBAk41BUt3zyLI4";
+/// Inside are the ids and 31 bytes.
+const ODD: &str = "gAAAAABfXhAARz9gqpRNMMYVc1YPo1O25S9hIl1oB13oA0SrY9hMCNPprAoy7J_vvdWVOKgEt_aU3ySIndBI\
+    1RfWLDrVaZi4kgdEqsgkivwKiywMcffRuPVwLfHBv92b-bK0aZ8CbrN3TO25D8ww99nN1yQXImRimg";
+
+/// The keys of RFC 8292 §2.4 and RFC 8291 §5 (the application server's).
+const VAPID_KEY: &str =
+    "BA1Hxzyi1RUM1b5wjxsn7nGxAszw2u61m164i3MrAIxHF6YK5h4SDYic-dRuU_RCPCfA5aq9ojSwk5Y2EmClBPs";
+const OTHER_VAPID_KEY: &str =
+    "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
+
+const UAID: Uaid = Uaid([0x11; 16]);
+const CHID: Chid = Chid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+const OPENED: EndpointToken = EndpointToken { uaid: UAID, chid: CHID };
+
+fn tokens() -> EndpointTokens {
+    EndpointTokens::new(&Keys::from_texts(&[KEY]).unwrap())
+}
+
+fn key() -> VapidKey {
+    VapidKey::parse(VAPID_KEY).unwrap()
+}
+
+fn other_key() -> VapidKey {
+    VapidKey::parse(OTHER_VAPID_KEY).unwrap()
+}
+
+fn short() -> String {
+    tokens().encrypt(UAID, CHID, None).strip_prefix("/wpush/").unwrap().to_owned()
+}
+
+fn restricted() -> String {
+    tokens().encrypt(UAID, CHID, Some(&key())).strip_prefix("/wpush/r/").unwrap().to_owned()
+}
+
+#[test]
+fn a_short_token_is_64_characters_and_opens_with_or_without_a_vapid_key() {
+    assert_eq!(short().len(), 64);
+    for key in [None, Some(&key())] {
+        assert_eq!(tokens().decrypt(TokenVersion::Short, &short(), key), Ok(OPENED));
+    }
+}
+
+#[test]
+fn the_same_channel_gets_the_same_endpoint_and_another_one_another() {
+    assert_eq!(short(), short());
+    assert_eq!(restricted(), restricted());
+    assert_ne!(short(), restricted());
+    assert_ne!(tokens().encrypt(UAID, Chid([9; 16]), None), format!("/wpush/{}", short()));
+}
+
+#[test]
+fn a_restricted_token_is_no_longer_and_opens_for_its_own_key_only() {
+    let open = |key: Option<VapidKey>| {
+        tokens().decrypt(TokenVersion::Restricted, &restricted(), key.as_ref())
+    };
+    assert_eq!(restricted().len(), 64);
+    assert_eq!(open(Some(key())), Ok(OPENED));
+    assert_eq!(open(Some(other_key())), Err(TokenError::OtherKey));
+    assert_eq!(open(None), Err(TokenError::KeyNeeded));
+}
+
+#[test]
+fn a_restriction_cannot_be_taken_off_or_put_on_by_another_path() {
+    let stripped = tokens().decrypt(TokenVersion::Short, &restricted(), Some(&key()));
+    assert_eq!(stripped, Err(TokenError::Unknown));
+    let put_on = tokens().decrypt(TokenVersion::Restricted, &short(), Some(&key()));
+    assert_eq!(put_on, Err(TokenError::OtherKey));
+}
+
+#[test]
+fn tokens_of_autopush_open_padded_or_not() {
+    for (version, token) in [(TokenVersion::V1, V1), (TokenVersion::V2, V2)] {
+        for padding in ["", "=", "=="] {
+            let token = format!("{token}{padding}");
+            assert_eq!(tokens().decrypt(version, &token, Some(&key())), Ok(OPENED), "{token}");
+        }
+    }
+}
+
+#[test]
+fn a_fernet_token_without_a_version_is_one_of_v1() {
+    assert_eq!(tokens().decrypt(TokenVersion::Short, V1, None), Ok(OPENED));
+    assert_eq!(tokens().decrypt(TokenVersion::Short, V2, Some(&key())), Err(TokenError::Unknown));
+}
+
+#[test]
+fn a_v2_token_opens_for_its_own_key_only() {
+    let open = |key: Option<VapidKey>| tokens().decrypt(TokenVersion::V2, V2, key.as_ref());
+    assert_eq!(open(Some(other_key())), Err(TokenError::OtherKey));
+    assert_eq!(open(None), Err(TokenError::KeyNeeded));
+}
+
+#[test]
+fn a_fernet_token_of_another_length_inside_is_unknown() {
+    let cases = [
+        (TokenVersion::V1, V2),
+        (TokenVersion::V2, V1),
+        (TokenVersion::V1, CUT_SHORT),
+        (TokenVersion::V2, CUT_SHORT),
+        (TokenVersion::V1, ODD),
+        (TokenVersion::V2, ODD),
+    ];
+    for (version, token) in cases {
+        let opened = tokens().decrypt(version, token, Some(&key()));
+        assert_eq!(opened, Err(TokenError::Unknown), "{version:?} {token}");
+    }
+}
+
+#[test]
+fn every_key_of_the_list_opens_and_only_those() {
+    let later = EndpointTokens::new(&Keys::from_texts(&["B".repeat(43).as_str(), KEY]).unwrap());
+    assert_eq!(later.decrypt(TokenVersion::Short, &short(), None), Ok(OPENED));
+    assert_eq!(later.decrypt(TokenVersion::Restricted, &restricted(), Some(&key())), Ok(OPENED));
+    assert_eq!(later.decrypt(TokenVersion::V1, V1, None), Ok(OPENED));
+    assert_eq!(later.decrypt(TokenVersion::V2, V2, Some(&key())), Ok(OPENED));
+    assert_ne!(later.encrypt(UAID, CHID, None), tokens().encrypt(UAID, CHID, None));
+
+    let stranger = EndpointTokens::new(&Keys::from_texts(&["B".repeat(43)]).unwrap());
+    assert_eq!(stranger.decrypt(TokenVersion::Short, &short(), None), Err(TokenError::Unknown));
+    assert_eq!(stranger.decrypt(TokenVersion::V1, V1, None), Err(TokenError::Unknown));
+}
+
+#[test]
+fn changing_any_character_of_a_token_closes_it() {
+    let cases = [
+        (TokenVersion::Short, short(), TokenError::Unknown),
+        (TokenVersion::Restricted, restricted(), TokenError::OtherKey),
+        (TokenVersion::V1, V1.to_owned(), TokenError::Unknown),
+        (TokenVersion::V2, V2.to_owned(), TokenError::Unknown),
+    ];
+    for (version, token, error) in cases {
+        for at in 0..token.len() {
+            let mut changed = token.clone();
+            changed.replace_range(at..=at, if token[at..].starts_with('A') { "B" } else { "A" });
+            assert_eq!(tokens().decrypt(version, &changed, Some(&key())), Err(error), "{changed}");
+        }
+    }
+}
+
+#[test]
+fn a_token_that_is_no_token_is_unknown_on_every_path() {
+    let long = "A".repeat(1 << 20);
+    for token in ["", "A", "é", "!".repeat(64).as_str(), &short()[1..], &long] {
+        for version in
+            [TokenVersion::Short, TokenVersion::Restricted, TokenVersion::V1, TokenVersion::V2]
+        {
+            let opened = tokens().decrypt(version, token, Some(&key()));
+            assert_eq!(opened, Err(TokenError::Unknown), "{version:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_token_panics(token in "\\PC{0,200}") {
+        for version in
+            [TokenVersion::Short, TokenVersion::Restricted, TokenVersion::V1, TokenVersion::V2]
+        {
+            prop_assert!(tokens().decrypt(version, &token, Some(&key())).is_err());
+        }
+    }
+
+    #[test]
+    fn every_channel_comes_back(uaid: [u8; 16], chid: [u8; 16]) {
+        let path = tokens().encrypt(Uaid(uaid), Chid(chid), None);
+        let opened = tokens().decrypt(TokenVersion::Short, &path["/wpush/".len()..], None);
+        prop_assert_eq!(opened, Ok(EndpointToken { uaid: Uaid(uaid), chid: Chid(chid) }));
+    }
+}

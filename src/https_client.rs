@@ -1,0 +1,231 @@
+//! HTTP and WebSocket over TCP or TLS: rustls on aws-lc, which trusts what the system trusts.
+//!
+//! Why not actix's own client: it turns HTTP/2 on in actix-http, for the server too, and that costs
+//! every connection of the server's 2 KiB.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::CertificateDer;
+use rustls::{CertificateError, ClientConfig, InvalidMessage, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{
+    Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
+};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use url::Url;
+
+use crate::dev::ToolError;
+
+/// How long each step of a request may take: finding the server, connecting, sending, the answer's
+/// head and its body.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Largest message of a server's that is read from a WebSocket, in bytes.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// The subprotocol that Firefox offers.
+const PROTOCOL: HeaderValue = HeaderValue::from_static("push-notification");
+
+/// A client for requests to `url`. It follows no redirects: a push is signed for one origin. It
+/// asks no proxy, as the WebSocket has none either.
+pub fn http_client(url: &Url) -> Result<ureq::Agent, ToolError> {
+    let config = ureq::config::Config::builder()
+        .user_agent(concat!("kalends/", env!("CARGO_PKG_VERSION")))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_resolve(Some(STEP_TIMEOUT))
+        .timeout_connect(Some(STEP_TIMEOUT))
+        .timeout_send_request(Some(STEP_TIMEOUT))
+        .timeout_send_body(Some(STEP_TIMEOUT))
+        .timeout_recv_response(Some(STEP_TIMEOUT))
+        .timeout_recv_body(Some(STEP_TIMEOUT));
+    let config = match url.scheme() {
+        "https" => config.tls_config(request_tls()?),
+        _ => config,
+    };
+    Ok(config.build().new_agent())
+}
+
+/// A WebSocket with a server at its other end.
+pub type WebSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Opens WebSockets at one URL.
+pub struct WebSocketClient {
+    url: Url,
+    connector: Connector,
+}
+
+impl WebSocketClient {
+    /// A client for the `ws` or `wss` URL.
+    pub fn new(url: &Url) -> Result<Self, ToolError> {
+        let connector = match url.scheme() {
+            "wss" => Connector::Rustls(Arc::new(websocket_tls()?)),
+            _ => Connector::Plain,
+        };
+        Ok(Self { url: url.clone(), connector })
+    }
+
+    /// Opens a WebSocket, or tells why there is none. It waits for as long as it is let.
+    pub async fn open(&self) -> Result<WebSocket, String> {
+        let opened = match self.handshake(Some(PROTOCOL)).await {
+            // A server may take no subprotocol (RFC 6455 §4.2.2). Mozilla's does so and Firefox
+            // goes on; this library would not, and so is not told of any.
+            Err(Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(
+                SubProtocolError::NoSubProtocol,
+            ))) => self.handshake(None).await,
+            opened => opened,
+        };
+        opened.map_err(|error| match self.advice(&error) {
+            Some(advice) => format!("{}; {advice}", why(&error)),
+            None => why(&error),
+        })
+    }
+
+    /// What to try after a handshake that failed.
+    fn advice(&self, error: &Error) -> Option<&'static str> {
+        let is_plain = self.url.scheme() == "ws";
+        match error {
+            Error::Http(response) => match response.status().as_u16() {
+                426 => Some("does the proxy in front pass the upgrade?"),
+                400 if is_plain => Some(PORT_MAY_SPEAK_TLS),
+                _ => None,
+            },
+            // On a TLS port some servers answer plain HTTP in HTTP/1.0, some with a TLS alert, some
+            // not at all.
+            Error::Protocol(
+                ProtocolError::WrongHttpVersion
+                | ProtocolError::HttparseError(_)
+                | ProtocolError::HandshakeIncomplete,
+            ) if is_plain => Some(PORT_MAY_SPEAK_TLS),
+            Error::Io(error) => {
+                tls_advice(rustls_error(error)?, "that port does not speak TLS: try ws:")
+            }
+            _ => None,
+        }
+    }
+
+    async fn handshake(&self, protocol: Option<HeaderValue>) -> Result<WebSocket, Error> {
+        let mut request = self.url.as_str().into_client_request()?;
+        request.headers_mut().extend(protocol.map(|name| (SEC_WEBSOCKET_PROTOCOL, name)));
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(MESSAGE_BYTES_MAX));
+        // Acks are small, and nothing that could be sent with them is being waited for.
+        let no_delay = true;
+        let connector = Some(self.connector.clone());
+        let connected = connect_async_tls_with_config(request, Some(config), no_delay, connector);
+        let (socket, _response) = connected.await?;
+        Ok(socket)
+    }
+}
+
+const PORT_MAY_SPEAK_TLS: &str = "if that port speaks TLS, try wss:";
+
+/// What went wrong with a request, and what to try.
+pub fn why_unanswered(error: ureq::Error) -> String {
+    let advice = match &error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => rustls_error(error),
+        _ => None,
+    };
+    let advice = advice
+        .and_then(|error| tls_advice(error, "that port does not speak TLS: try http:"))
+        .map(|advice| format!("; {advice}"));
+    error.into_io().to_string() + &advice.unwrap_or_default()
+}
+
+fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What to try after TLS failed; `not_tls` where the other end does not speak it.
+fn tls_advice(error: &rustls::Error, not_tls: &'static str) -> Option<&'static str> {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
+            "if you trust who signed its certificate, name a file with that one in SSL_CERT_FILE",
+        ),
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(not_tls),
+        _ => None,
+    }
+}
+
+/// What went wrong with a WebSocket.
+pub fn why(error: &Error) -> String {
+    match error {
+        Error::Http(response) => {
+            format!("it answered {} instead of opening a WebSocket", response.status())
+        }
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
+            "the server closed the connection".into()
+        }
+        Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn request_tls() -> Result<TlsConfig, ToolError> {
+    let roots = trusted()?;
+    let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::from(roots))
+        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+        .build())
+}
+
+fn websocket_tls() -> Result<ClientConfig, ToolError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted()?);
+    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("aws-lc has all protocol versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    // WebSocket needs HTTP/1.1.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// The root certificates of the system that rustls can use; there is at least one.
+fn trusted() -> Result<Vec<CertificateDer<'static>>, ToolError> {
+    let mut roots = rustls_native_certs::load_native_certs().certs;
+    roots.retain(|root| RootCertStore::empty().add(root.clone()).is_ok());
+    if roots.is_empty() {
+        let advice = "there are no root certificates to check the server's with: install \
+                      ca-certificates, or name a file of them in SSL_CERT_FILE";
+        return Err(ToolError::Unusable(advice.into()));
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_an_unknown_issuer_is_told_with_how_to_trust_it() {
+        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let client = WebSocketClient::new(&Url::parse("wss://a/").unwrap()).unwrap();
+        let error = Error::Io(io::Error::other(tls.clone()));
+        assert!(client.advice(&error).unwrap().contains("SSL_CERT_FILE"));
+        for error in [ureq::Error::Rustls(tls.clone()), ureq::Error::Io(io::Error::other(tls))] {
+            let why = why_unanswered(error);
+            assert!(why.contains("UnknownIssuer; ") && why.contains("SSL_CERT_FILE"), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_nothing_is_known_of_is_told_as_it_is() {
+        let error = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(why_unanswered(ureq::Error::Io(error())), error().to_string());
+    }
+}

@@ -1,0 +1,275 @@
+//! A router port for the tests of this folder, before a registry that does as they say.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, MessageResult, WrapFuture};
+use actix_web::http::Method;
+use actix_web::test::{TestRequest, call_service, init_service};
+use slog::{Discard, o};
+use state_machine::{Chid, Encoding, Message, MessageId, Time, Topic, Urgency};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::*;
+use crate::keys::Keys;
+
+pub(super) const AGENT: Uaid = Uaid([0xab; 16]);
+pub(super) const INSTANCE: Uaid = Uaid([0xef; 16]);
+pub(super) const NODE: &str = "http://127.0.0.1:8081";
+pub(super) const NOW: Time = Time(1_796_000_000_000);
+pub(super) const BODY_BYTES_MAX: usize = 4000;
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const OTHER_KEY: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
+
+/// A port, and what comes out behind it.
+pub(super) struct Scene {
+    pub(super) port: Data<RouterPort>,
+    pub(super) pushes: UnboundedReceiver<DirectPush>,
+    pub(super) notices: Notices,
+}
+
+/// Notices that the registry got: for whom, and for those that moved since when.
+type Notices = Arc<Mutex<Vec<(Uaid, Option<Time>)>>>;
+
+/// An answer, as far as it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Its signature is right.
+    Signed(u16),
+    /// It has none.
+    Unsigned(u16),
+}
+
+/// What a test signs and sends.
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) body: Vec<u8>,
+    /// For which node, with which keys, and when.
+    pub(super) node: &'static str,
+    pub(super) keys: ClusterKeys,
+    pub(super) at: Time,
+}
+
+/// A registry whose answers are written down before.
+struct Script {
+    pushes: UnboundedSender<DirectPush>,
+    notices: Notices,
+    heard: NotifyResult,
+    state: State,
+}
+
+/// How it is.
+enum State {
+    Well,
+    Overrun,
+    Gone,
+}
+
+impl Scene {
+    /// Before a registry that answers notices with `heard`.
+    pub(super) fn of(heard: NotifyResult) -> Self {
+        Self::before(heard, State::Well, Logger::root(Discard, o!()))
+    }
+
+    /// Before a registry that handles nothing and whose mailbox is full.
+    pub(super) fn overrun() -> Self {
+        let scene =
+            Self::before(NotifyResult::Delivered, State::Overrun, Logger::root(Discard, o!()));
+        let Registry { pushes, nudges, moves } = &scene.port.registry;
+        // Each sender has room for one, however full the mailbox is.
+        fill(|| pushes.try_send(push()).is_ok());
+        fill(|| nudges.try_send(MessageStored { uaid: AGENT }).is_ok());
+        fill(|| moves.try_send(ConnectedElsewhere { uaid: AGENT, connected_at: NOW }).is_ok());
+        scene
+    }
+
+    /// Before a registry that is no more.
+    pub(super) fn gone() -> Self {
+        Self::before(NotifyResult::Delivered, State::Gone, Logger::root(Discard, o!()))
+    }
+
+    /// With a log.
+    pub(super) fn logging(log: Logger) -> Self {
+        Self::before(NotifyResult::Delivered, State::Well, log)
+    }
+
+    fn before(heard: NotifyResult, state: State, log: Logger) -> Self {
+        let (sender, pushes) = unbounded_channel();
+        let notices = Notices::default();
+        let script = Script { pushes: sender, notices: notices.clone(), heard, state }.start();
+        let registry = Registry {
+            pushes: script.clone().recipient(),
+            nudges: script.clone().recipient(),
+            moves: script.recipient(),
+        };
+        Self { port: Data::new(port(registry, log)), pushes, notices }
+    }
+
+    /// What such a request is answered.
+    pub(super) async fn ask(&self, asked: Asked) -> Told {
+        ask(&self.port, asked).await
+    }
+
+    /// Pushes that were handed over.
+    pub(super) fn pushed(&mut self) -> usize {
+        std::iter::from_fn(|| self.pushes.try_recv().ok()).count()
+    }
+}
+
+impl Asked {
+    /// A request that is right in everything.
+    pub(super) fn new(method: Method, path: &str, body: Vec<u8>) -> Self {
+        Self { method, path: path.to_owned(), body, node: NODE, keys: keys(), at: NOW }
+    }
+
+    pub(super) fn push(message: &Message) -> Self {
+        Self::new(Method::PUT, &format!("/push/{AGENT}"), wire_message::to_bytes(message))
+    }
+
+    pub(super) fn nudge() -> Self {
+        Self::new(Method::PUT, &format!("/notif/{AGENT}"), Vec::new())
+    }
+
+    pub(super) fn moved(since: u64) -> Self {
+        Self::new(Method::DELETE, &format!("/notif/{AGENT}/{since}"), Vec::new())
+    }
+
+    /// Its `authorization` header.
+    pub(super) fn sign(&self) -> (String, RequestMac) {
+        let (method, node) = (self.method.as_str(), &NodeId::new(self.node));
+        let signed = Request { method, path: &self.path, node, body: &self.body };
+        self.keys.sign(&signed, self.at)
+    }
+}
+
+/// What a request is answered that is signed as it should be.
+pub(super) async fn ask(port: &Data<RouterPort>, asked: Asked) -> Told {
+    let (signature, mac) = asked.sign();
+    let request = TestRequest::with_uri(&asked.path).method(asked.method.clone());
+    let request = request.insert_header((AUTHORIZATION, signature));
+    send(port, request.set_payload(asked.body.clone()), Some((&asked.keys, mac))).await
+}
+
+/// What any request is answered; a signature of its answer must be right.
+pub(super) async fn send(
+    port: &Data<RouterPort>,
+    request: TestRequest,
+    signed: Option<(&ClusterKeys, RequestMac)>,
+) -> Told {
+    let service = init_service(App::new().configure(RouterPort::routes(port))).await;
+    let answer = call_service(&service, request.to_request()).await;
+    let status = answer.status().as_u16();
+    let Some(signature) = answer.headers().get(ANSWER_MAC_HEADER) else {
+        return Told::Unsigned(status);
+    };
+    let (keys, mac) = signed.expect("what was not signed is not answered with a signature");
+    keys.verify_answer(&mac, status, signature.to_str().unwrap()).unwrap();
+    Told::Signed(status)
+}
+
+pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
+    RouterPort {
+        node: NodeId::new(NODE),
+        keys: keys(),
+        instance: INSTANCE,
+        registry,
+        clock: Clock::starting_at(NOW),
+        limits: limits(),
+        rejection_log: RejectionLog::default(),
+        log,
+    }
+}
+
+pub(super) fn limits() -> PortLimits {
+    PortLimits {
+        clock_skew: Span::from_secs(60),
+        answer_wait: Duration::from_millis(1500),
+        body_bytes_max: BODY_BYTES_MAX,
+        body_timeout: Duration::from_secs(10),
+        headers_timeout: Duration::from_secs(5),
+        connections_max: 100,
+        user_timeout: Duration::from_secs(30),
+        workers: 1,
+    }
+}
+
+pub(super) fn keys() -> ClusterKeys {
+    cluster(KEY)
+}
+
+pub(super) fn other_keys() -> ClusterKeys {
+    cluster(OTHER_KEY)
+}
+
+fn cluster(key: &str) -> ClusterKeys {
+    let keys = Keys::from_texts(&[KEY]).unwrap().with_cluster_texts(&[key]).unwrap();
+    ClusterKeys::derive(&keys).unwrap()
+}
+
+pub(super) fn message() -> Message {
+    Message {
+        id: MessageId::from_uuid_v7(0x0190_a4a3_b000_7000_8000_0000_0000_0000, true),
+        chid: Chid([0xcd; 16]),
+        topic: Some(Topic::parse("topic").unwrap()),
+        urgency: Urgency::Low,
+        accepted_at: Time(NOW.0 - 5),
+        ttl: Span::from_secs(60),
+        payload: Some(state_machine::Payload {
+            data: Bytes::from_static(b"\0data"),
+            encoding: Encoding::Aes128Gcm,
+        }),
+    }
+}
+
+fn push() -> DirectPush {
+    DirectPush { uaid: AGENT, message: message(), reply: oneshot::channel().0 }
+}
+
+fn fill(send: impl Fn() -> bool) {
+    let refused = (0..100).find(|_| !send());
+    refused.expect("a mailbox is full at some time");
+}
+
+impl Actor for Script {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        match self.state {
+            State::Well => {}
+            State::Gone => ctx.stop(),
+            State::Overrun => ctx.wait(pending().into_actor(self)),
+        }
+    }
+}
+
+impl Handler<DirectPush> for Script {
+    type Result = ();
+
+    fn handle(&mut self, push: DirectPush, _: &mut Self::Context) {
+        self.pushes.send(push).unwrap();
+    }
+}
+
+impl Handler<MessageStored> for Script {
+    type Result = MessageResult<MessageStored>;
+
+    fn handle(
+        &mut self,
+        MessageStored { uaid }: MessageStored,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        self.notices.lock().unwrap().push((uaid, None));
+        MessageResult(self.heard)
+    }
+}
+
+impl Handler<ConnectedElsewhere> for Script {
+    type Result = MessageResult<ConnectedElsewhere>;
+
+    fn handle(&mut self, moved: ConnectedElsewhere, _: &mut Self::Context) -> Self::Result {
+        self.notices.lock().unwrap().push((moved.uaid, Some(moved.connected_at)));
+        MessageResult(self.heard)
+    }
+}

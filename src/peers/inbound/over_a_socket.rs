@@ -1,0 +1,134 @@
+//! What other nodes see of a port that listens.
+
+use std::net::SocketAddr;
+
+use actix_web::dev::ServerHandle;
+use actix_web::rt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream as Socket;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::fixture::*;
+use super::*;
+
+/// A port that listens.
+struct Listening {
+    address: SocketAddr,
+    server: ServerHandle,
+    pushes: UnboundedReceiver<DirectPush>,
+}
+
+impl Listening {
+    fn with(limits: PortLimits) -> Self {
+        let Scene { port, pushes, .. } = Scene::of(NotifyResult::Delivered);
+        let port = Data::into_inner(port);
+        let mut port = std::sync::Arc::into_inner(port).expect("nobody else has it");
+        port.limits = limits;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = port.serve(listener).unwrap();
+        let handle = server.handle();
+        rt::spawn(server);
+        Self { address, server: handle, pushes }
+    }
+
+    async fn connect(&self) -> Socket {
+        Socket::connect(self.address).await.unwrap()
+    }
+}
+
+/// A signed request as it is sent, with the head of another body if one is given.
+fn bytes(asked: &Asked, framing: &str) -> Vec<u8> {
+    let (method, path, signature) = (&asked.method, &asked.path, asked.sign().0);
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: a\r\nauthorization: {signature}\r\n{framing}\r\n\r\n"
+    );
+    [head.as_bytes(), &asked.body].concat()
+}
+
+fn whole(asked: &Asked) -> Vec<u8> {
+    bytes(asked, &format!("content-length: {}", asked.body.len()))
+}
+
+/// The head of one answer.
+async fn head(socket: &mut Socket) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(socket.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// All that comes until the port closes the connection.
+async fn rest(mut socket: Socket) -> String {
+    let mut all = Vec::new();
+    // A connection that is reset while somebody still sends has ended too.
+    let _ = socket.read_to_end(&mut all).await;
+    String::from_utf8(all).unwrap()
+}
+
+#[actix_web::test]
+async fn many_requests_come_over_one_connection_and_answers_have_no_body() {
+    let mut node = Listening::with(limits());
+    let mut socket = node.connect().await;
+    for answer in [NodeAnswer::Accepted, NodeAnswer::Busy] {
+        socket.write_all(&whole(&Asked::push(&message()))).await.unwrap();
+        node.pushes.recv().await.unwrap().reply.send(answer).unwrap();
+        let head = head(&mut socket).await;
+        let status = status_of_push(answer).as_u16();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        assert!(head.contains("\r\nkalends-mac: ") && head.contains("\r\ncontent-length: 0\r\n"));
+    }
+    node.server.stop(false).await;
+}
+
+#[actix_web::test]
+async fn when_who_asks_hangs_up_the_connection_learns_that_its_answer_is_lost() {
+    let hour = Duration::from_secs(3600);
+    let mut node = Listening::with(PortLimits { answer_wait: hour, ..limits() });
+    let mut socket = node.connect().await;
+    socket.write_all(&whole(&Asked::push(&message()))).await.unwrap();
+    let mut push = node.pushes.recv().await.unwrap();
+    assert!(!push.reply.is_closed());
+    drop(socket);
+    timeout(Duration::from_secs(10), push.reply.closed()).await.unwrap();
+    node.server.stop(false).await;
+}
+
+#[actix_web::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let limits = PortLimits { body_timeout: Duration::from_millis(20), ..limits() };
+    let mut node = Listening::with(limits);
+    let asked = Asked::push(&message());
+    for framing in ["content-length: 4000", "transfer-encoding: chunked"] {
+        let mut socket = node.connect().await;
+        let head = bytes(&Asked { body: Vec::new(), ..Asked::push(&message()) }, framing);
+        socket.write_all(&head).await.unwrap();
+        let answer = rest(socket).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{framing}: {answer}");
+        assert!(!answer.contains(ANSWER_MAC_HEADER));
+    }
+    // A body that ends too early is refused, or nobody is there to be answered.
+    let mut socket = node.connect().await;
+    let cut = whole(&asked);
+    socket.write_all(&cut[..cut.len() - 1]).await.unwrap();
+    socket.shutdown().await.unwrap();
+    assert!(!rest(socket).await.contains(ANSWER_MAC_HEADER));
+    assert!(node.pushes.try_recv().is_err());
+    node.server.stop(false).await;
+}
+
+#[actix_web::test]
+async fn a_stranger_is_answered_before_its_body_came_and_put_out() {
+    let node = Listening::with(limits());
+    for framing in ["content-length: 1000000000", "transfer-encoding: chunked", "content-length: 0"]
+    {
+        let mut socket = node.connect().await;
+        let request = format!("PUT /push/{AGENT} HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let answer = timeout(Duration::from_secs(10), rest(socket)).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{framing}: {answer}");
+        assert!(!answer.contains(ANSWER_MAC_HEADER));
+    }
+    node.server.stop(false).await;
+}

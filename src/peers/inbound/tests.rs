@@ -1,0 +1,249 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use actix::Actor;
+use actix_web::http::Method;
+use actix_web::rt;
+use actix_web::test::TestRequest;
+use futures_util::future::join;
+use slog::{Drain, OwnedKVList, Record, o};
+use state_machine::Time;
+use tokio::time::{Instant, pause};
+
+use super::fixture::*;
+use super::*;
+
+#[actix_web::test]
+async fn each_answer_of_a_connection_has_its_status() {
+    for (answer, status) in [
+        (NodeAnswer::Accepted, 200),
+        (NodeAnswer::Unconfirmed, 202),
+        (NodeAnswer::Unreachable, 202),
+        (NodeAnswer::NotHere, 404),
+        (NodeAnswer::NoSuchChannel, 410),
+        (NodeAnswer::Busy, 503),
+    ] {
+        let Scene { port, mut pushes, .. } = Scene::of(NotifyResult::Delivered);
+        let answering = async {
+            let push = pushes.recv().await.unwrap();
+            assert_eq!((push.uaid, push.message), (AGENT, message()));
+            push.reply.send(answer).unwrap();
+        };
+        let (told, ()) = join(ask(&port, Asked::push(&message())), answering).await;
+        assert_eq!(told, Told::Signed(status), "{answer:?}");
+    }
+}
+
+#[actix_web::test]
+async fn a_connection_that_ends_without_an_answer_leaves_the_push_unconfirmed() {
+    let Scene { port, mut pushes, .. } = Scene::of(NotifyResult::Delivered);
+    let ending = async { drop(pushes.recv().await.unwrap()) };
+    let (told, ()) = join(ask(&port, Asked::push(&message())), ending).await;
+    assert_eq!(told, Told::Signed(202));
+}
+
+#[actix_web::test]
+async fn an_answer_is_waited_for_until_it_is_late_and_is_lost_then() {
+    pause();
+    let Scene { port, mut pushes, .. } = Scene::of(NotifyResult::Delivered);
+    let begun = Instant::now();
+    let asking = async {
+        let told = ask(&port, Asked::push(&message())).await;
+        (told, begun.elapsed())
+    };
+    let connection = async {
+        let mut push = pushes.recv().await.unwrap();
+        push.reply.closed().await;
+    };
+    let ((told, waited), ()) = join(asking, connection).await;
+    assert_eq!(told, Told::Signed(202));
+    let (least, most) = (limits().answer_wait, limits().answer_wait + Duration::from_millis(5));
+    assert!((least..=most).contains(&waited), "{waited:?}");
+}
+
+#[actix_web::test]
+async fn a_connection_is_told_what_a_node_says() {
+    for (heard, status) in [(NotifyResult::Delivered, 200), (NotifyResult::NotConnected, 404)] {
+        let scene = Scene::of(heard);
+        assert_eq!(scene.ask(Asked::nudge()).await, Told::Signed(status));
+        assert_eq!(scene.ask(Asked::moved(77)).await, Told::Signed(status));
+        assert_eq!(*scene.notices.lock().unwrap(), [(AGENT, None), (AGENT, Some(Time(77)))]);
+    }
+}
+
+#[actix_web::test]
+async fn an_agent_that_nobody_knows_is_not_here() {
+    let log = Logger::root(slog::Discard, o!());
+    let registry = RegistryActor::new(16, log.clone()).start();
+    let node = NodeId::new(NODE);
+    let clock = Clock::starting_at(NOW);
+    let port = Data::new(RouterPort::new(node, keys(), &registry, clock, limits(), log));
+    for asked in [Asked::push(&message()), Asked::nudge(), Asked::moved(1)] {
+        assert_eq!(ask(&port, asked).await, Told::Signed(404));
+    }
+}
+
+#[actix_web::test]
+async fn a_process_knows_its_own_instance_and_no_other_does() {
+    let scene = Scene::of(NotifyResult::NotConnected);
+    let ask = |uaid| scene.ask(Asked::new(Method::PUT, &format!("/notif/{uaid}"), Vec::new()));
+    assert_eq!(scene.port.instance(), INSTANCE);
+    assert_eq!(ask(INSTANCE).await, Told::Signed(200));
+    assert_eq!(*scene.notices.lock().unwrap(), [], "it is nobody's agent");
+    assert_eq!(ask(AGENT).await, Told::Signed(404));
+    let strange = Asked {
+        keys: other_keys(),
+        ..Asked::new(Method::PUT, &format!("/notif/{INSTANCE}"), Vec::new())
+    };
+    assert_eq!(scene.ask(strange).await, Told::Unsigned(401));
+}
+
+#[actix_web::test]
+async fn each_process_has_an_instance_of_its_own() {
+    let log = Logger::root(slog::Discard, o!());
+    let registry = RegistryActor::new(16, log.clone()).start();
+    let port = || {
+        let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
+        RouterPort::new(node, keys(), &registry, clock, limits(), log.clone())
+    };
+    assert_ne!(port().instance(), port().instance());
+}
+
+#[actix_web::test]
+async fn a_registry_that_is_overrun_refuses_pushes_and_says_nothing_of_notices() {
+    pause();
+    let scene = Scene::overrun();
+    assert_eq!(scene.ask(Asked::push(&message())).await, Told::Signed(503));
+    for notice in [Asked::nudge(), Asked::moved(1)] {
+        let begun = Instant::now();
+        assert_eq!(scene.ask(notice).await, Told::Signed(202));
+        assert!((NOTICE_WAIT..2 * NOTICE_WAIT).contains(&begun.elapsed()));
+    }
+}
+
+#[actix_web::test]
+async fn a_registry_that_is_gone_refuses_pushes_and_says_nothing_of_notices() {
+    let scene = Scene::gone();
+    // Now it has stopped.
+    rt::task::yield_now().await;
+    assert_eq!(scene.ask(Asked::push(&message())).await, Told::Signed(503));
+    assert_eq!(scene.ask(Asked::nudge()).await, Told::Signed(202));
+    assert_eq!(scene.ask(Asked::moved(1)).await, Told::Signed(202));
+}
+
+#[actix_web::test]
+async fn who_does_not_show_that_it_is_of_this_cluster_is_refused_and_nothing_is_done() {
+    let mut scene = Scene::of(NotifyResult::Delivered);
+    type Change = fn(&mut Asked);
+    let ways: [(&str, Change); 4] = [
+        ("other keys", |asked| asked.keys = other_keys()),
+        ("long ago", |asked| asked.at = Time(NOW.0 - 60_001)),
+        ("far ahead", |asked| asked.at = Time(NOW.0 + 61_000)),
+        ("for another node", |asked| asked.node = "http://127.0.0.1:8082"),
+    ];
+    for (way, change) in ways {
+        for mut asked in [Asked::push(&message()), Asked::nudge(), Asked::moved(1)] {
+            change(&mut asked);
+            assert_eq!(scene.ask(asked).await, Told::Unsigned(401), "{way}");
+        }
+    }
+    assert_eq!((scene.pushed(), scene.notices.lock().unwrap().len()), (0, 0));
+}
+
+#[actix_web::test]
+async fn a_signature_is_for_the_request_that_it_came_with() {
+    let mut scene = Scene::of(NotifyResult::Delivered);
+    let asked = Asked::push(&message());
+    let (signature, mac) = asked.sign();
+    let send = |method, path: &str, body: Vec<u8>, header: Option<&str>| {
+        let mut request = TestRequest::with_uri(path).method(method).set_payload(body);
+        if let Some(header) = header {
+            request = request.insert_header((AUTHORIZATION, header));
+        }
+        send(&scene.port, request, Some((&asked.keys, mac)))
+    };
+    let (path, body) = (asked.path.as_str(), asked.body.clone());
+    let other_agent = format!("/push/{}", Uaid([1; 16]));
+    let (with_query, with_slash) = (format!("{path}?a=b"), format!("{path}/"));
+    let told = [
+        send(Method::PUT, path, body.clone(), None).await,
+        send(Method::PUT, path, body.clone(), Some("")).await,
+        send(Method::PUT, path, body.clone(), Some("Bearer abc")).await,
+        send(Method::PUT, path, Vec::new(), Some(&signature)).await,
+        send(Method::PUT, path, [&body[..], b" "].concat(), Some(&signature)).await,
+        send(Method::POST, path, body.clone(), Some(&signature)).await,
+        send(Method::PUT, &other_agent, body.clone(), Some(&signature)).await,
+        send(Method::PUT, &with_query, body.clone(), Some(&signature)).await,
+        send(Method::PUT, &with_slash, body.clone(), Some(&signature)).await,
+        send(Method::GET, "/", Vec::new(), None).await,
+        send(Method::GET, "/__heartbeat__", Vec::new(), None).await,
+    ];
+    assert_eq!(told, [Told::Unsigned(401); 11]);
+    assert_eq!(scene.pushed(), 0);
+}
+
+#[actix_web::test]
+async fn what_a_node_asks_that_this_one_does_not_understand_is_never_taken_for_not_here() {
+    let mut scene = Scene::of(NotifyResult::NotConnected);
+    let push = format!("/push/{AGENT}");
+    for (method, path, body) in [
+        (Method::PUT, "/", ""),
+        (Method::PUT, "/unknown", ""),
+        (Method::PUT, "/push/abc", "{}"),
+        (Method::GET, &push, ""),
+        (Method::PUT, &format!("{push}/"), "{}"),
+        (Method::PUT, &format!("{push}?v=2"), "{}"),
+        (Method::PUT, &push, ""),
+        (Method::PUT, &push, "{}"),
+        (Method::PUT, &push, "garbage \u{fffd}"),
+        (Method::PUT, &push, "[[[["),
+    ] {
+        let asked = Asked::new(method, path, body.into());
+        assert_eq!(scene.ask(asked).await, Told::Signed(400), "{path} {body}");
+    }
+    assert_eq!((scene.pushed(), scene.notices.lock().unwrap().len()), (0, 0));
+}
+
+#[actix_web::test]
+async fn a_body_above_the_largest_message_is_not_read() {
+    let scene = Scene::of(NotifyResult::Delivered);
+    let of = |bytes| Asked::new(Method::PUT, &format!("/push/{AGENT}"), vec![b' '; bytes]);
+    assert_eq!(scene.ask(of(BODY_BYTES_MAX)).await, Told::Signed(400));
+    assert_eq!(scene.ask(of(BODY_BYTES_MAX + 1)).await, Told::Unsigned(413));
+    assert_eq!(scene.ask(of(1_000_000)).await, Told::Unsigned(413));
+}
+
+#[test]
+fn the_largest_body_has_room_for_the_largest_message_of_either_encoding() {
+    let mut settings = Settings::default();
+    let of = |settings: &Settings| PortLimits::from(settings).body_bytes_max;
+    assert_eq!(of(&settings), wire_message::bytes_max(4222));
+    settings.payload_bytes_max = 100_000;
+    assert_eq!(of(&settings), wire_message::bytes_max(100_000));
+    assert_eq!(PortLimits::from(&settings).answer_wait, Duration::from_millis(1500));
+}
+
+#[actix_web::test]
+async fn refused_requests_are_logged_once_a_second_and_counted() {
+    struct Lines(Arc<AtomicUsize>);
+    impl Drain for Lines {
+        type Ok = ();
+        type Err = slog::Never;
+        fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), slog::Never> {
+            assert_eq!(record.level(), slog::Level::Warning);
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+    pause();
+    let lines = Arc::new(AtomicUsize::new(0));
+    let scene = Scene::logging(Logger::root(Lines(Arc::clone(&lines)), o!()));
+    let strange = || Asked { keys: other_keys(), ..Asked::nudge() };
+    for (told, lines_then) in [(0, 1), (0, 1), (1000, 2), (999, 2)] {
+        tokio::time::advance(Duration::from_millis(told)).await;
+        assert_eq!(scene.ask(strange()).await, Told::Unsigned(401));
+        assert_eq!(lines.load(Ordering::Relaxed), lines_then);
+    }
+    assert_eq!(scene.ask(Asked::nudge()).await, Told::Signed(200));
+    assert_eq!(lines.load(Ordering::Relaxed), 2);
+}

@@ -1,0 +1,10 @@
+mod blocked_nodes;
+mod bounds;
+mod breaker;
+mod connections;
+mod node;
+mod outages;
+mod outcomes;
+mod pending_notifications;
+mod router_url_check;
+mod world;

@@ -1,0 +1,178 @@
+use super::*;
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
+const NOW: Time = Time(1_796_000_000_000);
+const SKEW: Span = Span(60_000);
+
+fn keys(cluster: &[&str]) -> ClusterKeys {
+    let keys = Keys::from_texts(&[OTHER]).unwrap().with_cluster_texts(cluster).unwrap();
+    ClusterKeys::derive(&keys).unwrap()
+}
+
+fn node(name: &str) -> NodeId {
+    NodeId::new(name)
+}
+
+fn request(node: &NodeId) -> Request<'_> {
+    Request { method: "PUT", path: "/push/ab", node, body: b"{}" }
+}
+
+#[test]
+fn without_cluster_keys_nothing_can_be_signed() {
+    assert!(ClusterKeys::derive(&Keys::from_texts(&[KEY]).unwrap()).is_none());
+}
+
+#[test]
+fn a_request_holds_for_its_method_path_node_and_body_alone() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let signed = request(&a);
+    let (header, mac) = keys.sign(&signed, NOW);
+    let check = |request: &Request<'_>| keys.verify(request, &header, NOW, SKEW);
+    assert_eq!(check(&signed), Ok(mac));
+    let b = node("http://b:1");
+    for other in [
+        Request { method: "DELETE", ..signed },
+        Request { path: "/notif/ab", ..signed },
+        Request { path: "/push/ab?", ..signed },
+        Request { node: &b, ..signed },
+        Request { body: b"{ }", ..signed },
+        Request { body: b"", ..signed },
+    ] {
+        assert_eq!(check(&other), Err(Refused::NotOurs), "{other:?}");
+    }
+}
+
+#[test]
+fn a_request_holds_at_its_time_and_not_much_earlier_or_later() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (header, mac) = keys.sign(&request(&a), NOW);
+    let check = |now| keys.verify(&request(&a), &header, now, SKEW);
+    let (earliest, latest) = (Time(NOW.0 - SKEW.0), Time(NOW.0 + SKEW.0));
+    assert_eq!((check(earliest), check(latest)), (Ok(mac), Ok(mac)));
+    let refused = Err(Refused::OtherTime(Span(SKEW.0 + 1)));
+    assert_eq!(check(Time(earliest.0 - 1)), refused);
+    assert_eq!(check(Time(latest.0 + 1)), refused);
+    assert_eq!(check(Time(0)), Err(Refused::OtherTime(Span(NOW.0))));
+    assert_eq!(check(Time(u64::MAX)), Err(Refused::OtherTime(Span(u64::MAX - NOW.0))));
+}
+
+#[test]
+fn a_header_is_refused_whichever_of_its_bytes_is_changed() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (header, _) = keys.sign(&request(&a), NOW);
+    for at in 0..header.len() {
+        for bit in [1, 2, 32] {
+            let mut bytes = header.clone().into_bytes();
+            bytes[at] ^= bit;
+            let changed = String::from_utf8(bytes).unwrap();
+            assert!(keys.verify(&request(&a), &changed, NOW, SKEW).is_err(), "{changed}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_header_is_unsigned() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (header, _) = keys.sign(&request(&a), NOW);
+    let mac = header.rsplit('=').next().unwrap();
+    let long = "1".repeat(1_000_000);
+    for wrong in [
+        "".to_owned(),
+        "Kalends".to_owned(),
+        format!("kalends t={} mac={mac}", NOW.0),
+        format!("Bearer t={} mac={mac}", NOW.0),
+        format!("Kalends mac={mac} t={}", NOW.0),
+        format!("Kalends t= mac={mac}"),
+        format!("Kalends t=+{} mac={mac}", NOW.0),
+        format!("Kalends t=0{} mac={mac}", NOW.0),
+        format!("Kalends t=-{} mac={mac}", NOW.0),
+        format!("Kalends t={}.0 mac={mac}", NOW.0),
+        format!("Kalends t=99999999999999999999 mac={mac}"),
+        format!("Kalends t={long} mac={mac}"),
+        format!("Kalends t={} mac={}", NOW.0, &mac[1..]),
+        format!("Kalends t={} mac={mac}=", NOW.0),
+        format!("Kalends t={} mac={mac} ", NOW.0),
+        format!("Kalends t={} mac={long}", NOW.0),
+        format!("Kalends t={} mac=", NOW.0),
+        header.replace(' ', "  "),
+        format!("{header},{header}"),
+    ] {
+        let refused = keys.verify(&request(&a), &wrong, NOW, SKEW);
+        assert_eq!(refused, Err(Refused::Unsigned), "{wrong:.99}");
+    }
+}
+
+#[test]
+fn an_answer_holds_for_its_request_and_status_alone() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (_, mac) = keys.sign(&request(&a), NOW);
+    let (_, later) = keys.sign(&request(&a), Time(NOW.0 + 1));
+    let answer = keys.sign_answer(&mac, 404);
+    assert_eq!(keys.verify_answer(&mac, 404, &answer), Ok(()));
+    assert_eq!(keys.verify_answer(&mac, 200, &answer), Err(NotOurs));
+    assert_eq!(keys.verify_answer(&mac, 40, &answer), Err(NotOurs));
+    assert_eq!(keys.verify_answer(&later, 404, &answer), Err(NotOurs));
+    assert_eq!(keys.verify_answer(&mac, 404, &keys.sign_answer(&later, 404)), Err(NotOurs));
+    let request_mac = URL_SAFE_NO_PAD.encode(mac.mac);
+    for wrong in ["", &answer[1..], &format!("{answer}="), &request_mac] {
+        assert_eq!(keys.verify_answer(&mac, 404, wrong), Err(NotOurs), "{wrong}");
+    }
+}
+
+#[test]
+fn the_keys_of_another_cluster_sign_nothing() {
+    let (ours, theirs, a) = (keys(&[KEY]), keys(&[OTHER]), node("http://a:1"));
+    let (header, mac) = theirs.sign(&request(&a), NOW);
+    assert_eq!(ours.verify(&request(&a), &header, NOW, SKEW), Err(Refused::NotOurs));
+    let (_, mac_of_ours) = ours.sign(&request(&a), NOW);
+    assert_ne!(mac, mac_of_ours);
+    let answer = theirs.sign_answer(&mac_of_ours, 404);
+    assert_eq!(ours.verify_answer(&mac_of_ours, 404, &answer), Err(NotOurs));
+}
+
+#[test]
+fn a_key_that_replaces_another_is_understood_from_the_moment_it_is_in_the_list() {
+    let a = node("http://a:1");
+    let both_ways = [keys(&[KEY, OTHER]), keys(&[OTHER, KEY])];
+    for (asking, answering) in [(0, 1), (1, 0)] {
+        let (asking, answering) = (&both_ways[asking], &both_ways[answering]);
+        let (header, sent) = asking.sign(&request(&a), NOW);
+        let taken = answering.verify(&request(&a), &header, NOW, SKEW).unwrap();
+        let answer = answering.sign_answer(&taken, 200);
+        assert_eq!(asking.verify_answer(&sent, 200, &answer), Ok(()));
+    }
+}
+
+#[test]
+fn a_node_that_has_only_the_old_key_understands_the_answer_to_its_request() {
+    let (old, both, a) = (keys(&[OTHER]), keys(&[KEY, OTHER]), node("http://a:1"));
+    let (header, sent) = old.sign(&request(&a), NOW);
+    let taken = both.verify(&request(&a), &header, NOW, SKEW).unwrap();
+    assert_eq!(old.verify_answer(&sent, 200, &both.sign_answer(&taken, 200)), Ok(()));
+    let (header, _) = both.sign(&request(&a), NOW);
+    assert_eq!(old.verify(&request(&a), &header, NOW, SKEW), Err(Refused::NotOurs));
+}
+
+#[test]
+fn keys_are_not_printed() {
+    assert_eq!(format!("{:?}", keys(&[KEY])), "ClusterKeys(redacted)");
+}
+
+#[test]
+fn the_worked_example_of_the_documentation_is_right() {
+    let document = include_str!("../../../docs/protocol.md");
+    let a = node("http://10.0.0.7:8081");
+    let body = r#"{"channelID":"01234567-0123-abcd-0123-0123456789ab","version":"0190a4a3b0007000800000000000000e","urgency":"normal","accepted_at":1796000000000,"ttl_ms":60000}"#;
+    let path = "/push/00112233445566778899aabbccddeeff";
+    let signed = Request { method: "PUT", path, node: &a, body: body.as_bytes() };
+    let keys = keys(&[KEY]);
+    let (header, mac) = keys.sign(&signed, NOW);
+    let answer = format!("kalends-mac: {}", keys.sign_answer(&mac, 200));
+    let text = String::from_utf8(signed.text(NOW)).unwrap();
+    let answer_text = String::from_utf8(answer_text(&mac, 200)).unwrap();
+    for part in [KEY, &text, &format!("authorization: {header}"), &answer_text, &answer] {
+        assert!(document.contains(part), "docs/protocol.md does not have this:\n{part}");
+    }
+    assert!(crate::peers::wire_message::from_bytes(body.as_bytes()).is_ok());
+}

@@ -1,0 +1,194 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const ID: &str = "0190a4a3b0007000800000000000000f";
+const CHID: &str = "01234567-0123-abcd-0123-0123456789ab";
+
+fn sample(encoding: Encoding) -> Message {
+    Message {
+        id: MessageId::parse(ID).unwrap(),
+        chid: Chid::parse(CHID).unwrap(),
+        topic: Some(Topic::parse("upd-1_x").unwrap()),
+        urgency: Urgency::High,
+        accepted_at: Time(1_796_000_000_123),
+        ttl: Span(60_000),
+        payload: Some(Payload { data: Bytes::from_static(b"\xfb\xffdata"), encoding }),
+    }
+}
+
+fn old_encoding() -> Encoding {
+    Encoding::AesGcm { encryption: "salt=\"a\\b\"".into(), crypto_key: "dh=\u{e4}".into() }
+}
+
+fn with(changes: &Value) -> Vec<u8> {
+    let mut letter: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
+    for (name, value) in changes.as_object().unwrap() {
+        letter[name] = value.clone();
+    }
+    letter.to_string().into_bytes()
+}
+
+fn without(name: &str) -> Vec<u8> {
+    let mut letter: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
+    letter.as_object_mut().unwrap().remove(name).unwrap();
+    letter.to_string().into_bytes()
+}
+
+#[test]
+fn a_letter_has_the_names_of_the_field() {
+    let letter: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
+    assert_eq!(
+        letter,
+        json!({
+            "channelID": CHID, "version": ID, "topic": "upd-1_x", "urgency": "high",
+            "accepted_at": 1_796_000_000_123_u64, "ttl_ms": 60_000, "data": "-_9kYXRh",
+            "headers":
+                {"encoding": "aesgcm", "encryption": "salt=\"a\\b\"", "crypto_key": "dh=\u{e4}"}
+        })
+    );
+}
+
+#[test]
+fn a_message_that_only_wakes_the_agent_has_neither_data_nor_headers() {
+    let message = Message { topic: None, payload: None, ..sample(Encoding::Aes128Gcm) };
+    let letter: Value = serde_json::from_slice(&to_bytes(&message)).unwrap();
+    let mut names: Vec<&String> = letter.as_object().unwrap().keys().collect();
+    names.sort();
+    assert_eq!(names, ["accepted_at", "channelID", "ttl_ms", "urgency", "version"]);
+    assert_eq!(from_bytes(&to_bytes(&message)).unwrap(), message);
+}
+
+#[test]
+fn a_field_that_is_unknown_missing_or_there_twice_is_refused() {
+    let malformed = |bytes: &[u8]| matches!(from_bytes(bytes), Err(WireMessageError::Malformed(_)));
+    assert!(malformed(&with(&json!({"more": 1}))));
+    for name in ["channelID", "version", "urgency", "accepted_at", "ttl_ms"] {
+        assert!(malformed(&without(name)), "{name}");
+    }
+    let text = String::from_utf8(to_bytes(&sample(Encoding::Aes128Gcm))).unwrap();
+    assert!(malformed(text.replacen('{', "{\"ttl_ms\":1,", 1).as_bytes()));
+    for garbage in ["", "{}", "[]", "null", &text[..text.len() - 1], &(text.clone() + "x")] {
+        assert!(malformed(garbage.as_bytes()), "{garbage}");
+    }
+    let deep = "[".repeat(100_000);
+    assert!(malformed(deep.as_bytes()));
+    assert!(malformed(text.replace("upd", "\u{fffd}").replace('\u{fffd}', "\\ud800").as_bytes()));
+    assert!(malformed(&[text.as_bytes(), b"\xff"].concat()));
+}
+
+#[test]
+fn a_value_that_a_field_cannot_have_is_refused_by_its_name() {
+    let long = "a".repeat(CRYPTO_HEADER_MAX_BYTES + 1);
+    let headers = |encryption: &str, crypto_key: &str| {
+        json!({"headers":
+            {"encoding": "aesgcm", "encryption": encryption, "crypto_key": crypto_key}})
+    };
+    for (field, changes) in [
+        ("channelID", json!({"channelID": CHID.to_uppercase()})),
+        ("channelID", json!({"channelID": ""})),
+        ("version", json!({"version": "1"})),
+        ("topic", json!({"topic": ""})),
+        ("topic", json!({"topic": "upd="})),
+        ("topic", json!({"topic": "a".repeat(33)})),
+        ("urgency", json!({"urgency": "urgent"})),
+        ("data", json!({"data": "-_9kYXR"})),
+        ("data", json!({"data": "-_9kYXRhYQ=="})),
+        ("data", json!({"data": "-_9k YXRh"})),
+        ("data", json!({"data": "+/9kYXRh"})),
+        ("data", json!({"data": null})),
+        ("headers", json!({"headers": null})),
+        ("headers", json!({"headers": {"encoding": "aesgcm"}})),
+        ("headers", json!({"headers": {"encoding": "gzip"}})),
+        (
+            "headers",
+            json!({"headers":
+            {"encoding": "aes128gcm", "encryption": "a", "crypto_key": "b"}}),
+        ),
+        ("encryption", headers(&long, "b")),
+        ("crypto_key", headers("a", &long)),
+    ] {
+        match from_bytes(&with(&changes)) {
+            Err(WireMessageError::Field(name)) => assert_eq!(name, field, "{changes}"),
+            other => panic!("{changes}: {other:?}"),
+        }
+    }
+    let inner = json!({"headers": {"encoding": "aes128gcm", "more": 1}});
+    assert!(matches!(from_bytes(&with(&inner)), Err(WireMessageError::Malformed(_))));
+}
+
+#[test]
+fn the_largest_letter_is_as_long_as_is_said_and_no_longer() {
+    let worst = |count| "\u{1}".repeat(count).into_boxed_str();
+    for payload_bytes in [4096, 4097, 4098] {
+        let message = Message {
+            topic: Some(Topic::parse(&"t".repeat(32)).unwrap()),
+            urgency: Urgency::VeryLow,
+            accepted_at: Time(u64::MAX),
+            ttl: Span(u64::MAX),
+            payload: Some(Payload {
+                data: vec![0; payload_bytes].into(),
+                encoding: Encoding::AesGcm {
+                    encryption: worst(CRYPTO_HEADER_MAX_BYTES),
+                    crypto_key: worst(CRYPTO_HEADER_MAX_BYTES),
+                },
+            }),
+            ..sample(Encoding::Aes128Gcm)
+        };
+        let letter = to_bytes(&message);
+        let (length, max) = (letter.len(), bytes_max(payload_bytes));
+        assert!((max - 256..=max).contains(&length), "{length} of {max}");
+        assert_eq!(from_bytes(&letter).unwrap(), message);
+    }
+}
+
+fn encodings() -> impl Strategy<Value = Encoding> {
+    let text = || prop_oneof!["\\PC{0,40}", prop::string::string_regex("(?s).{0,40}").unwrap()];
+    let old = (text(), text()).prop_map(|(encryption, crypto_key)| Encoding::AesGcm {
+        encryption: encryption.into(),
+        crypto_key: crypto_key.into(),
+    });
+    prop_oneof![Just(Encoding::Aes128Gcm), old]
+}
+
+prop_compose! {
+    fn messages()(
+        id in any::<[u8; 16]>(),
+        chid in any::<[u8; 16]>(),
+        topic in prop::option::of("[A-Za-z0-9_-]{1,32}"),
+        urgency in 0..Urgency::ALL.len(),
+        times in any::<(u64, u64)>(),
+        payload in prop::option::of((prop::collection::vec(any::<u8>(), 0..300), encodings())),
+    ) -> Message {
+        Message {
+            id: MessageId::from_bytes(id),
+            chid: Chid(chid),
+            topic: topic.map(|topic| Topic::parse(&topic).unwrap()),
+            urgency: Urgency::ALL[urgency],
+            accepted_at: Time(times.0),
+            ttl: Span(times.1),
+            payload: payload.map(|(data, encoding)| Payload { data: data.into(), encoding }),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_message_arrives_as_it_was(message in messages()) {
+        prop_assert_eq!(from_bytes(&to_bytes(&message)).unwrap(), message);
+    }
+
+    #[test]
+    fn no_bytes_make_reading_panic(mut letter in messages().prop_map(|message| to_bytes(&message)),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        for (at, byte) in changes {
+            let at = at.index(letter.len());
+            letter[at] = byte;
+        }
+        // What is still a letter is one that can be written.
+        if let Ok(message) = from_bytes(&letter) {
+            prop_assert_eq!(from_bytes(&to_bytes(&message)).unwrap(), message);
+        }
+    }
+}

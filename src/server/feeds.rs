@@ -1,0 +1,91 @@
+//! The feeds of a server, and the broadcasts among them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actors::broadcasts::{self, BroadcastLimits, BroadcastView};
+use actors::{Clock, FeedLimits, Feeds};
+use slog::Logger;
+use state_machine::Span;
+use state_machine::feed::{ConsumerLimits, PublisherLimits};
+use state_machine::store::PageLimit;
+use storage::{FeedTables, StoreAdmin};
+use tokio::sync::Semaphore;
+
+use super::{RETRY_AFTER, ServeError};
+use crate::feeds::http::tokens::FeedTokens;
+use crate::feeds::http::{FOLLOWED_BYTES_MAX, FeedRequestLimits, FeedService};
+use crate::http::app::SharedState;
+use crate::keys::Keys;
+use crate::settings::{Settings, StoreKind};
+
+/// How often a followed feed is looked at where no other process writes to the store: never, as good as.
+const POLL_ALONE: Span = Span::from_secs(24 * 60 * 60);
+
+/// Starts what publishes feeds and what follows them.
+pub(super) fn start(
+    settings: &Settings,
+    store: &Arc<dyn StoreAdmin>,
+    clock: &Clock,
+    log: &Logger,
+) -> Feeds {
+    let store: Arc<dyn FeedTables> = Arc::clone(store) as _;
+    Feeds::start(store, clock.clone(), limits(settings), log.clone())
+}
+
+/// Starts what follows broadcasts. Those that are there have been read when this is done.
+pub(super) async fn broadcasts(
+    settings: &Settings,
+    common: &SharedState,
+) -> Result<BroadcastView, ServeError> {
+    let limits = BroadcastLimits {
+        spread: Span(settings.broadcast_fanout_ms),
+        mailbox_max: settings.feed_mailbox_max,
+    };
+    let SharedState { feeds, clock, log, .. } = common;
+    let broadcasts = broadcasts::start(feeds, limits, clock.clone(), log.clone()).await;
+    broadcasts.map_err(ServeError::Broadcasts)
+}
+
+/// What requests for feeds need.
+pub(super) fn service(
+    settings: &Settings,
+    keys: &Keys,
+    SharedState { feeds, clock, log, .. }: &SharedState,
+) -> FeedService {
+    let limits = FeedRequestLimits {
+        value_bytes_max: settings.feed_value_bytes_max,
+        page: PageLimit { rows: settings.feed_page_max, bytes: settings.feed_page_bytes_max },
+        wait_max: Duration::from_secs(settings.feed_wait_max_s),
+        keepalive: Duration::from_secs(settings.feed_keepalive_s),
+        body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
+        retry_after: RETRY_AFTER,
+    };
+    FeedService {
+        feeds: feeds.clone(),
+        tokens: FeedTokens::derive(keys, settings.feed_tokens_epoch),
+        limits,
+        pages: Arc::new(Semaphore::new(settings.feed_pages_max)),
+        clock: clock.clone(),
+        log: log.clone(),
+    }
+}
+
+fn limits(settings: &Settings) -> FeedLimits {
+    let poll = match settings.store {
+        StoreKind::Embedded => POLL_ALONE,
+        StoreKind::DynamoDb => Span(settings.feed_poll_ms),
+    };
+    let retry = Span(settings.feed_retry_ms);
+    let bytes = settings.feed_page_bytes_max.min(FOLLOWED_BYTES_MAX);
+    let rows = settings.feed_page_max;
+    FeedLimits {
+        publisher: PublisherLimits { batch_max: settings.feed_batch_max, retry, poll },
+        consumer: ConsumerLimits { page: PageLimit { rows, bytes }, retry },
+        feeds_open_max: settings.feeds_open_max,
+        keys_max: settings.feed_keys_max,
+        followers_max: settings.feed_followers_max,
+        sweep: Span::from_secs(settings.feed_sweep_s),
+        mailbox_max: settings.feed_mailbox_max,
+    }
+}

@@ -1,0 +1,54 @@
+//! Settings as the limits that the parts of a node know.
+
+use std::time::Duration;
+
+use actors::EndpointLimits;
+use state_machine::Span;
+use state_machine::connection::Limits;
+
+use crate::http::app::PushLimits;
+use crate::settings::Settings;
+
+/// What bounds a session.
+pub(super) fn of_session(settings: &Settings) -> Limits {
+    const DAY_S: u64 = 24 * 60 * 60;
+    Limits {
+        hello_timeout: Span(settings.hello_timeout_ms),
+        ack_wait: Span(settings.ack_wait_ms),
+        drain_wait: Span(settings.drain_wait_ms),
+        keepalive_interval: Span::from_secs(settings.keepalive_interval_s),
+        keepalive_grace: Span::from_secs(settings.keepalive_grace_s),
+        session_max: Span::from_secs(settings.session_max_days * DAY_S),
+        storage_recheck: Span::from_secs(settings.storage_recheck_s),
+        store_retry: Span(settings.store_retry_ms),
+        fetch_rows_max: settings.fetch_rows_max,
+        fetch_bytes_max: settings.fetch_bytes_max,
+        unacked_max: settings.unacked_max,
+        deferred_commands_max: settings.deferred_commands_max,
+        remembered_acks_max: settings.remembered_acks_max,
+        channels_max: settings.channels_max,
+        broadcasts_per_agent_max: settings.broadcasts_per_agent_max,
+        last_connect_shards: settings.last_connect_shards,
+    }
+}
+
+/// What bounds the pushes of a process; `node_grace` is how much longer nodes elsewhere may take to answer.
+pub(super) fn of_pushes(settings: &Settings, node_grace: Duration) -> EndpointLimits {
+    let Settings { ack_wait_ms, answer_grace_ms, .. } = *settings;
+    EndpointLimits {
+        answer_wait: Duration::from_millis(ack_wait_ms + answer_grace_ms) + node_grace,
+        pushes_awaiting_ack_max: settings.pushes_awaiting_ack_max,
+        in_flight_max: settings.pushes_in_flight_max,
+        mailbox_max: settings.endpoint_mailbox_max,
+    }
+}
+
+/// What bounds one push.
+pub(super) fn of_a_push(settings: &Settings) -> PushLimits {
+    PushLimits {
+        payload_bytes_max: settings.payload_bytes_max,
+        aesgcm_bytes_max: settings.aesgcm_bytes_max(),
+        ttl_max: Span::from_secs(settings.ttl_max_s),
+        body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
+    }
+}

@@ -1,0 +1,211 @@
+//! The parts of a node, put together: of each role those that it needs.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use actix::{Actor, Addr};
+use actix_web::web::Data;
+use actors::{ClientShared, Clock, EndpointShared, LocalNode, NodeDirectory, RegistryActor};
+use slog::Logger;
+use state_machine::connection::Config;
+use state_machine::delivery::NodeAnswer;
+use state_machine::{Month, NodeId, Time, Uaid};
+use storage::embedded::DirLock;
+use storage::{Store, StoreAdmin};
+
+use super::listen::BoundSockets;
+use super::maintenance::Tables;
+use super::message_id_floor::IdFloor;
+use super::open_store::{self, Opened};
+use super::urls::SealedUrls;
+use super::{RETRY_AFTER, ServeError, feeds, limits};
+use crate::http::app::{AppState, Draining, EndpointRole, MessageIds, SharedState, WebSocketRole};
+use crate::http::connect_limiter::ConnectLimiter;
+use crate::http::endpoint_token::EndpointTokens;
+use crate::http::message_url::MessageUrls;
+use crate::http::vapid::{Origin, Vapid};
+use crate::keys::Keys;
+use crate::peers::inbound::{PortLimits, RouterPort};
+use crate::peers::outbound::{RemoteLimits, RemoteNodes, RouterUrlCheck};
+use crate::peers::signature::ClusterKeys;
+use crate::settings::{Role, Settings, StoreKind};
+
+/// The name of a node that is alone, in router records: a fixed one survives a server that moves to
+/// another address.
+const SINGLE_NODE: &str = "local";
+
+/// How much longer an endpoint waits than the request to another node that it waits for. Who gave up first would
+/// never know that a node hangs.
+const REMOTE_GRACE: Duration = Duration::from_millis(250);
+
+/// A node, and what it stands on.
+pub(super) struct Node {
+    pub(super) node: AppState,
+    /// What other nodes ask a connection node.
+    pub(super) router: Option<RouterPort>,
+    /// Where a connection node says that other nodes reach it.
+    pub(super) router_url_check: Option<RouterUrlCheck>,
+    pub(super) store: Arc<dyn StoreAdmin>,
+    pub(super) tables: Tables,
+    /// Where endpoints begin.
+    pub(super) origin: String,
+    /// Of the data directory, as long as the node runs.
+    pub(super) lock: Option<DirLock>,
+}
+
+/// Opens keys and store and starts the actors of a role.
+pub(super) async fn assemble(
+    role: Role,
+    settings: &Settings,
+    sockets: &BoundSockets,
+    clock: &Clock,
+    log: &Logger,
+) -> Result<Node, ServeError> {
+    let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
+    let opened = open_store::open(role, settings, clock.now()).await?;
+    let Opened { lock, keys, store, tables, frozen_month } = opened;
+    let feeds = feeds::start(settings, &store, clock, log);
+    let common = Data::new(SharedState {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        feeds,
+        clock: clock.clone(),
+        retry_after: RETRY_AFTER,
+        draining: Draining::default(),
+        log: log.clone(),
+    });
+    let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
+    let name =
+        sockets.router_address()?.map_or(NodeId::new(SINGLE_NODE), |at| settings.node_id(at));
+    let (registry, nodes) = parts.places(role, &name);
+    let connections = match &registry {
+        Some(registry) => Some(parts.connections(&name, registry, &nodes, frozen_month).await?),
+        None => None,
+    };
+    let registry = registry.filter(|_| role == Role::Connect);
+    let router = registry.map(|registry| parts.router_port(&name, &registry));
+    let router_url_check =
+        router.as_ref().map(|router| parts.router_url_check(name, router.instance()));
+    let endpoints = role.has_endpoints().then(|| parts.endpoints(role, nodes));
+    let origin = origin.as_str().to_owned();
+    let node = AppState { common, connections, endpoints };
+    Ok(Node { node, router, router_url_check, store, tables, origin, lock })
+}
+
+/// What the parts are made of.
+struct NodeParts<'a> {
+    settings: &'a Settings,
+    common: &'a Data<SharedState>,
+    keys: &'a Keys,
+    origin: &'a Origin,
+}
+
+impl NodeParts<'_> {
+    /// Who is connected here, and where others are connected.
+    fn places(
+        &self,
+        role: Role,
+        name: &NodeId,
+    ) -> (Option<Addr<RegistryActor>>, Arc<dyn NodeDirectory>) {
+        let log = &self.common.log;
+        let registry = role
+            .has_connections()
+            .then(|| RegistryActor::new(self.settings.registry_mailbox_max, log.clone()).start());
+        let nodes: Arc<dyn NodeDirectory> = match (&registry, role) {
+            (Some(registry), Role::Serve) => Arc::new(self.single_node(name, registry)),
+            _ => Arc::new(self.cluster_node()),
+        };
+        (registry, nodes)
+    }
+
+    /// The only node this process knows. There may be others on a store that several can have.
+    fn single_node(&self, name: &NodeId, registry: &Addr<RegistryActor>) -> LocalNode {
+        let foreign_answer = match self.settings.store {
+            StoreKind::Embedded => NodeAnswer::NotHere,
+            StoreKind::DynamoDb => NodeAnswer::Unreachable,
+        };
+        LocalNode::new(name.clone(), registry.clone(), foreign_answer)
+    }
+
+    fn cluster_node(&self) -> RemoteNodes {
+        let SharedState { clock, log, .. } = &***self.common;
+        let allowed = self.settings.nodes_allowed.clone();
+        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(self.settings));
+        RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone())
+    }
+
+    fn router_port(&self, name: &NodeId, registry: &Addr<RegistryActor>) -> RouterPort {
+        let SharedState { clock, log, .. } = &***self.common;
+        let (keys, limits) = (self.cluster_keys(), PortLimits::from(self.settings));
+        RouterPort::new(name.clone(), keys, registry, clock.clone(), limits, log.clone())
+    }
+
+    fn router_url_check(&self, name: NodeId, instance: Uaid) -> RouterUrlCheck {
+        let (settings, clock) = (self.settings, self.common.clock.clone());
+        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(settings));
+        RouterUrlCheck::new(name, instance, keys, &settings.nodes_allowed, limits, clock)
+    }
+
+    fn cluster_keys(&self) -> ClusterKeys {
+        ClusterKeys::derive(self.keys)
+            .expect("a node of several is not opened without cluster keys")
+    }
+
+    async fn connections(
+        &self,
+        name: &NodeId,
+        registry: &Addr<RegistryActor>,
+        nodes: &Arc<dyn NodeDirectory>,
+        frozen_month: Option<Month>,
+    ) -> Result<Data<WebSocketRole>, ServeError> {
+        let Self { settings, common, keys, origin } = self;
+        let broadcasts = feeds::broadcasts(settings, common).await?;
+        let tokens = Arc::new(EndpointTokens::new(keys));
+        let clients = ClientShared {
+            config: Arc::new(Config {
+                node: name.clone(),
+                frozen_month,
+                limits: limits::of_session(settings),
+            }),
+            store: Arc::clone(&common.store),
+            registry: registry.clone(),
+            nodes: Arc::clone(nodes),
+            broadcasts: Some(broadcasts),
+            urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
+            clock: common.clock.clone(),
+            mailbox_max: settings.client_mailbox_max,
+            log: common.log.clone(),
+            connections: AtomicU64::new(0),
+        };
+        Ok(Data::new(WebSocketRole {
+            common: Data::clone(common),
+            clients: Arc::new(clients),
+            connect_limiter: ConnectLimiter::new(settings.connects_per_second_max),
+            frame_bytes_max: settings.frame_bytes_max,
+        }))
+    }
+
+    fn endpoints(&self, role: Role, nodes: Arc<dyn NodeDirectory>) -> Data<EndpointRole> {
+        let Self { settings, common, keys, origin } = self;
+        let SharedState { store, clock, log, .. } = &****common;
+        let grace = match role {
+            Role::Endpoint => Duration::from_millis(settings.node_answer_grace_ms) + REMOTE_GRACE,
+            Role::Serve | Role::Connect => Duration::ZERO,
+        };
+        let floor = IdFloor::of(role, settings).map_or(Time(0), |kept| kept.floor(log));
+        let limits = limits::of_pushes(settings, grace);
+        let shared =
+            EndpointShared::new(Arc::clone(store), nodes, clock.clone(), limits, log.clone());
+        Data::new(EndpointRole {
+            common: Data::clone(common),
+            origin: origin.as_str().to_owned(),
+            tokens: Arc::new(EndpointTokens::new(keys)),
+            message_urls: MessageUrls::new(keys),
+            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max as u64),
+            limits: limits::of_a_push(settings),
+            shared: Arc::new(shared),
+            feed_service: Data::new(feeds::service(settings, keys, common)),
+            ids: MessageIds::after(floor),
+        })
+    }
+}

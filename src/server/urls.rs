@@ -1,0 +1,27 @@
+//! Endpoint URLs as user agents get them.
+
+use std::sync::Arc;
+
+use state_machine::wire::{EndpointUrls, VapidKey};
+use state_machine::{Chid, Uaid};
+
+use crate::http::endpoint_token::EndpointTokens;
+
+/// The public URL with a sealed token behind it.
+pub(super) struct SealedUrls {
+    origin: String,
+    tokens: Arc<EndpointTokens>,
+}
+
+impl SealedUrls {
+    pub(super) fn new(origin: &str, tokens: Arc<EndpointTokens>) -> Self {
+        Self { origin: origin.to_owned(), tokens }
+    }
+}
+
+impl EndpointUrls for SealedUrls {
+    fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
+        let path = self.tokens.encrypt(uaid, chid, key.map(Into::into).as_ref());
+        format!("{}{path}", self.origin)
+    }
+}

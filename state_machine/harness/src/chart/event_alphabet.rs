@@ -1,0 +1,192 @@
+//! What may happen to a connection in the search: one event of each kind that makes a difference.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use state_machine::broadcast::{Broadcasts, Versions};
+use state_machine::connection::{Config, Connection, ConnectionSeed, Event, Limits};
+use state_machine::feed::{FeedKey, FeedValue};
+use state_machine::ids::{Chid, MessageId, NodeId, PushId, Uaid};
+use state_machine::message::{Message, Topic, Urgency};
+use state_machine::month::Month;
+use state_machine::record::{LastConnect, NodeBinding, RouterRecord};
+use state_machine::store::{Cursor, Page, RegisterResult, Registration, StoreAnswer, StoreOp};
+use state_machine::time::{Span, Time};
+use state_machine::wire::{AckUpdate, ClientMessage, InvalidFrame};
+
+/// The third of November 2026, and the months before it.
+pub(super) const START: Time = Time(1_793_700_000_000);
+
+/// Channels that the store knows, and channels that it does not.
+const KNOWN: Chid = Chid([1; 16]);
+const OTHER_KNOWN: Chid = Chid([2; 16]);
+const UNKNOWN: Chid = Chid([3; 16]);
+const OTHER_UNKNOWN: Chid = Chid([4; 16]);
+
+/// A connection on a node with limits that are soon reached.
+pub(super) fn connection() -> Connection {
+    let limits = Limits {
+        unacked_max: 3,
+        deferred_commands_max: 1,
+        channels_max: 3,
+        remembered_acks_max: 2,
+        ..Limits::default()
+    };
+    let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+    let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
+    Connection::new(Arc::new(config), seed, START)
+}
+
+/// What may happen at any time, whatever was ordered.
+pub(super) fn events() -> Vec<Event> {
+    let said = said().into_iter().map(Event::MessageReceived);
+    let frame = [InvalidFrame::NotJson, InvalidFrame::UnknownType { message_type: "x".into() }];
+    let pushes = pushes().into_iter().enumerate().map(|(at, message)| {
+        let push = PushId(at as u64);
+        Event::PushArrived { push, message }
+    });
+    let others = [
+        Event::PeerActive,
+        Event::SocketClosed,
+        Event::TimePassed,
+        Event::Replaced,
+        Event::ConnectedElsewhere { connected_at: START - Span(1) },
+        Event::ConnectedElsewhere { connected_at: START + Span::from_secs(3600) },
+        Event::ShutdownBegan,
+        Event::MessageStored,
+        Event::BroadcastsChanged(broadcasts()),
+        Event::AckReplyLost(message(1, KNOWN).key()),
+    ];
+    said.chain(frame.map(Event::InvalidFrame)).chain(pushes).chain(others).collect()
+}
+
+/// What the store may answer to an order.
+pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
+    match order {
+        StoreOp::Register(registration) => registered(registration),
+        StoreOp::ReadChannels { .. } => {
+            let known = BTreeSet::from([KNOWN, OTHER_KNOWN]);
+            vec![StoreAnswer::Channels(Some(known)), StoreAnswer::Channels(None)]
+        }
+        StoreOp::Fetch { .. } => pages().into_iter().map(StoreAnswer::Fetched).collect(),
+        StoreOp::Delete { .. } => vec![StoreAnswer::Deleted],
+        StoreOp::AddChannels { .. } => vec![StoreAnswer::ChannelsAdded],
+        StoreOp::RemoveChannel { .. } => vec![StoreAnswer::ChannelRemoved],
+        StoreOp::UpdateMonth(_) => [true, false].map(StoreAnswer::MonthUpdated).to_vec(),
+        StoreOp::FinishMove(_) => [true, false].map(StoreAnswer::MoveFinished).to_vec(),
+        StoreOp::MoveMessages { .. } => vec![StoreAnswer::Moved],
+        StoreOp::ClearNode { .. } => vec![StoreAnswer::NodeCleared(true)],
+    }
+}
+
+fn said() -> Vec<ClientMessage> {
+    let update = |id| AckUpdate { chid: KNOWN, id };
+    let sent: Vec<MessageId> =
+        rows().iter().chain(pushes().iter()).map(|message| message.id).collect();
+    vec![
+        ClientMessage::Hello { uaid: Some(Uaid([1; 16])), broadcasts: Versions::new() },
+        ClientMessage::Hello { uaid: None, broadcasts: Versions::new() },
+        ClientMessage::Hello { uaid: Some(Uaid([1; 16])), broadcasts: has() },
+        ClientMessage::Hello { uaid: None, broadcasts: has() },
+        ClientMessage::Register { chid: OTHER_KNOWN, key: None },
+        ClientMessage::Register { chid: UNKNOWN, key: None },
+        ClientMessage::Register { chid: OTHER_UNKNOWN, key: None },
+        ClientMessage::Unregister { chid: KNOWN },
+        ClientMessage::Ack { updates: sent.into_iter().map(update).collect() },
+        ClientMessage::Ack { updates: vec![update(message(9, KNOWN).id)] },
+        ClientMessage::Nack,
+        ClientMessage::BroadcastSubscribe { broadcasts: has() },
+        ClientMessage::Ping,
+        ClientMessage::Urgency { min: Urgency::High },
+        ClientMessage::Urgency { min: Urgency::VeryLow },
+    ]
+}
+
+/// What the agent has of broadcasts.
+fn has() -> Versions {
+    [(broadcast(), version("old"))].into()
+}
+
+fn broadcasts() -> Arc<Broadcasts> {
+    Arc::new(Broadcasts::of([(broadcast(), version("new"))]))
+}
+
+fn broadcast() -> FeedKey {
+    FeedKey::parse("broadcast").expect("a key is text")
+}
+
+fn version(text: &str) -> FeedValue {
+    FeedValue::parse(text).expect("a value is text")
+}
+
+fn pushes() -> [Message; 4] {
+    let topic = Topic::parse("topic").ok();
+    [
+        message(1, KNOWN),
+        Message { topic, ..message(3, KNOWN) },
+        Message { ttl: Span::ZERO, ..message(4, KNOWN) },
+        message(6, UNKNOWN),
+    ]
+}
+
+fn rows() -> [Message; 3] {
+    [message(5, KNOWN), message(6, UNKNOWN), message(7, KNOWN)]
+}
+
+fn pages() -> [Page; 4] {
+    let [first, of_unknown, last] = rows();
+    let next = Some(Cursor::new("first"));
+    [
+        Page::default(),
+        Page { messages: vec![first], next },
+        Page { messages: vec![of_unknown], next: None },
+        Page { messages: vec![last], next: None },
+    ]
+}
+
+/// `number` is odd where the message has a topic.
+fn message(number: u128, chid: Chid) -> Message {
+    Message {
+        id: MessageId::from_uuid_v7(number, number == 3),
+        chid,
+        topic: None,
+        urgency: Urgency::Normal,
+        accepted_at: START,
+        ttl: Span::from_secs(60),
+        payload: None,
+    }
+}
+
+fn registered(registration: &Registration) -> Vec<StoreAnswer> {
+    let record = |curmonth, oldmonth, before| {
+        StoreAnswer::Registered(RegisterResult::Registered(
+            RouterRecord {
+                uaid: registration.uaid,
+                router_type: registration.router_type,
+                node: Some(registration.node.clone()),
+                connected_at: registration.connected_at,
+                last_connect: LastConnect::of(
+                    registration.connected_at,
+                    registration.uaid,
+                    LastConnect::SHARDS,
+                ),
+                curmonth,
+                oldmonth,
+            },
+            before,
+        ))
+    };
+    let this_month = Month::of(START);
+    let last_month = this_month.previous();
+    let seen = registration.connected_at;
+    let there = NodeBinding { node: NodeId::new("there"), connected_at: START - Span(1) };
+    vec![
+        record(this_month, None, None),
+        record(this_month, None, Some(there)),
+        record(last_month, None, None),
+        record(this_month, Some(last_month), None),
+        record(last_month, Some(last_month.previous()), None),
+        StoreAnswer::Registered(RegisterResult::UnknownAgent),
+        StoreAnswer::Registered(RegisterResult::Superseded(seen)),
+    ]
+}

@@ -1,0 +1,130 @@
+//! The search, breadth-first.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::event_alphabet::{START, answers, connection, events};
+use super::hidden_state::HiddenState;
+use state_machine::connection::{Connection, Effect, Event, PhaseName, Wait};
+use state_machine::ids::OpId;
+use state_machine::store::{StoreFailed, StoreOp};
+use state_machine::time::Time;
+
+/// What happens in a phase, and the phase after it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Transition {
+    pub(super) phase: PhaseName,
+    pub(super) event: &'static str,
+    pub(super) after: PhaseName,
+}
+
+/// Every transition that was seen, with all that was ever ordered in it.
+pub(super) type Transitions = BTreeMap<Transition, BTreeSet<&'static str>>;
+
+/// Steps on a way that bring nothing new to the table, after which it is given up.
+const PATIENCE: u8 = 4;
+
+/// A connection in the search.
+#[derive(Debug, Clone)]
+struct SearchState {
+    connection: Connection,
+    now: Time,
+    /// What its store has not answered.
+    orders: Vec<(OpId, StoreOp)>,
+    memory: HiddenState,
+    /// Steps since something was new.
+    stale: u8,
+}
+
+/// As much of a state as makes a difference: of states that look alike only the first is searched.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct StateKey {
+    phase: PhaseName,
+    wait: Option<Wait>,
+    unacked: usize,
+    orders: Vec<&'static str>,
+    memory: HiddenState,
+}
+
+/// Explores until nothing new is found.
+pub(super) fn transitions() -> Transitions {
+    let mut transitions = Transitions::new();
+    let mut seen = BTreeSet::new();
+    let mut waiting = VecDeque::from([SearchState::fresh()]);
+    while let Some(state) = waiting.pop_front() {
+        for (now, event) in state.happenings() {
+            let next = state.stepped(now, &event, &mut transitions);
+            if next.stale < PATIENCE && seen.insert(next.state_key()) {
+                waiting.push_back(next);
+            }
+        }
+    }
+    transitions
+}
+
+impl SearchState {
+    fn fresh() -> Self {
+        Self {
+            connection: connection(),
+            now: START,
+            orders: Vec::new(),
+            memory: HiddenState::default(),
+            stale: 0,
+        }
+    }
+
+    /// Everything that may happen next, and when.
+    fn happenings(&self) -> Vec<(Time, Event)> {
+        let now = |event| (self.now, event);
+        let mut happenings: Vec<(Time, Event)> = events().into_iter().map(now).collect();
+        happenings.extend(self.connection.deadline().map(|(at, _)| (at, Event::TimePassed)));
+        for (op, order) in &self.orders {
+            let answered = answers(order).into_iter().map(Ok).chain([Err(StoreFailed)]);
+            let answered = answered.map(|answer| Event::StoreAnswered { op: *op, answer });
+            happenings.extend(answered.map(now));
+        }
+        happenings
+    }
+
+    fn stepped(&self, now: Time, event: &Event, transitions: &mut Transitions) -> Self {
+        let mut next = Self { now, ..self.clone() };
+        let effects = next.connection.step(now, event.clone());
+        let (phase, after) = (self.connection.phase(), next.connection.phase());
+        let transition = Transition { phase, event: event.name(), after };
+        next.stale = if note(transition, &effects, transitions) { 0 } else { self.stale + 1 };
+        next.memory.remember(event, &effects, after);
+        next.keep_orders(event, effects);
+        next
+    }
+
+    fn keep_orders(&mut self, event: &Event, effects: Vec<Effect>) {
+        if let Event::StoreAnswered { op, .. } = event {
+            self.orders.retain(|(open, _)| open != op);
+        }
+        self.orders.extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::SubmitStoreOp { op, order } => Some((op, order)),
+            _ => None,
+        }));
+    }
+
+    fn state_key(&self) -> StateKey {
+        const UNACKED_MAX: usize = 2;
+        let mut orders: Vec<_> = self.orders.iter().map(|(_, order)| order.effect_name()).collect();
+        orders.sort_unstable();
+        StateKey {
+            phase: self.connection.phase(),
+            wait: self.connection.deadline().map(|(_, wait)| wait),
+            unacked: self.connection.unacked().min(UNACKED_MAX),
+            orders,
+            memory: self.memory.clone(),
+        }
+    }
+}
+
+/// Adds what a step did to the table. Answers whether it was new.
+fn note(transition: Transition, effects: &[Effect], transitions: &mut Transitions) -> bool {
+    let is_new = !transitions.contains_key(&transition);
+    let noted = transitions.entry(transition).or_default();
+    let before = noted.len();
+    noted.extend(effects.iter().map(Effect::name));
+    is_new || noted.len() > before
+}

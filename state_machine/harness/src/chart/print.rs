@@ -1,0 +1,77 @@
+//! Transitions as diagrams and tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::explore::{Transition, Transitions};
+use state_machine::connection::PhaseName;
+
+/// The phases for Mermaid.
+pub(super) fn mermaid(transitions: &Transitions) -> String {
+    let mut text = "stateDiagram-v2\n    [*] --> AwaitingHello\n".to_owned();
+    for ((from, to), events) in edges(transitions) {
+        text += &format!("    {from} --> {to}: {}\n", events.join(", "));
+    }
+    text + "    Closed --> [*]\n"
+}
+
+/// The phases for Graphviz.
+pub(super) fn dot(transitions: &Transitions) -> String {
+    let mut text = "digraph connection {\n    node [shape=box];\n".to_owned();
+    for ((from, to), events) in edges(transitions) {
+        text += &format!("    {from} -> {to} [label=\"{}\"];\n", events.join("\\n"));
+    }
+    text + "}\n"
+}
+
+/// One table a phase. What has no effect in it is listed below.
+pub(super) fn tables(transitions: &Transitions) -> String {
+    PhaseName::ALL.map(|phase| table(phase, transitions)).join("\n")
+}
+
+fn table(phase: PhaseName, transitions: &Transitions) -> String {
+    let here = || transitions.iter().filter(|(transition, _)| transition.phase == phase);
+    let is_idle = |transition: &Transition, effects: &BTreeSet<&str>| {
+        transition.after == phase && effects.is_empty()
+    };
+    let mut text = format!("### {phase}\n\n| event | then | orders |\n|---|---|---|\n");
+    for (transition, effects) in here() {
+        if !is_idle(transition, effects) {
+            let Transition { event, after, .. } = transition;
+            let then = if *after == phase { String::new() } else { after.to_string() };
+            text += &format!("| {event} | {then} | {} |\n", list(effects));
+        }
+    }
+    let idle: Vec<&str> = here()
+        .filter(|(transition, effects)| is_idle(transition, effects))
+        .map(|(transition, _)| transition.event)
+        .collect();
+    if !idle.is_empty() {
+        text += &format!("\nWithout an order: {}.\n", idle.join(", "));
+    }
+    text
+}
+
+/// In the order in which they stand in one step: the last words are last.
+fn list(effects: &BTreeSet<&str>) -> String {
+    let rank = |effect: &&&str| match **effect {
+        "unsubscribe from broadcasts" => 1,
+        "deregister" => 2,
+        "close" => 3,
+        _ => 0,
+    };
+    let mut effects: Vec<&&str> = effects.iter().collect();
+    effects.sort_by_key(rank);
+    let effects: Vec<&str> = effects.into_iter().copied().collect();
+    effects.join(", ")
+}
+
+/// What leads from one phase to another.
+fn edges(transitions: &Transitions) -> BTreeMap<(PhaseName, PhaseName), Vec<&'static str>> {
+    let mut edges: BTreeMap<_, Vec<&'static str>> = BTreeMap::new();
+    for Transition { phase, event, after } in transitions.keys() {
+        if phase != after {
+            edges.entry((*phase, *after)).or_default().push(event);
+        }
+    }
+    edges
+}

@@ -1,0 +1,4 @@
+//! What verifies feeds.
+
+pub mod promises;
+pub mod transcript;

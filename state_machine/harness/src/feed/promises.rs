@@ -1,0 +1,327 @@
+//! What a feed promises to those who write and follow it, each under one name.
+//!
+//! A [`AcknowledgedWrites`] is told what writers were answered, a [`Replica`] is what a consumer has made of its pages. Neither looks
+//! into a store: so the same predicates serve the model checker and tests of real engines.
+
+use std::collections::BTreeMap;
+
+use crate::invariants::sentences;
+use state_machine::feed::{
+    FeedKey, FeedPage, FeedSyncId, FeedValue, Sequence, Table, Update, Version,
+};
+
+sentences! {
+    /// A promise of a feed.
+    Promise:
+    SequenceOnlyGrows, "sequence_only_grows",
+        "A sequence never goes down, and no number above it is in use.";
+    NumberedOnce, "numbered_once",
+        "A number is given to one change of one key, and never again.";
+    OneNumberAKey, "one_number_a_key",
+        "A key has at most one number, which no other key has.";
+    VersionsOnlyGrow, "versions_only_grow",
+        "Each change of a key has a greater version than those before it, for its writers and for each consumer.";
+    NumbersRunForward, "numbers_run_forward",
+        "The numbers of a page ascend, all behind the cursor it was asked with, and that cursor never goes back.";
+    ChangesArePublished, "changes_are_published",
+        "Every key that changed is given a number.";
+    LastStateArrives, "last_state_arrives",
+        "Every consumer ends with the last value and version of every key, also of those that were deleted.";
+    OneAtATime, "one_at_a_time",
+        "A publisher has one publication under way at most, a consumer one page.";
+    ComesToRest, "comes_to_rest",
+        "Publishers and consumers stop asking where nothing changes.";
+}
+
+/// A promise that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{}: {detail} (the promise: {})", promise.name(), promise.sentence())]
+pub struct Broken {
+    /// Which promise.
+    pub promise: Promise,
+    /// What happened instead.
+    pub detail: String,
+}
+
+/// What writers were told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct AcknowledgedWrites {
+    last: BTreeMap<FeedKey, (Option<FeedValue>, Version)>,
+}
+
+/// What a consumer knows: the last it was given of each key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Replica {
+    known: BTreeMap<FeedKey, Update>,
+}
+
+impl Promise {
+    /// That it was not kept.
+    pub fn broken(self, detail: impl Into<String>) -> Broken {
+        Broken { promise: self, detail: detail.into() }
+    }
+}
+
+impl AcknowledgedWrites {
+    /// A key was set, or deleted where there is no value; its writer was told the version.
+    pub fn changed(
+        &mut self,
+        key: FeedKey,
+        value: Option<FeedValue>,
+        version: Version,
+    ) -> Result<(), Broken> {
+        let before = self.last.get(&key).map(|(_, before)| *before);
+        if before.is_some_and(|before| version <= before) {
+            let detail = format!("{key} has version {version} after one that was not less");
+            return Err(Promise::VersionsOnlyGrow.broken(detail));
+        }
+        self.last.insert(key, (value, version));
+        Ok(())
+    }
+
+    /// A key was published again as it was.
+    pub fn republished(&mut self, key: &FeedKey, version: Version) -> Result<(), Broken> {
+        let value = self.last.get(key).and_then(|(value, _)| value.clone());
+        self.changed(key.clone(), value, version)
+    }
+
+    /// Nothing is under way any more: all that was written has a number.
+    pub fn is_published(&self, table: &Table) -> Result<(), Broken> {
+        let waits =
+            |key: &&FeedKey| table.row(key.as_str()).is_none_or(|row| row.feed_sync_id.is_none());
+        match self.last.keys().find(waits) {
+            Some(key) => {
+                Err(Promise::ChangesArePublished.broken(format!("{key} waits for its number")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Replica {
+    /// A page came that was asked for with this cursor.
+    pub fn apply(&mut self, after: FeedSyncId, page: &FeedPage) -> Result<(), Broken> {
+        runs_forward(after, page)?;
+        page.updates.iter().try_for_each(|update| self.learn(update))
+    }
+
+    /// Everything was published and consumed.
+    pub fn is_complete(&self, ledger: &AcknowledgedWrites) -> Result<(), Broken> {
+        ledger.last.iter().try_for_each(|(key, (value, version))| {
+            let detail = match self.known.get(key) {
+                None => format!("{key} never came"),
+                Some(known) if known.value != *value => {
+                    format!("{key} is {value:?} and was last seen as {:?}", known.value)
+                }
+                // The publication counts too.
+                Some(known) if known.version <= *version => {
+                    format!("{key} was changed as {version} and last seen as {}", known.version)
+                }
+                Some(_) => return Ok(()),
+            };
+            Err(Promise::LastStateArrives.broken(detail))
+        })
+    }
+
+    fn learn(&mut self, update: &Update) -> Result<(), Broken> {
+        let known = self.known.get(&update.key).map(|known| known.version);
+        if let Some(known) = known.filter(|known| update.version < *known) {
+            let detail = format!("{} came as {} after {known}", update.key, update.version);
+            return Err(Promise::VersionsOnlyGrow.broken(detail));
+        }
+        self.known.insert(update.key.clone(), update.clone());
+        Ok(())
+    }
+}
+
+/// Checks one step of a table, whatever it was.
+pub fn keeps_its_numbers(before: &Table, after: &Table) -> Result<(), Broken> {
+    sequence_grows(before.sequence(), after)?;
+    let mut owners = BTreeMap::new();
+    for (key, row) in after.rows() {
+        let Some(number) = row.feed_sync_id else { continue };
+        if let Some(other) = owners.insert(number, key) {
+            let detail = format!("{number} is the number of {other} and of {key}");
+            return Err(Promise::OneNumberAKey.broken(detail));
+        }
+        let was = before.row(key.as_str()).map(|row| (row.feed_sync_id, row.version));
+        let is_new = was != Some((Some(number), row.version));
+        if is_new && number <= before.sequence().value {
+            let detail = format!("{key} is given {number}, which was given before");
+            return Err(Promise::NumberedOnce.broken(detail));
+        }
+    }
+    Ok(())
+}
+
+fn sequence_grows(before: Sequence, after: &Table) -> Result<(), Broken> {
+    let now = after.sequence();
+    if now.value < before.value || now.version < before.version {
+        let detail = format!("it was {before:?} and is {now:?}");
+        return Err(Promise::SequenceOnlyGrows.broken(detail));
+    }
+    let greatest = after.rows().filter_map(|(_, row)| row.feed_sync_id).max();
+    match greatest.filter(|greatest| now.value < *greatest) {
+        Some(greatest) => {
+            let detail = format!("{greatest} is in use and the sequence is at {}", now.value);
+            Err(Promise::SequenceOnlyGrows.broken(detail))
+        }
+        None => Ok(()),
+    }
+}
+
+fn runs_forward(after: FeedSyncId, page: &FeedPage) -> Result<(), Broken> {
+    let numbers = page.updates.iter().map(|update| update.feed_sync_id);
+    let mut last = after;
+    for number in numbers {
+        if number <= last {
+            let detail = format!("{number} came after {last}");
+            return Err(Promise::NumbersRunForward.broken(detail));
+        }
+        last = number;
+    }
+    if page.cursor < last {
+        let detail = format!("the page ends with {last}, its cursor is {}", page.cursor);
+        return Err(Promise::NumbersRunForward.broken(detail));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use state_machine::feed::Publication;
+
+    #[test]
+    fn a_number_that_was_given_up_is_not_given_again() {
+        let mut table = Table::default();
+        write(&mut table, "a");
+        publish(&mut table);
+        write(&mut table, "a");
+        let before = table.clone();
+        let mut again = Publication::of(table.sequence(), table.pending(None, 1)).unwrap();
+        publish(&mut table);
+        assert_eq!(keeps_its_numbers(&before, &table), Ok(()));
+        again.assignments[0].feed_sync_id = FeedSyncId(1);
+        let mut table = before.clone();
+        table.commit(&again).unwrap();
+        assert_eq!(promise(keeps_its_numbers(&before, &table)), Promise::NumberedOnce);
+    }
+
+    #[test]
+    fn two_keys_with_one_number_are_noticed() {
+        let before = Table::default();
+        let mut table = before.clone();
+        write(&mut table, "a");
+        write(&mut table, "b");
+        let mut twice = Publication::of(table.sequence(), table.pending(None, 2)).unwrap();
+        twice.assignments[1].feed_sync_id = FeedSyncId(1);
+        table.commit(&twice).unwrap();
+        assert_eq!(promise(keeps_its_numbers(&before, &table)), Promise::OneNumberAKey);
+    }
+
+    #[test]
+    fn a_sequence_that_goes_down_or_is_left_behind_is_noticed() {
+        let mut table = Table::default();
+        write(&mut table, "a");
+        publish(&mut table);
+        let fresh = Table::default();
+        assert_eq!(promise(keeps_its_numbers(&table, &fresh)), Promise::SequenceOnlyGrows);
+        write(&mut table, "a");
+        let mut beyond = Publication::of(table.sequence(), table.pending(None, 1)).unwrap();
+        beyond.assignments[0].feed_sync_id = FeedSyncId(9);
+        let before = table.clone();
+        table.commit(&beyond).unwrap();
+        assert_eq!(promise(keeps_its_numbers(&before, &table)), Promise::SequenceOnlyGrows);
+    }
+
+    #[test]
+    fn a_version_is_told_to_one_writer() {
+        let mut ledger = AcknowledgedWrites::default();
+        assert_eq!(ledger.changed(key("a"), value("1"), Version(1)), Ok(()));
+        assert_eq!(ledger.republished(&key("a"), Version(3)), Ok(()));
+        let again = ledger.changed(key("a"), None, Version(3));
+        assert_eq!(promise(again), Promise::VersionsOnlyGrow);
+    }
+
+    #[test]
+    fn a_page_must_run_forward() {
+        for (numbers, cursor) in [(&[2, 1][..], 2), (&[1, 1], 1), (&[1], 0), (&[], 0)] {
+            let page = page(numbers, cursor);
+            let mut replica = Replica::default();
+            let after = FeedSyncId(u64::from(numbers.is_empty()));
+            assert_eq!(promise(replica.apply(after, &page)), Promise::NumbersRunForward);
+        }
+        let mut replica = Replica::default();
+        assert_eq!(replica.apply(FeedSyncId(1), &page(&[2, 4], 7)), Ok(()));
+        let older = page(&[5], 7);
+        assert_eq!(replica.apply(FeedSyncId(4), &older), Ok(()));
+        assert_eq!(promise(replica.apply(FeedSyncId(4), &older_version(older))), {
+            Promise::VersionsOnlyGrow
+        });
+    }
+
+    #[test]
+    fn a_consumer_must_have_the_last_value_in_its_published_version() {
+        let mut ledger = AcknowledgedWrites::default();
+        ledger.changed(key("k"), value("1"), Version(1)).unwrap();
+        let mut replica = Replica::default();
+        assert_eq!(promise(replica.is_complete(&ledger)), Promise::LastStateArrives);
+        replica.apply(FeedSyncId(0), &page(&[1], 1)).unwrap();
+        assert_eq!(replica.is_complete(&ledger), Ok(()));
+        ledger.republished(&key("k"), Version(3)).unwrap();
+        assert_eq!(promise(replica.is_complete(&ledger)), Promise::LastStateArrives);
+        ledger.changed(key("k"), None, Version(4)).unwrap();
+        assert_eq!(promise(replica.is_complete(&ledger)), Promise::LastStateArrives);
+    }
+
+    #[test]
+    fn a_key_that_waits_is_noticed() {
+        let mut table = Table::default();
+        let mut ledger = AcknowledgedWrites::default();
+        ledger.changed(key("a"), value("1"), Version(1)).unwrap();
+        assert_eq!(promise(ledger.is_published(&table)), Promise::ChangesArePublished);
+        write(&mut table, "a");
+        assert_eq!(promise(ledger.is_published(&table)), Promise::ChangesArePublished);
+        publish(&mut table);
+        assert_eq!(ledger.is_published(&table), Ok(()));
+    }
+
+    fn key(text: &str) -> FeedKey {
+        FeedKey::parse(text).unwrap()
+    }
+
+    fn value(text: &str) -> Option<FeedValue> {
+        FeedValue::parse(text).ok()
+    }
+
+    fn write(table: &mut Table, of: &str) {
+        table.write(key(of), value("1").unwrap(), 9);
+    }
+
+    fn publish(table: &mut Table) {
+        let publication = Publication::of(table.sequence(), table.pending(None, 9)).unwrap();
+        table.commit(&publication).unwrap();
+    }
+
+    /// The key `k`, each number with a version of its own.
+    fn page(numbers: &[u64], cursor: u64) -> FeedPage {
+        let update = |number: &u64| Update {
+            feed_sync_id: FeedSyncId(*number),
+            key: key("k"),
+            version: Version(*number * 2),
+            value: value("1"),
+        };
+        let updates = numbers.iter().map(update).collect();
+        FeedPage { updates, cursor: FeedSyncId(cursor), head: FeedSyncId(cursor) }
+    }
+
+    fn older_version(mut page: FeedPage) -> FeedPage {
+        page.updates[0].version = Version(1);
+        page
+    }
+
+    fn promise(kept: Result<(), Broken>) -> Promise {
+        kept.unwrap_err().promise
+    }
+}

@@ -1,0 +1,246 @@
+//! What happens in a history, and how its lines are read and written.
+
+use std::fmt;
+
+use super::outcome::{AsWord, key};
+use crate::transcript::tokens::{SPAN, SyntaxError, Tokens, span, span_text, unquoted};
+use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
+use state_machine::time::Span;
+
+/// A publisher of a history: `P1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublisherName(pub u8);
+
+/// A consumer of a history: `C1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerName(pub u8);
+
+/// What happens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// The feed is written.
+    Changed(Change),
+    /// A publisher comes on.
+    Publisher(PublisherName, PublisherStep),
+    /// A consumer comes on.
+    Consumer(ConsumerName, ConsumerStep),
+    /// Time goes by.
+    Wait(Span),
+}
+
+/// A change of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// It is set.
+    Write(FeedKey, FeedValue),
+    /// It is to be published again as it is.
+    Republish(FeedKey),
+    /// It is deleted.
+    Delete(FeedKey),
+}
+
+/// What happens to a publisher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PublisherStep {
+    /// It hears that something was written.
+    Written,
+    /// It hears whether somebody on its node follows the feed.
+    Watched(bool),
+    /// Its publication looks for keys that wait.
+    Finds,
+    /// Its publication reads the sequence.
+    Reads,
+    /// Its publication is written.
+    Commits,
+    /// Its publication is written, and nobody can say so.
+    CommitsUnheard,
+    /// All of the publication at once.
+    Publishes,
+    /// The store did nothing.
+    Fails,
+    /// Its node is started anew.
+    Crashes,
+}
+
+/// What happens to a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConsumerStep {
+    /// It begins, where it left off or behind a number.
+    Starts(Option<FeedSyncId>),
+    /// It hears how far the feed has come.
+    Hears(FeedSyncId),
+    /// Its fetch reads the sequence.
+    ReadsHead,
+    /// Its fetch reads the updates up to there.
+    ReadsUpdates,
+    /// All of the fetch at once.
+    Fetches,
+    /// It has consumed its page.
+    Consumed,
+    /// The store did nothing.
+    Fails,
+    /// It is gone, and what it had not consumed.
+    Crashes,
+    /// It holds what it has against the table.
+    Compares,
+}
+
+use ConsumerStep as Consumes;
+use PublisherStep as Publishes;
+
+/// Steps of a publisher that are nothing but their words.
+const PUBLISHER_STEPS: [(&str, PublisherStep); 10] = [
+    ("written", Publishes::Written),
+    ("watched yes", Publishes::Watched(true)),
+    ("watched no", Publishes::Watched(false)),
+    ("finds", Publishes::Finds),
+    ("reads", Publishes::Reads),
+    ("commits", Publishes::Commits),
+    ("commits unheard", Publishes::CommitsUnheard),
+    ("publishes", Publishes::Publishes),
+    ("fails", Publishes::Fails),
+    ("crashes", Publishes::Crashes),
+];
+
+/// Steps of a consumer that are nothing but their words.
+const CONSUMER_STEPS: [(&str, ConsumerStep); 8] = [
+    ("starts", Consumes::Starts(None)),
+    ("reads head", Consumes::ReadsHead),
+    ("reads updates", Consumes::ReadsUpdates),
+    ("fetches", Consumes::Fetches),
+    ("consumed", Consumes::Consumed),
+    ("fails", Consumes::Fails),
+    ("crashes", Consumes::Crashes),
+    ("compares", Consumes::Compares),
+];
+
+impl Input {
+    /// Reads a line; none where it does not begin as one that says what happens.
+    pub(super) fn read(head: &str, rest: &str) -> Result<Option<Self>, SyntaxError> {
+        Ok(Some(match head.strip_suffix('>') {
+            Some("writer") => Self::Changed(change(rest)?),
+            Some(name) => match (PublisherName::read(name), ConsumerName::read(name)) {
+                (Some(name), _) => Self::Publisher(name, publisher_step(rest)?),
+                (_, Some(name)) => Self::Consumer(name, consumer_step(rest)?),
+                _ => return Ok(None),
+            },
+            None if head == "wait" => {
+                Self::Wait(span(rest).ok_or_else(|| format!("expected {SPAN}, got `{rest}`"))?)
+            }
+            None => return Ok(None),
+        }))
+    }
+}
+
+impl PublisherName {
+    pub(super) fn read(name: &str) -> Option<Self> {
+        name.strip_prefix('P')?.parse().ok().map(Self)
+    }
+}
+
+impl ConsumerName {
+    pub(super) fn read(name: &str) -> Option<Self> {
+        name.strip_prefix('C')?.parse().ok().map(Self)
+    }
+}
+
+fn change(text: &str) -> Result<Change, SyntaxError> {
+    const CHANGES: &str = "write, republish or delete";
+    let mut words = Tokens::of(text);
+    let change = match words.word(CHANGES)? {
+        "write" => Change::Write(key_of(&mut words)?, value_of(&mut words)?),
+        "republish" => Change::Republish(key_of(&mut words)?),
+        "delete" => Change::Delete(key_of(&mut words)?),
+        other => return Err(format!("expected {CHANGES}, got `{other}`")),
+    };
+    words.end()?;
+    Ok(change)
+}
+
+fn key_of(words: &mut Tokens<'_>) -> Result<FeedKey, SyntaxError> {
+    let word = words.word("a key")?;
+    let key = unquoted(word).and_then(|text| FeedKey::parse(&text).ok());
+    key.ok_or_else(|| format!("expected a key, got `{word}`"))
+}
+
+fn value_of(words: &mut Tokens<'_>) -> Result<FeedValue, SyntaxError> {
+    let word = words.word("a value")?;
+    let value = unquoted(word).and_then(|text| FeedValue::parse(&text).ok());
+    value.ok_or_else(|| format!("expected a value, got `{word}`"))
+}
+
+fn publisher_step(text: &str) -> Result<PublisherStep, SyntaxError> {
+    let known = PUBLISHER_STEPS.iter().find(|(words, _)| *words == text);
+    known.map(|(_, step)| *step).ok_or_else(|| {
+        let all = PUBLISHER_STEPS.map(|(words, _)| words).join(", ");
+        format!("expected one of {all}, got `{text}`")
+    })
+}
+
+fn consumer_step(text: &str) -> Result<ConsumerStep, SyntaxError> {
+    if let Some((_, step)) = CONSUMER_STEPS.iter().find(|(words, _)| *words == text) {
+        return Ok(*step);
+    }
+    let number = |text: &str| text.parse().ok().map(FeedSyncId);
+    let after = text.strip_prefix("starts after=").and_then(number);
+    let heard = text.strip_prefix("hears ").and_then(number);
+    after.map(|after| Consumes::Starts(Some(after))).or(heard.map(Consumes::Hears)).ok_or_else(
+        || {
+            let all = CONSUMER_STEPS.map(|(words, _)| words).join(", ");
+            format!("expected one of {all}, starts after=7, hears 2, got `{text}`")
+        },
+    )
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed(change) => write!(f, "writer> {change}"),
+            Self::Publisher(name, step) => write!(f, "{name}> {step}"),
+            Self::Consumer(name, step) => write!(f, "{name}> {step}"),
+            Self::Wait(span) => write!(f, "wait {}", span_text(*span)),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(name, value) => write!(f, "write {} {}", key(name), AsWord(value.as_str())),
+            Self::Republish(name) => write!(f, "republish {}", key(name)),
+            Self::Delete(name) => write!(f, "delete {}", key(name)),
+        }
+    }
+}
+
+impl fmt::Display for PublisherStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = PUBLISHER_STEPS.iter().find(|(_, step)| step == self);
+        f.write_str(known.expect("every step has its words").0)
+    }
+}
+
+impl fmt::Display for ConsumerStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starts(Some(after)) => write!(f, "starts after={after}"),
+            Self::Hears(head) => write!(f, "hears {head}"),
+            step => {
+                let known = CONSUMER_STEPS.iter().find(|(_, known)| known == step);
+                f.write_str(known.expect("every other step has its words").0)
+            }
+        }
+    }
+}
+
+impl fmt::Display for PublisherName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "P{}", self.0)
+    }
+}
+
+impl fmt::Display for ConsumerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "C{}", self.0)
+    }
+}

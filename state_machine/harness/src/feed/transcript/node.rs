@@ -1,0 +1,164 @@
+//! A node that publishes: drives a [`Publisher`] over the table, and makes each publication in steps.
+
+use std::sync::Arc;
+
+use super::input::{PublisherName, PublisherStep};
+use super::outcome::Outcome;
+use super::world::OutOfTurn;
+use state_machine::feed::{
+    FeedKey, FeedSyncId, Publication, PublishResult, Publisher, PublisherEvent, PublisherLimits,
+    PublisherOrder, Sequence, Table, UnpublishedKey,
+};
+use state_machine::store::StoreFailed;
+use state_machine::time::Time;
+
+/// A node that publishes.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    name: PublisherName,
+    /// Numbers are `MAX + 1` of those in the table.
+    is_naive: bool,
+    limits: Arc<PublisherLimits>,
+    pub(super) machine: Publisher,
+    order: Option<Order>,
+}
+
+/// An order to publish, and how far it was carried out.
+#[derive(Debug, Clone)]
+struct Order {
+    after: Option<FeedKey>,
+    limit: usize,
+    found: Option<Found>,
+    read: Option<Sequence>,
+}
+
+#[derive(Debug, Clone)]
+struct Found {
+    pending: Vec<UnpublishedKey>,
+    /// No key waits behind these.
+    is_all: bool,
+}
+
+use PublisherEvent as Is;
+
+impl Node {
+    pub(super) fn new(name: PublisherName, limits: Arc<PublisherLimits>, is_naive: bool) -> Self {
+        let machine = Publisher::new(limits.clone());
+        Self { name, is_naive, limits, machine, order: None }
+    }
+
+    pub(super) fn step(
+        &mut self,
+        now: Time,
+        table: &mut Table,
+        step: PublisherStep,
+    ) -> Result<Vec<Outcome>, OutOfTurn> {
+        Ok(match step {
+            PublisherStep::Written => self.told(now, Is::Written),
+            PublisherStep::Watched(is_watched) => self.told(now, Is::Watched(is_watched)),
+            PublisherStep::Finds => vec![self.finds(table)?],
+            PublisherStep::Reads => vec![self.reads(table)?],
+            PublisherStep::Commits => self.commits(now, table, true)?,
+            PublisherStep::CommitsUnheard => self.commits(now, table, false)?,
+            PublisherStep::Publishes => {
+                self.finds(table)?;
+                self.reads(table)?;
+                self.commits(now, table, true)?
+            }
+            PublisherStep::Fails => {
+                self.open()?;
+                self.answered(now, Err(StoreFailed))
+            }
+            PublisherStep::Crashes => {
+                *self = Self::new(self.name, self.limits.clone(), self.is_naive);
+                Vec::new()
+            }
+        })
+    }
+
+    /// Tells the machine a fact.
+    pub(super) fn told(&mut self, now: Time, event: PublisherEvent) -> Vec<Outcome> {
+        let orders = self.machine.step(now, event);
+        for order in &orders {
+            if let PublisherOrder::Publish { after, limit } = order.clone() {
+                self.order = Some(Order { after, limit, found: None, read: None });
+            }
+        }
+        orders.into_iter().map(|order| Outcome::Publisher(self.name, order)).collect()
+    }
+
+    fn answered(
+        &mut self,
+        now: Time,
+        published: Result<Option<PublishResult>, StoreFailed>,
+    ) -> Vec<Outcome> {
+        self.order = None;
+        self.told(now, Is::Published(published))
+    }
+
+    fn finds(&mut self, table: &Table) -> Result<Outcome, OutOfTurn> {
+        let order = self.open()?;
+        let mut pending = table.pending(order.after.as_ref(), order.limit + 1);
+        let is_all = pending.len() <= order.limit;
+        pending.truncate(order.limit);
+        order.found = Some(Found { pending: pending.clone(), is_all });
+        Ok(Outcome::Found(self.name, pending))
+    }
+
+    fn reads(&mut self, table: &Table) -> Result<Outcome, OutOfTurn> {
+        let (name, is_naive) = (self.name, self.is_naive);
+        let order = self.open()?;
+        let sequence = table.sequence();
+        if is_naive {
+            let max = greatest(table);
+            order.read = Some(Sequence { value: max, ..sequence });
+            return Ok(Outcome::Max(name, max));
+        }
+        order.read = Some(sequence);
+        Ok(Outcome::Sequence(name, sequence))
+    }
+
+    fn commits(
+        &mut self,
+        now: Time,
+        table: &mut Table,
+        is_heard: bool,
+    ) -> Result<Vec<Outcome>, OutOfTurn> {
+        let name = self.name;
+        let order = self.open()?;
+        let looked = order.found.clone().zip(order.read);
+        let (found, read) = looked.ok_or(OutOfTurn::NothingRead(name))?;
+        let (published, mut outcomes) = match Publication::of(read, found.pending) {
+            None => (nothing_waits(read), Vec::new()),
+            Some(publication) if table.commit(&publication).is_err() => {
+                (order.found, order.read) = (None, None);
+                return Ok(vec![Outcome::Conflict]);
+            }
+            Some(publication) => {
+                (Some(publication.outcome(found.is_all)), rows(table, &publication))
+            }
+        };
+        let answer = if is_heard { Ok(published) } else { Err(StoreFailed) };
+        outcomes.extend(self.answered(now, answer));
+        Ok(outcomes)
+    }
+
+    fn open(&mut self) -> Result<&mut Order, OutOfTurn> {
+        self.order.as_mut().ok_or(OutOfTurn::NothingToPublish(self.name))
+    }
+}
+
+/// The last number in use: what the seed tells not to add 1 to.
+fn greatest(table: &Table) -> FeedSyncId {
+    table.rows().filter_map(|(_, row)| row.feed_sync_id).max().unwrap_or_default()
+}
+
+fn nothing_waits(read: Sequence) -> Option<PublishResult> {
+    (read.keys > 0).then_some(PublishResult { count: 0, head: read.value, next: None })
+}
+
+fn rows(table: &Table, publication: &Publication) -> Vec<Outcome> {
+    let keys = publication.assignments.iter().map(|assigned| &assigned.pending.key);
+    let row = |key: &FeedKey| Some(Outcome::Row(key.clone(), table.row(key.as_str())?.clone()));
+    keys.filter_map(row).collect()
+}

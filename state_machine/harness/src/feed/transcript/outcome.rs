@@ -1,0 +1,141 @@
+//! What comes of a line, and how it is written.
+
+use std::fmt;
+
+use super::input::{ConsumerName, PublisherName};
+use crate::transcript::tokens::quoted;
+use state_machine::feed::table::Row;
+use state_machine::feed::{
+    ConsumerEnd, ConsumerOrder, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherOrder, Sequence,
+    UnpublishedKey, Update,
+};
+
+/// What comes of something that happens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// A row was written.
+    Row(FeedKey, Row),
+    /// There is nothing to republish or delete.
+    NoSuchKey,
+    /// The feed is full.
+    TooManyKeys,
+    /// What a publication had read is no longer so.
+    Conflict,
+    /// These keys wait.
+    Found(PublisherName, Vec<UnpublishedKey>),
+    /// The sequence was read.
+    Sequence(PublisherName, Sequence),
+    /// The greatest number in the table was read instead.
+    Max(PublisherName, FeedSyncId),
+    /// What a publisher orders.
+    Publisher(PublisherName, PublisherOrder),
+    /// The head was read; none where there is no such feed.
+    Head(ConsumerName, Option<FeedSyncId>),
+    /// What a consumer orders.
+    Consumer(ConsumerName, ConsumerOrder),
+    /// A row whose last state the consumer has not seen.
+    Misses(ConsumerName, FeedKey, Row),
+    /// The consumer has seen the last state of every row.
+    MissesNothing(ConsumerName),
+}
+
+/// A text as one word, quoted where it must be.
+pub(super) struct AsWord<'a>(pub(super) &'a str);
+
+/// A key as one word.
+pub(super) fn key(key: &FeedKey) -> AsWord<'_> {
+    AsWord(key.as_str())
+}
+
+/// A row behind its key.
+struct RowText<'a>(&'a Row);
+
+/// What a key holds.
+struct Held<'a>(Option<&'a FeedValue>);
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row(name, row) => write!(f, "table< {} {}", key(name), RowText(row)),
+            Self::NoSuchKey => f.write_str("table< no such key"),
+            Self::TooManyKeys => f.write_str("table< too many keys"),
+            Self::Conflict => f.write_str("table< conflict"),
+            Self::Found(name, pending) => write!(f, "{name}< found [{}]", list(pending, found)),
+            Self::Sequence(name, sequence) => {
+                write!(f, "{name}< sequence {} version={}", sequence.value, sequence.version)
+            }
+            Self::Max(name, max) => write!(f, "{name}< max {max}"),
+            Self::Publisher(name, order) => write!(f, "{name}< {}", published(order)),
+            Self::Head(name, Some(head)) => write!(f, "{name}< head {head}"),
+            Self::Head(name, None) => write!(f, "{name}< no such feed"),
+            Self::Consumer(name, order) => write!(f, "{name}< {}", consumed(order)),
+            Self::Misses(name, missed, row) => {
+                write!(f, "{name}< misses {} {}", key(missed), RowText(row))
+            }
+            Self::MissesNothing(name) => write!(f, "{name}< misses nothing"),
+        }
+    }
+}
+
+fn published(order: &PublisherOrder) -> String {
+    match order {
+        PublisherOrder::Publish { after: None, .. } => "publish".to_owned(),
+        PublisherOrder::Publish { after: Some(after), .. } => {
+            format!("publish after={}", key(after))
+        }
+        PublisherOrder::Announce { head } => format!("announce {head}"),
+    }
+}
+
+fn consumed(order: &ConsumerOrder) -> String {
+    match order {
+        ConsumerOrder::Fetch { after, .. } => format!("fetch after={after}"),
+        ConsumerOrder::Consume(FeedPage { updates, cursor, head }) => {
+            format!("consume [{}] cursor={cursor} head={head}", list(updates, update))
+        }
+        ConsumerOrder::End(ConsumerEnd::NoSuchFeed) => "end no such feed".to_owned(),
+        ConsumerOrder::End(ConsumerEnd::CursorFromTheFuture { head }) => {
+            format!("end cursor from the future head={head}")
+        }
+    }
+}
+
+fn found(pending: &UnpublishedKey) -> String {
+    format!("{} version={}", key(&pending.key), pending.version)
+}
+
+fn update(update: &Update) -> String {
+    let Update { feed_sync_id, key: name, version, value } = update;
+    format!("{feed_sync_id} {} version={version} {}", key(name), Held(value.as_ref()))
+}
+
+fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<String>>().join(", ")
+}
+
+impl fmt::Display for RowText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Row { value, version, feed_sync_id } = self.0;
+        write!(f, "version={version} ")?;
+        match feed_sync_id {
+            Some(number) => write!(f, "number={number} ")?,
+            None => f.write_str("waits ")?,
+        }
+        Held(value.as_ref()).fmt(f)
+    }
+}
+
+impl fmt::Display for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => write!(f, "value={}", AsWord(value.as_str())),
+            None => f.write_str("deleted"),
+        }
+    }
+}
+
+impl fmt::Display for AsWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quoted(self.0))
+    }
+}

@@ -1,0 +1,242 @@
+//! A feed with publishers and consumers, to which the lines of a history happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::follower::Follower;
+use super::input::{Change, ConsumerName, Input, PublisherName};
+use super::node::Node;
+use super::outcome::Outcome;
+use crate::transcript::tokens::span_text;
+use state_machine::feed::{
+    ConsumerEvent, ConsumerLimits, PublisherEvent, PublisherLimits, Table, WriteResult,
+};
+use state_machine::store::PageLimit;
+use state_machine::time::{Span, Time};
+
+/// What a history begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// What bounds each publisher.
+    pub publisher: PublisherLimits,
+    /// What bounds each consumer.
+    pub consumer: ConsumerLimits,
+    /// Keys of the feed at most.
+    pub keys_max: u64,
+    /// Publishers that take `MAX + 1`.
+    pub naive: BTreeSet<PublisherName>,
+}
+
+/// A feed with all who write, publish and follow it.
+#[derive(Debug, Clone)]
+pub struct World {
+    setup: Setup,
+    now: Time,
+    table: Table,
+    publishers: BTreeMap<PublisherName, Node>,
+    consumers: BTreeMap<ConsumerName, Follower>,
+}
+
+/// Something cannot happen now. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfTurn {
+    /// No order is open.
+    #[error("{0} has no order to publish: let it hear of a write first, `{0}> written`")]
+    NothingToPublish(PublisherName),
+    /// The first steps of the publication are missing.
+    #[error("{0} commits what it found and read: write `{0}> finds` and `{0}> reads` first")]
+    NothingRead(PublisherName),
+    /// The consumer is not there.
+    #[error("{0} is not there: write `{0}> starts` first")]
+    NotStarted(ConsumerName),
+    /// The consumer is there.
+    #[error("{0} is there already: write `{0}> crashes` first")]
+    Started(ConsumerName),
+    /// No order is open.
+    #[error("{0} has no order to fetch")]
+    NothingToFetch(ConsumerName),
+    /// The first step of the fetch is missing.
+    #[error("{0} reads updates up to the head it read: write `{0}> reads head` first")]
+    NoHead(ConsumerName),
+    /// There is no page.
+    #[error("{0} has no page to consume")]
+    NothingToConsume(ConsumerName),
+    /// Whoever drives a machine steps it at every deadline.
+    #[error("this waits until {until}, over a deadline ({what}): wait until that first")]
+    OverADeadline {
+        /// Until when, from the start.
+        until: String,
+        /// Whose deadline, why and when.
+        what: String,
+    },
+}
+
+impl World {
+    /// A feed that nothing was written to.
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            now: Time(0),
+            table: Table::default(),
+            publishers: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+        }
+    }
+
+    /// Lets something happen and gives all that comes of it.
+    pub fn happens(&mut self, input: &Input) -> Result<Vec<Outcome>, OutOfTurn> {
+        let now = self.now;
+        match input {
+            Input::Changed(change) => Ok(vec![self.changed(change.clone())]),
+            Input::Publisher(name, step) => {
+                let limits = || Arc::new(self.setup.publisher.clone());
+                let is_naive = self.setup.naive.contains(name);
+                let new = || Node::new(*name, limits(), is_naive);
+                let node = self.publishers.entry(*name).or_insert_with(new);
+                node.step(now, &mut self.table, *step)
+            }
+            Input::Consumer(name, step) => {
+                let new = || Follower::new(*name, self.setup.consumer);
+                let follower = self.consumers.entry(*name).or_insert_with(new);
+                follower.step(now, &self.table, *step)
+            }
+            Input::Wait(span) => self.waited(*span),
+        }
+    }
+
+    /// The table as it is.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// How long until the next deadline; none where there is no deadline.
+    pub fn until_deadline(&self) -> Option<Span> {
+        self.deadlines().into_iter().map(|(at, _)| at.since(self.now)).min()
+    }
+
+    /// Where the one to whom this happened is now, for a trace.
+    pub fn state_after(&self, input: &Input) -> String {
+        match input {
+            Input::Publisher(name, _) => self.publisher_state(*name),
+            Input::Consumer(name, _) => self.consumer_state(*name),
+            Input::Wait(_) => format!("it is {}", offset(self.now)),
+            Input::Changed(_) => {
+                let sequence = self.table.sequence();
+                format!("keys {}, sequence {}", sequence.keys, sequence.value)
+            }
+        }
+    }
+
+    fn changed(&mut self, change: Change) -> Outcome {
+        let (key, version) = match change {
+            Change::Write(key, value) => {
+                match self.table.write(key.clone(), value, self.setup.keys_max) {
+                    WriteResult::TooManyKeys => return Outcome::TooManyKeys,
+                    WriteResult::Done(version) => (key, Some(version)),
+                }
+            }
+            Change::Republish(key) => (key.clone(), self.table.republish(&key)),
+            Change::Delete(key) => (key.clone(), self.table.delete(&key)),
+        };
+        let row = version.and_then(|_| self.table.row(key.as_str()).cloned());
+        row.map_or(Outcome::NoSuchKey, |row| Outcome::Row(key, row))
+    }
+
+    fn waited(&mut self, span: Span) -> Result<Vec<Outcome>, OutOfTurn> {
+        let until = self.now + span;
+        if let Some((_, what)) = self.deadlines().into_iter().find(|(at, _)| *at < until) {
+            return Err(OutOfTurn::OverADeadline { until: offset(until), what });
+        }
+        self.now = until;
+        let mut outcomes = Vec::new();
+        for node in self.publishers.values_mut() {
+            outcomes.extend(node.told(until, PublisherEvent::TimePassed));
+        }
+        for follower in self.consumers.values_mut().filter(|one| one.machine.is_some()) {
+            outcomes.extend(follower.told(until, ConsumerEvent::TimePassed)?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Each machine's deadline, and what it is for.
+    fn deadlines(&self) -> Vec<(Time, String)> {
+        let publishers = self.publishers.iter().filter_map(|(name, node)| {
+            let (at, wait) = node.machine.deadline()?;
+            Some((at, format!("{name}: {wait} at {}", offset(at))))
+        });
+        let consumers = self.consumers.iter().filter_map(|(name, follower)| {
+            let (at, wait) = follower.machine.as_ref()?.deadline()?;
+            Some((at, format!("{name}: {wait} at {}", offset(at))))
+        });
+        publishers.chain(consumers).collect()
+    }
+
+    fn publisher_state(&self, name: PublisherName) -> String {
+        let machine = self.publishers.get(&name).map(|node| &node.machine);
+        match machine.map(|machine| (machine.is_idle(), machine.deadline())) {
+            None | Some((true, _)) => format!("{name} is idle"),
+            Some((_, Some((at, wait)))) => format!("{name} waits: {wait} at {}", offset(at)),
+            Some((_, None)) => format!("{name} is publishing"),
+        }
+    }
+
+    fn consumer_state(&self, name: ConsumerName) -> String {
+        let follower = self.consumers.get(&name);
+        let Some(machine) = follower.and_then(|follower| follower.machine.as_ref()) else {
+            return format!("{name} is not there");
+        };
+        let caught_up = if machine.is_caught_up() { ", caught up" } else { "" };
+        let waits = machine.deadline().map(|(at, wait)| format!(", {wait} at {}", offset(at)));
+        format!("{name} is at {}{caught_up}{}", machine.cursor(), waits.unwrap_or_default())
+    }
+}
+
+fn offset(time: Time) -> String {
+    format!("+{}", span_text(time.since(Time(0))))
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        const RETRY: Span = Span::from_secs(1);
+        let poll = Span::from_secs(60);
+        let page = PageLimit { rows: 10, bytes: usize::MAX };
+        Self {
+            publisher: PublisherLimits { batch_max: 10, retry: RETRY, poll },
+            consumer: ConsumerLimits { page, retry: RETRY },
+            keys_max: 1000,
+            naive: BTreeSet::new(),
+        }
+    }
+}
+
+impl Setup {
+    /// Each limit by its name.
+    fn limits(&self) -> [(&'static str, String); 5] {
+        let Self { publisher, consumer, keys_max, .. } = self;
+        [
+            ("batch", publisher.batch_max.to_string()),
+            ("page", consumer.page.rows.to_string()),
+            ("keys", keys_max.to_string()),
+            ("retry", span_text(publisher.retry)),
+            ("poll", span_text(publisher.poll)),
+        ]
+    }
+}
+
+/// The head lines, as they are read; none where all is as by default.
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = self.limits().into_iter().zip(Self::default().limits());
+        let set = pairs.filter(|(limit, default)| limit != default);
+        let set: Vec<String> = set.map(|((name, value), _)| format!(" {name}={value}")).collect();
+        if !set.is_empty() {
+            writeln!(f, "limits{}", set.concat())?;
+        }
+        if !self.naive.is_empty() {
+            let names: Vec<String> = self.naive.iter().map(|name| format!(" {name}")).collect();
+            writeln!(f, "naive{}", names.concat())?;
+        }
+        Ok(())
+    }
+}

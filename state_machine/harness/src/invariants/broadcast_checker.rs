@@ -1,0 +1,95 @@
+//! Remembers of a connection what the rules about broadcasts need, and checks them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Invariant as Is, Violation};
+use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Broadcasts, Versions};
+use state_machine::connection::Event;
+use state_machine::feed::FeedKey;
+use state_machine::wire::ClientMessage;
+
+/// What an agent knows of broadcasts, seen from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct BroadcastChecker {
+    /// What the node said last.
+    latest: Option<Arc<Broadcasts>>,
+    /// What the agent has of those it named: what it said, or was told since.
+    has: Versions,
+    /// What it said after the node said anything.
+    said_since: BTreeSet<FeedKey>,
+    is_followed: bool,
+}
+
+impl BroadcastChecker {
+    /// Takes an event in.
+    pub(super) fn happened(&mut self, event: &Event, max: usize) {
+        match event {
+            Event::BroadcastsChanged(all) => {
+                self.latest = Some(Arc::clone(all));
+                self.said_since.clear();
+            }
+            Event::MessageReceived(ClientMessage::Hello { broadcasts, .. }) => {
+                self.said(broadcasts, max);
+                if self.latest.is_some() {
+                    self.said_since.clear();
+                }
+            }
+            Event::MessageReceived(ClientMessage::BroadcastSubscribe { broadcasts }) => {
+                self.said(broadcasts, max);
+            }
+            _ => {}
+        }
+    }
+
+    /// It follows, or does so no longer.
+    pub(super) fn follows(&mut self, is_followed: bool) -> Result<(), Violation> {
+        let before = std::mem::replace(&mut self.is_followed, is_followed);
+        check!(before != is_followed, Is::BroadcastsFollowed, "said twice: {is_followed}");
+        Ok(())
+    }
+
+    /// The agent was told this.
+    pub(super) fn told(&mut self, news: &BroadcastUpdate) -> Result<(), Violation> {
+        let latest = |id: &FeedKey| self.latest.as_ref().and_then(|all| all.version(id.as_str()));
+        for (id, version) in &news.versions {
+            let is_named = self.has.contains_key(id);
+            check!(is_named, Is::BroadcastsNamed, "told of {id}, which was not named");
+            check!(latest(id) == Some(version), Is::BroadcastsNamed, "told {id} is {version}");
+        }
+        for (id, refusal) in &news.refused {
+            let is_right = match refusal {
+                BroadcastRefusal::NotFound => latest(id).is_none() && self.has.contains_key(id),
+                BroadcastRefusal::TooMany => !self.has.contains_key(id),
+            };
+            check!(is_right, Is::BroadcastsNamed, "told that {id} is {refusal:?}");
+        }
+        self.has.extend(news.versions.clone());
+        Ok(())
+    }
+
+    /// What must hold between steps, once hello was answered and until the connection is closed.
+    pub(super) fn rested(&self, is_closed: bool) -> Result<(), Violation> {
+        if is_closed {
+            check!(!self.is_followed, Is::BroadcastsFollowed, "closed and followed");
+            return Ok(());
+        }
+        let Some(latest) = &self.latest else { return Ok(()) };
+        for (id, has) in self.has.iter().filter(|(id, _)| !self.said_since.contains(*id)) {
+            let version = latest.version(id.as_str());
+            let is_told = version.is_none_or(|version| version == has);
+            check!(is_told, Is::BroadcastsTold, "{id} is {version:?}, the agent has {has}");
+            check!(self.is_followed, Is::BroadcastsFollowed, "{id} is not followed");
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, broadcasts: &Versions, max: usize) {
+        for (id, version) in broadcasts {
+            if self.has.contains_key(id) || self.has.len() < max {
+                self.has.insert(id.clone(), version.clone());
+                self.said_since.insert(id.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Remembers of a connection what the rules need, and checks them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::broadcast_checker::BroadcastChecker;
+use super::location_checker::LocationChecker;
+use super::{Invariant, StepRecord, Violation};
+use state_machine::connection::{Config, Effect, Event, PhaseName, PushAnswer};
+use state_machine::ids::{Chid, MessageId, OpId, PushId, Uaid};
+use state_machine::message::{Message, MessageKey, Urgency};
+use state_machine::store::StoreOp;
+use state_machine::time::Time;
+use state_machine::wire::{ClientMessage, ServerMessage, status};
+
+/// Looks on at one connection from its beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConnectionChecker {
+    config: Arc<Config>,
+    /// Pushes without an answer.
+    pushes: BTreeMap<PushId, Push>,
+    /// Messages sent here or acked here.
+    messages: BTreeMap<MessageId, State>,
+    /// Acks so far, repeated ones too: an upper bound of what made the connection forget others.
+    acks: usize,
+    last_op: Option<OpId>,
+    /// Channels that were unregistered.
+    given_up: BTreeSet<Chid>,
+    found_under: Option<Uaid>,
+    is_greeted: bool,
+    /// Commands that were not answered yet, in the order they were said.
+    commands: VecDeque<ClientMessage>,
+    min_urgency: Urgency,
+    broadcasts: BroadcastChecker,
+    location_checker: LocationChecker,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Push {
+    id: MessageId,
+    ttl_is_zero: bool,
+    arrived_at: Time,
+    is_sent: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum State {
+    Unacked {
+        ttl_is_zero: bool,
+    },
+    /// Which ack it was, counted from the first.
+    Acked(usize),
+}
+
+use Invariant as Is;
+
+impl ConnectionChecker {
+    /// A socket was accepted.
+    pub fn new(config: Arc<Config>) -> Self {
+        Self {
+            config,
+            pushes: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            acks: 0,
+            last_op: None,
+            given_up: BTreeSet::new(),
+            found_under: None,
+            is_greeted: false,
+            commands: VecDeque::new(),
+            min_urgency: Urgency::VeryLow,
+            broadcasts: BroadcastChecker::default(),
+            location_checker: LocationChecker::default(),
+        }
+    }
+
+    /// Takes the next step in and checks every rule. After a violation the witness is of no more use.
+    pub fn observe(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        if seen.before == PhaseName::Closed {
+            return silent(seen);
+        }
+        self.happened(seen)?;
+        self.broadcasts.happened(seen.event, self.config.limits.broadcasts_per_agent_max);
+        self.location_checker.happened(seen, &self.config);
+        for effect in seen.effects {
+            self.ordered(effect, seen)?;
+        }
+        self.rested(seen)
+    }
+
+    /// How many commands of the agent were not answered yet.
+    pub fn unanswered_commands(&self) -> usize {
+        self.commands.len()
+    }
+
+    fn happened(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        match seen.event {
+            Event::PushArrived { push, message } => {
+                let arrived = Push {
+                    id: message.id,
+                    ttl_is_zero: message.ttl_is_zero(),
+                    arrived_at: seen.now,
+                    is_sent: false,
+                };
+                let earlier = self.pushes.insert(*push, arrived);
+                check!(earlier.is_none(), Is::PushAnsweredOnce, "{push:?} arrived twice");
+            }
+            Event::MessageReceived(ClientMessage::Ack { updates }) => {
+                updates.iter().for_each(|update| self.acked(update.id));
+            }
+            Event::MessageReceived(
+                command @ (ClientMessage::Register { .. }
+                | ClientMessage::Unregister { .. }
+                | ClientMessage::Urgency { .. }),
+            ) => self.commands.push_back(command.clone()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An ack for what was not sent here is believed only while there is room to remember it.
+    fn acked(&mut self, id: MessageId) {
+        let is_believed = self.acks < self.config.limits.remembered_acks_max;
+        if self.messages.contains_key(&id) || is_believed {
+            self.messages.insert(id, State::Acked(self.acks));
+        }
+        self.acks += 1;
+    }
+
+    fn ordered(&mut self, effect: &Effect, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        match effect {
+            Effect::Send(message) => self.sent(message, seen),
+            Effect::Ping => Ok(()),
+            Effect::SubmitStoreOp { op, order } => {
+                self.location_checker.asked(*op, order, seen, &self.config)?;
+                self.asked(*op, order)
+            }
+            Effect::AnswerPush { push, answer, message } => {
+                self.push_answered(*push, *answer, message, seen)
+            }
+            Effect::Register { uaid } => {
+                self.location_checker.entered(*uaid, seen.now);
+                let before = self.found_under.replace(*uaid);
+                check!(
+                    before.is_none(),
+                    Is::FoundUnderOneName,
+                    "entered as {uaid} while {before:?}"
+                );
+                Ok(())
+            }
+            Effect::Deregister { uaid } => {
+                let before = self.found_under.take();
+                check!(
+                    before == Some(*uaid),
+                    Is::FoundUnderOneName,
+                    "left {uaid} while {before:?}"
+                );
+                Ok(())
+            }
+            Effect::NotifyPreviousNode { node, uaid, connected_at } => {
+                self.location_checker.told(node, *uaid, *connected_at)
+            }
+            Effect::SubscribeBroadcasts { .. } => self.broadcasts.follows(true),
+            Effect::UnsubscribeBroadcasts => self.broadcasts.follows(false),
+            Effect::Close(reason) => {
+                let is_last = seen.effects.last() == Some(effect);
+                let is_closed = seen.after == PhaseName::Closed;
+                check!(is_last && is_closed, Is::SilentAfterClose, "orders after {reason:?}");
+                Ok(())
+            }
+        }
+    }
+
+    fn sent(&mut self, message: &ServerMessage, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        match message {
+            ServerMessage::Notification(message) => self.notified(message)?,
+            ServerMessage::Registered { .. }
+            | ServerMessage::RegisterRefused { .. }
+            | ServerMessage::Unregistered { .. }
+            | ServerMessage::UrgencySet { .. } => self.command_answered(message)?,
+            ServerMessage::Hello { broadcasts, .. } => {
+                check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
+                self.is_greeted = true;
+                self.broadcasts.told(broadcasts)?;
+            }
+            ServerMessage::Broadcast(broadcasts) => {
+                check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "told of nothing");
+                self.broadcasts.told(broadcasts)?;
+            }
+            ServerMessage::Pong | ServerMessage::Error { .. } => {}
+        }
+        if let ServerMessage::Hello { uaid, .. } | ServerMessage::Registered { uaid, .. } = message
+        {
+            let found = self.found_under;
+            check!(found == Some(*uaid), Is::HelloFirst, "told it is {uaid}, found as {found:?}");
+        }
+        let is_carried_out = is_carried_out(message);
+        let is_ready = seen.before == PhaseName::Ready || seen.after == PhaseName::Ready;
+        check!(!is_carried_out || is_ready, Is::CommandsWaitForReady, "{message:?}");
+        let is_unasked =
+            matches!(message, ServerMessage::Notification(_) | ServerMessage::Broadcast(_));
+        let needs_hello = is_carried_out || is_unasked;
+        check!(!needs_hello || self.is_greeted, Is::HelloFirst, "{message:?} before hello");
+        Ok(())
+    }
+
+    fn notified(&mut self, message: &Message) -> Result<(), Violation> {
+        let Message { id, urgency, .. } = message;
+        check!(*urgency >= self.min_urgency, Is::UrgencyRespected, "{id} is {urgency:?}");
+        let remembered_max = self.config.limits.remembered_acks_max;
+        let ttl_is_zero = message.ttl_is_zero();
+        match self.messages.insert(*id, State::Unacked { ttl_is_zero }) {
+            Some(State::Unacked { .. }) => check!(false, Is::SentOnce, "{id} is sent again"),
+            Some(State::Acked(which)) => {
+                let since = self.acks - which;
+                let is_remembered = since <= remembered_max;
+                check!(!is_remembered, Is::AckedNeverSent, "{id} is sent, acked {since} acks ago");
+            }
+            None => {}
+        }
+        let pushes = self.pushes.values_mut().filter(|push| push.id == *id);
+        pushes.for_each(|push| push.is_sent = true);
+        Ok(())
+    }
+
+    /// Refusals come at once, the others in the order they were asked for.
+    fn command_answered(&mut self, answer: &ServerMessage) -> Result<(), Violation> {
+        use ClientMessage::{Register, Unregister, Urgency};
+        let is_carried_out = is_carried_out(answer);
+        let commands = &mut self.commands;
+        let command = if is_carried_out { commands.pop_front() } else { commands.pop_back() };
+        match (command, answer) {
+            (Some(Register { chid: asked, .. }), ServerMessage::Registered { chid, .. })
+                if asked == *chid =>
+            {
+                self.given_up.remove(chid);
+            }
+            (Some(Unregister { chid: asked }), ServerMessage::Unregistered { chid, status })
+                if asked == *chid =>
+            {
+                self.given_up.extend((*status == status::OK).then_some(*chid));
+            }
+            (Some(Urgency { min }), ServerMessage::UrgencySet { status }) => {
+                self.min_urgency = if *status == status::OK { min } else { self.min_urgency };
+            }
+            (Some(Register { chid: asked, .. }), ServerMessage::RegisterRefused { chid, .. })
+                if asked == *chid => {}
+            (command, _) => check!(false, Is::CommandsInOrder, "{answer:?} answers {command:?}"),
+        }
+        Ok(())
+    }
+
+    fn asked(&mut self, op: OpId, order: &StoreOp) -> Result<(), Violation> {
+        let last = self.last_op.replace(op);
+        check!(last < Some(op), Is::OrdersNumbered, "{op:?} after {last:?}");
+        if let StoreOp::Delete { messages, .. } = order {
+            for MessageKey { id, chid, .. } in messages {
+                let is_unacked =
+                    self.messages.get(id) == Some(&State::Unacked { ttl_is_zero: false });
+                let is_wanted = is_unacked && !self.given_up.contains(chid);
+                check!(!is_wanted, Is::UnackedNeverDeleted, "{id} is deleted");
+            }
+        }
+        Ok(())
+    }
+
+    fn push_answered(
+        &mut self,
+        push: PushId,
+        answer: PushAnswer,
+        message: &MessageKey,
+        seen: &StepRecord<'_>,
+    ) -> Result<(), Violation> {
+        let Some(Push { id, ttl_is_zero, is_sent, .. }) = self.pushes.remove(&push) else {
+            check!(false, Is::PushAnsweredOnce, "{answer:?} to {push:?}, which does not wait");
+            return Ok(());
+        };
+        check!(id == message.id, Is::PushAnsweredOnce, "{push:?} brought {id}, not {message:?}");
+        match answer {
+            PushAnswer::Accepted => {
+                let is_kept = is_acked_by(seen.event, id) || ttl_is_zero;
+                check!(is_sent && is_kept, Is::AcceptedMeansAcked, "{push:?} with {id}");
+            }
+            PushAnswer::Unconfirmed => {
+                check!(is_sent, Is::UnconfirmedMeansSent, "{push:?} with {id}");
+            }
+            PushAnswer::Busy | PushAnswer::NoSuchChannel => {
+                check!(!is_sent, Is::BusyMeansNotSent, "{answer:?} to {push:?} with {id}");
+            }
+        }
+        Ok(())
+    }
+
+    /// What must hold between steps.
+    fn rested(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        let is_closed = seen.after == PhaseName::Closed;
+        let has_close = matches!(seen.effects.last(), Some(Effect::Close(_)));
+        check!(is_closed == has_close, Is::SilentAfterClose, "closed without saying so");
+        self.pushes_rest(seen)?;
+        let unacked =
+            self.messages.values().filter(|state| matches!(state, State::Unacked { .. })).count();
+        let expected = if is_closed { 0 } else { unacked };
+        let counted = seen.unacked;
+        check!(counted == expected, Is::WindowCounted, "{counted} counted, {expected} seen");
+        let max = self.config.limits.unacked_max;
+        check!(counted <= max, Is::WindowBounded, "{counted} of {max}");
+        let found = self.found_under;
+        check!(!is_closed || found.is_none(), Is::FoundUnderOneName, "closed as {found:?}");
+        if self.is_greeted || is_closed {
+            self.broadcasts.rested(is_closed)?;
+        }
+        self.location_checker.rested(seen)?;
+        deadline_rests(seen)
+    }
+
+    fn pushes_rest(&self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        let is_closed = seen.after == PhaseName::Closed;
+        for (push, Push { id, arrived_at, is_sent, .. }) in &self.pushes {
+            check!(!is_closed, Is::PushAnsweredOnce, "{push:?} has no answer at the end");
+            let is_in_time = seen.now < *arrived_at + self.config.limits.ack_wait;
+            check!(*is_sent && is_in_time, Is::PushAnsweredInTime, "{push:?} with {id}");
+        }
+        Ok(())
+    }
+}
+
+/// A connection that is closed answers pushes, and that is all.
+fn silent(seen: &StepRecord<'_>) -> Result<(), Violation> {
+    let is_silent = match (seen.event, seen.effects) {
+        (Event::PushArrived { push, .. }, [Effect::AnswerPush { push: answered, answer, .. }]) => {
+            push == answered && *answer == PushAnswer::Busy
+        }
+        (Event::PushArrived { .. }, _) => false,
+        (_, effects) => effects.is_empty(),
+    };
+    let is_closed = seen.after == PhaseName::Closed;
+    check!(is_silent && is_closed, Is::SilentAfterClose, "{:?}", seen.effects);
+    deadline_rests(seen)
+}
+
+fn deadline_rests(seen: &StepRecord<'_>) -> Result<(), Violation> {
+    let StepRecord { now, deadline, after, .. } = *seen;
+    let is_right = match deadline {
+        Some((at, _)) => after != PhaseName::Closed && now < at,
+        None => after == PhaseName::Closed,
+    };
+    check!(is_right, Is::DeadlinesMove, "{deadline:?} in {after} at {now:?}");
+    Ok(())
+}
+
+/// Whether it answers a command that was not refused for want of room.
+fn is_carried_out(message: &ServerMessage) -> bool {
+    match message {
+        ServerMessage::Registered { .. } => true,
+        ServerMessage::RegisterRefused { status, .. }
+        | ServerMessage::Unregistered { status, .. }
+        | ServerMessage::UrgencySet { status } => *status != status::UNAVAILABLE,
+        ServerMessage::Hello { .. }
+        | ServerMessage::Notification(_)
+        | ServerMessage::Broadcast(_)
+        | ServerMessage::Pong
+        | ServerMessage::Error { .. } => false,
+    }
+}
+
+fn is_acked_by(event: &Event, id: MessageId) -> bool {
+    match event {
+        Event::MessageReceived(ClientMessage::Ack { updates }) => {
+            updates.iter().any(|update| update.id == id)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,141 @@
+//! Remembers of a connection what the rules about several nodes need, and checks them.
+
+use super::{Invariant as Is, StepRecord, Violation};
+use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName};
+use state_machine::ids::{NodeId, OpId, Uaid};
+use state_machine::record::NodeBinding;
+use state_machine::store::{RegisterResult, Registration, StoreAnswer, StoreOp};
+use state_machine::time::Time;
+
+/// Where an agent is by what a connection wrote and was told, seen from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct LocationChecker {
+    /// Under which name it is found, and since when it is connected by what it wrote last.
+    own: Option<(Uaid, Time)>,
+    /// Whether a registration was ordered under this name.
+    has_record: bool,
+    /// The registration that was not answered yet.
+    registering: Option<OpId>,
+    /// The latest connection elsewhere that it was told of while registering.
+    elsewhere: Option<Time>,
+    /// Whom to tell in this step.
+    to_tell: Option<NodeId>,
+    is_cleared: bool,
+}
+
+impl LocationChecker {
+    /// Takes an event in.
+    pub(super) fn happened(&mut self, seen: &StepRecord<'_>, config: &Config) {
+        match seen.event {
+            Event::ConnectedElsewhere { connected_at } => {
+                self.elsewhere = self.elsewhere.max(Some(*connected_at));
+            }
+            Event::StoreAnswered { op, answer: Ok(StoreAnswer::Registered(outcome)) }
+                if self.registering == Some(*op) =>
+            {
+                self.registering = None;
+                if let RegisterResult::Registered(_, Some(NodeBinding { node, .. })) = outcome {
+                    self.to_tell = Some(node.clone()).filter(|node| *node != config.node);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// It is found under this name.
+    pub(super) fn entered(&mut self, uaid: Uaid, now: Time) {
+        *self = Self { own: Some((uaid, now)), ..Self::default() };
+    }
+
+    /// Another node is told.
+    pub(super) fn told(
+        &mut self,
+        node: &NodeId,
+        uaid: Uaid,
+        connected_at: Time,
+    ) -> Result<(), Violation> {
+        let expected = self.to_tell.take();
+        check!(expected.as_ref() == Some(node), Is::NodeToldOfMove, "{node} for {expected:?}");
+        let (own, told) = (self.own, Some((uaid, connected_at)));
+        check!(own == told, Is::NodeToldOfMove, "{node} is told {told:?} of {own:?}");
+        Ok(())
+    }
+
+    /// The store is asked for something.
+    pub(super) fn asked(
+        &mut self,
+        op: OpId,
+        order: &StoreOp,
+        seen: &StepRecord<'_>,
+        config: &Config,
+    ) -> Result<(), Violation> {
+        match order {
+            StoreOp::Register(Registration { uaid, connected_at, .. }) => {
+                self.own = Some((*uaid, *connected_at));
+                self.has_record = true;
+                self.registering = Some(op);
+            }
+            StoreOp::ClearNode { uaid, binding: place } => {
+                self.cleared(*uaid, place, seen, config)?
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn cleared(
+        &mut self,
+        uaid: Uaid,
+        place: &NodeBinding,
+        seen: &StepRecord<'_>,
+        config: &Config,
+    ) -> Result<(), Violation> {
+        let (own, cleared) = (self.own, Some((uaid, place.connected_at)));
+        let is_own = place.node == config.node && own == cleared;
+        check!(is_own, Is::NodeClearedAtShutdown, "{place:?} of {uaid}, it is {own:?}");
+        check!(is_shut_down(seen), Is::NodeClearedAtShutdown, "cleared by {:?}", seen.event);
+        check!(self.has_record, Is::NodeClearedAtShutdown, "no record of {uaid} was written");
+        check!(!self.is_cleared, Is::NodeClearedAtShutdown, "{uaid} is cleared twice");
+        self.is_cleared = true;
+        Ok(())
+    }
+
+    /// What must hold between steps.
+    pub(super) fn rested(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        let untold = &self.to_tell;
+        check!(untold.is_none(), Is::NodeToldOfMove, "{untold:?} is not told");
+        let is_cleared = self.is_cleared == (self.has_record && is_shut_down(seen));
+        check!(is_cleared, Is::NodeClearedAtShutdown, "{:?} is not cleared", self.own);
+        self.gives_way(seen)
+    }
+
+    /// While registering it cannot be known who came later.
+    fn gives_way(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+        let is_decided = self.registering.is_none() || seen.before != PhaseName::Identified;
+        let elsewhere = if is_decided { self.elsewhere.take() } else { None };
+        let is_later = self.own.is_some_and(|(_, own)| Some(own) < elsewhere);
+        let is_closed = seen.after == PhaseName::Closed;
+        check!(is_closed || !is_later, Is::LaterConnectionStays, "{elsewhere:?} is later");
+        let gives_way = tells_who_came_later(seen.event) && closes(seen, CloseReason::Replaced);
+        check!(is_later || !gives_way, Is::LaterConnectionStays, "gone because of {elsewhere:?}");
+        Ok(())
+    }
+}
+
+fn tells_who_came_later(event: &Event) -> bool {
+    match event {
+        Event::ConnectedElsewhere { .. } => true,
+        Event::StoreAnswered { answer: Ok(StoreAnswer::Registered(outcome)), .. } => {
+            matches!(outcome, RegisterResult::Registered(..))
+        }
+        _ => false,
+    }
+}
+
+fn is_shut_down(seen: &StepRecord<'_>) -> bool {
+    closes(seen, CloseReason::Shutdown)
+}
+
+fn closes(seen: &StepRecord<'_>, reason: CloseReason) -> bool {
+    seen.effects.last() == Some(&Effect::Close(reason))
+}

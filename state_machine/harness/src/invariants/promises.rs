@@ -1,0 +1,214 @@
+//! What the whole service promises, whatever fails in it: rules that need more than one connection to see.
+//!
+//! A [`DeliveryModel`] is told what an application server and a user agent saw, and when everything is at rest, what is
+//! left in the tables. So one set of predicates serves the model checker and what real actors did.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use state_machine::ids::{Chid, MessageId};
+use state_machine::message::{Message, Topic};
+use state_machine::month::Month;
+
+sentences! {
+    /// A promise of the whole service.
+    Promise:
+    AcceptedNeverLost, "accepted_never_lost",
+        "A message with a TTL that was answered 201 reaches its agent, or a later one of its topic does.";
+    AckedNeverAgain, "acked_never_again",
+        "A message whose ack is settled is not delivered again: it is deleted in every table it is in, or the endpoint knows, and nobody is about to store or send it.";
+    NothingLeftBehind, "nothing_left_behind",
+        "When an agent came back and acked everything, no accepted message is left in a table, but for a copy whose delete failed; and no move is unfinished.";
+    SubscriptionKept, "subscription_kept",
+        "An agent with channels keeps its uaid, and no push for a channel it has is answered that it is gone.";
+    FoundWhileConnected, "found_while_connected",
+        "While an agent is connected and ready its record leads there, and what was stored reaches it unasked.";
+    ComesToRest, "comes_to_rest",
+        "Every push gets an answer, and an agent that comes back and acks becomes ready and has no more to do.";
+}
+
+/// A promise that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{}: {detail} (the promise: {})", promise.name(), promise.sentence())]
+pub struct Broken {
+    /// Which promise.
+    pub promise: Promise,
+    /// What happened instead.
+    pub detail: String,
+}
+
+/// What was accepted for one user agent, what reached it, and what is settled.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct DeliveryModel {
+    accepted: BTreeMap<MessageId, Kind>,
+    delivered: BTreeMap<MessageId, Kind>,
+    settled: BTreeSet<MessageId>,
+    stray: BTreeSet<MessageId>,
+}
+
+/// What a later message must share to take the place of an earlier one.
+type Kind = (Chid, Option<Topic>);
+
+impl Promise {
+    /// That it was not kept.
+    pub fn broken(self, detail: impl Into<String>) -> Broken {
+        Broken { promise: self, detail: detail.into() }
+    }
+}
+
+impl DeliveryModel {
+    /// An application server was answered 201.
+    pub fn accepted(&mut self, message: &Message) {
+        if !message.ttl_is_zero() {
+            self.accepted.insert(message.id, kind(message));
+        }
+    }
+
+    /// The user agent got it.
+    pub fn delivered(&mut self, message: &Message) -> Result<(), Broken> {
+        self.delivered.insert(message.id, kind(message));
+        if self.settled.contains(&message.id) {
+            return Err(Promise::AckedNeverAgain.broken(format!("{} came again", message.id)));
+        }
+        Ok(())
+    }
+
+    /// An endpoint stored it in two months, and the delete in the old one failed: that row stays until its
+    /// table is dropped.
+    pub fn may_stray(&mut self, id: MessageId) {
+        self.stray.insert(id);
+    }
+
+    /// Its ack is settled: a delete in every table it is in is durable, or the endpoint knows, and nobody is
+    /// about to store or send it.
+    pub fn settled(&mut self, id: MessageId) {
+        self.settled.insert(id);
+    }
+
+    /// Whether its ack is settled.
+    pub fn is_settled(&self, id: MessageId) -> bool {
+        self.settled.contains(&id)
+    }
+
+    /// A message that was accepted and has not reached the agent.
+    pub fn missing(&self) -> Option<MessageId> {
+        let reached = |id: MessageId, kind: &Kind| {
+            self.delivered.contains_key(&id) || self.is_replaced(id, kind)
+        };
+        self.accepted.iter().find(|(id, kind)| !reached(**id, kind)).map(|(id, _)| *id)
+    }
+
+    /// The agent came back and acked everything; `rows` is what is left, `oldmonth` what its record says.
+    pub fn rests(
+        &self,
+        rows: impl IntoIterator<Item = (Month, MessageId)>,
+        oldmonth: Option<Month>,
+    ) -> Result<(), Broken> {
+        if let Some(id) = self.missing() {
+            return Err(Promise::AcceptedNeverLost.broken(format!("{id} never came")));
+        }
+        let is_left = |(_, id): &(Month, MessageId)| {
+            self.accepted.contains_key(id) && !self.stray.contains(id)
+        };
+        if let Some((month, id)) = rows.into_iter().find(is_left) {
+            return Err(Promise::NothingLeftBehind.broken(format!("{id} is left in {month}")));
+        }
+        match oldmonth {
+            Some(month) => {
+                let detail = format!("the move from {month} is not finished");
+                Err(Promise::NothingLeftBehind.broken(detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn is_replaced(&self, id: MessageId, kind: &Kind) -> bool {
+        let mut later = self.delivered.range(id..).skip_while(|(other, _)| **other == id);
+        kind.1.is_some() && later.any(|(_, other)| other == kind)
+    }
+}
+
+fn kind(message: &Message) -> Kind {
+    (message.chid, message.topic.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use state_machine::message::Urgency;
+    use state_machine::time::{Span, Time};
+
+    const NOVEMBER: Month = match Month::new(2026, 11) {
+        Ok(month) => month,
+        Err(_) => panic!("November is a month"),
+    };
+
+    fn message(number: u128, topic: Option<&str>) -> Message {
+        Message {
+            id: MessageId::from_uuid_v7(number * 2, topic.is_some()),
+            chid: Chid([1; 16]),
+            topic: topic.and_then(|topic| Topic::parse(topic).ok()),
+            urgency: Urgency::Normal,
+            accepted_at: Time(0),
+            ttl: Span::from_secs(60),
+            payload: None,
+        }
+    }
+
+    fn promise(kept: Result<(), Broken>) -> Promise {
+        kept.unwrap_err().promise
+    }
+
+    #[test]
+    fn a_later_message_of_its_topic_stands_for_one_that_never_came() {
+        let [earlier, later] = [1, 2].map(|number| message(number, Some("topic")));
+        let mut ledger = DeliveryModel::default();
+        ledger.accepted(&earlier);
+        assert_eq!(promise(ledger.rests([], None)), Promise::AcceptedNeverLost);
+        ledger.delivered(&message(3, Some("other"))).unwrap();
+        ledger.delivered(&message(3, None)).unwrap();
+        assert_eq!(ledger.missing(), Some(earlier.id));
+        ledger.delivered(&later).unwrap();
+        assert_eq!(ledger.rests([], None), Ok(()));
+        let latest = message(4, Some("topic"));
+        ledger.accepted(&latest);
+        assert_eq!(ledger.missing(), Some(latest.id));
+    }
+
+    #[test]
+    fn a_message_with_a_ttl_of_zero_may_get_lost() {
+        let mut ledger = DeliveryModel::default();
+        ledger.accepted(&Message { ttl: Span::ZERO, ..message(1, None) });
+        assert_eq!(ledger.rests([], None), Ok(()));
+    }
+
+    #[test]
+    fn a_message_comes_again_until_its_ack_is_settled() {
+        let mut ledger = DeliveryModel::default();
+        let message = message(1, None);
+        assert_eq!([ledger.delivered(&message), ledger.delivered(&message)], [Ok(()), Ok(())]);
+        ledger.settled(message.id);
+        assert!(ledger.is_settled(message.id));
+        assert_eq!(promise(ledger.delivered(&message)), Promise::AckedNeverAgain);
+    }
+
+    #[test]
+    fn only_a_copy_whose_delete_failed_and_what_nobody_promised_may_be_left() {
+        let mut ledger = DeliveryModel::default();
+        let [accepted, refused] = [1, 2].map(|number| message(number, None));
+        ledger.accepted(&accepted);
+        ledger.delivered(&accepted).unwrap();
+        assert_eq!(ledger.rests([(NOVEMBER, refused.id)], None), Ok(()));
+        let left = [(NOVEMBER, accepted.id)];
+        assert_eq!(promise(ledger.rests(left, None)), Promise::NothingLeftBehind);
+        assert_eq!(promise(ledger.rests([], Some(NOVEMBER))), Promise::NothingLeftBehind);
+        ledger.may_stray(accepted.id);
+        assert_eq!(ledger.rests(left, None), Ok(()));
+    }
+
+    #[test]
+    fn the_promises_are_named_once() {
+        let names: BTreeSet<&str> = Promise::ALL.iter().map(|promise| promise.name()).collect();
+        assert_eq!(names.len(), Promise::ALL.len());
+        assert!(Promise::ALL.iter().all(|promise| promise.sentence().ends_with('.')));
+    }
+}

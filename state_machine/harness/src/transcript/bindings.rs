@@ -1,0 +1,331 @@
+//! Bindings of a transcript: `U1` a user agent, `C1` a channel, `M1` a message (`M1t` with a topic), `K1` a key.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use state_machine::ids::{Chid, MessageId, Uaid};
+use state_machine::wire::{EndpointUrls, VapidKey};
+
+/// A thing that has names in a transcript.
+pub(super) trait NameKind: Sized {
+    /// What such a name looks like, for an error.
+    const EXPECTED: &'static str;
+
+    /// Reads a name, or the thing's own text.
+    fn read(text: &str) -> Option<Self>;
+
+    /// The name, or the thing's own text where it has none.
+    fn name(&self) -> String;
+}
+
+/// What the names of a transcript stand for in one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bindings {
+    bound: BTreeMap<String, String>,
+    is_open: bool,
+}
+
+/// A name in braces that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{{{0}}} names nothing: write {{U1}}, {{C1}}, {{M1}}, {{M1t}} or {{K1}}")]
+pub struct UnknownName(pub String);
+
+impl Bindings {
+    /// Every name stands for one fixed id, the same in every run.
+    pub fn fixed() -> Self {
+        Self { bound: BTreeMap::new(), is_open: false }
+    }
+
+    /// For a server that chooses uaids, versions and endpoints itself: such a name stands for what the server
+    /// first puts in its place. Channels and keys are the agent's to choose and stay fixed.
+    pub fn open() -> Self {
+        Self { bound: BTreeMap::new(), is_open: true }
+    }
+
+    /// Lets a name stand for this text.
+    pub fn bind(&mut self, name: &str, text: &str) {
+        self.bound.insert(name.to_owned(), text.to_owned());
+    }
+
+    /// What a name stands for: `U1`, or `endpoint U1 C1` once the server has given one.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.bound.get(name).cloned().or_else(|| fixed_text(name))
+    }
+
+    /// Puts what they stand for in the place of the names in braces.
+    pub fn substitute(&self, template: &str) -> Result<String, UnknownName> {
+        let mut filled = String::with_capacity(template.len());
+        let mut rest = template;
+        while let Some((before, name, after)) = next_name(rest) {
+            filled.push_str(before);
+            let text = self.text(name).ok_or_else(|| UnknownName(name.to_owned()))?;
+            filled.push_str(&text);
+            rest = after;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+
+    /// Whether a frame is the one expected, whatever the order of its fields. An open name is bound on the way.
+    pub fn matches(&mut self, template: &str, frame: &str) -> bool {
+        match (serde_json::from_str(template), serde_json::from_str(frame)) {
+            (Ok(expected), Ok(got)) => self.value_matches(&expected, &got),
+            _ => false,
+        }
+    }
+
+    fn value_matches(&mut self, expected: &Value, got: &Value) -> bool {
+        match (expected, got) {
+            (Value::String(expected), Value::String(got)) => self.text_matches(expected, got),
+            (Value::Array(expected), Value::Array(got)) => {
+                expected.len() == got.len()
+                    && expected
+                        .iter()
+                        .zip(got)
+                        .all(|(expected, got)| self.value_matches(expected, got))
+            }
+            (Value::Object(expected), Value::Object(got)) => {
+                expected.len() == got.len()
+                    && expected.iter().all(|(field, expected)| {
+                        got.get(field).is_some_and(|got| self.value_matches(expected, got))
+                    })
+            }
+            _ => expected == got,
+        }
+    }
+
+    fn text_matches(&mut self, expected: &str, got: &str) -> bool {
+        let name = expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        match name {
+            Some(name) if self.is_to_be_bound(name) => {
+                self.bind(name, got);
+                true
+            }
+            Some(name) => self.text(name).map_or(expected == got, |text| text == got),
+            None => expected == got,
+        }
+    }
+
+    fn is_to_be_bound(&self, name: &str) -> bool {
+        self.is_open && name.starts_with(['U', 'M', 'e']) && !self.bound.contains_key(name)
+    }
+}
+
+/// Bindings endpoints instead of sealing them: `{endpoint U1 C1}`, and `{endpoint U1 C1 K1}` where restricted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamedEndpoints;
+
+impl EndpointUrls for NamedEndpoints {
+    fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
+        let key = key.map(|key| format!(" {}", key.name())).unwrap_or_default();
+        format!("{{endpoint {} {}{key}}}", uaid.name(), chid.name())
+    }
+}
+
+/// Puts names in braces in the place of ids, wherever a whole JSON text is an id that has a name.
+pub(super) fn abstract_names(json: &str) -> String {
+    let named: Vec<String> =
+        json.split('"').map(|text| braced(text).unwrap_or(text.to_owned())).collect();
+    named.join("\"")
+}
+
+fn braced(text: &str) -> Option<String> {
+    let name = match text.len() {
+        32 => {
+            let message = MessageId::parse(text).ok().map(|id| id.name());
+            message.filter(|name| name != text).or_else(|| Some(Uaid::parse(text).ok()?.name()))
+        }
+        36 => Chid::parse(text).ok().map(|id| id.name()),
+        87 => VapidKey::parse(text).map(|key| key.name()),
+        _ => None,
+    };
+    name.filter(|name| name != text).map(|name| format!("{{{name}}}"))
+}
+
+fn fixed_text(name: &str) -> Option<String> {
+    match name.chars().next()? {
+        'U' => number(name, 'U').map(|number| nth_uaid(number).to_string()),
+        'C' => number(name, 'C').map(|number| nth_chid(number).to_string()),
+        'M' => MessageId::read(name).map(|id| id.to_string()),
+        'K' => number(name, 'K').map(|number| format!("{:?}", nth_key(number))),
+        _ => None,
+    }
+}
+
+/// The text before the first name in braces, the name, and the text after it.
+fn next_name(text: &str) -> Option<(&str, &str, &str)> {
+    let is_name = |name: &&str| {
+        let mut chars = name.chars();
+        chars.next().is_some_and(|first| first.is_ascii_uppercase())
+            && chars.next().is_some_and(|second| second.is_ascii_digit())
+            && chars.all(|other| other.is_ascii_alphanumeric())
+    };
+    text.match_indices('{').find_map(|(at, _)| {
+        let (name, after) = text[at + 1..].split_once('}')?;
+        Some(name).filter(is_name).map(|name| (&text[..at], name, after))
+    })
+}
+
+fn number(name: &str, letter: char) -> Option<u16> {
+    let digits = name.strip_prefix(letter)?;
+    let canonical = digits == "0" || !digits.starts_with('0');
+    digits.parse().ok().filter(|_| canonical && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Sixteen bytes that say what they name, and which.
+fn nth(kind: u8, number: u16) -> [u8; 16] {
+    let [high, low] = number.to_be_bytes();
+    [kind, 0, 0, 0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, high, low]
+}
+
+fn number_of(kind: u8, bytes: [u8; 16]) -> Option<u16> {
+    let number = u16::from_be_bytes([bytes[14], bytes[15]]);
+    (nth(kind, number) == bytes).then_some(number)
+}
+
+fn nth_uaid(number: u16) -> Uaid {
+    Uaid(nth(0xA0, number))
+}
+
+fn nth_chid(number: u16) -> Chid {
+    Chid(nth(0xC0, number))
+}
+
+/// Their order is the order of their numbers, as it is with real ones.
+fn nth_message(number: u16, has_topic: bool) -> MessageId {
+    const FIRST: u128 = 0x0193_0000_0000_7000_8000_0000_0000_0000;
+    MessageId::from_uuid_v7(FIRST | u128::from(number) << 8, has_topic)
+}
+
+fn nth_key(number: u16) -> VapidKey {
+    let [high, low] = number.to_be_bytes();
+    let mut point = [low; 65];
+    point[..2].copy_from_slice(&[4, high]);
+    VapidKey::from_bytes(&point).expect("65 bytes that begin with 4")
+}
+
+impl NameKind for Uaid {
+    const EXPECTED: &'static str = "a user agent such as U1";
+
+    fn read(text: &str) -> Option<Self> {
+        number(text, 'U').map(nth_uaid).or_else(|| Self::parse(text).ok())
+    }
+
+    fn name(&self) -> String {
+        number_of(0xA0, self.0).map_or_else(|| self.to_string(), |number| format!("U{number}"))
+    }
+}
+
+impl NameKind for Chid {
+    const EXPECTED: &'static str = "a channel such as C1";
+
+    fn read(text: &str) -> Option<Self> {
+        number(text, 'C').map(nth_chid).or_else(|| Self::parse(text).ok())
+    }
+
+    fn name(&self) -> String {
+        number_of(0xC0, self.0).map_or_else(|| self.to_string(), |number| format!("C{number}"))
+    }
+}
+
+impl NameKind for MessageId {
+    const EXPECTED: &'static str = "a message such as M1, or M1t with a topic";
+
+    fn read(text: &str) -> Option<Self> {
+        let (plain, has_topic) = match text.strip_suffix('t') {
+            Some(plain) => (plain, true),
+            None => (text, false),
+        };
+        number(plain, 'M')
+            .map(|number| nth_message(number, has_topic))
+            .or_else(|| Self::parse(text).ok())
+    }
+
+    fn name(&self) -> String {
+        let bytes = self.to_bytes();
+        let number = u16::from_be_bytes([bytes[13], bytes[14]]);
+        if nth_message(number, self.has_topic()) == *self {
+            format!("M{number}{}", if self.has_topic() { "t" } else { "" })
+        } else {
+            self.to_string()
+        }
+    }
+}
+
+impl NameKind for VapidKey {
+    const EXPECTED: &'static str = "a key such as K1";
+
+    fn read(text: &str) -> Option<Self> {
+        number(text, 'K').map(nth_key).or_else(|| Self::parse(text))
+    }
+
+    fn name(&self) -> String {
+        let bytes = self.as_bytes();
+        let number = u16::from_be_bytes([bytes[1], bytes[2]]);
+        if nth_key(number) == *self { format!("K{number}") } else { format!("{self:?}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_back_from_what_it_stands_for() {
+        for number in [0, 1, 9, 10, 255, 256, 65535] {
+            assert_eq!(nth_uaid(number).name(), format!("U{number}"));
+            assert_eq!(Chid::read(&format!("C{number}")), Some(nth_chid(number)));
+            assert_eq!(
+                MessageId::read(&format!("M{number}t")).unwrap().name(),
+                format!("M{number}t")
+            );
+            assert!(nth_message(number, false) < nth_message(number, true));
+            assert_eq!(nth_key(number).name(), format!("K{number}"));
+        }
+        assert!(nth_message(1, true) < nth_message(2, false));
+    }
+
+    #[test]
+    fn an_id_without_a_name_stands_for_itself() {
+        let text = "01234567-0123-abcd-0123-0123456789ab";
+        assert_eq!(Chid::read(text).unwrap().name(), text);
+        assert_eq!(Uaid::read(&text.replace('-', "")).unwrap().name(), text.replace('-', ""));
+        assert_eq!(Uaid::read("U01"), None);
+        assert_eq!(Uaid::read("U-1"), None);
+    }
+
+    #[test]
+    fn names_are_put_in_and_taken_out_of_json() {
+        let template = r#"{"uaid":"{U1}","updates":[{"channelID":"{C2}","version":"{M3t}"}],"key":"{K1}","a":{},"b":"{x}"}"#;
+        let filled = Bindings::fixed().substitute(template).unwrap();
+        assert!(!filled.contains("U1") && !filled.contains("M3t"), "{filled}");
+        assert_eq!(abstract_names(&filled), template);
+        assert_eq!(Bindings::fixed().substitute("{Z1}"), Err(UnknownName("Z1".into())));
+        assert_eq!(Bindings::fixed().substitute("{U1x}"), Err(UnknownName("U1x".into())));
+    }
+
+    #[test]
+    fn a_frame_matches_in_any_order_of_its_fields() {
+        let mut names = Bindings::fixed();
+        let uaid = nth_uaid(1);
+        let frame = format!(r#"{{"b":[1,"{uaid}"],"a":"{{endpoint U1 C1}}"}}"#);
+        assert!(names.matches(r#"{"a":"{endpoint U1 C1}", "b":[1,"{U1}"]}"#, &frame));
+        assert!(!names.matches(r#"{"a":"{endpoint U1 C2}", "b":[1,"{U1}"]}"#, &frame));
+        assert!(!names.matches(r#"{"a":"{endpoint U1 C1}", "b":[1,"{U2}"]}"#, &frame));
+        assert!(!names.matches(r#"{"b":[1,"{U1}"]}"#, &frame));
+    }
+
+    #[test]
+    fn an_open_name_is_what_the_server_first_put_there() {
+        let mut names = Bindings::open();
+        assert!(names.matches(
+            r#"{"uaid":"{U9}","e":"{endpoint U9 C1}"}"#,
+            r#"{"uaid":"x","e":"https://y"}"#
+        ));
+        assert_eq!(names.text("endpoint U9 C1").as_deref(), Some("https://y"));
+        assert_eq!(names.substitute(r#"{"uaid":"{U9}"}"#).as_deref(), Ok(r#"{"uaid":"x"}"#));
+        assert!(!names.matches(r#"{"uaid":"{U9}"}"#, r#"{"uaid":"other"}"#));
+        assert!(!names.matches(r#"{"channelID":"{C1}"}"#, r#"{"channelID":"other"}"#));
+    }
+}

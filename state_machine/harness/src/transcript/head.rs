@@ -1,0 +1,93 @@
+//! The head of a transcript, written; and the limits it may set.
+
+use super::Transcript;
+use super::bindings::NameKind;
+use super::tokens::{SPAN, SyntaxError, date_text, span, span_text};
+use state_machine::connection::Limits;
+use state_machine::time::Span;
+
+impl Transcript {
+    /// The title and the head, as they are read.
+    pub fn head(&self) -> String {
+        let Self { title, start, config, seed, .. } = self;
+        let mut head = format!("# {title}\nat {}\n", date_text(*start));
+        let limits = limits_text(&config.limits);
+        if !limits.is_empty() {
+            head += &format!("limits{limits}\n");
+        }
+        head += &format!("fresh {}\n", seed.fresh_uaid.name());
+        if seed.jitter != 0 {
+            head += &format!("jitter {}\n", seed.jitter);
+        }
+        if config.node.as_str() != DEFAULT_NODE {
+            head += &format!("node {}\n", config.node);
+        }
+        if let Some(month) = config.frozen_month {
+            head += &format!("frozen {month}\n");
+        }
+        head
+    }
+}
+
+/// The node's name where the head gives none.
+pub(super) const DEFAULT_NODE: &str = "here";
+
+/// Reads one `NAME=VALUE` of a `limits` line.
+pub(super) fn read_limit(limits: &mut Limits, word: &str) -> Result<(), SyntaxError> {
+    let (name, value) =
+        word.split_once('=').ok_or_else(|| format!("expected NAME=VALUE, got `{word}`"))?;
+    let fields = fields(limits);
+    let known: Vec<&str> = fields.iter().map(|(known, _)| *known).collect();
+    let (_, field) = fields
+        .into_iter()
+        .find(|(known, _)| *known == name)
+        .ok_or_else(|| format!("unknown limit `{name}`; known: {}", known.join(", ")))?;
+    let wrong = |expected: &str| format!("expected {name}= and {expected}, got `{value}`");
+    match field {
+        Field::Span(field) => *field = span(value).ok_or_else(|| wrong(SPAN))?,
+        Field::Number(field) => *field = value.parse().map_err(|_| wrong("a number"))?,
+    }
+    Ok(())
+}
+
+/// The limits that are not the default, each after a space.
+fn limits_text(limits: &Limits) -> String {
+    let (mut limits, mut default) = (limits.clone(), Limits::default());
+    let pairs = fields(&mut limits).into_iter().zip(fields(&mut default));
+    pairs
+        .map(|((name, value), (_, default))| match (value.text(), default.text()) {
+            (value, default) if value == default => String::new(),
+            (value, _) => format!(" {name}={value}"),
+        })
+        .collect()
+}
+
+enum Field<'a> {
+    Span(&'a mut Span),
+    Number(&'a mut usize),
+}
+
+impl Field<'_> {
+    fn text(&self) -> String {
+        match self {
+            Self::Span(span) => span_text(**span),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+/// Every limit with its name. A new one does not compile until it stands here.
+fn fields(limits: &mut Limits) -> Vec<(&'static str, Field<'_>)> {
+    macro_rules! named {
+        ($($kind:ident: $($name:ident),*;)*) => {{
+            let Limits { $($($name,)*)* } = limits;
+            vec![$($((stringify!($name), Field::$kind($name)),)*)*]
+        }};
+    }
+    named! {
+        Span: hello_timeout, ack_wait, drain_wait, keepalive_interval, keepalive_grace,
+            session_max, storage_recheck, store_retry;
+        Number: fetch_rows_max, fetch_bytes_max, unacked_max, deferred_commands_max,
+            remembered_acks_max, channels_max, broadcasts_per_agent_max, last_connect_shards;
+    }
+}

@@ -1,0 +1,209 @@
+//! Runs a transcript against the pure machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::write::TranscriptWriter;
+use super::{Bindings, Expected, Input, OrderKind, Step, Transcript};
+use state_machine::connection::{Connection, Effect, Effects, Event, PhaseName, Wait};
+use state_machine::ids::OpId;
+use state_machine::store::{StoreAnswer, StoreOp};
+use state_machine::time::Time;
+
+/// A step that was run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepReport {
+    /// When.
+    pub at: Time,
+    /// When the step before was.
+    pub before: Time,
+    /// What happened.
+    pub event: Event,
+    /// What the machine ordered.
+    pub effects: Effects,
+    /// The phase afterwards.
+    pub phase: PhaseName,
+    /// When the machine is to be stepped next if nothing happens, and why.
+    pub deadline: Option<(Time, Wait)>,
+}
+
+/// What was expected and did not come. It shows as `14: after ...` and the lines that differ.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{line}: {report}")]
+pub struct Mismatch {
+    /// The line of the event, from 1.
+    pub line: usize,
+    /// What is wrong with it, as text of several lines.
+    pub report: String,
+}
+
+/// Runs every step. Gives what was done, or the first step that does something else.
+pub fn run(transcript: &Transcript) -> Result<Vec<StepReport>, Mismatch> {
+    let mut steps = Vec::new();
+    replay(transcript, |ran| steps.push(ran.clone()))?;
+    Ok(steps)
+}
+
+/// Runs every step and shows it to `see`, the one that fails too.
+pub fn replay(transcript: &Transcript, mut see: impl FnMut(&StepReport)) -> Result<(), Mismatch> {
+    let config = Arc::new(transcript.config.clone());
+    let mut connection = Connection::new(config, transcript.seed, transcript.start);
+    let writer = transcript.writer();
+    let mut names = Bindings::fixed();
+    let mut now = transcript.start;
+    let mut open = BTreeMap::new();
+    for step in &transcript.steps {
+        let before = now;
+        if let Input::Wait(span) = step.input {
+            now = before + span;
+            check_wait(step, now, connection.deadline(), &writer)?;
+        }
+        let event = step.input.event(&names).expect("names are checked when a transcript is read");
+        check_answer(step, &event, &mut open, &writer)?;
+        let effects = connection.step(now, event.clone());
+        let (phase, deadline) = (connection.phase(), connection.deadline());
+        let ran = StepReport { at: now, before, event, effects, phase, deadline };
+        see(&ran);
+        open.extend(ran.effects.iter().filter_map(ordered));
+        let got: Vec<String> =
+            ran.effects.iter().map(|effect| writer.effect(effect, now)).collect();
+        step.compare(&got, &mut names)?;
+    }
+    Ok(())
+}
+
+impl Transcript {
+    /// What writes the lines of this session.
+    pub fn writer(&self) -> TranscriptWriter<'_> {
+        TranscriptWriter { config: &self.config, start: self.start }
+    }
+}
+
+impl TranscriptWriter<'_> {
+    /// A step as lines: the event, the phase and deadline after it as a comment, the effects. A head and
+    /// such steps are a transcript.
+    pub fn ran(&self, ran: &StepReport) -> String {
+        let StepReport { at, before, event, effects, phase, deadline } = ran;
+        let mut lines: Vec<String> = self.wait(event, *before, *at).into_iter().collect();
+        lines.push(self.event(event, *before, *at));
+        lines.push(self.phase(*phase, *deadline));
+        lines.extend(effects.iter().map(|effect| self.effect(effect, *at)));
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+impl Step {
+    /// Compares all orders of this step with what was really ordered, as lines.
+    pub fn compare(&self, got: &[String], names: &mut Bindings) -> Result<(), Mismatch> {
+        let all: Vec<&Expected> = self.effects.iter().collect();
+        self.compare_those(&all, got, names)
+    }
+
+    /// Compares only the orders that a runner can see, for example what goes to the agent.
+    pub fn compare_those(
+        &self,
+        expected: &[&Expected],
+        got: &[String],
+        names: &mut Bindings,
+    ) -> Result<(), Mismatch> {
+        let agreed =
+            expected.iter().zip(got).take_while(|(expected, got)| expected.is(got, names)).count();
+        if agreed == expected.len() && agreed == got.len() {
+            return Ok(());
+        }
+        let missed = expected[agreed..].iter().map(|expected| (expected.line, &*expected.text));
+        let report = difference(&self.text, got, agreed, missed);
+        Err(Mismatch { line: self.line, report })
+    }
+}
+
+/// What was ordered after a line where something else was expected, from the first `agreed` lines on.
+pub(crate) fn difference<'a>(
+    after: &str,
+    got: &[String],
+    agreed: usize,
+    missed: impl Iterator<Item = (usize, &'a str)>,
+) -> String {
+    let mut report = format!("after `{after}`");
+    got[..agreed].iter().for_each(|line| report += &format!("\n      {line}"));
+    missed.for_each(|(line, text)| report += &format!("\n{line:4} - {text}"));
+    got[agreed..].iter().for_each(|line| report += &format!("\n     + {line}"));
+    report + "\n     (- expected, + got)"
+}
+
+impl Expected {
+    /// Whether a line that was ordered is this one. An open name is bound on the way.
+    pub fn is(&self, got: &str, names: &mut Bindings) -> bool {
+        match (&self.kind, got.strip_prefix("agent< ")) {
+            (OrderKind::Frame(template), Some(frame)) => {
+                let frame = names.substitute(frame).unwrap_or_else(|_| frame.to_owned());
+                names.matches(template, &frame)
+            }
+            _ => self.text == got,
+        }
+    }
+}
+
+/// Whoever drives a connection steps it at every deadline: a wait must not pass over one.
+fn check_wait(
+    step: &Step,
+    until: Time,
+    deadline: Option<(Time, Wait)>,
+    writer: &TranscriptWriter<'_>,
+) -> Result<(), Mismatch> {
+    match deadline {
+        Some((at, wait)) if at < until => {
+            let until = super::tokens::offset_text(until, writer.start);
+            let at = super::tokens::offset_text(at, writer.start);
+            let report = format!(
+                "this waits until {until}, over a deadline ({wait} at {at}): wait until that first"
+            );
+            Err(Mismatch { line: step.line, report })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ordered(effect: &Effect) -> Option<(OpId, StoreOp)> {
+    match effect {
+        Effect::SubmitStoreOp { op, order } => Some((*op, order.clone())),
+        _ => None,
+    }
+}
+
+/// The store answers what it was asked, each order once.
+fn check_answer(
+    step: &Step,
+    event: &Event,
+    open: &mut BTreeMap<OpId, StoreOp>,
+    writer: &TranscriptWriter<'_>,
+) -> Result<(), Mismatch> {
+    let Event::StoreAnswered { op, answer } = event else { return Ok(()) };
+    let report = match (open.remove(op), answer) {
+        (Some(_), Err(_)) => return Ok(()),
+        (Some(order), Ok(answer)) if matches(answer, &order) => return Ok(()),
+        (Some(order), Ok(_)) => {
+            let order = writer.order(&order, writer.start);
+            format!("order {} is `{order}`, which has another answer", op.0)
+        }
+        (None, _) => format!("no order {} waits for an answer", op.0),
+    };
+    Err(Mismatch { line: step.line, report })
+}
+
+fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
+    matches!(
+        (answer, order),
+        (StoreAnswer::Registered(_), StoreOp::Register(_))
+            | (StoreAnswer::Channels(_), StoreOp::ReadChannels { .. })
+            | (StoreAnswer::Fetched(_), StoreOp::Fetch { .. })
+            | (StoreAnswer::Deleted, StoreOp::Delete { .. })
+            | (StoreAnswer::ChannelsAdded, StoreOp::AddChannels { .. })
+            | (StoreAnswer::ChannelRemoved, StoreOp::RemoveChannel { .. })
+            | (StoreAnswer::MonthUpdated(_), StoreOp::UpdateMonth(_))
+            | (StoreAnswer::MoveFinished(_), StoreOp::FinishMove(_))
+            | (StoreAnswer::Moved, StoreOp::MoveMessages { .. })
+            | (StoreAnswer::NodeCleared(_), StoreOp::ClearNode { .. })
+    )
+}

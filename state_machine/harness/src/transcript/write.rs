@@ -1,0 +1,366 @@
+//! Writes events, effects and what lies between them as the lines of a transcript.
+
+use base64::Engine;
+use serde_json::{Value, json};
+
+use super::bindings::{NameKind, NamedEndpoints, abstract_names};
+use super::tokens::{offset_text, quoted, span_text};
+use state_machine::broadcast::{Broadcasts, Versions};
+use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName, Wait};
+use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
+use state_machine::ids::{Chid, Uaid};
+use state_machine::message::{Encoding, Message, MessageKey, Topic, Urgency};
+use state_machine::month::Month;
+use state_machine::record::{LastConnect, NodeBinding, RouterRecord};
+use state_machine::store::{
+    MonthStep, Page, RegisterResult, Registration, StoreAnswer, StoreFailed, StoreOp,
+};
+use state_machine::time::Time;
+use state_machine::wire::{BASE64, ClientMessage, InvalidFrame, ServerMessage};
+
+/// Writes one session's lines. It knows what they may leave out.
+#[derive(Debug, Clone, Copy)]
+pub struct TranscriptWriter<'a> {
+    /// The node and its limits.
+    pub config: &'a Config,
+    /// When the session started.
+    pub start: Time,
+}
+
+impl TranscriptWriter<'_> {
+    /// The line of an event. Time that went by since `before` is a line of its own, see [`TranscriptWriter::wait`].
+    pub fn event(&self, event: &Event, before: Time, now: Time) -> String {
+        match event {
+            Event::MessageReceived(message) => format!("agent> {}", client_message(message)),
+            Event::InvalidFrame(frame) => format!("agent> {}", invalid_frame(frame)),
+            Event::PeerActive => "agent> <pong>".to_owned(),
+            Event::SocketClosed => "agent> <closes>".to_owned(),
+            Event::TimePassed => format!("wait {}", span_text(now.since(before))),
+            Event::Replaced => "node> replaced".to_owned(),
+            Event::ConnectedElsewhere { connected_at } => {
+                format!("node> connected_elsewhere at={}", offset_text(*connected_at, self.start))
+            }
+            Event::ShutdownBegan => "node> shutdown".to_owned(),
+            Event::MessageStored => "node> message_stored".to_owned(),
+            Event::BroadcastsChanged(all) => format!("node> broadcasts {}", broadcasts(all)),
+            Event::PushArrived { push, message } => {
+                format!("push> {} {}", push.0, self.message(message))
+            }
+            Event::AckReplyLost(message) => format!("push> reply_lost {}", reference(message)),
+            Event::StoreAnswered { op, answer } => {
+                format!("store> {} {}", op.0, self.answer(answer))
+            }
+        }
+    }
+
+    /// The line that lets time go by before an event that is not [`Event::TimePassed`]; none where none went by.
+    pub fn wait(&self, event: &Event, before: Time, now: Time) -> Option<String> {
+        let is_needed = before < now && *event != Event::TimePassed;
+        is_needed.then(|| self.event(&Event::TimePassed, before, now))
+    }
+
+    /// The line of an effect.
+    pub fn effect(&self, effect: &Effect, now: Time) -> String {
+        match effect {
+            Effect::Send(message) => format!("agent< {}", frame(message)),
+            Effect::Ping => "agent< <ping>".to_owned(),
+            Effect::SubmitStoreOp { op, order } => {
+                format!("store< {} {}", op.0, self.order(order, now))
+            }
+            Effect::AnswerPush { push, answer, message } => {
+                let answer = answer.name().replace(' ', "_");
+                format!("push< {} {answer} {}", push.0, reference(message))
+            }
+            Effect::Register { uaid } => format!("registry< register {}", uaid.name()),
+            Effect::Deregister { uaid } => format!("registry< deregister {}", uaid.name()),
+            Effect::NotifyPreviousNode { node, uaid, connected_at } => {
+                let at = offset_text(*connected_at, self.start);
+                format!("node< notify_previous {} {} at={at}", quoted(node.as_str()), uaid.name())
+            }
+            Effect::SubscribeBroadcasts { last_sent: told } => {
+                format!("broadcasts< subscribe {told}")
+            }
+            Effect::UnsubscribeBroadcasts => "broadcasts< unsubscribe".to_owned(),
+            Effect::Close(reason) => format!("close< {}", close(*reason)),
+        }
+    }
+
+    /// The comment that tells where the connection is after a step.
+    pub fn phase(&self, phase: PhaseName, deadline: Option<(Time, Wait)>) -> String {
+        match deadline {
+            Some((at, wait)) => {
+                format!("# {phase}, {wait} at {}", offset_text(at, self.start))
+            }
+            None => format!("# {phase}"),
+        }
+    }
+
+    /// An order to the store, without its number.
+    pub fn order(&self, order: &StoreOp, now: Time) -> String {
+        match order {
+            StoreOp::Register(registration) => self.register(registration, now),
+            StoreOp::ReadChannels { uaid, month } => {
+                format!("read_channels {} {month}", uaid.name())
+            }
+            StoreOp::Fetch { .. } => self.fetch(order, now),
+            StoreOp::Delete { uaid, months, messages } => {
+                let messages = list(messages, reference);
+                format!("delete {} {} {messages}", uaid.name(), month_list(months))
+            }
+            StoreOp::AddChannels { uaid, month, channels } => {
+                format!("add_channels {} {month} {}", uaid.name(), list(channels, Chid::name))
+            }
+            StoreOp::RemoveChannel { uaid, months, chid } => {
+                format!("remove_channel {} {} {}", uaid.name(), month_list(months), chid.name())
+            }
+            StoreOp::UpdateMonth(step) => self.month_step("update_month", step, now),
+            StoreOp::FinishMove(step) => self.month_step("finish_move", step, now),
+            StoreOp::MoveMessages { uaid, from, to } => {
+                format!("move_messages {} {from} to {to}", uaid.name())
+            }
+            StoreOp::ClearNode { uaid, binding: place } => {
+                let at = offset_text(place.connected_at, self.start);
+                format!("clear_node {} at={at}", uaid.name())
+            }
+        }
+    }
+
+    /// What the store answered, without the order's number.
+    pub fn answer(&self, answer: &Result<StoreAnswer, StoreFailed>) -> String {
+        let answer = match answer {
+            Err(StoreFailed) => return "failed".to_owned(),
+            Ok(answer) => answer,
+        };
+        match answer {
+            StoreAnswer::Registered(RegisterResult::Registered(record, before)) => {
+                self.record(record, before.as_ref())
+            }
+            StoreAnswer::Registered(RegisterResult::UnknownAgent) => "unknown_agent".to_owned(),
+            StoreAnswer::Registered(RegisterResult::Superseded(seen)) => {
+                format!("superseded at={}", offset_text(*seen, self.start))
+            }
+            StoreAnswer::Channels(None) => "channels none".to_owned(),
+            StoreAnswer::Channels(Some(channels)) => {
+                format!("channels {}", list(channels, Chid::name))
+            }
+            StoreAnswer::Fetched(page) => self.page(page),
+            StoreAnswer::MonthUpdated(is_ours) => format!("month_updated {}", yes_or_no(*is_ours)),
+            StoreAnswer::MoveFinished(is_ours) => format!("move_finished {}", yes_or_no(*is_ours)),
+            StoreAnswer::NodeCleared(was_so) => format!("node_cleared {}", yes_or_no(*was_so)),
+            StoreAnswer::Deleted
+            | StoreAnswer::ChannelsAdded
+            | StoreAnswer::ChannelRemoved
+            | StoreAnswer::Moved => answer.name().replace(' ', "_"),
+        }
+    }
+
+    fn register(&self, registration: &Registration, now: Time) -> String {
+        let Registration { uaid, connected_at, last_connect, create_in, .. } = registration;
+        let mut text =
+            format!("register {} at={}", uaid.name(), offset_text(*connected_at, self.start));
+        if let Some(month) = create_in {
+            text += &format!(" create={month}");
+        }
+        text + &last_connect_text(*last_connect, now, *uaid)
+    }
+
+    fn month_step(&self, name: &str, step: &MonthStep, now: Time) -> String {
+        let MonthStep { uaid, connected_at, from, to, last_connect, .. } = step;
+        let at = offset_text(*connected_at, self.start);
+        let last_connect = last_connect_text(*last_connect, now, *uaid);
+        format!("{name} {} {from} to {to} at={at}{last_connect}", uaid.name())
+    }
+
+    fn fetch(&self, order: &StoreOp, now: Time) -> String {
+        let StoreOp::Fetch { uaid, month, after, limit, now: as_of } = order else {
+            return String::new();
+        };
+        let limits = &self.config.limits;
+        let mut text = format!("fetch {} {month}", uaid.name());
+        if let Some(after) = after {
+            text += &format!(" after={}", after.as_str());
+        }
+        if limit.rows != limits.fetch_rows_max {
+            text += &format!(" rows={}", limit.rows);
+        }
+        if limit.bytes != limits.fetch_bytes_max {
+            text += &format!(" bytes={}", limit.bytes);
+        }
+        if *as_of != now {
+            text += &format!(" now={}", offset_text(*as_of, self.start));
+        }
+        text
+    }
+
+    fn record(&self, record: &RouterRecord, before: Option<&NodeBinding>) -> String {
+        let RouterRecord { uaid, node, connected_at, last_connect, curmonth, oldmonth, .. } =
+            record;
+        let at = offset_text(*connected_at, self.start);
+        let mut text = format!("registered {} at={at} curmonth={curmonth}", uaid.name());
+        if let Some(oldmonth) = oldmonth {
+            text += &format!(" oldmonth={oldmonth}");
+        }
+        if let Some(node) = node.as_ref().filter(|node| **node != self.config.node) {
+            text += &format!(" node={}", quoted(node.as_str()));
+        }
+        text += &last_connect_text(*last_connect, *connected_at, *uaid);
+        if let Some(NodeBinding { node, connected_at }) = before {
+            let at = offset_text(*connected_at, self.start);
+            text += &format!(" before={}@{at}", quoted(node.as_str()));
+        }
+        text
+    }
+
+    fn page(&self, page: &Page) -> String {
+        let messages = list(&page.messages, |message| self.message(message));
+        let next = page.next.as_ref().map(|next| format!(" next={}", next.as_str()));
+        let next = next.unwrap_or_default();
+        format!("fetched {messages}{next}")
+    }
+
+    fn message(&self, message: &Message) -> String {
+        let Message { topic, urgency, accepted_at, ttl, payload, .. } = message;
+        let mut text =
+            format!("{} {} ttl={}", message.id.name(), message.chid.name(), span_text(*ttl));
+        text += &topic_text(topic.as_ref());
+        if *urgency != Urgency::default() {
+            text += &format!(" urgency={}", urgency.as_str());
+        }
+        if *accepted_at != self.start {
+            text += &format!(" accepted={}", offset_text(*accepted_at, self.start));
+        }
+        if let Some(payload) = payload {
+            text += &format!(" data={}", BASE64.encode(&payload.data));
+            if let Encoding::AesGcm { encryption, crypto_key } = &payload.encoding {
+                text += &format!(" encryption={}", quoted(encryption));
+                text += &format!(" crypto_key={}", quoted(crypto_key));
+            }
+        }
+        text
+    }
+}
+
+/// A frame for the agent as JSON, with names for ids.
+pub(super) fn frame(message: &ServerMessage) -> String {
+    abstract_names(&message.to_json(&NamedEndpoints))
+}
+
+fn client_message(message: &ClientMessage) -> String {
+    let json = match message {
+        ClientMessage::Hello { uaid, broadcasts } => {
+            let uaid = uaid.map(|uaid| format!(r#","uaid":"{uaid}""#)).unwrap_or_default();
+            format!(r#"{{"messageType":"hello"{uaid}{}}}"#, versions(broadcasts))
+        }
+        ClientMessage::Register { chid, key: None } => command("register", *chid),
+        ClientMessage::Register { chid, key: Some(key) } => {
+            format!(r#"{{"messageType":"register","channelID":"{chid}","key":"{key:?}"}}"#)
+        }
+        ClientMessage::Unregister { chid } => command("unregister", *chid),
+        ClientMessage::Ack { updates } => {
+            let update = |update: &state_machine::wire::AckUpdate| {
+                format!(r#"{{"channelID":"{}","version":"{}"}}"#, update.chid, update.id)
+            };
+            let updates: Vec<String> = updates.iter().map(update).collect();
+            format!(r#"{{"messageType":"ack","updates":[{}]}}"#, updates.join(","))
+        }
+        ClientMessage::Nack => r#"{"messageType":"nack"}"#.to_owned(),
+        ClientMessage::BroadcastSubscribe { broadcasts } => {
+            format!(r#"{{"messageType":"broadcast_subscribe"{}}}"#, versions(broadcasts))
+        }
+        ClientMessage::Ping => "{}".to_owned(),
+        ClientMessage::Urgency { min } => {
+            format!(r#"{{"messageType":"urgency","min":"{}"}}"#, min.as_str())
+        }
+    };
+    abstract_names(&json)
+}
+
+/// The field, where it says anything.
+fn versions(broadcasts: &Versions) -> String {
+    if broadcasts.is_empty() {
+        return String::new();
+    }
+    let text = |(id, version): (&FeedKey, &FeedValue)| {
+        (id.as_str().to_owned(), Value::from(version.as_str()))
+    };
+    let versions: serde_json::Map<String, Value> = broadcasts.iter().map(text).collect();
+    format!(r#","broadcasts":{}"#, Value::from(versions))
+}
+
+fn command(message_type: &str, chid: Chid) -> String {
+    format!(r#"{{"messageType":"{message_type}","channelID":"{chid}"}}"#)
+}
+
+/// A frame that is nonsense in the same way.
+fn invalid_frame(frame: &InvalidFrame) -> String {
+    match frame {
+        InvalidFrame::NotJson => "not JSON".to_owned(),
+        InvalidFrame::Binary => "<binary>".to_owned(),
+        InvalidFrame::Unreadable => "<unreadable>".to_owned(),
+        InvalidFrame::UnknownType { message_type } => {
+            json!({"messageType": message_type}).to_string()
+        }
+        InvalidFrame::BadField { message_type, channel_id, .. } => {
+            let mut fields = json!({"messageType": message_type, "key": "", "min": ""});
+            if let Some(channel_id) = channel_id {
+                fields["channelID"] = Value::from(&**channel_id);
+            }
+            abstract_names(&fields.to_string())
+        }
+    }
+}
+
+/// All broadcasts, each with the number of its last change; and the number that was reached, where it is
+/// none of theirs.
+fn broadcasts(all: &Broadcasts) -> String {
+    let last = all.sequenced().map(|(changed, ..)| changed).max().unwrap_or_default();
+    let one = |(changed, id, version): (FeedSyncId, &FeedKey, &FeedValue)| {
+        format!("{changed} {} {}", quoted(id.as_str()), quoted(version.as_str()))
+    };
+    let texts: Vec<String> = all.sequenced().map(one).collect();
+    let cursor = Some(all.cursor()).filter(|cursor| *cursor != last);
+    let cursor = cursor.map(|cursor| format!(" cursor={cursor}")).unwrap_or_default();
+    format!("[{}]{cursor}", texts.join(", "))
+}
+
+fn close(reason: CloseReason) -> String {
+    match reason.code() {
+        Some(code) => format!("{code} {}", reason.text()),
+        None => reason.text().to_owned(),
+    }
+}
+
+fn reference(message: &MessageKey) -> String {
+    let MessageKey { id, chid, topic } = message;
+    format!("{} {}{}", id.name(), chid.name(), topic_text(topic.as_ref()))
+}
+
+fn topic_text(topic: Option<&Topic>) -> String {
+    topic.map(|topic| format!(" topic={}", topic.as_str())).unwrap_or_default()
+}
+
+/// The index key, where it is not the one of `time`.
+fn last_connect_text(last_connect: LastConnect, time: Time, uaid: Uaid) -> String {
+    if last_connect == LastConnect::of(time, uaid, LastConnect::SHARDS) {
+        String::new()
+    } else {
+        format!(" last_connect={}", last_connect.0)
+    }
+}
+
+fn list<'a, T: 'a>(
+    items: impl IntoIterator<Item = &'a T>,
+    text: impl Fn(&'a T) -> String,
+) -> String {
+    let items: Vec<String> = items.into_iter().map(text).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn month_list(months: &[Month]) -> String {
+    let months: Vec<String> = months.iter().map(Month::to_string).collect();
+    months.join(",")
+}
+
+fn yes_or_no(is_so: bool) -> &'static str {
+    if is_so { "yes" } else { "no" }
+}

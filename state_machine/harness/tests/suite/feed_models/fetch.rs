@@ -1,0 +1,88 @@
+//! A page as a store without snapshots reads it: the sequence first, then one number after the other.
+
+use state_machine::feed::{FeedPage, FeedSyncId, Update};
+use state_machine::store::PageLimit;
+
+use super::mutation::Mutation;
+use super::store::Store;
+
+/// A consumer's order, and how far the store has come with it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Fetch {
+    limit: PageLimit,
+    head: Option<FeedSyncId>,
+    /// The last number that was looked at.
+    at: FeedSyncId,
+    /// Whether it was there.
+    is_there: bool,
+    updates: Vec<Update>,
+}
+
+impl Fetch {
+    pub(crate) fn new(after: FeedSyncId, limit: PageLimit) -> Self {
+        Self { limit, head: None, at: after, is_there: true, updates: Vec::new() }
+    }
+
+    /// The store takes one step. Its answer, once it has one; none where there is no such feed.
+    pub(crate) fn goes_on(
+        &mut self,
+        store: &Store,
+        mutation: Option<Mutation>,
+    ) -> Option<Option<FeedPage>> {
+        if store.table.sequence().keys == 0 {
+            return Some(None);
+        }
+        let is_at_end = !self.is_there && store.greatest() <= self.at;
+        let is_done = match (mutation, self.head) {
+            (Some(Mutation::HeadReadAfterRows), None) if !is_at_end => self.looks(store),
+            (Some(Mutation::HeadReadAfterRows), None) => self.takes_head_for_cursor(store),
+            (_, None) => self.reads_head(store, mutation),
+            (Some(Mutation::ReaderWithoutHead), Some(head)) if is_at_end => {
+                self.takes_greatest_for_cursor(head)
+            }
+            (Some(Mutation::ReaderWithoutHead), Some(_)) => self.looks(store),
+            (_, Some(head)) => self.looks(store) || head <= self.at,
+        };
+        is_done.then(|| Some(self.page(store, mutation)))
+    }
+
+    /// Whether the head is known, and numbers up to it are still to be looked at.
+    pub(crate) fn is_half_way(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// Whether there is nothing to read behind the head.
+    fn reads_head(&mut self, store: &Store, mutation: Option<Mutation>) -> bool {
+        let head = store.head(mutation);
+        self.head = Some(head);
+        head <= self.at
+    }
+
+    /// Whether the page is full.
+    fn looks(&mut self, store: &Store) -> bool {
+        self.at = self.at.plus(1);
+        let update = store.sequenced(self.at);
+        self.is_there = update.is_some();
+        self.updates.extend(update);
+        self.limit.rows <= self.updates.len()
+    }
+
+    fn takes_head_for_cursor(&mut self, store: &Store) -> bool {
+        self.at = store.table.sequence().value;
+        true
+    }
+
+    fn takes_greatest_for_cursor(&mut self, head: FeedSyncId) -> bool {
+        self.at = self.updates.last().map_or(head, |last| last.feed_sync_id);
+        true
+    }
+
+    fn page(&self, store: &Store, mutation: Option<Mutation>) -> FeedPage {
+        let head = self.head.unwrap_or(store.table.sequence().value);
+        let mut updates = self.updates.clone();
+        if mutation == Some(Mutation::PageByKey) {
+            updates.sort_by(|one, other| one.key.cmp(&other.key));
+        }
+        FeedPage { updates, cursor: self.at, head }
+    }
+}

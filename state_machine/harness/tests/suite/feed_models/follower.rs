@@ -1,0 +1,173 @@
+//! A consumer, whoever it hands its pages on to, and what of both survives a crash.
+
+use harness::feed::promises::{Promise, Replica};
+use state_machine::Time;
+use state_machine::feed::{Consumer, ConsumerEvent, ConsumerOrder, FeedPage, FeedSyncId};
+use state_machine::store::StoreFailed;
+
+use super::action::{FollowerIndex, NodeIndex};
+use super::fetch::Fetch;
+use super::mutation::Mutation;
+use super::scenario::Scenario;
+use super::world::World;
+
+/// One who follows the feed through a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Follower {
+    pub(crate) node: NodeIndex,
+    /// None where it has not started, or crashed.
+    pub(crate) running: Option<Running>,
+    /// The cursor on disk.
+    pub(crate) saved: FeedSyncId,
+    /// What the pages were handed on to; on disk too.
+    pub(crate) replica: Replica,
+}
+
+/// What a crash takes along.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Running {
+    pub(crate) consumer: Consumer,
+    pub(crate) fetch: Option<Fetch>,
+    pub(crate) handing_on: Option<HandingOn>,
+    /// A head that it was told of and has not looked at.
+    pub(crate) told: Option<FeedSyncId>,
+}
+
+/// A page on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct HandingOn {
+    page: FeedPage,
+    /// One of the two is done: the page is consumed, then the cursor is saved.
+    is_half_done: bool,
+}
+
+impl Follower {
+    pub(crate) fn new(node: NodeIndex) -> Self {
+        let (saved, replica) = (FeedSyncId::NONE, Replica::default());
+        Self { node, running: None, saved, replica }
+    }
+
+    pub(crate) fn told(&mut self, head: FeedSyncId) {
+        if let Some(running) = &mut self.running {
+            running.told = Some(head);
+        }
+    }
+
+    pub(crate) fn is_half_way(&self) -> bool {
+        let fetch = self.running.as_ref().and_then(|running| running.fetch.as_ref());
+        fetch.is_some_and(Fetch::is_half_way)
+    }
+}
+
+impl World {
+    /// Whether somebody follows the feed through a node.
+    pub(crate) fn is_followed(&self, node: NodeIndex) -> bool {
+        let mut followers = self.followers.iter().filter(|follower| follower.node == node);
+        followers.any(|follower| follower.running.is_some())
+    }
+
+    pub(crate) fn starts(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        let follower = &mut self.followers[at];
+        let consumer = Consumer::new(scenario.consumer, follower.saved);
+        let running = Running { consumer, fetch: None, handing_on: None, told: None };
+        follower.running = Some(running);
+        self.nodes[follower.node].stirred();
+        self.step_consumer(scenario, at, ConsumerEvent::Started);
+    }
+
+    /// It crashes, or has ended.
+    pub(crate) fn stops(&mut self, at: FollowerIndex) {
+        let follower = &mut self.followers[at];
+        follower.running = None;
+        self.nodes[follower.node].stirred();
+    }
+
+    pub(crate) fn reads(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        let running = self.followers[at].running.as_mut();
+        let Some(fetch) = running.and_then(|running| running.fetch.as_mut()) else { return };
+        if let Some(answer) = fetch.goes_on(&self.store, scenario.mutation) {
+            self.fetched(scenario, at, Ok(answer));
+        }
+    }
+
+    pub(crate) fn fetch_fails(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        self.fetched(scenario, at, Err(StoreFailed));
+    }
+
+    fn fetched(
+        &mut self,
+        scenario: &Scenario,
+        at: FollowerIndex,
+        answer: Result<Option<FeedPage>, StoreFailed>,
+    ) {
+        if let Some(running) = &mut self.followers[at].running {
+            running.fetch = None;
+        }
+        self.step_consumer(scenario, at, ConsumerEvent::Fetched(answer));
+    }
+
+    /// A page is consumed, and the cursor saved after it: each is a step.
+    pub(crate) fn hands_on(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        let follower = &mut self.followers[at];
+        let Some(running) = &mut follower.running else { return };
+        let Some(HandingOn { page, is_half_done }) = running.handing_on.take() else { return };
+        let cursor = running.consumer.cursor();
+        let is_saved_first = scenario.mutation == Some(Mutation::CursorBeforeConsuming);
+        let mut kept = Ok(());
+        if is_half_done == is_saved_first {
+            kept = follower.replica.apply(cursor, &page);
+        } else {
+            follower.saved = page.cursor;
+        }
+        if !is_half_done {
+            running.handing_on = Some(HandingOn { page, is_half_done: true });
+        }
+        if let Err(broken) = kept {
+            self.breaks(scenario, broken);
+        }
+        if is_half_done {
+            self.step_consumer(scenario, at, ConsumerEvent::Consumed);
+        }
+    }
+
+    pub(crate) fn hears_head(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        let running = self.followers[at].running.as_mut();
+        if let Some(head) = running.and_then(|running| running.told.take()) {
+            self.step_consumer(scenario, at, ConsumerEvent::HeadMoved(head));
+        }
+    }
+
+    pub(crate) fn consumer_deadline(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        let running = self.followers[at].running.as_ref();
+        let deadline = running.and_then(|running| running.consumer.deadline());
+        if let Some((until, _)) = deadline {
+            self.now = Time::max(self.now, until);
+            self.step_consumer(scenario, at, ConsumerEvent::TimePassed);
+        }
+    }
+
+    fn step_consumer(&mut self, scenario: &Scenario, at: FollowerIndex, event: ConsumerEvent) {
+        let now = self.now;
+        self.note(|| format!("    consumer {at} > {event:?}"));
+        let Some(running) = &mut self.followers[at].running else { return };
+        for order in running.consumer.step(now, event) {
+            self.note(|| format!("    consumer {at}     < {order:?}"));
+            self.obeys(scenario, at, order);
+        }
+    }
+
+    fn obeys(&mut self, scenario: &Scenario, at: FollowerIndex, order: ConsumerOrder) {
+        let Some(running) = &mut self.followers[at].running else { return };
+        if running.fetch.is_some() || running.handing_on.is_some() {
+            let detail = format!("consumer {at} gives an order during another");
+            return self.breaks(scenario, Promise::OneAtATime.broken(detail));
+        }
+        match order {
+            ConsumerOrder::Fetch { after, limit } => running.fetch = Some(Fetch::new(after, limit)),
+            ConsumerOrder::Consume(page) => {
+                running.handing_on = Some(HandingOn { page, is_half_done: false });
+            }
+            ConsumerOrder::End(_) => self.stops(at),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What may happen in a state: what is under way, what others choose to do, and what goes wrong.
+
+use state_machine::feed::PublisherWait;
+
+use super::action::{Action, Change, Fault, FollowerIndex, NodeIndex};
+use super::publish::Stage;
+use super::scenario::Scenario;
+use super::world::World;
+
+impl Scenario {
+    /// Everything that may happen; nothing after a promise was broken.
+    pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.broken.is_some() {
+            return;
+        }
+        actions.extend(world.under_way());
+        self.changes(world, actions);
+        world.choices(actions);
+        let mut faults = Vec::new();
+        (0..world.nodes.len()).for_each(|node| world.faults_of_node(node, &mut faults));
+        (0..world.followers.len()).for_each(|at| world.faults_of_follower(at, &mut faults));
+        actions.extend(faults.into_iter().map(Action::Fails));
+    }
+
+    fn changes(&self, world: &World, actions: &mut Vec<Action>) {
+        for key in 0..self.keys.len() {
+            if world.store.is_held(&self.keys[key]) {
+                continue;
+            }
+            let row = world.store.table.row(self.keys[key].as_str());
+            let is_set = row.is_some_and(|row| row.value.is_some());
+            let mut add = |change| {
+                actions.extend(self.writers.iter().map(|node| Action::Changes(*node, key, change)));
+            };
+            if world.left.writes > 0 {
+                add(Change::Write);
+            }
+            if world.left.republishes > 0 && row.is_some() {
+                add(Change::Republish);
+            }
+            if world.left.deletes > 0 && is_set {
+                add(Change::Delete);
+            }
+        }
+    }
+}
+
+impl World {
+    /// What comes to pass by itself, sooner or later.
+    pub(crate) fn under_way(&self) -> Vec<Action> {
+        let hidden = self.store.hidden.iter();
+        let mut actions: Vec<Action> = hidden.map(|number| Action::IsSeen(*number)).collect();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if node.mail.is_some() {
+                actions.push(Action::TakesMail(at));
+            }
+            if node.publish.is_some() {
+                actions.push(Action::Publishes(at));
+            }
+            if node.waits_for(PublisherWait::Retry) {
+                actions.push(Action::PublisherDeadline(at));
+            }
+        }
+        (0..self.followers.len()).for_each(|at| self.follower_under_way(at, &mut actions));
+        if !self.astray.is_empty() {
+            actions.push(Action::Arrives);
+        }
+        actions
+    }
+
+    fn follower_under_way(&self, at: FollowerIndex, actions: &mut Vec<Action>) {
+        let Some(running) = &self.followers[at].running else { return };
+        if running.fetch.is_some() {
+            actions.push(Action::Reads(at));
+        }
+        if running.handing_on.is_some() {
+            actions.push(Action::HandsOn(at));
+        }
+        if running.told.is_some() {
+            actions.push(Action::HearsHead(at));
+        }
+        if running.consumer.deadline().is_some() {
+            actions.push(Action::ConsumerDeadline(at));
+        }
+    }
+
+    /// Consumers that start, and looks at what other nodes did.
+    fn choices(&self, actions: &mut Vec<Action>) {
+        let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
+        actions.extend((0..self.followers.len()).filter(is_away).map(Action::Starts));
+        if self.left.polls > 0 {
+            let may_poll = |at: &NodeIndex| self.nodes[*at].waits_for(PublisherWait::Poll);
+            let polls = (0..self.nodes.len()).filter(may_poll);
+            actions.extend(polls.map(Action::PublisherDeadline));
+        }
+    }
+
+    fn faults_of_node(&self, at: NodeIndex, faults: &mut Vec<Fault>) {
+        let node = &self.nodes[at];
+        let is_sent = node.publish.as_ref().is_some_and(|publish| publish.draft().is_some());
+        let is_answered =
+            node.publish.as_ref().is_some_and(|it| matches!(it.stage, Stage::Answered(_)));
+        let is_busy = node.mail.is_some() || node.publish.is_some() || self.is_followed(at);
+        if self.left.node_crashes > 0 && is_busy {
+            faults.push(Fault::NodeCrashes(at));
+            if is_sent {
+                faults.push(Fault::NodeCrashesAfterWriting(at));
+            }
+        }
+        if self.left.refusals > 0 && node.publish.is_some() && !is_answered {
+            faults.push(Fault::StoreRefuses(at));
+        }
+        if self.left.lost_answers > 0 && is_sent {
+            faults.push(Fault::AckReplyLost(at));
+        }
+    }
+
+    fn faults_of_follower(&self, at: FollowerIndex, faults: &mut Vec<Fault>) {
+        let Some(running) = &self.followers[at].running else { return };
+        if self.left.follower_crashes > 0 {
+            faults.push(Fault::FollowerCrashes(at));
+        }
+        if self.left.refusals > 0 && running.fetch.is_some() {
+            faults.push(Fault::FetchFails(at));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A scenario: a world to begin with, and bounds for what may happen in it.
+
+use std::sync::Arc;
+
+use harness::feed::promises::{AcknowledgedWrites, Promise};
+use state_machine::feed::{ConsumerLimits, FeedKey, FeedSyncId, PublisherLimits};
+use state_machine::store::PageLimit;
+use state_machine::{Span, Time};
+
+use super::action::{Action, Change, KeyIndex, NodeIndex};
+use super::follower::Follower;
+use super::model::Search;
+use super::mutation::Mutation;
+use super::node::Node;
+use super::store::Store;
+use super::world::{Diary, World};
+
+/// What is checked in a world and how much of it.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) publisher: Arc<PublisherLimits>,
+    pub(crate) consumer: ConsumerLimits,
+    pub(crate) keys: Vec<FeedKey>,
+    /// Nodes that keys are changed through.
+    pub(crate) writers: Vec<NodeIndex>,
+    /// The world to begin with.
+    pub(crate) start: World,
+    pub(crate) mutation: Option<Mutation>,
+    /// The one promise that is to be broken, where nothing else is looked at.
+    pub(crate) quarry: Option<Promise>,
+    /// States that must be reached, for otherwise the scenario proves nothing.
+    pub(crate) sights: Vec<Sight>,
+}
+
+/// A state worth seeing.
+pub(crate) type Sight = (&'static str, fn(&Search, &World) -> bool);
+
+/// How often each thing may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Bounds {
+    pub(crate) writes: u8,
+    pub(crate) republishes: u8,
+    pub(crate) deletes: u8,
+    pub(crate) polls: u8,
+    pub(crate) node_crashes: u8,
+    pub(crate) follower_crashes: u8,
+    pub(crate) refusals: u8,
+    pub(crate) lost_answers: u8,
+}
+
+impl Scenario {
+    /// A feed that was never written to, of at most `keys` keys; `nodes` nodes, and nobody follows.
+    pub(crate) fn new(name: &'static str, keys: usize, nodes: usize) -> Self {
+        let publisher = PublisherLimits { batch_max: 1, retry: Span(100), poll: Span(1000) };
+        let publisher = Arc::new(publisher);
+        let page = PageLimit { rows: 2, bytes: usize::MAX };
+        let key = |at: usize| FeedKey::parse(["a", "b", "c"][at]).expect("a key");
+        let start = World {
+            now: Time(0),
+            store: Store::default(),
+            nodes: vec![Node::start(&publisher, false); nodes],
+            followers: Vec::new(),
+            astray: Vec::new(),
+            ledger: AcknowledgedWrites::default(),
+            left: Bounds::default(),
+            broken: None,
+            diary: Diary::default(),
+        };
+        Self {
+            name,
+            publisher,
+            consumer: ConsumerLimits { page, retry: Span(100) },
+            keys: (0..keys).map(key).collect(),
+            writers: (0..nodes).collect(),
+            start,
+            mutation: None,
+            quarry: None,
+            sights: Vec::new(),
+        }
+    }
+
+    /// Keys that are published at once. Comes before anything happens.
+    pub(crate) fn batch(mut self, batch_max: usize) -> Self {
+        self.publisher = Arc::new(PublisherLimits { batch_max, ..*self.publisher });
+        let start = Node::start(&self.publisher, false);
+        self.start.nodes.fill(start);
+        self
+    }
+
+    /// Readers may see publications in part. Comes before anything happens.
+    pub(crate) fn seen_in_part(mut self) -> Self {
+        self.start.store.settled = Some(FeedSyncId::NONE);
+        self
+    }
+
+    /// Updates that a page holds.
+    pub(crate) fn page(mut self, rows: usize) -> Self {
+        self.consumer.page.rows = rows;
+        self
+    }
+
+    /// Keys are changed through these nodes only.
+    pub(crate) fn writers(mut self, nodes: &[NodeIndex]) -> Self {
+        self.writers = nodes.to_vec();
+        self
+    }
+
+    /// One more follows through a node, once it has started.
+    pub(crate) fn follower(mut self, node: NodeIndex) -> Self {
+        self.start.followers.push(Follower::new(node));
+        self
+    }
+
+    /// These keys were written and published before the beginning, one after the other.
+    pub(crate) fn published(mut self, keys: &[KeyIndex]) -> Self {
+        let mut start = self.start.clone();
+        for key in keys {
+            start.left.writes = 10;
+            start.happens(&self, &Action::Changes(0, *key, Change::Write));
+            start.runs_out(&self);
+        }
+        self.start = start;
+        self
+    }
+
+    /// All who follow have started, and have everything.
+    pub(crate) fn followed(mut self) -> Self {
+        let mut start = self.start.clone();
+        for follower in 0..start.followers.len() {
+            start.happens(&self, &Action::Starts(follower));
+        }
+        start.runs_out(&self);
+        self.start = start;
+        self
+    }
+
+    /// Comes last.
+    pub(crate) fn bound(mut self, bounds: Bounds) -> Self {
+        self.start.left = bounds;
+        self
+    }
+
+    pub(crate) fn seen(mut self, name: &'static str, sight: fn(&Search, &World) -> bool) -> Self {
+        self.sights.push((name, sight));
+        self
+    }
+}
+
+/// Whether the larger size is asked for.
+pub(crate) fn is_large() -> bool {
+    std::env::var_os("MODEL_SIZE").is_some_and(|size| size == "large")
+}
+
+/// One in the small size, the other in the large one.
+pub(crate) fn by_size<T>(small: T, large: T) -> T {
+    if is_large() { large } else { small }
+}

@@ -1,0 +1,80 @@
+//! Keys that are written, published again and deleted, while somebody follows.
+
+use harness::feed::promises::Promise;
+
+use crate::feed_models::check::{holds, is_caught};
+use crate::feed_models::mutation::Mutation;
+use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+
+/// The time table of seed 004: the key with the last number is published again.
+fn republished() -> Scenario {
+    Scenario::new("republished", by_size(1, 2), 1)
+        .published(&[0, 0])
+        .follower(0)
+        .followed()
+        .bound(Bounds { writes: 2, republishes: 2, ..Bounds::default() })
+        .seen("the key with the last number waits, and the consumer is past it", |_, world| {
+            let head = world.store.table.sequence().value;
+            world.store.greatest() < head && world.followers[0].saved == head
+        })
+}
+
+/// Keys come, go, and come again.
+fn deleted() -> Scenario {
+    Scenario::new("deleted", 2, 1)
+        .published(&[0])
+        .follower(0)
+        .followed()
+        .bound(Bounds { writes: 1, deletes: by_size(1, 2), republishes: 1, ..Bounds::default() })
+        .seen("a key is deleted and published", |_, world| {
+            let mut rows = world.store.table.rows();
+            rows.any(|(_, row)| row.value.is_none() && row.feed_sync_id.is_some())
+        })
+}
+
+/// Nothing was ever written, and somebody asks for it already.
+fn from_nothing() -> Scenario {
+    Scenario::new("from_nothing", by_size(1, 2), 1)
+        .follower(0)
+        .bound(Bounds { writes: 2, deletes: by_size(0, 1), ..Bounds::default() })
+        .seen("a consumer has found no feed", |_, world| {
+            world.followers[0].running.is_none() && world.nodes[0].mail.is_some()
+        })
+}
+
+#[test]
+fn a_key_that_is_published_again_arrives() {
+    holds(&republished());
+}
+
+#[test]
+fn a_key_that_is_deleted_arrives() {
+    holds(&deleted());
+}
+
+#[test]
+fn a_feed_begins_with_its_first_write() {
+    holds(&from_nothing());
+}
+
+#[test]
+fn the_greatest_number_and_one_is_noticed() {
+    let promises = [Promise::NumberedOnce, Promise::SequenceOnlyGrows, Promise::LastStateArrives];
+    is_caught(&republished(), Mutation::MaxPlusOne, &promises);
+}
+
+#[test]
+fn a_number_that_stays_with_a_key_that_changed_is_noticed() {
+    let promises = [Promise::NumberedOnce, Promise::LastStateArrives];
+    is_caught(&republished(), Mutation::NumberKept, &promises);
+}
+
+#[test]
+fn a_delete_that_leaves_nothing_is_noticed() {
+    is_caught(&deleted(), Mutation::NoTombstone, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn a_write_that_is_forgotten_during_a_publication_is_noticed() {
+    is_caught(&deleted(), Mutation::WrittenForgotten, &[Promise::ChangesArePublished]);
+}

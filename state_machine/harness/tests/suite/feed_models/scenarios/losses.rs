@@ -1,0 +1,45 @@
+//! A store that refuses, or does it and is not heard.
+
+use state_machine::feed::PublisherWait;
+
+use crate::feed_models::check::holds;
+use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+
+fn refusals() -> Scenario {
+    Scenario::new("refusals", by_size(1, 2), 1)
+        .published(&[0])
+        .follower(0)
+        .followed()
+        .bound(Bounds { writes: 2, refusals: by_size(2, 3), ..Bounds::default() })
+        .seen("something is written while the store is left alone", |_, world| {
+            world.nodes[0].waits_for(PublisherWait::Retry) && world.nodes[0].mail.is_some()
+        })
+        .seen("a fetch is to be made again", |_, world| {
+            let running = world.followers[0].running.as_ref();
+            running.is_some_and(|running| running.consumer.deadline().is_some())
+        })
+}
+
+fn lost_answers() -> Scenario {
+    Scenario::new("lost_answers", 2, by_size(1, 2))
+        .batch(2)
+        .writers(&[0])
+        .published(&[0])
+        .follower(0)
+        .followed()
+        .bound(Bounds { writes: by_size(2, 3), lost_answers: by_size(1, 2), ..Bounds::default() })
+        .seen("a publication is on its way twice", |_, world| {
+            let draft = world.nodes[0].publish.as_ref().and_then(|publish| publish.draft());
+            draft.is_some_and(|draft| world.astray.contains(draft))
+        })
+}
+
+#[test]
+fn a_store_that_refuses_delays_and_loses_nothing() {
+    holds(&refusals());
+}
+
+#[test]
+fn an_answer_that_is_lost_numbers_nothing_twice() {
+    holds(&lost_answers());
+}

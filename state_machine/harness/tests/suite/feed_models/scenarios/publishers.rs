@@ -1,0 +1,118 @@
+//! Two nodes publish at once.
+
+use harness::feed::promises::Promise;
+use state_machine::feed::PublisherWait;
+
+use crate::feed_models::check::{holds, is_caught};
+use crate::feed_models::model::Search;
+use crate::feed_models::mutation::Mutation;
+use crate::feed_models::publish::Publish;
+use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+use crate::feed_models::store::Draft;
+use crate::feed_models::world::World;
+
+fn two_publishers() -> Scenario {
+    Scenario::new("two_publishers", 2, 2)
+        .published(&[0])
+        .follower(0)
+        .followed()
+        .bound(Bounds {
+            writes: 2,
+            republishes: by_size(0, 1),
+            polls: by_size(0, 1),
+            ..Bounds::default()
+        })
+        .seen("a publication finds that the sequence has moved on", |_, world| {
+            world
+                .drafts()
+                .any(|draft| draft.publication.read.version != world.store.table.sequence().version)
+        })
+        .seen("a publication finds that its key has changed", |_, world| {
+            world.drafts().any(|draft| world.finds_a_key_changed(draft))
+        })
+}
+
+/// Several keys are published at once, and one of them changes meanwhile.
+fn batches() -> Scenario {
+    Scenario::new("batches", 3, by_size(1, 2))
+        .batch(2)
+        .writers(&[0])
+        .published(&[0, 1])
+        .follower(0)
+        .followed()
+        .bound(Bounds { writes: by_size(3, 4), ..Bounds::default() })
+        .seen("two keys are about to be published at once", |_, world| {
+            world.drafts().any(|draft| draft.publication.assignments.len() == 2)
+        })
+        .seen("others wait behind them", |_, world| world.drafts().any(|draft| !draft.is_all))
+}
+
+/// Keys change through one node, and somebody follows through the other.
+fn followed_elsewhere() -> Scenario {
+    Scenario::new("followed_elsewhere", by_size(1, 2), 2)
+        .writers(&[0])
+        .published(&[0])
+        .follower(1)
+        .bound(Bounds { writes: 2, polls: by_size(1, 2), ..Bounds::default() })
+        .seen("the consumer knows nothing of what was published elsewhere", |_, world: &World| {
+            let is_behind = world.followers[0].saved < world.store.table.sequence().value;
+            is_behind && world.under_way().is_empty()
+        })
+        .seen("a poll finds what was published elsewhere", |search: &Search, world| {
+            let is_looking = !world.nodes[1].waits_for(PublisherWait::Poll);
+            let has_polled = world.left.polls < search.scenario.start.left.polls;
+            has_polled && is_looking
+        })
+}
+
+impl World {
+    fn drafts(&self) -> impl Iterator<Item = &Draft> {
+        let publishes = self.nodes.iter().filter_map(|node| node.publish.as_ref());
+        publishes.filter_map(Publish::draft)
+    }
+
+    fn finds_a_key_changed(&self, draft: &Draft) -> bool {
+        let mut pending = draft.publication.assignments.iter().map(|assigned| &assigned.pending);
+        pending.any(|it| {
+            let row = self.store.table.row(it.key.as_str());
+            row.is_some_and(|row| row.version != it.version)
+        })
+    }
+}
+
+#[test]
+fn two_publishers_give_no_number_twice() {
+    holds(&two_publishers());
+}
+
+#[test]
+fn batches_lose_no_key_that_changes_meanwhile() {
+    holds(&batches());
+}
+
+#[test]
+fn what_another_node_published_is_found() {
+    holds(&followed_elsewhere());
+}
+
+#[test]
+fn a_publication_without_a_condition_on_the_sequence_is_noticed() {
+    let promises = [Promise::OneNumberAKey, Promise::LastStateArrives];
+    is_caught(&two_publishers(), Mutation::NoSequenceCondition, &promises);
+}
+
+#[test]
+fn a_publication_without_a_condition_on_its_keys_is_noticed() {
+    is_caught(&two_publishers(), Mutation::NoKeyCondition, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn a_batch_that_hides_what_waits_behind_it_is_noticed() {
+    is_caught(&batches(), Mutation::NothingBehind, &[Promise::ChangesArePublished]);
+}
+
+#[test]
+fn a_follower_that_the_publisher_does_not_know_of_is_noticed() {
+    let promises = [Promise::LastStateArrives];
+    is_caught(&followed_elsewhere(), Mutation::WatchForgotten, &promises);
+}

@@ -1,0 +1,98 @@
+//! A store whose publications readers may see in part, as DynamoDB's: they go no further than what is settled.
+
+use harness::feed::promises::Promise;
+
+use crate::feed_models::check::{holds, is_caught};
+use crate::feed_models::mutation::Mutation;
+use crate::feed_models::publish::Stage;
+use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+
+/// Two keys are published at once, and one is seen before the other.
+fn settling() -> Scenario {
+    Scenario::new("settling", 2, 1)
+        .seen_in_part()
+        .batch(2)
+        .published(&[0])
+        .follower(0)
+        .followed()
+        .bound(Bounds {
+            writes: by_size(2, 3),
+            polls: 1,
+            refusals: by_size(0, 1),
+            ..Bounds::default()
+        })
+        .seen("a page is asked for while a publication is seen in part", |_, world| {
+            let running = world.followers[0].running.as_ref();
+            let is_fetching = running.is_some_and(|running| running.fetch.is_some());
+            is_fetching && world.store.hidden.len() == 1
+        })
+}
+
+/// A publisher dies before it has settled what it published, and another one publishes.
+fn left_unsettled() -> Scenario {
+    Scenario::new("left_unsettled", by_size(1, 2), by_size(1, 2))
+        .seen_in_part()
+        .published(&[0])
+        .follower(0)
+        .followed()
+        .bound(Bounds { writes: 2, node_crashes: 1, ..Bounds::default() })
+        .seen("a publisher waits until what another left is whole", |_, world| {
+            let publishes = world.nodes.iter().filter_map(|node| node.publish.as_ref());
+            let is_waiting = |it: &Stage| matches!(it, Stage::Begun { is_settled: false, .. });
+            !world.store.hidden.is_empty() && publishes.map(|it| &it.stage).any(is_waiting)
+        })
+}
+
+/// One is slow to settle, and the other does it and publishes.
+fn two_settle() -> Scenario {
+    Scenario::new("two_settle", by_size(1, 2), 2)
+        .seen_in_part()
+        .published(&[0])
+        .follower(1)
+        .followed()
+        .bound(Bounds { writes: 2, polls: by_size(0, 1), ..Bounds::default() })
+        .seen("one settles what another has settled before, and published on top of", |_, world| {
+            let publishes = world.nodes.iter().filter_map(|node| node.publish.as_ref());
+            publishes.map(|it| &it.stage).any(|stage| match stage {
+                Stage::Committed(draft) => {
+                    world.store.settled > Some(draft.publication.sequence.value)
+                }
+                _ => false,
+            })
+        })
+}
+
+#[test]
+fn a_publication_that_is_seen_in_part_is_read_as_a_whole() {
+    holds(&settling());
+}
+
+#[test]
+fn what_a_publisher_left_unsettled_is_settled_by_the_next() {
+    holds(&left_unsettled());
+}
+
+#[test]
+fn two_that_settle_do_not_disturb_each_other() {
+    holds(&two_settle());
+}
+
+#[test]
+fn a_reader_that_goes_as_far_as_the_value_is_noticed() {
+    is_caught(&settling(), Mutation::ValueForSettled, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn settling_what_was_not_seen_is_noticed() {
+    is_caught(&left_unsettled(), Mutation::SettledUnseen, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn a_publication_on_top_of_one_that_is_not_settled_is_noticed() {
+    is_caught(&left_unsettled(), Mutation::LastNotSettled, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn settling_without_a_condition_on_the_sequence_is_noticed() {
+    is_caught(&two_settle(), Mutation::SettledWithoutCondition, &[Promise::ComesToRest]);
+}

@@ -1,0 +1,172 @@
+//! A state: a store, nodes, followers, and what they were promised.
+
+use std::hash::{Hash, Hasher};
+
+use harness::feed::promises::{AcknowledgedWrites, Broken, Promise, keeps_its_numbers};
+use state_machine::Time;
+use state_machine::feed::FeedValue;
+
+use super::action::{Action, Change, Fault, FollowerIndex, KeyIndex, NodeIndex};
+use super::follower::Follower;
+use super::mutation::Mutation;
+use super::node::Node;
+use super::scenario::{Bounds, Scenario};
+use super::store::{Draft, Store};
+
+/// A world in which a feed lives.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) store: Store,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) followers: Vec<Follower>,
+    /// Publications that were sent to the store, and nobody waits for any more.
+    pub(crate) astray: Vec<Draft>,
+    pub(crate) ledger: AcknowledgedWrites,
+    pub(crate) left: Bounds,
+    pub(crate) broken: Option<Broken>,
+    pub(crate) diary: Diary,
+}
+
+/// What happened, for a person to read; written only when a counterexample is told. It is no part of a state.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Diary(Option<Vec<String>>);
+
+impl World {
+    /// Does what an action says, and checks what can be checked at once.
+    pub(crate) fn happens(&mut self, scenario: &Scenario, action: &Action) {
+        self.note(|| format!("{action:?}"));
+        let before = self.store.table.clone();
+        match *action {
+            Action::Changes(node, key, change) => self.changes(scenario, node, key, change),
+            Action::TakesMail(node) => self.takes_mail(scenario, node),
+            Action::Publishes(node) => self.publishes(scenario, node),
+            Action::PublisherDeadline(node) => self.publisher_deadline(scenario, node),
+            Action::Arrives => self.arrives(scenario),
+            Action::IsSeen(number) => {
+                self.store.hidden.remove(&number);
+            }
+            Action::Starts(follower) => self.starts(scenario, follower),
+            Action::Reads(follower) => self.reads(scenario, follower),
+            Action::HandsOn(follower) => self.hands_on(scenario, follower),
+            Action::HearsHead(follower) => self.hears_head(scenario, follower),
+            Action::ConsumerDeadline(follower) => self.consumer_deadline(scenario, follower),
+            Action::Fails(fault) => self.fails(scenario, fault),
+        }
+        if let Err(broken) = keeps_its_numbers(&before, &self.store.table) {
+            self.breaks(scenario, broken);
+        }
+    }
+
+    /// Remembers the first promise that is broken; in a hunt, only the one that is hunted.
+    pub(crate) fn breaks(&mut self, scenario: &Scenario, broken: Broken) {
+        let counts = scenario.quarry.is_none_or(|quarry| quarry == broken.promise);
+        if counts && self.broken.is_none() {
+            self.broken = Some(broken);
+        }
+    }
+
+    pub(crate) fn has_broken(&self, promise: Promise) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.promise == promise)
+    }
+
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.diary.0 {
+            lines.push(line());
+        }
+    }
+
+    fn changes(&mut self, scenario: &Scenario, node: NodeIndex, at: KeyIndex, change: Change) {
+        let (key, mutation) = (&scenario.keys[at], scenario.mutation);
+        let kept = match change {
+            Change::Write => {
+                self.left.writes -= 1;
+                let value = FeedValue::parse(&format!("{} to go", self.left.writes));
+                let value = value.expect("a short text");
+                let version = self.store.write(mutation, key, value.clone());
+                self.ledger.changed(key.clone(), Some(value), version)
+            }
+            Change::Republish => {
+                self.left.republishes -= 1;
+                let version = self.store.table.republish(key);
+                version.map_or(Ok(()), |version| self.ledger.republished(key, version))
+            }
+            Change::Delete => {
+                self.left.deletes -= 1;
+                let version = self.store.delete(mutation, key);
+                version.map_or(Ok(()), |version| self.ledger.changed(key.clone(), None, version))
+            }
+        };
+        self.nodes[node].written();
+        if let Err(broken) = kept {
+            self.breaks(scenario, broken);
+        }
+    }
+
+    fn arrives(&mut self, scenario: &Scenario) {
+        let draft = self.astray.remove(0);
+        let outcome = self.store.commit(scenario.mutation, &draft);
+        self.note(|| format!("    {outcome:?}: {draft:?}"));
+    }
+
+    fn fails(&mut self, scenario: &Scenario, fault: Fault) {
+        match fault {
+            Fault::NodeCrashes(node) => self.crashes(scenario, node),
+            Fault::NodeCrashesAfterWriting(node) => {
+                self.goes_astray(node);
+                self.crashes(scenario, node);
+            }
+            Fault::StoreRefuses(node) => {
+                self.left.refusals -= 1;
+                self.publish_fails(scenario, node);
+            }
+            Fault::AckReplyLost(node) => {
+                self.left.lost_answers -= 1;
+                self.goes_astray(node);
+                self.publish_fails(scenario, node);
+            }
+            Fault::FetchFails(follower) => {
+                self.left.refusals -= 1;
+                self.fetch_fails(scenario, follower);
+            }
+            Fault::FollowerCrashes(follower) => {
+                self.left.follower_crashes -= 1;
+                self.stops(follower);
+            }
+        }
+    }
+
+    fn crashes(&mut self, scenario: &Scenario, at: NodeIndex) {
+        self.left.node_crashes -= 1;
+        let is_swept = scenario.mutation != Some(Mutation::NoSweepAtStart);
+        self.nodes[at] = Node::start(&scenario.publisher, is_swept);
+        let is_here = |which: &FollowerIndex| self.followers[*which].node == at;
+        let here: Vec<FollowerIndex> = (0..self.followers.len()).filter(is_here).collect();
+        for follower in here {
+            self.followers[follower].running = None;
+        }
+    }
+}
+
+impl Diary {
+    /// One that is written.
+    pub(crate) fn open() -> Self {
+        Self(Some(Vec::new()))
+    }
+
+    pub(crate) fn text(self) -> String {
+        self.0.unwrap_or_default().join("\n")
+    }
+}
+
+impl PartialEq for Diary {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Diary {}
+
+impl Hash for Diary {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}

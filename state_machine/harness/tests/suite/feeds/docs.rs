@@ -1,0 +1,57 @@
+//! A section of `docs/feeds.md` is the machines' own documentation, with a history that is a fixture.
+
+use std::{env, fs};
+
+use crate::feeds::fixtures::fixtures;
+
+const PUBLISHER: &str = include_str!("../../../../src/feed/publisher.rs");
+const CONSUMER: &str = include_str!("../../../../src/feed/consumer.rs");
+const HISTORIES: &str = include_str!("../../../src/feed/transcript/mod.rs");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/feeds.md");
+const HEADING: &str = "## The machine and its fixtures\n";
+
+#[test]
+fn the_page_on_feeds_says_of_the_machine_what_the_code_says() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let from = page.find(HEADING).expect("docs/feeds.md has the section");
+    let behind = from + HEADING.len();
+    let to = page[behind..].find("\n## ").map_or(page.len(), |next| behind + next + 1);
+    let expected = section();
+    if env::var_os("UPDATE_DOCS").is_some() {
+        let end = if to < page.len() { "\n" } else { "" };
+        let updated = format!("{}{expected}{end}{}", &page[..from], &page[to..]);
+        return fs::write(PAGE, updated).unwrap();
+    }
+    let hint = "run UPDATE_DOCS=1 cargo test -p harness";
+    assert_eq!(page[from..to].trim_end(), expected.trim_end(), "{hint}");
+}
+
+#[test]
+fn the_history_on_the_page_is_a_fixture() {
+    let docs = module_docs(HISTORIES);
+    let (_, behind) = docs.split_once("```text\n").unwrap();
+    let (sample, _) = behind.split_once("```\n").unwrap();
+    assert!(fixtures().iter().any(|fixture| fixture.text == sample), "{sample}");
+}
+
+fn section() -> String {
+    let [publisher, consumer, histories] = [PUBLISHER, CONSUMER, HISTORIES].map(module_docs);
+    format!(
+        "{HEADING}\n\
+         Two pure machines in `state_machine/src/feed` decide what a node does with a feed: no IO, no clock. An actor runs\n\
+         them, a history on paper runs them, and a model checker explores them.\n\n\
+         ### The publisher\n\n{publisher}\n\
+         ### The consumer\n\n{consumer}\n\
+         ### Writing a history\n\n{histories}\n\
+         `kalends replay FILE.feed` runs a history and shows the first line that differs; with `--trace` it prints every\n\
+         step with where things stand after it. Those in `fixtures/feeds` are run by `cargo test`.\n"
+    )
+}
+
+/// The documentation of a module, without its links.
+fn module_docs(source: &str) -> String {
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let text: String =
+        lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
+    text.replace("[`", "`").replace("`]", "`")
+}

@@ -1,0 +1,280 @@
+//! Two nodes with a publisher and a consumer each, to which operations happen at random, and what must hold.
+//!
+//! It is the driver of the machines at its worst: words come late, steps interleave, the store fails, nodes crash. What
+//! it keeps is what a driver must keep. A write is told to the publisher of its node at last, a node that was started
+//! anew sweeps, and what is announced reaches the consumer of the node.
+
+use std::collections::BTreeMap;
+
+use harness::feed::transcript::{
+    Change, ConsumerName, ConsumerStep, Input, Outcome, PublisherName, PublisherStep, Setup, World,
+};
+use state_machine::feed::{
+    ConsumerOrder, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherOrder, Version,
+};
+
+/// Nodes of a trial.
+pub(crate) const NODES: u8 = 2;
+
+/// Keys that are written.
+pub(crate) const KEYS: u8 = 4;
+
+/// Something that may happen; where it cannot, nothing does.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Write {
+        node: u8,
+        key: u8,
+    },
+    Republish {
+        node: u8,
+        key: u8,
+    },
+    Delete {
+        node: u8,
+        key: u8,
+    },
+    /// The publisher of the node is told of its writes.
+    Tell {
+        node: u8,
+    },
+    /// The consumer of the node is told how far the feed has come.
+    Hear {
+        node: u8,
+    },
+    Publisher {
+        node: u8,
+        step: PublisherStep,
+    },
+    Consumer {
+        node: u8,
+        step: ConsumerStep,
+    },
+    /// Time goes by to the next deadline.
+    ToDeadline,
+}
+
+/// What is wrong.
+pub(crate) type SyntaxError = String;
+
+pub(crate) struct Trial {
+    setup: Setup,
+    world: World,
+    log: String,
+    nodes: BTreeMap<u8, Node>,
+    /// What is written next.
+    value: u64,
+}
+
+/// What a driver has to do, and what its consumer has seen.
+#[derive(Default)]
+struct Node {
+    is_owed_a_word: bool,
+    announced: Option<FeedSyncId>,
+    page: FeedPage,
+    cursor: FeedSyncId,
+    versions: BTreeMap<FeedKey, Version>,
+}
+
+impl Trial {
+    /// A feed with a key, and nodes that follow it.
+    pub(crate) fn new(is_naive: bool, batch_max: usize) -> Result<Self, SyntaxError> {
+        let mut setup = Setup::default();
+        setup.publisher.batch_max = batch_max;
+        setup.consumer.page.rows = 2;
+        if is_naive {
+            setup.naive = (0..NODES).map(PublisherName).collect();
+        }
+        let world = World::new(setup.clone());
+        let nodes = (0..NODES).map(|node| (node, Node::default())).collect();
+        let mut trial = Self { setup, world, log: String::new(), nodes, value: 0 };
+        trial.happens(&Op::Write { node: 0, key: 0 })?;
+        (0..NODES).try_for_each(|node| trial.publisher_begins(node))?;
+        (0..NODES).try_for_each(|node| trial.consumer_begins(node))?;
+        Ok(trial)
+    }
+
+    /// Lets something happen.
+    pub(crate) fn happens(&mut self, op: &Op) -> Result<(), SyntaxError> {
+        match *op {
+            Op::Write { node, key } => {
+                self.value += 1;
+                let value = FeedValue::parse(&self.value.to_string()).unwrap();
+                self.changes(node, Change::Write(key_of(key), value))
+            }
+            Op::Republish { node, key } => self.changes(node, Change::Republish(key_of(key))),
+            Op::Delete { node, key } => self.changes(node, Change::Delete(key_of(key))),
+            Op::Tell { node } => self.tells(node).map(|_| ()),
+            Op::Hear { node } => self.hears(node).map(|_| ()),
+            Op::Publisher { node, step } => {
+                self.publishes(node, step)?;
+                if step == PublisherStep::Crashes { self.publisher_begins(node) } else { Ok(()) }
+            }
+            Op::Consumer { node, step } => {
+                self.follows(node, step)?;
+                if step == ConsumerStep::Crashes { self.consumer_begins(node) } else { Ok(()) }
+            }
+            Op::ToDeadline => self.waits().map(|_| ()),
+        }
+    }
+
+    /// The store does what it is asked from now on. Every change must be numbered because it was told of, not because
+    /// somebody looks at the feed every now and then; and every consumer must come to have everything.
+    pub(crate) fn comes_to_rest(&mut self) -> Result<(), SyntaxError> {
+        self.watch(false)?;
+        self.go_on_for_a_while()?;
+        if let Some(waits) = self.world.table().pending(None, 1).first() {
+            return Err(format!("{} waits, and nobody goes to give it its number", waits.key));
+        }
+        self.watch(true)?;
+        self.go_on_for_a_while()?;
+        self.all_compare()?;
+        // Nobody is told of this one on the other node, whose publisher has to look by itself.
+        self.happens(&Op::Write { node: 0, key: 0 })?;
+        self.go_on_for_a_while()?;
+        self.all_compare()
+    }
+
+    /// All that happened, as a history.
+    pub(crate) fn history(&self) -> String {
+        format!("# Found by chance.\n{}\n{}", self.setup, self.log)
+    }
+
+    fn watch(&mut self, is_watched: bool) -> Result<(), SyntaxError> {
+        let step = PublisherStep::Watched(is_watched);
+        (0..NODES).try_for_each(|node| self.publishes(node, step).map(|_| ()))
+    }
+
+    fn go_on_for_a_while(&mut self) -> Result<(), SyntaxError> {
+        const DEADLINES: usize = 16;
+        for _ in 0..DEADLINES {
+            while self.goes_on()? {}
+            self.waits()?;
+        }
+        Ok(())
+    }
+
+    fn all_compare(&mut self) -> Result<(), SyntaxError> {
+        (0..NODES).try_for_each(|node| self.follows(node, ConsumerStep::Compares).map(|_| ()))
+    }
+
+    fn goes_on(&mut self) -> Result<bool, SyntaxError> {
+        let mut is_on = false;
+        for node in 0..NODES {
+            is_on |= self.tells(node)?;
+            is_on |= self.publishes(node, PublisherStep::Publishes)?;
+            is_on |= self.hears(node)?;
+            is_on |= self.follows(node, ConsumerStep::Fetches)?;
+            is_on |= self.follows(node, ConsumerStep::Consumed)?;
+        }
+        Ok(is_on)
+    }
+
+    /// A node that is started anew sweeps, and somebody follows the feed there.
+    fn publisher_begins(&mut self, node: u8) -> Result<(), SyntaxError> {
+        self.node(node).is_owed_a_word = true;
+        self.publishes(node, PublisherStep::Watched(true)).map(|_| ())
+    }
+
+    fn consumer_begins(&mut self, node: u8) -> Result<(), SyntaxError> {
+        self.follows(node, ConsumerStep::Starts(None)).map(|_| ())
+    }
+
+    fn changes(&mut self, node: u8, change: Change) -> Result<(), SyntaxError> {
+        self.input(&Input::Changed(change))?;
+        self.node(node).is_owed_a_word = true;
+        Ok(())
+    }
+
+    fn tells(&mut self, node: u8) -> Result<bool, SyntaxError> {
+        let is_owed = std::mem::take(&mut self.node(node).is_owed_a_word);
+        Ok(is_owed && self.publishes(node, PublisherStep::Written)?)
+    }
+
+    fn hears(&mut self, node: u8) -> Result<bool, SyntaxError> {
+        match self.node(node).announced.take() {
+            Some(head) => self.follows(node, ConsumerStep::Hears(head)),
+            None => Ok(false),
+        }
+    }
+
+    fn waits(&mut self) -> Result<bool, SyntaxError> {
+        match self.world.until_deadline() {
+            Some(span) => self.input(&Input::Wait(span)),
+            None => Ok(false),
+        }
+    }
+
+    fn publishes(&mut self, node: u8, step: PublisherStep) -> Result<bool, SyntaxError> {
+        self.input(&Input::Publisher(PublisherName(node), step))
+    }
+
+    fn follows(&mut self, node: u8, step: ConsumerStep) -> Result<bool, SyntaxError> {
+        let could = self.input(&Input::Consumer(ConsumerName(node), step))?;
+        if could && step == ConsumerStep::Consumed {
+            self.node(node).consumed();
+        }
+        Ok(could)
+    }
+
+    /// Lets something happen if it can, and looks at what comes of it.
+    fn input(&mut self, input: &Input) -> Result<bool, SyntaxError> {
+        let Ok(outcomes) = self.world.happens(input) else { return Ok(false) };
+        self.log += &format!("{input}\n");
+        for outcome in outcomes {
+            self.log += &format!("{outcome}\n");
+            self.came(outcome)?;
+        }
+        Ok(true)
+    }
+
+    fn came(&mut self, outcome: Outcome) -> Result<(), SyntaxError> {
+        let text = outcome.to_string();
+        match outcome {
+            Outcome::Publisher(name, PublisherOrder::Announce { head }) => {
+                self.node(name.0).announced = Some(head);
+                Ok(())
+            }
+            Outcome::Consumer(name, ConsumerOrder::Consume(page)) => {
+                self.node(name.0).is_given(page).map_err(|wrong| format!("{text}: {wrong}"))
+            }
+            Outcome::Consumer(_, ConsumerOrder::End(_)) | Outcome::Misses(..) => Err(text),
+            _ => Ok(()),
+        }
+    }
+
+    fn node(&mut self, node: u8) -> &mut Node {
+        self.nodes.get_mut(&node).expect("every node is there from the beginning")
+    }
+}
+
+impl Node {
+    /// What a consumer is given comes in the order of the numbers, behind what it has, and is never older.
+    fn is_given(&mut self, page: FeedPage) -> Result<(), SyntaxError> {
+        let mut last = self.cursor;
+        for update in &page.updates {
+            if update.feed_sync_id <= last {
+                return Err(format!("{} after {last}", update.feed_sync_id));
+            }
+            last = update.feed_sync_id;
+            if self.versions.get(&update.key).is_some_and(|seen| *seen >= update.version) {
+                return Err(format!("{:?} is older than what was seen", update.key));
+            }
+        }
+        if page.cursor < last || page.head < page.cursor {
+            return Err("the cursor is not between the last number and the head".to_owned());
+        }
+        self.page = page;
+        Ok(())
+    }
+
+    fn consumed(&mut self) {
+        let page = std::mem::take(&mut self.page);
+        self.cursor = page.cursor;
+        self.versions.extend(page.updates.into_iter().map(|update| (update.key, update.version)));
+    }
+}
+
+fn key_of(key: u8) -> FeedKey {
+    FeedKey::parse(&format!("k{key}")).unwrap()
+}

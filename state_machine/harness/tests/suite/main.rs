@@ -1,0 +1,16 @@
+//! The rules of `state_machine`, verified: fixtures, random histories, and models searched to the last state.
+
+mod broadcasts;
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
+mod chart;
+mod feed_models;
+mod feeds;
+mod fixtures;
+mod histories;
+mod invariants;
+mod models;
+mod session_docs;
+mod sessions;
+mod transcripts;
+mod world;

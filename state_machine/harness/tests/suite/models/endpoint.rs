@@ -1,0 +1,320 @@
+//! Endpoints: each push is carried on by the real delivery machine.
+
+use std::collections::VecDeque;
+
+use harness::invariants::Promise;
+use state_machine::connection::{Event, PushAnswer};
+use state_machine::delivery::{
+    Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
+};
+use state_machine::store::StoreFailed;
+use state_machine::{ConnectionId, MessageId, MessageKey, Month, NodeId};
+
+use super::action::{NodeIndex, Which};
+use super::lives::Life;
+use super::mutation::Mutation;
+use super::scenario::Scenario;
+use super::world::World;
+
+/// A push.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Push {
+    /// Its application server has not sent it.
+    Waiting,
+    UnderWay(Box<UnderWay>),
+    /// It was answered.
+    Over(Outcome),
+    /// Its endpoint crashed.
+    Vanished,
+}
+
+/// A push that has no answer yet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct UnderWay {
+    id: MessageId,
+    delivery: Delivery,
+    /// Orders that were not carried out yet.
+    todo: VecDeque<DeliveryEffect>,
+    reply: Reply,
+    /// What was read of the record first.
+    first_look: Option<Route>,
+    /// Whether its node did not answer; noted only for [`Mutation::NoLookWhenCutOff`].
+    is_cut_off: bool,
+}
+
+/// The node's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Reply {
+    NotAsked,
+    Awaited(ConnectionId),
+    Arrived(NodeAnswer),
+}
+
+impl Push {
+    pub(crate) fn is_waiting(&self) -> bool {
+        *self == Self::Waiting
+    }
+
+    pub(crate) fn next_order(&self) -> Option<&DeliveryEffect> {
+        self.under_way().and_then(|push| push.todo.front())
+    }
+
+    /// The message is neither answered for nor given up.
+    pub(crate) fn is_about(&self, id: MessageId) -> bool {
+        self.under_way().is_some_and(|push| push.id == id)
+    }
+
+    pub(crate) fn awaits(&self, line: ConnectionId) -> bool {
+        self.awaited() == Some(line)
+    }
+
+    /// The connection whose answer is waited for.
+    pub(crate) fn awaited(&self) -> Option<ConnectionId> {
+        match self.under_way()?.reply {
+            Reply::Awaited(line) => Some(line),
+            Reply::NotAsked | Reply::Arrived(_) => None,
+        }
+    }
+
+    pub(crate) fn has_reply(&self) -> bool {
+        self.under_way().is_some_and(|push| matches!(push.reply, Reply::Arrived(_)))
+    }
+
+    pub(crate) fn under_way(&self) -> Option<&UnderWay> {
+        match self {
+            Self::UnderWay(push) => Some(push),
+            Self::Waiting | Self::Over(_) | Self::Vanished => None,
+        }
+    }
+
+    fn under_way_mut(&mut self) -> Option<&mut UnderWay> {
+        match self {
+            Self::UnderWay(push) => Some(push),
+            Self::Waiting | Self::Over(_) | Self::Vanished => None,
+        }
+    }
+}
+
+impl World {
+    /// What the endpoint does in one go, from the request to the first look at the record.
+    pub(crate) fn push_begins(&mut self, scenario: &Scenario, which: Which) {
+        let message = &scenario.messages[which];
+        let (delivery, first) = Delivery::begin(PushParams {
+            ttl_is_zero: message.ttl_is_zero(),
+            this_month: Month::of(self.now),
+        });
+        self.pushes[which] = Push::UnderWay(Box::new(UnderWay {
+            id: message.id,
+            delivery,
+            todo: [first].into(),
+            reply: Reply::NotAsked,
+            first_look: None,
+            is_cut_off: false,
+        }));
+        self.endpoint_goes_on(scenario, which);
+    }
+
+    pub(crate) fn endpoint_goes_on(&mut self, scenario: &Scenario, which: Which) {
+        self.endpoint_orders(scenario, which, true, true);
+    }
+
+    /// The store fails the endpoint, or the way to the node does.
+    pub(crate) fn endpoint_fails(&mut self, scenario: &Scenario, which: Which, is_done: bool) {
+        self.endpoint_orders(scenario, which, is_done, false);
+    }
+
+    fn endpoint_orders(
+        &mut self,
+        scenario: &Scenario,
+        which: Which,
+        is_done: bool,
+        is_heard: bool,
+    ) {
+        let Some(push) = self.pushes[which].under_way_mut() else { return };
+        let Some(order) = push.todo.pop_front() else { return };
+        self.diary.note(|| format!("    endpoint {which}: {order:?}"));
+        let event = match order {
+            DeliveryEffect::ReadRecord => {
+                let route = self.reads_record(scenario, which);
+                DeliveryEvent::RecordRead(heard(is_heard, route))
+            }
+            DeliveryEffect::Deliver { node } => {
+                return self.hands_over(scenario, which, &node, is_done);
+            }
+            DeliveryEffect::ClearNode { node, connected_at } => {
+                if is_done {
+                    let uaid = self.agent.uaid;
+                    self.environment(scenario).clear_node(uaid, &node, connected_at);
+                }
+                DeliveryEvent::NodeCleared
+            }
+            DeliveryEffect::ConfirmChannel { month } => {
+                let chid = scenario.messages[which].chid;
+                let has = self.store.has_channel(self.agent.uaid, month, chid);
+                DeliveryEvent::ChannelConfirmed(heard(is_heard, has))
+            }
+            DeliveryEffect::Store { month } => {
+                self.stores(scenario, which, month, is_done, is_heard)
+            }
+            DeliveryEffect::DeleteStored { month } => {
+                let message = scenario.messages[which].key();
+                if is_done {
+                    self.store.delete(self.agent.uaid, month, &[message]);
+                } else {
+                    self.ledger.may_stray(message.id);
+                }
+                DeliveryEvent::OldRowDeleted
+            }
+            DeliveryEffect::NotifyMessageStored { node } => {
+                let first_look = push.first_look.clone();
+                self.nudges(scenario, &node, first_look.as_ref(), is_done);
+                return self.answers_if_that_is_next(scenario, which);
+            }
+            DeliveryEffect::Answer(outcome) => return self.push_ends(scenario, which, outcome),
+        };
+        self.endpoint_happened(scenario, which, event);
+    }
+
+    fn endpoint_happened(&mut self, scenario: &Scenario, which: Which, event: DeliveryEvent) {
+        let Some(push) = self.pushes[which].under_way_mut() else { return };
+        let orders = push.delivery.step(event);
+        push.todo.extend(orders);
+        self.answers_if_that_is_next(scenario, which);
+    }
+
+    /// The application server's answer waits for nobody.
+    fn answers_if_that_is_next(&mut self, scenario: &Scenario, which: Which) {
+        if let Some(DeliveryEffect::Answer(_)) = self.pushes[which].next_order() {
+            self.endpoint_goes_on(scenario, which);
+        }
+    }
+
+    fn reads_record(&mut self, scenario: &Scenario, which: Which) -> Option<Route> {
+        let under_way = self.pushes[which].under_way();
+        let first_look = under_way.and_then(|push| push.first_look.clone());
+        let is_cut_off = under_way.is_some_and(|push| push.is_cut_off);
+        let uaid = self.agent.uaid;
+        let route = self.environment(scenario).route(uaid, first_look.as_ref(), is_cut_off);
+        if let Some(push) = self.pushes[which].under_way_mut() {
+            push.first_look = first_look.or_else(|| route.clone());
+        }
+        self.diary.note(|| format!("    {route:?}"));
+        route
+    }
+
+    fn stores(
+        &mut self,
+        scenario: &Scenario,
+        which: Which,
+        month: Month,
+        is_done: bool,
+        is_heard: bool,
+    ) -> DeliveryEvent {
+        let (uaid, message) = (self.agent.uaid, &scenario.messages[which]);
+        let stored = is_done.then(|| self.environment(scenario).store(uaid, month, message));
+        self.agent.deleted.remove(&message.id);
+        DeliveryEvent::Stored(stored.filter(|_| is_heard).ok_or(WriteError::Failed))
+    }
+
+    fn hands_over(&mut self, scenario: &Scenario, which: Which, node: &NodeId, is_reached: bool) {
+        let Some(at) = scenario.node_named(node) else { return };
+        if !is_reached || self.is_shunned(at) || self.nodes[at].life == Life::Gone {
+            return self.is_cut_off(scenario, which, at);
+        }
+        match self.found_here(at) {
+            Some(line) => {
+                let push = self.pushes[which].under_way_mut();
+                push.into_iter().for_each(|push| push.reply = Reply::Awaited(line));
+                self.lines.get_mut(&line).into_iter().for_each(|line| line.mail.push_back(which));
+            }
+            None => {
+                let event = DeliveryEvent::NodeAnswered(NodeAnswer::NotHere);
+                self.endpoint_happened(scenario, which, event);
+            }
+        }
+    }
+
+    /// The node does not answer this push, or something answers that is not the node.
+    fn is_cut_off(&mut self, scenario: &Scenario, which: Which, at: NodeIndex) {
+        if scenario.freedom.endpoints_apart {
+            self.shunned.insert(at);
+        }
+        if let Some(push) = self.pushes[which].under_way_mut() {
+            push.reply = Reply::NotAsked;
+            push.is_cut_off = scenario.mutation == Some(Mutation::NoLookWhenCutOff);
+        }
+        let answer = match scenario.mutation {
+            Some(Mutation::StrangerSaysNotHere) => NodeAnswer::NotHere,
+            Some(Mutation::StrangerSaysAccepted) => NodeAnswer::Accepted,
+            _ => NodeAnswer::Unreachable,
+        };
+        self.endpoint_happened(scenario, which, DeliveryEvent::NodeAnswered(answer));
+    }
+
+    fn push_ends(&mut self, scenario: &Scenario, which: Which, outcome: Outcome) {
+        self.pushes[which] = Push::Over(outcome);
+        let message = &scenario.messages[which];
+        if outcome == Outcome::Delivered {
+            self.agent.deleted.insert(message.id);
+        }
+        match outcome {
+            Outcome::Delivered | Outcome::Stored => self.ledger.accepted(message),
+            Outcome::NoSuchUser | Outcome::UserWentAway | Outcome::NoSuchChannel => {
+                let detail = format!("the push of {} is told {outcome:?}", message.id);
+                self.breaks(Promise::SubscriptionKept.broken(detail));
+            }
+            Outcome::Dropped | Outcome::Unavailable => {}
+        }
+    }
+
+    /// A connection answers a push. An endpoint that no longer waits does not hear it.
+    pub(crate) fn node_answers(
+        &mut self,
+        scenario: &Scenario,
+        line: ConnectionId,
+        which: Which,
+        answer: PushAnswer,
+        message: MessageKey,
+    ) {
+        if !self.pushes[which].awaits(line) {
+            // Far from here, an answer may be written to nobody without anyone's noticing.
+            if answer == PushAnswer::Accepted && !scenario.freedom.endpoints_apart {
+                self.step(scenario, line, &Event::AckReplyLost(message));
+            }
+        } else if let Some(push) = self.pushes[which].under_way_mut() {
+            push.reply = Reply::Arrived(node_answer(answer));
+        }
+    }
+
+    pub(crate) fn endpoint_hears(&mut self, scenario: &Scenario, which: Which) {
+        let Some(push) = self.pushes[which].under_way_mut() else { return };
+        match std::mem::replace(&mut push.reply, Reply::NotAsked) {
+            Reply::Arrived(answer) => {
+                self.endpoint_happened(scenario, which, DeliveryEvent::NodeAnswered(answer));
+            }
+            // The node crashed with the push in it.
+            Reply::NotAsked | Reply::Awaited(_) => self.node_answer_lost(scenario, which),
+        }
+    }
+
+    pub(crate) fn node_answer_lost(&mut self, scenario: &Scenario, which: Which) {
+        let look = self.pushes[which].under_way().and_then(|push| push.first_look.as_ref());
+        let node = look.and_then(|route| route.node.as_ref());
+        if let Some(at) = node.and_then(|node| scenario.node_named(node)) {
+            self.is_cut_off(scenario, which, at);
+        }
+    }
+}
+
+fn heard<T>(is_heard: bool, answer: T) -> Result<T, StoreFailed> {
+    if is_heard { Ok(answer) } else { Err(StoreFailed) }
+}
+
+fn node_answer(answer: PushAnswer) -> NodeAnswer {
+    match answer {
+        PushAnswer::Accepted => NodeAnswer::Accepted,
+        PushAnswer::Unconfirmed => NodeAnswer::Unconfirmed,
+        PushAnswer::Busy => NodeAnswer::Busy,
+        PushAnswer::NoSuchChannel => NodeAnswer::NoSuchChannel,
+    }
+}

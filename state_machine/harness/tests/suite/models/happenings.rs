@@ -1,0 +1,184 @@
+//! What may happen in a state: what is under way, what others choose to do, and what goes wrong.
+
+use state_machine::delivery::DeliveryEffect;
+use state_machine::store::StoreOp;
+
+use super::action::{Action, Fault, NodeIndex, Which};
+use super::lives::Life;
+use super::node::{Line, Pending};
+use super::scenario::Scenario;
+use super::world::World;
+
+impl Scenario {
+    /// Everything that may happen; nothing after a rule was broken.
+    pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.broken.is_some() {
+            return;
+        }
+        actions.extend(world.under_way(self));
+        self.choices(world, actions);
+        self.faults(world, actions);
+    }
+
+    /// What agents and application servers may do.
+    fn choices(&self, world: &World, actions: &mut Vec<Action>) {
+        let World { agent, left, .. } = world;
+        if left.connects > 0 && (agent.line.is_none() || self.freedom.leaves_unnoticed) {
+            let is_up = |node: &NodeIndex| world.nodes[*node].life == Life::Up;
+            actions.extend((0..self.nodes.len()).filter(is_up).map(Action::Connects));
+        }
+        if agent.line.is_some() && left.hang_ups > 0 {
+            actions.push(Action::HangsUp);
+        }
+        if agent.line.is_some() && agent.is_greeted && left.registers > 0 {
+            actions.push(Action::Registers);
+        }
+        self.lives(world, actions);
+        self.acks(world, actions);
+        if self.freedom.acks_come_late {
+            self.late_acks(world, actions);
+        }
+        self.pushes(world, actions);
+    }
+
+    fn acks(&self, world: &World, actions: &mut Vec<Action>) {
+        let Some(line) = world.agent.line.filter(|_| world.agent.is_greeted) else { return };
+        let is_unacked = |which: &Which| {
+            let id = self.messages[*which].id;
+            world.agent.unacked.iter().any(|(_, unacked)| *unacked == id)
+        };
+        let acks = (0..self.messages.len()).filter(is_unacked);
+        actions.extend(acks.map(|which| Action::Acks(line, which)));
+    }
+
+    fn late_acks(&self, world: &World, actions: &mut Vec<Action>) {
+        for (line, id) in &world.agent.unacked {
+            let is_left = world.agent.line != Some(*line) && world.lines.contains_key(line);
+            let which = self.messages.iter().position(|message| message.id == *id);
+            if let (true, Some(which)) = (is_left, which) {
+                actions.push(Action::Acks(*line, which));
+            }
+        }
+    }
+
+    fn pushes(&self, world: &World, actions: &mut Vec<Action>) {
+        let is_waiting = |which: &usize| world.pushes[*which].is_waiting();
+        let mut waiting = (0..self.messages.len()).filter(is_waiting);
+        if self.freedom.pushes_in_any_order {
+            actions.extend(waiting.map(Action::Pushes));
+        } else {
+            actions.extend(waiting.next().map(Action::Pushes));
+        }
+    }
+
+    /// What may go wrong.
+    fn faults(&self, world: &World, actions: &mut Vec<Action>) {
+        let mut faults = Vec::new();
+        (0..world.nodes.len()).for_each(|node| world.faults_of_node(node, &mut faults));
+        (0..world.pushes.len()).for_each(|which| world.faults_of_endpoint(which, &mut faults));
+        if world.left.lost_answers > 0 {
+            faults.extend(world.letters.iter().copied().map(Fault::LetterLost));
+        }
+        actions.extend(faults.into_iter().map(Action::Fails));
+    }
+}
+
+impl World {
+    fn faults_of_node(&self, at: NodeIndex, faults: &mut Vec<Fault>) {
+        let node = &self.nodes[at];
+        if self.left.node_crashes > 0 && self.may_crash(at) {
+            faults.push(Fault::NodeCrashes(at));
+            if node.queue.iter().any(Pending::outlives_its_node) {
+                faults.push(Fault::NodeCrashesAfterWriting(at));
+            }
+        }
+        for (place, Pending { line, op, order, .. }) in node.queue.iter().enumerate() {
+            let is_heard = self.lines.contains_key(line) || node.queue[place].is_last_word();
+            if !node.may_be_done(place) || !is_heard {
+                continue;
+            }
+            if self.left.store_refusals > 0 {
+                faults.push(Fault::StoreRefuses(*line, *op));
+            }
+            let is_awaited = self.lines.contains_key(line) && node.queue[place].is_write();
+            if self.left.lost_answers > 0 && is_awaited {
+                faults.push(Fault::AckReplyLost(*line, *op));
+                if matches!(order, StoreOp::MoveMessages { .. }) {
+                    faults.push(Fault::CarriedByHalf(*line, *op));
+                }
+            }
+        }
+    }
+
+    fn faults_of_endpoint(&self, which: Which, faults: &mut Vec<Fault>) {
+        let push = &self.pushes[which];
+        if push.under_way().is_none() {
+            return;
+        }
+        if self.left.endpoint_crashes > 0 {
+            faults.push(Fault::EndpointCrashes(which));
+        }
+        let (loss, is_for_store) = match push.next_order() {
+            None => (Fault::NodeAnswerLost(which), false),
+            Some(DeliveryEffect::Deliver { .. }) => (Fault::Unreachable(which), false),
+            Some(DeliveryEffect::NotifyMessageStored { .. }) => (Fault::NudgeLost(which), false),
+            Some(_) => (Fault::EndpointAnswerLost(which), true),
+        };
+        if self.left.lost_answers > 0 {
+            faults.push(loss);
+        }
+        if self.left.store_refusals > 0 && is_for_store {
+            faults.push(Fault::StoreRefusesEndpoint(which));
+        }
+    }
+}
+
+impl World {
+    /// What comes to pass by itself, sooner or later.
+    pub(crate) fn under_way(&self, scenario: &Scenario) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for node in &self.nodes {
+            for (at, pending) in node.queue.iter().enumerate() {
+                let (line, op) = (pending.line, pending.op);
+                if pending.answer.is_some() {
+                    actions.push(Action::HearsStore(line, op));
+                } else if node.may_be_done(at) {
+                    actions.push(Action::StoreDoes(line, op));
+                }
+            }
+        }
+        for (id, line) in &self.lines {
+            if !line.mail.is_empty() {
+                actions.push(Action::TakesPush(*id));
+            }
+            if line.is_nudged || line.is_replaced || line.elsewhere.is_some() {
+                actions.push(Action::TakesNotices(*id));
+            }
+        }
+        for (which, push) in self.pushes.iter().enumerate() {
+            if push.next_order().is_some() {
+                actions.push(Action::EndpointGoesOn(which));
+            }
+            let is_alone = push.awaited().is_some_and(|line| !self.lines.contains_key(&line));
+            if push.has_reply() || is_alone {
+                actions.push(Action::EndpointHears(which));
+            }
+        }
+        self.lives_go_on(&mut actions);
+        actions.extend(self.next_deadline(scenario));
+        actions
+    }
+
+    /// Time does not pass over what a crashed node sent to the store: that is there in an instant, or never.
+    fn next_deadline(&self, scenario: &Scenario) -> Option<Action> {
+        if self.nodes.last().is_some_and(|on_its_way| !on_its_way.queue.is_empty()) {
+            return None;
+        }
+        let at = |line: &Line| {
+            let behind = scenario.nodes[line.node].behind;
+            line.deadline(scenario.freedom.acks_tarry).map(|at| (at + behind).max(self.now))
+        };
+        let deadlines = self.lines.iter().filter_map(|(id, line)| Some((at(line)?, *id)));
+        deadlines.min().map(|(_, id)| Action::Deadline(id))
+    }
+}

@@ -1,0 +1,199 @@
+//! The environment of the machines, and bugs that can be seeded into it.
+//!
+//! Each mutation is a few lines in the place where a real one would be made: in the store, or where an
+//! order is carried out. The machines themselves are never touched.
+
+use state_machine::delivery::Route;
+use state_machine::store::{MonthStep, Page, StoreAnswer, StoreOp, Stored};
+use state_machine::{Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+
+use super::store::Store;
+
+/// A seeded bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// The endpoint does not read the router record again after it stored.
+    NoSecondLook,
+    /// The record does not remember that a move is unfinished.
+    NoOldMonth,
+    /// The row of a topic is replaced whatever its id.
+    LesserTopicReplaces,
+    /// The connection remembers one ack only.
+    AcksForgotten,
+    /// The router record moves before the channels were copied.
+    RouterBeforeCopy,
+    /// Once the record has moved, the old table is not looked at.
+    NoLastLook,
+    /// The node is removed from the record without a condition.
+    ClearNodeAlways,
+    /// A page goes on after the time of the last row, not after the row.
+    CursorByTimestamp,
+    /// A delete says that it is done, and is not.
+    DeletesNothing,
+    /// The end of a move is not noted.
+    MoveNeverFinished,
+    /// The end of a move is always refused.
+    MoveRefused,
+    /// A node that shuts down is removed from the record without a condition.
+    ShutdownClearsAlways,
+    /// A node that shuts down is removed from the record, whenever the agent came to it.
+    ShutdownClearsByName,
+    /// A connection is closed by word of any other node, however old.
+    StampsNotCompared,
+    /// Not the node that the agent was at is told that it is elsewhere.
+    TellsItself,
+    /// The nudge goes to the node of the first look.
+    NudgeAstray,
+    /// A nudge for a node that is left alone is forgotten.
+    NudgeOnce,
+    /// The endpoint does not read the router record again when its node did not answer.
+    NoLookWhenCutOff,
+    /// A 404 is believed that the node did not sign.
+    StrangerSaysNotHere,
+    /// A 200 is believed that the node did not sign.
+    StrangerSaysAccepted,
+}
+
+/// A store, and the bug in it.
+pub(crate) struct Environment<'a> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) mutation: Option<Mutation>,
+    /// Every message of the scenario: the store of [`Mutation::CursorByTimestamp`] knows their times.
+    pub(crate) messages: &'a [Message],
+}
+
+impl Environment<'_> {
+    /// Carries out an order of a connection.
+    pub(crate) fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
+        match (self.mutation, order) {
+            (Some(Mutation::NoOldMonth), StoreOp::UpdateMonth(step)) => {
+                let answer = self.store.carry_out(order);
+                self.forget_old_month(step.uaid);
+                answer
+            }
+            (Some(Mutation::RouterBeforeCopy), StoreOp::AddChannels { uaid, month, .. }) => {
+                self.move_record_first(*uaid, *month, order)
+            }
+            (Some(Mutation::RouterBeforeCopy), StoreOp::UpdateMonth(step)) => {
+                self.copy_channels_late(step);
+                self.store.carry_out(order)
+            }
+            (Some(Mutation::NoLastLook), StoreOp::Fetch { uaid, month, .. })
+                if self.record_has_left(*uaid, *month) =>
+            {
+                StoreAnswer::Fetched(Page::default())
+            }
+            (Some(Mutation::CursorByTimestamp), StoreOp::Fetch { .. }) => {
+                self.fetch_by_timestamp(order)
+            }
+            (Some(Mutation::DeletesNothing), StoreOp::Delete { .. }) => StoreAnswer::Deleted,
+            (Some(Mutation::MoveNeverFinished), StoreOp::FinishMove(_)) => {
+                StoreAnswer::MoveFinished(true)
+            }
+            (Some(Mutation::MoveRefused), StoreOp::FinishMove(_)) => {
+                StoreAnswer::MoveFinished(false)
+            }
+            (Some(Mutation::ShutdownClearsAlways), StoreOp::ClearNode { uaid, .. }) => {
+                self.clear_node_if(*uaid, |_| true)
+            }
+            (Some(Mutation::ShutdownClearsByName), StoreOp::ClearNode { uaid, binding: place }) => {
+                self.clear_node_if(*uaid, |record| record.node.as_ref() == Some(&place.node))
+            }
+            (_, order) => self.store.carry_out(order),
+        }
+    }
+
+    /// Carries messages over, but comes no further than their copies.
+    pub(crate) fn copy_only(&mut self, uaid: Uaid, from: Month, to: Month) {
+        let rows: Vec<_> = self.store.rows(uaid).filter(|(month, _)| *month == from).collect();
+        for message in self.messages {
+            if rows.iter().any(|(_, id)| *id == message.id) {
+                self.store.store(uaid, to, message.clone());
+            }
+        }
+    }
+
+    /// Stores a message for an endpoint.
+    pub(crate) fn store(&mut self, uaid: Uaid, month: Month, message: &Message) -> Stored {
+        if self.mutation == Some(Mutation::LesserTopicReplaces) && message.topic.is_some() {
+            let of_its_topic = |other: &&Message| other.topic == message.topic;
+            let rows: Vec<MessageKey> =
+                self.messages.iter().filter(of_its_topic).map(Message::key).collect();
+            self.store.delete(uaid, month, &rows);
+        }
+        self.store.store(uaid, month, message.clone())
+    }
+
+    /// Removes the node from the record, if it is still the one that was seen.
+    pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) {
+        match self.store.records.get_mut(&uaid) {
+            Some(record) if self.mutation == Some(Mutation::ClearNodeAlways) => record.node = None,
+            _ => drop(self.store.clear_node(uaid, node, connected_at)),
+        }
+    }
+
+    /// What an endpoint reads of the record. `before` is what it read first.
+    pub(crate) fn route(
+        &self,
+        uaid: Uaid,
+        before: Option<&Route>,
+        is_cut_off: bool,
+    ) -> Option<Route> {
+        match before {
+            Some(before) if self.mutation == Some(Mutation::NoSecondLook) || is_cut_off => {
+                Some(before.clone())
+            }
+            _ => self.store.records.get(&uaid).cloned().map(Into::into),
+        }
+    }
+
+    fn clear_node_if(
+        &mut self,
+        uaid: Uaid,
+        is_it: impl FnOnce(&RouterRecord) -> bool,
+    ) -> StoreAnswer {
+        let record = self.store.records.get_mut(&uaid).filter(|record| is_it(record));
+        StoreAnswer::NodeCleared(record.map(|record| record.node = None).is_some())
+    }
+
+    fn forget_old_month(&mut self, uaid: Uaid) {
+        if let Some(record) = self.store.records.get_mut(&uaid) {
+            record.oldmonth = None;
+        }
+    }
+
+    fn record_has_left(&self, uaid: Uaid, month: Month) -> bool {
+        self.store.records.get(&uaid).is_some_and(|record| month < record.curmonth)
+    }
+
+    fn move_record_first(&mut self, uaid: Uaid, month: Month, order: &StoreOp) -> StoreAnswer {
+        let Some(record) = self.store.records.get_mut(&uaid).filter(|it| it.curmonth < month)
+        else {
+            return self.store.carry_out(order);
+        };
+        record.oldmonth = Some(record.curmonth);
+        record.curmonth = month;
+        StoreAnswer::ChannelsAdded
+    }
+
+    fn copy_channels_late(&mut self, step: &MonthStep) {
+        let MonthStep { uaid, from, to, .. } = *step;
+        if let Some(channels) = self.store.channels(uaid, from).cloned() {
+            self.store.carry_out(&StoreOp::AddChannels { uaid, month: to, channels });
+        }
+    }
+
+    fn fetch_by_timestamp(&mut self, order: &StoreOp) -> StoreAnswer {
+        let answer = self.store.carry_out(order);
+        match (order, answer) {
+            (StoreOp::Fetch { after: Some(after), .. }, StoreAnswer::Fetched(page)) => {
+                let is_last = |message: &&Message| message.id.to_string() == after.as_str();
+                let last = self.messages.iter().find(is_last).map(|last| last.accepted_at);
+                let is_later = |message: &Message| Some(message.accepted_at) > last;
+                let messages = page.messages.into_iter().filter(is_later).collect();
+                StoreAnswer::Fetched(Page { messages, ..page })
+            }
+            (_, answer) => answer,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What must be true where nothing is under way.
+//!
+//! From each such state a last connection is made and run to its end, always in the same way. So what is
+//! promised "in the end" is checked as a property of a state, and cycles cannot hide anything.
+
+use harness::invariants::{Broken, Promise};
+use state_machine::connection::{Event, PhaseName};
+use state_machine::delivery::Outcome;
+use state_machine::{ConnectionId, MessageId};
+
+use super::action::Action;
+use super::endpoint::Push;
+use super::lives::Life;
+use super::node::Line;
+use super::scenario::{Bounds, Scenario};
+use super::world::{Fall, World};
+
+/// Steps after which an agent should have been served.
+const STEPS_MAX: usize = 400;
+
+impl Scenario {
+    /// Checks a world in which nothing is under way.
+    pub(crate) fn judge(&self, world: &World) -> Result<(), Broken> {
+        if let Some(which) = world.pushes.iter().position(|push| world.hangs(push)) {
+            return Err(Promise::ComesToRest.broken(format!("endpoint {which} waits for nothing")));
+        }
+        let mut end = world.clone();
+        end.comes_back(self);
+        match end.broken.take() {
+            Some(Fall::Promise(broken)) => Err(broken),
+            Some(Fall::Rule(rule, detail)) => {
+                Err(Promise::ComesToRest.broken(format!("{}: {detail}", rule.name())))
+            }
+            None => end.is_served().and_then(|()| world.rests_in_place(self)),
+        }
+    }
+}
+
+impl World {
+    /// Whether a push waits for nothing: not even for the ack, which a connection waits for until its deadline.
+    fn hangs(&self, push: &Push) -> bool {
+        let waits_for_ack = push.awaited().is_some_and(|line| self.lines.contains_key(&line));
+        push.under_way().is_some() && !waits_for_ack
+    }
+
+    /// An agent that is connected and has acked everything has everything.
+    fn rests_in_place(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let is_served = self.phase() == Some(PhaseName::Ready) && self.agent.unacked.is_empty();
+        let (Some(line), true) = (self.agent.line, is_served && !self.is_record_astray) else {
+            return Ok(());
+        };
+        if !self.leads_to(scenario, line) {
+            let detail =
+                "the record leads elsewhere, and the agent stays connected and is not told";
+            return Err(Promise::FoundWhileConnected.broken(detail));
+        }
+        if let Some(old) = self.lingering().filter(|_| !self.is_untold) {
+            let detail = format!("connection {} lingers: the agent is elsewhere", old.0);
+            return Err(Promise::ComesToRest.broken(detail));
+        }
+        if self.is_nudge_lost {
+            return Ok(());
+        }
+        if let Some(id) = self.ledger.missing() {
+            return Err(Promise::FoundWhileConnected.broken(format!("{id} waits in a table")));
+        }
+        self.nothing_acked_stays(scenario)
+    }
+
+    /// What was answered 201 and acked is deleted without waiting for a recheck.
+    fn nothing_acked_stays(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let is_stored = |id: &MessageId| {
+            let mut pushes = scenario.messages.iter().zip(&self.pushes);
+            pushes.any(|(message, push)| message.id == *id && *push == Push::Over(Outcome::Stored))
+        };
+        let is_acked = |id: &MessageId| self.agent.acked.contains(id) && is_stored(id);
+        let curmonth = self.record().map(|record| record.curmonth);
+        let mut rows = self.store.rows(self.agent.uaid);
+        match rows.find(|(month, id)| Some(*month) == curmonth && is_acked(id)) {
+            Some((month, id)) => {
+                let detail = format!("{id} was acked, and stays in {month}");
+                Err(Promise::NothingLeftBehind.broken(detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A connection that the agent has left, for another node, and that stays open.
+    fn lingering(&self) -> Option<ConnectionId> {
+        let here = self.agent.line.and_then(|line| self.lines.get(&line)).map(|line| line.node);
+        let is_old = |line: &Line| Some(line.node) != here && !line.is_closed();
+        self.lines.iter().find(|(_, line)| is_old(line)).map(|(id, _)| *id)
+    }
+
+    /// Whether a push finds this connection: by the record to its node, and there by the registry.
+    pub(crate) fn leads_to(&self, scenario: &Scenario, line: ConnectionId) -> bool {
+        let node = self.record().and_then(|record| record.node.as_ref());
+        node.and_then(|node| self.found_at(scenario, node)) == Some(line)
+    }
+
+    /// Everybody leaves, and the agent comes back to stay until it has acked everything.
+    pub(crate) fn comes_back(&mut self, scenario: &Scenario) {
+        self.left = Bounds::default();
+        let lines: Vec<ConnectionId> = self.lines.keys().copied().collect();
+        for line in lines {
+            self.step(scenario, line, &Event::SocketClosed);
+        }
+        self.agent.line = None;
+        self.nodes.iter_mut().for_each(|node| node.life = Life::Up);
+        self.runs_out(scenario);
+        self.connects(scenario, 0);
+        self.runs_out(scenario);
+    }
+
+    /// Whatever is under way comes to pass, the first thing first, and the agent acks.
+    pub(crate) fn runs_out(&mut self, scenario: &Scenario) {
+        for _ in 0..STEPS_MAX {
+            if self.broken.is_some() {
+                return;
+            }
+            let ack = self.agent.unacked.first().and_then(|(_, id)| {
+                let which = scenario.messages.iter().position(|message| message.id == *id)?;
+                self.agent.line.map(|line| Action::Acks(line, which))
+            });
+            match ack.or_else(|| self.under_way(scenario).into_iter().next()) {
+                Some(action) => self.happens(scenario, &action),
+                None => return,
+            }
+        }
+        self.breaks(Promise::ComesToRest.broken("there is no end to what is under way"));
+    }
+
+    fn is_served(&self) -> Result<(), Broken> {
+        if self.phase() != Some(PhaseName::Ready) {
+            let detail = format!("the last connection ends up as {:?}", self.phase());
+            return Err(Promise::ComesToRest.broken(detail));
+        }
+        let rows: Vec<_> = self.store.rows(self.agent.uaid).collect();
+        self.ledger.rests(rows, self.record().and_then(|record| record.oldmonth))
+    }
+}

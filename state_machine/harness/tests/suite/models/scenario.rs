@@ -1,0 +1,256 @@
+//! A scenario: a world to begin with, and bounds for what may happen in it.
+
+use std::sync::Arc;
+
+use harness::transcript::Bindings;
+use state_machine::connection::{Config, Limits};
+use state_machine::{
+    Chid, LastConnect, Message, Month, NodeId, RouterRecord, RouterType, Span, Time, Topic, Uaid,
+    Urgency,
+};
+
+use super::action::{NodeIndex, Which};
+use super::model::Search;
+use super::mutation::Mutation;
+use super::node::Node;
+use super::world::World;
+
+/// The first instant of December 2026.
+pub(crate) const DECEMBER: Time = Time(1_796_083_200_000);
+
+/// The last connection before that.
+pub(crate) const NOVEMBER: Time = Time(DECEMBER.0 - 60 * 60 * 1000);
+
+/// A lifetime that outlasts every scenario.
+const LONG: Span = Span::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Longer than anything takes that a scenario is about.
+const AFTER_THE_END: Span = Span::from_secs(24 * 60 * 60);
+
+/// What is checked in a world and how much of it.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) nodes: Vec<NodeTerms>,
+    /// What application servers push: all of it may be pushed once, at any time.
+    pub(crate) messages: Vec<Message>,
+    /// The world to begin with.
+    pub(crate) start: World,
+    pub(crate) freedom: Freedom,
+    pub(crate) mutation: Option<Mutation>,
+    /// States that must be reached, for otherwise the scenario proves nothing.
+    pub(crate) sights: Vec<Sight>,
+}
+
+/// What of the real world's disorder is let in: each doubles a search, so each scenario has what it is about.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Freedom {
+    /// Something may happen between the store's doing and its being heard of.
+    pub(crate) answers_travel: bool,
+    /// Acks may take so long that deadlines pass.
+    pub(crate) acks_tarry: bool,
+    /// The agent may connect again while its node knows nothing of the end of the connection before.
+    pub(crate) leaves_unnoticed: bool,
+    /// Acks may arrive on a connection that the agent has left.
+    pub(crate) acks_come_late: bool,
+    /// Messages are pushed in any order, not each after the one before.
+    pub(crate) pushes_in_any_order: bool,
+    /// What a node is told by others may come late, after anything.
+    pub(crate) letters_travel: bool,
+    /// A request to a node outlives the endpoint that made it, an answer may be written to nobody, and a node that
+    /// did not answer is left alone for a moment.
+    pub(crate) endpoints_apart: bool,
+    /// A node that crashed is not started again at once, or not at all.
+    pub(crate) nodes_stay_down: bool,
+}
+
+/// A state worth seeing.
+pub(crate) type Sight = (&'static str, fn(&Search, &World) -> bool);
+
+/// What a node is told once.
+#[derive(Clone)]
+pub(crate) struct NodeTerms {
+    pub(crate) config: Arc<Config>,
+    /// What its connections' rules are checked against: the same, unless a mutation changed the config.
+    pub(crate) rules: Arc<Config>,
+    /// How much its clock is behind.
+    pub(crate) behind: Span,
+}
+
+/// How often each thing may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Bounds {
+    pub(crate) connects: u8,
+    pub(crate) hang_ups: u8,
+    pub(crate) registers: u8,
+    pub(crate) node_crashes: u8,
+    pub(crate) drains: u8,
+    pub(crate) endpoint_crashes: u8,
+    pub(crate) store_refusals: u8,
+    pub(crate) lost_answers: u8,
+}
+
+impl Scenario {
+    /// An agent with one channel in the table of `month` is away; one node, and nothing was pushed.
+    pub(crate) fn new(name: &'static str, month: Month, messages: Vec<Message>) -> Self {
+        let start = World::new(messages.len(), record(month));
+        let scenario = Self {
+            name,
+            nodes: Vec::new(),
+            messages,
+            start,
+            freedom: Freedom::default(),
+            mutation: None,
+            sights: Vec::new(),
+        };
+        scenario.node("A", Span::ZERO)
+    }
+
+    /// One more node.
+    pub(crate) fn node(mut self, name: &str, behind: Span) -> Self {
+        let limits = limits();
+        let config = Config { node: NodeId::new(name), frozen_month: None, limits };
+        let config = Arc::new(config);
+        self.nodes.push(NodeTerms { rules: Arc::clone(&config), config, behind });
+        self.start.nodes.push(Node::default());
+        let freedom = self.freedom;
+        self.free(freedom)
+    }
+
+    pub(crate) fn limits(mut self, change: impl Fn(&mut Limits)) -> Self {
+        for node in &mut self.nodes {
+            let mut config = Config::clone(&node.config);
+            change(&mut config.limits);
+            node.config = Arc::new(config);
+            node.rules = Arc::clone(&node.config);
+        }
+        self
+    }
+
+    /// Comes after everything that sets limits.
+    pub(crate) fn with(mut self, mutation: impl Into<Option<Mutation>>) -> Self {
+        self.mutation = mutation.into();
+        if self.mutation == Some(Mutation::AcksForgotten) {
+            for node in &mut self.nodes {
+                let mut config = Config::clone(&node.config);
+                config.limits.remembered_acks_max = 1;
+                node.config = Arc::new(config);
+            }
+        }
+        self
+    }
+
+    /// These messages were stored before the beginning.
+    pub(crate) fn waiting(mut self, messages: impl IntoIterator<Item = Which>) -> Self {
+        for which in messages {
+            self.start.waits(&self.messages, which);
+        }
+        self
+    }
+
+    /// The agent is connected to a node since `at`, and served.
+    pub(crate) fn connected(mut self, node: NodeIndex, at: Time) -> Self {
+        let mut start = World { now: at, ..self.start.clone() };
+        start.connects(&self, node);
+        start.runs_out(&self);
+        self.start = World { now: DECEMBER, ..start };
+        self
+    }
+
+    /// Comes before the agent connects: an ack that does not tarry has no deadline worth the name.
+    pub(crate) fn free(self, freedom: Freedom) -> Self {
+        let Limits { ack_wait, drain_wait, .. } = Limits::default();
+        let waits = [ack_wait, drain_wait];
+        let [ack_wait, drain_wait] =
+            if freedom.acks_tarry { waits } else { waits.map(|_| AFTER_THE_END) };
+        let scenario = self.limits(|limits| {
+            (limits.ack_wait, limits.drain_wait) = (ack_wait, drain_wait);
+        });
+        Self { freedom, ..scenario }
+    }
+
+    pub(crate) fn bound(mut self, bounds: Bounds) -> Self {
+        self.start.left = bounds;
+        self
+    }
+
+    pub(crate) fn seen(mut self, name: &'static str, sight: fn(&Search, &World) -> bool) -> Self {
+        self.sights.push((name, sight));
+        self
+    }
+
+    pub(crate) fn clock(&self, node: NodeIndex, now: Time) -> Time {
+        now - self.nodes[node].behind
+    }
+
+    pub(crate) fn node_named(&self, name: &NodeId) -> Option<NodeIndex> {
+        self.nodes.iter().position(|node| node.config.node == *name)
+    }
+}
+
+/// Whether the larger size is asked for.
+pub(crate) fn is_large() -> bool {
+    std::env::var_os("MODEL_SIZE").is_some_and(|size| size == "large")
+}
+
+/// Small enough to be reached, and nothing but what a scenario is about has a deadline.
+fn limits() -> Limits {
+    Limits {
+        keepalive_interval: AFTER_THE_END,
+        session_max: AFTER_THE_END,
+        storage_recheck: AFTER_THE_END,
+        fetch_rows_max: 2,
+        unacked_max: 4,
+        remembered_acks_max: 6,
+        ..Limits::default()
+    }
+}
+
+pub(crate) fn uaid() -> Uaid {
+    id("U1").parse().expect("a uaid")
+}
+
+pub(crate) fn fresh_uaid() -> Uaid {
+    id("U9").parse().expect("a uaid")
+}
+
+pub(crate) fn channel(number: u8) -> Chid {
+    id(&format!("C{number}")).parse().expect("a channel")
+}
+
+/// A message without a topic, pushed to the first channel in December.
+pub(crate) fn message(which: usize) -> Message {
+    Message {
+        id: id(&format!("M{which}")).parse().expect("a message id"),
+        chid: channel(1),
+        topic: None,
+        urgency: Urgency::Normal,
+        accepted_at: DECEMBER,
+        ttl: LONG,
+        payload: None,
+    }
+}
+
+/// A message whose later one takes its place.
+pub(crate) fn message_with_topic(which: usize) -> Message {
+    let id = id(&format!("M{which}t")).parse().expect("a message id");
+    Message { id, topic: Topic::parse("topic").ok(), ..message(which) }
+}
+
+/// The record of an agent that is away.
+fn record(curmonth: Month) -> RouterRecord {
+    RouterRecord {
+        uaid: uaid(),
+        router_type: RouterType::WebPush,
+        node: None,
+        connected_at: NOVEMBER,
+        last_connect: LastConnect::of(NOVEMBER, uaid(), LastConnect::SHARDS),
+        curmonth,
+        oldmonth: None,
+    }
+}
+
+/// The id that a name of a transcript stands for, so that counterexamples read alike.
+fn id(name: &str) -> String {
+    Bindings::fixed().text(name).expect("a name")
+}

@@ -1,0 +1,99 @@
+//! A node is told to stop: its sessions end one by one, and it takes its name out of their records.
+
+use harness::invariants::Promise;
+use state_machine::connection::PhaseName;
+use state_machine::delivery::DeliveryEffect;
+use state_machine::{Month, Span};
+
+use crate::models::check::{holds, is_caught};
+use crate::models::lives::Life;
+use crate::models::model::Quarry;
+use crate::models::mutation::Mutation;
+use crate::models::node::Pending;
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::world::World;
+
+/// The agent is at the node that drains. Its name may stay in the record: the store may refuse to clear it.
+fn draining(name: &'static str) -> Scenario {
+    let messages = (0..1 + usize::from(is_large())).map(message).collect();
+    Scenario::new(name, Month::of(DECEMBER), messages)
+        .node("B", Span::ZERO)
+        .free(Freedom {
+            letters_travel: true,
+            endpoints_apart: true,
+            answers_travel: is_large(),
+            ..Freedom::default()
+        })
+        .connected(0, NOVEMBER)
+        .bound(Bounds { connects: 1, drains: 1, store_refusals: 1, ..Bounds::default() })
+        .seen("a session of a node that drains takes a message", |_, world| {
+            let is_draining = world.nodes[0].life == Life::Draining;
+            is_draining
+                && world.agent.unacked.iter().any(|(line, _)| Some(*line) == world.agent.line)
+        })
+        .seen("a node is to clear the record of an agent that is elsewhere", |_, world| {
+            has_last_word(world) && world.phase() == Some(PhaseName::Ready)
+        })
+        .seen("a push is for a node that is gone", |_, world| {
+            let is_for_the_gone = |order: &DeliveryEffect| {
+                matches!(order, DeliveryEffect::Deliver { .. }) && world.nodes[0].life == Life::Gone
+            };
+            world.pushes.iter().filter_map(|push| push.next_order()).any(is_for_the_gone)
+        })
+}
+
+/// Whether the store has yet to clear a node that shut down.
+fn has_last_word(world: &World) -> bool {
+    world.nodes.iter().flat_map(|node| &node.queue).any(Pending::is_last_word)
+}
+
+/// A node that drains is killed, and started again while what it wrote last is on its way.
+fn killed_while_draining() -> Scenario {
+    let more = usize::from(is_large());
+    let messages = (0..1 + more).map(message).collect();
+    Scenario::new("killed_while_draining", Month::of(DECEMBER), messages)
+        .free(Freedom { answers_travel: true, endpoints_apart: is_large(), ..Freedom::default() })
+        .connected(0, NOVEMBER)
+        .bound(Bounds { connects: 1 + more as u8, drains: 1, node_crashes: 1, ..Bounds::default() })
+        .seen("the agent is back before its record is to be cleared", |_, world| {
+            has_last_word(world) && world.phase() == Some(PhaseName::Ready)
+        })
+}
+
+#[test]
+fn a_node_that_drains_breaks_no_promise() {
+    holds(&draining("draining"));
+}
+
+#[test]
+fn a_node_that_is_killed_while_it_drains_breaks_no_promise() {
+    holds(&killed_while_draining());
+}
+
+/// The old month's messages are on their way to the new one when the node is told to stop.
+#[test]
+fn a_node_that_drains_while_the_month_turns_breaks_no_promise() {
+    let messages = (0..1 + usize::from(is_large())).map(message).collect();
+    let scenario = Scenario::new("draining_while_the_month_turns", Month::of(NOVEMBER), messages)
+        .waiting([0])
+        .node("B", Span::ZERO)
+        .free(Freedom { letters_travel: true, ..Freedom::default() })
+        .bound(Bounds { connects: 2, drains: 1, ..Bounds::default() })
+        .seen("a move was cut short", |_, world| {
+            let is_moving = world.record().is_some_and(|record| record.oldmonth.is_some());
+            world.agent.line.is_none() && is_moving
+        });
+    holds(&scenario);
+}
+
+#[test]
+fn a_node_that_clears_whatever_the_record_says_is_noticed() {
+    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
+    is_caught(&draining("draining").with(Mutation::ShutdownClearsAlways), quarry);
+}
+
+#[test]
+fn a_node_that_clears_its_name_whenever_it_was_written_is_noticed() {
+    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
+    is_caught(&killed_while_draining().with(Mutation::ShutdownClearsByName), quarry);
+}

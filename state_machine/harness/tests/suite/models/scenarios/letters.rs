@@ -1,0 +1,83 @@
+//! An agent goes from one node to another and back, and the word that it is elsewhere comes late, or never.
+
+use harness::invariants::Promise;
+use state_machine::connection::PhaseName;
+use state_machine::{Month, Span};
+
+use crate::models::check::{holds, is_caught};
+use crate::models::model::Quarry;
+use crate::models::mutation::Mutation;
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::world::World;
+
+/// The agent is at the first node, and may go to the other one and come back.
+fn there_and_back(name: &'static str, messages: usize, behind: Span) -> Scenario {
+    let messages = (0..messages).map(message).collect();
+    Scenario::new(name, Month::of(DECEMBER), messages)
+        .node("B", behind)
+        .free(Freedom {
+            leaves_unnoticed: true,
+            letters_travel: true,
+            answers_travel: is_large(),
+            acks_come_late: is_large(),
+            ..Freedom::default()
+        })
+        .seen("a connection is to hear that its agent is elsewhere", |_, world| {
+            is_told(world, false)
+        })
+}
+
+/// Whether a connection is about to hear that it is left, or one that the agent is served on.
+fn is_told(world: &World, is_served: bool) -> bool {
+    let is_ready = world.phase() == Some(PhaseName::Ready);
+    world.lines.iter().any(|(id, line)| {
+        line.elsewhere.is_some() && (world.agent.line == Some(*id)) == is_served && is_ready
+    })
+}
+
+fn word_comes_late() -> Scenario {
+    there_and_back("word_comes_late", 1, Span::ZERO)
+        .connected(0, NOVEMBER)
+        .bound(Bounds { connects: 2, ..Bounds::default() })
+        .seen("the agent came back before its node was told", |_, world| is_told(world, true))
+}
+
+#[test]
+fn word_that_comes_late_closes_nobody_who_came_later() {
+    holds(&word_comes_late());
+}
+
+#[test]
+fn word_that_gets_lost_breaks_no_promise() {
+    let scenario = there_and_back("word_gets_lost", 1, Span::ZERO)
+        .connected(0, NOVEMBER)
+        .bound(Bounds { connects: 1, lost_answers: 1, ..Bounds::default() })
+        .seen("the old connection lingers", |_, world| {
+            let is_told = world.letters.is_empty() && world.is_untold;
+            is_told && world.lines.len() == 2 && world.phase() == Some(PhaseName::Ready)
+        });
+    holds(&scenario);
+}
+
+/// The agent comes back to a node whose clock is behind the one that it comes from.
+#[test]
+fn word_of_a_node_with_a_clock_ahead_closes_nobody_who_came_later() {
+    let messages = usize::from(is_large());
+    let scenario = there_and_back("word_from_a_clock_ahead", messages, Span(500))
+        .connected(1, NOVEMBER)
+        .bound(Bounds { connects: 2, ..Bounds::default() })
+        .seen("the agent came back before its node was told", |_, world| is_told(world, true));
+    holds(&scenario);
+}
+
+#[test]
+fn word_that_is_believed_however_old_is_noticed() {
+    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
+    is_caught(&word_comes_late().with(Mutation::StampsNotCompared), quarry);
+}
+
+#[test]
+fn word_to_the_wrong_node_is_noticed() {
+    let quarry = Quarry::Promise(Promise::ComesToRest);
+    is_caught(&word_comes_late().with(Mutation::TellsItself), quarry);
+}

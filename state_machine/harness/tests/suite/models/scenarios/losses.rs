@@ -1,0 +1,55 @@
+//! Answers that get lost: of the store after the work was done, of a node, and nudges.
+
+use state_machine::Month;
+use state_machine::delivery::Outcome;
+
+use crate::models::check::holds;
+use crate::models::endpoint::Push;
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+
+fn bounds() -> Bounds {
+    Bounds { connects: 1, lost_answers: 1 + u8::from(is_large()), ..Bounds::default() }
+}
+
+#[test]
+fn lost_answers_break_no_promise() {
+    let messages = (0..2).map(message).collect();
+    let scenario = Scenario::new("lost_answers", Month::of(DECEMBER), messages)
+        .waiting([0])
+        .free(Freedom { acks_tarry: true, answers_travel: is_large(), ..Freedom::default() })
+        .bound(bounds())
+        .seen("a push is refused although it was stored", |search, world| {
+            let is_there = |which: usize| {
+                let id = search.scenario.messages[which].id;
+                world.store.rows(world.agent.uaid).any(|(_, row)| row == id)
+            };
+            world.pushes[1] == Push::Over(Outcome::Unavailable) && is_there(1)
+        })
+        .seen("a nudge is lost", |_, world| world.is_nudge_lost);
+    holds(&scenario);
+}
+
+#[test]
+fn lost_answers_while_the_month_turns_break_no_promise() {
+    let scenario = Scenario::new(
+        "lost_answers_while_the_month_turns",
+        Month::of(NOVEMBER),
+        (0..2).map(message).collect(),
+    );
+    holds(&scenario.waiting([0]).bound(bounds()));
+}
+
+/// Acks take so long that messages are carried over, and that may be done by half too.
+#[test]
+fn lost_answers_while_messages_are_carried_over_break_no_promise() {
+    let messages = (0..1 + usize::from(is_large())).map(message).collect();
+    let scenario = Scenario::new("lost_answers_while_carrying", Month::of(NOVEMBER), messages)
+        .waiting([0])
+        .free(Freedom { acks_tarry: true, ..Freedom::default() })
+        .bound(Bounds { connects: 2, node_crashes: 1, lost_answers: 1, ..Bounds::default() })
+        .seen("a message is in both tables", |search, world| {
+            let is_it = |(_, id): &(Month, _)| *id == search.scenario.messages[0].id;
+            world.store.rows(world.agent.uaid).filter(is_it).count() == 2
+        });
+    holds(&scenario);
+}

@@ -1,0 +1,212 @@
+//! The month has turned, and an agent whose messages are in the old table comes back.
+
+use harness::invariants::Promise;
+use state_machine::connection::PhaseName;
+use state_machine::store::StoreOp;
+use state_machine::{Month, RouterRecord, Span};
+
+use crate::models::check::{holds, is_caught};
+use crate::models::model::Quarry;
+use crate::models::mutation::Mutation;
+use crate::models::node::Pending;
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::world::World;
+
+/// One message waits in the old table, others are pushed while the agent moves.
+fn month_turns(name: &'static str, from: Month) -> Scenario {
+    let messages = (0..2 + usize::from(is_large())).map(message).collect();
+    Scenario::new(name, from, messages)
+        .waiting([0])
+        .seen("the move is finished", |_, world| {
+            is_served_in(world, Month::of(DECEMBER)) && !is_moving(world)
+        })
+        .seen("the record moved, and a message is in the old table", |_, world| {
+            let oldmonth = world.record().and_then(|record| record.oldmonth);
+            world.store.rows(world.agent.uaid).any(|(month, _)| Some(month) == oldmonth)
+        })
+}
+
+fn november() -> Month {
+    Month::of(NOVEMBER)
+}
+
+fn is_moving(world: &World) -> bool {
+    world.record().is_some_and(|record| record.oldmonth.is_some())
+}
+
+/// The node may crash once, at any step.
+fn crashing(scenario: Scenario) -> Scenario {
+    scenario
+        .bound(Bounds { connects: 2, node_crashes: 1, ..Bounds::default() })
+        .seen("a move was cut short", |_, world| world.lines.is_empty() && is_moving(world))
+}
+
+#[test]
+fn a_month_that_turns_with_a_crash_at_every_step_keeps_every_promise() {
+    holds(&crashing(month_turns("month_turns_with_a_crash", november())));
+}
+
+#[test]
+fn an_agent_two_months_behind_is_promised_the_same() {
+    holds(&crashing(month_turns("two_months_behind", november().previous())));
+}
+
+#[test]
+fn a_month_that_turns_with_a_hang_up_at_every_step_keeps_every_promise() {
+    let bounds = Bounds { connects: 2, hang_ups: 1, ..Bounds::default() };
+    let scenario = month_turns("month_turns_with_a_hang_up", november()).bound(bounds);
+    holds(
+        &scenario.seen("a move was cut short", |_, world| {
+            world.agent.line.is_none() && is_moving(world)
+        }),
+    );
+}
+
+#[test]
+fn an_endpoint_that_crashes_while_the_month_turns_breaks_no_promise() {
+    let bounds = Bounds { connects: 1, endpoint_crashes: 1, ..Bounds::default() };
+    holds(&month_turns("month_turns_with_a_crashed_endpoint", november()).bound(bounds));
+}
+
+/// An earlier connection wrote the record and was gone before it looked again; since then another month has turned.
+#[test]
+fn an_unfinished_move_of_a_month_ago_is_finished_first() {
+    let mut scenario = month_turns("unfinished_move_of_a_month_ago", november().previous());
+    scenario.start.store.carry_out(&StoreOp::AddChannels {
+        uaid: scenario.start.agent.uaid,
+        month: november(),
+        channels: scenario.start.agent.channels.clone(),
+    });
+    for record in scenario.start.store.records.values_mut() {
+        (record.curmonth, record.oldmonth) = (november(), Some(november().previous()));
+    }
+    holds(&crashing(scenario));
+}
+
+/// Acks take longer than the drain: what is left is carried over.
+#[test]
+fn a_silent_agent_takes_its_messages_along() {
+    let crashes = u8::from(is_large());
+    let bounds = Bounds { connects: 1 + crashes, node_crashes: crashes, ..Bounds::default() };
+    let scenario = Scenario::new("silent_agent", november(), (0..2).map(message).collect())
+        .waiting([0])
+        .free(Freedom { acks_tarry: true, ..Freedom::default() })
+        .bound(bounds)
+        .seen("a message was carried over unacked", |search, world| {
+            let carried = (Month::of(DECEMBER), search.scenario.messages[0].id);
+            world.store.rows(world.agent.uaid).any(|row| row == carried)
+        });
+    holds(&scenario);
+}
+
+#[test]
+fn commands_wait_for_the_end_of_the_move() {
+    let hang_ups = u8::from(is_large());
+    let bounds = Bounds { connects: 1 + hang_ups, hang_ups, registers: 1, ..Bounds::default() };
+    let scenario = month_turns("commands_while_the_month_turns", november())
+        .bound(bounds)
+        .seen("a command waits", |_, world| {
+            let is_early = world.phase().is_some_and(|phase| phase != PhaseName::Ready);
+            world.left.registers == 0 && world.agent.is_greeted && is_early
+        })
+        .seen("a command was carried out", |_, world| world.agent.channels.len() == 2);
+    holds(&scenario);
+}
+
+/// The connection that the agent left on the other node serves the old month until it is told.
+#[test]
+fn an_old_connection_that_lingers_breaks_no_promise() {
+    let scenario = Scenario::new("old_connection_lingers", november(), vec![message(0)])
+        .node("B", Span::ZERO)
+        .free(Freedom {
+            leaves_unnoticed: true,
+            acks_come_late: true,
+            answers_travel: is_large(),
+            acks_tarry: is_large(),
+            ..Freedom::default()
+        })
+        .connected(0, NOVEMBER)
+        .bound(Bounds { connects: 1, ..Bounds::default() })
+        .seen("the old connection is ready while the new one moves", |_, world| {
+            let is_ready = |phase| phase == PhaseName::Ready;
+            let old = world.lines.values().any(|line| is_ready(line.connection.phase()));
+            old && world.phase() == Some(PhaseName::UpdatingRouter)
+        });
+    holds(&scenario);
+}
+
+/// A node that the agent has left carries its messages over, while another one serves it.
+#[test]
+fn an_agent_that_wanders_takes_its_messages_along() {
+    let freedom = Freedom { acks_tarry: true, leaves_unnoticed: true, ..Freedom::default() };
+    let scenario = Scenario::new("wandering_agent", november(), vec![message(0)])
+        .waiting([0])
+        .node("B", Span::ZERO)
+        .free(Freedom { acks_come_late: is_large(), ..freedom })
+        .bound(Bounds { connects: 2, ..Bounds::default() })
+        .seen("a node is to carry messages of an agent that left it", |_, world| {
+            let is_carry = |pending: &Pending| {
+                let is_carry = matches!(pending.order, StoreOp::MoveMessages { .. });
+                is_carry && Some(pending.line) != world.agent.line
+            };
+            world.nodes.iter().any(|node| node.queue.iter().any(is_carry))
+        });
+    holds(&scenario);
+}
+
+/// One node is in December, the other one not yet; a record never moves back.
+#[test]
+fn clocks_that_differ_break_no_promise() {
+    let messages = (0..1 + usize::from(is_large())).map(message).collect();
+    let scenario = Scenario::new("clocks_that_differ", november(), messages)
+        .waiting([0])
+        .node("B", Span(500))
+        .free(Freedom { leaves_unnoticed: true, ..Freedom::default() })
+        .bound(Bounds { connects: 2, ..Bounds::default() })
+        .seen("the agent is served in November", |_, world| is_served_in(world, november()))
+        .seen("the agent is served in December where it is November still", |_, world| {
+            let line = world.agent.line.and_then(|line| world.lines.get(&line));
+            line.is_some_and(|line| line.node == 1) && is_served_in(world, Month::of(DECEMBER))
+        });
+    holds(&scenario);
+}
+
+fn is_served_in(world: &World, month: Month) -> bool {
+    let is_in = |record: &RouterRecord| record.curmonth == month;
+    world.phase() == Some(PhaseName::Ready) && world.record().is_some_and(is_in)
+}
+
+fn is_noticed(mutation: Mutation, promise: Promise) {
+    let scenario = crashing(month_turns("month_turns_with_a_crash", november()));
+    is_caught(&scenario.with(mutation), Quarry::Promise(promise));
+}
+
+#[test]
+fn an_endpoint_without_a_second_look_is_noticed() {
+    is_noticed(Mutation::NoSecondLook, Promise::AcceptedNeverLost);
+}
+
+#[test]
+fn a_record_without_oldmonth_is_noticed() {
+    is_noticed(Mutation::NoOldMonth, Promise::AcceptedNeverLost);
+}
+
+#[test]
+fn a_record_that_moves_before_its_channels_is_noticed() {
+    is_noticed(Mutation::RouterBeforeCopy, Promise::SubscriptionKept);
+}
+
+#[test]
+fn a_move_without_a_last_look_at_the_old_table_is_noticed() {
+    is_noticed(Mutation::NoLastLook, Promise::AcceptedNeverLost);
+}
+
+#[test]
+fn a_move_that_is_never_noted_as_finished_is_noticed() {
+    is_noticed(Mutation::MoveNeverFinished, Promise::NothingLeftBehind);
+}
+
+#[test]
+fn a_move_that_can_never_be_finished_is_noticed() {
+    is_noticed(Mutation::MoveRefused, Promise::ComesToRest);
+}

@@ -1,0 +1,303 @@
+//! The state of a model: the real machines, and as little around them as they need.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use harness::invariants::{Broken, DeliveryModel, Invariant, Promise, Violation};
+use state_machine::broadcast::Versions;
+use state_machine::connection::{Event, PhaseName};
+use state_machine::delivery::Outcome;
+use state_machine::store::StoreOp;
+use state_machine::wire::{AckUpdate, ClientMessage};
+use state_machine::{Chid, ConnectionId, Message, MessageId, Month, RouterRecord, Time, Uaid};
+
+use super::action::{Action, Fault, NodeIndex, Which};
+use super::diary::Diary;
+use super::endpoint::Push;
+use super::letters::Letter;
+use super::lives::Life;
+use super::node::{Done, Line, Node};
+use super::scenario::{Bounds, DECEMBER, Scenario, channel, uaid};
+use super::store::Store;
+
+/// Everything there is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) store: Store,
+    /// The nodes, and behind them one that is none: what crashed nodes had on its way to the store.
+    pub(crate) nodes: Vec<Node>,
+    /// Connections that may still do or hear something.
+    pub(crate) lines: BTreeMap<ConnectionId, Line>,
+    pub(crate) pushes: Vec<Push>,
+    pub(crate) agent: Agent,
+    pub(crate) ledger: DeliveryModel,
+    /// What may still happen.
+    pub(crate) left: Bounds,
+    /// Whether a nudge went astray, so that only the next one or the recheck finds the message.
+    pub(crate) is_nudge_lost: bool,
+    /// What nodes are to be told and were not yet.
+    pub(crate) letters: BTreeSet<Letter>,
+    /// Whether nobody may have told a node that its agent is elsewhere.
+    pub(crate) is_untold: bool,
+    /// Whether a connection that the agent has left was the last to register, and nobody tells the newer one: where
+    /// clocks differ, or two connections came in one instant, that may happen.
+    pub(crate) is_record_astray: bool,
+    /// Nodes that the endpoints leave alone for a moment, because one did not answer.
+    pub(crate) shunned: BTreeSet<NodeIndex>,
+    /// The rule that was broken; nothing happens after that.
+    pub(crate) broken: Option<Fall>,
+    pub(crate) diary: Diary,
+}
+
+/// The user agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Agent {
+    pub(crate) uaid: Uaid,
+    /// The connection it talks on.
+    pub(crate) line: Option<ConnectionId>,
+    pub(crate) is_greeted: bool,
+    pub(crate) channels: BTreeSet<Chid>,
+    /// What came and was not acked, and on which connection.
+    pub(crate) unacked: BTreeSet<(ConnectionId, MessageId)>,
+    /// What was acked and is not settled yet.
+    pub(crate) acked: BTreeSet<MessageId>,
+    /// What is deleted for good, unless an endpoint stores it again: an ack that is to be settled.
+    pub(crate) deleted: BTreeSet<MessageId>,
+    /// Connections so far.
+    connects: u64,
+}
+
+/// A rule that was broken.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Fall {
+    Rule(Invariant, String),
+    Promise(Broken),
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            uaid: uaid(),
+            line: None,
+            is_greeted: false,
+            channels: BTreeSet::new(),
+            unacked: BTreeSet::new(),
+            acked: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+            connects: 0,
+        }
+    }
+}
+
+impl fmt::Display for Fall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule, detail) => {
+                write!(f, "{}: {detail} (the rule: {})", rule.name(), rule.sentence())
+            }
+            Self::Promise(broken) => broken.fmt(f),
+        }
+    }
+}
+
+impl World {
+    /// An agent with one channel that is away, and nothing pushed.
+    pub(crate) fn new(messages: usize, record: RouterRecord) -> Self {
+        let mut store = Store::default();
+        let (uaid, month, channels) = (record.uaid, record.curmonth, BTreeSet::from([channel(1)]));
+        store.carry_out(&StoreOp::AddChannels { uaid, month, channels: channels.clone() });
+        store.records.insert(uaid, record);
+        Self {
+            now: DECEMBER,
+            store,
+            nodes: vec![Node::default()],
+            lines: BTreeMap::new(),
+            pushes: vec![Push::Waiting; messages],
+            agent: Agent { uaid, channels, ..Agent::default() },
+            ledger: DeliveryModel::default(),
+            left: Bounds::default(),
+            is_nudge_lost: false,
+            letters: BTreeSet::new(),
+            is_untold: false,
+            is_record_astray: false,
+            shunned: BTreeSet::new(),
+            broken: None,
+            diary: Diary::default(),
+        }
+    }
+
+    /// A message that was pushed and stored before the beginning.
+    pub(crate) fn waits(&mut self, messages: &[Message], which: Which) {
+        let months: Vec<Month> =
+            self.store.records.values().map(|record| record.curmonth).collect();
+        for month in months {
+            self.store.store(self.agent.uaid, month, messages[which].clone());
+        }
+        self.ledger.accepted(&messages[which]);
+        self.pushes[which] = Push::Over(Outcome::Stored);
+    }
+
+    pub(crate) fn happens(&mut self, scenario: &Scenario, action: &Action) {
+        self.diary.heading(action);
+        match action {
+            Action::Connects(node) => {
+                self.left.connects -= 1;
+                self.connects(scenario, *node);
+            }
+            Action::HangsUp => {
+                self.left.hang_ups -= 1;
+                self.hangs_up(scenario);
+            }
+            Action::Registers => {
+                self.left.registers -= 1;
+                self.say(scenario, ClientMessage::Register { chid: channel(2), key: None });
+            }
+            Action::Acks(line, which) => {
+                self.acks(scenario, *line, scenario.messages[*which].key().id);
+            }
+            Action::Pushes(which) => self.push_begins(scenario, *which),
+            Action::EndpointGoesOn(which) => self.endpoint_goes_on(scenario, *which),
+            Action::EndpointHears(which) => self.endpoint_hears(scenario, *which),
+            Action::TakesPush(line) => self.takes_push(scenario, *line),
+            Action::TakesNotices(line) => self.takes_notices(scenario, *line),
+            Action::StoreDoes(line, op) => self.store_does(scenario, *line, *op),
+            Action::HearsStore(line, op) => self.hears_store(scenario, *line, *op),
+            Action::Deadline(line) => self.deadline_passes(scenario, *line),
+            Action::LetterArrives(letter) => self.letter_arrives(scenario, *letter),
+            Action::Drains(node) => {
+                self.left.drains -= 1;
+                self.nodes[*node].life = Life::Draining;
+            }
+            Action::SessionEnds(line) => self.step(scenario, *line, &Event::ShutdownBegan),
+            Action::Exits(node) => self.nodes[*node].life = Life::Gone,
+            Action::Starts(node) => self.starts(*node),
+            Action::Recovers(node) => drop(self.shunned.remove(node)),
+            Action::Fails(fault) => self.fails(scenario, *fault),
+        }
+        self.lines.retain(|_, line| line.is_of_use());
+        self.settle();
+    }
+
+    fn fails(&mut self, scenario: &Scenario, fault: Fault) {
+        match fault {
+            Fault::NodeCrashes(node) => {
+                self.left.node_crashes -= 1;
+                self.node_crashes(scenario, node, false);
+            }
+            Fault::NodeCrashesAfterWriting(node) => {
+                self.left.node_crashes -= 1;
+                self.node_crashes(scenario, node, true);
+            }
+            Fault::EndpointCrashes(which) => {
+                self.left.endpoint_crashes -= 1;
+                self.pushes[which] = Push::Vanished;
+            }
+            Fault::StoreRefuses(line, op) => {
+                self.left.store_refusals -= 1;
+                self.store_fails(scenario, line, op, Done::Not);
+            }
+            Fault::AckReplyLost(line, op) => {
+                self.left.lost_answers -= 1;
+                self.store_fails(scenario, line, op, Done::Wholly);
+            }
+            Fault::CarriedByHalf(line, op) => {
+                self.left.lost_answers -= 1;
+                self.store_fails(scenario, line, op, Done::Half);
+            }
+            Fault::StoreRefusesEndpoint(which) => {
+                self.left.store_refusals -= 1;
+                self.endpoint_fails(scenario, which, false);
+            }
+            Fault::EndpointAnswerLost(which) => {
+                self.left.lost_answers -= 1;
+                self.endpoint_fails(scenario, which, true);
+            }
+            Fault::Unreachable(which) | Fault::NudgeLost(which) => {
+                self.left.lost_answers -= 1;
+                self.endpoint_fails(scenario, which, false);
+            }
+            Fault::NodeAnswerLost(which) => {
+                self.left.lost_answers -= 1;
+                self.node_answer_lost(scenario, which);
+            }
+            Fault::LetterLost(letter) => {
+                self.left.lost_answers -= 1;
+                self.letter_lost(scenario, letter);
+            }
+        }
+    }
+
+    pub(crate) fn connects(&mut self, scenario: &Scenario, node: NodeIndex) {
+        let line = ConnectionId(self.agent.connects);
+        self.agent.connects += 1;
+        self.agent.line = Some(line);
+        self.agent.is_greeted = false;
+        self.lines.insert(line, Line::new(node, scenario, self.now));
+        let uaid = Some(self.agent.uaid);
+        self.say(scenario, ClientMessage::Hello { uaid, broadcasts: Versions::new() });
+    }
+
+    pub(crate) fn hangs_up(&mut self, scenario: &Scenario) {
+        if let Some(line) = self.agent.line.take() {
+            self.step(scenario, line, &Event::SocketClosed);
+        }
+    }
+
+    fn say(&mut self, scenario: &Scenario, message: ClientMessage) {
+        if let Some(line) = self.agent.line {
+            self.step(scenario, line, &Event::MessageReceived(message));
+        }
+    }
+
+    /// On its connection the agent acks what came on any; on one that it left, what it had acked there.
+    pub(crate) fn acks(&mut self, scenario: &Scenario, line: ConnectionId, id: MessageId) {
+        let is_here = self.agent.line == Some(line);
+        self.agent.unacked.retain(|(on, other)| *other != id || !(is_here || *on == line));
+        self.agent.acked.insert(id);
+        let updates = vec![AckUpdate { chid: channel(1), id }];
+        self.step(scenario, line, &Event::MessageReceived(ClientMessage::Ack { updates }));
+    }
+
+    /// An ack is settled once every row is deleted and nobody is about to store or send the message.
+    fn settle(&mut self) {
+        let Self { nodes, pushes, agent, ledger, .. } = self;
+        let is_read = |id: MessageId| nodes.iter().any(|node| node.is_about_to_send(id));
+        let is_under_way = |id| pushes.iter().any(|push| push.is_about(id));
+        let is_settled = |id: &MessageId| !is_read(*id) && !is_under_way(*id);
+        let settled: Vec<MessageId> =
+            agent.acked.intersection(&agent.deleted).copied().filter(is_settled).collect();
+        for id in settled {
+            agent.acked.remove(&id);
+            agent.deleted.remove(&id);
+            ledger.settled(id);
+        }
+    }
+
+    /// The phase of the agent's connection.
+    pub(crate) fn phase(&self) -> Option<PhaseName> {
+        let line = self.agent.line.and_then(|line| self.lines.get(&line));
+        line.map(|line| line.connection.phase())
+    }
+
+    pub(crate) fn record(&self) -> Option<&RouterRecord> {
+        self.store.records.get(&self.agent.uaid)
+    }
+
+    pub(crate) fn violates(&mut self, violation: Violation) {
+        let Violation { invariant, detail } = violation;
+        self.broken.get_or_insert(Fall::Rule(invariant, detail));
+    }
+
+    pub(crate) fn breaks(&mut self, broken: Broken) {
+        self.broken.get_or_insert(Fall::Promise(broken));
+    }
+
+    pub(crate) fn has_broken(&self, promise: Promise) -> bool {
+        matches!(&self.broken, Some(Fall::Promise(broken)) if broken.promise == promise)
+    }
+
+    pub(crate) fn has_violated(&self, invariant: Invariant) -> bool {
+        matches!(&self.broken, Some(Fall::Rule(rule, _)) if *rule == invariant)
+    }
+}

@@ -1,0 +1,31 @@
+//! `docs/sessions.md` is the transcript module's own documentation.
+
+use std::{env, fs};
+
+const MODULE: &str = include_str!("../../src/transcript/mod.rs");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sessions.md");
+
+#[test]
+fn the_page_on_sessions_says_what_the_code_says() {
+    let expected = page();
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(PAGE, &expected).unwrap();
+    }
+    let page = fs::read_to_string(PAGE).unwrap();
+    assert_eq!(page, expected, "run UPDATE_DOCS=1 cargo test -p harness");
+}
+
+fn page() -> String {
+    let lines = MODULE.lines().map_while(|line| line.strip_prefix("//!"));
+    let text: String =
+        lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
+    let text = text
+        .replace("[`Limits`](crate::connection::Limits)", "`Limits`")
+        .replace(" ([`bindings`])", "");
+    format!(
+        "# Session scripts\n\n{text}\n\
+         `kalends replay FILE` runs a script through the state machine and shows the first line that differs; with\n\
+         `--trace` it prints every step with the phase and the next deadline after it. Those in `fixtures/sessions` are run\n\
+         against the machine, the actor and a real socket by `cargo test`.\n"
+    )
+}

@@ -1,0 +1,173 @@
+//! The endpoints: pushes begin, are carried on by the real delivery machine, and end.
+
+use state_machine::connection::{Event, PushAnswer};
+use state_machine::delivery::{DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, WriteError};
+use state_machine::store::StoreFailed;
+use state_machine::{Chid, Message, MessageKey, Month, NodeId, PushId, Span, Topic, Urgency};
+
+use super::op::How;
+use super::push::{Push, node_answer};
+use super::{SyntaxError, World, named};
+
+/// A lifetime that outlasts every test.
+const LONG: Span = Span::from_secs(100 * 365 * 24 * 60 * 60);
+
+impl World {
+    pub(super) fn push(
+        &mut self,
+        chid: Chid,
+        topic: Option<u8>,
+        ttl_is_zero: bool,
+        urgency: Urgency,
+    ) {
+        let Some(uaid) = self.agent.uaid.filter(|_| self.agent.channels.contains(&chid)) else {
+            return;
+        };
+        let mark = if topic.is_some() { "t" } else { "" };
+        let id = named(&format!("M{}{mark}", self.pushes.len()));
+        let topic = topic.map(|topic| Topic::parse(&format!("t{topic}")).expect("a topic"));
+        let message = Message {
+            id,
+            chid,
+            topic,
+            urgency,
+            accepted_at: self.now,
+            ttl: if ttl_is_zero { Span::ZERO } else { LONG },
+            payload: None,
+        };
+        self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));
+    }
+
+    pub(super) fn push_goes_on(&mut self, push: usize, how: How) -> Result<(), SyntaxError> {
+        if let Some(effect) = self.pushes[push].todo.pop_front() {
+            return self.push_orders(push, effect, how);
+        }
+        let Some(answer) = self.pushes[push].answer.take() else { return Ok(()) };
+        self.pushes[push].is_handed_over = false;
+        let is_lost = how == How::AckReplyLost;
+        if is_lost && answer == NodeAnswer::Accepted {
+            let lost = Event::AckReplyLost(self.pushes[push].message.key());
+            let carrier = self.lines.iter_mut().rev().find(|line| line.carried.contains(&push));
+            carrier.into_iter().for_each(|line| line.mail.push_back(lost.clone()));
+        }
+        let answer = if is_lost { NodeAnswer::Unreachable } else { answer };
+        self.pushes[push].happened(DeliveryEvent::NodeAnswered(answer));
+        Ok(())
+    }
+
+    pub(super) fn push_orders(
+        &mut self,
+        push: usize,
+        effect: DeliveryEffect,
+        how: How,
+    ) -> Result<(), SyntaxError> {
+        let is_done = how != How::NotDone;
+        let is_heard = how == How::Well || how == How::Early;
+        let Push { uaid, message, .. } = &self.pushes[push];
+        let (uaid, message) = (*uaid, message.clone());
+        let event = match effect {
+            DeliveryEffect::ReadRecord => {
+                let record = self.store.records.get(&uaid).cloned().map(Into::into);
+                DeliveryEvent::RecordRead(if is_heard { Ok(record) } else { Err(StoreFailed) })
+            }
+            DeliveryEffect::Deliver { node } => return self.hand_over(push, &node, how),
+            DeliveryEffect::ClearNode { node, connected_at } => {
+                if is_done {
+                    self.store.clear_node(uaid, &node, connected_at);
+                }
+                DeliveryEvent::NodeCleared
+            }
+            DeliveryEffect::ConfirmChannel { month } => {
+                let is_there = self.store.has_channel(uaid, month, message.chid);
+                DeliveryEvent::ChannelConfirmed(if is_heard {
+                    Ok(is_there)
+                } else {
+                    Err(StoreFailed)
+                })
+            }
+            DeliveryEffect::Store { month } => {
+                self.write_all(usize::MAX)?;
+                let stored = is_done.then(|| self.store.store(uaid, month, message));
+                self.pushes[push].was_stored |= is_done;
+                self.pushes[push].may_stray |= !is_heard;
+                self.nothing_reappears()?;
+                DeliveryEvent::Stored(stored.filter(|_| is_heard).ok_or(WriteError::Failed))
+            }
+            DeliveryEffect::DeleteStored { month } => {
+                if is_done {
+                    self.store.delete(uaid, month, &[message.key()]);
+                }
+                self.pushes[push].may_stray |= !is_done;
+                DeliveryEvent::OldRowDeleted
+            }
+            DeliveryEffect::NotifyMessageStored { node } => {
+                self.is_nudge_lost |= !is_done;
+                if is_done && let Some(line) = self.find(&node, uaid) {
+                    self.lines[line].mail.push_back(Event::MessageStored);
+                }
+                return Ok(());
+            }
+            DeliveryEffect::Answer(outcome) => return self.push_ends(push, outcome),
+        };
+        self.pushes[push].happened(event);
+        Ok(())
+    }
+
+    pub(super) fn hand_over(
+        &mut self,
+        push: usize,
+        node: &NodeId,
+        how: How,
+    ) -> Result<(), SyntaxError> {
+        let Push { uaid, message, .. } = &self.pushes[push];
+        let answer = match self.find(node, *uaid) {
+            _ if how == How::NotDone || self.is_down(node) => NodeAnswer::Unreachable,
+            None => NodeAnswer::NotHere,
+            Some(line) => {
+                let message = message.clone();
+                let arrived = Event::PushArrived { push: PushId(push as u64), message };
+                self.lines[line].mail.push_back(arrived);
+                self.lines[line].carried.insert(push);
+                self.pushes[push].is_handed_over = true;
+                return Ok(());
+            }
+        };
+        self.pushes[push].happened(DeliveryEvent::NodeAnswered(answer));
+        Ok(())
+    }
+
+    /// Nobody is told that a subscription is gone which its agent has.
+    pub(super) fn push_ends(&mut self, push: usize, outcome: Outcome) -> Result<(), SyntaxError> {
+        let push = &mut self.pushes[push];
+        push.outcome = Some(outcome);
+        let chid = push.message.chid;
+        let is_wanted = self.agent.uaid == Some(push.uaid)
+            && self.agent.channels.contains(&chid)
+            && !self.agent.given_up.contains(&chid);
+        if is_wanted && push.is_gone() {
+            return Err(format!(
+                "{} is {outcome:?}, and its agent has the channel",
+                push.message.id
+            ));
+        }
+        if outcome == Outcome::Delivered && !push.message.ttl_is_zero() {
+            self.settled.insert(push.message.id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn push_answered(
+        &mut self,
+        line: usize,
+        push: PushId,
+        answer: PushAnswer,
+        message: &MessageKey,
+    ) {
+        let push = &mut self.pushes[push.0 as usize];
+        if push.is_handed_over {
+            push.answer = Some(node_answer(answer));
+        } else if answer == PushAnswer::Accepted {
+            self.lines[line].mail.push_back(Event::AckReplyLost(message.clone()));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A connection of the agent, and what is under way for it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use harness::invariants::CheckedConnection;
+use state_machine::connection::{Config, ConnectionSeed, Event};
+use state_machine::store::{StoreAnswer, StoreOp};
+use state_machine::{NodeBinding, OpId, Time, Uaid};
+
+use super::store::Store;
+
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) node: usize,
+    pub(crate) watched: CheckedConnection,
+    /// Whether the agent hears what is sent here.
+    pub(crate) is_heard: bool,
+    /// What came for the actor and was not handled yet.
+    pub(crate) mail: VecDeque<Event>,
+    pub(crate) orders: Vec<Pending>,
+    /// Pushes that were handed to this connection.
+    pub(crate) carried: BTreeSet<usize>,
+    /// Whom its last registration that was answered is of, and where.
+    pub(crate) registered: Option<(Uaid, NodeBinding)>,
+    pub(crate) is_shut_down: bool,
+}
+
+/// An order that the store has not answered.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) op: OpId,
+    pub(crate) order: StoreOp,
+    /// Its place among all orders.
+    pub(crate) number: usize,
+    /// What a read saw when it was ordered.
+    pub(crate) early: Option<StoreAnswer>,
+    /// What a write that was carried out answers.
+    pub(crate) done: Option<StoreAnswer>,
+}
+
+impl Line {
+    pub(crate) fn new(node: usize, config: Arc<Config>, seed: ConnectionSeed, now: Time) -> Self {
+        Self {
+            node,
+            watched: CheckedConnection::new(config, seed, now),
+            is_heard: true,
+            mail: VecDeque::new(),
+            orders: Vec::new(),
+            carried: BTreeSet::new(),
+            registered: None,
+            is_shut_down: false,
+        }
+    }
+
+    pub(crate) fn ordered(&mut self, op: OpId, order: StoreOp, number: usize, store: &mut Store) {
+        let early = (!is_write(&order)).then(|| store.carry_out(&order));
+        self.orders.push(Pending { op, order, number, early, done: None });
+    }
+}
+
+impl Pending {
+    pub(crate) fn is_write(&self) -> bool {
+        is_write(&self.order)
+    }
+}
+
+fn is_write(order: &StoreOp) -> bool {
+    !matches!(order, StoreOp::ReadChannels { .. } | StoreOp::Fetch { .. })
+}

@@ -1,0 +1,123 @@
+//! The nodes: connections are stepped, and what they order is carried out.
+
+use harness::transcript::TranscriptWriter;
+use state_machine::connection::{Effect, Event};
+use state_machine::wire::ServerMessage;
+use state_machine::{ConnectionId, Span, Time};
+
+use super::letters::Letter;
+use super::line::Line;
+use super::{BEGIN, SyntaxError, World};
+
+impl World {
+    pub(super) fn deadline(&self) -> Option<(Time, usize)> {
+        let lines = self.lines.iter().enumerate();
+        let deadlines = lines.filter_map(|(at, line)| {
+            let (deadline, _) = line.watched.connection.deadline()?;
+            Some((deadline + self.nodes[line.node].behind, at))
+        });
+        deadlines.min()
+    }
+
+    /// Mail may be overtaken by anything, but it does not take a second.
+    pub(super) fn time_passes(&mut self, until: Time) -> Result<(), SyntaxError> {
+        const DEADLINES_MAX: usize = 5000;
+        if until >= self.now + Span::from_secs(1) {
+            self.deliver_mail()?;
+        }
+        for _ in 0..DEADLINES_MAX {
+            let Some((at, line)) = self.deadline().filter(|(at, _)| *at <= until) else {
+                self.now = until;
+                return Ok(());
+            };
+            self.now = self.now.max(at);
+            self.step(line, &Event::TimePassed)?;
+        }
+        Err(format!("deadlines never end before {until:?}"))
+    }
+
+    pub(super) fn deliver_mail(&mut self) -> Result<(), SyntaxError> {
+        for line in 0..self.lines.len() {
+            while let Some(event) = self.lines[line].mail.pop_front() {
+                self.step(line, &event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps a connection and carries out what it orders.
+    pub(super) fn step(&mut self, line: usize, event: &Event) -> Result<(), SyntaxError> {
+        let now = self.now - self.nodes[self.lines[line].node].behind;
+        let effects = {
+            let Line { watched, node, .. } = &mut self.lines[line];
+            let writer = TranscriptWriter { config: &self.nodes[*node].config, start: BEGIN };
+            self.log.push(format!("{line}  {}", writer.event(event, BEGIN, now)));
+            let effects = watched.step(now, event).map_err(|violation| violation.to_string())?;
+            let lines = effects.iter().map(|effect| writer.effect(effect, now));
+            self.log.extend(lines.map(|text| format!("{line}    {text}")));
+            effects
+        };
+        self.watch(line, event, &effects)?;
+        effects.into_iter().try_for_each(|effect| self.carry_out(line, effect))
+    }
+
+    pub(super) fn carry_out(&mut self, line: usize, effect: Effect) -> Result<(), SyntaxError> {
+        let connection = ConnectionId(line as u64);
+        let node = self.lines[line].node;
+        match effect {
+            Effect::Send(message) if self.lines[line].is_heard => {
+                self.agent_hears(line, &message)?;
+            }
+            Effect::Ping if self.lines[line].is_heard => {
+                self.lines[line].mail.push_back(Event::PeerActive);
+            }
+            Effect::Send(_) | Effect::Ping => {}
+            Effect::SubmitStoreOp { op, order } => {
+                self.orders_given += 1;
+                let number = self.orders_given;
+                self.lines[line].ordered(op, order, number, &mut self.store);
+            }
+            Effect::AnswerPush { push, answer, message } => {
+                self.push_answered(line, push, answer, &message);
+            }
+            Effect::Register { uaid } => {
+                self.lines[line].registered = None;
+                if let Some(older) = self.nodes[node].registry.insert(uaid, connection, ()) {
+                    self.lines[older.connection.0 as usize].mail.push_back(Event::Replaced);
+                }
+            }
+            Effect::Deregister { uaid } => self.nodes[node].registry.remove(uaid, connection),
+            Effect::NotifyPreviousNode { node, uaid, connected_at } => {
+                self.post.letters.push(Letter { to: node, uaid, connected_at });
+            }
+            // This agent asks for no broadcasts; `tests/broadcasts.rs` has one that does.
+            Effect::SubscribeBroadcasts { .. } | Effect::UnsubscribeBroadcasts => {}
+            Effect::Close(_) => {
+                self.lines[line].is_heard = false;
+                if self.agent.line == Some(line) {
+                    self.agent.line = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An agent that has channels keeps its uaid. On a connection that it has left it hears messages only.
+    pub(super) fn agent_hears(
+        &mut self,
+        line: usize,
+        message: &ServerMessage,
+    ) -> Result<(), SyntaxError> {
+        let is_notification = matches!(message, ServerMessage::Notification(_));
+        if !is_notification && self.agent.line != Some(line) {
+            return Ok(());
+        }
+        let channels = self.agent.channels.clone();
+        match self.agent.hears(message) {
+            Some(lost) if !channels.is_empty() => {
+                Err(format!("{lost} lost its uaid and {channels:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The end of a history, and what must be true there.
+
+use std::collections::BTreeSet;
+
+use harness::invariants::CheckedConnection;
+use state_machine::connection::{Event, PhaseName};
+use state_machine::delivery::Outcome;
+use state_machine::wire::ClientMessage;
+use state_machine::{Message, MessageId, Span, Urgency};
+
+use super::op::Parting;
+use super::push::Push;
+use super::{SyntaxError, World, chid};
+
+impl World {
+    /// Whatever is under way comes to pass, and the agent takes what waits, here and on a last connection.
+    pub(crate) fn comes_to_rest(&mut self) -> Result<(), SyntaxError> {
+        self.log.push("== the end".to_owned());
+        self.go_all()?;
+        self.only_the_last_is_live()?;
+        self.rests_in_place()?;
+        self.everybody_leaves()?;
+        if self.agent.uaid.is_none() {
+            return Ok(());
+        }
+        self.connect(0, Parting::HangUp)?;
+        self.drain()?;
+        self.promises_are_kept()?;
+        self.nothing_is_left()?;
+        self.commands_are_served()
+    }
+
+    /// A connected agent that acks gets everything, without waiting for the next look that nobody asked for.
+    fn rests_in_place(&mut self) -> Result<(), SyntaxError> {
+        let is_at_rest = self.rests()? && {
+            self.say(ClientMessage::Urgency { min: Urgency::VeryLow })?;
+            self.rests()?
+        };
+        if is_at_rest && !self.is_nudge_lost { self.promises_are_kept() } else { Ok(()) }
+    }
+
+    /// Gives the connection time and acks. Answers whether it is still the one that the record leads to.
+    fn rests(&mut self) -> Result<bool, SyntaxError> {
+        const PATIENCE: Span = Span::from_secs(130);
+        let until = self.now + PATIENCE;
+        loop {
+            self.go_all()?;
+            if !self.is_record_ours() {
+                return Ok(false);
+            } else if !self.agent.unacked.is_empty() {
+                self.ack(None)?;
+            } else if let Some((at, _)) = self.deadline().filter(|(at, _)| *at <= until) {
+                self.time_passes(at)?;
+            } else {
+                return self.commands_are_answered().map(|()| true);
+            }
+        }
+    }
+
+    fn commands_are_answered(&self) -> Result<(), SyntaxError> {
+        let line = self.agent.line.map(|line| &self.lines[line].watched);
+        match line.map_or(0, CheckedConnection::unanswered_commands) {
+            0 => Ok(()),
+            commands => Err(format!("{commands} commands have no answer")),
+        }
+    }
+
+    /// Whether the agent is greeted on the connection that its record leads to.
+    fn is_record_ours(&self) -> bool {
+        let record = self.agent.uaid.and_then(|uaid| self.store.records.get(&uaid));
+        let found = record.and_then(|record| self.find(record.node.as_ref()?, record.uaid));
+        self.agent.is_greeted && self.agent.line.is_some() && found == self.agent.line
+    }
+
+    fn everybody_leaves(&mut self) -> Result<(), SyntaxError> {
+        self.agent.line = None;
+        for line in 0..self.lines.len() {
+            self.lines[line].is_heard = false;
+            self.step(line, &Event::SocketClosed)?;
+        }
+        self.go_all()?;
+        match self.pushes.iter().find(|push| push.outcome.is_none()) {
+            Some(push) => Err(format!("{} has no answer, with nothing under way", push.message.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// An agent may say a few things in one breath.
+    fn commands_are_served(&mut self) -> Result<(), SyntaxError> {
+        for channel in [0, 1, 0] {
+            self.say(ClientMessage::Register { chid: chid(channel), key: None })?;
+        }
+        self.drain()?;
+        self.commands_are_answered()
+    }
+
+    fn drain(&mut self) -> Result<(), SyntaxError> {
+        const ROUNDS_MAX: usize = 500;
+        for _ in 0..ROUNDS_MAX {
+            self.go_all()?;
+            let Some(line) = self.agent.line else {
+                return Err("the last connection was closed".to_owned());
+            };
+            let is_ready = self.lines[line].watched.connection.phase() == PhaseName::Ready;
+            if !self.agent.unacked.is_empty() {
+                self.ack(None)?;
+            } else if is_ready && self.under_way().is_empty() {
+                return Ok(());
+            } else if let Some((at, _)) = self.deadline() {
+                self.time_passes(at)?;
+            }
+        }
+        Err("the agent is never done".to_owned())
+    }
+
+    fn promises_are_kept(&self) -> Result<(), SyntaxError> {
+        let is_ours = |push: &&Push| Some(push.uaid) == self.agent.uaid;
+        let is_wanted = |push: &&Push| !self.agent.given_up.contains(&push.message.chid);
+        for push in self.pushes.iter().filter(is_ours).filter(is_wanted) {
+            if push.is_promised() && !self.was_delivered(push) {
+                return Err(format!("{} is {:?} and lost", push.message.id, push.outcome));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it came, or a newer message of its topic did in its place.
+    fn was_delivered(&self, push: &Push) -> bool {
+        let is_as_good = |other: &&Push| {
+            let Message { id, chid, topic, .. } = &other.message;
+            let is_newer = topic.is_some()
+                && (chid, topic) == (&push.message.chid, &push.message.topic)
+                && *id > push.message.id
+                && other.was_stored;
+            *id == push.message.id || is_newer
+        };
+        let mut as_good = self.pushes.iter().filter(is_as_good);
+        as_good.any(|other| self.agent.got.contains_key(&other.message.id))
+    }
+
+    fn nothing_is_left(&self) -> Result<(), SyntaxError> {
+        let Some(uaid) = self.agent.uaid else { return Ok(()) };
+        let may_stray: BTreeSet<MessageId> = self
+            .pushes
+            .iter()
+            .filter(|push| push.may_stray || push.outcome == Some(Outcome::Unavailable))
+            .map(|push| push.message.id)
+            .collect();
+        let left = self.store.rows(uaid).find(|(_, id)| !may_stray.contains(id));
+        if let Some((month, id)) = left {
+            return Err(format!("{id} is left in {month}"));
+        }
+        match self.store.records.get(&uaid).and_then(|record| record.oldmonth) {
+            Some(month) => Err(format!("the move from {month} is not finished")),
+            None => Ok(()),
+        }
+    }
+}

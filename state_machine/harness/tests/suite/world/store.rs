@@ -1,0 +1,188 @@
+//! A store that keeps the contract in the plainest way: maps, one write after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use state_machine::store::{
+    Cursor, MonthStep, Page, PageLimit, RegisterResult, Registration, StoreAnswer, StoreOp, Stored,
+};
+use state_machine::{
+    Chid, Message, MessageId, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Store {
+    pub(crate) records: BTreeMap<Uaid, RouterRecord>,
+    tables: BTreeMap<Month, Table>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Table {
+    channels: BTreeMap<Uaid, BTreeSet<Chid>>,
+    messages: BTreeMap<(Uaid, MessageId), Message>,
+}
+
+impl Store {
+    pub(crate) fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
+        match order {
+            StoreOp::Register(registration) => StoreAnswer::Registered(self.register(registration)),
+            StoreOp::ReadChannels { uaid, month } => {
+                StoreAnswer::Channels(self.channels(*uaid, *month).cloned())
+            }
+            StoreOp::Fetch { uaid, month, after, limit, now } => {
+                StoreAnswer::Fetched(self.fetch(*uaid, *month, after.as_ref(), *limit, *now))
+            }
+            StoreOp::Delete { uaid, months, messages } => {
+                months.iter().for_each(|month| self.delete(*uaid, *month, messages));
+                StoreAnswer::Deleted
+            }
+            StoreOp::AddChannels { uaid, month, channels } => {
+                self.table(*month).channels.entry(*uaid).or_default().extend(channels);
+                StoreAnswer::ChannelsAdded
+            }
+            StoreOp::RemoveChannel { uaid, months, chid } => {
+                for month in months {
+                    self.table(*month).channels.entry(*uaid).or_default().remove(chid);
+                }
+                StoreAnswer::ChannelRemoved
+            }
+            StoreOp::UpdateMonth(step) => StoreAnswer::MonthUpdated(self.update(step, |record| {
+                record.curmonth = step.to;
+                record.oldmonth = Some(step.from);
+            })),
+            StoreOp::ClearNode { uaid, binding: place } => {
+                StoreAnswer::NodeCleared(self.clear_node(*uaid, &place.node, place.connected_at))
+            }
+            StoreOp::FinishMove(step) => StoreAnswer::MoveFinished(self.update(step, |record| {
+                record.oldmonth = record.oldmonth.filter(|month| *month != step.from);
+            })),
+            StoreOp::MoveMessages { uaid, from, to } => {
+                self.carry(*uaid, *from, *to);
+                StoreAnswer::Moved
+            }
+        }
+    }
+
+    pub(crate) fn channels(&self, uaid: Uaid, month: Month) -> Option<&BTreeSet<Chid>> {
+        self.tables.get(&month)?.channels.get(&uaid)
+    }
+
+    pub(crate) fn has_channel(&self, uaid: Uaid, month: Month, chid: Chid) -> bool {
+        self.channels(uaid, month).is_some_and(|channels| channels.contains(&chid))
+    }
+
+    pub(crate) fn store(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
+        if !self.has_channel(uaid, month, message.chid) {
+            return Stored::NoSuchChannel;
+        }
+        let messages = &mut self.table(month).messages;
+        let is_of_its_topic = |row: &&Message| {
+            message.topic.is_some() && (row.chid, &row.topic) == (message.chid, &message.topic)
+        };
+        let there = messages
+            .range(
+                (uaid, MessageId::from_bytes([0; 16]))..=(uaid, MessageId::from_bytes([255; 16])),
+            )
+            .map(|(_, row)| row)
+            .find(is_of_its_topic)
+            .map(|row| row.id);
+        if there.is_none_or(|there| there < message.id) {
+            there.map(|there| messages.remove(&(uaid, there)));
+            messages.insert((uaid, message.id), message);
+        }
+        Stored::Done
+    }
+
+    pub(crate) fn delete(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
+        let rows = &mut self.table(month).messages;
+        messages.iter().for_each(|message| drop(rows.remove(&(uaid, message.id))));
+    }
+
+    pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) -> bool {
+        let record = self.records.get_mut(&uaid);
+        let is_it = |record: &&mut RouterRecord| {
+            record.node.as_ref() == Some(node) && record.connected_at == connected_at
+        };
+        record.filter(is_it).map(|record| record.node = None).is_some()
+    }
+
+    /// Every message that waits for this agent, and where.
+    pub(crate) fn rows(&self, uaid: Uaid) -> impl Iterator<Item = (Month, MessageId)> {
+        self.tables.iter().flat_map(move |(month, table)| {
+            let ids = table.messages.keys().filter(move |(whose, _)| *whose == uaid);
+            ids.map(move |(_, id)| (*month, *id))
+        })
+    }
+
+    fn table(&mut self, month: Month) -> &mut Table {
+        self.tables.entry(month).or_default()
+    }
+
+    fn register(&mut self, registration: &Registration) -> RegisterResult {
+        let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
+            *registration;
+        let before = self.records.get(&uaid).and_then(RouterRecord::binding);
+        let (curmonth, oldmonth) = match (self.records.get(&uaid), create_in) {
+            (Some(record), _) if record.connected_at >= connected_at => {
+                return RegisterResult::Superseded(record.connected_at);
+            }
+            (Some(record), _) => (record.curmonth, record.oldmonth),
+            (None, Some(month)) => (month, None),
+            (None, None) => return RegisterResult::UnknownAgent,
+        };
+        let node = Some(node.clone());
+        let record = RouterRecord {
+            uaid,
+            router_type,
+            node,
+            connected_at,
+            last_connect,
+            curmonth,
+            oldmonth,
+        };
+        self.records.insert(uaid, record.clone());
+        RegisterResult::Registered(record, before)
+    }
+
+    fn update(&mut self, step: &MonthStep, change: impl FnOnce(&mut RouterRecord)) -> bool {
+        let record = self.records.get_mut(&step.uaid).filter(|record| {
+            record.node.as_ref() == Some(&step.node) && record.connected_at == step.connected_at
+        });
+        record.map(change).is_some()
+    }
+
+    fn fetch(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        after: Option<&Cursor>,
+        limit: PageLimit,
+        now: Time,
+    ) -> Page {
+        let Some(table) = self.tables.get(&month) else { return Page::default() };
+        let is_asked_for = |message: &&Message| {
+            after.is_none_or(|after| *after.as_str() < *message.id.to_string())
+                && now < message.expires_at()
+        };
+        let rows = table.messages.iter().filter(|((whose, _), _)| *whose == uaid);
+        let mut messages: Vec<Message> =
+            rows.map(|(_, message)| message).filter(is_asked_for).cloned().collect();
+        let is_more = messages.len() > limit.rows;
+        messages.truncate(limit.rows);
+        let next =
+            messages.last().filter(|_| is_more).map(|message| Cursor::new(message.id.to_string()));
+        Page { messages, next }
+    }
+
+    fn carry(&mut self, uaid: Uaid, from: Month, to: Month) {
+        let rows: Vec<Message> = {
+            let messages = &self.table(from).messages;
+            let of_agent = messages.iter().filter(|((whose, _), _)| *whose == uaid);
+            of_agent.map(|(_, message)| message.clone()).collect()
+        };
+        for message in rows {
+            let reference = message.key();
+            self.store(uaid, to, message);
+            self.delete(uaid, from, &[reference]);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is under way: mail, orders to the store, pushes. Any of it may come to pass next.
+
+use std::collections::BTreeMap;
+
+use state_machine::connection::Event;
+use state_machine::store::{StoreFailed, StoreOp};
+use state_machine::{MessageId, RouterRecord, Uaid};
+
+use super::op::How;
+use super::push::Push;
+use super::{SyntaxError, World};
+
+/// A thing under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum UnderWay {
+    Mail(usize),
+    Order(usize, usize),
+    Push(usize),
+    /// From one node to another.
+    Letter(usize),
+}
+
+impl World {
+    pub(super) fn under_way(&self) -> Vec<UnderWay> {
+        let mut things = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            things.extend(line.mail.front().map(|_| UnderWay::Mail(at)));
+            things.extend((0..line.orders.len()).map(|order| UnderWay::Order(at, order)));
+        }
+        let pending = |push: &usize| self.pushes[*push].is_pending();
+        things.extend((0..self.pushes.len()).filter(pending).map(UnderWay::Push));
+        things.extend((0..self.post.letters.len()).map(UnderWay::Letter));
+        things
+    }
+
+    pub(super) fn comes_to_pass(&mut self, thing: UnderWay, how: How) -> Result<(), SyntaxError> {
+        match thing {
+            UnderWay::Mail(line) => match self.lines[line].mail.pop_front() {
+                Some(event) => self.step(line, &event),
+                None => Ok(()),
+            },
+            UnderWay::Order(line, order) => self.store_answers(line, order, how),
+            UnderWay::Push(push) => self.push_goes_on(push, how),
+            UnderWay::Letter(letter) => {
+                self.letter_arrives(letter, how);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn go_all(&mut self) -> Result<(), SyntaxError> {
+        const THINGS_MAX: usize = 5000;
+        for _ in 0..THINGS_MAX {
+            match self.under_way().first() {
+                Some(thing) => self.comes_to_pass(*thing, How::Well)?,
+                None => return Ok(()),
+            }
+        }
+        Err("there is no end to what is under way".to_owned())
+    }
+
+    /// One user agent's writes are in order: those that were called before come first.
+    pub(super) fn store_answers(
+        &mut self,
+        line: usize,
+        order: usize,
+        how: How,
+    ) -> Result<(), SyntaxError> {
+        let number = self.lines[line].orders[order].number;
+        if self.lines[line].orders[order].is_write() {
+            self.write_all(number)?;
+            if how != How::NotDone {
+                self.write(line, order)?;
+            }
+        }
+        let pending = self.lines[line].orders.remove(order);
+        self.post.is_clear_lost |=
+            how == How::NotDone && matches!(pending.order, StoreOp::ClearNode { .. });
+        let answer = match how {
+            How::Well => Ok(pending.done.unwrap_or_else(|| self.store.carry_out(&pending.order))),
+            How::Early => {
+                Ok(pending.done.or(pending.early).expect("writes are done, reads were early"))
+            }
+            How::AckReplyLost | How::NotDone => Err(StoreFailed),
+        };
+        if let (StoreOp::Delete { messages, .. }, Ok(_)) = (&pending.order, &answer) {
+            messages.iter().for_each(|message| self.settle(message.id));
+        }
+        self.step(line, &Event::StoreAnswered { op: pending.op, answer })
+    }
+
+    /// Carries out the writes that were called before the one of this number.
+    pub(super) fn write_all(&mut self, before: usize) -> Result<(), SyntaxError> {
+        let mut writes: Vec<(usize, usize, usize)> = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            let orders = line.orders.iter().enumerate();
+            let due = orders.filter(|(_, order)| order.is_write() && order.number < before);
+            writes.extend(due.map(|(order, pending)| (pending.number, at, order)));
+        }
+        writes.sort_unstable();
+        writes.into_iter().try_for_each(|(_, line, order)| self.write(line, order))
+    }
+
+    pub(super) fn write(&mut self, line: usize, order: usize) -> Result<(), SyntaxError> {
+        let pending = &mut self.lines[line].orders[order];
+        if pending.done.is_none() {
+            let before = self.store.records.clone();
+            pending.done = Some(self.store.carry_out(&pending.order));
+            self.records_changed(&before)?;
+        }
+        self.nothing_reappears()
+    }
+
+    pub(super) fn records_changed(
+        &mut self,
+        before: &BTreeMap<Uaid, RouterRecord>,
+    ) -> Result<(), SyntaxError> {
+        for (uaid, record) in self.store.records.clone() {
+            let Some(before) = before.get(&uaid) else { continue };
+            if record.curmonth < before.curmonth {
+                return Err(format!("the record moves back from {:?}", before.curmonth));
+            }
+            self.post.moved(before, &record);
+        }
+        Ok(())
+    }
+
+    /// An ack is settled when its delete is durable and nobody is about to store the message.
+    pub(super) fn settle(&mut self, id: MessageId) {
+        let is_over = |push: &Push| push.message.id != id || push.outcome.is_some();
+        let is_acked = self.agent.got.contains_key(&id)
+            && !self.agent.unacked.iter().any(|update| update.id == id);
+        let is_there = self.rows().any(|row| row == id);
+        if is_acked && !is_there && self.pushes.iter().all(is_over) {
+            self.settled.insert(id);
+        }
+    }
+
+    pub(super) fn nothing_reappears(&self) -> Result<(), SyntaxError> {
+        match self.rows().find(|id| self.settled.contains(id)) {
+            Some(id) => Err(format!("{id} is stored after its ack was settled")),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = MessageId> {
+        self.agent.uaid.into_iter().flat_map(|uaid| self.store.rows(uaid)).map(|(_, id)| id)
+    }
+}

@@ -1,0 +1,100 @@
+//! Copying a month's rows to another as they are, those of other software too.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use state_machine::Month;
+
+use super::attributes::{UAID, text, text_of};
+use super::channels::{self, CHANNELS_KEY};
+use super::client::DynamoClient;
+use super::error::{CallError, Item};
+use super::messages::{Replaces, all, put};
+use super::month_table::{required, with_table};
+use super::move_messages;
+use super::rows::{SORT_KEY, SortKey, sort_key_of};
+use crate::maintenance::CopyProgress;
+use crate::store::{Cursor, StoreError};
+
+/// Rows that one call copies.
+const ROWS_MAX: i32 = 200;
+
+/// Copies some rows.
+pub(super) async fn copy(
+    client: &DynamoClient,
+    from: Month,
+    to: Month,
+    after: Option<Cursor>,
+) -> Result<CopyProgress, StoreError> {
+    if from == to {
+        return Ok(CopyProgress::default());
+    }
+    let start = after.as_ref().map(key_of).transpose()?;
+    let read = with_table(client, from, |table| scan(client, table, start.clone())).await;
+    let (items, next) = required(from, read)?;
+    let seen = items.len() as u64;
+    let written = AtomicU64::new(0);
+    let copies = items.into_iter().map(async |item| {
+        if copy_row(client, item, to).await? {
+            written.fetch_add(1, Relaxed);
+        }
+        Ok::<_, StoreError>(())
+    });
+    all(client, copies.collect()).await?;
+    Ok(CopyProgress { seen, written: written.load(Relaxed), next })
+}
+
+async fn scan(
+    client: &DynamoClient,
+    table: String,
+    start: Option<Item>,
+) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
+    let request = client
+        .sdk
+        .scan()
+        .table_name(&table)
+        .consistent_read(true)
+        .set_exclusive_start_key(start)
+        .limit(ROWS_MAX);
+    let page = client.call("Scan", &table, request.send()).await?;
+    let next = page.last_evaluated_key.as_ref().and_then(cursor_of);
+    Ok((page.items.unwrap_or_default(), next))
+}
+
+/// Answers whether something was written.
+async fn copy_row(client: &DynamoClient, item: Item, to: Month) -> Result<bool, StoreError> {
+    if sort_key_of(&item) == CHANNELS_KEY {
+        return copy_channels(client, &item, to).await;
+    }
+    let replaces = match SortKey::parse(sort_key_of(&item)) {
+        Some(sort_key_parts) if sort_key_parts.is_topical => {
+            move_messages::replaces(&item, &sort_key_parts)
+        }
+        _ => Replaces::Nothing,
+    };
+    let copied = with_table(client, to, |table| put(client, table, item.clone(), &replaces));
+    required(to, copied.await)
+}
+
+/// Channels are added to those that are there.
+async fn copy_channels(client: &DynamoClient, item: &Item, to: Month) -> Result<bool, StoreError> {
+    let Some(uaid) = text_of(item, UAID).and_then(|uaid| uaid.parse().ok()) else {
+        return Ok(false);
+    };
+    let channels = channels::decode(item);
+    let there = required(to, channels::read_there(client, uaid, to).await)?;
+    if there.is_some_and(|there| there.is_superset(&channels)) {
+        return Ok(false);
+    }
+    channels::add(client, uaid, to, &channels).await.map(|()| true)
+}
+
+/// A uaid has no space, and a sort key may be one.
+fn cursor_of(key: &Item) -> Option<Cursor> {
+    Some(Cursor::new(format!("{} {}", text_of(key, UAID)?, text_of(key, SORT_KEY)?)))
+}
+
+fn key_of(cursor: &Cursor) -> Result<Item, StoreError> {
+    let nowhere = || StoreError::Failed("copying goes on nowhere".to_owned());
+    let (uaid, sort_key) = cursor.as_str().split_once(' ').ok_or_else(nowhere)?;
+    Ok(Item::from([(UAID.to_owned(), text(uaid)), (SORT_KEY.to_owned(), text(sort_key))]))
+}

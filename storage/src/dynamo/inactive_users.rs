@@ -1,0 +1,205 @@
+//! Users that stay away: found by the `last_connect` index, dropped by what was read.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
+use futures_util::future::try_join_all;
+use state_machine::{LastConnect, Uaid};
+use tokio::time::sleep;
+
+use super::attributes::{UAID, number, text, text_of};
+use super::client::DynamoClient;
+use super::error::{CallError, Item};
+use super::last_connect_index::IndexKeys;
+use super::messages::all;
+use super::table_schema::{INDEX, INDEX_KEY};
+use crate::maintenance::{InactiveUser, InactiveUsers, MonthRange, USERS_IN_A_BATCH};
+use crate::store::Cursor;
+
+/// Keys that one call asks for at most, two days' at the usual spread: through an empty month it is
+/// still short.
+const KEYS_MAX: usize = 480;
+
+/// Finds at most a batch of users.
+pub(super) async fn find(
+    client: &DynamoClient,
+    seen: MonthRange,
+    after: Option<Cursor>,
+) -> Result<InactiveUsers, CallError> {
+    let all_keys = IndexKeys::of(seen, client.options.last_connect_shards);
+    let (mut keys, mut behind) = match after {
+        None => (all_keys, None),
+        Some(cursor) => {
+            let position = ScanPosition::parse(&cursor).ok_or_else(|| no_position(client))?;
+            (all_keys.from(position.key), position.behind)
+        }
+    };
+    let mut found = Found::default();
+    let at_once = client.options.rows_in_flight_max.clamp(1, KEYS_MAX);
+    for _round in 0..KEYS_MAX.div_ceil(at_once) {
+        let queries = keys.by_ref().take(at_once).map(|key| query(client, key, behind.take()));
+        for page in try_join_all(queries.collect::<Vec<_>>()).await? {
+            if let Some(position) = found.take(page) {
+                return Ok(InactiveUsers { users: found.users, next: Some(position.cursor()) });
+            }
+        }
+    }
+    let next = keys.peek().map(|key| ScanPosition { key, behind: None }.cursor());
+    Ok(InactiveUsers { users: found.users, next })
+}
+
+/// Drops those whose record still says what was read. Answers how many.
+pub(super) async fn drop_unchanged(
+    client: &DynamoClient,
+    users: Vec<InactiveUser>,
+) -> Result<usize, CallError> {
+    let dropped = AtomicUsize::new(0);
+    let deletes = users.into_iter().map(async |user| {
+        if drop_one(client, user).await? {
+            dropped.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    });
+    let done = all(client, deletes.collect()).await;
+    done.map_err(|error: CallError| error.after_writes(dropped.load(Relaxed) > 0))?;
+    Ok(dropped.load(Relaxed))
+}
+
+/// Drops users whatever their records say, a batch a request. What DynamoDB did not take of a batch
+/// is given to it again after a pause.
+pub(super) async fn drop_all(client: &DynamoClient, uaids: Vec<Uaid>) -> Result<(), CallError> {
+    let mut some = false;
+    for batch in uaids.chunks(USERS_IN_A_BATCH) {
+        let deletes = batch.iter().map(|uaid| delete_request(*uaid)).collect();
+        delete_batch(client, deletes, &mut some).await.map_err(|error| error.after_writes(some))?;
+    }
+    Ok(())
+}
+
+/// Where a search goes on.
+#[derive(Debug, PartialEq, Eq)]
+struct ScanPosition {
+    key: LastConnect,
+    /// The last user of that key that was given out.
+    behind: Option<Uaid>,
+}
+
+impl ScanPosition {
+    fn cursor(&self) -> Cursor {
+        Cursor::new(match self.behind {
+            None => self.key.0.to_string(),
+            Some(uaid) => format!("{} {uaid}", self.key.0),
+        })
+    }
+
+    fn parse(cursor: &Cursor) -> Option<Self> {
+        let (key, behind) = match cursor.as_str().split_once(' ') {
+            None => (cursor.as_str(), None),
+            Some((key, uaid)) => (key, Some(uaid.parse().ok()?)),
+        };
+        Some(Self { key: LastConnect(key.parse().ok()?), behind })
+    }
+}
+
+fn no_position(client: &DynamoClient) -> CallError {
+    CallError::unreadable("Query", client.names.router(), "the search goes on nowhere")
+}
+
+/// The users of one key.
+struct KeyPage {
+    key: LastConnect,
+    users: Vec<Uaid>,
+    /// The last that was looked at, if there may be more behind it.
+    last: Option<Uaid>,
+}
+
+#[derive(Default)]
+struct Found {
+    users: Vec<InactiveUser>,
+}
+
+impl Found {
+    /// Takes what there is room for. Answers where to go on if that is not behind the page.
+    fn take(&mut self, page: KeyPage) -> Option<ScanPosition> {
+        let KeyPage { key, users, last } = page;
+        for uaid in users {
+            self.users.push(InactiveUser { uaid, last_connect: key });
+            if self.users.len() == USERS_IN_A_BATCH {
+                return Some(ScanPosition { key, behind: Some(uaid) });
+            }
+        }
+        last.map(|last| ScanPosition { key, behind: Some(last) })
+    }
+}
+
+async fn query(
+    client: &DynamoClient,
+    key: LastConnect,
+    behind: Option<Uaid>,
+) -> Result<KeyPage, CallError> {
+    let table = client.names.router();
+    let start = behind.map(|uaid| {
+        let uaid = (UAID.to_owned(), text(uaid.to_string()));
+        Item::from([uaid, (INDEX_KEY.to_owned(), number(key.0))])
+    });
+    let request = client
+        .sdk
+        .query()
+        .table_name(table)
+        .index_name(INDEX)
+        .key_condition_expression("last_connect = :key")
+        .expression_attribute_values(":key", number(key.0))
+        .set_exclusive_start_key(start)
+        .limit(USERS_IN_A_BATCH as i32);
+    let page = client.call("Query", table, request.send()).await?;
+    let uaid = |item: &Item| text_of(item, UAID).and_then(|uaid| uaid.parse().ok());
+    let users = page.items().iter().filter_map(uaid).collect();
+    Ok(KeyPage { key, users, last: page.last_evaluated_key.as_ref().and_then(uaid) })
+}
+
+async fn drop_one(client: &DynamoClient, user: InactiveUser) -> Result<bool, CallError> {
+    let table = client.names.router();
+    let request = client
+        .sdk
+        .delete_item()
+        .table_name(table)
+        .key(UAID, text(user.uaid.to_string()))
+        .condition_expression("last_connect = :seen")
+        .expression_attribute_values(":seen", number(user.last_connect.0));
+    match client.call("DeleteItem", table, request.send()).await {
+        Ok(_dropped) => Ok(true),
+        // Who came back stays. In doubt, an attempt whose answer was lost has dropped it.
+        Err(error) if error.is_condition_failed() => Ok(error.is_indeterminate()),
+        Err(error) => Err(error),
+    }
+}
+
+fn delete_request(uaid: Uaid) -> WriteRequest {
+    let delete = DeleteRequest::builder().key(UAID, text(uaid.to_string())).build();
+    WriteRequest::builder().delete_request(delete.expect("it has a key")).build()
+}
+
+async fn delete_batch(
+    client: &DynamoClient,
+    deletes: Vec<WriteRequest>,
+    some: &mut bool,
+) -> Result<(), CallError> {
+    let table = client.names.router();
+    let mut left = HashMap::from([(table.to_owned(), deletes)]);
+    for attempt in 1..=client.options.attempts_max.max(1) {
+        let asked = left.values().map(Vec::len).sum::<usize>();
+        let request = client.sdk.batch_write_item().set_request_items(Some(left));
+        let answer = client.call(BATCH, table, request.send()).await?;
+        left = answer.unprocessed_items.unwrap_or_default();
+        left.retain(|_table, deletes| !deletes.is_empty());
+        *some |= left.values().map(Vec::len).sum::<usize>() < asked;
+        if left.is_empty() {
+            return Ok(());
+        }
+        sleep(client.pause_before(attempt)).await;
+    }
+    Err(CallError::throttled(BATCH, table))
+}
+
+const BATCH: &str = "BatchWriteItem";

@@ -1,0 +1,133 @@
+//! Which months the router records name: counted, and changed.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use state_machine::{Month, Uaid};
+
+use super::attributes::{UAID, text, text_of};
+use super::client::DynamoClient;
+use super::error::{CallError, Item};
+use super::messages::all;
+use crate::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
+use crate::store::Cursor;
+
+/// Records that one call looks at.
+const RECORDS_MAX: i32 = 1000;
+
+/// Counts the records of user agents, as all writes answered before have left them.
+pub(super) async fn count(
+    client: &DynamoClient,
+    after: Option<Cursor>,
+) -> Result<RecordsByMonth, CallError> {
+    let (items, next) = scan(client, after).await?;
+    let mut counts = RecordsByMonth { next, ..RecordsByMonth::default() };
+    for item in items.iter().filter(|item| is_of_agent(item)) {
+        let (curmonth, oldmonth) = (month(client, item, CURMONTH), month(client, item, OLDMONTH));
+        let is_old_unreadable = oldmonth.is_none() && item.contains_key(OLDMONTH);
+        counts.unreadable += u64::from(curmonth.is_none() || is_old_unreadable);
+        add(&mut counts.curmonth, curmonth);
+        add(&mut counts.oldmonth, oldmonth);
+    }
+    Ok(counts)
+}
+
+/// The others are the item of the health check, and what a trial of the table left behind.
+fn is_of_agent(item: &Item) -> bool {
+    let uaid = text_of(item, UAID).and_then(|uaid| Uaid::parse(uaid).ok());
+    uaid.is_some_and(|uaid| uaid != PREFLIGHT_UAID)
+}
+
+/// Makes records name another month.
+pub(super) async fn rename(
+    client: &DynamoClient,
+    from: Month,
+    to: Month,
+    after: Option<Cursor>,
+) -> Result<CopyProgress, CallError> {
+    let (items, next) = scan(client, after).await?;
+    let written = AtomicU64::new(0);
+    let names_it = |item: &&Item| {
+        [CURMONTH, OLDMONTH].iter().any(|name| month(client, item, name) == Some(from))
+    };
+    let updates = items.iter().filter(names_it).map(async |item| {
+        if update(client, item, from, to).await? {
+            written.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    });
+    let done = all(client, updates.collect()).await;
+    done.map_err(|error: CallError| error.after_writes(written.load(Relaxed) > 0))?;
+    Ok(CopyProgress { seen: items.len() as u64, written: written.load(Relaxed), next })
+}
+
+const CURMONTH: &str = "curmonth";
+const OLDMONTH: &str = "oldmonth";
+
+async fn scan(
+    client: &DynamoClient,
+    after: Option<Cursor>,
+) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
+    let table = client.names.router();
+    let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
+    let request = client
+        .sdk
+        .scan()
+        .table_name(table)
+        .projection_expression("uaid, curmonth, oldmonth")
+        .consistent_read(true)
+        .set_exclusive_start_key(start)
+        .limit(RECORDS_MAX);
+    let page = client.call("Scan", table, request.send()).await?;
+    let next = page.last_evaluated_key.as_ref().and_then(|key| text_of(key, UAID));
+    let next = next.map(Cursor::new);
+    Ok((page.items.unwrap_or_default(), next))
+}
+
+fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Option<Month> {
+    client.names.month_of_record(text_of(item, attribute)?)
+}
+
+fn add(counts: &mut BTreeMap<Month, u64>, month: Option<Month>) {
+    if let Some(month) = month {
+        *counts.entry(month).or_default() += 1;
+    }
+}
+
+/// Changes a record, if it still says what was read. Answers whether it did.
+async fn update(
+    client: &DynamoClient,
+    item: &Item,
+    from: Month,
+    to: Month,
+) -> Result<bool, CallError> {
+    let table = client.names.router();
+    let is_from = |name| month(client, item, name) == Some(from);
+    let curmonth = if is_from(CURMONTH) { Some(to) } else { month(client, item, CURMONTH) };
+    let oldmonth = if is_from(OLDMONTH) { Some(to) } else { month(client, item, OLDMONTH) };
+    let Some(curmonth) = curmonth else { return Ok(false) };
+    let mut request = client
+        .sdk
+        .update_item()
+        .table_name(table)
+        .key(UAID, text(text_of(item, UAID).unwrap_or_default()))
+        .expression_attribute_values(":curmonth", text(client.names.value(curmonth)))
+        .expression_attribute_values(":was", text(text_of(item, CURMONTH).unwrap_or_default()));
+    request = match oldmonth.filter(|oldmonth| *oldmonth != curmonth) {
+        Some(oldmonth) => request
+            .update_expression("SET curmonth = :curmonth, oldmonth = :oldmonth")
+            .expression_attribute_values(":oldmonth", text(client.names.value(oldmonth))),
+        None => request.update_expression("SET curmonth = :curmonth REMOVE oldmonth"),
+    };
+    request = match text_of(item, OLDMONTH) {
+        Some(was) => request
+            .condition_expression("curmonth = :was AND oldmonth = :old_was")
+            .expression_attribute_values(":old_was", text(was)),
+        None => request.condition_expression("curmonth = :was AND attribute_not_exists(oldmonth)"),
+    };
+    match client.call("UpdateItem", table, request.send()).await {
+        Ok(_changed) => Ok(true),
+        Err(error) if error.is_condition_failed() => Ok(false),
+        Err(error) => Err(error),
+    }
+}

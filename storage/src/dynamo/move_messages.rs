@@ -1,0 +1,123 @@
+//! Moving a user agent's messages from one month to another.
+//!
+//! Rows are moved as they are, those of other software too: same sort key, same attributes. Each is
+//! written to the new month before it is deleted in the old one, so a crash leaves it in one of them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use state_machine::{Chid, Month, Uaid};
+
+use super::channels::{self, CHANNELS_KEY};
+use super::client::DynamoClient;
+use super::error::{CallError, Item};
+use super::messages::{Replaces, Row, all, delete_row, put};
+use super::month_table::{required, with_table};
+use super::query::rows_after;
+use super::rows::{self, SortKey};
+use crate::store::StoreError;
+
+/// Rows that are read together.
+const ROWS: i32 = 100;
+
+/// Copies what waits in `from` to `to`, and deletes it in `from`.
+pub(super) async fn run(
+    client: &DynamoClient,
+    uaid: Uaid,
+    from: Month,
+    to: Month,
+) -> Result<(), StoreError> {
+    if from == to {
+        return Ok(());
+    }
+    let mut mover =
+        MessageMover { client, uaid, from, to, registered: None, wrote: AtomicBool::new(false) };
+    let moved = mover.move_all().await;
+    moved.map_err(|error| mover.refused(error))
+}
+
+struct MessageMover<'a> {
+    client: &'a DynamoClient,
+    uaid: Uaid,
+    from: Month,
+    to: Month,
+    /// The channels of the new month, once a row was there to move.
+    registered: Option<BTreeSet<Chid>>,
+    /// Whether something was written.
+    wrote: AtomicBool,
+}
+
+impl MessageMover<'_> {
+    async fn move_all(&mut self) -> Result<(), StoreError> {
+        let mut after = CHANNELS_KEY.to_owned();
+        loop {
+            let row_page = with_table(self.client, self.from, async |table| {
+                rows_after(self.client, self.uaid, &table, &after, ROWS, None).await
+            });
+            let row_page = row_page.await?.unwrap_or_default();
+            if !row_page.items.is_empty() {
+                self.read_registered().await?;
+                let rows = row_page.items.into_iter().map(|item| self.move_row(item));
+                all(self.client, rows.collect()).await?;
+            }
+            let Some(next) = row_page.next else { return Ok(()) };
+            after = next;
+        }
+    }
+
+    /// None are registered where nothing ever was: then what waits is of channels that were given up.
+    async fn read_registered(&mut self) -> Result<(), StoreError> {
+        if self.registered.is_none() {
+            let read = channels::read_there(self.client, self.uaid, self.to).await;
+            self.registered = Some(required(self.to, read)?.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    async fn move_row(&self, item: Item) -> Result<(), StoreError> {
+        let Some(sort_key_parts) = SortKey::parse(rows::sort_key_of(&item)) else {
+            // Nobody can tell whose it is. It goes with its month.
+            self.client.count_unreadable();
+            return Ok(());
+        };
+        let row = Row::of(&item);
+        if self.registered.as_ref().is_some_and(|chids| chids.contains(&sort_key_parts.chid)) {
+            let replaces = replaces(&item, &sort_key_parts);
+            let copied = with_table(self.client, self.to, |table| {
+                put(self.client, table, item.clone(), &replaces)
+            });
+            required(self.to, copied.await)?;
+            self.wrote.store(true, Relaxed);
+        }
+        self.delete(&row).await?;
+        self.wrote.store(true, Relaxed);
+        Ok(())
+    }
+
+    async fn delete(&self, row: &Row) -> Result<(), CallError> {
+        let deleted = with_table(self.client, self.from, async |table| {
+            delete_row(self.client, self.uaid, &table, row).await
+        });
+        deleted.await.map(|_deleted| ())
+    }
+
+    /// Busy means that nothing was done.
+    fn refused(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Busy if self.wrote.load(Relaxed) => StoreError::Failed(format!(
+                "moving messages from {} to {}: the tables are throttled, after a part of it was done",
+                self.from, self.to
+            )),
+            other => other,
+        }
+    }
+}
+
+/// What is in the new month already is newer than a row of others, whose id says nothing.
+pub(super) fn replaces(item: &Item, sort_key_parts: &SortKey) -> Replaces {
+    match (sort_key_parts.is_topical, rows::is_ours(item)) {
+        (false, _) => Replaces::Itself,
+        (true, true) => Replaces::Older(rows::id_of(item)),
+        (true, false) => Replaces::Nothing,
+    }
+}

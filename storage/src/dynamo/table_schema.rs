@@ -1,0 +1,184 @@
+//! What each table looks like: keys, index and TTL (seed 001, `create_router_table`; PROTOCOL §3).
+
+use aws_sdk_dynamodb::error::BuildError;
+use aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, GlobalSecondaryIndexDescription,
+    IndexStatus, KeySchemaElement, KeyType, Projection, ProjectionType, ProvisionedThroughput,
+    ScalarAttributeType, TableDescription,
+};
+
+use super::attributes::UAID;
+use super::options::Billing;
+use crate::maintenance::Throughput;
+
+/// A key attribute: its name and whether it is a number.
+type Key = (&'static str, ScalarAttributeType);
+
+/// The keys and the index of a table.
+#[derive(Debug)]
+pub(super) struct TableSchema {
+    partition: &'static str,
+    /// What follows the partition key.
+    sort: Option<&'static str>,
+    /// Whether it has [`INDEX`].
+    indexed: bool,
+    /// Whether rows end by [`EXPIRY`].
+    pub(super) expires: bool,
+}
+
+/// Router records: one item a user agent.
+pub(super) const ROUTER: TableSchema = TableSchema { indexed: true, ..plain(UAID, None) };
+/// Channels and messages of a month.
+pub(super) const MESSAGES: TableSchema =
+    TableSchema { expires: true, ..plain(UAID, Some("chidmessageid")) };
+/// SimplePush notifications.
+pub(super) const LEGACY: TableSchema = plain(UAID, Some("chid"));
+/// Sequences of feeds: one item a feed.
+pub(super) const SEQUENCES: TableSchema = plain("name", None);
+/// Keys of feeds, what waits to be published, and what was.
+pub(super) const FEEDS: TableSchema = plain("feed", Some("item"));
+
+const fn plain(partition: &'static str, sort: Option<&'static str>) -> TableSchema {
+    TableSchema { partition, sort, indexed: false, expires: false }
+}
+
+/// Finds users by their last connection.
+pub(super) const INDEX: &str = "AccessIndex";
+/// Its partition key.
+pub(super) const INDEX_KEY: &str = "last_connect";
+/// Seconds since the epoch after which a row is of no use.
+pub(super) const EXPIRY: &str = "expiry";
+
+impl TableSchema {
+    /// Says in the request how the table is to look.
+    pub(super) fn describe_in(
+        &self,
+        request: CreateTableFluentBuilder,
+        billing: Billing,
+    ) -> Result<CreateTableFluentBuilder, BuildError> {
+        let throughput = match billing {
+            Billing::OnDemand => None,
+            Billing::Provisioned(throughput) => Some(provisioned(throughput)?),
+        };
+        let mode = match throughput {
+            None => BillingMode::PayPerRequest,
+            Some(_) => BillingMode::Provisioned,
+        };
+        let index = self.index(throughput.as_ref())?;
+        Ok(request
+            .set_key_schema(Some(key_schema(&self.keys())?))
+            .set_attribute_definitions(Some(self.attributes()?))
+            .set_global_secondary_indexes(index.map(|index| vec![index]))
+            .billing_mode(mode)
+            .set_provisioned_throughput(throughput))
+    }
+
+    /// Compares a table with what it should be. Says what is wrong and what to do.
+    pub(super) fn compare(&self, table: &TableDescription) -> Result<(), String> {
+        if key_schema(&self.keys()).as_deref().ok() != Some(table.key_schema()) {
+            return Err(self.wrong_keys());
+        }
+        if self.indexed {
+            compare_index(table)?;
+        }
+        let defined = table.attribute_definitions();
+        match self.attributes().unwrap_or_default().iter().find(|key| !defined.contains(key)) {
+            None => Ok(()),
+            Some(key) => Err(format!(
+                "its key {} must be {}: make the table anew",
+                key.attribute_name(),
+                type_name(key.attribute_type()),
+            )),
+        }
+    }
+
+    fn wrong_keys(&self) -> String {
+        let partition = self.partition;
+        let sort = match self.sort {
+            Some(sort) => format!("sort key {sort}"),
+            None => "no sort key".to_owned(),
+        };
+        format!("it must have partition key {partition} and {sort}: make the table anew")
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let sort = self.sort.map(|sort| (sort, ScalarAttributeType::S));
+        [(self.partition, ScalarAttributeType::S)].into_iter().chain(sort).collect()
+    }
+
+    fn attributes(&self) -> Result<Vec<AttributeDefinition>, BuildError> {
+        let index_key = self.indexed.then_some((INDEX_KEY, ScalarAttributeType::N));
+        let keys = self.keys().into_iter().chain(index_key);
+        keys.map(|(name, kind)| {
+            AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build()
+        })
+        .collect()
+    }
+
+    fn index(
+        &self,
+        throughput: Option<&ProvisionedThroughput>,
+    ) -> Result<Option<GlobalSecondaryIndex>, BuildError> {
+        if !self.indexed {
+            return Ok(None);
+        }
+        GlobalSecondaryIndex::builder()
+            .index_name(INDEX)
+            .set_key_schema(Some(key_schema(&[(INDEX_KEY, ScalarAttributeType::N)])?))
+            .projection(Projection::builder().projection_type(ProjectionType::KeysOnly).build())
+            .set_provisioned_throughput(throughput.cloned())
+            .build()
+            .map(Some)
+    }
+}
+
+/// Throughput as requests name it.
+pub(super) fn provisioned(throughput: Throughput) -> Result<ProvisionedThroughput, BuildError> {
+    ProvisionedThroughput::builder()
+        .read_capacity_units(throughput.read.into())
+        .write_capacity_units(throughput.write.into())
+        .build()
+}
+
+fn compare_index(table: &TableDescription) -> Result<(), String> {
+    let named = |index: &&GlobalSecondaryIndexDescription| index.index_name() == Some(INDEX);
+    let Some(index) = table.global_secondary_indexes().iter().find(named) else {
+        return Err(format!("it has no index {INDEX}: add it with {INDEX_SCHEMA}"));
+    };
+    let wanted = key_schema(&[(INDEX_KEY, ScalarAttributeType::N)]);
+    let projection = index.projection().and_then(Projection::projection_type);
+    if wanted.as_deref().ok() != Some(index.key_schema())
+        || projection.is_some_and(|projection| *projection != ProjectionType::KeysOnly)
+    {
+        return Err(format!("its index {INDEX} is another one: make it anew with {INDEX_SCHEMA}"));
+    }
+    match index.index_status() {
+        Some(IndexStatus::Creating) => {
+            Err(format!("its index {INDEX} is still being built: wait until it is ACTIVE"))
+        }
+        Some(IndexStatus::Deleting) => {
+            Err(format!("its index {INDEX} is being deleted: add it again with {INDEX_SCHEMA}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+const INDEX_SCHEMA: &str = "partition key last_connect (a number) and projection KEYS_ONLY";
+
+fn key_schema(keys: &[Key]) -> Result<Vec<KeySchemaElement>, BuildError> {
+    let types = [KeyType::Hash, KeyType::Range];
+    keys.iter()
+        .zip(types)
+        .map(|((name, _), kind)| {
+            KeySchemaElement::builder().attribute_name(*name).key_type(kind).build()
+        })
+        .collect()
+}
+
+fn type_name(kind: &ScalarAttributeType) -> &'static str {
+    match kind {
+        ScalarAttributeType::N => "a number",
+        _ => "a string",
+    }
+}

@@ -1,0 +1,101 @@
+//! Copying a month to another in SQL, some rows at a time: first all channels, because a message is stored only where
+//! its channel is registered, and then the messages.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, params};
+use state_machine::{MessageId, Uaid};
+
+use super::columns::corrupt;
+use super::{channels, messages};
+use crate::maintenance::CopyProgress;
+use crate::store::Cursor;
+
+/// Rows that one step looks at; the channels of one user agent are never divided.
+const ROWS_MAX: u64 = 500;
+
+pub(super) fn copy(
+    from: &Connection,
+    to: &Connection,
+    after: Option<&Cursor>,
+) -> rusqlite::Result<CopyProgress> {
+    match after.map_or(Ok(CopyPosition::Channels(None)), CopyPosition::read)? {
+        CopyPosition::Channels(after) => copy_channels(from, to, after),
+        CopyPosition::Messages(after) => copy_messages(from, to, after),
+    }
+}
+
+/// How far copying has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyPosition {
+    /// Behind the channels of this user agent.
+    Channels(Option<Uaid>),
+    /// Behind the message of this rowid.
+    Messages(i64),
+}
+
+impl CopyPosition {
+    fn cursor(self) -> Cursor {
+        Cursor::new(match self {
+            Self::Channels(None) => "channels".to_owned(),
+            Self::Channels(Some(uaid)) => format!("channels {uaid}"),
+            Self::Messages(rowid) => format!("messages {rowid}"),
+        })
+    }
+
+    fn read(cursor: &Cursor) -> rusqlite::Result<Self> {
+        let position = match cursor.as_str().split_once(' ') {
+            Some(("channels", uaid)) => uaid.parse().ok().map(|uaid| Self::Channels(Some(uaid))),
+            Some(("messages", rowid)) => rowid.parse().ok().map(Self::Messages),
+            _ => None,
+        };
+        position.ok_or_else(|| corrupt(0, Type::Text, "not a position in a month"))
+    }
+}
+
+fn copy_channels(
+    from: &Connection,
+    to: &Connection,
+    after: Option<Uaid>,
+) -> rusqlite::Result<CopyProgress> {
+    let mut statement = from.prepare_cached(ALL_CHANNELS)?;
+    let mut add = to.prepare_cached(channels::ADD)?;
+    let mut rows = statement.query(params![after.as_ref().map_or(&[][..], |uaid| &uaid.0)])?;
+    let mut copied = CopyProgress::default();
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let uaid = Uaid(row.get(0)?);
+        if copied.seen >= ROWS_MAX && last != Some(uaid) {
+            copied.next = Some(CopyPosition::Channels(last).cursor());
+            return Ok(copied);
+        }
+        copied.seen += 1;
+        copied.written += add.execute(params![uaid.0, row.get_ref(1)?.as_blob()?])? as u64;
+        last = Some(uaid);
+    }
+    copied.next = Some(CopyPosition::Messages(0).cursor());
+    Ok(copied)
+}
+
+fn copy_messages(from: &Connection, to: &Connection, after: i64) -> rusqlite::Result<CopyProgress> {
+    let mut statement = from.prepare_cached(ALL_MESSAGES)?;
+    let mut rows = statement.query(params![after, ROWS_MAX as i64])?;
+    let mut copied = CopyProgress::default();
+    let mut last = after;
+    while let Some(row) = rows.next()? {
+        let message = messages::decode(MessageId::from_bytes(row.get(0)?), row)?;
+        copied.seen += 1;
+        copied.written += u64::from(messages::insert(to, Uaid(row.get(11)?), &message)?);
+        last = row.get(12)?;
+    }
+    copied.next = (copied.seen == ROWS_MAX).then(|| CopyPosition::Messages(last).cursor());
+    Ok(copied)
+}
+
+pub(super) const ALL_CHANNELS: &str = "
+    SELECT uaid, chid FROM channels WHERE uaid > ?1 ORDER BY uaid, chid";
+
+/// The columns of [`messages::FETCH`], and whose it is and where.
+pub(super) const ALL_MESSAGES: &str = "
+    SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,
+        encoding, encryption, crypto_key, data, uaid, rowid
+    FROM messages WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";

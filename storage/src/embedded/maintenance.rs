@@ -1,0 +1,178 @@
+//! The maintenance of the embedded engine, method by method: which file, which statements.
+
+use std::collections::BTreeSet;
+use std::{io, iter};
+
+use rusqlite::Connection;
+use state_machine::{Month, Uaid};
+
+use super::files::FileKey;
+use super::tables::now;
+use super::writer::Target;
+use super::{Embedded, inactive_users, month_counts, preflight, row_estimate};
+use crate::maintenance::{
+    Capacity, CopyProgress, InactiveUser, InactiveUsers, MonthRange, PreflightCheck,
+    RecordsByMonth, StoreAdmin, Table, TableStatus, Throughput,
+};
+use crate::store::{Cursor, StoreError, StoreFuture};
+
+impl StoreAdmin for Embedded {
+    fn preflight(&self, months: BTreeSet<Month>) -> StoreFuture<Vec<PreflightCheck>> {
+        let keys: Vec<_> =
+            iter::once(FileKey::Router).chain(months.into_iter().map(FileKey::Month)).collect();
+        let mut checks: Vec<_> = keys.iter().map(|key| self.try_reading(*key)).collect();
+        checks.push(self.compare_space());
+        let written = self.try_writing(keys);
+        Box::pin(async {
+            checks.push(check("write each file".to_owned(), written.await)?);
+            Ok(checks)
+        })
+    }
+
+    fn tables(&self) -> StoreFuture<Vec<TableStatus>> {
+        let router = [Table::Router, Table::Notifications].into_iter();
+        let months = self.months.list().into_iter().map(Table::Messages);
+        now(router.chain(months).map(|table| self.status(table)).collect())
+    }
+
+    fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth> {
+        let counted =
+            self.readers.read(FileKey::Router, |conn| month_counts::count(conn, after.as_ref()));
+        now(counted.map(Option::unwrap_or_default))
+    }
+
+    fn inactive_users(
+        &self,
+        seen: MonthRange,
+        after: Option<Cursor>,
+    ) -> StoreFuture<InactiveUsers> {
+        let find = |conn: &_| inactive_users::find(conn, seen, after.as_ref());
+        now(self.readers.read(FileKey::Router, find).map(Option::unwrap_or_default))
+    }
+
+    fn drop_inactive(&self, users: Vec<InactiveUser>) -> StoreFuture<usize> {
+        self.write_records(move |conn| inactive_users::drop_unchanged(conn, &users))
+    }
+
+    /// All in one transaction: nothing here is limited to a number of rows a request.
+    fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()> {
+        self.write_records(move |conn| inactive_users::drop_all(conn, &uaids))
+    }
+
+    fn copy_rows(
+        &self,
+        from: Month,
+        to: Month,
+        after: Option<Cursor>,
+    ) -> StoreFuture<CopyProgress> {
+        let copy = move |files: &mut super::WriteConnections| files.copy(from, to, after.as_ref());
+        self.writer.submit(None, Target::Exclusive, copy)
+    }
+
+    fn move_records(
+        &self,
+        from: Month,
+        to: Month,
+        after: Option<Cursor>,
+    ) -> StoreFuture<CopyProgress> {
+        self.write_records(move |conn| month_counts::rename(conn, from, to, after.as_ref()))
+    }
+
+    fn set_throughput(&self, _month: Month, _throughput: Throughput) -> StoreFuture<()> {
+        now(Err(StoreError::Unsupported(
+            "tables of the embedded store have no throughput: they give what the machine can do",
+        )))
+    }
+
+    fn key_fingerprints(&self) -> StoreFuture<BTreeSet<String>> {
+        now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
+    }
+
+    fn put_key_fingerprints(
+        &self,
+        _before: BTreeSet<String>,
+        _after: BTreeSet<String>,
+    ) -> StoreFuture<bool> {
+        now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
+    }
+}
+
+impl Embedded {
+    /// Writes records of several user agents.
+    fn write_records<T: Send + 'static>(
+        &self,
+        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let target = Target::File(FileKey::Router);
+        self.writer.submit(None, target, move |files| files.write(FileKey::Router, &statements))
+    }
+
+    fn try_reading(&self, key: FileKey) -> PreflightCheck {
+        let statement = match key {
+            FileKey::Router => row_estimate::RECORDS,
+            FileKey::Month(_) => row_estimate::MESSAGES,
+        };
+        let read = self.readers.read(key, |conn| row_estimate::rows_up_to(conn, statement, 1));
+        let outcome = read.map(|_rows| ()).map_err(|error| error.to_string());
+        PreflightCheck { what: format!("read {key}"), outcome }
+    }
+
+    /// One job, so that it fits into the shortest queue. It ends with the first file that fails, whose
+    /// name is in the error.
+    fn try_writing(&self, keys: Vec<FileKey>) -> StoreFuture<()> {
+        self.writer.submit(None, Target::ManyFiles, move |files| {
+            keys.iter().try_for_each(|key| {
+                files.write(*key, |conn| match key {
+                    FileKey::Router => preflight::try_router(conn),
+                    FileKey::Month(_) => preflight::try_month(conn),
+                })
+            })
+        })
+    }
+
+    fn compare_space(&self) -> PreflightCheck {
+        let free = self.dir.free_bytes().map_err(|error| error.to_string());
+        let outcome = free.and_then(preflight::compare_space);
+        PreflightCheck { what: "room on the disk".to_owned(), outcome }
+    }
+
+    fn status(&self, table: Table) -> Result<TableStatus, StoreError> {
+        let (key, statements) = match table {
+            Table::Router | Table::Sequences | Table::Feeds => {
+                (FileKey::Router, &[row_estimate::RECORDS][..])
+            }
+            Table::Notifications => (FileKey::Router, &[row_estimate::NOTIFICATIONS][..]),
+            Table::Messages(month) => {
+                (FileKey::Month(month), &[row_estimate::CHANNELS, row_estimate::MESSAGES][..])
+            }
+        };
+        let count = |conn: &_| statements.iter().map(|s| row_estimate::rows(conn, s)).sum();
+        let items = self.readers.read(key, count)?.unwrap_or(0);
+        let bytes = match table {
+            Table::Notifications => items * NOTIFICATION_BYTES,
+            _ => self.dir.bytes(key).map_err(|error| unknown_size(key, &error))?,
+        };
+        let (name, state) = (key.to_string(), "active".to_owned());
+        Ok(TableStatus { table, name, state, items, bytes, capacity: Capacity::Unmetered })
+    }
+}
+
+const NO_OTHER_NODES: &str =
+    "the embedded store has one node, which has nobody to compare its keys with";
+
+/// The columns of one. They are in the router's file, whose size includes them.
+const NOTIFICATION_BYTES: u64 = 16 + 16 + 8;
+
+/// A trouble with a file is what a check is there to tell; a store that takes no work is not.
+fn check(what: String, done: Result<(), StoreError>) -> Result<PreflightCheck, StoreError> {
+    let outcome = match done {
+        Err(StoreError::Failed(reason)) => Err(reason),
+        Err(error @ StoreError::NoSuchMonth(_)) => Err(error.to_string()),
+        done => Ok(done?),
+    };
+    Ok(PreflightCheck { what, outcome })
+}
+
+fn unknown_size(key: FileKey, error: &io::Error) -> StoreError {
+    StoreError::Failed(format!("cannot look at {key}: {error}"))
+}

@@ -1,0 +1,88 @@
+//! Which months the router records name, in SQL: counted, and changed. Records are gone through in
+//! the order of their rowids, which an update does not change.
+
+use std::collections::BTreeMap;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, params};
+use state_machine::Month;
+
+use super::columns::corrupt;
+use super::router;
+use crate::maintenance::{CopyProgress, RecordsByMonth};
+use crate::store::Cursor;
+
+/// Records that one call goes through.
+const RECORDS_MAX: i64 = 1000;
+
+pub(super) fn count(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RecordsByMonth> {
+    let mut statement = conn.prepare_cached(COUNT)?;
+    let mut rows = statement.query(params![position(after)?, RECORDS_MAX])?;
+    let mut counts = RecordsByMonth::default();
+    let (mut last, mut seen) = (0, 0);
+    while let Some(row) = rows.next()? {
+        (last, seen) = (row.get(0)?, seen + 1);
+        add(&mut counts.curmonth, router::month(1, row.get_ref(1)?.as_str()?)?);
+        if let Some(month) = row.get_ref(2)?.as_str_or_null()? {
+            add(&mut counts.oldmonth, router::month(2, month)?);
+        }
+    }
+    counts.next = cursor(seen, last);
+    Ok(counts)
+}
+
+/// Makes records name another month.
+pub(super) fn rename(
+    conn: &Connection,
+    from: Month,
+    to: Month,
+    after: Option<&Cursor>,
+) -> rusqlite::Result<CopyProgress> {
+    let after = position(after)?;
+    let page = params![after, RECORDS_MAX];
+    let (seen, last): (i64, Option<i64>) =
+        conn.prepare_cached(END_OF_PAGE)?.query_row(page, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let last = last.unwrap_or(after);
+    let written = conn.prepare_cached(RENAME)?.execute(params![
+        after,
+        last,
+        from.to_string(),
+        to.to_string()
+    ])?;
+    Ok(CopyProgress {
+        seen: seen.unsigned_abs(),
+        written: written as u64,
+        next: cursor(seen, last),
+    })
+}
+
+fn add(counts: &mut BTreeMap<Month, u64>, month: Month) {
+    *counts.entry(month).or_default() += 1;
+}
+
+fn position(after: Option<&Cursor>) -> rusqlite::Result<i64> {
+    after.map_or(Ok(0), |cursor| {
+        let position = cursor.as_str().parse();
+        position.map_err(|_| corrupt(0, Type::Text, "not a position among router records"))
+    })
+}
+
+/// A page that is not full was the last.
+fn cursor(seen: i64, last: i64) -> Option<Cursor> {
+    (seen == RECORDS_MAX).then(|| Cursor::new(last.to_string()))
+}
+
+pub(super) const COUNT: &str = "
+    SELECT rowid, curmonth, oldmonth FROM router WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+
+/// Its subquery ends after a page, so that what the outer query goes through is bounded.
+const END_OF_PAGE: &str = "
+    SELECT count(*), max(id) FROM (
+        SELECT rowid AS id FROM router WHERE rowid > ?1 ORDER BY rowid LIMIT ?2
+    )";
+
+pub(super) const RENAME: &str = "
+    UPDATE router SET
+        curmonth = iif(curmonth = ?3, ?4, curmonth),
+        oldmonth = nullif(iif(oldmonth = ?3, ?4, oldmonth), iif(curmonth = ?3, ?4, curmonth))
+    WHERE rowid > ?1 AND rowid <= ?2 AND (curmonth = ?3 OR oldmonth = ?3)";

@@ -1,0 +1,302 @@
+//! The writer's connections and the transactions open on them.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use state_machine::{Month, Uaid};
+
+use super::error::WriterError;
+use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
+use super::readers::Readers;
+use super::{copy_table, messages, month_list, router};
+use crate::maintenance::CopyProgress;
+use crate::store::{Cursor, StoreError};
+
+/// The files as the writer thread, and nobody else, has them open. One transaction a file holds all
+/// the writes of a batch.
+pub(super) struct WriteConnections {
+    dir: Arc<DataDir>,
+    months: Arc<MonthFiles>,
+    readers: Arc<Readers>,
+    /// Opened when first written to, the oldest first.
+    open: Vec<OpenFile>,
+    /// Files that could not be opened or committed in this batch, and why. They are not tried
+    /// again before the next batch, so that a batch waits once for a file that is locked.
+    failed: Vec<(FileKey, StoreError)>,
+    months_open_max: usize,
+}
+
+struct OpenFile {
+    key: FileKey,
+    conn: Connection,
+    in_transaction: bool,
+}
+
+impl WriteConnections {
+    pub(super) fn new(
+        dir: Arc<DataDir>,
+        months: Arc<MonthFiles>,
+        readers: Arc<Readers>,
+        months_open_max: usize,
+    ) -> Self {
+        let months_open_max = months_open_max.max(1);
+        Self { dir, months, readers, open: Vec::new(), failed: Vec::new(), months_open_max }
+    }
+
+    /// Runs statements in the batch's transaction on a file.
+    pub(super) fn write<T>(
+        &mut self,
+        key: FileKey,
+        statements: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, WriterError> {
+        let at = self.begin(key)?;
+        statements(&self.open[at].conn).map_err(|error| broken(key, &error))
+    }
+
+    /// As [`WriteConnections::write`]; none if there is no file of that month.
+    pub(super) fn write_if_there<T>(
+        &mut self,
+        month: Month,
+        statements: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, WriterError> {
+        if self.months.contains(month) {
+            self.write(FileKey::Month(month), statements).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// The copies are on disk before the originals go.
+    pub(super) fn move_messages(
+        &mut self,
+        uaid: Uaid,
+        from: Month,
+        to: Month,
+    ) -> Result<(), WriterError> {
+        if from == to || !self.months.contains(from) {
+            return Ok(());
+        }
+        let (from, to) = (FileKey::Month(from), FileKey::Month(to));
+        self.begin(from)?;
+        self.begin(to)?;
+        messages::copy_all(self.connection(from), self.connection(to), uaid)
+            .map_err(|error| broken(to, &error))?;
+        self.commit(to)?;
+        self.write(from, |conn| messages::delete_all(conn, uaid))
+    }
+
+    /// Copies some rows of a month to another.
+    pub(super) fn copy(
+        &mut self,
+        from: Month,
+        to: Month,
+        after: Option<&Cursor>,
+    ) -> Result<CopyProgress, WriterError> {
+        if from == to {
+            return Ok(CopyProgress::default());
+        }
+        let (from, to) = (FileKey::Month(from), FileKey::Month(to));
+        self.begin(from)?;
+        self.begin(to)?;
+        copy_table::copy(self.connection(from), self.connection(to), after)
+            .map_err(|error| broken(to, &error))
+    }
+
+    pub(super) fn make_month(&mut self, month: Month) -> Result<(), WriterError> {
+        if self.months.contains(month) {
+            return Ok(());
+        }
+        let made = self.dir.make(FileKey::Month(month));
+        made.map_err(|error| WriterError::Refused(StoreError::Failed(error.to_string())))?;
+        self.months.insert(month);
+        self.write(FileKey::Router, |conn| month_list::add(conn, month))
+    }
+
+    /// Writes something, so that a disk that is full or read-only shows, and a file that is gone.
+    pub(super) fn check(&mut self) -> Result<(), WriterError> {
+        if self.dir.is_there(FileKey::Router) {
+            return self.write(FileKey::Router, router::check);
+        }
+        let gone = "router.db was removed while the store was open".to_owned();
+        Err(WriterError::Refused(StoreError::Failed(gone)))
+    }
+
+    /// Closes every connection first, so that the space is given back when the file is unlinked,
+    /// and so that SQLite cannot later remove the log of a new file of the same name.
+    pub(super) fn drop_month(&mut self, month: Month) -> Result<bool, WriterError> {
+        let key = FileKey::Month(month);
+        if !self.months.contains(month) {
+            return Ok(false);
+        }
+        self.write(FileKey::Router, |conn| month_list::remove(conn, month))?;
+        self.commit(FileKey::Router)?;
+        self.months.remove(month);
+        self.readers.forget(key);
+        self.open.retain(|file| file.key != key);
+        match self.dir.remove(key) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                self.months.insert(month);
+                let text = format!("cannot remove {key}: {error}");
+                Err(WriterError::Refused(StoreError::Failed(text)))
+            }
+        }
+    }
+
+    /// Commits every open transaction, syncing each file once. What fails is noted in
+    /// [`WriteConnections::failure`].
+    pub(super) fn commit_all(&mut self) {
+        let written: Vec<FileKey> =
+            self.open.iter().filter(|file| file.in_transaction).map(|file| file.key).collect();
+        for key in written {
+            let _noted = self.commit(key);
+        }
+    }
+
+    pub(super) fn roll_back_all(&mut self) {
+        // A connection that is closed rolls back, whatever state the error left it in.
+        self.open.retain(|file| !file.in_transaction);
+    }
+
+    /// Why a write to the file, or to any if none is named, is not on disk though its statements
+    /// were run in this batch.
+    pub(super) fn failure(&self, key: Option<FileKey>) -> Option<&StoreError> {
+        let concerned = |(failed, _): &&(FileKey, StoreError)| key.is_none_or(|key| key == *failed);
+        self.failed.iter().find(concerned).map(|(_, error)| error)
+    }
+
+    /// Ends a batch: forgets failures, and closes months that are more than allowed.
+    pub(super) fn end_batch(&mut self) {
+        self.failed.clear();
+        let is_month = |file: &OpenFile| file.key != FileKey::Router;
+        while self.open.iter().filter(|file| is_month(file)).count() > self.months_open_max {
+            let oldest = self.open.iter().position(is_month).expect("more than one is open");
+            self.open.remove(oldest);
+        }
+    }
+
+    /// Moves the logs into the files and closes them, the readers' connections too.
+    pub(super) fn close(self) -> Result<(), StoreError> {
+        self.readers.close();
+        for OpenFile { key, conn, .. } in self.open {
+            conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+                .and_then(|()| conn.close().map_err(|(_, error)| error))
+                .map_err(|error| StoreError::Failed(format!("cannot close {key}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Finds or opens a file and begins its transaction. Answers its place in `open`.
+    fn begin(&mut self, key: FileKey) -> Result<usize, WriterError> {
+        let at = self.open.iter().position(|file| file.key == key);
+        match at {
+            Some(at) if self.open[at].in_transaction => Ok(at),
+            _ => self.begin_now(key, at).map_err(WriterError::Refused),
+        }
+    }
+
+    fn begin_now(&mut self, key: FileKey, at: Option<usize>) -> Result<usize, StoreError> {
+        if let FileKey::Month(month) = key
+            && !self.months.contains(month)
+        {
+            return Err(StoreError::NoSuchMonth(month));
+        }
+        if let Some(error) = self.failure(Some(key)) {
+            return Err(error.clone());
+        }
+        self.open_and_begin(key, at).map_err(|error| self.note_failure(key, &error))
+    }
+
+    fn open_and_begin(&mut self, key: FileKey, at: Option<usize>) -> rusqlite::Result<usize> {
+        let at = match at {
+            Some(at) => at,
+            None => {
+                let conn = self.dir.connect(key, ConnectionRole::Writer)?;
+                self.open.push(OpenFile { key, conn, in_transaction: false });
+                self.open.len() - 1
+            }
+        };
+        self.open[at].conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        self.open[at].in_transaction = true;
+        Ok(at)
+    }
+
+    fn commit(&mut self, key: FileKey) -> Result<(), WriterError> {
+        let Some(file) = self.open.iter_mut().find(|file| file.key == key) else {
+            return Ok(());
+        };
+        file.in_transaction = false;
+        let committed = file.conn.prepare_cached("COMMIT").and_then(|mut s| s.execute([]));
+        match committed {
+            Ok(_) => Ok(()),
+            Err(error) => Err(WriterError::Refused(self.note_failure(key, &error))),
+        }
+    }
+
+    /// The connection is closed: what state it is in is not known, and closing rolls back.
+    fn note_failure(&mut self, key: FileKey, error: &rusqlite::Error) -> StoreError {
+        self.open.retain(|file| file.key != key);
+        let error = StoreError::Failed(format!("cannot write {key}: {error}"));
+        self.failed.push((key, error.clone()));
+        error
+    }
+
+    fn connection(&self, key: FileKey) -> &Connection {
+        let file = self.open.iter().find(|file| file.key == key);
+        &file.expect("its transaction was begun").conn
+    }
+}
+
+fn broken(key: FileKey, error: &rusqlite::Error) -> WriterError {
+    WriterError::Broken(StoreError::Failed(format!("cannot write {key}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use state_machine::{Chid, Message, MessageId, Span, Time, Urgency};
+
+    use super::super::channels;
+    use super::*;
+
+    const UAID: Uaid = Uaid([1; 16]);
+    const CHID: Chid = Chid([2; 16]);
+
+    fn message() -> Message {
+        Message {
+            id: MessageId::from_uuid_v7(4, false),
+            chid: CHID,
+            topic: None,
+            urgency: Urgency::Normal,
+            accepted_at: Time(0),
+            ttl: Span(1),
+            payload: None,
+        }
+    }
+
+    fn rows_on_disk(files: &WriteConnections, month: Month) -> i64 {
+        let conn = files.dir.connect(FileKey::Month(month), ConnectionRole::Reader).unwrap();
+        conn.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn carried_copies_are_on_disk_before_the_originals_go() {
+        let home = tempfile::tempdir().unwrap();
+        let (dir, _lock, months) = DataDir::open(home.path()).unwrap();
+        let (dir, months) = (Arc::new(dir), Arc::new(months));
+        let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
+        let mut files = WriteConnections::new(dir, months, readers, 2);
+        let (from, to) = ("2026_10".parse().unwrap(), "2026_11".parse().unwrap());
+        for month in [from, to] {
+            files.make_month(month).unwrap();
+            let add = |conn: &_| channels::add(conn, UAID, &[CHID].into());
+            files.write(FileKey::Month(month), add).unwrap();
+        }
+        let store = |conn: &_| messages::store(conn, UAID, &message());
+        files.write(FileKey::Month(from), store).unwrap();
+        files.commit_all();
+        files.move_messages(UAID, from, to).unwrap();
+        assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (1, 1));
+        files.commit_all();
+        assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (0, 1));
+    }
+}
