@@ -1,37 +1,35 @@
-//! When another node that failed is tried again.
+//! The circuit breaker of a peer node.
 //!
 //! ```text
-//!            a request fails            the probe begins
-//!   Closed ─────────────────► Open ────────────────────► HalfOpen
-//!     ▲                        │   ▲   it fails: a longer backoff │ │
-//!     │    the node answered   │   └───────────────────────────┘ │
-//!     └────────────────────────┴─────────────────────────────────┘
+//!            a request fails           the backoff is over
+//!   Closed ──────────────────► Open ────────────────────────► HalfOpen
+//!     ▲                        │  ▲   the probe fails: a longer │ │
+//!     │                        │  └───backoff───────────────────┘ │
+//!     └──the node answered─────┴──────────────────────────────────┘
 //! ```
 //!
-//! Requests are made only while it is closed. Behind it nothing is asked but one probe at a time, so that a node
-//! that hangs costs one request a backoff, and no push waits for it.
+//! Pushes call the node only while the breaker is closed. In the other states the node gets one probe at a time, so a
+//! node that hangs costs one request in each backoff, and no push waits for it.
 
+use crate::backoff::Backoff;
 use crate::time::{Span, Time};
 
-/// Whether one other node is asked.
+/// Whether one peer node is called.
 ///
-/// Requests overlap: when a node dies, hundreds are under way, and they fail one after the other, some of them long
-/// after the first. So each is made in a [`Epoch`], which ends when the breaker opens, when a probe begins and when it
-/// closes. Only a failure of the epoch that is under way is news. An older one tells of a time that
-/// the breaker has judged already: it opens nothing again and makes no backoff longer.
-///
-/// An answer is news whenever it was asked for, because it was given now.
+/// Requests overlap: when a node dies, hundreds are under way, and they fail one after the other, some long after the
+/// first. So each request belongs to an [`Epoch`]. An epoch ends when the breaker changes its state, and only a
+/// failure of the current epoch counts. An answer always counts, because the node gave it now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Breaker {
     epoch: Epoch,
     state: BreakerState,
 }
 
-/// Which requests a failure is counted together with.
+/// The requests whose failures count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
-/// How long a node is left alone.
+/// How long a breaker stays open before it probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BreakerLimits {
     /// After the first failure. It doubles with each probe that fails.
@@ -44,54 +42,55 @@ pub struct BreakerLimits {
 enum BreakerState {
     Closed,
     Open {
-        backoff: Span,
+        wait: Span,
         until: Time,
+        next: Backoff,
     },
-    /// A probe is under way, after this backoff.
+    /// A probe is under way. `next` is the backoff if it fails.
     HalfOpen {
-        backoff: Span,
+        next: Backoff,
     },
 }
 
 impl Breaker {
-    /// Nothing failed so far.
+    /// A closed breaker.
     pub fn new() -> Self {
         Self { epoch: Epoch(0), state: BreakerState::Closed }
     }
 
-    /// Whether a push may ask the node. While it may not, only the probe does.
+    /// Whether a push may call the node.
     pub fn allow(&self) -> bool {
         self.state == BreakerState::Closed
     }
 
-    /// The epoch of a request that begins now; its failure is told with it.
+    /// The epoch of a request that begins now. The caller keeps it for [`Breaker::on_failure`].
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// A request of that epoch failed: the node is left alone from `now` on.
+    /// A request of that epoch failed: the breaker opens at `now`.
     pub fn on_failure(&mut self, epoch: Epoch, now: Time, limits: &BreakerLimits) {
         if epoch != self.epoch {
             return;
         }
-        let backoff = match self.state {
-            BreakerState::Closed => limits.backoff,
-            BreakerState::HalfOpen { backoff } => Span(backoff.0.saturating_mul(2)),
+        let mut next = match self.state {
+            BreakerState::Closed => Backoff::new(limits.backoff, limits.backoff_max),
+            BreakerState::HalfOpen { next } => next,
             // No request begins in this epoch, so none can fail that belongs to it.
             BreakerState::Open { .. } => return,
         };
-        let backoff = backoff.min(limits.backoff_max);
-        self.enter(BreakerState::Open { backoff, until: now + backoff });
+        let wait = next.next();
+        self.enter(BreakerState::Open { wait, until: now + wait, next });
     }
 
-    /// The node answered, whatever it was asked and whenever: what failed is forgotten.
+    /// The node answered a request of any epoch: the breaker closes and forgets its failures.
     pub fn on_success(&mut self) {
         if self.state != BreakerState::Closed {
             self.enter(BreakerState::Closed);
         }
     }
 
-    /// When the probe is due; none while the node may be asked anyway, or is being probed.
+    /// When the probe is due; none while the breaker is closed or the probe is under way.
     pub fn retry_at(&self) -> Option<Time> {
         match self.state {
             BreakerState::Open { until, .. } => Some(until),
@@ -99,14 +98,14 @@ impl Breaker {
         }
     }
 
-    /// Begins the probe if it is due, in the epoch that is given back. Whoever begins one says what became of it:
-    /// until then nobody asks the node.
+    /// Begins the probe if it is due, and returns its epoch. The caller must report the probe's success or failure:
+    /// until then the breaker stays half-open.
     ///
-    /// A clock that was set back makes no backoff longer than it is: the probe is then due at once.
+    /// If the clock was set back, the probe is due at once: no backoff gets longer than it is.
     pub fn try_half_open(&mut self, now: Time) -> Option<Epoch> {
-        let BreakerState::Open { backoff, until } = self.state else { return None };
-        let was_set_back = now + backoff < until;
-        (now >= until || was_set_back).then(|| self.enter(BreakerState::HalfOpen { backoff }))
+        let BreakerState::Open { wait, until, next } = self.state else { return None };
+        let was_set_back = now + wait < until;
+        (now >= until || was_set_back).then(|| self.enter(BreakerState::HalfOpen { next }))
     }
 
     fn enter(&mut self, state: BreakerState) -> Epoch {

@@ -14,6 +14,7 @@
 //! - [`staggered_fanout`]: who is woken when many want to know, one after the other.
 //! - [`wire`]: what user agents say and hear, as JSON.
 
+pub mod backoff;
 pub mod breaker;
 pub mod broadcast;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub mod connection;
 pub mod delivery;
 pub mod feed;
 pub mod ids;
+pub mod log_limiter;
 pub mod message;
 pub mod month;
 pub mod record;

@@ -1,7 +1,7 @@
 //! Points in time and spans between them, both in milliseconds.
 
 use std::fmt;
-use std::ops::{Add, Sub};
+use std::ops::{Add, Mul, Sub};
 
 /// A point in time: milliseconds since the Unix epoch, UTC, by the node's own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +46,14 @@ impl Sub<Span> for Time {
 
     fn sub(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
+    }
+}
+
+impl Mul<u64> for Span {
+    type Output = Self;
+
+    fn mul(self, factor: u64) -> Self {
+        Self(self.0.saturating_mul(factor))
     }
 }
 

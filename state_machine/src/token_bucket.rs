@@ -1,46 +1,49 @@
-//! How many of something are let through in a second.
+//! A token bucket: limits how many requests pass in a second.
 
 use crate::time::Time;
 
-/// A bucket of tokens: each that is let through takes one, and time puts them back.
+/// Each request that passes takes one token, and time refills them up to the burst.
 ///
-/// It counts in thousandths of a token, of which one a millisecond comes back for each that a second allows. So
-/// nothing is rounded, and nothing drifts.
+/// The bucket counts in thousandths of a token: a rate of one token a second refills one thousandth in a millisecond.
+/// So nothing is rounded, and the rate does not drift.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
-    /// 0 is no limit.
+    /// Tokens a second; 0 is no limit.
     per_second: u64,
-    full: u64,
+    /// Capacity, in thousandths of a token.
+    capacity: u64,
+    /// Thousandths of a token that are left.
     left: u64,
     filled_at: Time,
 }
 
-/// Thousandths that one token is.
+/// Thousandths of one token.
 const TOKEN: u64 = 1000;
 
 impl TokenBucket {
-    /// Lets `per_second` through, and up to `burst` of them at once, but at least one. 0 a second is no limit.
+    /// A full bucket: `per_second` requests pass in a second, and up to `burst` (at least 1) at once. A rate of 0 is no
+    /// limit.
     pub fn new(per_second: u64, burst: u64) -> Self {
-        let full = burst.max(1).saturating_mul(TOKEN);
-        Self { per_second, full, left: full, filled_at: Time(0) }
+        let capacity = burst.max(1).saturating_mul(TOKEN);
+        Self { per_second, capacity, left: capacity, filled_at: Time(0) }
     }
 
-    /// Whether one more is let through.
+    /// Takes a token for one request. Returns false if none is left.
     pub fn try_acquire(&mut self, now: Time) -> bool {
         if self.per_second == 0 {
             return true;
         }
         self.refill(now);
-        let rest = self.left.checked_sub(TOKEN);
-        self.left = rest.unwrap_or(self.left);
-        rest.is_some()
+        let left = self.left.checked_sub(TOKEN);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
     }
 
-    /// A clock that was set back brings nothing, and counts from where it now stands: otherwise nobody
-    /// would be let through until it has caught up.
+    /// A clock that was set back refills nothing, and refilling goes on from the time it shows. Otherwise no request
+    /// would pass until it has caught up.
     fn refill(&mut self, now: Time) {
         let gained = now.since(self.filled_at).0.saturating_mul(self.per_second);
-        self.left = self.left.saturating_add(gained).min(self.full);
+        self.left = self.left.saturating_add(gained).min(self.capacity);
         self.filled_at = now;
     }
 }
@@ -55,31 +58,31 @@ mod tests {
 
     const NOW: Time = Time(1_000_000_000);
 
-    /// How many of a crowd are let through at once.
-    fn let_through(bucket: &mut TokenBucket, now: Time) -> usize {
+    /// How many of 10,000 requests pass at once.
+    fn passing(bucket: &mut TokenBucket, now: Time) -> usize {
         (0..10_000).filter(|_| bucket.try_acquire(now)).count()
     }
 
     #[test]
-    fn a_burst_is_let_through_and_then_as_many_as_time_brings() {
+    fn a_burst_passes_and_then_as_many_as_the_rate_allows() {
         let mut bucket = TokenBucket::new(20, 5);
-        assert_eq!(let_through(&mut bucket, NOW), 5);
-        assert_eq!(let_through(&mut bucket, NOW + Span(49)), 0);
-        assert_eq!(let_through(&mut bucket, NOW + Span(50)), 1);
-        assert_eq!(let_through(&mut bucket, NOW + Span(150)), 2);
-        assert_eq!(let_through(&mut bucket, NOW + Span(60_000)), 5);
+        assert_eq!(passing(&mut bucket, NOW), 5);
+        assert_eq!(passing(&mut bucket, NOW + Span(49)), 0);
+        assert_eq!(passing(&mut bucket, NOW + Span(50)), 1);
+        assert_eq!(passing(&mut bucket, NOW + Span(150)), 2);
+        assert_eq!(passing(&mut bucket, NOW + Span(60_000)), 5);
     }
 
     #[test]
-    fn no_limit_lets_everybody_through() {
-        assert_eq!(let_through(&mut TokenBucket::new(0, 0), NOW), 10_000);
+    fn a_rate_of_zero_is_no_limit() {
+        assert_eq!(passing(&mut TokenBucket::new(0, 0), NOW), 10_000);
     }
 
     #[test]
-    fn a_burst_of_nobody_would_let_nobody_through_ever_so_it_is_one() {
+    fn a_burst_of_zero_counts_as_one() {
         let mut bucket = TokenBucket::new(1, 0);
-        assert_eq!(let_through(&mut bucket, NOW), 1);
-        assert_eq!(let_through(&mut bucket, NOW + Span(1000)), 1);
+        assert_eq!(passing(&mut bucket, NOW), 1);
+        assert_eq!(passing(&mut bucket, NOW + Span(1000)), 1);
     }
 
     #[test]
@@ -90,12 +93,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_lets_nobody_through_at_once_and_locks_nobody_out() {
+    fn a_clock_set_back_refills_nothing_and_refilling_goes_on() {
         let mut bucket = TokenBucket::new(10, 10);
-        assert_eq!(let_through(&mut bucket, NOW), 10);
+        assert_eq!(passing(&mut bucket, NOW), 10);
         let set_back = Time(NOW.0 - 3_600_000);
-        assert_eq!(let_through(&mut bucket, set_back), 0);
-        assert_eq!(let_through(&mut bucket, set_back + Span(100)), 1);
+        assert_eq!(passing(&mut bucket, set_back), 0);
+        assert_eq!(passing(&mut bucket, set_back + Span(100)), 1);
     }
 
     #[test]
@@ -106,7 +109,7 @@ mod tests {
         assert!(bucket.try_acquire(Time(u64::MAX)));
     }
 
-    /// The moments at which one was let through, when one asks after each of these waits.
+    /// The times at which requests pass that are made after each of these waits.
     fn moments(bucket: &mut TokenBucket, waits: &[u64]) -> Vec<u64> {
         let mut now = NOW;
         let mut through = Vec::new();
@@ -123,7 +126,7 @@ mod tests {
         #![proptest_config(cases::config())]
 
         #[test]
-        fn no_window_of_time_lets_more_through_than_its_length_and_one_burst(
+        fn no_window_of_time_passes_more_than_its_rate_and_one_burst(
             per_second in 1..5000u64,
             burst in 1..50u64,
             waits in prop::collection::vec(prop_oneof![Just(0), 0..20u64, 0..3000u64], 1..300),

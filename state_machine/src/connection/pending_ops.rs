@@ -1,6 +1,7 @@
 //! PendingOps the store has not answered, and those that failed and will be given again.
 
 use super::effect::{Effect, Effects};
+use crate::backoff::Backoff;
 use crate::ids::OpId;
 use crate::store::{StoreAnswer, StoreFailed, StoreOp};
 use crate::time::{Span, Time};
@@ -22,8 +23,8 @@ struct InFlight {
     again_at: Option<Time>,
 }
 
-/// Doublings of `store_retry` at most.
-const BACKOFF_DOUBLINGS_MAX: u32 = 6;
+/// The longest wait, in multiples of `store_retry`.
+const RETRY_FACTOR_MAX: u64 = 64;
 
 impl PendingOps {
     /// Gives an order.
@@ -43,9 +44,9 @@ impl PendingOps {
             Ok(answer) => self.take(op).map(|_| answer),
             Err(StoreFailed) => {
                 let in_flight = self.in_flight.iter_mut().find(|in_flight| in_flight.op == op)?;
-                let wait = retry.0 << in_flight.failures.min(BACKOFF_DOUBLINGS_MAX);
+                let wait = Backoff::delay(retry, retry * RETRY_FACTOR_MAX, in_flight.failures);
                 in_flight.failures = in_flight.failures.saturating_add(1);
-                in_flight.again_at = Some(now + Span(wait));
+                in_flight.again_at = Some(now + wait);
                 None
             }
         }

@@ -16,8 +16,8 @@
 
 use std::fmt;
 
-use super::backoff::Backoff;
-use super::{FeedPage, FeedSyncId};
+use super::{FeedPage, FeedSyncId, store_backoff};
+use crate::backoff::Backoff;
 use crate::store::{PageLimit, StoreFailed};
 use crate::time::{Span, Time};
 
@@ -124,7 +124,7 @@ impl Consumer {
     /// Takes a fact in and says what to do: one thing at most.
     pub fn step(&mut self, now: Time, event: ConsumerEvent) -> Vec<ConsumerOrder> {
         match (self.stage, event) {
-            (ConsumerState::New, Is::Started) => vec![self.fetch(Backoff::default())],
+            (ConsumerState::New, Is::Started) => vec![self.fetch(self.backoff())],
             (stage, Is::HeadMoved(head)) => {
                 self.head = self.head.max(head);
                 if stage == ConsumerState::CaughtUp { self.go_on() } else { Vec::new() }
@@ -187,7 +187,7 @@ impl Consumer {
 
     fn go_on(&mut self) -> Vec<ConsumerOrder> {
         if self.cursor < self.head {
-            return vec![self.fetch(Backoff::default())];
+            return vec![self.fetch(self.backoff())];
         }
         self.stage = ConsumerState::CaughtUp;
         Vec::new()
@@ -198,9 +198,13 @@ impl Consumer {
         Do::Fetch { after: self.cursor, limit: self.limits.page }
     }
 
-    fn failed(&mut self, now: Time, backoff: Backoff) -> Vec<ConsumerOrder> {
-        let (wait, backoff) = backoff.failed(self.limits.retry);
-        self.stage = ConsumerState::Failed { until: now + wait, backoff };
+    fn backoff(&self) -> Backoff {
+        store_backoff(self.limits.retry)
+    }
+
+    fn failed(&mut self, now: Time, mut backoff: Backoff) -> Vec<ConsumerOrder> {
+        let until = now + backoff.next();
+        self.stage = ConsumerState::Failed { until, backoff };
         Vec::new()
     }
 

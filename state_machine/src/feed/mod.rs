@@ -20,7 +20,6 @@
 //! Architecture Invariant: nobody computes a number from the numbers that are in use (`MAX + 1`): the last of them may
 //! have been given up by its key, and would be given out a second time to consumers that are past it.
 
-mod backoff;
 pub mod consumer;
 pub mod publication;
 pub mod publisher;
@@ -37,7 +36,9 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::backoff::Backoff;
 use crate::broadcast;
+use crate::time::Span;
 
 /// A feed's name: 1 to 64 of `a` to `z`, `0` to `9`, `-` and `_`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,6 +136,11 @@ pub enum FeedTextError {
     /// Not a value.
     #[error("a value has at most 262144 bytes")]
     Value,
+}
+
+/// Waits after a store that failed, up to 64 times the first.
+fn store_backoff(retry: Span) -> Backoff {
+    Backoff::new(retry, retry * 64)
 }
 
 impl FeedName {

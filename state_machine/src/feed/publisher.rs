@@ -21,8 +21,8 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use super::backoff::Backoff;
-use super::{FeedKey, FeedSyncId, PublishResult};
+use super::{FeedKey, FeedSyncId, PublishResult, store_backoff};
+use crate::backoff::Backoff;
 use crate::store::StoreFailed;
 use crate::time::{Span, Time};
 
@@ -128,7 +128,7 @@ impl Publisher {
     pub fn step(&mut self, now: Time, event: PublisherEvent) -> Vec<PublisherOrder> {
         match (self.stage, event) {
             (PublisherState::Idle | PublisherState::Resting { .. }, Is::Written) => {
-                vec![self.publish(Backoff::default())]
+                vec![self.publish(self.backoff())]
             }
             (PublisherState::Publishing { .. } | PublisherState::Failed { .. }, Is::Written) => {
                 self.is_written = true;
@@ -138,13 +138,13 @@ impl Publisher {
             (PublisherState::Publishing { .. }, Is::Published(Ok(published))) => {
                 self.published(now, published)
             }
-            (PublisherState::Publishing { backoff }, Is::Published(Err(StoreFailed))) => {
-                let (wait, backoff) = backoff.failed(self.limits.retry);
-                self.stage = PublisherState::Failed { until: now + wait, backoff };
+            (PublisherState::Publishing { mut backoff }, Is::Published(Err(StoreFailed))) => {
+                let until = now + backoff.next();
+                self.stage = PublisherState::Failed { until, backoff };
                 Vec::new()
             }
             (PublisherState::Resting { until }, Is::TimePassed) if until <= now => {
-                vec![self.publish(Backoff::default())]
+                vec![self.publish(self.backoff())]
             }
             (PublisherState::Failed { until, backoff }, Is::TimePassed) if until <= now => {
                 vec![self.publish(backoff)]
@@ -177,7 +177,7 @@ impl Publisher {
     fn watched(&mut self, is_watched: bool) -> Vec<PublisherOrder> {
         self.is_watched = is_watched;
         match self.stage {
-            PublisherState::Idle if is_watched => vec![self.publish(Backoff::default())],
+            PublisherState::Idle if is_watched => vec![self.publish(self.backoff())],
             PublisherState::Resting { .. } if !is_watched => {
                 self.stage = PublisherState::Idle;
                 Vec::new()
@@ -198,12 +198,16 @@ impl Publisher {
     /// The next batch of the round, or the first of the one that is owed.
     fn go_on(&mut self, now: Time) -> Option<PublisherOrder> {
         if self.after.is_some() || mem::take(&mut self.is_written) {
-            return Some(self.publish(Backoff::default()));
+            return Some(self.publish(self.backoff()));
         }
         let until = now + self.limits.poll;
         self.stage =
             if self.is_watched { PublisherState::Resting { until } } else { PublisherState::Idle };
         None
+    }
+
+    fn backoff(&self) -> Backoff {
+        store_backoff(self.limits.retry)
     }
 
     fn publish(&mut self, backoff: Backoff) -> PublisherOrder {

@@ -1,0 +1,62 @@
+//! Limits how often a line is logged.
+
+use crate::time::{Span, Time};
+
+/// Allows one line in an interval and counts those it suppresses.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogLimiter {
+    interval: Span,
+    suppressed: u64,
+    last: Option<Time>,
+}
+
+impl LogLimiter {
+    /// The first line is allowed at once; every further one `interval` after the last that was.
+    pub const fn new(interval: Span) -> Self {
+        Self { interval, suppressed: 0, last: None }
+    }
+
+    /// Whether a line may be written now: `Some` with how many were suppressed since the last one.
+    ///
+    /// A clock that was set back by more than an interval suppresses nothing.
+    pub fn allow(&mut self, now: Time) -> Option<u64> {
+        let is_suppressed = self.last.is_some_and(|last| {
+            now.since(last) < self.interval && last.since(now) <= self.interval
+        });
+        if is_suppressed {
+            self.suppressed = self.suppressed.saturating_add(1);
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(1_000_000);
+
+    #[test]
+    fn suppressed_lines_are_counted_with_the_next_one_that_is_allowed() {
+        let mut limiter = LogLimiter::new(Span(1000));
+        let mut allow = |ms| limiter.allow(NOW + Span(ms));
+        assert_eq!([allow(0), allow(1), allow(999)], [Some(0), None, None]);
+        assert_eq!([allow(1000), allow(1500), allow(9000)], [Some(2), None, Some(1)]);
+    }
+
+    #[test]
+    fn a_clock_set_back_a_little_suppresses_and_one_set_back_far_does_not() {
+        let mut limiter = LogLimiter::new(Span(1000));
+        assert_eq!(limiter.allow(NOW), Some(0));
+        assert_eq!(limiter.allow(NOW - Span(1000)), None);
+        assert_eq!(limiter.allow(NOW - Span(3_600_000)), Some(1));
+    }
+
+    #[test]
+    fn an_interval_of_zero_suppresses_nothing() {
+        let mut limiter = LogLimiter::new(Span::ZERO);
+        assert_eq!([limiter.allow(NOW), limiter.allow(NOW)], [Some(0), Some(0)]);
+    }
+}
