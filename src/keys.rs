@@ -1,13 +1,13 @@
-//! The keys of an installation: made once, kept for ever, in `keys.toml` in the data directory.
+//! The keys of an installation, in `keys.toml` in the data directory.
 //!
-//! Every endpoint URL that a user agent was ever given is sealed with one of them: who loses the
-//! file loses all subscriptions. So a file that cannot be read, is empty or malformed is an error,
-//! and new keys are made only where there is no file at all.
+//! Every endpoint URL is sealed with one of these keys: an installation that loses the file loses all
+//! subscriptions. So a file that is unreadable, empty or malformed is an error, and new keys are
+//! generated only if there is no file.
 //!
-//! `crypto_keys` are Fernet keys as autopush-rs has them, the first seals, all open. The keys for
-//! everything else are derived from them, see [`SealKeys`] and [`MacKeys`]. Where there are several
-//! nodes, these sign what they say to each other with `cluster_keys`, and all have the same file:
-//! [`fingerprint`] is how they find out that one has not.
+//! `crypto_keys` are Fernet keys as in autopush-rs: the first seals, all open. The keys for all
+//! other purposes are derived from them, see [`SealKeys`] and [`MacKeys`]. The nodes of a cluster sign
+//! their requests to each other with `cluster_keys`, and all have the same file: by [`fingerprint`] a node
+//! detects that its keys are not those of the others.
 
 pub mod cluster;
 mod file;
@@ -30,20 +30,18 @@ pub use file::KeysError;
 pub use mac::{MAC_BYTES, MacKeys};
 pub use seal::{NotOurs, SealKeys, TAG_BYTES};
 
-/// The file's name in the data directory.
 pub const KEYS_FILE: &str = "keys.toml";
 
-/// How many keys a list may have: each of them is tried on what none of them sealed or signed.
+/// Maximum number of keys in a list. Each of them is tried on a token or signature that is foreign.
 pub const KEYS_MAX: usize = 16;
 
 const CRYPTO_KEYS: &str = "crypto_keys";
 const CLUSTER_KEYS: &str = "cluster_keys";
 
-/// How long a key is, in bytes.
 const KEY_BYTES: usize = 32;
 
-/// Keys are read as Python's and Rust's Fernet between them read them: padded or not, and with
-/// bits set that belong to no byte, as the well-known example `AAAA…AAB=` has.
+/// Accepts what either Python's or Rust's Fernet accepts: with and without padding, and with bits
+/// set that belong to no byte, as in the well-known example `AAAA…AAB=`.
 const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -51,44 +49,30 @@ const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The keys of an installation: at least one crypto key, and no cluster key where there is one node.
+/// The keys of an installation: at least one crypto key; cluster keys only if there are several nodes.
 #[derive(Debug)]
 pub struct Keys {
     crypto_keys: Vec<CryptoKey>,
     cluster_keys: Vec<CryptoKey>,
 }
 
-/// One key, of either list: 32 bytes that are never printed, and wiped when dropped.
+/// One key of either list: 32 bytes that are never printed, and are wiped when dropped.
 pub struct CryptoKey(Zeroizing<[u8; KEY_BYTES]>);
 
-/// Why a list of texts is not a list of keys. Names the list, and never quotes what is in it.
+/// Why a list of texts is not a list of keys. Names the list, and never quotes its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyListError {
-    /// There is none in this list.
     #[error("{0} is empty")]
     Empty(&'static str),
-    /// There are more than [`KEYS_MAX`].
     #[error("{list} has {count} keys, at most {KEYS_MAX} are allowed")]
-    TooMany {
-        /// The list.
-        list: &'static str,
-        /// How many there are.
-        count: usize,
-    },
-    /// One is not 32 bytes in URL-safe base64.
+    TooMany { list: &'static str, count: usize },
+    /// Places count from 1.
     #[error("key {place} of {list} is not 32 bytes in URL-safe base64")]
-    NotAKey {
-        /// The list.
-        list: &'static str,
-        /// Its place there, from 1.
-        place: usize,
-    },
+    NotAKey { list: &'static str, place: usize },
 }
 
 impl Keys {
-    /// Reads the keys of the data directory `dir`; where it has no `keys.toml`, makes one first.
-    ///
-    /// The directory must exist.
+    /// Reads the keys of the data directory `dir`, which must exist. If it has no `keys.toml`, creates one first.
     pub fn load_or_generate(dir: &Path) -> Result<Self, KeysError> {
         let path = dir.join(KEYS_FILE);
         match file::load(&path) {
@@ -100,17 +84,17 @@ impl Keys {
         }
     }
 
-    /// Reads the keys of the data directory `dir`, which must have them.
+    /// Reads the keys of the data directory `dir`; a missing file is an error.
     pub fn load(dir: &Path) -> Result<Self, KeysError> {
         file::load(&dir.join(KEYS_FILE))
     }
 
-    /// Takes crypto keys from texts as [`generate`] makes them. There are no cluster keys.
+    /// Parses crypto keys in the form of [`generate`]. There are no cluster keys.
     pub fn from_texts<T: AsRef<str>>(texts: &[T]) -> Result<Self, KeyListError> {
         Ok(Self { crypto_keys: parse_list(CRYPTO_KEYS, texts)?, cluster_keys: Vec::new() })
     }
 
-    /// The same keys with these cluster keys, of which there must be one.
+    /// Adds cluster keys, of which there must be at least one.
     pub fn with_cluster_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
         Ok(Self { cluster_keys: parse_list(CLUSTER_KEYS, texts)?, ..self })
     }
@@ -120,8 +104,7 @@ impl Keys {
         &self.crypto_keys
     }
 
-    /// The keys of requests between nodes: the first signs, all verify. There are none where nobody
-    /// made any (`kalends keys cluster`).
+    /// The keys of requests between nodes: the first signs, all verify. Empty until `kalends keys cluster` adds one.
     pub fn cluster_keys(&self) -> &[CryptoKey] {
         &self.cluster_keys
     }
@@ -132,16 +115,14 @@ fn parse_list<T: AsRef<str>>(
     texts: &[T],
 ) -> Result<Vec<CryptoKey>, KeyListError> {
     match texts.len() {
-        0 => Err(KeyListError::Empty(list)),
-        count if count > KEYS_MAX => Err(KeyListError::TooMany { list, count }),
-        _ => {
-            let keys = texts.iter().enumerate().map(|(at, text)| {
-                let key = CryptoKey::parse(text.as_ref());
-                key.ok_or(KeyListError::NotAKey { list, place: at + 1 })
-            });
-            keys.collect()
-        }
+        0 => return Err(KeyListError::Empty(list)),
+        count if count > KEYS_MAX => return Err(KeyListError::TooMany { list, count }),
+        _ => {}
     }
+    let keys = texts.iter().zip(1..).map(|(text, place)| {
+        CryptoKey::parse(text.as_ref()).ok_or(KeyListError::NotAKey { list, place })
+    });
+    keys.collect()
 }
 
 impl CryptoKey {
@@ -157,7 +138,6 @@ impl CryptoKey {
         Zeroizing::new(KEY_TEXT.encode(*self.0))
     }
 
-    /// The key's bytes.
     pub(crate) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
@@ -169,7 +149,7 @@ impl fmt::Debug for CryptoKey {
     }
 }
 
-/// A fresh random key as text, as `kalends keys generate` prints it.
+/// A new random key as text.
 pub fn generate() -> Zeroizing<String> {
     let mut key = [0; KEY_BYTES];
     rand::fill(&mut key).expect("the operating system gives random bytes");

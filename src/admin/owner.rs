@@ -1,40 +1,33 @@
 //! Whose store it is: files that another user makes in it are files that its server cannot open.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::process::geteuid;
-
 use super::command::AdminError;
+use crate::owner::OtherOwner;
 
 /// The file whose owner is that of the store.
 const FILE: &str = "router.db";
 
-/// Refuses a store of another user. Where it cannot be seen whose it is, opening it says why.
+/// Refuses a store of another user. If the owner cannot be read, opening the store reports the reason.
 pub fn check(dir: &Path) -> Result<(), AdminError> {
-    match fs::metadata(dir.join(FILE)) {
-        Ok(file) => compare(dir, file.uid(), geteuid().as_raw()),
-        Err(_) => Ok(()),
-    }
-}
-
-fn compare(dir: &Path, owner: u32, own: u32) -> Result<(), AdminError> {
-    match owner == own {
-        true => Ok(()),
-        false => Err(AdminError::NotOurs { dir: dir.to_owned(), owner, own }),
+    match OtherOwner::of(&dir.join(FILE)) {
+        Ok(Some(OtherOwner { owner, own })) => {
+            Err(AdminError::NotOurs { dir: dir.to_owned(), owner, own })
+        }
+        Ok(None) | Err(_) => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::chown;
 
     use super::*;
 
     #[test]
     fn the_store_of_another_user_is_refused_with_both() {
-        let told = compare(Path::new("/srv/data"), 7, 0).unwrap_err().to_string();
+        let told = AdminError::NotOurs { dir: "/srv/data".into(), owner: 7, own: 0 }.to_string();
         assert_eq!(
             told,
             "the store in /srv/data belongs to uid 7, and this runs as uid 0: run it as that user \

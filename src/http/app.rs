@@ -1,8 +1,8 @@
-//! What requests can reach, by what the process is: a connection node, an endpoint node, or both.
+//! The state that request handlers share, by role: connection node, endpoint node, or both.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::{Actor, Addr};
@@ -19,139 +19,118 @@ use super::message_url::MessageUrls;
 use super::vapid::Vapid;
 use crate::feeds::http::FeedService;
 
-/// What a process is. At least one of the two.
+/// The state of a process, which has at least one of the two roles.
 #[derive(Clone)]
 pub struct AppState {
-    /// What every process has.
     pub common: Data<SharedState>,
-    /// What a connection node has: here user agents connect.
     pub connections: Option<Data<WebSocketRole>>,
-    /// What an endpoint node has: here application servers send.
     pub endpoints: Option<Data<EndpointRole>>,
 }
 
-/// What every process has.
+/// The state of every process, whatever its role.
 pub struct SharedState {
-    /// The store.
     pub store: Arc<dyn Store>,
-    /// The feeds: of an endpoint node for whoever may use them, of a connection node for broadcasts.
+    /// Serves feed clients on an endpoint node, and broadcasts on a connection node.
     pub feeds: Feeds,
-    /// The clock.
     pub clock: Clock,
-    /// What `Retry-After` says when something is overrun or down.
+    /// Value of `Retry-After` when the server or its store is overloaded or down.
     pub retry_after: Span,
-    /// Whether the end has begun.
     pub draining: Draining,
-    /// The log.
     pub log: Logger,
 }
 
-/// What user agents connect to.
+/// The state of a connection node.
 pub struct WebSocketRole {
-    /// What every process has.
     pub common: Data<SharedState>,
-    /// What clients share.
     pub clients: Arc<ClientShared>,
-    /// Who may connect now.
     pub connect_limiter: ConnectLimiter,
-    /// Bytes of a WebSocket message.
+    /// Maximum size of a WebSocket message.
     pub frame_bytes_max: usize,
 }
 
-/// What application servers send to.
+/// The state of an endpoint node.
 pub struct EndpointRole {
-    /// What every process has.
     pub common: Data<SharedState>,
-    /// Where endpoint URLs begin.
+    /// Scheme, host and port of endpoint URLs.
     pub origin: String,
-    /// Endpoint tokens.
     pub tokens: Arc<EndpointTokens>,
-    /// Message locations.
     pub message_urls: MessageUrls,
-    /// VAPID verification.
     pub vapid: Vapid,
-    /// The limits of a push.
     pub limits: PushLimits,
-    /// What endpoint actors share.
     pub shared: Arc<EndpointShared>,
-    /// The feeds for other programs.
     pub feed_service: Data<FeedService>,
-    /// Makes message ids.
     pub ids: MessageIds,
 }
 
-/// What bounds one push.
+/// The limits of one push.
 #[derive(Debug, Clone, Copy)]
 pub struct PushLimits {
-    /// Bytes of a body in aes128gcm.
+    /// Maximum size of a body in aes128gcm.
     pub payload_bytes_max: usize,
-    /// Bytes of a body in aesgcm.
+    /// Maximum size of a body in aesgcm.
     pub aesgcm_bytes_max: usize,
-    /// How long a message is kept at most.
+    /// Upper bound of the TTL; a greater one is lowered to it.
     pub ttl_max: Span,
-    /// How long a body may take to arrive.
+    /// Maximum time for a body to arrive.
     pub body_timeout: Duration,
 }
 
-/// Whether the end has begun. Once it has, it has.
+/// Set once when the shutdown begins, and never reset.
 #[derive(Debug, Default)]
 pub struct Draining(AtomicBool);
 
-/// Makes the ids of messages: one sequence for the process, so that ids made in the same
-/// millisecond are in order too, and one that goes on from the process before.
+/// Generates message ids. The process has one sequence, so that ids of the same millisecond are
+/// ordered too, and the sequence continues that of the previous process.
 pub struct MessageIds {
     counter: Mutex<ContextV7>,
     floor: Time,
 }
 
-/// This worker's endpoint actor.
+/// The endpoint actor of one worker thread.
 pub struct LocalEndpoint {
     shared: Arc<EndpointShared>,
     started: OnceCell<Addr<Endpoint>>,
 }
 
 impl Draining {
-    /// The end begins.
     pub fn begin(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has begun.
     pub fn has_begun(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl MessageIds {
-    /// Ids that are later than `floor`, however early the clock is.
+    /// Ids are later than `floor`, even if the clock is behind it.
     pub fn after(floor: Time) -> Self {
         Self { counter: Mutex::default(), floor }
     }
 
-    /// The time that an id made at `now` tells.
+    /// The time in an id minted at `now`.
     pub fn time(&self, now: Time) -> Time {
         now.max(self.floor)
     }
 
-    /// The id of a message that arrived at `now`.
+    /// A new id for a message that arrived at `now`.
     pub fn mint(&self, now: Time, has_topic: bool) -> MessageId {
         const NANOS_A_MS: u64 = 1_000_000;
         let time = self.time(now);
         let nanos = u32::try_from(time.0 % 1000 * NANOS_A_MS).expect("less than a second");
-        // A worker that panicked while it held the lock left a counter, not a half-made one.
-        let counter = self.counter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // A panic cannot leave the counter half-updated.
+        let counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
         let timestamp = Timestamp::from_unix(&*counter, time.as_secs(), nanos);
         MessageId::from_uuid_v7(Uuid::new_v7(timestamp).as_u128(), has_topic)
     }
 }
 
 impl LocalEndpoint {
-    /// An endpoint actor that starts with the worker's first push.
+    /// The actor starts with the worker's first push.
     pub fn new(shared: Arc<EndpointShared>) -> Self {
         Self { shared, started: OnceCell::new() }
     }
 
-    /// The actor.
     pub fn address(&self) -> &Addr<Endpoint> {
         self.started.get_or_init(|| Endpoint::new(Arc::clone(&self.shared)).start())
     }
@@ -162,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_grow_though_the_clock_stands_still_or_goes_back() {
+    fn ids_grow_while_the_clock_stands_still_or_is_set_back() {
         let ids = MessageIds::after(Time(1_000_000));
         let times = [5_000_000, 5_000_000, 4_000_000, 10, 5_000_000, 5_000_001].map(Time);
         let minted: Vec<MessageId> =
@@ -171,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_begin_after_those_of_the_process_before() {
+    fn ids_continue_after_those_of_the_previous_process() {
         let before = MessageIds::after(Time(0)).mint(Time(9_000_000), true);
         let after = MessageIds::after(Time(9_120_000)).mint(Time(10), true);
         assert!(before < after);

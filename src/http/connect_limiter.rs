@@ -1,64 +1,56 @@
-//! How many user agents may connect in a second, so that storage can keep up when all come back at once.
+//! A limit of connections per second, so that storage keeps up when all user agents reconnect at once.
 //!
-//! It is asked before anything else is: whoever is refused has cost neither a session nor a look into storage.
+//! It is checked first: a refused connection costs neither a session nor a storage request.
 
 use std::sync::{Mutex, PoisonError};
 
 use slog::{Logger, warn};
+use state_machine::log_limiter::LogLimiter;
 use state_machine::token_bucket::TokenBucket;
 use state_machine::{Span, Time};
 
-/// How often it is logged that some were refused.
+/// Minimum time between two log lines.
 const LOG_EVERY: Span = Span::from_secs(1);
 
-/// One for all workers.
+/// The limiter that all worker threads share.
 pub struct ConnectLimiter(Mutex<State>);
 
 struct State {
     bucket: TokenBucket,
-    /// Refused since it was last logged.
-    refused: u64,
-    log_after: Time,
+    log_limiter: LogLimiter,
 }
 
 impl ConnectLimiter {
-    /// Lets so many through in a second, and as many at once; 0 is no limit.
+    /// Admits this many per second, and as many at once; 0 is no limit.
     pub fn new(connects_per_second_max: usize) -> Self {
         let per_second = u64::try_from(connects_per_second_max).unwrap_or(u64::MAX);
         let bucket = TokenBucket::new(per_second, per_second);
-        Self(Mutex::new(State { bucket, refused: 0, log_after: Time(0) }))
+        Self(Mutex::new(State { bucket, log_limiter: LogLimiter::new(LOG_EVERY) }))
     }
 
-    /// Whether one more may connect.
+    /// Whether a user agent may connect now. Refusals are logged.
     pub fn try_admit(&self, now: Time, log: &Logger) -> bool {
-        // A worker that panicked while it held the lock left counters, not half-made ones.
+        // A panic cannot leave the state half-updated.
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_admitted = state.bucket.try_acquire(now);
-        state.refused += u64::from(!is_admitted);
-        let refused = state.take_untold(now);
+        if state.bucket.try_acquire(now) {
+            return true;
+        }
+        let suppressed = state.log_limiter.allow(now);
         drop(state);
-        if let Some(refused) = refused {
-            warn!(log, "more user agents came than may connect in a second (connects_per_second_max)";
-                "refused" => refused);
+        if let Some(suppressed) = suppressed {
+            warn!(log, "user agents are refused, more connect than connects_per_second_max allows";
+                "refused" => suppressed + 1);
         }
-        is_admitted
-    }
-}
-
-impl State {
-    /// How many were refused and are to be told of now, at most once in [`LOG_EVERY`].
-    fn take_untold(&mut self, now: Time) -> Option<u64> {
-        if self.refused == 0 || now < self.log_after {
-            return None;
-        }
-        self.log_after = now + LOG_EVERY;
-        Some(std::mem::take(&mut self.refused))
+        false
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use slog::{Discard, o};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use slog::{Discard, Drain, Never, OwnedKVList, Record, o};
 
     use super::*;
 
@@ -78,14 +70,29 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_counted_and_logged_once_a_second() {
-        let mut state = State { bucket: TokenBucket::new(1, 1), refused: 0, log_after: Time(0) };
-        assert_eq!(state.take_untold(NOW), None);
-        state.refused = 1;
-        assert_eq!(state.take_untold(NOW), Some(1));
-        state.refused = 7;
-        assert_eq!(state.take_untold(NOW + Span(999)), None);
-        assert_eq!(state.take_untold(NOW + LOG_EVERY), Some(7));
-        assert_eq!(state.take_untold(NOW + Span(5000)), None);
+    fn refusals_are_logged_once_a_second() {
+        struct Lines(Arc<AtomicU64>);
+        impl Drain for Lines {
+            type Ok = ();
+            type Err = Never;
+            fn log(&self, _: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+        let lines = Arc::new(AtomicU64::new(0));
+        let log = Logger::root(Lines(Arc::clone(&lines)), o!());
+        let limiter = ConnectLimiter::new(1);
+        for (after_ms, is_admitted, lines_then) in [
+            (0, true, 0),
+            (0, false, 1),
+            (999, false, 1),
+            (1000, true, 1),
+            (1000, false, 2),
+            (1999, false, 2),
+        ] {
+            assert_eq!(limiter.try_admit(NOW + Span(after_ms), &log), is_admitted, "{after_ms}");
+            assert_eq!(lines.load(Ordering::Relaxed), lines_then, "{after_ms}");
+        }
     }
 }

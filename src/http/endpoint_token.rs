@@ -1,4 +1,4 @@
-//! The token in an endpoint URL: who and which channel it stands for, sealed.
+//! The token in an endpoint URL: a user agent and its channel, encrypted.
 //!
 //! | path | token | inside |
 //! |---|---|---|
@@ -7,7 +7,8 @@
 //! | `/wpush/v1/{token}` | Fernet, of autopush and autopush-rs | uaid, channel id |
 //! | `/wpush/v2/{token}` | the same | uaid, channel id, SHA-256 of the VAPID key |
 //!
-//! Only the first two are made; the others keep working for those who move over with their keys.
+//! New endpoints have one of the first two. The others are accepted for installations that move over from
+//! autopush with their keys.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,16 +23,15 @@ const IDS_BYTES: usize = 2 * ID_BYTES;
 const HASH_BYTES: usize = 32;
 const SEALED_BYTES: usize = IDS_BYTES + TAG_BYTES;
 
-/// How long a token of ours is, in characters.
 const SHORT_CHARS: usize = SEALED_BYTES / 3 * 4;
 
-/// How long a Fernet token may be, in characters; a v2 token is 183, or 184 with its padding.
+/// A v2 token has 183 characters, or 184 with its padding.
 const FERNET_MAX_CHARS: usize = 192;
 
-/// Which kind of token a path promises.
+/// The kind of token, by the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenVersion {
-    /// `/wpush/{token}`. Also a Fernet token of v1, as autopush-rs takes a path without a version.
+    /// `/wpush/{token}`. Also accepts a Fernet token of v1, as autopush-rs does.
     Short,
     /// `/wpush/r/{token}`
     Restricted,
@@ -41,40 +41,36 @@ pub enum TokenVersion {
     V2,
 }
 
-/// What an endpoint stands for.
+/// The contents of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndpointToken {
-    /// The user agent.
     pub uaid: Uaid,
-    /// Its channel.
     pub chid: Chid,
 }
 
-/// Why a token does not open.
+/// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It was not made here, with these keys.
+    /// The token was not made with the keys of this server.
     #[error("no such endpoint: the token in the URL is not one of this server's")]
     Unknown,
-    /// The subscription is restricted to a VAPID key, and the request names none.
     #[error(
         "this subscription is restricted to a VAPID key: send an Authorization header with a token \
          signed by it"
     )]
     KeyNeeded,
-    /// The request names another VAPID key than the subscription's.
     #[error("this subscription is restricted to another VAPID key")]
     OtherKey,
 }
 
-/// Makes and opens endpoint tokens.
+/// Encrypts and decrypts endpoint tokens.
 pub struct EndpointTokens {
     short: SealKeys,
     fernet: MultiFernet,
 }
 
 impl EndpointTokens {
-    /// Prepares the keys once, so that opening needs none of that work.
+    /// Derives the keys once, so that decryption does not have to.
     pub fn new(keys: &Keys) -> Self {
         let fernet = keys.crypto_keys().iter().map(|key| {
             Fernet::new(&key.to_text()).expect("32 bytes in URL-safe base64 are a Fernet key")
@@ -85,8 +81,8 @@ impl EndpointTokens {
         }
     }
 
-    /// The path of the endpoint of a channel, to be put behind the public URL. The same channel
-    /// with the same key always gets the same path.
+    /// The path of a channel's endpoint, to append to the public URL. The same channel with the same key always
+    /// has the same path.
     pub fn encrypt(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
         let mut sealed = [0; SEALED_BYTES];
         sealed[..ID_BYTES].copy_from_slice(&uaid.0);
@@ -107,10 +103,10 @@ impl EndpointTokens {
         path
     }
 
-    /// Opens the token of a path.
+    /// Decrypts the token of a path.
     ///
-    /// `key` is the public key that the request names. That it may use the endpoint says nothing
-    /// about who sent the request: the signature is [`Vapid`](super::vapid::Vapid)'s to check.
+    /// `key` is the public key in the request, which is not verified here:
+    /// [`Vapid`](super::vapid::Vapid) checks its signature.
     pub fn decrypt(
         &self,
         version: TokenVersion,
@@ -137,7 +133,7 @@ impl EndpointTokens {
     ) -> Result<EndpointToken, TokenError> {
         let sealed = decode_short(token)?;
         let key = key.ok_or(TokenError::KeyNeeded)?;
-        // A wrong key and a wrong token look alike here; the path says which to expect.
+        // A wrong key and a wrong token are indistinguishable; on this path, the key is the likely fault.
         self.unseal(&key.sha256(), &sealed).ok_or(TokenError::OtherKey)
     }
 

@@ -1,4 +1,4 @@
-//! Dockerflow's paths: is the server alive, and do the things it depends on work?
+//! The health checks of Dockerflow.
 
 use std::time::Duration;
 
@@ -11,51 +11,36 @@ use slog::warn;
 use tokio::time::timeout;
 
 use super::PushError;
-use super::app::{AppState, WebSocketRole};
+use super::app::AppState;
 
-/// How long a dependency may take to show that it works.
+/// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 where a write reaches the disk and feeds are published, and on a connection node the registry answers and
-/// broadcasts are told; 503 where not.
+/// 200 if the store accepts writes and feeds are published, and on a connection node if the registry answers and
+/// broadcasts are published too; otherwise 503.
 pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let store = matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(())));
     let feeds = common.feeds.is_running();
-    let Some(connections) = &node.connections else {
-        return match store && feeds {
-            true => HttpResponse::Ok().json(json!({"status": "OK"})),
-            false => {
-                warn!(common.log, "the server is not healthy"; "store" => store, "feeds" => feeds);
-                unhealthy(&node)
-            }
-        };
-    };
-    let broadcasts = connections.clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
-    match (store && feeds && broadcasts, connections.count().await) {
-        (true, Some(count)) => {
-            HttpResponse::Ok().json(json!({"status": "OK", "connections": count}))
-        }
-        (_, count) => {
-            warn!(common.log, "the server is not healthy"; "store" => store, "registry" => count.is_some(),
-                "feeds" => feeds, "broadcasts" => broadcasts);
-            unhealthy(&node)
-        }
+    let (mut registry, mut broadcasts) = (true, true);
+    let mut body = json!({"status": "OK"});
+    if let Some(connections) = &node.connections {
+        let clients = &connections.clients;
+        let count = timeout(CHECK_WAIT, clients.registry.send(CountConnections)).await;
+        let count = count.ok().and_then(Result::ok);
+        registry = count.is_some();
+        broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
+        body["connections"] = json!(count);
     }
-}
-
-fn unhealthy(node: &AppState) -> HttpResponse {
-    PushError::Unavailable { retry_after: node.common.retry_after }.error_response()
-}
-
-impl WebSocketRole {
-    /// How many agents are connected; none where the registry does not answer.
-    async fn count(&self) -> Option<usize> {
-        timeout(CHECK_WAIT, self.clients.registry.send(CountConnections)).await.ok()?.ok()
+    if store && feeds && registry && broadcasts {
+        return HttpResponse::Ok().json(body);
     }
+    warn!(common.log, "the server is unhealthy"; "store" => store, "feeds" => feeds,
+        "registry" => registry, "broadcasts" => broadcasts);
+    PushError::Unavailable { retry_after: common.retry_after }.error_response()
 }
 
-/// 200: the process answers. 503 from the moment it was told to stop: a load balancer is to send no more.
+/// 200 while the process serves; 503 from the start of the shutdown, so that a load balancer sends no more requests.
 pub(super) async fn alive(node: Data<AppState>) -> HttpResponse {
     match node.common.draining.has_begun() {
         false => HttpResponse::Ok().json(json!({"status": "OK"})),
@@ -63,7 +48,6 @@ pub(super) async fn alive(node: Data<AppState>) -> HttpResponse {
     }
 }
 
-/// What is running.
 pub(super) async fn version() -> HttpResponse {
     let version = env!("CARGO_PKG_VERSION");
     HttpResponse::Ok().json(json!({"status": "OK", "name": "kalends", "version": version}))

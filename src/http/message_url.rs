@@ -1,6 +1,6 @@
-//! The `Location` of a stored message: `/m/{id}`, by which its sender can drop it again.
+//! The `Location` of a stored message, `/m/{id}`: the URL with which its sender deletes it.
 //!
-//! The id is sealed: whoever holds it may delete that one message, and nobody can make one up.
+//! The id is sealed. It authorises its holder to delete that one message, and cannot be forged.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,32 +11,30 @@ use crate::keys::{Keys, SealKeys, TAG_BYTES};
 const ID_BYTES: usize = 16;
 const IDS_BYTES: usize = 3 * ID_BYTES;
 
-/// How long a topic may be, in bytes (RFC 8030 §5.4).
+/// RFC 8030 §5.4
 const TOPIC_MAX_BYTES: usize = 32;
 
 const PLAIN_MAX_BYTES: usize = IDS_BYTES + TOPIC_MAX_BYTES;
 const SEALED_MAX_BYTES: usize = PLAIN_MAX_BYTES + TAG_BYTES;
 
-/// How long an id may be, in characters.
 const ID_MAX_CHARS: usize = SEALED_MAX_BYTES.div_ceil(3) * 4;
 
-/// Makes and opens the ids of stored messages.
+/// Encrypts and decrypts the ids of stored messages.
 pub struct MessageUrls {
     keys: SealKeys,
 }
 
-/// The id does not name a message that was ever accepted here.
+/// The id was not made with the keys of this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no such message: the id in the URL is not one of this server's")]
 pub struct MessageUrlError;
 
 impl MessageUrls {
-    /// Prepares the keys.
     pub fn new(keys: &Keys) -> Self {
         Self { keys: SealKeys::derive(keys, "message location") }
     }
 
-    /// The path of a message of `uaid`, to be put behind the public URL.
+    /// The path of a message of `uaid`, to append to the public URL.
     pub fn encrypt(&self, uaid: Uaid, message: &MessageKey) -> String {
         let topic = message.topic.as_ref().map_or("", Topic::as_str).as_bytes();
         let mut buffer = [0; SEALED_MAX_BYTES];
@@ -52,7 +50,7 @@ impl MessageUrls {
         path
     }
 
-    /// Opens the id of a path: whose message, and which.
+    /// Decrypts the id of a path: the user agent and its message.
     pub fn decrypt(&self, id: &str) -> Result<(Uaid, MessageKey), MessageUrlError> {
         if id.len() > ID_MAX_CHARS {
             return Err(MessageUrlError);
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_opens_to_its_message() {
+    fn a_location_decrypts_to_its_message() {
         let longest = "t".repeat(32);
         for topic in [None, Some("t"), Some(longest.as_str())] {
             let path = message_urls().encrypt(Uaid([1; 16]), &message(topic));
@@ -107,20 +105,20 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_id_is_as_long_as_its_bound() {
+    fn the_longest_id_has_the_maximum_length() {
         let path = message_urls().encrypt(Uaid([1; 16]), &message(Some(&"t".repeat(32))));
         assert_eq!(path.len(), "/m/".len() + ID_MAX_CHARS);
     }
 
     #[test]
-    fn a_location_does_not_show_what_it_is_for() {
+    fn a_location_does_not_contain_the_ids_in_clear() {
         let path = message_urls().encrypt(Uaid([1; 16]), &message(None));
         let sealed = URL_SAFE_NO_PAD.decode(path.strip_prefix("/m/").unwrap()).unwrap();
         assert!(!sealed.windows(8).any(|bytes| bytes == [1; 8] || bytes == [2; 8]));
     }
 
     #[test]
-    fn changing_any_character_makes_it_unknown() {
+    fn a_location_with_a_changed_character_is_unknown() {
         let path = message_urls().encrypt(Uaid([1; 16]), &message(Some("topic")));
         let id = path.strip_prefix("/m/").unwrap();
         for at in 0..id.len() {
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_token_is_no_location_and_the_other_way_round() {
+    fn a_location_is_no_endpoint_token_and_a_token_is_no_location() {
         use crate::http::endpoint_token::{EndpointTokens, TokenError, TokenVersion};
 
         let tokens = EndpointTokens::new(&Keys::from_texts(&["A".repeat(43)]).unwrap());
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_too_long_or_no_base64_is_unknown() {
+    fn an_id_that_is_too_short_too_long_or_not_base64_is_unknown() {
         for id in ["", "A", "AAAA", "!", "é", &"A".repeat(21), &"A".repeat(22), &"A".repeat(128)] {
             assert_eq!(message_urls().decrypt(id), Err(MessageUrlError), "{id}");
         }

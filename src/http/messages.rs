@@ -1,4 +1,4 @@
-//! `DELETE /m/{id}`: a sender drops a message that still waits (RFC 8030 §6.2).
+//! `DELETE /m/{id}`: a sender deletes a stored message (RFC 8030 §6.2).
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Path};
@@ -8,7 +8,7 @@ use storage::StoreError;
 use super::PushError;
 use super::app::EndpointRole;
 
-/// Deletes a waiting message; never the one that replaced it.
+/// Deletes the message, but not a later one of its topic that replaced it.
 pub(super) async fn delete(
     id: Path<String>,
     app: Data<EndpointRole>,

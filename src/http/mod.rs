@@ -1,4 +1,4 @@
-//! The HTTP side: what application servers send, and what they are told.
+//! The public HTTP interface: pushes of application servers, WebSocket upgrades of user agents, and health checks.
 
 pub mod app;
 pub mod connect_limiter;

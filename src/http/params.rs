@@ -1,6 +1,6 @@
-//! `name=value`, as `Authorization`, `Crypto-Key` and `Encryption` are made of.
+//! The `name=value` items of `Authorization`, `Crypto-Key` and `Encryption`.
 
-/// Splits at the first `=`; spaces around both and quotes around the value are taken off.
+/// Splits at the first `=`, and strips the spaces around name and value and the quotes around the value.
 pub(super) fn item(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once('=')?;
     Some((name.trim(), value.trim().trim_matches('"').trim()))
@@ -11,7 +11,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_read_with_spaces_and_quotes_and_padding() {
+    fn an_item_may_have_spaces_quotes_and_padding() {
         for (text, read) in [
             ("a=b", Some(("a", "b"))),
             (" a = b ", Some(("a", "b"))),

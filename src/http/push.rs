@@ -1,12 +1,13 @@
 //! `POST /wpush/...`: an application server sends a message (RFC 8030 §5).
 
+use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, LOCATION};
 use actix_web::web::{self, Bytes, Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
 use slog::debug;
+use state_machine::Message;
 use state_machine::delivery::Outcome;
-use state_machine::{Message, MessageKey, Uaid};
 use tokio::time::timeout;
 
 use super::PushError;
@@ -15,9 +16,8 @@ use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::{self, PushHeaders};
 use super::routes::preflight_or_refused;
 use super::vapid::Credentials;
-use actix_web::http::StatusCode;
 
-/// An endpoint path whose tokens are of `version`.
+/// The resource of an endpoint path whose tokens have this version.
 pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
     let push = move |request: HttpRequest,
                      token: Path<String>,
@@ -54,14 +54,22 @@ async fn push(
         debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
     });
-    debug!(app.common.log, "took a push"; "outcome" => ?outcome, "ttl_s" => ttl.0 / 1000);
-    match refusal(outcome, app) {
-        Some(error) => Err(error),
-        None => Ok(created(app, uaid, &reference, ttl.0 / 1000)),
+    let ttl_s = ttl.0 / 1000;
+    debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl_s);
+    match outcome {
+        Outcome::Delivered | Outcome::Stored | Outcome::Dropped => {
+            let location = format!("{}{}", app.origin, app.message_urls.encrypt(uaid, &reference));
+            let mut response = HttpResponse::Created();
+            Ok(response.insert_header((LOCATION, location)).insert_header(("ttl", ttl_s)).finish())
+        }
+        Outcome::NoSuchUser => Err(PushError::UserGone),
+        Outcome::UserWentAway => Err(PushError::UserWentAway),
+        Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
+        Outcome::Unavailable => Err(PushError::Unavailable { retry_after: app.common.retry_after }),
     }
 }
 
-/// Whose endpoint it is, once the sender has shown that it may use it.
+/// Decrypts the token and verifies the sender's credentials.
 fn open(
     app: &EndpointRole,
     headers: &HeaderMap,
@@ -77,19 +85,17 @@ fn open(
     Ok(opened)
 }
 
-/// Reads the body, bounded in bytes and in time.
+/// Reads the body within its limits of size and time.
 async fn read_body(
     headers: &HeaderMap,
     payload: Payload,
     app: &EndpointRole,
 ) -> Result<Bytes, PushError> {
     let limits = &app.limits;
-    let is_old_encoding = headers.get(CONTENT_ENCODING).is_some_and(|value| value == "aesgcm");
-    let max_bytes =
-        if is_old_encoding { limits.aesgcm_bytes_max } else { limits.payload_bytes_max };
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: u64| length > max_bytes as u64) {
+    let is_aesgcm = headers.get(CONTENT_ENCODING).is_some_and(|value| value == "aesgcm");
+    let max_bytes = if is_aesgcm { limits.aesgcm_bytes_max } else { limits.payload_bytes_max };
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: u64| length > max_bytes as u64) {
         return Err(PushError::TooLarge { max_bytes });
     }
     match timeout(limits.body_timeout, payload.to_bytes_limited(max_bytes)).await {
@@ -98,25 +104,4 @@ async fn read_body(
         Ok(Err(_)) => Err(PushError::TooLarge { max_bytes }),
         Err(_) => Err(PushError::Http(StatusCode::REQUEST_TIMEOUT)),
     }
-}
-
-fn refusal(outcome: Outcome, app: &EndpointRole) -> Option<PushError> {
-    match outcome {
-        Outcome::Delivered | Outcome::Stored | Outcome::Dropped => None,
-        Outcome::NoSuchUser => Some(PushError::UserGone),
-        Outcome::UserWentAway => Some(PushError::UserWentAway),
-        Outcome::NoSuchChannel => Some(PushError::NoSuchSubscription),
-        Outcome::Unavailable => {
-            Some(PushError::Unavailable { retry_after: app.common.retry_after })
-        }
-    }
-}
-
-fn created(app: &EndpointRole, uaid: Uaid, message: &MessageKey, ttl_s: u64) -> HttpResponse {
-    let mut location = app.origin.clone();
-    location.push_str(&app.message_urls.encrypt(uaid, message));
-    HttpResponse::Created()
-        .insert_header((LOCATION, location))
-        .insert_header(("ttl", ttl_s))
-        .finish()
 }

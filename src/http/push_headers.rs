@@ -1,4 +1,4 @@
-//! The headers of a push: TTL, Topic, Urgency (RFC 8030 §5) and how its body is encrypted.
+//! The headers of a push: TTL, Topic, Urgency (RFC 8030 §5), and those of the encryption of its body.
 
 use actix_web::http::header::{CONTENT_ENCODING, HeaderMap};
 use bytes::Bytes;
@@ -6,76 +6,57 @@ use state_machine::{Encoding, Payload, Span, Topic, Urgency};
 
 use super::params;
 
-/// How long a message may wait; a longer TTL is lowered to it, and the answer says so.
-pub const TTL_MAX: Span = Span::from_secs(30 * 24 * 60 * 60);
-
-/// How long `Encryption` and `Crypto-Key` may be, each, in bytes: they are stored with the message.
+/// Maximum length of `Encryption` and of `Crypto-Key`, which are stored with the message.
 pub const CRYPTO_HEADER_MAX_BYTES: usize = 2048;
 
-/// What a push asks for beside delivering its body.
+/// The delivery options of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushHeaders {
-    /// How long the message is worth keeping, not above the cap: what the answer's `TTL` says.
+    /// Time to keep the message, lowered to the maximum: the `TTL` of the response.
     pub ttl: Span,
-    /// Which waiting message it replaces.
+    /// The message replaces a stored one of the same topic.
     pub topic: Option<Topic>,
-    /// How urgent it is.
     pub urgency: Urgency,
 }
 
-/// What is wrong with a push's headers.
+/// Why the headers of a push are refused. A header that must not be repeated is invalid if it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// No `TTL`.
     #[error("the TTL header is missing: say for how many seconds the message is worth keeping")]
     TtlMissing,
-    /// A `TTL` that is not digits, or two of them.
     #[error("the TTL header must be one whole number of seconds")]
     TtlInvalid,
-    /// A `TTL` below zero.
     #[error("the TTL header must not be negative")]
     TtlNegative,
-    /// A `Topic` with other characters, too long, or two of them.
     #[error("the Topic header must be at most 32 characters of A-Z a-z 0-9 - _")]
     Topic,
-    /// An `Urgency` that there is not, or two of them (RFC 8030 §5.3).
+    /// RFC 8030 §5.3
     #[error("the Urgency header must be one of very-low, low, normal, high")]
     Urgency,
-    /// A body without `Content-Encoding`.
     #[error("the Content-Encoding header is missing: a body must be encrypted with aes128gcm")]
     EncodingMissing,
-    /// Neither `aes128gcm` nor `aesgcm`, or two of them.
     #[error("the Content-Encoding header must be aes128gcm or aesgcm")]
     EncodingUnknown,
-    /// `aesgcm` without the sender's public key.
     #[error("the Crypto-Key header has no dh, which aesgcm needs")]
     DhMissing,
-    /// `aesgcm` without a salt.
     #[error("the Encryption header has no salt, which aesgcm needs")]
     SaltMissing,
-    /// The value of `dh` or `salt` is not base64url.
     #[error("the {0} is not base64url")]
     NotBase64(&'static str),
-    /// Not a list of `name=value`, or not ASCII, or too long.
     #[error(
         "the {0} header is not a list of name=value of at most {CRYPTO_HEADER_MAX_BYTES} bytes"
     )]
     Malformed(&'static str),
-    /// `aes128gcm` has salt and key in the body (RFC 8188 §2.1); others would be the wrong ones.
+    /// With `aes128gcm`, salt and key are in the body (RFC 8188 §2.1), and others contradict them.
     #[error("the {header} header must not have a {item} with aes128gcm: it is in the body")]
-    InBodyAlready {
-        /// The header.
-        header: &'static str,
-        /// What it has.
-        item: &'static str,
-    },
-    /// A draft older than `aesgcm`.
+    InBodyAlready { header: &'static str, item: &'static str },
+    /// The header of a draft older than `aesgcm`.
     #[error("the Encryption-Key header is not valid with aesgcm: use Crypto-Key")]
     EncryptionKey,
 }
 
 impl PushHeaders {
-    /// Reads TTL, Topic and Urgency; a TTL above `ttl_max` is lowered to it.
+    /// Parses TTL, Topic and Urgency; a TTL above `ttl_max` is lowered to it.
     pub fn read(headers: &HeaderMap, ttl_max: Span) -> Result<Self, HeaderError> {
         Ok(Self {
             ttl: read_ttl(headers)?.min(ttl_max),
@@ -85,8 +66,7 @@ impl PushHeaders {
     }
 }
 
-/// The payload of a push with this body, encrypted as its headers say. An empty body is a message
-/// without payload, and how it is encrypted is not looked at.
+/// The payload of a push. A push with an empty body has none, and its encryption headers are ignored.
 pub fn payload(headers: &HeaderMap, body: Bytes) -> Result<Option<Payload>, HeaderError> {
     if body.is_empty() {
         return Ok(None);
@@ -94,7 +74,7 @@ pub fn payload(headers: &HeaderMap, body: Bytes) -> Result<Option<Payload>, Head
     Ok(Some(Payload { encoding: read_encoding(headers)?, data: body }))
 }
 
-/// A header that may come once came twice, or is not ASCII.
+/// The header is repeated, or is not ASCII.
 struct NotOne;
 
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, NotOne> {
@@ -116,8 +96,7 @@ fn read_ttl(headers: &HeaderMap) -> Result<Span, HeaderError> {
     if is_negative {
         return Err(HeaderError::TtlNegative);
     }
-    // Digits fail to parse only where they are too many, and then mean the most there is
-    // (RFC 8030 §5.2).
+    // Digits fail to parse only if the number is too large; it then means the maximum (RFC 8030 §5.2).
     Ok(Span::from_secs(digits.parse().unwrap_or(u64::MAX)))
 }
 
@@ -137,12 +116,10 @@ fn read_encoding(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
     let text = one(headers, CONTENT_ENCODING.as_str());
     let text = text.map_err(|NotOne| HeaderError::EncodingUnknown)?;
     let text = text.ok_or(HeaderError::EncodingMissing)?;
-    if text.eq_ignore_ascii_case("aes128gcm") {
-        read_aes128gcm(headers)
-    } else if text.eq_ignore_ascii_case("aesgcm") {
-        read_aesgcm(headers)
-    } else {
-        Err(HeaderError::EncodingUnknown)
+    match text.to_ascii_lowercase().as_str() {
+        "aes128gcm" => read_aes128gcm(headers),
+        "aesgcm" => read_aesgcm(headers),
+        _ => Err(HeaderError::EncodingUnknown),
     }
 }
 
@@ -164,27 +141,23 @@ fn read_aesgcm(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
     let crypto_key = CryptoList::read(headers, "Crypto-Key")?.ok_or(HeaderError::DhMissing)?;
     let salt = encryption.value("salt").ok_or(HeaderError::SaltMissing)?;
     let dh = crypto_key.value("dh").ok_or(HeaderError::DhMissing)?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     for (value, name) in
         [(salt, "salt of the Encryption header"), (dh, "dh of the Crypto-Key header")]
     {
-        if !is_base64url(value) {
+        if value.is_empty() || !value.bytes().all(allowed) {
             return Err(HeaderError::NotBase64(name));
         }
     }
     Ok(Encoding::AesGcm { encryption: encryption.0, crypto_key: crypto_key.0 })
 }
 
-fn is_base64url(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    !text.is_empty() && text.bytes().all(allowed)
-}
-
-/// `name=value;name=value,name=value` without spaces, quotes and the padding of base64: as it is
-/// handed to user agents, which take neither quotes nor padding.
+/// `name=value;name=value,name=value` without spaces, quotes and base64 padding: the form in which it is
+/// sent to user agents, which accept neither quotes nor padding.
 struct CryptoList(Box<str>);
 
 impl CryptoList {
-    /// Reads a list header; one that comes several times is one list (RFC 9110 §5.3).
+    /// Parses a list header; its repetitions form one list (RFC 9110 §5.3).
     fn read(headers: &HeaderMap, name: &'static str) -> Result<Option<Self>, HeaderError> {
         let mut list = String::new();
         for value in headers.get_all(name) {
@@ -200,7 +173,7 @@ impl CryptoList {
         }
     }
 
-    /// The first value of this name.
+    /// The first item of this name.
     fn value(&self, name: &str) -> Option<&str> {
         let items = self.0.split([',', ';']);
         items.filter_map(params::item).find_map(|(key, value)| (key == name).then_some(value))

@@ -1,9 +1,9 @@
-//! What is done with a body that nobody reads to its end.
+//! Request bodies that no handler reads to the end.
 //!
-//! A connection whose request was answered before its body had come is read on for a moment and then closed. actix-http does
-//! that by itself for a body of known length. One that comes in chunks it would read to its end, however long
-//! that takes, with no timer: a peer that never ends it keeps its connection for ever. It does not do so
-//! where somebody still holds the body when the answer has gone out, so that is done here.
+//! When a request is answered before its body has arrived, actix-http drains the connection for a moment and closes it.
+//! It does so only for a body of known length. A chunked body it reads to the end without a timer, so a client that
+//! never ends the body keeps its connection for ever. If the body is still referenced when the response is sent,
+//! actix-http closes the connection instead. So the response keeps a reference to the body of its request.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -18,22 +18,22 @@ use actix_web::web::Bytes;
 use actix_web::{Error, HttpMessage};
 use futures_util::Stream;
 
-/// A body that its handler reads and the answer holds.
+/// A request body that the handler reads and the response references.
 #[derive(Clone)]
 struct SharedBody(Rc<RefCell<Payload>>);
 
-/// An answer that holds the body of its request until it has gone out.
+/// A response body with a reference to the request body, dropped once the response is sent.
 struct ResponseWithRequestBody {
     body: BoxBody,
     _request_body: SharedBody,
 }
 
-/// Holds a body that comes in chunks until its request was answered.
+/// Middleware that keeps a chunked request body until the response is sent.
 pub async fn hold_until_answered(
     mut request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    // What is no transfer coding was refused before.
+    // An invalid Transfer-Encoding was refused before.
     if !request.chunked().unwrap_or(true) {
         return next.call(request).await;
     }

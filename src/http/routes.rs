@@ -1,4 +1,4 @@
-//! Which request goes where.
+//! The routes of the public port.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -8,17 +8,19 @@ use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
 
-use super::app::{AppState, EndpointRole, LocalEndpoint, WebSocketRole};
+use super::app::{AppState, EndpointRole, LocalEndpoint};
 use super::endpoint_token::TokenVersion;
 use super::{PushError, health, messages, push, socket};
 use crate::feeds::http as feeds;
 
-/// The routes of one worker: those of what the node is.
+/// The routes of one worker, by the roles of the node.
 pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
     let node = node.clone();
     move |service| {
         if let Some(connections) = &node.connections {
-            of_connections(connections, service);
+            service
+                .app_data(connections.clone())
+                .service(page("/", web::get().to(socket::connect)));
         }
         if let Some(endpoints) = &node.endpoints {
             of_endpoints(endpoints, service);
@@ -32,10 +34,6 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
             .service(page("/status", web::get().to(health::version)))
             .default_service(nothing_here());
     }
-}
-
-fn of_connections(connections: &Data<WebSocketRole>, service: &mut ServiceConfig) {
-    service.app_data(connections.clone()).service(page("/", web::get().to(socket::connect)));
 }
 
 fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
@@ -65,7 +63,7 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
         );
 }
 
-/// Web pages may push too (RFC 8030 §5 says nothing of origins, and endpoints are capabilities).
+/// Allows pushes from web pages: RFC 8030 §5 does not restrict origins, and an endpoint is a capability.
 fn cors() -> DefaultHeaders {
     DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
@@ -73,7 +71,7 @@ fn cors() -> DefaultHeaders {
     ))
 }
 
-/// Answers a CORS preflight; any method but those in `allow` is not allowed here.
+/// The default route of a resource: answers a CORS preflight, and any other method with 405.
 pub(super) fn preflight_or_refused(allow: &'static str) -> Route {
     web::route().to(move |request: HttpRequest| {
         let is_preflight = *request.method() == Method::OPTIONS;
@@ -93,12 +91,12 @@ fn preflight() -> HttpResponse {
         .finish()
 }
 
-/// What can be read and nothing else.
+/// A resource that supports only GET.
 fn page(path: &str, get: Route) -> Resource {
     web::resource(path).route(get).default_service(web::route().to(async || refused("GET")))
 }
 
-/// A 405 names the methods that are allowed (RFC 9110 §15.5.6).
+/// A 405, which lists the allowed methods (RFC 9110 §15.5.6).
 fn refused(allow: &'static str) -> HttpResponse {
     let mut response = PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response();
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));

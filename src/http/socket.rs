@@ -1,4 +1,4 @@
-//! `GET /`: a user agent connects.
+//! `GET /`: upgrades the connection of a user agent to a WebSocket.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::UPGRADE;
@@ -11,7 +11,6 @@ use uuid::Uuid;
 use super::PushError;
 use super::app::WebSocketRole;
 
-/// Upgrades to a WebSocket.
 pub(super) async fn connect(
     request: HttpRequest,
     payload: Payload,
@@ -20,8 +19,12 @@ pub(super) async fn connect(
     if !request.headers().contains_key(UPGRADE) {
         return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED).into());
     }
-    if !app.try_admit() {
-        return Err(PushError::TooManyConnections { retry_after: app.common.retry_after }.into());
+    let common = &app.common;
+    // A refused agent has caused no storage request and no session yet.
+    if common.draining.has_begun()
+        || !app.connect_limiter.try_admit(common.clock.now(), &common.log)
+    {
+        return Err(PushError::TooManyConnections { retry_after: common.retry_after }.into());
     }
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
@@ -29,13 +32,4 @@ pub(super) async fn connect(
     let clients = app.clients.clone();
     actors::socket::upgrade(clients, seed, app.frame_bytes_max, &request, payload)
         .map_err(|error| PushError::Http(error.error_response().status()).into())
-}
-
-impl WebSocketRole {
-    /// Whether one more may connect now. Whoever may not has cost no more than the answer.
-    fn try_admit(&self) -> bool {
-        let common = &self.common;
-        !common.draining.has_begun()
-            && self.connect_limiter.try_admit(common.clock.now(), &common.log)
-    }
 }

@@ -1,15 +1,15 @@
-//! `kalends keys cluster`: a fresh cluster key in front of those in `keys.toml`.
+//! `kalends keys cluster`: adds a cluster key in front of those in `keys.toml`.
 //!
-//! What else is in the file stays as it is, comments too: the new key is put into the text, and the
-//! text takes the file's place only if it reads as the same keys and one more.
+//! The rest of the file stays byte for byte, comments and line ends included. So the key is inserted into the text
+//! where the parser found the list: `toml_edit` writes a document without its carriage returns. The new text
+//! replaces the file only if it has the same keys and the new one.
 
 use std::fmt;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io::{self, Write, stdout};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
 use serde::Deserialize;
 use storage::Embedded;
 use toml::Spanned;
@@ -17,83 +17,55 @@ use zeroize::Zeroizing;
 
 use super::file::{self, KeysError};
 use super::{CLUSTER_KEYS, CryptoKey, KEYS_FILE, KEYS_MAX, Keys, generate};
-use crate::admin::locked_file::{LockError, LockedFile};
+use crate::owner::OtherOwner;
 use crate::settings::Settings;
 
 const HEAD: &str = "\
-# What the nodes of a cluster sign with whatever they say to each other. The first key signs, all of
-# them verify. Every node needs this same file: copy it, with mode 0600. Whoever can read it can hand
-# messages to the nodes. `kalends keys cluster` puts a new one in front.
+# The nodes of a cluster sign their requests to each other with these keys. The first key signs, all
+# of them verify. Every node needs this same file: copy it, with mode 0600. Any program that reads it
+# can send messages as a node. `kalends keys cluster` adds a new key in front.
 ";
 
-/// What was done.
+/// The change that [`add`] made.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Added {
-    /// The file.
     pub path: PathBuf,
-    /// Whether it was made.
     pub is_new: bool,
-    /// How many cluster keys it has now.
+    /// Cluster keys in the file, the added one included.
     pub count: usize,
 }
 
 /// Why no cluster key was added. Never quotes the file.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// The keys that are there are not right.
     #[error(transparent)]
     Keys(#[from] KeysError),
-    /// The directory could not be made.
-    #[error("cannot make the data directory {}: {error}", dir.display())]
-    DataDir {
-        /// The directory.
-        dir: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The server that reads the file could not read a new one.
+    #[error("cannot create the data directory {dir}: {error}")]
+    DataDir { dir: PathBuf, error: io::Error },
+    /// The server runs as the owner of the file, and could not read one of another user.
     #[error(
-        "{path} belongs to uid {owner}, and this runs as uid {own}: run it as that user \
-         (sudo -u '#{owner}' kalends keys cluster ...)"
+        "{path} belongs to uid {}, and this runs as uid {}: run it as that user \
+         (sudo -u '#{}' kalends keys cluster ...)", .other.owner, .other.own, .other.owner
     )]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-        /// Whose it is.
-        owner: u32,
-        /// Who this is.
-        own: u32,
-    },
-    /// Another key would be one too many.
+    NotOurs { path: PathBuf, other: OtherOwner },
     #[error(
-        "{path} has {KEYS_MAX} cluster_keys, and more are not allowed: take out the last ones, which no \
-         node signs with any more"
+        "{path} has {KEYS_MAX} cluster_keys, which is the maximum: remove the last ones, which no node \
+         signs with any more"
     )]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is being changed right now.
+    Full { path: PathBuf },
     #[error("another process is changing {path}: try again")]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The changed text is not what it should be.
+    InUse { path: PathBuf },
     #[error(
-        "{path} is written in a way that no key can be put in: put the output of `kalends keys \
-         generate` into cluster_keys by hand"
+        "the layout of {path} has no place for another key: add the output of `kalends keys generate` to \
+         cluster_keys by hand"
     )]
-    NotEditable {
-        /// The file.
-        path: PathBuf,
-    },
+    NotEditable { path: PathBuf },
 }
 
-/// Adds a key where the settings say, and says what is to be done next.
+/// Adds a key to the file in the data directory of `settings`, and prints the next steps.
 pub fn run(settings: &Settings) -> Result<(), AddError> {
     let added = add(&settings.data_dir)?;
-    // Where standard output is closed there is nobody to tell, and it is done.
+    // The key is added whether or not standard output is open.
     let _ = writeln!(stdout(), "{added}");
     Ok(())
 }
@@ -104,7 +76,7 @@ impl fmt::Display for Added {
         match (self.is_new, self.count) {
             (true, _) => writeln!(
                 f,
-                "{path} was made, with a key for endpoints and a cluster key.\n\
+                "{path} was created, with a key for endpoints and a cluster key.\n\
                  If a server has run on the same tables before, its keys.toml is needed instead: put it here \
                  and run this again."
             )?,
@@ -120,117 +92,89 @@ impl fmt::Display for Added {
         match self.count {
             1 => f.write_str("\nThen start the nodes."),
             _ => f.write_str(
-                "\nThen restart the connection nodes, and after them the endpoint nodes. When all run with it, the \
-                 keys behind the first can go.",
+                "\nThen restart the connection nodes, and after them the endpoint nodes. When all nodes run with \
+                 the new key, remove the keys behind the first.",
             ),
         }
     }
 }
 
-/// Adds a fresh cluster key to the keys of the data directory `dir`. Where it has none, makes them
-/// first, unless there is a database that had others.
+/// Adds a new cluster key to the keys of the data directory `dir`. Creates the directory and the keys where they
+/// are missing, but no keys beside a database, which needs its own.
 pub fn add(dir: &Path) -> Result<Added, AddError> {
-    make_dir(dir)?;
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    created.map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })?;
     let path = dir.join(KEYS_FILE);
-    let is_new = make_if_missing(dir, &path)?;
-    is_ours(&path)?;
+    let is_new = match file::read(&path) {
+        Err(KeysError::Missing { .. }) if !Embedded::exists(dir) => {
+            file::create(dir, &path, &generate())?;
+            true
+        }
+        read => read.map(|_text| false)?,
+    };
+    // A replaced file belongs to the user that replaces it.
+    let owner = OtherOwner::of(&path);
+    let owner = owner.map_err(|error| KeysError::Unreadable { path: path.clone(), error })?;
+    check_owner(&path, owner)?;
     let unwritable = |error| KeysError::Unwritable { path: path.clone(), error };
-    let mut file = LockedFile::open(&path).map_err(|error| match error {
-        LockError::InUse => AddError::InUse { path: path.clone() },
-        LockError::NotAFile(path) => KeysError::NotAFile { path }.into(),
-        LockError::Io(error) => unwritable(error).into(),
-    })?;
-    // Read again, now that nobody else changes it.
-    let before = file::read(&path)?;
-    let (after, count) = with_key(&path, &before, &generate())?;
-    file.replace(after.as_bytes()).map_err(unwritable)?;
+    let lock = file::lock(&path).map_err(unwritable)?;
+    let lock = lock.ok_or_else(|| AddError::InUse { path: path.clone() })?;
+    let (text, count) = with_key(&path, &file::read(&path)?, &generate())?;
+    file::replace(&path, &text).map_err(unwritable)?;
+    // Explicit, because a child process that was just forked has the file open too.
+    lock.unlock().map_err(unwritable)?;
     Ok(Added { path, is_new, count })
 }
 
-/// Answers whether it made the file. Keys that were lost are not made up for: a database needs its own.
-fn make_if_missing(dir: &Path, path: &Path) -> Result<bool, KeysError> {
-    match file::read(path) {
-        Err(KeysError::Missing { .. }) if !Embedded::exists(dir) => {
-            file::create(dir, path, &generate()).map(|()| true)
-        }
-        read => read.map(|_text| false),
-    }
+fn check_owner(path: &Path, owner: Option<OtherOwner>) -> Result<(), AddError> {
+    owner.map_or(Ok(()), |other| Err(AddError::NotOurs { path: path.into(), other }))
 }
 
-fn make_dir(dir: &Path) -> Result<(), AddError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })
-}
-
-/// The file that takes its place belongs to whoever makes it.
-fn is_ours(path: &Path) -> Result<(), AddError> {
-    let found = fs::metadata(path);
-    let found = found.map_err(|error| KeysError::Unreadable { path: path.into(), error })?;
-    compare(path, found.uid(), geteuid().as_raw())
-}
-
-fn compare(path: &Path, owner: u32, own: u32) -> Result<(), AddError> {
-    match owner == own {
-        true => Ok(()),
-        false => Err(AddError::NotOurs { path: path.into(), owner, own }),
-    }
-}
-
-/// The text with `key` in front of the cluster keys, and how many these are then.
-fn with_key(path: &Path, before: &str, key: &str) -> Result<(Zeroizing<String>, usize), AddError> {
-    let there = file::parse(path, before)?;
-    if there.cluster_keys().len() >= KEYS_MAX {
+/// The text with `key` in front of the cluster keys, and the number of cluster keys in it.
+fn with_key(path: &Path, old: &str, key: &str) -> Result<(Zeroizing<String>, usize), AddError> {
+    let old_keys = file::parse(path, old)?;
+    if old_keys.cluster_keys().len() >= KEYS_MAX {
         return Err(AddError::Full { path: path.into() });
     }
     let not_editable = || AddError::NotEditable { path: path.into() };
-    let after = put_in(before, key).ok_or_else(not_editable)?;
-    let now = file::parse(path, &after)?;
-    match is_one_more(&there, &now, key) {
-        true => Ok((after, now.cluster_keys().len())),
+    let new = insert(old, key).ok_or_else(not_editable)?;
+    let new_keys = file::parse(path, &new)?;
+    match has_one_more(&old_keys, &new_keys, key) {
+        true => Ok((new, new_keys.cluster_keys().len())),
         false => Err(not_editable()),
     }
 }
 
-/// None where the list is not where the parser says it is.
-fn put_in(text: &str, key: &str) -> Option<Zeroizing<String>> {
-    let Some(list) = list_in(text)? else {
+/// The text with `key` in it; None if it cannot be inserted where the parser found the list.
+fn insert(text: &str, key: &str) -> Option<Zeroizing<String>> {
+    #[derive(Deserialize)]
+    struct List {
+        cluster_keys: Option<Spanned<Vec<Zeroizing<String>>>>,
+    }
+    let Some(list) = toml::from_str::<List>(text).ok()?.cluster_keys else {
         let gap = if text.ends_with('\n') { "" } else { "\n" };
         let list = format!("{gap}\n{HEAD}{CLUSTER_KEYS} = [\n    \"{key}\",\n]\n");
         return Some(Zeroizing::new(format!("{text}{list}")));
     };
-    let (head, tail) = text.split_at_checked(list)?;
-    let head = head.strip_suffix('[').map(|_bracket| head)?;
+    let (head, tail) = text.split_at_checked(list.span().start)?;
+    let tail = tail.strip_prefix('[')?;
     let is_on_lines = tail.trim_start_matches([' ', '\t', '\r']).starts_with(['\n', '#']);
     let new = if is_on_lines { format!("\n    \"{key}\",") } else { format!("\"{key}\", ") };
-    Some(Zeroizing::new(format!("{head}{new}{tail}")))
+    Some(Zeroizing::new(format!("{head}[{new}{tail}")))
 }
 
-/// Where the first of the cluster keys would be, behind the bracket; None inside where there is no
-/// such list.
-fn list_in(text: &str) -> Option<Option<usize>> {
-    #[derive(Deserialize)]
-    struct Places {
-        cluster_keys: Option<Spanned<Vec<Zeroizing<String>>>>,
-    }
-    let places: Places = toml::from_str(text).ok()?;
-    Some(places.cluster_keys.map(|list| list.span().start + 1))
-}
-
-fn is_one_more(there: &Keys, now: &Keys, key: &str) -> bool {
-    let Some((first, others)) = now.cluster_keys().split_first() else { return false };
-    are_equal(now.crypto_keys(), there.crypto_keys())
-        && are_equal(others, there.cluster_keys())
+fn has_one_more(old: &Keys, new: &Keys, key: &str) -> bool {
+    let bytes = CryptoKey::as_bytes;
+    let Some((first, others)) = new.cluster_keys().split_first() else { return false };
+    new.crypto_keys().iter().map(bytes).eq(old.crypto_keys().iter().map(bytes))
+        && others.iter().map(bytes).eq(old.cluster_keys().iter().map(bytes))
         && first.to_text().as_str() == key
-}
-
-fn are_equal(some: &[CryptoKey], others: &[CryptoKey]) -> bool {
-    some.iter().map(CryptoKey::as_bytes).eq(others.iter().map(CryptoKey::as_bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::thread;
+    use std::{fs, thread};
 
     use tempfile::TempDir;
 
@@ -257,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_file_it_is_made_with_a_key_of_each_kind() {
+    fn a_missing_file_is_created_with_a_key_of_each_kind() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("new/data");
         let path = dir.join(KEYS_FILE);
@@ -268,7 +212,7 @@ mod tests {
         assert_eq!((keys.crypto_keys().len(), keys.cluster_keys().len()), (1, 1));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o7777, 0o700);
-        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "something was left behind");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "a temporary file was left behind");
         let text = fs::read_to_string(&path).unwrap();
         assert!(
             text.contains("KEEP THIS FILE") && text.contains("Every node needs this same file")
@@ -276,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_goes_in_front_and_the_others_stay() {
+    fn a_new_key_is_added_in_front_of_the_old_ones() {
         let (home, path) = home_with(&format!("# mine\ncrypto_keys = [\"{KEY}\"] # keep\n"));
         for count in 1..=KEYS_MAX {
             let before = Keys::load(home.path()).unwrap();
@@ -289,16 +233,20 @@ mod tests {
         }
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with(&format!("# mine\ncrypto_keys = [\"{KEY}\"] # keep\n")));
-        assert_eq!(text.matches("# What the nodes").count(), 1);
+        assert_eq!(text.matches("# The nodes of a cluster").count(), 1);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         let full = add(home.path()).unwrap_err().to_string();
         assert!(full.contains("has 16 cluster_keys"), "{full}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "something was left behind");
+        assert_eq!(
+            fs::read_dir(home.path()).unwrap().count(),
+            1,
+            "a temporary file was left behind"
+        );
     }
 
     #[test]
-    fn a_list_keeps_its_shape() {
+    fn a_list_keeps_its_layout_and_comments() {
         let crypto = format!("crypto_keys = [\"{KEY}\"]");
         for (before, after) in [
             (format!("[\"{OTHER}\"]"), format!("[\"{NEW}\", \"{OTHER}\"]")),
@@ -320,11 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_last_line_end_gets_the_list_on_lines_of_its_own() {
+    fn a_new_list_starts_on_a_line_of_its_own() {
         let crypto = format!("crypto_keys = [\"{KEY}\"]");
-        for (end, expected) in
-            [("", "\n\n# What"), ("\n", "\n\n# What"), (" # end", " # end\n\n# What")]
-        {
+        for (end, expected) in [
+            ("", "\n\n# The nodes"),
+            ("\n", "\n\n# The nodes"),
+            (" # end", " # end\n\n# The nodes"),
+        ] {
             let (after, count) = put(&format!("{crypto}{end}")).unwrap();
             assert!(after.starts_with(&format!("{crypto}{expected}")), "{after}");
             assert_eq!(count, 1);
@@ -332,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_not_right_stay_as_they_are_and_are_not_told() {
+    fn an_invalid_file_stays_as_it_is_and_is_not_quoted() {
         for wrong in [
             "".to_owned(),
             "crypto_keys = [\"SECRET\"]".to_owned(),
@@ -342,30 +292,33 @@ mod tests {
             format!("crypto_keys = [\"{KEY}\"]\n#{}", "x".repeat(65_200)),
         ] {
             let (home, path) = home_with(&wrong);
-            let told = add(home.path()).unwrap_err().to_string();
-            assert!(told.starts_with(path.to_str().unwrap()) && !told.contains("SECRET"), "{told}");
+            let error = add(home.path()).unwrap_err().to_string();
+            assert!(
+                error.starts_with(path.to_str().unwrap()) && !error.contains("SECRET"),
+                "{error}"
+            );
             assert_eq!(fs::read_to_string(&path).unwrap(), wrong);
         }
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_refused() {
+    fn a_file_that_other_users_can_read_is_refused() {
         let (home, path) = home_with(&format!("crypto_keys = [\"{KEY}\"]"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(add(home.path()).unwrap_err().to_string().contains("chmod 600"));
     }
 
     #[test]
-    fn keys_that_were_lost_beside_a_database_are_not_made_up_for() {
+    fn no_keys_are_created_beside_a_database() {
         let home = tempfile::tempdir().unwrap();
         drop(Embedded::open(home.path(), &storage::EmbeddedOptions::default()).unwrap());
-        let told = add(home.path()).unwrap_err().to_string();
-        assert!(told.contains("restore it from a backup"), "{told}");
+        let error = add(home.path()).unwrap_err().to_string();
+        assert!(error.contains("restore it from a backup"), "{error}");
         assert!(!home.path().join(KEYS_FILE).exists());
     }
 
     #[test]
-    fn a_link_stays_a_link() {
+    fn a_symbolic_link_stays_and_its_target_is_replaced() {
         let (home, path) = home_with(&format!("crypto_keys = [\"{KEY}\"]"));
         let data = home.path().join("data");
         fs::create_dir(&data).unwrap();
@@ -376,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_at_once_each_adds_a_key_or_says_that_another_does() {
+    fn each_of_several_processes_adds_a_key_or_is_refused() {
         let (home, _) = home_with(&format!("crypto_keys = [\"{KEY}\"]"));
         let added = thread::scope(|scope| {
             let tasks: Vec<_> = (0..8).map(|_| scope.spawn(|| add(home.path()))).collect();
@@ -394,9 +347,13 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_another_user_is_left_to_that_user() {
-        let told = compare(Path::new("/srv/keys.toml"), 7, 0).unwrap_err().to_string();
-        assert!(told.contains("/srv/keys.toml belongs to uid 7, and this runs as uid 0"), "{told}");
-        assert!(told.contains("sudo -u '#7' kalends keys cluster"), "{told}");
+    fn the_file_of_another_user_is_refused() {
+        let other = OtherOwner { owner: 7, own: 0 };
+        let error = check_owner(Path::new("/srv/keys.toml"), Some(other)).unwrap_err().to_string();
+        assert!(
+            error.contains("/srv/keys.toml belongs to uid 7, and this runs as uid 0"),
+            "{error}"
+        );
+        assert!(error.contains("sudo -u '#7' kalends keys cluster"), "{error}");
     }
 }

@@ -1,19 +1,18 @@
-//! `keys.toml`: how it is made, and what it must be to be read.
+//! Reading and writing `keys.toml`.
 
-use std::fs::{File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 use super::{KeyListError, Keys};
 
-/// How large `keys.toml` may be, in bytes.
 const KEYS_FILE_MAX_BYTES: u64 = 65_536;
 
-/// Only the owner may read or write it.
 const OWNER_ONLY: u32 = 0o600;
 
 const HEAD: &str = "\
@@ -31,77 +30,31 @@ const HEAD: &str = "\
 /// Why there are no keys. The texts name the file and what to do, and never quote its contents.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// There is no such file.
     #[error("{path} does not exist: restore it from a backup")]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It could not be read.
+    Missing { path: PathBuf },
     #[error("cannot read {path}: {error}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// It is a directory or a device.
+    Unreadable { path: PathBuf, error: io::Error },
     #[error("{path} is not a file")]
-    NotAFile {
-        /// What is there.
-        path: PathBuf,
-    },
-    /// Others than its owner may use it.
+    NotAFile { path: PathBuf },
     #[error(
-        "{path} has mode {mode:04o}, so others can get at the keys: run `chmod 600 {path}`, and \
-         change the key if somebody may have read it (`kalends keys generate --help`)"
+        "{path} has mode {mode:04o}, so other users can read or change the keys: run `chmod 600 {path}`, and \
+         replace the keys if another user may have read them (`kalends keys generate --help`)"
     )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// It is larger than any list of keys.
+    Exposed { path: PathBuf, mode: u32 },
     #[error("{path} is larger than {KEYS_FILE_MAX_BYTES} bytes: it is not a file of keys")]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It has no contents.
+    TooLarge { path: PathBuf },
     #[error("{path} is empty: restore it from a backup, every subscription depends on it")]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is not TOML with a `crypto_keys` list of texts, perhaps one of `cluster_keys`, and nothing
-    /// else.
+    Empty { path: PathBuf },
+    /// The file is not TOML with the two lists and nothing else. Lines count from 1.
     #[error(
         "{path}, line {line}: expected only crypto_keys = [\"...\"] and, for several nodes, \
          cluster_keys = [\"...\"]; mend it or restore it from a backup"
     )]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// Where the trouble is, from 1.
-        line: usize,
-    },
-    /// Its list is not one of keys.
+    Malformed { path: PathBuf, line: usize },
     #[error("{path}: {error}; mend it or restore it from a backup")]
-    Keys {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with the list.
-        error: KeyListError,
-    },
-    /// It could not be made.
-    #[error("cannot make {path}: {error}")]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    Keys { path: PathBuf, error: KeyListError },
+    #[error("cannot write {path}: {error}")]
+    Unwritable { path: PathBuf, error: io::Error },
 }
 
 #[derive(Deserialize)]
@@ -116,7 +69,7 @@ pub(super) fn load(path: &Path) -> Result<Keys, KeysError> {
     parse(path, &read(path)?)
 }
 
-/// Takes the keys from `text`, as if `path` held it.
+/// Parses `text`; `path` is only named in errors.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Keys, KeysError> {
     if text.len() as u64 > KEYS_FILE_MAX_BYTES {
         return Err(KeysError::TooLarge { path: path.into() });
@@ -124,23 +77,21 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Keys, KeysError> {
     if text.trim().is_empty() {
         return Err(KeysError::Empty { path: path.into() });
     }
-    // The parser's own message would quote the line, and with it a key.
-    let contents: Contents = toml::from_str(text).map_err(|error| KeysError::Malformed {
-        path: path.into(),
-        line: line_of(text, error.span().map_or(0, |span| span.start)),
+    // The parser's own message quotes the line, and with it a key.
+    let contents: Contents = toml::from_str(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+        KeysError::Malformed { path: path.into(), line }
     })?;
-    keys_of(&contents).map_err(|error| KeysError::Keys { path: path.into(), error })
+    let keys =
+        Keys::from_texts(&contents.crypto_keys).and_then(|keys| match &contents.cluster_keys {
+            Some(texts) => keys.with_cluster_texts(texts),
+            None => Ok(keys),
+        });
+    keys.map_err(|error| KeysError::Keys { path: path.into(), error })
 }
 
-fn keys_of(contents: &Contents) -> Result<Keys, KeyListError> {
-    let keys = Keys::from_texts(&contents.crypto_keys)?;
-    match &contents.cluster_keys {
-        Some(texts) => keys.with_cluster_texts(texts),
-        None => Ok(keys),
-    }
-}
-
-/// The text of the file `path`, if nobody else can get at it.
+/// The text of the file `path`, which must be readable by its owner alone.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => KeysError::Missing { path: path.into() },
@@ -163,30 +114,48 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     Ok(text)
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
-}
-
-/// Makes the file `path` in `dir` with `key` in it, durably, unless it exists by now.
-///
-/// It appears at once and whole under its name: a crash leaves either no file or a good one.
+/// Creates the file `path` in `dir` with one crypto key, unless it exists. A crash leaves either no file or a
+/// complete one.
 pub(super) fn create(dir: &Path, path: &Path, key: &str) -> Result<(), KeysError> {
     let text = Zeroizing::new(format!("{HEAD}crypto_keys = [\n    \"{key}\",\n]\n"));
-    write_new(dir, path, &text).map_err(|error| KeysError::Unwritable { path: path.into(), error })
-}
-
-fn write_new(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let mut file = tempfile::Builder::new()
-        .prefix(".keys-")
-        .suffix(".tmp")
-        .permissions(Permissions::from_mode(OWNER_ONLY))
-        .tempfile_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    match file.persist_noclobber(path) {
+    let write = || match temporary(dir, &text)?.persist_noclobber(path) {
         Ok(_) => File::open(dir)?.sync_all(),
-        // Another start was quicker: its keys are the keys.
+        // Another process created it first: its keys are used.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error.error),
+    };
+    write().map_err(|error| KeysError::Unwritable { path: path.into(), error })
+}
+
+/// Replaces the file `path` as a whole. A symbolic link stays, and the file that it leads to is replaced.
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let dir = path.parent().expect("a file is in a directory");
+    temporary(dir, text)?.persist(&path).map_err(|error| error.error)?;
+    File::open(dir)?.sync_all()
+}
+
+fn temporary(dir: &Path, text: &str) -> io::Result<NamedTempFile> {
+    let owner_only = Permissions::from_mode(OWNER_ONLY);
+    let mut builder = tempfile::Builder::new();
+    let mut file =
+        builder.prefix(".keys-").suffix(".tmp").permissions(owner_only).tempfile_in(dir)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+/// Locks the file `path` against other processes that change it. None if another process holds the lock, or has
+/// just replaced the file.
+pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
+    // Some file systems lock only files that are open for writing.
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
     }
+    let (locked, current) = (file.metadata()?, fs::metadata(path)?);
+    let is_current = (locked.dev(), locked.ino()) == (current.dev(), current.ino());
+    Ok(is_current.then_some(file))
 }

@@ -1,7 +1,7 @@
-//! Marks of keys: what a store that nodes share keeps of their keys, so that a node with other keys is found out.
+//! Fingerprints of keys. Nodes keep them in the store that they share, so that a node with other keys is detected.
 //!
-//! A mark says which key it is of to whoever has the key, and nothing to anybody else: it is half of an
-//! HMAC under a key that is derived for this alone.
+//! A fingerprint identifies its key to a holder of that key, and reveals nothing else: it is half of an HMAC under a key
+//! that is derived for this purpose alone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,22 +10,19 @@ use aws_lc_rs::hmac;
 
 use super::{CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys, mac};
 
-/// Each list of keys has marks of its own.
+/// A list of `keys.toml`. Each has fingerprints of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyList {
-    /// `crypto_keys`
     Crypto,
-    /// `cluster_keys`
     Cluster,
 }
 
-/// How much of a signature a mark has: enough that no two keys ever have the same.
-const MARK_BYTES: usize = 16;
+/// Bytes of the HMAC in a fingerprint: enough that no two keys have the same fingerprint.
+const FINGERPRINT_BYTES: usize = 16;
 
 const PURPOSE: &str = "key mark";
 
 impl KeyList {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Crypto, Self::Cluster];
 
     /// Its name in `keys.toml`.
@@ -36,18 +33,17 @@ impl KeyList {
         }
     }
 
-    /// The marks of the keys in this list.
-    pub fn marks(self, keys: &Keys) -> BTreeSet<String> {
+    pub fn fingerprints(self, keys: &Keys) -> BTreeSet<String> {
         let keys = match self {
             Self::Crypto => keys.crypto_keys(),
             Self::Cluster => keys.cluster_keys(),
         };
-        keys.iter().map(|key| self.mark(key)).collect()
+        keys.iter().map(|key| self.fingerprint(key)).collect()
     }
 
-    /// Whether this is a mark of such a key.
-    pub fn has(self, mark: &str) -> bool {
-        mark.starts_with(self.prefix())
+    /// Whether this is a fingerprint of a key in this list.
+    pub fn has(self, fingerprint: &str) -> bool {
+        fingerprint.starts_with(self.prefix())
     }
 
     fn prefix(self) -> &'static str {
@@ -57,13 +53,13 @@ impl KeyList {
         }
     }
 
-    fn mark(self, key: &CryptoKey) -> String {
+    fn fingerprint(self, key: &CryptoKey) -> String {
         let tag = hmac::sign(&mac::derive(key, PURPOSE, b""), self.prefix().as_bytes());
-        let mut mark = self.prefix().to_owned();
-        for byte in &tag.as_ref()[..MARK_BYTES] {
-            write!(mark, "{byte:02x}").expect("a text takes whatever is written to it");
+        let mut fingerprint = self.prefix().to_owned();
+        for byte in &tag.as_ref()[..FINGERPRINT_BYTES] {
+            write!(fingerprint, "{byte:02x}").expect("writing to a string does not fail");
         }
-        mark
+        fingerprint
     }
 }
 
@@ -74,35 +70,35 @@ mod tests {
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
 
-    fn marks(list: KeyList, crypto: &[&str], cluster: &[&str]) -> Vec<String> {
+    fn fingerprints(list: KeyList, crypto: &[&str], cluster: &[&str]) -> Vec<String> {
         let keys = Keys::from_texts(crypto).unwrap().with_cluster_texts(cluster).unwrap();
-        list.marks(&keys).into_iter().collect()
+        list.fingerprints(&keys).into_iter().collect()
     }
 
-    /// Marks are compared across versions of this program.
+    /// Fingerprints are compared across versions of this program.
     #[test]
-    fn a_mark_stays_the_same_and_is_of_one_key_in_one_list() {
-        let crypto = marks(KeyList::Crypto, &[KEY], &[KEY]);
-        let cluster = marks(KeyList::Cluster, &[KEY], &[KEY]);
+    fn a_fingerprint_is_stable_and_belongs_to_one_key_of_one_list() {
+        let crypto = fingerprints(KeyList::Crypto, &[KEY], &[KEY]);
+        let cluster = fingerprints(KeyList::Cluster, &[KEY], &[KEY]);
         assert_eq!(crypto, ["crypto:db689c9c81e8c89881f5d219e653c307"]);
         assert_eq!(cluster, ["cluster:75da0e0f25a7db65353e7c4de5b6174c"]);
-        assert_ne!(marks(KeyList::Crypto, &[OTHER], &[KEY]), crypto);
-        assert_eq!(marks(KeyList::Crypto, &[KEY, OTHER, KEY], &[KEY]).len(), 2);
+        assert_ne!(fingerprints(KeyList::Crypto, &[OTHER], &[KEY]), crypto);
+        assert_eq!(fingerprints(KeyList::Crypto, &[KEY, OTHER, KEY], &[KEY]).len(), 2);
         assert!(KeyList::Crypto.has(&crypto[0]) && !KeyList::Cluster.has(&crypto[0]));
     }
 
     #[test]
-    fn a_list_without_keys_has_no_marks() {
+    fn a_list_without_keys_has_no_fingerprints() {
         let keys = Keys::from_texts(&[KEY]).unwrap();
-        assert!(KeyList::Cluster.marks(&keys).is_empty());
+        assert!(KeyList::Cluster.fingerprints(&keys).is_empty());
     }
 
     #[test]
-    fn a_mark_gives_nothing_of_its_key_away() {
+    fn a_fingerprint_does_not_contain_its_key() {
         let key = &Keys::from_texts(&[KEY]).unwrap();
         let hex: String =
             key.crypto_keys()[0].as_bytes().iter().map(|b| format!("{b:02x}")).collect();
-        let mark = KeyList::Crypto.marks(key).pop_first().unwrap();
-        assert!(!hex.contains(mark.trim_start_matches("crypto:")));
+        let fingerprint = KeyList::Crypto.fingerprints(key).pop_first().unwrap();
+        assert!(!hex.contains(fingerprint.trim_start_matches("crypto:")));
     }
 }

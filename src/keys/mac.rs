@@ -1,28 +1,26 @@
-//! Signing texts that everybody may read, so that only this installation could have made them.
+//! Signatures that only this installation can make, over texts that are not secret.
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
 use super::{CryptoKey, Keys, NotOurs};
 
-/// How long a signature is.
 pub const MAC_BYTES: usize = 32;
 
 /// HMAC-SHA256 keys for one purpose, derived from a list of keys: the first signs, all verify.
 ///
-/// They are derived as those of [`SealKeys`](super::SealKeys) are, from other purposes. The context is a part of
-/// the purpose that changes: what was signed in one context is nothing in another.
+/// Derived as those of [`SealKeys`](super::SealKeys), for other purposes. The context is the variable part of
+/// the purpose: a signature made in one context is not valid in another.
 pub struct MacKeys {
     keys: Vec<hmac::Key>,
 }
 
 impl MacKeys {
-    /// Derives the keys for `purpose` in `context`.
     pub fn derive(keys: &Keys, purpose: &'static str, context: &[u8]) -> Self {
         Self::derive_all(keys.crypto_keys(), purpose, context)
     }
 
-    /// The same from the cluster keys; None where there are none.
+    /// Derives from the cluster keys; None if the installation has none.
     pub fn derive_from_cluster(keys: &Keys, purpose: &'static str, context: &[u8]) -> Option<Self> {
         let keys = keys.cluster_keys();
         (!keys.is_empty()).then(|| Self::derive_all(keys, purpose, context))
@@ -32,36 +30,33 @@ impl MacKeys {
         Self { keys: keys.iter().map(|key| derive(key, purpose, context)).collect() }
     }
 
-    /// Signs `text`.
     pub fn sign(&self, text: &[u8]) -> [u8; MAC_BYTES] {
         self.sign_with(0, text)
     }
 
-    /// Signs `text` with the key at a place that [`signer`](Self::signer) gave.
-    pub fn sign_with(&self, place: usize, text: &[u8]) -> [u8; MAC_BYTES] {
-        let tag = hmac::sign(&self.keys[place], text);
+    /// Signs with the key at an index returned by [`signer`](Self::signer).
+    pub fn sign_with(&self, index: usize, text: &[u8]) -> [u8; MAC_BYTES] {
+        let tag = hmac::sign(&self.keys[index], text);
         tag.as_ref().try_into().expect("SHA-256 gives 32 bytes")
     }
 
-    /// Whether one of the keys signed `text`, found out in a time that does not depend on how
-    /// much of the signature is right.
+    /// Checks that one of the keys signed `text`. The time does not depend on how many bytes of `mac` are right.
     pub fn verify(&self, text: &[u8], mac: &[u8]) -> Result<(), NotOurs> {
         self.signer(text, mac).map(|_| ()).ok_or(NotOurs)
     }
 
-    /// The place of the key that signed `text`, found out as [`verify`](Self::verify) does.
+    /// The index of the key that signed `text`, in the same time as [`verify`](Self::verify).
     pub fn signer(&self, text: &[u8], mac: &[u8]) -> Option<usize> {
         self.keys.iter().position(|key| hmac::verify(key, text, mac).is_ok())
     }
 }
 
-/// The HMAC key that one key gives for `purpose` in `context`.
 pub(super) fn derive(key: &CryptoKey, purpose: &'static str, context: &[u8]) -> hmac::Key {
     let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(key.as_bytes());
     let info = [purpose.as_bytes(), context];
     let derived = extracted
         .expand(&info, HMAC_SHA256)
-        .expect("a hash's key is shorter than the most that HKDF gives");
+        .expect("an HMAC key is shorter than the maximum output of HKDF");
     hmac::Key::from(derived)
 }
 
@@ -77,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_holds_for_its_text_purpose_and_context_alone() {
+    fn a_signature_is_valid_for_one_text_purpose_and_context() {
         let ours = keys(&[KEY], "this", b"0");
         let mac = ours.sign(b"text");
         assert_eq!(ours.verify(b"text", &mac), Ok(()));
@@ -93,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_keys_sign_for_themselves_and_only_where_there_are_some() {
+    fn cluster_signatures_need_cluster_keys() {
         let alone = Keys::from_texts(&[KEY]).unwrap();
         assert!(MacKeys::derive_from_cluster(&alone, "this", b"").is_none());
         let several = alone.with_cluster_texts(&[OTHER]).unwrap();

@@ -1,41 +1,38 @@
-//! Sealing small secrets into texts that only this installation can open.
+//! Encryption of ids into tokens that only this installation can open.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 
 use super::{CryptoKey, Keys};
 
-/// How much longer sealed bytes are than plain ones.
+/// Length of a sealed text minus that of its plain text, in bytes.
 pub const TAG_BYTES: usize = 16;
 
-/// One fixed nonce for all that is sealed with a key.
+/// One fixed nonce for every text sealed with a key.
 ///
-/// AES-GCM-SIV (RFC 8452) is made for this: with a repeated nonce it gives away only whether two
-/// sealed texts are equal, that is, whether the same thing was sealed twice under the same binding.
-/// What is sealed here are ids that are unique already, and the same channel is to get the same
-/// endpoint again. A nonce of its own would make every endpoint 16 characters longer.
+/// With a repeated nonce, AES-GCM-SIV (RFC 8452) reveals only whether two sealed texts have the same
+/// plain text and binding. The plain texts here are unique ids, and the same channel is to get the
+/// same endpoint again. A nonce per token would make every endpoint 16 characters longer.
 const NONCE: [u8; 12] = [0; 12];
 
 /// Keys for one purpose, derived from the crypto keys: the first seals, all open.
 ///
-/// Derivation is HKDF-SHA256 (RFC 5869) with the purpose as info, so that something sealed for one
-/// purpose opens for no other, and no key is used both here and by Fernet.
+/// Derivation is HKDF-SHA256 (RFC 5869) with the purpose as info: a token sealed for one purpose
+/// opens for no other, and no key is used both here and by Fernet.
 pub struct SealKeys {
     keys: Vec<LessSafeKey>,
 }
 
-/// The sealed bytes were not sealed here, or not for this purpose and binding, or were changed.
+/// The bytes were not sealed here, or not for this purpose and binding, or were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotOurs;
 
 impl SealKeys {
-    /// Derives the keys for `purpose`.
     pub fn derive(keys: &Keys, purpose: &'static str) -> Self {
         Self { keys: keys.crypto_keys().iter().map(|key| derive(key, purpose)).collect() }
     }
 
-    /// Seals the bytes of `in_out` but its last [`TAG_BYTES`], which it overwrites, and binds them
-    /// to `binding`: without it they do not open.
+    /// Seals `in_out` in place; its last [`TAG_BYTES`] are room for the tag. Opening needs the same `binding`.
     pub fn seal(&self, binding: &[u8], in_out: &mut [u8]) {
         let (text, tag) = in_out
             .split_last_chunk_mut::<TAG_BYTES>()
@@ -63,6 +60,6 @@ fn derive(key: &CryptoKey, purpose: &'static str) -> LessSafeKey {
     let info = [purpose.as_bytes()];
     let derived = extracted
         .expand(&info, &AES_256_GCM_SIV)
-        .expect("a cipher's key is shorter than the most that HKDF gives");
+        .expect("a cipher's key is shorter than the maximum output of HKDF");
     LessSafeKey::new(UnboundKey::from(derived))
 }

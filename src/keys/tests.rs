@@ -34,7 +34,7 @@ fn to_texts(keys: &[CryptoKey]) -> Vec<String> {
 }
 
 #[test]
-fn the_first_start_makes_keys_that_only_the_owner_can_read_and_later_ones_keep_them() {
+fn the_first_start_creates_keys_with_mode_0600_and_later_starts_keep_them() {
     let dir = dir();
     let first = Keys::load_or_generate(dir.path()).unwrap();
     let path = dir.path().join(KEYS_FILE);
@@ -48,7 +48,7 @@ fn the_first_start_makes_keys_that_only_the_owner_can_read_and_later_ones_keep_t
 }
 
 #[test]
-fn the_file_explains_itself_and_is_what_it_is_read_as() {
+fn a_new_file_begins_with_an_explanation() {
     let dir = dir();
     let keys = Keys::load_or_generate(dir.path()).unwrap();
     let text = fs::read_to_string(dir.path().join(KEYS_FILE)).unwrap();
@@ -57,7 +57,7 @@ fn the_file_explains_itself_and_is_what_it_is_read_as() {
 }
 
 #[test]
-fn starts_at_the_same_time_agree_on_the_keys() {
+fn concurrent_starts_agree_on_the_keys() {
     let dir = dir();
     let starts: Vec<Vec<String>> = std::thread::scope(|scope| {
         let start = || texts(&Keys::load_or_generate(dir.path()).unwrap());
@@ -68,7 +68,7 @@ fn starts_at_the_same_time_agree_on_the_keys() {
 }
 
 #[test]
-fn a_bad_file_is_an_error_and_stays_as_it_is() {
+fn an_invalid_file_is_an_error_and_stays_as_it_is() {
     let seventeen = format!("crypto_keys = [{}]", format!("\"{KEY}\",").repeat(17));
     let good = format!("crypto_keys = [\"{KEY}\"]\n");
     let cluster = |list: &str| format!("{good}cluster_keys = {list}");
@@ -112,7 +112,7 @@ fn a_file_that_is_not_text_is_unreadable() {
 }
 
 #[test]
-fn a_file_that_others_can_use_is_refused() {
+fn a_file_that_other_users_can_access_is_refused() {
     let good = format!("crypto_keys = [\"{KEY}\"]");
     for mode in [0o640, 0o604, 0o620, 0o602, 0o644, 0o610, 0o601] {
         let (dir, _) = with_file(&good, mode);
@@ -125,7 +125,7 @@ fn a_file_that_others_can_use_is_refused() {
 }
 
 #[test]
-fn what_is_in_the_way_is_an_error() {
+fn a_directory_in_place_of_the_file_is_an_error() {
     let dir = dir();
     fs::create_dir(dir.path().join(KEYS_FILE)).unwrap();
     let error = Keys::load_or_generate(dir.path()).unwrap_err();
@@ -133,14 +133,14 @@ fn what_is_in_the_way_is_an_error() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error() {
+fn a_missing_directory_is_an_error() {
     let dir = dir();
     let error = Keys::load_or_generate(&dir.path().join("nowhere")).unwrap_err();
     assert!(matches!(error, KeysError::Unwritable { .. }), "{error}");
 }
 
 #[test]
-fn loading_alone_makes_nothing() {
+fn loading_creates_no_file() {
     let dir = dir();
     let error = Keys::load(dir.path()).unwrap_err();
     assert!(matches!(error, KeysError::Missing { .. }), "{error}");
@@ -148,14 +148,14 @@ fn loading_alone_makes_nothing() {
 }
 
 #[test]
-fn keys_are_read_padded_or_not_and_with_stray_bits() {
+fn keys_are_parsed_with_and_without_padding_and_with_stray_bits() {
     let example = format!("{}B=", "A".repeat(42));
     let keys = Keys::from_texts(&[KEY, KEY.trim_end_matches('='), &example]).unwrap();
     assert_eq!(texts(&keys), [KEY, KEY, &format!("{}=", "A".repeat(43))]);
 }
 
 #[test]
-fn cluster_keys_are_read_beside_the_others_and_need_not_be_there() {
+fn cluster_keys_are_optional() {
     let other = format!("{}=", "B".repeat(42) + "A");
     let lists = format!("cluster_keys = [\"{other}\", \"{KEY}\"]\ncrypto_keys = [\"{KEY}\"]");
     let (dir, _) = with_file(&lists, 0o600);
@@ -166,7 +166,7 @@ fn cluster_keys_are_read_beside_the_others_and_need_not_be_there() {
 }
 
 #[test]
-fn keys_of_another_length_or_alphabet_are_refused_by_their_place() {
+fn an_invalid_key_is_named_by_its_place() {
     let standard = format!("{}+/A=", "A".repeat(40));
     for wrong in ["", "AAAA", &KEY[1..], &KEY.repeat(2), &standard, "ключ"] {
         let error = Keys::from_texts(&[KEY, wrong]).unwrap_err();
@@ -179,7 +179,7 @@ fn keys_of_another_length_or_alphabet_are_refused_by_their_place() {
 }
 
 #[test]
-fn generated_keys_are_good_and_differ() {
+fn generated_keys_are_valid_and_differ() {
     let (one, other) = (generate(), generate());
     assert_ne!(one, other);
     assert_eq!(texts(&Keys::from_texts(&[&one]).unwrap()), [one.as_str()]);
@@ -197,7 +197,7 @@ fn keys_are_never_printed() {
 }
 
 #[test]
-fn what_is_sealed_opens_only_for_its_purpose_and_binding() {
+fn a_sealed_text_opens_only_for_its_purpose_and_binding() {
     let keys = Keys::from_texts(&[KEY]).unwrap();
     let (ours, other) = (SealKeys::derive(&keys, "this"), SealKeys::derive(&keys, "that"));
     let mut sealed = *b"text____tag_____________";

@@ -1,9 +1,8 @@
-//! Where nodes are, and which of them are ever called.
+//! Addresses of nodes, and the list of those that may be called.
 //!
-//! A router record names the node that its user agent is connected to. What stands in a store may have been
-//! written by somebody who should not have: it must not become a way to make a server call any address.
-//! So a node's name is read strictly, as `http://HOST:PORT` in the one way that all readers of URLs understand alike, and
-//! is called only where [`AllowedNodes`] has it.
+//! A router record names the node that its user agent is connected to. An attacker with write access to the store must
+//! not be able to make a server call any address. So a node's name is parsed strictly, as `http://HOST:PORT` in the one
+//! form that all URL parsers understand alike, and a node is called only if [`AllowedNodes`] allows it.
 
 mod allowed;
 #[cfg(test)]
@@ -22,21 +21,21 @@ const SCHEME: &str = "http://";
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 80;
 
-/// Longest name of a host (RFC 1035 §2.3.4), and of one label of it.
+/// RFC 1035 §2.3.4
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// The URL of a node's router port: `http://HOST:PORT`, nothing behind it.
+/// The URL of a node's router port: `http://HOST[:PORT]`, without a path.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct NodeAddress {
     node: NodeId,
-    /// Where in it the host is, without brackets.
+    /// The range of the host in `node`, without brackets.
     host: Range<usize>,
     ip: Option<IpAddr>,
     port: u16,
 }
 
-/// A node's name that is not the URL of a router port.
+/// The name of a node is not the URL of a router port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected http://HOST:PORT and nothing behind it, where HOST is a name, an IPv4 address or an IPv6 address in \
@@ -45,7 +44,6 @@ pub struct NodeAddress {
 pub struct AddressError;
 
 impl NodeAddress {
-    /// Reads the name of a node.
     pub fn parse(node: &NodeId) -> Result<Self, AddressError> {
         let text = node.as_str();
         let authority = text.strip_prefix(SCHEME).ok_or(AddressError)?;
@@ -56,12 +54,11 @@ impl NodeAddress {
         Ok(Self { node: node.clone(), host: start..start + bare.len(), ip, port })
     }
 
-    /// The name that was read.
     pub fn node(&self) -> &NodeId {
         &self.node
     }
 
-    /// Host and port, as the `Host` header has them.
+    /// Host and port as in the `Host` header.
     pub fn authority(&self) -> &str {
         &self.node.as_str()[SCHEME.len()..]
     }
@@ -71,12 +68,11 @@ impl NodeAddress {
         &self.node.as_str()[self.host.clone()]
     }
 
-    /// The host, where it is an address and no name.
+    /// None if the host is a name.
     pub fn ip(&self) -> Option<IpAddr> {
         self.ip
     }
 
-    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -94,7 +90,7 @@ impl fmt::Debug for NodeAddress {
     }
 }
 
-/// Takes a host and the port behind it apart. The colons of an IPv6 address are inside of its brackets.
+/// Splits off the port. The colons of an IPv6 address are inside brackets.
 fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let from = if authority.starts_with('[') { authority.find(']')? } else { 0 };
     match authority[from..].find(':') {
@@ -103,7 +99,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// A host without brackets, and its address where it is one.
+/// The host without brackets, and its address if it is one.
 fn read_host(host: &str) -> Option<(&str, Option<IpAddr>)> {
     if let Some(inner) = host.strip_prefix('[') {
         let inner = inner.strip_suffix(']')?;
@@ -122,7 +118,7 @@ fn read_port(text: &str) -> Option<u16> {
 
 /// Whether a host is a name, which may end in a dot.
 ///
-/// One that ends in a number is none: `2130706433`, `0x7f.1` and `127.1` are 127.0.0.1 to what resolves names.
+/// A host that ends in a number is not: resolvers take `2130706433`, `0x7f.1` and `127.1` for 127.0.0.1.
 fn is_name(host: &str) -> bool {
     let name = without_dot(host);
     let fits = name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label);

@@ -1,13 +1,15 @@
-//! What is between nodes: how they name, sign and write to each other.
+//! The HTTP interface between nodes.
 //!
-//! - [`address`]: where nodes are, and which of them are ever called.
-//! - [`signature`]: how a request and its answer show that they are from a node of this cluster.
-//! - [`wire_message`]: a message on its way to another node.
-//! - [`inbound`]: what other nodes ask of a connection node.
-//! - [`outbound`]: the other nodes, as this one reaches them.
+//! - [`address`]: addresses of nodes, and the list of those that may be called.
+//! - [`signature`]: authentication of requests and answers.
+//! - [`request`]: the requests, by method and path.
+//! - [`wire_message`]: a message in the body of a request.
+//! - [`inbound`]: the router port, which answers the requests of other nodes.
+//! - [`outbound`]: delivery and notifications to other nodes.
 
 pub mod address;
 pub mod inbound;
 pub mod outbound;
+mod request;
 pub mod signature;
 pub mod wire_message;

@@ -1,12 +1,10 @@
-//! How nodes know each other: each request and each answer between them carries a signature that only the
-//! holders of a cluster key can make.
+//! Authentication between nodes: each request and each answer has a signature, which needs a cluster key.
 //!
-//! What is signed is text, and is the same on both sides: see `docs/protocol.md`, "Between nodes". A request is signed
-//! for one node at one time, so that it is nothing elsewhere or later. An answer is signed for one request, so that it
-//! is no answer to another; with the key that the request was signed with, so that nodes understand each
-//! other while a key is being replaced.
+//! The signed text is specified in `docs/protocol.md`, "Between nodes". A request is signed for one node and one time,
+//! so that it is invalid elsewhere and later. An answer is signed for one request, and with the key of that request, so
+//! that nodes accept each other's answers while a key is being replaced.
 //!
-//! Nothing here is encrypted.
+//! Requests and answers are not encrypted.
 
 #[cfg(test)]
 mod tests;
@@ -19,62 +17,59 @@ use state_machine::{NodeId, Span, Time};
 
 use crate::keys::{Keys, MAC_BYTES, MacKeys};
 
-/// The header of an answer that its signature stands in.
+/// The header with the signature of an answer.
 pub const ANSWER_MAC_HEADER: &str = "kalends-mac";
 
-/// The first line of everything that is signed.
+/// The first lines of signed texts.
 const REQUEST_LINE: &str = "kalends node request 1";
 const ANSWER_LINE: &str = "kalends node answer 1";
 
 const REQUEST_PURPOSE: &str = "node request";
 const ANSWER_PURPOSE: &str = "node answer";
 
-/// How long a signature is as text: base64url without padding.
+/// Length of a signature in base64url without padding.
 const MAC_TEXT_BYTES: usize = 43;
 
-/// Digits of the greatest time.
+/// Digits of `u64::MAX`.
 const TIME_DIGITS_MAX: usize = 20;
 
-/// The keys that the nodes of a cluster sign for each other with: the first signs, all verify.
+/// The keys with which the nodes of a cluster sign: the first signs, all verify.
 pub struct ClusterKeys {
     requests: MacKeys,
     answers: MacKeys,
 }
 
-/// A request, as far as it is signed.
+/// The signed parts of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// `PUT` or `DELETE`.
     pub method: &'a str,
-    /// The path with all that is behind it, as it is sent.
+    /// Path and query as they are sent.
     pub path: &'a str,
-    /// The node that it is for.
+    /// The node that receives the request.
     pub node: &'a NodeId,
-    /// The whole body.
     pub body: &'a [u8],
 }
 
-/// The signature of one request, which its answer is signed for.
+/// The signature of a request, which is part of the signed text of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestMac {
     mac: [u8; MAC_BYTES],
-    /// Which of the keys signed it.
+    /// Index of the key that signed.
     key: usize,
 }
 
-/// Why a request is not taken for one of another node's.
+/// Why the signature of a request is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The header is not there, or is something else.
+    /// The header is missing or malformed.
     #[error("the request is not signed")]
     Unsigned,
-    /// None of the keys signed this.
     #[error(
         "the signature is by another cluster key, for another node or for another request: every node needs the same \
          cluster_keys, and its own router_url"
     )]
     NotOurs,
-    /// It was signed by one of the keys, but too long ago or too far ahead.
+    /// The signature is right, but its time is too far from the clock of this node.
     #[error(
         "the request was signed {0} away from this node's clock: set the clocks of all nodes, or raise \
          cluster_clock_skew_s"
@@ -82,27 +77,26 @@ pub enum Refused {
     OtherTime(Span),
 }
 
-/// An answer that no node with our keys gave to this request.
+/// The answer was not signed for this request with one of the cluster keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer is not signed by a node with the same cluster_keys")]
 pub struct NotOurs;
 
 impl ClusterKeys {
-    /// The keys of an installation; none where it has no cluster keys.
+    /// None if the installation has no cluster keys.
     pub fn derive(keys: &Keys) -> Option<Self> {
         let derive = |purpose| MacKeys::derive_from_cluster(keys, purpose, b"");
         Some(Self { requests: derive(REQUEST_PURPOSE)?, answers: derive(ANSWER_PURPOSE)? })
     }
 
-    /// Signs a request that is sent at `now`; gives its `authorization` header, and what its answer must be
-    /// signed for.
+    /// Signs a request that is sent at `now`: its `authorization` header, and the signature to verify its answer with.
     pub fn sign(&self, request: &Request<'_>, now: Time) -> (String, RequestMac) {
         let mac = self.requests.sign(&request.text(now));
         let header = format!("Kalends t={} mac={}", now.0, URL_SAFE_NO_PAD.encode(mac));
         (header, RequestMac { mac, key: 0 })
     }
 
-    /// Whether the `authorization` header of a request that came at `now` is right; the clocks may be `skew` apart.
+    /// Verifies the `authorization` header of a request received at `now`. The clocks may differ by `skew`.
     pub fn verify(
         &self,
         request: &Request<'_>,
@@ -113,18 +107,18 @@ impl ClusterKeys {
         let (time, mac) = parse(header).ok_or(Refused::Unsigned)?;
         let text = request.text(time);
         let key = self.requests.signer(&text, &mac).ok_or(Refused::NotOurs)?;
-        // Not before: a time is worth nothing until it is known who says it.
+        // After the signature, because the time of an unauthenticated request means nothing.
         let apart = now.since(time).max(time.since(now));
         if apart > skew { Err(Refused::OtherTime(apart)) } else { Ok(RequestMac { mac, key }) }
     }
 
-    /// Signs an answer: its `kalends-mac` header.
+    /// The `kalends-mac` header of an answer.
     pub fn sign_answer(&self, request: &RequestMac, status: u16) -> String {
         let mac = self.answers.sign_with(request.key, &answer_text(request, status));
         URL_SAFE_NO_PAD.encode(mac)
     }
 
-    /// Whether the `kalends-mac` header of an answer is right.
+    /// Verifies the `kalends-mac` header of an answer.
     pub fn verify_answer(
         &self,
         request: &RequestMac,
@@ -143,7 +137,7 @@ impl fmt::Debug for ClusterKeys {
 }
 
 impl Request<'_> {
-    /// What is signed. Only the body, which is the last, may have line ends in it.
+    /// The signed text. Only the body, which is last, may contain line ends.
     fn text(&self, time: Time) -> Vec<u8> {
         let Self { method, path, node, body } = self;
         let head = format!("{REQUEST_LINE}\n{method}\n{path}\n{node}\n{}\n", time.0);

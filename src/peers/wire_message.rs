@@ -1,7 +1,7 @@
-//! A message on its way to another node: JSON, with the names that notifications and stored rows have.
+//! A message in a request to another node: JSON with the field names of notifications and stored rows.
 //!
-//! It holds all that a message is, exactly, and nothing else: what is not known is refused, so that nodes of
-//! different versions disagree loudly. It is read only after its signature was verified.
+//! An unknown field is an error, so that a difference between versions of nodes shows. A message is parsed only after
+//! the signature of its request was verified.
 
 #[cfg(test)]
 mod tests;
@@ -18,61 +18,55 @@ use state_machine::{Chid, Encoding, Message, MessageId, Payload, Span, Time, Top
 
 use crate::http::push_headers::CRYPTO_HEADER_MAX_BYTES;
 
-/// Bytes of everything but the data at most. A byte of `Encryption` or `Crypto-Key` takes six where it is escaped
-/// (`\u0000`), and the names, ids, numbers and the topic take less than 512 together.
+/// Maximum size without the data. A byte of `Encryption` or `Crypto-Key` takes up to six if it is escaped (`\u0000`),
+/// and the names, ids, numbers and the topic take less than 512 bytes together.
 const FRAME_BYTES_MAX: usize = 2 * 6 * CRYPTO_HEADER_MAX_BYTES + 512;
 
-/// A letter that is none.
+/// Why a body is not a message.
 #[derive(Debug, thiserror::Error)]
 pub enum WireMessageError {
-    /// It is not JSON with these fields and no other.
-    #[error("the letter is malformed: {0}")]
+    #[error("the message is malformed: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// A field has a value that it cannot have.
-    #[error("{0} of the letter has a value that it cannot have")]
+    #[error("the message has an invalid {0}")]
     Field(&'static str),
 }
 
-/// How many bytes a letter with `payload_bytes_max` bytes of payload has at most.
+/// Maximum size of a message with a payload of `payload_bytes_max` bytes.
 pub const fn bytes_max(payload_bytes_max: usize) -> usize {
     FRAME_BYTES_MAX + payload_bytes_max.div_ceil(3) * 4
 }
 
-/// Writes a message, straight into a text of the right size: each push between nodes comes by here.
+/// Serialises a message, in one allocation: a node does this for each push to an agent on another node.
 pub fn to_bytes(message: &Message) -> Vec<u8> {
     const AROUND_DATA: usize = 256;
     let data_len = message.payload.as_ref().map_or(0, |payload| payload.data.len());
     let mut json = String::with_capacity(AROUND_DATA + data_len.div_ceil(3) * 4);
-    push_head(&mut json, message);
-    if let Some(payload) = &message.payload {
-        write_payload(&mut json, payload);
-    }
-    json.push('}');
-    json.into_bytes()
-}
-
-fn push_head(json: &mut String, message: &Message) {
-    let Message { id, chid, topic, urgency, accepted_at, ttl, payload: _ } = message;
-    // Writing to a text does not fail.
+    let Message { id, chid, topic, urgency, accepted_at, ttl, payload } = message;
+    // Writing to a string does not fail.
     let _ = write!(json, r#"{{"channelID":"{chid}","version":"{id}""#);
     if let Some(topic) = topic {
         let _ = write!(json, r#","topic":"{}""#, topic.as_str());
     }
     let (urgency, accepted_at, ttl) = (urgency.as_str(), accepted_at.0, ttl.0);
     let _ = write!(json, r#","urgency":"{urgency}","accepted_at":{accepted_at},"ttl_ms":{ttl}"#);
+    if let Some(payload) = payload {
+        write_payload(&mut json, payload);
+    }
+    json.push('}');
+    json.into_bytes()
 }
 
-/// Reads what [`to_bytes`] wrote.
+/// Parses the output of [`to_bytes`].
 pub fn from_bytes(bytes: &[u8]) -> Result<Message, WireMessageError> {
-    let letter: RelayedPush<'_> = serde_json::from_slice(bytes)?;
+    let fields: RelayedPush<'_> = serde_json::from_slice(bytes)?;
     Ok(Message {
-        id: MessageId::parse(letter.version).map_err(|_| WireMessageError::Field("version"))?,
-        chid: Chid::parse(letter.channel_id).map_err(|_| WireMessageError::Field("channelID"))?,
-        topic: letter.topic.map(read_topic).transpose()?,
-        urgency: Urgency::parse(letter.urgency).ok_or(WireMessageError::Field("urgency"))?,
-        accepted_at: Time(letter.accepted_at),
-        ttl: Span(letter.ttl_ms),
-        payload: read_payload(letter.data, letter.headers)?,
+        id: MessageId::parse(fields.version).map_err(|_| WireMessageError::Field("version"))?,
+        chid: Chid::parse(fields.channel_id).map_err(|_| WireMessageError::Field("channelID"))?,
+        topic: fields.topic.map(read_topic).transpose()?,
+        urgency: Urgency::parse(fields.urgency).ok_or(WireMessageError::Field("urgency"))?,
+        accepted_at: Time(fields.accepted_at),
+        ttl: Span(fields.ttl_ms),
+        payload: read_payload(fields.data, fields.headers)?,
     })
 }
 
@@ -91,7 +85,7 @@ struct RelayedPush<'a> {
     data: Option<&'a str>,
 }
 
-/// How the data is encrypted, as in a notification.
+/// The encryption of the data, as in a notification.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Headers<'a> {
@@ -106,23 +100,22 @@ impl Headers<'_> {
     fn read(self) -> Result<Encoding, WireMessageError> {
         match (self.encoding, self.encryption, self.crypto_key) {
             ("aes128gcm", None, None) => Ok(Encoding::Aes128Gcm),
+            ("aesgcm", Some(encryption), Some(_)) if encryption.len() > CRYPTO_HEADER_MAX_BYTES => {
+                Err(WireMessageError::Field("encryption"))
+            }
+            ("aesgcm", Some(_), Some(crypto_key)) if crypto_key.len() > CRYPTO_HEADER_MAX_BYTES => {
+                Err(WireMessageError::Field("crypto_key"))
+            }
             ("aesgcm", Some(encryption), Some(crypto_key)) => Ok(Encoding::AesGcm {
-                encryption: read_header(encryption, "encryption")?,
-                crypto_key: read_header(crypto_key, "crypto_key")?,
+                encryption: encryption.into(),
+                crypto_key: crypto_key.into(),
             }),
             _ => Err(WireMessageError::Field("headers")),
         }
     }
 }
 
-fn read_header(text: Cow<'_, str>, name: &'static str) -> Result<Box<str>, WireMessageError> {
-    if text.len() > CRYPTO_HEADER_MAX_BYTES {
-        return Err(WireMessageError::Field(name));
-    }
-    Ok(text.into())
-}
-
-/// A topic as it is: what [`Topic::parse`] would mend is another one.
+/// The topic must be in its canonical form: [`Topic::parse`] accepts others.
 fn read_topic(text: &str) -> Result<Topic, WireMessageError> {
     let topic = Topic::parse(text).ok().filter(|topic| topic.as_str() == text);
     topic.ok_or(WireMessageError::Field("topic"))

@@ -71,7 +71,7 @@ async fn with_ours(
 ) -> Result<BTreeSet<String>, KeyFingerprintsError> {
     let mut after = before.clone();
     for list in KeyList::ALL {
-        let ours = list.marks(keys);
+        let ours = list.fingerprints(keys);
         let theirs: BTreeSet<_> = before.iter().filter(|mark| list.has(mark)).cloned().collect();
         let are_strange = !ours.is_empty() && !theirs.is_empty() && ours.is_disjoint(&theirs);
         if are_strange && !place.is_empty_store().await? {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn marks(of: &Keys) -> BTreeSet<String> {
-        KeyList::ALL.iter().flat_map(|list| list.marks(of)).collect()
+        KeyList::ALL.iter().flat_map(|list| list.fingerprints(of)).collect()
     }
 
     async fn with_users(of: &[&Keys]) -> Fake {

@@ -1,6 +1,5 @@
 //! The ports of a node: the public one, and a connection node's router port.
 
-use std::any::Any;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -9,12 +8,11 @@ use actix_web::body::BoxBody;
 use actix_web::dev::{Server, ServerHandle, ServiceRequest, ServiceResponse};
 use actix_web::http::ConnectionType;
 use actix_web::middleware::{Next, from_fn};
-use actix_web::rt::net::TcpStream;
 use actix_web::rt::spawn;
 use actix_web::web::{self, Data};
 use actix_web::{App as HttpApp, Error, HttpServer};
 use futures_util::future::join_all;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -23,6 +21,7 @@ use crate::http::app::{AppState, SharedState};
 use crate::http::{request_body_drain, routes};
 use crate::peers::inbound::RouterPort;
 use crate::settings::{Role, Settings};
+use crate::tcp;
 
 /// Connections the kernel holds that were not accepted yet.
 const BACKLOG: i32 = 4096;
@@ -218,7 +217,7 @@ fn server(
     .client_disconnect_timeout(LINGER)
     .shutdown_timeout(settings.shutdown_wait_ms.div_ceil(1000))
     .disable_signals()
-    .on_connect(move |io, _| tune(io, user_timeout))
+    .on_connect(move |io, _| tcp::set_options(io, user_timeout))
     .listen(listener)
     .map_err(|source| ServeError::listen(address, source))?;
     Ok(server.run())
@@ -236,13 +235,4 @@ async fn answer(
         answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     Ok(answer)
-}
-
-fn tune(io: &dyn Any, user_timeout: Duration) {
-    if let Some(stream) = io.downcast_ref::<TcpStream>() {
-        let socket = SockRef::from(stream);
-        // A socket that is gone by now ends by itself.
-        let _ = socket.set_tcp_user_timeout(Some(user_timeout));
-        let _ = socket.set_tcp_nodelay(true);
-    }
 }

@@ -49,7 +49,7 @@ fn restricted() -> String {
 }
 
 #[test]
-fn a_short_token_is_64_characters_and_opens_with_or_without_a_vapid_key() {
+fn a_short_token_has_64_characters_and_is_valid_with_or_without_a_vapid_key() {
     assert_eq!(short().len(), 64);
     for key in [None, Some(&key())] {
         assert_eq!(tokens().decrypt(TokenVersion::Short, &short(), key), Ok(OPENED));
@@ -57,7 +57,7 @@ fn a_short_token_is_64_characters_and_opens_with_or_without_a_vapid_key() {
 }
 
 #[test]
-fn the_same_channel_gets_the_same_endpoint_and_another_one_another() {
+fn each_channel_has_one_endpoint() {
     assert_eq!(short(), short());
     assert_eq!(restricted(), restricted());
     assert_ne!(short(), restricted());
@@ -65,7 +65,7 @@ fn the_same_channel_gets_the_same_endpoint_and_another_one_another() {
 }
 
 #[test]
-fn a_restricted_token_is_no_longer_and_opens_for_its_own_key_only() {
+fn a_restricted_token_has_the_same_length_and_is_valid_for_its_own_key_only() {
     let open = |key: Option<VapidKey>| {
         tokens().decrypt(TokenVersion::Restricted, &restricted(), key.as_ref())
     };
@@ -76,7 +76,7 @@ fn a_restricted_token_is_no_longer_and_opens_for_its_own_key_only() {
 }
 
 #[test]
-fn a_restriction_cannot_be_taken_off_or_put_on_by_another_path() {
+fn another_path_neither_removes_nor_adds_a_restriction() {
     let stripped = tokens().decrypt(TokenVersion::Short, &restricted(), Some(&key()));
     assert_eq!(stripped, Err(TokenError::Unknown));
     let put_on = tokens().decrypt(TokenVersion::Restricted, &short(), Some(&key()));
@@ -84,7 +84,7 @@ fn a_restriction_cannot_be_taken_off_or_put_on_by_another_path() {
 }
 
 #[test]
-fn tokens_of_autopush_open_padded_or_not() {
+fn tokens_of_autopush_are_valid_with_and_without_padding() {
     for (version, token) in [(TokenVersion::V1, V1), (TokenVersion::V2, V2)] {
         for padding in ["", "=", "=="] {
             let token = format!("{token}{padding}");
@@ -100,14 +100,14 @@ fn a_fernet_token_without_a_version_is_one_of_v1() {
 }
 
 #[test]
-fn a_v2_token_opens_for_its_own_key_only() {
+fn a_v2_token_is_valid_for_its_own_key_only() {
     let open = |key: Option<VapidKey>| tokens().decrypt(TokenVersion::V2, V2, key.as_ref());
     assert_eq!(open(Some(other_key())), Err(TokenError::OtherKey));
     assert_eq!(open(None), Err(TokenError::KeyNeeded));
 }
 
 #[test]
-fn a_fernet_token_of_another_length_inside_is_unknown() {
+fn a_fernet_token_with_contents_of_another_length_is_unknown() {
     let cases = [
         (TokenVersion::V1, V2),
         (TokenVersion::V2, V1),
@@ -123,7 +123,7 @@ fn a_fernet_token_of_another_length_inside_is_unknown() {
 }
 
 #[test]
-fn every_key_of_the_list_opens_and_only_those() {
+fn tokens_of_every_listed_key_are_valid_and_no_others() {
     let later = EndpointTokens::new(&Keys::from_texts(&["B".repeat(43).as_str(), KEY]).unwrap());
     assert_eq!(later.decrypt(TokenVersion::Short, &short(), None), Ok(OPENED));
     assert_eq!(later.decrypt(TokenVersion::Restricted, &restricted(), Some(&key())), Ok(OPENED));
@@ -137,7 +137,7 @@ fn every_key_of_the_list_opens_and_only_those() {
 }
 
 #[test]
-fn changing_any_character_of_a_token_closes_it() {
+fn a_token_with_a_changed_character_is_unknown() {
     let cases = [
         (TokenVersion::Short, short(), TokenError::Unknown),
         (TokenVersion::Restricted, restricted(), TokenError::OtherKey),
@@ -154,7 +154,7 @@ fn changing_any_character_of_a_token_closes_it() {
 }
 
 #[test]
-fn a_token_that_is_no_token_is_unknown_on_every_path() {
+fn an_invalid_token_is_unknown_on_every_path() {
     let long = "A".repeat(1 << 20);
     for token in ["", "A", "é", "!".repeat(64).as_str(), &short()[1..], &long] {
         for version in
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn every_channel_comes_back(uaid: [u8; 16], chid: [u8; 16]) {
+    fn every_channel_is_decrypted_as_it_was_encrypted(uaid: [u8; 16], chid: [u8; 16]) {
         let path = tokens().encrypt(Uaid(uaid), Chid(chid), None);
         let opened = tokens().decrypt(TokenVersion::Short, &path["/wpush/".len()..], None);
         prop_assert_eq!(opened, Ok(EndpointToken { uaid: Uaid(uaid), chid: Chid(chid) }));

@@ -7,6 +7,9 @@ const DH: &str =
     "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
 
 /// Headers from lines as they stand in a request, by their bytes.
+/// The default of the setting `ttl_max_s`.
+const TTL_MAX: Span = Span::from_secs(30 * 24 * 60 * 60);
+
 fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in lines {
@@ -31,7 +34,7 @@ fn aesgcm(encryption: &str, crypto_key: &str) -> Encoding {
 }
 
 #[test]
-fn every_ttl_is_taken_lowered_or_refused() {
+fn a_ttl_is_accepted_lowered_or_refused() {
     let thirty_days = 30 * 24 * 60 * 60;
     let cases: &[(&str, Result<u64, HeaderError>)] = &[
         ("0", Ok(0)),
@@ -66,7 +69,7 @@ fn every_ttl_is_taken_lowered_or_refused() {
 }
 
 #[test]
-fn a_ttl_is_lowered_to_the_cap_that_is_set() {
+fn a_ttl_is_lowered_to_the_configured_maximum() {
     let map = headers(&[("ttl", b"100")]);
     let capped = |cap| PushHeaders::read(&map, Span::from_secs(cap)).unwrap().ttl;
     assert_eq!(capped(99), Span::from_secs(99));
@@ -74,7 +77,7 @@ fn a_ttl_is_lowered_to_the_cap_that_is_set() {
 }
 
 #[test]
-fn every_topic_is_taken_or_refused() {
+fn a_topic_is_accepted_or_refused() {
     let longest = "aA0-_".repeat(7)[..32].to_owned();
     let padded = format!("{longest}==");
     for (text, topic) in [("t", "t"), (&longest, &longest), (&padded, &longest), ("t=", "t")] {
@@ -89,7 +92,7 @@ fn every_topic_is_taken_or_refused() {
 }
 
 #[test]
-fn every_urgency_is_taken_or_refused() {
+fn an_urgency_is_accepted_or_refused() {
     for (text, urgency) in [
         ("very-low", Urgency::VeryLow),
         ("low", Urgency::Low),
@@ -107,7 +110,7 @@ fn every_urgency_is_taken_or_refused() {
 }
 
 #[test]
-fn a_header_that_comes_twice_is_refused_even_with_the_same_value() {
+fn a_repeated_header_is_refused_even_with_the_same_value() {
     for (name, value, error) in [
         ("TTL", "60", HeaderError::TtlInvalid),
         ("Topic", "t", HeaderError::Topic),
@@ -142,7 +145,7 @@ fn a_value_that_is_not_ascii_is_refused() {
 }
 
 #[test]
-fn an_empty_body_is_no_payload_whatever_the_headers_say() {
+fn an_empty_body_is_no_payload_whatever_its_headers() {
     for value in ["gzip", "aesgcm", "aes128gcm"] {
         let map = headers(&[("Content-Encoding", value.as_bytes())]);
         assert_eq!(payload(&map, Bytes::new()), Ok(None));
@@ -150,7 +153,7 @@ fn an_empty_body_is_no_payload_whatever_the_headers_say() {
 }
 
 #[test]
-fn a_body_is_kept_as_it_was_posted() {
+fn a_body_is_kept_unchanged() {
     let body = Bytes::from_static(b"\x00\xffbody");
     let map = headers(&[("Content-Encoding", b"aes128gcm")]);
     let kept = Payload { data: body.clone(), encoding: Encoding::Aes128Gcm };
@@ -158,7 +161,7 @@ fn a_body_is_kept_as_it_was_posted() {
 }
 
 #[test]
-fn aes128gcm_has_its_salt_and_key_in_the_body_only() {
+fn aes128gcm_with_salt_or_key_in_a_header_is_refused() {
     let with = |extra: &[(&'static str, &'static str)]| {
         encoding(&[&[("Content-Encoding", "aes128gcm")], extra].concat())
     };
@@ -175,7 +178,7 @@ fn aes128gcm_has_its_salt_and_key_in_the_body_only() {
 }
 
 #[test]
-fn aesgcm_headers_are_handed_on_without_quotes_padding_and_spaces() {
+fn aesgcm_headers_are_stored_without_quotes_padding_and_spaces() {
     for (encryption, crypto_key, as_handed_on) in [
         ("salt=c2FsdA", "dh=ZGg", ("salt=c2FsdA", "dh=ZGg")),
         ("salt=\"c2FsdA==\"", "dh=\"ZGg=\"", ("salt=c2FsdA", "dh=ZGg")),
@@ -214,7 +217,7 @@ fn crypto_key_on_several_lines_is_one_list() {
 }
 
 #[test]
-fn aesgcm_without_a_usable_salt_and_key_is_refused() {
+fn aesgcm_without_a_valid_salt_and_key_is_refused() {
     let long = format!("dh=ZGg;x={}", "a".repeat(2048));
     let not_base64 = HeaderError::NotBase64;
     for (encryption, crypto_key, error) in [
@@ -239,7 +242,7 @@ fn aesgcm_without_a_usable_salt_and_key_is_refused() {
 }
 
 #[test]
-fn the_header_of_an_older_draft_is_refused_with_aesgcm() {
+fn encryption_key_is_refused_with_aesgcm() {
     let lines = [
         ("Content-Encoding", "aesgcm"),
         ("Encryption", "salt=c2FsdA"),
@@ -250,7 +253,7 @@ fn the_header_of_an_older_draft_is_refused_with_aesgcm() {
 }
 
 #[test]
-fn a_body_without_an_encoding_that_agents_know_is_refused() {
+fn a_body_in_an_unknown_encoding_is_refused() {
     assert_eq!(encoding(&[]), Err(HeaderError::EncodingMissing));
     for value in ["", "gzip", "identity", "aesgcm128", "aes128gcm, gzip", "aes256gcm"] {
         let read = encoding(&[("Content-Encoding", value)]);
@@ -260,7 +263,7 @@ fn a_body_without_an_encoding_that_agents_know_is_refused() {
 
 proptest! {
     #[test]
-    fn no_headers_panic_and_what_is_handed_on_is_bounded(
+    fn no_headers_panic_and_stored_headers_are_bounded(
         lines in proptest::collection::vec(
             (
                 prop_oneof![

@@ -1,4 +1,4 @@
-//! Tokens that were verified, until they expire or have to make room.
+//! A cache of verified tokens.
 
 use std::hash::Hash;
 
@@ -7,14 +7,14 @@ use quick_cache::{Equivalent, Weighter};
 
 use super::{Credentials, VapidKey};
 
-/// What an entry takes beside its token's text, about, in bytes.
+/// Memory of an entry without the text of its token, about.
 const ENTRY_BYTES: u64 = 160;
 
-/// What a usual entry takes, in bytes: sizes the tables.
+/// Memory of a typical entry, which determines the initial size of the tables.
 const USUAL_ENTRY_BYTES: u64 = 512;
 
-/// Verified tokens with their expiry, by key and whole text: two tokens are never taken for each
-/// other, whatever their hashes. The hash is SipHash with a random key, so senders cannot steer it.
+/// Expiry of verified tokens in seconds, by key and whole text, so that a hash collision confuses no tokens. The
+/// hash is SipHash with a random key, so that senders cannot provoke collisions.
 pub(super) struct Verified {
     cache: Cache<Remembered, f64, Bytes>,
 }
@@ -25,7 +25,7 @@ struct Remembered {
     token: Box<str>,
 }
 
-/// The same to look up by, without a copy.
+/// A borrowed [`Remembered`], for lookups without a copy.
 #[derive(Hash)]
 struct Asked<'a> {
     key: &'a VapidKey,
@@ -41,7 +41,7 @@ impl Verified {
         Self { cache: Cache::with_weighter(usual_entries, max_bytes, Bytes) }
     }
 
-    /// When a token that was verified with this key expires.
+    /// The expiry of a token that was verified with this key.
     pub(super) fn expiry_of(&self, credentials: &Credentials<'_>) -> Option<f64> {
         self.cache.get(&Asked::from(credentials))
     }

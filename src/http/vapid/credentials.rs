@@ -1,25 +1,24 @@
-//! Token and key of a request, out of its headers.
+//! Parses token and key from the headers of a request.
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::{VapidError, VapidKey};
 use crate::http::params;
 
-/// What a request says about its sender. Nothing of it is proved before [`Vapid::verify`].
+/// The credentials of a request, unverified until [`Vapid::verify`].
 ///
 /// [`Vapid::verify`]: super::Vapid::verify
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credentials<'a> {
-    /// The signed token: three parts of base64url with dots between.
+    /// A compact JWS: three parts of base64url with dots between.
     pub(super) token: &'a str,
-    /// The public key that is to have signed it.
     pub(super) key: VapidKey,
 }
 
 impl<'a> Credentials<'a> {
-    /// Reads `Authorization: vapid t=<token>,k=<key>` (RFC 8292 §3), or the drafts' `WebPush
-    /// <token>` and `Bearer <token>` with the key in `Crypto-Key: p256ecdsa=<key>`. None where
-    /// there is no `Authorization`.
+    /// Parses `Authorization: vapid t=<token>,k=<key>` (RFC 8292 §3), or the drafts' `WebPush
+    /// <token>` and `Bearer <token>` with the key in `Crypto-Key: p256ecdsa=<key>`. None if there is
+    /// no `Authorization`.
     pub fn read(headers: &'a HeaderMap) -> Result<Option<Self>, VapidError> {
         let mut values = headers.get_all(AUTHORIZATION);
         let Some(value) = values.next() else { return Ok(None) };
@@ -38,13 +37,12 @@ impl<'a> Credentials<'a> {
         credentials.map(Some)
     }
 
-    /// The public key that the request names.
     pub fn key(&self) -> &VapidKey {
         &self.key
     }
 }
 
-/// `t` and `k` in any order; other parameters mean nothing here.
+/// Parses `t` and `k` in any order; other parameters are ignored.
 fn read_parameters(text: &str) -> Result<Credentials<'_>, VapidError> {
     let (mut token, mut key) = (None, None);
     for (name, value) in text.split(',').filter_map(params::item) {

@@ -11,16 +11,16 @@ use super::{
     CLOCK_LEEWAY, Credentials, EXPIRY_AHEAD_MAX, Origin, TOKEN_MAX_BYTES, VapidError, VapidKey,
 };
 
-/// A few signers pad. It does no harm: what is signed is the text.
+/// Padding, which some signers add, is accepted: the signature covers the text.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Two numbers of 32 bytes.
+/// An ES256 signature is two numbers of 32 bytes.
 const SIGNATURE_BYTES: usize = 64;
 
-/// Checks everything about a token but its expiry, which is returned: seconds since the epoch.
+/// Checks a token except for its expiry, and returns the expiry in seconds since the epoch.
 pub(super) fn verify(credentials: &Credentials<'_>, origin: &Origin) -> Result<f64, VapidError> {
     let token = credentials.token;
     if token.len() > TOKEN_MAX_BYTES {
@@ -41,7 +41,7 @@ pub(super) fn verify(credentials: &Credentials<'_>, origin: &Origin) -> Result<f
     }
 }
 
-/// Checks that a token that expires at `expiry` is valid `now`, and not for too long.
+/// Checks that the expiry is neither past nor too far in the future.
 pub(super) fn check_expiry(expiry: f64, now: Time) -> Result<(), VapidError> {
     let ahead = expiry - seconds(now.since(Time(0)));
     if ahead < -seconds(CLOCK_LEEWAY) {

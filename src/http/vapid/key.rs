@@ -1,4 +1,4 @@
-//! A VAPID public key.
+//! The public key of an application server.
 
 use std::fmt;
 
@@ -11,14 +11,13 @@ use super::VapidError;
 
 const KEY_BYTES: usize = 65;
 
-/// What the first byte of an uncompressed point is (SEC 1 §2.3.3).
+/// First byte of an uncompressed point (SEC 1 §2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// 65 bytes are 87 characters and one of padding; a few senders pad with more.
+/// 65 bytes are 87 characters and one of padding; some senders add more padding.
 const TEXT_MAX_CHARS: usize = 96;
 
-// Senders were never held to RFC 8292's base64url without padding: keys spelled otherwise have been
-// working for years.
+// Push services never enforced RFC 8292's base64url without padding, so senders with other spellings exist.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
@@ -30,8 +29,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
 pub struct VapidKey([u8; KEY_BYTES]);
 
 impl VapidKey {
-    /// Reads a key as `k`, `p256ecdsa` and the `key` of a register message carry it: base64url or
-    /// base64, padded or not. Whether the point is on the curve shows when a signature is checked.
+    /// Parses a key from `k`, `p256ecdsa` or the `key` of a register message: base64url or base64, with or without
+    /// padding. Whether the point is on the curve is checked with the first signature.
     pub fn parse(text: &str) -> Result<Self, VapidError> {
         let text = text.trim_end_matches('=');
         if text.len() > TEXT_MAX_CHARS {
@@ -46,12 +45,11 @@ impl VapidKey {
         }
     }
 
-    /// The point's bytes.
     pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// Their SHA-256, to which restricted endpoints are bound.
+    /// The hash that restricted endpoints are bound to.
     pub fn sha256(&self) -> [u8; 32] {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
@@ -59,7 +57,7 @@ impl VapidKey {
     }
 }
 
-/// The key that a user agent restricted a subscription to.
+/// The key to which a user agent restricts a subscription.
 impl From<&state_machine::wire::VapidKey> for VapidKey {
     fn from(key: &state_machine::wire::VapidKey) -> Self {
         Self(*key.as_bytes())

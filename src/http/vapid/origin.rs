@@ -1,23 +1,23 @@
-//! The origin that a token must be meant for.
+//! The origin that the audience of a token must match.
 
 use std::fmt;
 
 use url::Url;
 
-/// The origin of this server's endpoints (RFC 6454), as senders see it: scheme, host and port.
+/// Scheme, host and port of this server's endpoints (RFC 6454).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     url: Url,
     text: Box<str>,
 }
 
-/// Why a text is not the URL of a server.
+/// The text is not the URL of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a URL with http or https and a host, such as https://push.example.net")]
 pub struct OriginError(String);
 
 impl Origin {
-    /// The origin of a URL; what comes behind host and port is left out.
+    /// The origin of a URL; the path and all behind it are ignored.
     pub fn parse(url: &str) -> Result<Self, OriginError> {
         let error = || OriginError(url.to_owned());
         let mut url = Url::parse(url).map_err(|_| error())?;
@@ -33,13 +33,13 @@ impl Origin {
         Ok(Self { url, text })
     }
 
-    /// Its text, without a slash at the end: `https://push.example.net`.
+    /// Without a slash at the end: `https://push.example.net`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether an `aud` means this origin, in whatever way it is written: a slash at the end, the
-    /// port that goes without saying, the host in capitals or in Unicode.
+    /// Whether an `aud` is this origin in any spelling: with a slash at the end, with the default port, with the
+    /// host in capitals or in Unicode.
     pub fn is_meant_by(&self, audience: &str) -> bool {
         audience == self.as_str() || Url::parse(audience).is_ok_and(|url| url == self.url)
     }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_origin_is_refused() {
+    fn a_url_without_an_origin_is_refused() {
         for url in ["", "push.example.net", "ws://push.example.net", "https://", "data:x", "/path"]
         {
             assert_eq!(Origin::parse(url), Err(OriginError(url.to_owned())));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_audience_may_be_written_in_other_ways_but_not_be_another() {
+    fn an_audience_matches_in_any_spelling() {
         let origin = Origin::parse("https://push.example.net/prefix").unwrap();
         for same in [
             "https://push.example.net",

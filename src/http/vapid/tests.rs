@@ -118,7 +118,7 @@ fn verify(vapid: &Vapid, headers: &HeaderMap, now: Time) -> Result<(), VapidErro
 }
 
 #[test]
-fn every_case_of_the_fixture_is_accepted_or_refused_with_its_message() {
+fn each_case_of_the_fixture_has_the_expected_result() {
     let fixture = Fixture::load();
     let vapid = fixture.vapid();
     for case in &fixture.case {
@@ -132,7 +132,7 @@ fn every_case_of_the_fixture_is_accepted_or_refused_with_its_message() {
 }
 
 #[test]
-fn the_fixture_has_every_fault_and_each_case_once() {
+fn the_fixture_covers_every_error_and_repeats_no_case() {
     let fixture = Fixture::load();
     let names: BTreeSet<_> = fixture.case.iter().map(|case| &case.name).collect();
     assert_eq!(names.len(), fixture.case.len());
@@ -170,14 +170,14 @@ fn a_request_without_authorization_has_no_credentials() {
 }
 
 #[test]
-fn two_authorizations_or_one_that_is_not_ascii_are_refused() {
+fn a_repeated_or_non_ascii_authorization_is_refused() {
     let refused = |lines: &[&[u8]]| Credentials::read(&headers(lines)).unwrap_err();
     assert_eq!(refused(&[b"vapid t=a,k=b", b"vapid t=a,k=b"]), VapidError::HeaderRepeated);
     assert_eq!(refused(&[b"vapid t=\xff,k=b"]), VapidError::HeaderNotText);
 }
 
 #[test]
-fn a_token_may_not_be_longer_than_its_limit() {
+fn a_token_that_is_too_long_is_refused() {
     let fixture = Fixture::load();
     let claims = |filler: usize| {
         let filler = "x".repeat(filler);
@@ -191,7 +191,7 @@ fn a_token_may_not_be_longer_than_its_limit() {
 }
 
 #[test]
-fn claims_nested_without_end_are_refused() {
+fn deeply_nested_claims_are_refused() {
     let fixture = Fixture::load();
     let headers = fixture.headers_with(&format!("{{\"x\":{}", "[".repeat(2000)));
     assert_eq!(verify(&fixture.vapid(), &headers, fixture.now()), Err(VapidError::Claims));
@@ -223,7 +223,7 @@ fn a_key_is_the_same_in_every_spelling() {
 }
 
 #[test]
-fn a_verified_token_is_remembered_until_it_expires() {
+fn a_verified_token_is_cached_until_it_expires() {
     let fixture = Fixture::load();
     let (vapid, headers) = (fixture.vapid(), fixture.headers(&fixture.case[0]));
     assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
@@ -238,7 +238,7 @@ fn a_verified_token_is_remembered_until_it_expires() {
 }
 
 #[test]
-fn a_token_that_was_refused_is_not_remembered() {
+fn a_refused_token_is_not_cached() {
     let fixture = Fixture::load();
     let vapid = fixture.vapid();
     for case in fixture.case.iter().filter(|case| case.refused.is_some()) {
@@ -249,7 +249,7 @@ fn a_token_that_was_refused_is_not_remembered() {
 }
 
 #[test]
-fn a_remembered_token_is_good_for_its_own_key_and_origin_and_text_only() {
+fn a_cached_token_is_valid_for_its_own_key_origin_and_text_only() {
     let fixture = Fixture::load();
     let (vapid, headers) = (fixture.vapid(), fixture.headers(&fixture.case[0]));
     assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
@@ -269,7 +269,7 @@ fn a_remembered_token_is_good_for_its_own_key_and_origin_and_text_only() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn the_cache_is_bounded() {
     let fixture = Fixture::load();
     let max_bytes = 100_000;
     let vapid = Vapid::new(Origin::parse(&fixture.origin).unwrap(), max_bytes);
@@ -282,7 +282,7 @@ fn what_is_remembered_is_bounded() {
 }
 
 #[test]
-fn without_a_cache_everything_is_verified_each_time() {
+fn without_a_cache_each_token_is_verified_every_time() {
     let fixture = Fixture::load();
     let vapid = Vapid::new(Origin::parse(&fixture.origin).unwrap(), 0);
     let headers = fixture.headers(&fixture.case[0]);

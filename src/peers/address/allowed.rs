@@ -1,22 +1,24 @@
-//! Which nodes are ever called: the setting `nodes_allowed`.
+//! The setting `nodes_allowed`: the nodes that may be called.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net};
 
 use super::{NodeAddress, is_name, read_host, read_port, split_port, without_dot};
 use crate::settings::value::{TomlKind, Value};
 
-/// Patterns that a list may have: each is looked at for a node that none of them allows.
+/// Maximum number of patterns in a list. All of them are compared with a node that none of them allows.
 pub const PATTERNS_MAX: usize = 1000;
 
-/// Where the IPv4 addresses are among those of IPv6: in `::ffff:0:0/96`.
+/// Bits of the IPv6 prefix `::ffff:0:0/96` of addresses mapped from IPv4.
 const MAPPED_BITS: u8 = 96;
 
-/// The patterns that a node's address must match one of; at least one.
+/// A list of patterns, at least one, of which the address of a node must match one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AllowedNodes(Vec<Pattern>);
 
-/// `HOST[:PORT]`; without a port, any.
+/// `HOST[:PORT]`; without a port, any port matches.
 #[derive(Clone, PartialEq, Eq)]
 struct Pattern {
     host: Host,
@@ -25,25 +27,25 @@ struct Pattern {
 
 #[derive(Clone, PartialEq, Eq)]
 enum Host {
-    /// Addresses whose first `bits` are those of `ip`, which has no others.
-    Net { ip: IpAddr, bits: u8 },
+    /// A single address is a net of its full width. No host bits are set.
+    Net(IpNet),
     /// A name, in lower case and without a dot at its end.
     Name(String),
-    /// What a name ends with, from a dot on.
+    /// The end of a name, from a dot on.
     Suffix(String),
 }
 
 impl AllowedNodes {
     /// The loopback addresses of this machine.
     pub fn loopback() -> Self {
-        let net = |ip, bits| Pattern { host: Host::Net { ip, bits }, port: None };
-        let (v4, v6) = (Ipv4Addr::new(127, 0, 0, 0), Ipv6Addr::LOCALHOST);
-        Self(vec![net(v4.into(), 8), net(v6.into(), width(v6.into()))])
+        let v4 = Ipv4Net::new_assert([127, 0, 0, 0].into(), 8);
+        let nets = [IpNet::V4(v4), IpNet::from(IpAddr::V6(Ipv6Addr::LOCALHOST))];
+        Self(nets.map(|net| Pattern { host: Host::Net(net), port: None }).into())
     }
 
     /// Whether this node may be called.
     ///
-    /// A name matches only names: what address it has is not asked. An IPv4 address written as an IPv6 address
+    /// A name matches only names: it is not resolved. An IPv4 address written as an IPv6 address
     /// (`[::ffff:127.0.0.1]`) is that IPv4 address.
     pub fn allows(&self, node: &NodeAddress) -> bool {
         self.0.iter().any(|pattern| pattern.matches(node))
@@ -51,102 +53,71 @@ impl AllowedNodes {
 }
 
 impl Pattern {
-    fn matches(&self, node: &NodeAddress) -> bool {
-        self.port.is_none_or(|port| port == node.port()) && self.host.matches(node)
-    }
-
     fn parse(text: &str) -> Result<Self, String> {
         let (host, port) = split_port(text).ok_or_else(|| expected(text))?;
         let port = port.map(|port| read_port(port).ok_or_else(|| expected(text))).transpose()?;
         Ok(Self { host: Host::parse(host, text)?, port })
     }
+
+    fn matches(&self, node: &NodeAddress) -> bool {
+        if self.port.is_some_and(|port| port != node.port()) {
+            return false;
+        }
+        let name = without_dot(node.host());
+        match (&self.host, node.ip()) {
+            (Host::Net(net), Some(ip)) => net.contains(&ip.to_canonical()),
+            (Host::Name(allowed), None) => name.eq_ignore_ascii_case(allowed),
+            (Host::Suffix(suffix), None) => {
+                let (name, suffix) = (name.as_bytes(), suffix.as_bytes());
+                name.len() > suffix.len()
+                    && name[name.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
+            }
+            (Host::Net(_), None) | (Host::Name(_) | Host::Suffix(_), Some(_)) => false,
+        }
+    }
 }
 
 impl Host {
-    fn matches(&self, node: &NodeAddress) -> bool {
-        match (self, node.ip()) {
-            (Self::Net { ip, bits }, Some(node)) => is_in(node.to_canonical(), *ip, *bits),
-            (Self::Name(name), None) => without_dot(node.host()).eq_ignore_ascii_case(name),
-            (Self::Suffix(suffix), None) => ends_with(without_dot(node.host()), suffix),
-            (Self::Net { .. }, None) | (Self::Name(_) | Self::Suffix(_), Some(_)) => false,
-        }
-    }
-
     fn parse(host: &str, text: &str) -> Result<Self, String> {
         let name = |name: &str| is_name(name).then(|| without_dot(name).to_ascii_lowercase());
-        if let Some(parent) = host.strip_prefix("*.") {
-            return name(parent)
-                .map(|name| Self::Suffix(format!(".{name}")))
-                .ok_or_else(|| expected(text));
-        }
-        let (address, bits) = match host.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (host, None),
+        let (address, bits) = host.split_once('/').map_or((host, None), |(a, b)| (a, Some(b)));
+        let parsed = match (host.strip_prefix("*."), read_host(address), bits) {
+            (Some(parent), _, _) => name(parent).map(|name| Self::Suffix(format!(".{name}"))),
+            (None, Some((_, Some(ip))), bits) => return Ok(Self::Net(net(ip, bits, text)?)),
+            (None, Some((host, None)), None) => name(host).map(Self::Name),
+            (None, _, _) => None,
         };
-        match (read_host(address), bits) {
-            (Some((_, Some(ip))), bits) => net(ip, bits, text),
-            (Some((host, None)), None) => name(host).map(Self::Name).ok_or_else(|| expected(text)),
-            (Some((_, None)), Some(_)) | (None, _) => Err(expected(text)),
-        }
+        parsed.ok_or_else(|| expected(text))
     }
 }
 
-fn net(ip: IpAddr, bits: Option<&str>, text: &str) -> Result<Host, String> {
-    let bits = bits.map_or(Some(width(ip)), |bits| read_bits(bits, ip));
-    let bits = bits.ok_or_else(|| {
-        format!("{text:?} has no number of bits behind the slash, which is 0 to {}", width(ip))
+fn net(ip: IpAddr, bits: Option<&str>, text: &str) -> Result<IpNet, String> {
+    let address = IpNet::from(ip);
+    let net = bits.map_or(Some(address), |bits| {
+        let number: u8 = bits.parse().ok()?;
+        // `+8` and `08` are no numbers of bits.
+        (number.to_string() == bits).then(|| IpNet::new(ip, number).ok())?
+    });
+    let net = net.ok_or_else(|| {
+        let max = address.max_prefix_len();
+        format!("{text:?} has no number of bits behind the slash, which is 0 to {max}")
     })?;
-    let first = first_of(ip, bits);
-    if first != ip {
+    if net.trunc() != net {
         return Err(format!(
-            "the address of {text:?} has more than its first {bits} bits: did you mean {}?",
-            Net(first, bits)
+            "the address of {text:?} has more than its first {} bits: did you mean {}?",
+            net.prefix_len(),
+            show(net.trunc())
         ));
     }
-    Ok(canonical(ip, bits))
+    Ok(canonical(net))
 }
 
-/// A net of IPv4 addresses that are written as IPv6 addresses is one of IPv4 addresses, as these are when they are compared.
-fn canonical(ip: IpAddr, bits: u8) -> Host {
-    match ip.to_canonical() {
-        short if short != ip && bits >= MAPPED_BITS => {
-            Host::Net { ip: short, bits: bits - MAPPED_BITS }
-        }
-        _ => Host::Net { ip, bits },
+/// The IPv4 net that a net of mapped addresses stands for: addresses are compared in this form.
+fn canonical(net: IpNet) -> IpNet {
+    match (net.addr().to_canonical(), net.prefix_len().checked_sub(MAPPED_BITS), net) {
+        (IpAddr::V4(ip), Some(bits), IpNet::V6(_)) => Ipv4Net::new_assert(ip, bits).into(),
+        _ => net,
     }
-}
-
-fn read_bits(text: &str, ip: IpAddr) -> Option<u8> {
-    let is_number =
-        text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
-    text.parse().ok().filter(|bits| is_number && *bits <= width(ip))
-}
-
-fn is_in(ip: IpAddr, net: IpAddr, bits: u8) -> bool {
-    ip.is_ipv4() == net.is_ipv4() && first_of(ip, bits) == net
-}
-
-/// The first address that has the same first bits.
-fn first_of(ip: IpAddr, bits: u8) -> IpAddr {
-    let dropped = u32::from(width(ip) - bits);
-    match ip {
-        IpAddr::V4(ip) => {
-            Ipv4Addr::from_bits(ip.to_bits() & u32::MAX.checked_shl(dropped).unwrap_or(0)).into()
-        }
-        IpAddr::V6(ip) => {
-            Ipv6Addr::from_bits(ip.to_bits() & u128::MAX.checked_shl(dropped).unwrap_or(0)).into()
-        }
-    }
-}
-
-/// How many bits an address of this kind has.
-fn width(ip: IpAddr) -> u8 {
-    if ip.is_ipv4() { 32 } else { 128 }
-}
-
-fn ends_with(name: &str, suffix: &str) -> bool {
-    let (name, suffix) = (name.as_bytes(), suffix.as_bytes());
-    name.len() > suffix.len() && name[name.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
 }
 
 fn expected(text: &str) -> String {
@@ -156,24 +127,21 @@ fn expected(text: &str) -> String {
     )
 }
 
-/// A net as it is written.
-struct Net(IpAddr, u8);
-
-impl fmt::Display for Net {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(ip, bits) = self;
-        match ip {
-            IpAddr::V4(ip) => write!(f, "{ip}")?,
-            IpAddr::V6(ip) => write!(f, "[{ip}]")?,
-        }
-        if *bits == width(*ip) { Ok(()) } else { write!(f, "/{bits}") }
+fn show(net: IpNet) -> String {
+    let address = match net.addr() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    match net.prefix_len() == net.max_prefix_len() {
+        true => address,
+        false => format!("{address}/{}", net.prefix_len()),
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            Host::Net { ip, bits } => Net(*ip, *bits).fmt(f)?,
+            Host::Net(net) => f.write_str(&show(*net))?,
             Host::Name(name) => f.write_str(name)?,
             Host::Suffix(suffix) => write!(f, "*{suffix}")?,
         }
@@ -183,10 +151,8 @@ impl fmt::Display for Pattern {
 
 impl fmt::Display for AllowedNodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, pattern) in self.0.iter().enumerate() {
-            write!(f, "{}{pattern}", if at == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+        let patterns: Vec<String> = self.0.iter().map(Pattern::to_string).collect();
+        f.write_str(&patterns.join(", "))
     }
 }
 
@@ -200,7 +166,7 @@ impl Value for AllowedNodes {
     const TOML_KIND: TomlKind = TomlKind::Text;
     const PLACEHOLDER: &'static str = "LIST";
 
-    /// An empty list is refused: a node with it could call nobody, itself included.
+    /// An empty list is refused: a node with it could call no node, not even itself.
     fn parse(text: &str) -> Result<Self, String> {
         let patterns = text.split(',').map(|pattern| Pattern::parse(pattern.trim()));
         let patterns: Vec<_> = patterns.take(PATTERNS_MAX + 1).collect::<Result<_, _>>()?;

@@ -13,7 +13,7 @@ fn allowed(list: &str) -> AllowedNodes {
     AllowedNodes::parse(list).unwrap()
 }
 
-/// Who is called: what is before the @, or behind it?
+/// Texts in which parsers disagree on the host.
 const TWO_HOSTS: &[&str] = &[
     "http://127.0.0.1:80@evil/",
     "http://127.0.0.1:80@evil",
@@ -33,7 +33,7 @@ const TWO_HOSTS: &[&str] = &[
     "127.0.0.1:8081",
 ];
 
-/// 127.0.0.1 to getaddrinfo.
+/// Texts that getaddrinfo resolves to 127.0.0.1.
 const NUMBERS: &[&str] = &[
     "http://2130706433",
     "http://2130706433:8081",
@@ -50,7 +50,7 @@ const NUMBERS: &[&str] = &[
     "http://1.2.3.4.5:80",
 ];
 
-/// Other ways of writing.
+/// Escapes, other alphabets and control characters.
 const OTHER_WRITINGS: &[&str] = &[
     "http://%31%32%37.0.0.1:80",
     "http://127.0.0.1%2f:80",
@@ -67,7 +67,7 @@ const OTHER_WRITINGS: &[&str] = &[
     "http://a\0b:80",
 ];
 
-/// More than host and port, or less.
+/// Texts with more than host and port, or less.
 const MORE_OR_LESS: &[&str] = &[
     "http://127.0.0.1:80/",
     "http://127.0.0.1:80/push/",
@@ -87,7 +87,7 @@ const MORE_OR_LESS: &[&str] = &[
     "http://*.example.net:80",
 ];
 
-/// Brackets.
+/// Brackets that are missing, misplaced or around something else than an IPv6 address.
 const BRACKETS: &[&str] = &[
     "http://::1:80",
     "http://[::1:80",
@@ -103,7 +103,6 @@ const BRACKETS: &[&str] = &[
     "http://a[::1]:80",
 ];
 
-/// Other schemes.
 const OTHER_SCHEMES: &[&str] = &[
     "https://127.0.0.1:80",
     "HTTP://127.0.0.1:80",
@@ -115,7 +114,7 @@ const OTHER_SCHEMES: &[&str] = &[
 ];
 
 #[test]
-fn an_address_has_a_host_and_a_port_and_is_written_as_it_was_read() {
+fn an_address_has_a_host_and_a_port_and_is_displayed_as_it_was_written() {
     for (text, authority, host, ip, port) in [
         ("http://10.1.2.3:8081", "10.1.2.3:8081", "10.1.2.3", true, 8081),
         ("http://[fd00::1]:8081", "[fd00::1]:8081", "fd00::1", true, 8081),
@@ -132,7 +131,7 @@ fn an_address_has_a_host_and_a_port_and_is_written_as_it_was_read() {
 }
 
 #[test]
-fn what_readers_of_urls_understand_differently_is_no_address() {
+fn a_url_that_parsers_understand_differently_is_no_address() {
     let all = [TWO_HOSTS, NUMBERS, OTHER_WRITINGS, MORE_OR_LESS, BRACKETS, OTHER_SCHEMES];
     for text in all.into_iter().flatten() {
         assert_eq!(parse(text), Err(AddressError), "{}", text.escape_debug());
@@ -140,7 +139,7 @@ fn what_readers_of_urls_understand_differently_is_no_address() {
 }
 
 #[test]
-fn what_is_too_long_for_a_name_is_no_address() {
+fn a_host_name_that_is_too_long_is_no_address() {
     let label = |bytes| "a".repeat(bytes);
     let name = |bytes: usize| "a.".repeat(bytes / 2 - 1) + &label(2 + bytes % 2);
     for (fits, too_long) in
@@ -152,7 +151,7 @@ fn what_is_too_long_for_a_name_is_no_address() {
 }
 
 #[test]
-fn what_is_an_address_and_not_in_the_list_is_not_called() {
+fn an_address_outside_the_list_is_not_allowed() {
     let default = AllowedNodes::loopback();
     for text in [
         "http://[::ffff:169.254.169.254]",
@@ -184,7 +183,7 @@ fn what_is_an_address_and_not_in_the_list_is_not_called() {
 }
 
 #[test]
-fn a_pattern_allows_what_it_says_and_nothing_beside_it() {
+fn a_pattern_allows_only_the_nodes_that_match_it() {
     for (list, yes, no) in [
         ("10.0.0.1", "10.0.0.1:1", "10.0.0.2:1"),
         ("10.0.0.1:8081", "10.0.0.1:8081", "10.0.0.1:8082"),
@@ -220,7 +219,7 @@ fn a_pattern_allows_what_it_says_and_nothing_beside_it() {
 }
 
 #[test]
-fn a_list_is_written_so_that_it_can_be_read_again() {
+fn a_displayed_list_can_be_parsed_again() {
     for (text, shown) in [
         ("127.0.0.0/8, [::1]", "127.0.0.0/8, [::1]"),
         ("127.0.0.0/8,[::1]", "127.0.0.0/8, [::1]"),
@@ -238,7 +237,7 @@ fn a_list_is_written_so_that_it_can_be_read_again() {
 }
 
 #[test]
-fn what_is_no_pattern_is_refused_with_what_is_expected() {
+fn an_invalid_pattern_is_refused_with_the_expected_forms() {
     for text in [
         "",
         ",",
@@ -273,7 +272,7 @@ fn what_is_no_pattern_is_refused_with_what_is_expected() {
 }
 
 #[test]
-fn a_net_with_wrong_bits_is_refused_with_the_right_ones() {
+fn a_net_with_host_bits_is_refused_with_a_suggestion() {
     let error = |text| AllowedNodes::parse(text).unwrap_err();
     let meant = |net| format!("did you mean {net}?");
     assert!(error("10.1.2.3/8:81").ends_with(&meant("10.0.0.0/8")), "{}", error("10.1.2.3/8:81"));

@@ -1,13 +1,13 @@
-//! A router port for the tests of this folder, before a registry that does as they say.
+//! A router port for the tests of this folder, with a registry that follows a script.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, MessageResult, WrapFuture};
 use actix_web::http::Method;
 use actix_web::test::{TestRequest, call_service, init_service};
 use slog::{Discard, o};
-use state_machine::{Chid, Encoding, Message, MessageId, Time, Topic, Urgency};
+use state_machine::{Chid, Encoding, MessageId, Time, Topic, Urgency};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::*;
@@ -22,37 +22,36 @@ pub(super) const BODY_BYTES_MAX: usize = 4000;
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER_KEY: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
 
-/// A port, and what comes out behind it.
+/// A port, and what its registry receives.
 pub(super) struct Scene {
     pub(super) port: Data<RouterPort>,
     pub(super) pushes: UnboundedReceiver<DirectPush>,
     pub(super) notices: Notices,
 }
 
-/// Notices that the registry got: for whom, and for those that moved since when.
+/// Notifications of the registry: the agent, and the time of a connection elsewhere.
 type Notices = Arc<Mutex<Vec<(Uaid, Option<Time>)>>>;
 
-/// An answer, as far as it counts.
+/// The status of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Its signature is right.
+    /// With a valid signature.
     Signed(u16),
-    /// It has none.
     Unsigned(u16),
 }
 
-/// What a test signs and sends.
+/// A request to sign and send.
 pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Vec<u8>,
-    /// For which node, with which keys, and when.
+    /// The node, keys and time of the signature.
     pub(super) node: &'static str,
     pub(super) keys: ClusterKeys,
     pub(super) at: Time,
 }
 
-/// A registry whose answers are written down before.
+/// A registry with fixed answers.
 struct Script {
     pushes: UnboundedSender<DirectPush>,
     notices: Notices,
@@ -60,39 +59,38 @@ struct Script {
     state: State,
 }
 
-/// How it is.
 enum State {
-    Well,
-    Overrun,
-    Gone,
+    Running,
+    /// Handles no message.
+    Overloaded,
+    Stopped,
 }
 
 impl Scene {
-    /// Before a registry that answers notices with `heard`.
+    /// With a registry that answers notifications with `heard`.
     pub(super) fn of(heard: NotifyResult) -> Self {
-        Self::before(heard, State::Well, Logger::root(Discard, o!()))
+        Self::before(heard, State::Running, Logger::root(Discard, o!()))
     }
 
-    /// Before a registry that handles nothing and whose mailbox is full.
+    /// With a registry that handles no message and has a full mailbox.
     pub(super) fn overrun() -> Self {
         let scene =
-            Self::before(NotifyResult::Delivered, State::Overrun, Logger::root(Discard, o!()));
-        let Registry { pushes, nudges, moves } = &scene.port.registry;
+            Self::before(NotifyResult::Delivered, State::Overloaded, Logger::root(Discard, o!()));
+        let Registry { pushes, stored, moves } = &scene.port.registry;
         // Each sender has room for one, however full the mailbox is.
         fill(|| pushes.try_send(push()).is_ok());
-        fill(|| nudges.try_send(MessageStored { uaid: AGENT }).is_ok());
+        fill(|| stored.try_send(MessageStored { uaid: AGENT }).is_ok());
         fill(|| moves.try_send(ConnectedElsewhere { uaid: AGENT, connected_at: NOW }).is_ok());
         scene
     }
 
-    /// Before a registry that is no more.
+    /// With a registry that has stopped.
     pub(super) fn gone() -> Self {
-        Self::before(NotifyResult::Delivered, State::Gone, Logger::root(Discard, o!()))
+        Self::before(NotifyResult::Delivered, State::Stopped, Logger::root(Discard, o!()))
     }
 
-    /// With a log.
     pub(super) fn logging(log: Logger) -> Self {
-        Self::before(NotifyResult::Delivered, State::Well, log)
+        Self::before(NotifyResult::Delivered, State::Running, log)
     }
 
     fn before(heard: NotifyResult, state: State, log: Logger) -> Self {
@@ -101,25 +99,23 @@ impl Scene {
         let script = Script { pushes: sender, notices: notices.clone(), heard, state }.start();
         let registry = Registry {
             pushes: script.clone().recipient(),
-            nudges: script.clone().recipient(),
+            stored: script.clone().recipient(),
             moves: script.recipient(),
         };
         Self { port: Data::new(port(registry, log)), pushes, notices }
     }
 
-    /// What such a request is answered.
     pub(super) async fn ask(&self, asked: Asked) -> Told {
         ask(&self.port, asked).await
     }
 
-    /// Pushes that were handed over.
+    /// Number of pushes that the registry received.
     pub(super) fn pushed(&mut self) -> usize {
         std::iter::from_fn(|| self.pushes.try_recv().ok()).count()
     }
 }
 
 impl Asked {
-    /// A request that is right in everything.
     pub(super) fn new(method: Method, path: &str, body: Vec<u8>) -> Self {
         Self { method, path: path.to_owned(), body, node: NODE, keys: keys(), at: NOW }
     }
@@ -128,7 +124,7 @@ impl Asked {
         Self::new(Method::PUT, &format!("/push/{AGENT}"), wire_message::to_bytes(message))
     }
 
-    pub(super) fn nudge() -> Self {
+    pub(super) fn stored() -> Self {
         Self::new(Method::PUT, &format!("/notif/{AGENT}"), Vec::new())
     }
 
@@ -136,7 +132,7 @@ impl Asked {
         Self::new(Method::DELETE, &format!("/notif/{AGENT}/{since}"), Vec::new())
     }
 
-    /// Its `authorization` header.
+    /// The `authorization` header, and the signature.
     pub(super) fn sign(&self) -> (String, RequestMac) {
         let (method, node) = (self.method.as_str(), &NodeId::new(self.node));
         let signed = Request { method, path: &self.path, node, body: &self.body };
@@ -144,7 +140,7 @@ impl Asked {
     }
 }
 
-/// What a request is answered that is signed as it should be.
+/// Signs and sends a request.
 pub(super) async fn ask(port: &Data<RouterPort>, asked: Asked) -> Told {
     let (signature, mac) = asked.sign();
     let request = TestRequest::with_uri(&asked.path).method(asked.method.clone());
@@ -152,7 +148,7 @@ pub(super) async fn ask(port: &Data<RouterPort>, asked: Asked) -> Told {
     send(port, request.set_payload(asked.body.clone()), Some((&asked.keys, mac))).await
 }
 
-/// What any request is answered; a signature of its answer must be right.
+/// Sends a request, and verifies the signature of its answer if it has one.
 pub(super) async fn send(
     port: &Data<RouterPort>,
     request: TestRequest,
@@ -164,7 +160,7 @@ pub(super) async fn send(
     let Some(signature) = answer.headers().get(ANSWER_MAC_HEADER) else {
         return Told::Unsigned(status);
     };
-    let (keys, mac) = signed.expect("what was not signed is not answered with a signature");
+    let (keys, mac) = signed.expect("an unsigned request has an unsigned answer");
     keys.verify_answer(&mac, status, signature.to_str().unwrap()).unwrap();
     Told::Signed(status)
 }
@@ -177,7 +173,7 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
         registry,
         clock: Clock::starting_at(NOW),
         limits: limits(),
-        rejection_log: RejectionLog::default(),
+        rejection_limiter: Mutex::new(LogLimiter::new(LOG_EVERY)),
         log,
     }
 }
@@ -229,7 +225,7 @@ fn push() -> DirectPush {
 
 fn fill(send: impl Fn() -> bool) {
     let refused = (0..100).find(|_| !send());
-    refused.expect("a mailbox is full at some time");
+    refused.expect("a mailbox is bounded");
 }
 
 impl Actor for Script {
@@ -237,9 +233,9 @@ impl Actor for Script {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         match self.state {
-            State::Well => {}
-            State::Gone => ctx.stop(),
-            State::Overrun => ctx.wait(pending().into_actor(self)),
+            State::Running => {}
+            State::Stopped => ctx.stop(),
+            State::Overloaded => ctx.wait(pending().into_actor(self)),
         }
     }
 }

@@ -1,114 +1,110 @@
-//! The router port of a connection node: what other nodes ask of it.
+//! The router port of a connection node, which answers the requests of other nodes.
 //!
-//! | request | what it says | answers |
+//! | request | meaning | answers |
 //! |---|---|---|
-//! | `PUT /push/{uaid}` with a [letter] | deliver this | 200 accepted, 202 unconfirmed, 404 not here, 410 no such channel, 503 busy |
-//! | `PUT /notif/{uaid}` | a message was stored | 200 told, 202 nobody can say, 404 not here |
-//! | `DELETE /notif/{uaid}/{connected_at}` | the agent is connected elsewhere since then | 200 told, 202 nobody can say, 404 not here |
+//! | `PUT /push/{uaid}` with a [message](wire_message) | deliver the message | 200 accepted, 202 unconfirmed, 404 not here, 410 no such channel, 503 busy |
+//! | `PUT /notif/{uaid}` | a message was stored | 200 notified, 202 unknown, 404 not here |
+//! | `DELETE /notif/{uaid}/{connected_at}` | the agent connected to another node | 200 notified, 202 unknown, 404 not here |
 //!
-//! The node itself asks too, once at its start: `PUT /notif/{instance}` is answered 200 by no other process.
+//! At its start a node checks its own URL with `PUT /notif/{instance}`, which only its own process answers with 200.
 //!
-//! Each answer to a signed request is signed. One that this node does not understand is answered 400, so that 404
-//! always means that the agent is not here. What does not show that it comes from a node of this cluster gets an
-//! answer that is not signed, which says nothing about agents.
+//! Each answer to a signed request is signed. An unknown request is answered 400, so that 404 always means that the
+//! agent is not here. A request without a valid signature gets an unsigned answer, which reveals nothing about agents.
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod over_a_socket;
-mod rejection_log;
-mod request;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::dev::SendError;
 use actix::{Addr, Message as ActixMessage, Recipient};
 use actix_web::dev::Server;
+use actix_web::http::StatusCode;
 use actix_web::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use actix_web::http::{StatusCode, Uri};
 use actix_web::middleware::from_fn;
-use actix_web::rt::net::TcpStream;
 use actix_web::web::{self, Bytes, Data, Payload, ServiceConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use actors::handle::DirectPush;
 use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
 use actors::{Clock, RegistryActor};
 use slog::{Logger, warn};
-use socket2::SockRef;
 use state_machine::delivery::NodeAnswer;
-use state_machine::{NodeId, Span, Uaid};
+use state_machine::log_limiter::LogLimiter;
+use state_machine::{Message, NodeId, Span, Uaid};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::request::PeerRequest;
 use super::signature::{ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac};
-use super::wire_message;
+use super::wire_message::{self, WireMessageError};
 use crate::http::request_body_drain;
 use crate::settings::Settings;
-use rejection_log::RejectionLog;
-use request::PeerRequest;
+use crate::tcp;
 
-/// How long an idle connection is kept: longer than any node keeps one (`node_connection_idle_s`), so that none sends a
-/// request just when it is closed here.
+/// Lifetime of an idle connection. It is longer than in any node that makes requests (`node_connection_idle_s`), so
+/// that none sends a request over a connection that is being closed here.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// How long a socket is read on after its last answer; why it is no less, see the public port.
+/// Time for which a socket is read after its last answer; see `LINGER` of the public port.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long the last answers may take to go out once the port is to close.
+/// Time to send the last answers after the port is closed, in seconds.
 const LAST_ANSWERS_WAIT_S: u64 = 1;
 
-/// How long a registry that is overrun may take to look for an agent.
-const NOTICE_WAIT: Duration = Duration::from_millis(250);
+/// Timeout for the registry to look up an agent.
+const REGISTRY_WAIT: Duration = Duration::from_millis(250);
 
-/// A connection node as other nodes see it.
+/// Minimum time between two log lines about rejected requests.
+const LOG_EVERY: Span = Span::from_secs(1);
+
+/// The router port, before it listens.
 pub struct RouterPort {
     node: NodeId,
     keys: ClusterKeys,
-    /// Which process answers, where several say that they are this node.
+    /// Distinguishes this process from another with the same node name.
     instance: Uaid,
     registry: Registry,
     clock: Clock,
     limits: PortLimits,
-    rejection_log: RejectionLog,
+    rejection_limiter: Mutex<LogLimiter>,
     log: Logger,
 }
 
-/// What bounds the router port.
+/// The limits of the router port.
 #[derive(Debug, Clone, Copy)]
 pub struct PortLimits {
-    /// How far the clock of a node that asks may be from this one's.
+    /// Maximum difference between the clocks of two nodes.
     pub clock_skew: Span,
-    /// How long the answer of a connection is waited for.
+    /// Maximum time for a connection to answer a push.
     pub answer_wait: Duration,
-    /// Bytes of a body.
     pub body_bytes_max: usize,
-    /// How long a body may take to arrive.
+    /// Maximum time for a body to arrive.
     pub body_timeout: Duration,
-    /// How long a request's headers may take to arrive.
+    /// Maximum time for the headers of a request to arrive.
     pub headers_timeout: Duration,
-    /// Connections of other nodes.
     pub connections_max: usize,
-    /// How long a peer may take to confirm sent bytes.
+    /// Maximum time for a peer to acknowledge sent bytes.
     pub user_timeout: Duration,
-    /// Threads that answer.
+    /// Worker threads of the port.
     pub workers: usize,
 }
 
-/// The registry, as far as it is asked here.
 struct Registry {
     pushes: Recipient<DirectPush>,
-    nudges: Recipient<MessageStored>,
+    stored: Recipient<MessageStored>,
     moves: Recipient<ConnectedElsewhere>,
 }
 
-/// A request that does not show where it comes from: its answer is not signed.
+/// Why a request is not authenticated. Its answer is not signed.
 #[derive(Debug, thiserror::Error)]
 enum Unauthenticated {
     #[error(transparent)]
@@ -117,19 +113,19 @@ enum Unauthenticated {
         "the body is larger than the largest message of this node: every node needs the same payload_bytes_max"
     )]
     TooLarge,
-    #[error("the body did not come in time")]
+    #[error("the body did not arrive in time")]
     TooSlow,
     #[error("the body ended too early")]
     CutShort,
 }
 
-/// A request of another node that this one does not understand.
+/// Why an authenticated request is rejected.
 #[derive(Debug, thiserror::Error)]
 enum BadRequest {
-    #[error("no node is asked for this: are there nodes of another version?")]
+    #[error("the request is unknown: do the nodes run different versions?")]
     Unknown,
     #[error(transparent)]
-    Message(#[from] wire_message::WireMessageError),
+    Message(#[from] WireMessageError),
 }
 
 impl From<&Settings> for PortLimits {
@@ -160,20 +156,27 @@ impl RouterPort {
     ) -> Self {
         let registry = Registry {
             pushes: registry.clone().recipient(),
-            nudges: registry.clone().recipient(),
+            stored: registry.clone().recipient(),
             moves: registry.clone().recipient(),
         };
-        let instance = Uaid(Uuid::new_v4().into_bytes());
-        let rejection_log = RejectionLog::default();
-        Self { node, keys, instance, registry, clock, limits, rejection_log, log }
+        Self {
+            node,
+            keys,
+            instance: Uaid(Uuid::new_v4().into_bytes()),
+            registry,
+            clock,
+            limits,
+            rejection_limiter: Mutex::new(LogLimiter::new(LOG_EVERY)),
+            log,
+        }
     }
 
-    /// An agent that this process says is here, and no other does: by it, it knows its own answer.
+    /// An agent id for which only this process answers that it is here.
     pub fn instance(&self) -> Uaid {
         self.instance
     }
 
-    /// A server that answers on `listener`.
+    /// Starts a server on `listener`.
     pub fn serve(self, listener: TcpListener) -> io::Result<Server> {
         let PortLimits { workers, connections_max, headers_timeout, user_timeout, .. } =
             self.limits;
@@ -184,11 +187,11 @@ impl RouterPort {
             .client_request_timeout(headers_timeout)
             .keep_alive(KEEP_ALIVE)
             .client_disconnect_timeout(LINGER)
-            // Who hangs up no longer waits: its connection is told that the answer is lost.
+            // A node that closes its connection has given up the request: the answer of the agent is lost.
             .h1_allow_half_closed(false)
             .shutdown_timeout(LAST_ANSWERS_WAIT_S)
             .disable_signals()
-            .on_connect(move |io, _| tune(io, user_timeout))
+            .on_connect(move |io, _| tcp::set_options(io, user_timeout))
             .listen(listener)?;
         Ok(server.run())
     }
@@ -196,24 +199,29 @@ impl RouterPort {
     fn routes(port: &Data<Self>) -> impl FnOnce(&mut ServiceConfig) + use<> {
         let port = port.clone();
         move |service| {
-            let all = web::scope("")
-                .wrap(from_fn(request_body_drain::hold_until_answered))
-                .app_data(port);
+            let hold = from_fn(request_body_drain::hold_until_answered);
+            let all = web::scope("").wrap(hold).app_data(port);
             service.service(all.default_service(web::to(answer)));
         }
     }
 
-    /// Does what a node of this cluster asks; a request of anybody else is refused.
-    async fn take(
+    /// Authenticates a request, and processes it.
+    async fn process(
         &self,
         request: &HttpRequest,
         payload: Payload,
     ) -> Result<(RequestMac, StatusCode), Unauthenticated> {
-        let headers = request.headers();
-        let signature = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let signature = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let signature = signature.ok_or(Refused::Unsigned)?;
-        let body = self.read_body(payload).await?;
-        let (method, path) = (request.method().as_str(), path(request.uri()));
+        let body = payload.to_bytes_limited(self.limits.body_bytes_max);
+        let body = match timeout(self.limits.body_timeout, body).await {
+            Ok(Ok(Ok(body))) => body,
+            Ok(Ok(Err(_))) => return Err(Unauthenticated::CutShort),
+            Ok(Err(_)) => return Err(Unauthenticated::TooLarge),
+            Err(_) => return Err(Unauthenticated::TooSlow),
+        };
+        let method = request.method().as_str();
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
         let signed = Request { method, path, node: &self.node, body: &body };
         let (now, skew) = (self.clock.now(), self.limits.clock_skew);
         let mac = self.keys.verify(&signed, signature, now, skew)?;
@@ -224,125 +232,88 @@ impl RouterPort {
         Ok((mac, status))
     }
 
-    async fn read_body(&self, payload: Payload) -> Result<Bytes, Unauthenticated> {
-        let body = payload.to_bytes_limited(self.limits.body_bytes_max);
-        match timeout(self.limits.body_timeout, body).await {
-            Ok(Ok(Ok(body))) => Ok(body),
-            Ok(Ok(Err(_))) => Err(Unauthenticated::CutShort),
-            Ok(Err(_)) => Err(Unauthenticated::TooLarge),
-            Err(_) => Err(Unauthenticated::TooSlow),
-        }
-    }
-
     async fn handle(
         &self,
         method: &str,
         path: &str,
-        body: &[u8],
+        body: &Bytes,
     ) -> Result<StatusCode, BadRequest> {
-        match PeerRequest::read(method, path).ok_or(BadRequest::Unknown)? {
-            PeerRequest::Deliver(uaid) => {
-                let message = wire_message::from_bytes(body)?;
-                Ok(status_of_push(self.deliver(uaid, message).await))
+        Ok(match PeerRequest::parse(method, path).ok_or(BadRequest::Unknown)? {
+            PeerRequest::DeliverPush(uaid) => {
+                match self.deliver(uaid, wire_message::from_bytes(body)?).await {
+                    NodeAnswer::Accepted => StatusCode::OK,
+                    NodeAnswer::Unconfirmed | NodeAnswer::Unreachable => StatusCode::ACCEPTED,
+                    NodeAnswer::NotHere => StatusCode::NOT_FOUND,
+                    NodeAnswer::NoSuchChannel => StatusCode::GONE,
+                    NodeAnswer::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                }
             }
-            PeerRequest::MessageStored(uaid) if uaid == self.instance => Ok(StatusCode::OK),
+            PeerRequest::MessageStored(uaid) if uaid == self.instance => StatusCode::OK,
             PeerRequest::MessageStored(uaid) => {
-                Ok(tell(&self.registry.nudges, MessageStored { uaid }).await)
+                notify(&self.registry.stored, MessageStored { uaid }).await
             }
             PeerRequest::ConnectedElsewhere(uaid, connected_at) => {
-                let moved = ConnectedElsewhere { uaid, connected_at };
-                Ok(tell(&self.registry.moves, moved).await)
+                notify(&self.registry.moves, ConnectedElsewhere { uaid, connected_at }).await
             }
-        }
+        })
     }
 
-    async fn deliver(&self, uaid: Uaid, message: state_machine::Message) -> NodeAnswer {
+    async fn deliver(&self, uaid: Uaid, message: Message) -> NodeAnswer {
         let (reply, answer) = oneshot::channel();
         match self.registry.pushes.try_send(DirectPush { uaid, message, reply }) {
             Ok(()) => {}
-            // It was not sent. Its connection is not told to look for it: the endpoint does that once it is stored.
+            // The message was not sent. The endpoint notifies the agent once it is stored.
             Err(SendError::Full(_) | SendError::Closed(_)) => return NodeAnswer::Busy,
         }
-        // Given up after that time, as by an endpoint of this process: the connection notices.
+        // After the timeout the connection notices that the receiver is dropped, as with an endpoint of this process.
         match timeout(self.limits.answer_wait, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => NodeAnswer::Unconfirmed,
         }
     }
 
-    /// Tells the operator, and not too often.
     fn log_rejection(&self, request: &HttpRequest, reason: &dyn fmt::Display) {
-        if let Some(refused) = self.rejection_log.add(Instant::now()) {
+        let mut limiter = self.rejection_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = limiter.allow(self.clock.now()) {
             let peer = request.peer_addr().map(|peer| peer.to_string());
-            warn!(self.log, "refused a request of another node";
-                "reason" => %reason, "peer" => peer, "refused" => refused);
+            warn!(self.log, "rejected a request of another node";
+                "reason" => %reason, "peer" => peer, "rejected" => suppressed + 1);
         }
     }
 }
 
-/// Answers a request, whoever it is from.
 async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) -> HttpResponse {
-    match port.take(&request, payload).await {
+    let refusal = match port.process(&request, payload).await {
         Ok((mac, status)) => {
             let signature = port.keys.sign_answer(&mac, status.as_u16());
-            HttpResponse::build(status).insert_header((ANSWER_MAC_HEADER, signature)).finish()
+            return HttpResponse::build(status)
+                .insert_header((ANSWER_MAC_HEADER, signature))
+                .finish();
         }
-        Err(refusal) => {
-            port.log_rejection(&request, &refusal);
-            refusal.answer()
-        }
+        Err(refusal) => refusal,
+    };
+    port.log_rejection(&request, &refusal);
+    let mut answer = match refusal {
+        Unauthenticated::Refused(_) => HttpResponse::Unauthorized(),
+        Unauthenticated::TooLarge => HttpResponse::PayloadTooLarge(),
+        Unauthenticated::TooSlow => HttpResponse::RequestTimeout(),
+        Unauthenticated::CutShort => HttpResponse::BadRequest(),
+    };
+    if let Unauthenticated::Refused(_) = refusal {
+        answer.insert_header((WWW_AUTHENTICATE, "Kalends"));
     }
+    // The connection is closed, because other nodes need its place.
+    answer.force_close().finish()
 }
 
-impl Unauthenticated {
-    /// The last answer on its connection: a place that others need.
-    fn answer(&self) -> HttpResponse {
-        let mut answer = match self {
-            Self::Refused(_) => HttpResponse::Unauthorized(),
-            Self::TooLarge => HttpResponse::PayloadTooLarge(),
-            Self::TooSlow => HttpResponse::RequestTimeout(),
-            Self::CutShort => HttpResponse::BadRequest(),
-        };
-        if let Self::Refused(_) = self {
-            answer.insert_header((WWW_AUTHENTICATE, "Kalends"));
-        }
-        answer.force_close().finish()
-    }
-}
-
-/// The path as it was sent, with all that is behind it.
-fn path(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("", |path| path.as_str())
-}
-
-/// What other nodes are told of a push.
-fn status_of_push(answer: NodeAnswer) -> StatusCode {
-    match answer {
-        NodeAnswer::Accepted => StatusCode::OK,
-        NodeAnswer::Unconfirmed | NodeAnswer::Unreachable => StatusCode::ACCEPTED,
-        NodeAnswer::NotHere => StatusCode::NOT_FOUND,
-        NodeAnswer::NoSuchChannel => StatusCode::GONE,
-        NodeAnswer::Busy => StatusCode::SERVICE_UNAVAILABLE,
-    }
-}
-
-/// Has a connection told something.
-async fn tell<M>(registry: &Recipient<M>, notice: M) -> StatusCode
+/// Notifies the connection of an agent through the registry, and returns the status of the result.
+async fn notify<M>(registry: &Recipient<M>, notification: M) -> StatusCode
 where
     M: ActixMessage<Result = NotifyResult> + Send + 'static,
 {
-    match timeout(NOTICE_WAIT, registry.send(notice)).await {
+    match timeout(REGISTRY_WAIT, registry.send(notification)).await {
         Ok(Ok(NotifyResult::Delivered)) => StatusCode::OK,
         Ok(Ok(NotifyResult::NotConnected)) => StatusCode::NOT_FOUND,
         Ok(Err(_)) | Err(_) => StatusCode::ACCEPTED,
-    }
-}
-
-fn tune(io: &dyn Any, user_timeout: Duration) {
-    if let Some(stream) = io.downcast_ref::<TcpStream>() {
-        let socket = SockRef::from(stream);
-        // A socket that is gone by now ends by itself.
-        let _ = socket.set_tcp_user_timeout(Some(user_timeout));
-        let _ = socket.set_tcp_nodelay(true);
     }
 }

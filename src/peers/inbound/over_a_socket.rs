@@ -1,4 +1,4 @@
-//! What other nodes see of a port that listens.
+//! The router port over TCP.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::fixture::*;
 use super::*;
 
-/// A port that listens.
 struct Listening {
     address: SocketAddr,
     server: ServerHandle,
@@ -22,7 +21,7 @@ impl Listening {
     fn with(limits: PortLimits) -> Self {
         let Scene { port, pushes, .. } = Scene::of(NotifyResult::Delivered);
         let port = Data::into_inner(port);
-        let mut port = std::sync::Arc::into_inner(port).expect("nobody else has it");
+        let mut port = std::sync::Arc::into_inner(port).expect("it has one owner");
         port.limits = limits;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -37,7 +36,7 @@ impl Listening {
     }
 }
 
-/// A signed request as it is sent, with the head of another body if one is given.
+/// A signed request as it is sent, with these headers for its body.
 fn bytes(asked: &Asked, framing: &str) -> Vec<u8> {
     let (method, path, signature) = (&asked.method, &asked.path, asked.sign().0);
     let head = format!(
@@ -50,7 +49,7 @@ fn whole(asked: &Asked) -> Vec<u8> {
     bytes(asked, &format!("content-length: {}", asked.body.len()))
 }
 
-/// The head of one answer.
+/// Reads the head of one answer.
 async fn head(socket: &mut Socket) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -59,23 +58,22 @@ async fn head(socket: &mut Socket) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// All that comes until the port closes the connection.
+/// Reads until the port closes the connection.
 async fn rest(mut socket: Socket) -> String {
     let mut all = Vec::new();
-    // A connection that is reset while somebody still sends has ended too.
+    // A connection that is reset is closed too.
     let _ = socket.read_to_end(&mut all).await;
     String::from_utf8(all).unwrap()
 }
 
 #[actix_web::test]
-async fn many_requests_come_over_one_connection_and_answers_have_no_body() {
+async fn a_connection_is_kept_and_answers_have_no_body() {
     let mut node = Listening::with(limits());
     let mut socket = node.connect().await;
-    for answer in [NodeAnswer::Accepted, NodeAnswer::Busy] {
+    for (answer, status) in [(NodeAnswer::Accepted, 200), (NodeAnswer::Busy, 503)] {
         socket.write_all(&whole(&Asked::push(&message()))).await.unwrap();
         node.pushes.recv().await.unwrap().reply.send(answer).unwrap();
         let head = head(&mut socket).await;
-        let status = status_of_push(answer).as_u16();
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
         assert!(head.contains("\r\nkalends-mac: ") && head.contains("\r\ncontent-length: 0\r\n"));
     }
@@ -83,7 +81,7 @@ async fn many_requests_come_over_one_connection_and_answers_have_no_body() {
 }
 
 #[actix_web::test]
-async fn when_who_asks_hangs_up_the_connection_learns_that_its_answer_is_lost() {
+async fn a_push_is_cancelled_when_the_node_closes_its_connection() {
     let hour = Duration::from_secs(3600);
     let mut node = Listening::with(PortLimits { answer_wait: hour, ..limits() });
     let mut socket = node.connect().await;
@@ -96,7 +94,7 @@ async fn when_who_asks_hangs_up_the_connection_learns_that_its_answer_is_lost() 
 }
 
 #[actix_web::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
     let limits = PortLimits { body_timeout: Duration::from_millis(20), ..limits() };
     let mut node = Listening::with(limits);
     let asked = Asked::push(&message());
@@ -108,7 +106,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
         assert!(answer.starts_with("HTTP/1.1 408 "), "{framing}: {answer}");
         assert!(!answer.contains(ANSWER_MAC_HEADER));
     }
-    // A body that ends too early is refused, or nobody is there to be answered.
+    // A body that ends too early is rejected, if the connection is still open.
     let mut socket = node.connect().await;
     let cut = whole(&asked);
     socket.write_all(&cut[..cut.len() - 1]).await.unwrap();
@@ -119,7 +117,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[actix_web::test]
-async fn a_stranger_is_answered_before_its_body_came_and_put_out() {
+async fn an_unsigned_request_is_answered_before_its_body_and_its_connection_closed() {
     let node = Listening::with(limits());
     for framing in ["content-length: 1000000000", "transfer-encoding: chunked", "content-length: 0"]
     {

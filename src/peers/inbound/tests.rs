@@ -35,7 +35,7 @@ async fn each_answer_of_a_connection_has_its_status() {
 }
 
 #[actix_web::test]
-async fn a_connection_that_ends_without_an_answer_leaves_the_push_unconfirmed() {
+async fn a_push_is_unconfirmed_if_its_connection_ends() {
     let Scene { port, mut pushes, .. } = Scene::of(NotifyResult::Delivered);
     let ending = async { drop(pushes.recv().await.unwrap()) };
     let (told, ()) = join(ask(&port, Asked::push(&message())), ending).await;
@@ -43,7 +43,7 @@ async fn a_connection_that_ends_without_an_answer_leaves_the_push_unconfirmed() 
 }
 
 #[actix_web::test]
-async fn an_answer_is_waited_for_until_it_is_late_and_is_lost_then() {
+async fn a_push_is_unconfirmed_and_cancelled_after_the_timeout() {
     pause();
     let Scene { port, mut pushes, .. } = Scene::of(NotifyResult::Delivered);
     let begun = Instant::now();
@@ -62,34 +62,34 @@ async fn an_answer_is_waited_for_until_it_is_late_and_is_lost_then() {
 }
 
 #[actix_web::test]
-async fn a_connection_is_told_what_a_node_says() {
+async fn a_notification_reaches_the_connection() {
     for (heard, status) in [(NotifyResult::Delivered, 200), (NotifyResult::NotConnected, 404)] {
         let scene = Scene::of(heard);
-        assert_eq!(scene.ask(Asked::nudge()).await, Told::Signed(status));
+        assert_eq!(scene.ask(Asked::stored()).await, Told::Signed(status));
         assert_eq!(scene.ask(Asked::moved(77)).await, Told::Signed(status));
         assert_eq!(*scene.notices.lock().unwrap(), [(AGENT, None), (AGENT, Some(Time(77)))]);
     }
 }
 
 #[actix_web::test]
-async fn an_agent_that_nobody_knows_is_not_here() {
+async fn an_unknown_agent_is_not_here() {
     let log = Logger::root(slog::Discard, o!());
     let registry = RegistryActor::new(16, log.clone()).start();
     let node = NodeId::new(NODE);
     let clock = Clock::starting_at(NOW);
     let port = Data::new(RouterPort::new(node, keys(), &registry, clock, limits(), log));
-    for asked in [Asked::push(&message()), Asked::nudge(), Asked::moved(1)] {
+    for asked in [Asked::push(&message()), Asked::stored(), Asked::moved(1)] {
         assert_eq!(ask(&port, asked).await, Told::Signed(404));
     }
 }
 
 #[actix_web::test]
-async fn a_process_knows_its_own_instance_and_no_other_does() {
+async fn only_a_process_itself_answers_for_its_instance() {
     let scene = Scene::of(NotifyResult::NotConnected);
     let ask = |uaid| scene.ask(Asked::new(Method::PUT, &format!("/notif/{uaid}"), Vec::new()));
     assert_eq!(scene.port.instance(), INSTANCE);
     assert_eq!(ask(INSTANCE).await, Told::Signed(200));
-    assert_eq!(*scene.notices.lock().unwrap(), [], "it is nobody's agent");
+    assert_eq!(*scene.notices.lock().unwrap(), [], "the registry is not asked");
     assert_eq!(ask(AGENT).await, Told::Signed(404));
     let strange = Asked {
         keys: other_keys(),
@@ -99,7 +99,7 @@ async fn a_process_knows_its_own_instance_and_no_other_does() {
 }
 
 #[actix_web::test]
-async fn each_process_has_an_instance_of_its_own() {
+async fn each_process_has_its_own_instance() {
     let log = Logger::root(slog::Discard, o!());
     let registry = RegistryActor::new(16, log.clone()).start();
     let port = || {
@@ -110,29 +110,29 @@ async fn each_process_has_an_instance_of_its_own() {
 }
 
 #[actix_web::test]
-async fn a_registry_that_is_overrun_refuses_pushes_and_says_nothing_of_notices() {
+async fn with_an_overloaded_registry_pushes_are_busy_and_notifications_unknown() {
     pause();
     let scene = Scene::overrun();
     assert_eq!(scene.ask(Asked::push(&message())).await, Told::Signed(503));
-    for notice in [Asked::nudge(), Asked::moved(1)] {
+    for notice in [Asked::stored(), Asked::moved(1)] {
         let begun = Instant::now();
         assert_eq!(scene.ask(notice).await, Told::Signed(202));
-        assert!((NOTICE_WAIT..2 * NOTICE_WAIT).contains(&begun.elapsed()));
+        assert!((REGISTRY_WAIT..2 * REGISTRY_WAIT).contains(&begun.elapsed()));
     }
 }
 
 #[actix_web::test]
-async fn a_registry_that_is_gone_refuses_pushes_and_says_nothing_of_notices() {
+async fn with_a_stopped_registry_pushes_are_busy_and_notifications_unknown() {
     let scene = Scene::gone();
     // Now it has stopped.
     rt::task::yield_now().await;
     assert_eq!(scene.ask(Asked::push(&message())).await, Told::Signed(503));
-    assert_eq!(scene.ask(Asked::nudge()).await, Told::Signed(202));
+    assert_eq!(scene.ask(Asked::stored()).await, Told::Signed(202));
     assert_eq!(scene.ask(Asked::moved(1)).await, Told::Signed(202));
 }
 
 #[actix_web::test]
-async fn who_does_not_show_that_it_is_of_this_cluster_is_refused_and_nothing_is_done() {
+async fn a_request_without_a_valid_signature_is_refused_without_effect() {
     let mut scene = Scene::of(NotifyResult::Delivered);
     type Change = fn(&mut Asked);
     let ways: [(&str, Change); 4] = [
@@ -142,7 +142,7 @@ async fn who_does_not_show_that_it_is_of_this_cluster_is_refused_and_nothing_is_
         ("for another node", |asked| asked.node = "http://127.0.0.1:8082"),
     ];
     for (way, change) in ways {
-        for mut asked in [Asked::push(&message()), Asked::nudge(), Asked::moved(1)] {
+        for mut asked in [Asked::push(&message()), Asked::stored(), Asked::moved(1)] {
             change(&mut asked);
             assert_eq!(scene.ask(asked).await, Told::Unsigned(401), "{way}");
         }
@@ -151,7 +151,7 @@ async fn who_does_not_show_that_it_is_of_this_cluster_is_refused_and_nothing_is_
 }
 
 #[actix_web::test]
-async fn a_signature_is_for_the_request_that_it_came_with() {
+async fn a_signature_is_valid_for_its_own_request_only() {
     let mut scene = Scene::of(NotifyResult::Delivered);
     let asked = Asked::push(&message());
     let (signature, mac) = asked.sign();
@@ -183,7 +183,7 @@ async fn a_signature_is_for_the_request_that_it_came_with() {
 }
 
 #[actix_web::test]
-async fn what_a_node_asks_that_this_one_does_not_understand_is_never_taken_for_not_here() {
+async fn an_unknown_request_is_answered_400_and_not_404() {
     let mut scene = Scene::of(NotifyResult::NotConnected);
     let push = format!("/push/{AGENT}");
     for (method, path, body) in [
@@ -205,7 +205,7 @@ async fn what_a_node_asks_that_this_one_does_not_understand_is_never_taken_for_n
 }
 
 #[actix_web::test]
-async fn a_body_above_the_largest_message_is_not_read() {
+async fn a_body_above_the_maximum_is_answered_413() {
     let scene = Scene::of(NotifyResult::Delivered);
     let of = |bytes| Asked::new(Method::PUT, &format!("/push/{AGENT}"), vec![b' '; bytes]);
     assert_eq!(scene.ask(of(BODY_BYTES_MAX)).await, Told::Signed(400));
@@ -214,7 +214,7 @@ async fn a_body_above_the_largest_message_is_not_read() {
 }
 
 #[test]
-fn the_largest_body_has_room_for_the_largest_message_of_either_encoding() {
+fn the_maximum_body_fits_the_largest_message_of_either_encoding() {
     let mut settings = Settings::default();
     let of = |settings: &Settings| PortLimits::from(settings).body_bytes_max;
     assert_eq!(of(&settings), wire_message::bytes_max(4222));
@@ -224,7 +224,7 @@ fn the_largest_body_has_room_for_the_largest_message_of_either_encoding() {
 }
 
 #[actix_web::test]
-async fn refused_requests_are_logged_once_a_second_and_counted() {
+async fn rejected_requests_are_logged_once_a_second() {
     struct Lines(Arc<AtomicUsize>);
     impl Drain for Lines {
         type Ok = ();
@@ -238,12 +238,12 @@ async fn refused_requests_are_logged_once_a_second_and_counted() {
     pause();
     let lines = Arc::new(AtomicUsize::new(0));
     let scene = Scene::logging(Logger::root(Lines(Arc::clone(&lines)), o!()));
-    let strange = || Asked { keys: other_keys(), ..Asked::nudge() };
+    let strange = || Asked { keys: other_keys(), ..Asked::stored() };
     for (told, lines_then) in [(0, 1), (0, 1), (1000, 2), (999, 2)] {
         tokio::time::advance(Duration::from_millis(told)).await;
         assert_eq!(scene.ask(strange()).await, Told::Unsigned(401));
         assert_eq!(lines.load(Ordering::Relaxed), lines_then);
     }
-    assert_eq!(scene.ask(Asked::nudge()).await, Told::Signed(200));
+    assert_eq!(scene.ask(Asked::stored()).await, Told::Signed(200));
     assert_eq!(lines.load(Ordering::Relaxed), 2);
 }

@@ -1,67 +1,52 @@
-//! Nodes that records name and that may not be called, as operators are told of them: each once in a while, and only a
-//! few, because records may name whatever somebody wrote into them.
+//! The log of nodes in records that `nodes_allowed` does not allow.
+//!
+//! Each name is logged once in a while, and only a few names: an attacker may write any name into a record.
 
 use std::sync::{Mutex, PoisonError};
 
 use slog::{Logger, warn};
 use state_machine::{NodeId, Span, Time};
 
-/// Names that are remembered, and lines of the log in `every`.
+/// Maximum number of names, and so of log lines, in one interval.
 pub(super) const NAMES_MAX: usize = 8;
 
-/// How much of a name is logged and remembered: all that a URL of a node can have.
+/// Length to which a logged name is truncated. The URL of a node is never longer.
 pub(super) const NAME_CHARS_MAX: usize = 300;
 
-/// Those that the log was told of.
 pub(super) struct BlockedNodes {
-    every: Span,
-    told: Mutex<Told>,
+    /// Minimum time between two lines with the same name.
+    interval: Span,
+    logged: Mutex<Logged>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Logged {
     names: Vec<(String, Time)>,
-    /// How often one was met since the last line.
-    untold: u64,
+    /// Requests since the last line.
+    suppressed: u64,
 }
 
 impl BlockedNodes {
-    /// None was met. The log is told of each at most once in `every`.
-    pub(super) fn new(every: Span) -> Self {
-        Self { every, told: Mutex::default() }
+    pub(super) fn new(interval: Span) -> Self {
+        Self { interval, logged: Mutex::default() }
     }
 
-    /// One was met.
+    /// Logs a request for this node, or counts it.
     pub(super) fn record(&self, node: &NodeId, now: Time, log: &Logger) {
-        let name = readable(node);
-        // Nothing is left half-done where a thread could panic.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::take(&mut told.untold);
-        if told.is_news(&name, now, self.every) {
-            drop(told);
-            warn!(log, "a record names a node that nodes_allowed does not have, so it is not called";
-                "node" => name, "more" => before);
-        } else {
-            told.untold = before.saturating_add(1);
+        // A hostile name must neither control a terminal nor fill the log.
+        let name = node.as_str().chars().take(NAME_CHARS_MAX);
+        let name: String = name.flat_map(char::escape_default).collect();
+        // A panic cannot leave the names half-updated.
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        logged.names.retain(|(_, at)| now.since(*at) < self.interval);
+        if logged.names.len() >= NAMES_MAX || logged.names.iter().any(|(known, _)| *known == name) {
+            logged.suppressed = logged.suppressed.saturating_add(1);
+            return;
         }
+        logged.names.push((name.clone(), now));
+        let suppressed = std::mem::take(&mut logged.suppressed);
+        drop(logged);
+        warn!(log, "a record names a node that nodes_allowed does not allow, so it is not called";
+            "node" => name, "more" => suppressed);
     }
-}
-
-impl Told {
-    /// Whether the log is to be told of a name, which is remembered then.
-    fn is_news(&mut self, name: &str, now: Time, every: Span) -> bool {
-        self.names.retain(|(_, told_at)| now.since(*told_at) < every);
-        let is_known = self.names.iter().any(|(known, _)| known == name);
-        if is_known || self.names.len() >= NAMES_MAX {
-            return false;
-        }
-        self.names.push((name.to_owned(), now));
-        true
-    }
-}
-
-/// A name that does not change a terminal, and does not fill a log.
-fn readable(node: &NodeId) -> String {
-    let signs = node.as_str().chars().take(NAME_CHARS_MAX);
-    signs.flat_map(char::escape_default).collect()
 }

@@ -1,4 +1,4 @@
-//! What bounds the way to other nodes.
+//! Limits of the requests to other nodes.
 
 use std::time::Duration;
 
@@ -7,48 +7,46 @@ use state_machine::breaker::BreakerLimits;
 
 use crate::settings::Settings;
 
+/// Time after which an unused node is evicted. A node that is down for longer has lost its connections, and its
+/// agents check storage when they reconnect.
+const EVICT_AFTER: Span = Span::from_secs(5 * 60);
+
+/// Minimum time between two log lines of the same kind on one node.
+const LOG_EVERY: Span = Span::from_secs(60);
+
 /// The limits of a [`RemoteNodes`](super::RemoteNodes).
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteLimits {
-    /// Pushes that may be under way to one node; one more is [`Busy`](state_machine::delivery::NodeAnswer::Busy).
+    /// Pushes in progress to one node. Above it a push is [`Busy`](state_machine::delivery::NodeAnswer::Busy).
     pub requests_max: usize,
-    /// How long connecting may take.
     pub connect_timeout: Duration,
-    /// How long a push waits for the node's answer, connecting included.
+    /// Timeout of a push, connecting included.
     pub push_wait: Duration,
-    /// An endpoint that gives up after that long, before `push_wait` is over, has waited longer than a node that works
-    /// takes: the node failed. One that gives up earlier has its own reasons.
+    /// An endpoint that cancels a push after this time has waited longer than a healthy node takes, so the node counts
+    /// as failed. An endpoint that cancels earlier has other reasons.
     pub hang_after: Span,
-    /// How long anything else waits for the node's answer. No user agent has a part in that.
+    /// Timeout of a notification, which no user agent is involved in.
     pub notification_wait: Duration,
-    /// How long a node that failed is left alone.
     pub breaker: BreakerLimits,
-    /// User agents of one node that may wait to be told of something.
+    /// Notifications that wait for one node.
     pub pending_notifications_max: usize,
-    /// Connections to one node that are kept while nothing is sent on them, in each thread.
+    /// Idle connections to one node, per thread.
     pub connections_idle_max: usize,
-    /// How long they are kept.
+    /// Time after which an idle connection is closed.
     pub connection_idle: Duration,
-    /// Nodes that are remembered.
+    /// Nodes in the table.
     pub nodes_max: usize,
-    /// How long a node is remembered that nobody asks for.
-    pub forget_after: Span,
-    /// How often the log is told the same of one node.
-    pub tell_every: Span,
-    /// Threads that requests are made in; each has its own connections.
+    /// Time after which an unused node is evicted.
+    pub evict_after: Span,
+    /// Minimum time between two log lines of the same kind on one node.
+    pub log_every: Span,
+    /// Threads that make requests, each with its own connections.
     pub threads: usize,
 }
 
-/// How long a node is remembered that nobody asks for. A node that comes back later than that has lost its
-/// connections, and its agents have looked into storage when they came back.
-const FORGET_AFTER: Span = Span::from_secs(5 * 60);
-
-/// How often the log is told the same of one node.
-const TELL_EVERY: Span = Span::from_secs(60);
-
 impl From<&Settings> for RemoteLimits {
     fn from(settings: &Settings) -> Self {
-        // The workers, and the thread that tells nodes of what was stored.
+        // The worker threads, and the thread that sends notifications.
         let threads = settings.worker_threads() + 1;
         let answer_wait_ms = settings.ack_wait_ms + settings.answer_grace_ms;
         let grace_ms = settings.node_answer_grace_ms;
@@ -66,8 +64,8 @@ impl From<&Settings> for RemoteLimits {
             connections_idle_max: settings.node_connections_idle_max.div_ceil(threads),
             connection_idle: Duration::from_secs(settings.node_connection_idle_s),
             nodes_max: settings.nodes_max,
-            forget_after: FORGET_AFTER,
-            tell_every: TELL_EVERY,
+            evict_after: EVICT_AFTER,
+            log_every: LOG_EVERY,
             threads,
         }
     }

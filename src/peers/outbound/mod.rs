@@ -1,22 +1,22 @@
-//! Other nodes, over HTTP: hands them messages, and tells them what they should know.
+//! Delivery and notifications to other nodes, over HTTP.
 //!
-//! What may go wrong on the way is all the same to a push: whatever is not a signed answer is
-//! [`NodeAnswer::Unreachable`], and proves nothing. It also has its node left alone for a while, so that one dead node
-//! does not cost every push a timeout. No push tries such a node: what attends to it does (`worker`).
+//! Anything but a signed answer is [`NodeAnswer::Unreachable`] to a push, and proves nothing. It also opens the circuit
+//! breaker of the node, so that a dead node does not cost every push a timeout. While the breaker is open, only the
+//! worker of the node calls it.
 //!
-//! - `peer_state`: what is known of one node.
+//! - `peer_state`: the state of one node.
+//! - `worker`: the task that sends notifications and probes.
 //! - `call`: one request.
-//! - `outage`, `blocked_nodes`: what operators are told of nodes that are not reached, and of those that are not called.
-//! - `router_url_check`: whether a node is reached where it says.
-//! - `pending_notifications`: what a node is still to be told. It is kept in memory: what waits when this process ends, user agents
-//!   find by themselves after `storage_recheck_s`.
+//! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find their messages with
+//!   the storage check every `storage_recheck_s`.
+//! - `blocked_nodes`: the log of nodes that must not be called.
+//! - `router_url_check`: whether a node can be reached by its own name.
 //!
-//! For a node that answers and is to be told nothing there is no task and no timer beside those of its connections.
+//! A node that answers and has no pending notifications has no task, and no timer but those of its connections.
 
 mod blocked_nodes;
 mod call;
 mod limits;
-mod outage;
 mod peer_state;
 mod pending_notifications;
 mod router_url_check;
@@ -29,25 +29,26 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use actors::{Clock, NodeDirectory};
 use bytes::Bytes;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
+use state_machine::log_limiter::LogLimiter;
 use state_machine::{Message, NodeId, Span, Time, Uaid};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::address::AllowedNodes;
+use super::request::PeerRequest;
 use super::signature::ClusterKeys;
 use super::wire_message;
 use blocked_nodes::BlockedNodes;
-use call::{CallError, Caller, OutboundRequest, Peer};
+use call::{CallError, Caller, Peer};
 pub use limits::RemoteLimits;
 use peer_state::{PeerState, RequestPermit};
-use pending_notifications::Notification;
 pub use router_url_check::{PeerIdentity, RouterUrlCheck};
 
-/// How often it is looked for nodes to forget, where there are too many.
-const SWEEP_EVERY: Span = Span(100);
+/// Minimum time between two searches of a full table for entries to evict.
+const SWEEP_INTERVAL: Span = Span(100);
 
 /// The other nodes, by the URLs of their router ports.
 pub struct RemoteNodes {
@@ -60,24 +61,22 @@ struct Shared {
     caller: Caller,
     peers: RwLock<PeerTable>,
     blocked_nodes: BlockedNodes,
-    /// Time since this began, which nobody sets.
+    /// Monotonic time since this was created.
     ticks: Clock,
-    /// Where nodes are attended to.
-    home: Handle,
+    /// The runtime of the workers.
+    runtime: Handle,
     log: Logger,
 }
 
-#[derive(Default)]
 struct PeerTable {
     by_node: HashMap<NodeId, Arc<PeerState>>,
     swept_at: Option<Time>,
-    /// When the log was told that there are too many.
-    told_at: Option<Time>,
+    full_limiter: LogLimiter,
     is_closed: bool,
 }
 
 impl RemoteNodes {
-    /// No node is known yet. Must be called in a runtime, which outlives it: nodes are attended to there.
+    /// Must be called in a runtime that outlives this value: workers run there.
     pub fn new(
         keys: Arc<ClusterKeys>,
         allowed: AllowedNodes,
@@ -85,31 +84,43 @@ impl RemoteNodes {
         clock: Clock,
         log: Logger,
     ) -> Self {
-        let caller = Caller::new(keys, clock, &limits);
-        let (peers, ticks) = (RwLock::default(), Clock::starting_at(Time(0)));
-        let (blocked_nodes, home) = (BlockedNodes::new(limits.tell_every), Handle::current());
-        let shared = Shared { allowed, limits, caller, peers, blocked_nodes, ticks, home, log };
+        let table = PeerTable {
+            by_node: HashMap::new(),
+            swept_at: None,
+            full_limiter: LogLimiter::new(limits.log_every),
+            is_closed: false,
+        };
+        let shared = Shared {
+            allowed,
+            limits,
+            caller: Caller::new(keys, clock, &limits),
+            peers: RwLock::new(table),
+            blocked_nodes: BlockedNodes::new(limits.log_every),
+            ticks: Clock::starting_at(Time(0)),
+            runtime: Handle::current(),
+            log,
+        };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Forgets all nodes, and knows none from now on. Pushes that are under way come to their end.
+    /// Stops all workers, and refuses further requests. Pushes in progress are completed.
     pub fn close(&self) {
         let mut peers = self.shared.peers();
         peers.is_closed = true;
-        peers.by_node.drain().for_each(|(_, peer_state)| peer_state.close());
+        peers.by_node.drain().for_each(|(_, peer)| peer.close());
     }
 
-    fn notify(&self, node: &NodeId, notification: Notification) {
+    fn notify(&self, node: &NodeId, notification: PeerRequest) {
         let now = self.shared.ticks.now();
-        if let Some(peer_state) = self.shared.peer_state(node, now) {
-            peer_state.add(notification, now);
-            self.shared.wake_worker(&peer_state);
+        if let Some(peer) = self.shared.peer(node, now) {
+            peer.add(notification, now);
+            self.shared.wake_worker(&peer);
         }
     }
 }
 
 impl NodeDirectory for RemoteNodes {
-    /// Answered at once where the node is left alone or has enough to do. Whoever drops the answer cancels the request.
+    /// Answers at once if the node must not be called now. Dropping the receiver cancels the request.
     fn deliver(
         &self,
         node: &NodeId,
@@ -118,30 +129,26 @@ impl NodeDirectory for RemoteNodes {
     ) -> oneshot::Receiver<NodeAnswer> {
         let (reply, answer) = oneshot::channel();
         let now = self.shared.ticks.now();
-        let peer_state = self.shared.peer_state(node, now).ok_or(NodeAnswer::Unreachable);
-        match peer_state.and_then(|peer_state| peer_state.begin(now)) {
+        let peer = self.shared.peer(node, now).ok_or(NodeAnswer::Unreachable);
+        match peer.and_then(|peer| peer.begin(now)) {
             Ok(permit) => {
-                let ask = OutboundRequest {
-                    method: Method::PUT,
-                    path: format!("/push/{uaid}"),
-                    body: Bytes::from(wire_message::to_bytes(&message)),
-                };
-                let push = push(Arc::clone(&self.shared), permit, ask, reply, now);
-                // Connections belong to the thread that asks.
-                Handle::try_current().unwrap_or_else(|_| self.shared.home.clone()).spawn(push);
+                let body = Bytes::from(wire_message::to_bytes(&message));
+                let push = push(Arc::clone(&self.shared), permit, uaid, body, reply, now);
+                // Each thread has its own HTTP connections.
+                Handle::try_current().unwrap_or_else(|_| self.shared.runtime.clone()).spawn(push);
             }
-            // Whoever asked may have gone.
+            // The receiver exists until this function returns.
             Err(refused) => _ = reply.send(refused),
         }
         answer
     }
 
     fn notify_stored(&self, node: &NodeId, uaid: Uaid) {
-        self.notify(node, Notification::MessageStored(uaid));
+        self.notify(node, PeerRequest::MessageStored(uaid));
     }
 
     fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
-        self.notify(node, Notification::ConnectedElsewhere(uaid, connected_at));
+        self.notify(node, PeerRequest::ConnectedElsewhere(uaid, connected_at));
     }
 }
 
@@ -151,39 +158,40 @@ impl Drop for RemoteNodes {
     }
 }
 
-/// One push, from the moment that it has a place.
 async fn push(
     shared: Arc<Shared>,
     permit: RequestPermit,
-    ask: OutboundRequest,
+    uaid: Uaid,
+    body: Bytes,
     mut reply: oneshot::Sender<NodeAnswer>,
     began: Time,
 ) {
     let RemoteLimits { push_wait, hang_after, .. } = shared.limits;
-    let asked = tokio::select! {
+    let request = PeerRequest::DeliverPush(uaid);
+    let result = tokio::select! {
         biased;
-        result = shared.caller.call(&permit.peer_state.peer, ask, push_wait) => Some(result),
+        result = shared.caller.call(&permit.peer.peer, request, body, push_wait) => Some(result),
         () = reply.closed() => None,
     };
     let now = shared.ticks.now();
-    let result = match asked {
+    let result = match result {
         Some(result) => result,
         None if now.since(began) >= hang_after => Err(CallError::TimedOut(push_wait)),
-        // The endpoint stores the message without us, and the node hears that by the end of the connection.
+        // The endpoint stores the message, and the node notices that the connection is closed.
         None => return,
     };
-    permit.peer_state.ended(permit.epoch, &result, now);
+    permit.peer.finished(permit.epoch, &result, now);
     if result.is_err() {
-        shared.wake_worker(&permit.peer_state);
+        shared.wake_worker(&permit.peer);
     }
-    // Before the answer is known, so that whoever comes after it finds the place free.
+    // Returned before the answer is sent, so that the next push finds it free.
     drop(permit);
     let answer = result.map_or(NodeAnswer::Unreachable, interpret);
-    // Whoever asked may have gone.
+    // The endpoint may have given up in the meantime.
     let _ = reply.send(answer);
 }
 
-/// What the signed answer to a push says.
+/// The meaning of the signed answer to a push.
 fn interpret(status: StatusCode) -> NodeAnswer {
     match status {
         StatusCode::OK => NodeAnswer::Accepted,
@@ -196,12 +204,12 @@ fn interpret(status: StatusCode) -> NodeAnswer {
 }
 
 impl Shared {
-    /// The peer_state to a node: none where it may not be called, or no more can be remembered.
-    fn peer_state(&self, node: &NodeId, now: Time) -> Option<Arc<PeerState>> {
-        // Nothing is left half-done where a thread could panic.
+    /// The state of a node; None if the node must not be called, or the table is full.
+    fn peer(&self, node: &NodeId, now: Time) -> Option<Arc<PeerState>> {
+        // A panic cannot leave the table half-updated.
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(peer_state) = peers.by_node.get(node) {
-            return Some(Arc::clone(peer_state));
+        if let Some(peer) = peers.by_node.get(node) {
+            return Some(Arc::clone(peer));
         }
         drop(peers);
         let Some(peer) = Peer::allowed(node, &self.allowed) else {
@@ -216,18 +224,17 @@ impl Shared {
         Some(Arc::clone(peers.by_node.entry(node.clone()).or_insert_with(new)))
     }
 
-    /// Has somebody attend to a node if there is something to do.
-    fn wake_worker(self: &Arc<Self>, peer_state: &Arc<PeerState>) {
-        peer_state.wake(|| {
-            let worker = worker::run(Arc::clone(self), Arc::clone(peer_state));
-            self.home.spawn(worker).abort_handle()
+    fn wake_worker(self: &Arc<Self>, peer: &Arc<PeerState>) {
+        peer.wake(|| {
+            let worker = worker::run(Arc::clone(self), Arc::clone(peer));
+            self.runtime.spawn(worker).abort_handle()
         });
     }
 
-    fn forget(&self, peer_state: &Arc<PeerState>) {
+    fn evict(&self, peer: &Arc<PeerState>) {
         let mut peers = self.peers();
-        let node = peer_state.peer.address.node();
-        if peers.by_node.get(node).is_some_and(|known| Arc::ptr_eq(known, peer_state)) {
+        let node = peer.peer.address.node();
+        if peers.by_node.get(node).is_some_and(|known| Arc::ptr_eq(known, peer)) {
             peers.by_node.remove(node);
         }
     }
@@ -238,22 +245,22 @@ impl Shared {
 }
 
 impl PeerTable {
+    /// Whether another node fits into the table. A full table evicts unused nodes and then unreachable ones.
     fn has_room(&mut self, limits: &RemoteLimits, now: Time, log: &Logger) -> bool {
         if self.by_node.len() < limits.nodes_max {
             return true;
         }
-        if self.swept_at.is_none_or(|swept_at| now.since(swept_at) >= SWEEP_EVERY) {
+        if self.swept_at.is_none_or(|swept_at| now.since(swept_at) >= SWEEP_INTERVAL) {
             self.swept_at = Some(now);
-            self.by_node.retain(|_, peer_state| !peer_state.close_if_idle(now));
+            self.by_node.retain(|_, peer| !peer.close_if_idle(now));
             if self.by_node.len() >= limits.nodes_max {
-                // Records may name whatever somebody wrote into them. Those that answer come first.
-                self.by_node.retain(|_, peer_state| !peer_state.close_if_left_alone());
+                // Records may name nodes that do not exist: nodes that answer have precedence.
+                self.by_node.retain(|_, peer| !peer.close_if_unreachable());
             }
         }
         let has_room = self.by_node.len() < limits.nodes_max;
-        if !has_room && self.told_at.is_none_or(|told_at| now.since(told_at) >= limits.tell_every) {
-            self.told_at = Some(now);
-            warn!(log, "more nodes than are remembered, messages for the agents of the others are stored";
+        if !has_room && self.full_limiter.allow(now).is_some() {
+            warn!(log, "records name more nodes than nodes_max, messages for agents of further nodes are stored";
                 "nodes_max" => limits.nodes_max);
         }
         has_room

@@ -1,73 +1,75 @@
-//! What is known of one other node: whether it answers, how much it is asked, what it is still to be told.
+//! The state of one node: its circuit breaker, its requests in progress and its pending notifications.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::StatusCode;
-use slog::{Logger, debug, info, warn};
+use slog::{Logger, debug, info, o, warn};
+use state_machine::Time;
 use state_machine::breaker::{Breaker, Epoch};
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Span, Time};
+use state_machine::log_limiter::LogLimiter;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::call::{CallError, Peer};
 use super::limits::RemoteLimits;
-use super::outage::Outage;
-use super::pending_notifications::{Notification, PendingNotifications};
+use super::pending_notifications::PendingNotifications;
+use crate::peers::request::PeerRequest;
 
-/// PendingNotifications that are under way to one node at once.
+/// Notifications in progress to one node.
 pub(super) const NOTIFICATIONS_AT_ONCE: usize = 16;
 
-/// One other node.
 pub(super) struct PeerState {
-    /// Where it is.
     pub(super) peer: Peer,
     limits: RemoteLimits,
     log: Logger,
-    /// Pushes under way.
+    /// Pushes in progress.
     requests: AtomicUsize,
-    /// When something was last wanted of it, in milliseconds.
-    asked_at: AtomicU64,
+    /// Time of the last push or notification for the node, in milliseconds.
+    used_at: AtomicU64,
     state: Mutex<State>,
-    /// Wakes what attends to the node: it is back though nobody tried it.
+    /// Wakes the worker when a request of an earlier epoch shows that the node answers.
     recovered: Notify,
 }
 
 struct State {
     breaker: Breaker,
     notifications: PendingNotifications,
-    /// The node could not take notifications: they wait until then.
+    /// Notifications wait until then after the node had no capacity for one.
     notify_from: Time,
-    /// While it is left alone.
+    /// Present while the breaker is not closed.
     outage: Option<Outage>,
-    /// When the log was last told that its answers are not understood.
-    warned_at: Option<Time>,
-    /// What attends to the node while there is something to do: at most one.
-    task: Option<AbortHandle>,
-    /// It is no longer among those that are known: there may be another for the same node.
+    advice_limiter: LogLimiter,
+    /// Runs only while there is something to do.
+    worker: Option<AbortHandle>,
+    /// The table no longer has this entry, and may have a newer one for the node.
     is_closed: bool,
 }
 
-/// A push that is under way, until this is dropped.
+struct Outage {
+    since: Time,
+    logged_at: Time,
+    last_error: String,
+}
+
+/// One of the pushes that may be in progress to a node; returned when dropped.
 pub(super) struct RequestPermit {
-    /// To which node.
-    pub(super) peer_state: Arc<PeerState>,
-    /// The epoch that it began in.
+    pub(super) peer: Arc<PeerState>,
     pub(super) epoch: Epoch,
 }
 
-/// What there is to do for a node.
+/// What the worker of a node does next.
 #[derive(Debug)]
 pub(super) enum NextAction {
-    /// Nothing, and what attended to it has ended.
+    /// End. The next notification or failure starts another worker.
     Idle,
-    /// Nothing, and it is to be forgotten: it does not answer, and nobody asks for it.
+    /// End, and remove the node from the table: it does not answer, and there are no requests for it.
     Evict,
-    /// Nothing until then.
     Wait(Time),
-    /// OutboundRequest it these. If there are none, ask it anything, to see whether it answers.
-    ProbeOrFlush(Epoch, Vec<Notification>),
+    Probe(Epoch),
+    /// Send these notifications, at least one. While the breaker is half-open, one of them is the probe.
+    Flush(Epoch, Vec<PeerRequest>),
 }
 
 impl PeerState {
@@ -77,26 +79,24 @@ impl PeerState {
             notifications: PendingNotifications::up_to(limits.pending_notifications_max),
             notify_from: now,
             outage: None,
-            warned_at: None,
-            task: None,
+            advice_limiter: LogLimiter::new(limits.log_every),
+            worker: None,
             is_closed: false,
         };
-        let log = log.new(slog::o!("node" => peer.address.to_string()));
-        let (requests, asked_at) = (AtomicUsize::new(0), AtomicU64::new(now.0));
         Self {
+            log: log.new(o!("node" => peer.address.to_string())),
             peer,
             limits,
-            log,
-            requests,
-            asked_at,
+            requests: AtomicUsize::new(0),
+            used_at: AtomicU64::new(now.0),
             state: Mutex::new(state),
             recovered: Notify::new(),
         }
     }
 
-    /// Begins a push, or says why not.
+    /// Begins a push, or gives its answer if the node must not be called now.
     pub(super) fn begin(self: &Arc<Self>, now: Time) -> Result<RequestPermit, NodeAnswer> {
-        self.asked_at.store(now.0, Ordering::Relaxed);
+        self.used_at.store(now.0, Ordering::Relaxed);
         let epoch = {
             let state = self.state();
             if state.is_closed || !state.breaker.allow() {
@@ -105,129 +105,137 @@ impl PeerState {
             state.breaker.epoch()
         };
         let before = self.requests.fetch_add(1, Ordering::Relaxed);
-        let permit = RequestPermit { peer_state: Arc::clone(self), epoch };
+        let permit = RequestPermit { peer: Arc::clone(self), epoch };
         if before < self.limits.requests_max { Ok(permit) } else { Err(NodeAnswer::Busy) }
     }
 
-    /// Remembers an notification.
-    pub(super) fn add(&self, notification: Notification, now: Time) {
-        self.asked_at.store(now.0, Ordering::Relaxed);
+    /// Queues a notification.
+    pub(super) fn add(&self, notification: PeerRequest, now: Time) {
+        self.used_at.store(now.0, Ordering::Relaxed);
         self.state().notifications.add(notification);
     }
 
-    /// Takes in what became of something that was asked in that epoch.
-    pub(super) fn ended(&self, epoch: Epoch, result: &Result<StatusCode, CallError>, now: Time) {
+    /// Updates the breaker with the result of a request that began in `epoch`, and logs a change.
+    pub(super) fn finished(&self, epoch: Epoch, result: &Result<StatusCode, CallError>, now: Time) {
         let mut state = self.state();
-        let was_left_alone = !state.breaker.allow();
+        let was_closed = state.breaker.allow();
         match result {
-            Ok(_) => state.breaker.on_success(),
-            Err(_) => state.breaker.on_failure(epoch, now, &self.limits.breaker),
-        }
-        match (result, was_left_alone) {
-            (Ok(_), true) => {
-                state.outage = None;
-                info!(self.log, "a node is back");
-                self.recovered.notify_one();
+            Ok(_) => {
+                state.breaker.on_success();
+                if !was_closed {
+                    state.outage = None;
+                    info!(self.log, "a node is reachable again");
+                    self.recovered.notify_one();
+                }
             }
-            (Err(error), false) if !state.breaker.allow() => {
-                state.outage = Some(Outage::begin(error, now, &self.log));
+            Err(error) => {
+                state.breaker.on_failure(epoch, now, &self.limits.breaker);
+                let last_error = error.to_string();
+                if was_closed && !state.breaker.allow() {
+                    warn!(self.log, "a node is unreachable, its messages are stored"; "error" => &last_error);
+                    state.outage = Some(Outage { since: now, logged_at: now, last_error });
+                } else {
+                    debug!(self.log, "a request to a node failed"; "error" => &last_error);
+                    if let Some(outage) = &mut state.outage {
+                        outage.last_error = last_error;
+                    }
+                }
             }
-            (Err(error), _) => {
-                debug!(self.log, "a node failed"; "error" => %error);
-                state.outage.iter_mut().for_each(|outage| outage.go_on(error));
-            }
-            (Ok(_), false) => {}
         }
         if let Some(advice) = advice(result)
-            && state.may_warn(now, self.limits.tell_every)
+            && state.advice_limiter.allow(now).is_some()
         {
             warn!(self.log, "{advice}");
         }
     }
 
-    /// Keeps notifications for later: the node was not reached, or could not take them.
-    pub(super) fn requeue(&self, notifications: impl IntoIterator<Item = Notification>, now: Time) {
+    /// Queues notifications again that the node did not receive.
+    pub(super) fn requeue(&self, failed: impl IntoIterator<Item = PeerRequest>, now: Time) {
         let mut state = self.state();
-        for notification in notifications {
+        for notification in failed {
             state.notifications.add(notification);
             state.notify_from = now + self.limits.breaker.backoff;
         }
     }
 
-    /// Says what there is to do. Only what attends to the node asks.
+    /// The next action. Only the worker calls this, when none of its requests are in progress.
     pub(super) fn next(&self, now: Time) -> NextAction {
         let is_evictable = self.is_evictable(now);
         let mut state = self.state();
-        // Now everything that it is still to be told is among the notifications.
-        self.tell_of_outage(&mut state, now);
+        self.log_outage(&mut state, now);
         let next = state.next(now, is_evictable);
         if matches!(next, NextAction::Idle | NextAction::Evict) {
-            state.task = None;
+            state.worker = None;
         }
         state.is_closed |= matches!(next, NextAction::Evict);
         next
     }
 
-    /// Comes when the node was left alone and is back. May come once too often.
+    /// Waits until the breaker closes. May return once too often.
     pub(super) async fn recovered(&self) {
         self.recovered.notified().await;
     }
 
-    /// Begins to attend to the node, where there is something to do and nobody does it.
+    /// Starts the worker if there is something to do and none is running.
     pub(super) fn wake(&self, spawn: impl FnOnce() -> AbortHandle) {
         let mut state = self.state();
-        let is_attended = state.task.as_ref().is_some_and(|task| !task.is_finished());
+        let is_running = state.worker.as_ref().is_some_and(|worker| !worker.is_finished());
         let is_idle = state.breaker.allow() && state.notifications.is_empty();
-        if !(is_attended || is_idle || state.is_closed) {
-            state.task = Some(spawn());
+        if !(is_running || is_idle || state.is_closed) {
+            state.worker = Some(spawn());
         }
     }
 
-    /// Ends it for good if nobody wanted anything of it for a while and nothing is to be done. Whether it did.
+    /// Closes the entry if the node is unused and has nothing pending; whether it is closed.
     pub(super) fn close_if_idle(&self, now: Time) -> bool {
         if !self.is_evictable(now) || self.requests.load(Ordering::Relaxed) > 0 {
             return false;
         }
         let mut state = self.state();
-        state.is_closed |= state.task.is_none();
+        state.is_closed |= state.worker.is_none();
         state.is_closed
     }
 
-    /// Ends it for good if it does not answer; what it was to be told is given up. Whether it did.
-    pub(super) fn close_if_left_alone(&self) -> bool {
-        let is_left_alone = !self.state().breaker.allow();
-        if is_left_alone {
+    /// Closes the entry if the breaker is not closed, and drops its notifications; whether it did.
+    pub(super) fn close_if_unreachable(&self) -> bool {
+        let is_unreachable = !self.state().breaker.allow();
+        if is_unreachable {
             self.close();
         }
-        is_left_alone
+        is_unreachable
     }
 
-    /// Ends what attends to it, for good.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        if let Some(task) = state.task.take() {
-            task.abort();
+        if let Some(worker) = state.worker.take() {
+            worker.abort();
         }
     }
 
-    fn tell_of_outage(&self, state: &mut State, now: Time) {
-        let (every, waiting) = (self.limits.tell_every, state.notifications.len());
-        if let Some(outage) = &mut state.outage {
-            outage.tell(self.asked_at(), waiting, now, every, &self.log);
+    /// Logs an outage again every `log_every` while there are requests for the node.
+    fn log_outage(&self, state: &mut State, now: Time) {
+        let waiting = state.notifications.len();
+        let Some(outage) = &mut state.outage else { return };
+        let is_due = now.since(outage.logged_at) >= self.limits.log_every;
+        if is_due && self.used_at() > outage.logged_at {
+            outage.logged_at = now;
+            let since_s = now.since(outage.since).0 / 1000;
+            warn!(self.log, "a node is still unreachable";
+                "since_s" => since_s, "agents_waiting" => waiting, "error" => &outage.last_error);
         }
     }
 
     fn is_evictable(&self, now: Time) -> bool {
-        now.since(self.asked_at()) >= self.limits.forget_after
+        now.since(self.used_at()) >= self.limits.evict_after
     }
 
-    fn asked_at(&self) -> Time {
-        Time(self.asked_at.load(Ordering::Relaxed))
+    fn used_at(&self) -> Time {
+        Time(self.used_at.load(Ordering::Relaxed))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing is left half-done where a thread could panic.
+        // A panic cannot leave the state half-updated.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -235,9 +243,11 @@ impl PeerState {
 impl State {
     fn next(&mut self, now: Time, is_evictable: bool) -> NextAction {
         if let Some(until) = self.breaker.retry_at() {
-            return match self.breaker.try_half_open(now) {
+            let epoch = self.breaker.try_half_open(now);
+            return match epoch {
                 _ if is_evictable => NextAction::Evict,
-                Some(epoch) => NextAction::ProbeOrFlush(epoch, self.notifications.take(1)),
+                Some(epoch) if self.notifications.is_empty() => NextAction::Probe(epoch),
+                Some(epoch) => NextAction::Flush(epoch, self.notifications.take(1)),
                 None => NextAction::Wait(until),
             };
         }
@@ -247,39 +257,28 @@ impl State {
         if now < self.notify_from {
             return NextAction::Wait(self.notify_from);
         }
-        NextAction::ProbeOrFlush(
-            self.breaker.epoch(),
-            self.notifications.take(NOTIFICATIONS_AT_ONCE),
-        )
-    }
-
-    fn may_warn(&mut self, now: Time, every: Span) -> bool {
-        let may = self.warned_at.is_none_or(|warned_at| now.since(warned_at) >= every);
-        if may {
-            self.warned_at = Some(now);
-        }
-        may
+        NextAction::Flush(self.breaker.epoch(), self.notifications.take(NOTIFICATIONS_AT_ONCE))
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        self.peer_state.requests.fetch_sub(1, Ordering::Relaxed);
+        self.peer.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What an operator should look at, where a node answers and does not understand us.
+/// The log line for an operator when a node answers but rejects the requests of this one.
 fn advice(result: &Result<StatusCode, CallError>) -> Option<&'static str> {
     match result {
-        Ok(StatusCode::BAD_REQUEST) => Some(
-            "a node does not understand what this one asks: see that all nodes run the same version",
-        ),
+        Ok(StatusCode::BAD_REQUEST) => {
+            Some("a node does not understand a request: check that all nodes run the same version")
+        }
         Err(CallError::NotSigned(StatusCode::PAYLOAD_TOO_LARGE)) => Some(
-            "a node takes no messages as large as this one does: every node needs the same payload_bytes_max",
+            "a node rejects a message as too large: check that all nodes have the same payload_bytes_max",
         ),
         Err(CallError::NotSigned(_)) => Some(
-            "a node refuses what this one asks, or is none of ours: see that all nodes have the same cluster_keys and \
-             the right time, and that its router_url is its own",
+            "a node rejects a signature, or is not of this cluster: check that all nodes have the same cluster_keys \
+             and the right time, and that its router_url is its own",
         ),
         Ok(_) | Err(CallError::Broken(_) | CallError::TimedOut(_)) => None,
     }

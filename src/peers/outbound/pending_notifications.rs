@@ -1,134 +1,93 @@
-//! What a node is to be told when that can be: bounded, and the same notification stands in it once.
+//! A bounded queue of notifications for one node, without repetitions.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::mem::{Discriminant, discriminant};
 
-use state_machine::{Time, Uaid};
+use state_machine::Uaid;
 
-/// Something that a node is told of a user agent. Nothing is lost when it is told twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Notification {
-    /// A message was stored for it.
-    MessageStored(Uaid),
-    /// It is connected elsewhere, since then.
-    ConnectedElsewhere(Uaid, Time),
-}
+use crate::peers::request::PeerRequest;
 
-/// The notifications that wait, the longest waiting first.
+/// Notifications that wait until the node can be reached, oldest first.
 pub(super) struct PendingNotifications {
     order: VecDeque<Key>,
-    waiting: HashMap<Key, Notification>,
+    by_key: HashMap<Key, PeerRequest>,
     max: usize,
 }
 
-/// Which notifications are the same: those of a kind for one agent.
-type Key = (Kind, Uaid);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    MessageStored,
-    ConnectedElsewhere,
-}
+/// One notification of each kind is kept per agent.
+type Key = (Discriminant<PeerRequest>, Uaid);
 
 impl PendingNotifications {
-    /// None, with room for `max`.
     pub(super) fn up_to(max: usize) -> Self {
-        Self { order: VecDeque::new(), waiting: HashMap::new(), max }
+        Self { order: VecDeque::new(), by_key: HashMap::new(), max }
     }
 
-    /// Adds one; of two moves of an agent the later counts. Does nothing where there is no room.
-    pub(super) fn add(&mut self, notification: Notification) {
-        let is_full = self.order.len() >= self.max;
-        match self.waiting.entry(notification.key()) {
-            Entry::Occupied(mut there) => {
-                let latest = notification.max(*there.get());
-                there.insert(latest);
-            }
-            Entry::Vacant(_) if is_full => {}
-            Entry::Vacant(place) => {
-                place.insert(notification);
-                self.order.push_back(notification.key());
+    /// Adds a notification; of two `ConnectedElsewhere` of an agent, the later one is kept. A full queue drops it.
+    pub(super) fn add(&mut self, notification: PeerRequest) {
+        let key = (discriminant(&notification), notification.uaid());
+        match self.by_key.entry(key) {
+            Entry::Occupied(mut kept) => *kept.get_mut() = notification.max(*kept.get()),
+            Entry::Vacant(_) if self.order.len() >= self.max => {}
+            Entry::Vacant(entry) => {
+                entry.insert(notification);
+                self.order.push_back(key);
             }
         }
     }
 
-    /// Takes up to `max` out.
-    pub(super) fn take(&mut self, max: usize) -> Vec<Notification> {
-        let taken = self.order.drain(..max.min(self.order.len()));
-        taken.filter_map(|key| self.waiting.remove(&key)).collect()
+    /// Removes up to `max` of them.
+    pub(super) fn take(&mut self, max: usize) -> Vec<PeerRequest> {
+        let keys = self.order.drain(..max.min(self.order.len()));
+        keys.filter_map(|key| self.by_key.remove(&key)).collect()
     }
 
-    /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether none waits.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 }
 
-impl Notification {
-    fn key(self) -> Key {
-        match self {
-            Self::MessageStored(uaid) => (Kind::MessageStored, uaid),
-            Self::ConnectedElsewhere(uaid, _) => (Kind::ConnectedElsewhere, uaid),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use state_machine::Time;
+
+    use super::PeerRequest::{ConnectedElsewhere, MessageStored};
     use super::*;
 
     const A: Uaid = Uaid([1; 16]);
     const B: Uaid = Uaid([2; 16]);
 
-    fn holding(max: usize, notifications: &[Notification]) -> PendingNotifications {
-        let mut all = PendingNotifications::up_to(max);
-        notifications.iter().for_each(|notification| all.add(*notification));
-        all
+    fn queue(max: usize, notifications: &[PeerRequest]) -> PendingNotifications {
+        let mut queue = PendingNotifications::up_to(max);
+        notifications.iter().for_each(|notification| queue.add(*notification));
+        queue
     }
 
     #[test]
-    fn the_same_errand_stands_once_and_the_first_comes_first() {
-        let mut all = holding(
-            9,
-            &[
-                Notification::MessageStored(A),
-                Notification::MessageStored(B),
-                Notification::MessageStored(A),
-            ],
-        );
-        assert_eq!(all.take(1), [Notification::MessageStored(A)]);
-        assert_eq!(all.take(9), [Notification::MessageStored(B)]);
-        assert!(all.is_empty());
-        all.add(Notification::MessageStored(A));
-        assert_eq!(
-            all.take(9),
-            [Notification::MessageStored(A)],
-            "one that was taken out is a new one"
-        );
+    fn a_repeated_notification_is_kept_once_in_its_first_position() {
+        let mut queue = queue(9, &[MessageStored(A), MessageStored(B), MessageStored(A)]);
+        assert_eq!(queue.take(1), [MessageStored(A)]);
+        assert_eq!(queue.take(9), [MessageStored(B)]);
+        assert!(queue.is_empty());
+        queue.add(MessageStored(A));
+        assert_eq!(queue.take(9), [MessageStored(A)], "it is no repetition of one that was taken");
     }
 
     #[test]
-    fn of_two_moves_the_later_counts_whichever_was_added_first() {
-        let moves = [20, 30, 10].map(|since| Notification::ConnectedElsewhere(A, Time(since)));
-        let mut all = holding(9, &[&moves[..], &[Notification::MessageStored(A)]].concat());
-        assert_eq!(
-            all.take(9),
-            [Notification::ConnectedElsewhere(A, Time(30)), Notification::MessageStored(A)]
-        );
+    fn of_several_connections_elsewhere_the_latest_is_kept_in_any_order() {
+        let moves = [20, 30, 10].map(|since| ConnectedElsewhere(A, Time(since)));
+        let mut queue = queue(9, &[&moves[..], &[MessageStored(A)]].concat());
+        assert_eq!(queue.take(9), [ConnectedElsewhere(A, Time(30)), MessageStored(A)]);
     }
 
     #[test]
-    fn one_more_than_there_is_room_for_is_left_out_and_a_move_that_is_in_still_counts_later() {
-        let mut all = holding(
-            1,
-            &[Notification::ConnectedElsewhere(A, Time(1)), Notification::MessageStored(B)],
-        );
-        all.add(Notification::ConnectedElsewhere(A, Time(2)));
-        assert_eq!(all.take(9), [Notification::ConnectedElsewhere(A, Time(2))]);
+    fn a_full_queue_drops_new_notifications_and_updates_kept_ones() {
+        let mut queue = queue(1, &[ConnectedElsewhere(A, Time(1)), MessageStored(B)]);
+        queue.add(ConnectedElsewhere(A, Time(2)));
+        assert_eq!(queue.take(9), [ConnectedElsewhere(A, Time(2))]);
     }
 }

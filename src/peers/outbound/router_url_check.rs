@@ -1,42 +1,41 @@
-//! Whether a node is reached by its own name. It asks as another node would, for an agent that only itself knows.
+//! Checks whether a node can be reached by its own name: it sends itself a request for an agent that only its own
+//! router port knows.
 
 use std::sync::Arc;
 
 use actors::Clock;
+use bytes::Bytes;
 use hyper::StatusCode;
 use state_machine::{NodeId, Uaid};
 
 use super::call::{Caller, Peer};
 use super::limits::RemoteLimits;
-use super::pending_notifications::Notification;
-use super::worker;
 use crate::peers::address::AllowedNodes;
+use crate::peers::request::PeerRequest;
 use crate::peers::signature::ClusterKeys;
 
-/// The URL of a node's own router port. What comes of asking it is no other node's business: nothing is left alone
-/// because of it.
+/// The check of one router URL. It does not affect the breaker of any node.
 pub struct RouterUrlCheck {
     node: NodeId,
-    /// None where it may not be called.
+    /// None if the node must not be called.
     peer: Option<Peer>,
     instance: Uaid,
     caller: Caller,
     limits: RemoteLimits,
 }
 
-/// Who answered.
+/// The process that answers under the checked name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerIdentity {
-    /// The process that asked.
     ThisNode,
-    /// Another node, which has the same name.
+    /// Another node of the cluster, which has the same name.
     OtherNode,
-    /// Nobody of this cluster: why.
+    /// No node of the cluster answers, for this reason.
     Unreachable(String),
 }
 
 impl RouterUrlCheck {
-    /// The URL of `node`, whose router port knows `instance`.
+    /// Checks the URL of `node`, whose router port knows `instance`.
     pub fn new(
         node: NodeId,
         instance: Uaid,
@@ -45,26 +44,24 @@ impl RouterUrlCheck {
         limits: RemoteLimits,
         clock: Clock,
     ) -> Self {
-        // A kept connection would lead to who was there the last time.
+        // A kept connection may lead to a process that no longer listens under the name.
         let limits = RemoteLimits { connections_idle_max: 0, ..limits };
         let (peer, caller) = (Peer::allowed(&node, allowed), Caller::new(keys, clock, &limits));
         Self { node, peer, instance, caller, limits }
     }
 
-    /// The URL.
     pub fn node(&self) -> &NodeId {
         &self.node
     }
 
-    /// Asks who is there.
     pub async fn ask(&self) -> PeerIdentity {
         let Some(peer) = &self.peer else {
-            return PeerIdentity::Unreachable("nodes_allowed does not have it".to_owned());
+            return PeerIdentity::Unreachable("nodes_allowed does not allow it".to_owned());
         };
-        let ask = worker::request_of(Notification::MessageStored(self.instance));
-        match self.caller.call(peer, ask, self.limits.notification_wait).await {
+        let request = PeerRequest::MessageStored(self.instance);
+        match self.caller.call(peer, request, Bytes::new(), self.limits.notification_wait).await {
             Ok(StatusCode::OK) => PeerIdentity::ThisNode,
-            // Whatever it says: it took what was signed for this name.
+            // Any other status: the process accepted a signature for this name.
             Ok(_) => PeerIdentity::OtherNode,
             Err(error) => PeerIdentity::Unreachable(error.to_string()),
         }

@@ -1,81 +1,52 @@
-//! What attends to a node while there is something to do: it tells it what waits, and tries it when it was left alone
-//! for long enough.
+//! The worker of a node: sends its pending notifications, and probes the node while its breaker is open.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use state_machine::Uaid;
 use state_machine::breaker::Epoch;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::call::OutboundRequest;
 use super::peer_state::{NextAction, PeerState};
-use super::pending_notifications::Notification;
+use crate::peers::request::PeerRequest;
 
-/// An agent that nobody is. A node that says that it is not there shows that it answers.
-const NOBODY: Uaid = Uaid([0; 16]);
+/// The agent of a probe. No agent has this id, and the answer "not here" shows that the node answers.
+const PROBE_AGENT: Uaid = Uaid([0; 16]);
 
-/// Attends to a node until there is nothing to do.
-pub(super) async fn run(shared: Arc<Shared>, peer_state: Arc<PeerState>) {
+/// Runs until there is nothing to do for the node.
+pub(super) async fn run(shared: Arc<Shared>, peer: Arc<PeerState>) {
     loop {
         let now = shared.ticks.now();
-        match peer_state.next(now) {
+        match peer.next(now) {
             NextAction::Idle => return,
-            NextAction::Evict => return shared.forget(&peer_state),
+            NextAction::Evict => return shared.evict(&peer),
             NextAction::Wait(until) => {
                 let wait = Duration::from_millis(until.since(now).0);
-                // Over or woken: what there is to do now is asked again.
-                let _ = timeout(wait, peer_state.recovered()).await;
+                // Either way, the next action is determined again.
+                let _ = timeout(wait, peer.recovered()).await;
             }
-            NextAction::ProbeOrFlush(epoch, notifications) => {
-                probe_or_flush(&shared, &peer_state, epoch, notifications).await
+            NextAction::Flush(epoch, notifications) => {
+                let sent =
+                    notifications.iter().map(|request| send(&shared, &peer, epoch, *request));
+                let sent = join_all(sent).await;
+                let failed = notifications.into_iter().zip(sent).filter(|(_, is_done)| !is_done);
+                peer.requeue(failed.map(|(request, _)| request), shared.ticks.now());
+            }
+            NextAction::Probe(epoch) => {
+                send(&shared, &peer, epoch, PeerRequest::MessageStored(PROBE_AGENT)).await;
             }
         }
     }
 }
 
-async fn probe_or_flush(
-    shared: &Shared,
-    peer_state: &PeerState,
-    epoch: Epoch,
-    notifications: Vec<Notification>,
-) {
-    if notifications.is_empty() {
-        asked(shared, peer_state, epoch, Notification::MessageStored(NOBODY)).await;
-        return;
-    }
-    let told =
-        notifications.iter().map(|notification| asked(shared, peer_state, epoch, *notification));
-    let told = join_all(told).await;
-    let left = notifications.into_iter().zip(told).filter(|(_, is_done)| !is_done);
-    peer_state.requeue(left.map(|(notification, _)| notification), shared.ticks.now());
-}
-
-/// Asks a node one thing; whether that is done with.
-async fn asked(
-    shared: &Shared,
-    peer_state: &PeerState,
-    epoch: Epoch,
-    notification: Notification,
-) -> bool {
+/// Sends a notification. False if it must be sent again: the node did not answer, or had no capacity.
+async fn send(shared: &Shared, peer: &PeerState, epoch: Epoch, request: PeerRequest) -> bool {
     let wait = shared.limits.notification_wait;
-    let result = shared.caller.call(&peer_state.peer, request_of(notification), wait).await;
-    peer_state.ended(epoch, &result, shared.ticks.now());
-    // Anything else, and a node that knows nobody of that name too, is the last word.
+    let result = shared.caller.call(&peer.peer, request, Bytes::new(), wait).await;
+    peer.finished(epoch, &result, shared.ticks.now());
     !matches!(result, Err(_) | Ok(StatusCode::ACCEPTED | StatusCode::SERVICE_UNAVAILABLE))
-}
-
-/// How a node is asked it.
-pub(super) fn request_of(notification: Notification) -> OutboundRequest {
-    let (method, path) = match notification {
-        Notification::MessageStored(uaid) => (Method::PUT, format!("/notif/{uaid}")),
-        Notification::ConnectedElsewhere(uaid, since) => {
-            (Method::DELETE, format!("/notif/{uaid}/{}", since.0))
-        }
-    };
-    OutboundRequest { method, path, body: Bytes::new() }
 }

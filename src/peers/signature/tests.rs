@@ -19,12 +19,12 @@ fn request(node: &NodeId) -> Request<'_> {
 }
 
 #[test]
-fn without_cluster_keys_nothing_can_be_signed() {
+fn signatures_need_cluster_keys() {
     assert!(ClusterKeys::derive(&Keys::from_texts(&[KEY]).unwrap()).is_none());
 }
 
 #[test]
-fn a_request_holds_for_its_method_path_node_and_body_alone() {
+fn a_request_signature_covers_method_path_node_and_body() {
     let (keys, a) = (keys(&[KEY]), node("http://a:1"));
     let signed = request(&a);
     let (header, mac) = keys.sign(&signed, NOW);
@@ -44,7 +44,7 @@ fn a_request_holds_for_its_method_path_node_and_body_alone() {
 }
 
 #[test]
-fn a_request_holds_at_its_time_and_not_much_earlier_or_later() {
+fn a_request_signature_is_valid_at_its_time_only() {
     let (keys, a) = (keys(&[KEY]), node("http://a:1"));
     let (header, mac) = keys.sign(&request(&a), NOW);
     let check = |now| keys.verify(&request(&a), &header, now, SKEW);
@@ -58,7 +58,7 @@ fn a_request_holds_at_its_time_and_not_much_earlier_or_later() {
 }
 
 #[test]
-fn a_header_is_refused_whichever_of_its_bytes_is_changed() {
+fn a_header_with_any_changed_byte_is_refused() {
     let (keys, a) = (keys(&[KEY]), node("http://a:1"));
     let (header, _) = keys.sign(&request(&a), NOW);
     for at in 0..header.len() {
@@ -72,7 +72,7 @@ fn a_header_is_refused_whichever_of_its_bytes_is_changed() {
 }
 
 #[test]
-fn what_is_no_header_is_unsigned() {
+fn a_malformed_header_is_unsigned() {
     let (keys, a) = (keys(&[KEY]), node("http://a:1"));
     let (header, _) = keys.sign(&request(&a), NOW);
     let mac = header.rsplit('=').next().unwrap();
@@ -104,7 +104,7 @@ fn what_is_no_header_is_unsigned() {
 }
 
 #[test]
-fn an_answer_holds_for_its_request_and_status_alone() {
+fn an_answer_signature_covers_request_and_status() {
     let (keys, a) = (keys(&[KEY]), node("http://a:1"));
     let (_, mac) = keys.sign(&request(&a), NOW);
     let (_, later) = keys.sign(&request(&a), Time(NOW.0 + 1));
@@ -121,7 +121,7 @@ fn an_answer_holds_for_its_request_and_status_alone() {
 }
 
 #[test]
-fn the_keys_of_another_cluster_sign_nothing() {
+fn signatures_of_another_cluster_are_refused() {
     let (ours, theirs, a) = (keys(&[KEY]), keys(&[OTHER]), node("http://a:1"));
     let (header, mac) = theirs.sign(&request(&a), NOW);
     assert_eq!(ours.verify(&request(&a), &header, NOW, SKEW), Err(Refused::NotOurs));
@@ -132,7 +132,7 @@ fn the_keys_of_another_cluster_sign_nothing() {
 }
 
 #[test]
-fn a_key_that_replaces_another_is_understood_from_the_moment_it_is_in_the_list() {
+fn every_listed_key_verifies() {
     let a = node("http://a:1");
     let both_ways = [keys(&[KEY, OTHER]), keys(&[OTHER, KEY])];
     for (asking, answering) in [(0, 1), (1, 0)] {
@@ -145,7 +145,7 @@ fn a_key_that_replaces_another_is_understood_from_the_moment_it_is_in_the_list()
 }
 
 #[test]
-fn a_node_that_has_only_the_old_key_understands_the_answer_to_its_request() {
+fn an_answer_is_signed_with_the_key_of_its_request() {
     let (old, both, a) = (keys(&[OTHER]), keys(&[KEY, OTHER]), node("http://a:1"));
     let (header, sent) = old.sign(&request(&a), NOW);
     let taken = both.verify(&request(&a), &header, NOW, SKEW).unwrap();
@@ -160,7 +160,7 @@ fn keys_are_not_printed() {
 }
 
 #[test]
-fn the_worked_example_of_the_documentation_is_right() {
+fn the_example_of_the_documentation_is_right() {
     let document = include_str!("../../../docs/protocol.md");
     let a = node("http://10.0.0.7:8081");
     let body = r#"{"channelID":"01234567-0123-abcd-0123-0123456789ab","version":"0190a4a3b0007000800000000000000e","urgency":"normal","accepted_at":1796000000000,"ttl_ms":60000}"#;

@@ -23,24 +23,24 @@ fn old_encoding() -> Encoding {
 }
 
 fn with(changes: &Value) -> Vec<u8> {
-    let mut letter: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
+    let mut json: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
     for (name, value) in changes.as_object().unwrap() {
-        letter[name] = value.clone();
+        json[name] = value.clone();
     }
-    letter.to_string().into_bytes()
+    json.to_string().into_bytes()
 }
 
 fn without(name: &str) -> Vec<u8> {
-    let mut letter: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
-    letter.as_object_mut().unwrap().remove(name).unwrap();
-    letter.to_string().into_bytes()
+    let mut json: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
+    json.as_object_mut().unwrap().remove(name).unwrap();
+    json.to_string().into_bytes()
 }
 
 #[test]
-fn a_letter_has_the_names_of_the_field() {
-    let letter: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
+fn a_message_has_the_field_names_of_a_notification() {
+    let json: Value = serde_json::from_slice(&to_bytes(&sample(old_encoding()))).unwrap();
     assert_eq!(
-        letter,
+        json,
         json!({
             "channelID": CHID, "version": ID, "topic": "upd-1_x", "urgency": "high",
             "accepted_at": 1_796_000_000_123_u64, "ttl_ms": 60_000, "data": "-_9kYXRh",
@@ -51,17 +51,17 @@ fn a_letter_has_the_names_of_the_field() {
 }
 
 #[test]
-fn a_message_that_only_wakes_the_agent_has_neither_data_nor_headers() {
+fn a_message_without_payload_has_neither_data_nor_headers() {
     let message = Message { topic: None, payload: None, ..sample(Encoding::Aes128Gcm) };
-    let letter: Value = serde_json::from_slice(&to_bytes(&message)).unwrap();
-    let mut names: Vec<&String> = letter.as_object().unwrap().keys().collect();
+    let json: Value = serde_json::from_slice(&to_bytes(&message)).unwrap();
+    let mut names: Vec<&String> = json.as_object().unwrap().keys().collect();
     names.sort();
     assert_eq!(names, ["accepted_at", "channelID", "ttl_ms", "urgency", "version"]);
     assert_eq!(from_bytes(&to_bytes(&message)).unwrap(), message);
 }
 
 #[test]
-fn a_field_that_is_unknown_missing_or_there_twice_is_refused() {
+fn an_unknown_missing_or_repeated_field_is_refused() {
     let malformed = |bytes: &[u8]| matches!(from_bytes(bytes), Err(WireMessageError::Malformed(_)));
     assert!(malformed(&with(&json!({"more": 1}))));
     for name in ["channelID", "version", "urgency", "accepted_at", "ttl_ms"] {
@@ -79,7 +79,7 @@ fn a_field_that_is_unknown_missing_or_there_twice_is_refused() {
 }
 
 #[test]
-fn a_value_that_a_field_cannot_have_is_refused_by_its_name() {
+fn an_invalid_value_is_refused_with_the_name_of_its_field() {
     let long = "a".repeat(CRYPTO_HEADER_MAX_BYTES + 1);
     let headers = |encryption: &str, crypto_key: &str| {
         json!({"headers":
@@ -119,7 +119,7 @@ fn a_value_that_a_field_cannot_have_is_refused_by_its_name() {
 }
 
 #[test]
-fn the_largest_letter_is_as_long_as_is_said_and_no_longer() {
+fn the_largest_message_has_the_maximum_size() {
     let worst = |count| "\u{1}".repeat(count).into_boxed_str();
     for payload_bytes in [4096, 4097, 4098] {
         let message = Message {
@@ -136,10 +136,10 @@ fn the_largest_letter_is_as_long_as_is_said_and_no_longer() {
             }),
             ..sample(Encoding::Aes128Gcm)
         };
-        let letter = to_bytes(&message);
-        let (length, max) = (letter.len(), bytes_max(payload_bytes));
+        let json = to_bytes(&message);
+        let (length, max) = (json.len(), bytes_max(payload_bytes));
         assert!((max - 256..=max).contains(&length), "{length} of {max}");
-        assert_eq!(from_bytes(&letter).unwrap(), message);
+        assert_eq!(from_bytes(&json).unwrap(), message);
     }
 }
 
@@ -175,19 +175,19 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn every_message_arrives_as_it_was(message in messages()) {
+    fn every_message_is_parsed_as_it_was_written(message in messages()) {
         prop_assert_eq!(from_bytes(&to_bytes(&message)).unwrap(), message);
     }
 
     #[test]
-    fn no_bytes_make_reading_panic(mut letter in messages().prop_map(|message| to_bytes(&message)),
+    fn no_bytes_panic(mut json in messages().prop_map(|message| to_bytes(&message)),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         for (at, byte) in changes {
-            let at = at.index(letter.len());
-            letter[at] = byte;
+            let at = at.index(json.len());
+            json[at] = byte;
         }
-        // What is still a letter is one that can be written.
-        if let Ok(message) = from_bytes(&letter) {
+        // Anything that parses can be written.
+        if let Ok(message) = from_bytes(&json) {
             prop_assert_eq!(from_bytes(&to_bytes(&message)).unwrap(), message);
         }
     }

@@ -56,7 +56,7 @@ async fn a_record_that_names_a_stranger_has_nobody_called_and_the_push_stored() 
         assert_eq!(node_of(&cluster, &uaid).await.as_ref(), Some(url), "who cannot tell leaves it");
     }
     assert!(!stranger.was_called());
-    let says = "a record names a node that nodes_allowed does not have, so it is not called";
+    let says = "a record names a node that nodes_allowed does not allow, so it is not called";
     let named = format!("\"node\":\"{}\"", stranger.url());
     until(AT_ONCE, "the log names it", async || {
         let log = cluster.endpoints[0].log();

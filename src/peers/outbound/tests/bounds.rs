@@ -1,4 +1,4 @@
-//! What is bounded: pushes under way, nodes that are remembered; and how all of it ends.
+//! The limits of requests and of the table of nodes, and the shutdown.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::world::{AGENT, World, limits, soon};
 use crate::peers::outbound::RemoteLimits;
 
 #[tokio::test]
-async fn one_push_more_than_may_be_under_way_is_answered_busy_at_once() {
+async fn a_push_above_the_limit_is_busy_at_once() {
     let world = World::new(RemoteLimits { requests_max: 3, ..limits() });
-    let (tell, hold) = Act::hold();
+    let (release, hold) = Act::hold();
     let mut node = world.node_that(hold).await;
     let other = world.node(200).await;
     let pushes = [world.push(&node.id), world.push(&node.id), world.push(&node.id)];
@@ -23,7 +23,7 @@ async fn one_push_more_than_may_be_under_way_is_answered_busy_at_once() {
     for _ in 0..3 {
         node.asked().await;
     }
-    tell.send_replace(Some(202));
+    release.send_replace(Some(202));
     for push in pushes {
         assert_eq!(push.await, Ok(NodeAnswer::Unconfirmed));
     }
@@ -32,7 +32,7 @@ async fn one_push_more_than_may_be_under_way_is_answered_busy_at_once() {
 }
 
 #[tokio::test]
-async fn a_node_that_answers_has_no_task_and_no_timer() {
+async fn a_node_that_answers_has_no_task() {
     let world = World::new(limits());
     let node = world.node(200).await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
@@ -41,8 +41,8 @@ async fn a_node_that_answers_has_no_task_and_no_timer() {
 }
 
 #[tokio::test]
-async fn one_node_more_than_may_be_remembered_is_not_asked_until_another_was_not_for_a_while() {
-    let limits = RemoteLimits { nodes_max: 2, forget_after: Span(20), ..limits() };
+async fn a_full_table_admits_a_node_once_another_is_unused() {
+    let limits = RemoteLimits { nodes_max: 2, evict_after: Span(20), ..limits() };
     let world = World::new(limits);
     let [a, b, c] = [world.node(200).await, world.node(200).await, world.node(200).await];
     for node in [&a, &b] {
@@ -57,7 +57,7 @@ async fn one_node_more_than_may_be_remembered_is_not_asked_until_another_was_not
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_answer_keeps_no_other_from_being_remembered() {
+async fn a_full_table_evicts_unreachable_nodes() {
     let world = World::new(RemoteLimits { nodes_max: 2, ..limits() });
     for _ in 0..3 {
         let dead = world.node(200).await;
@@ -72,8 +72,8 @@ async fn a_node_that_does_not_answer_keeps_no_other_from_being_remembered() {
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_answer_and_is_not_asked_for_is_forgotten_with_its_errands() {
-    let world = World::new(RemoteLimits { forget_after: Span(20), ..soon() });
+async fn an_unreachable_node_without_requests_is_evicted_with_its_notifications() {
+    let world = World::new(RemoteLimits { evict_after: Span(20), ..soon() });
     let node = world.node(200).await;
     let id = node.id.clone();
     node.die().await;
@@ -83,7 +83,7 @@ async fn a_node_that_does_not_answer_and_is_not_asked_for_is_forgotten_with_its_
 }
 
 #[tokio::test]
-async fn what_is_closed_asks_nobody_any_more() {
+async fn after_close_no_request_is_sent() {
     let world = World::new(soon());
     let node = world.node(200).await;
     let id = node.id.clone();
@@ -100,7 +100,7 @@ async fn what_is_closed_asks_nobody_any_more() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_attends_to_nobody_any_more() {
+async fn after_drop_no_worker_runs() {
     let world = World::new(limits());
     let shared = Arc::downgrade(&world.nodes.shared);
     let gone = world.node(200).await;

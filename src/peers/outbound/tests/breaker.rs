@@ -1,4 +1,4 @@
-//! Nodes that are left alone, and tried again.
+//! The circuit breaker of a node.
 
 use actors::NodeDirectory;
 use state_machine::Uaid;
@@ -8,10 +8,10 @@ use tokio::task::yield_now;
 use super::node::{Act, Node};
 use super::world::{AGENT, World, limits, soon};
 
-const LEFT_ALONE: &str = "WARN a node failed and is left alone";
+const UNREACHABLE: &str = "WARN a node is unreachable, its messages are stored";
 
 #[tokio::test]
-async fn all_that_is_under_way_when_a_node_dies_is_one_failure() {
+async fn requests_in_progress_when_a_node_dies_count_as_one_failure() {
     let mut world = World::new(limits());
     let (tell, hold) = Act::hold();
     let mut node = world.node_that(hold).await;
@@ -23,12 +23,12 @@ async fn all_that_is_under_way_when_a_node_dies_is_one_failure() {
     for push in pushes {
         assert_eq!(push.await, Ok(NodeAnswer::Unreachable));
     }
-    assert_eq!(world.said(), [LEFT_ALONE]);
+    assert_eq!(world.said(), [UNREACHABLE]);
     assert_eq!(world.refused(&node.id), NodeAnswer::Unreachable);
 }
 
 #[tokio::test]
-async fn no_push_tries_a_node_that_is_left_alone() {
+async fn no_push_is_sent_while_the_breaker_is_open() {
     let world = World::new(limits());
     let mut node = world.node_that(Act::Reset(Vec::new())).await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
@@ -40,25 +40,25 @@ async fn no_push_tries_a_node_that_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_node_is_asked_for_nobody_when_its_rest_is_over_and_is_back_when_it_answers() {
+async fn a_node_is_probed_after_the_backoff_and_the_breaker_closes_when_it_answers() {
     let mut world = World::new(soon());
     let mut node = world.node_that(Act::Reset(Vec::new())).await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
-    world.says(LEFT_ALONE).await;
+    world.says(UNREACHABLE).await;
     assert_eq!(node.asked().await.line, format!("PUT /push/{AGENT}"));
-    let nobody = Uaid([0; 16]);
+    let probe_agent = Uaid([0; 16]);
     for _ in 0..3 {
-        assert_eq!(node.asked().await.line, format!("PUT /notif/{nobody}"));
+        assert_eq!(node.asked().await.line, format!("PUT /notif/{probe_agent}"));
     }
     node.set(world.answers(404));
-    world.says("INFO a node is back").await;
+    world.says("INFO a node is reachable again").await;
     world.rests().await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::NotHere);
     assert_eq!(world.said(), [""; 0], "once for each change");
 }
 
 #[tokio::test]
-async fn a_node_that_is_another_ones_now_is_not_back() {
+async fn an_unsigned_answer_does_not_close_the_breaker() {
     let mut world = World::new(soon());
     let mut node = world.node_that(Act::write("HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n")).await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
@@ -72,7 +72,7 @@ async fn a_node_that_is_another_ones_now_is_not_back() {
 }
 
 #[tokio::test]
-async fn a_node_is_tried_with_one_request_and_nobody_else_asks_it_until_that_is_answered() {
+async fn a_half_open_breaker_allows_one_request() {
     let world = World::new(soon());
     let mut node = world.node_that(Act::Reset(Vec::new())).await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
@@ -91,7 +91,7 @@ async fn a_node_is_tried_with_one_request_and_nobody_else_asks_it_until_that_is_
 }
 
 #[tokio::test]
-async fn an_answer_that_was_under_way_shows_that_a_node_is_back_and_it_is_told_at_once() {
+async fn an_answer_to_an_earlier_request_closes_the_breaker_and_notifications_are_sent() {
     let mut world = World::new(limits());
     let (tell, hold) = Act::hold();
     let mut node = world.node_that(hold).await;
@@ -100,26 +100,26 @@ async fn an_answer_that_was_under_way_shows_that_a_node_is_back_and_it_is_told_a
     node.set(Act::Reset(Vec::new()));
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
     world.nodes.notify_stored(&node.id, AGENT);
-    assert!(world.leaves_alone(&node.id));
+    assert!(world.is_open(&node.id));
     node.requests();
     node.set(world.answers(200));
     tell.send_replace(Some(200));
     assert_eq!(push.await, Ok(NodeAnswer::Accepted));
-    world.says("INFO a node is back").await;
+    world.says("INFO a node is reachable again").await;
     world.rests().await;
     assert_eq!(node.requests(), [format!("PUT /notif/{AGENT}")]);
 }
 
 #[tokio::test]
-async fn a_node_that_died_is_found_again_where_it_was() {
+async fn a_restarted_node_is_reachable_again() {
     let mut world = World::new(soon());
     let node = world.node(200).await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
     let id = node.id.clone();
     let address = node.die().await;
     assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
-    world.says(LEFT_ALONE).await;
+    world.says(UNREACHABLE).await;
     let _node = Node::start_at(address, &world.keys, &world.clock, world.answers(200)).await;
-    world.says("INFO a node is back").await;
+    world.says("INFO a node is reachable again").await;
     assert_eq!(world.pushed(&id).await, NodeAnswer::Accepted);
 }

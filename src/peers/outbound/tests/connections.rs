@@ -1,4 +1,4 @@
-//! Connections that are kept, and what becomes of those that are not.
+//! Reuse and limits of connections.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +13,7 @@ use super::world::{AGENT, World, limits};
 use crate::peers::outbound::RemoteLimits;
 
 #[tokio::test]
-async fn one_push_after_the_other_takes_the_same_connection() {
+async fn consecutive_pushes_reuse_a_connection() {
     let world = World::new(limits());
     let mut node = world.node(404).await;
     for _ in 0..10 {
@@ -25,7 +25,7 @@ async fn one_push_after_the_other_takes_the_same_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_node_closed_while_it_was_idle_is_no_failure() {
+async fn a_closed_idle_connection_is_no_failure() {
     let mut world = World::new(limits());
     let keys = Arc::clone(&world.keys);
     let act = Act::AnswerAndClose(Arc::new(move |mac| signed(&keys, mac, 200, "")));
@@ -35,14 +35,14 @@ async fn a_connection_that_the_node_closed_while_it_was_idle_is_no_failure() {
         assert_eq!(node.next().await, Seen::Connected);
         assert!(matches!(node.next().await, Seen::Asked(_)));
         assert_eq!(node.next().await, Seen::HungUp);
-        // The runtime hears of the end of the connection when it next looks at its sockets.
+        // The runtime notices the end of the connection when it next polls its sockets.
         yield_now().await;
     }
     assert_eq!(world.said(), [""; 0]);
 }
 
 #[tokio::test]
-async fn no_more_connections_than_allowed_are_kept_while_they_are_idle() {
+async fn the_number_of_idle_connections_is_bounded() {
     let world = World::new(RemoteLimits { connections_idle_max: 2, ..limits() });
     let mut node = five_at_once(&world).await;
     for _ in 0..3 {
@@ -56,7 +56,7 @@ async fn no_more_connections_than_allowed_are_kept_while_they_are_idle() {
 }
 
 #[tokio::test]
-async fn no_connection_is_kept_idle_for_longer_than_allowed() {
+async fn an_idle_connection_is_closed_after_its_time() {
     let connection_idle = Duration::from_millis(100);
     let world = World::new(RemoteLimits { connection_idle, ..limits() });
     let mut node = five_at_once(&world).await;
@@ -67,15 +67,15 @@ async fn no_connection_is_kept_idle_for_longer_than_allowed() {
     assert_eq!(node.next().await, Seen::Connected);
 }
 
-/// A node that was asked five things at once, on five connections, and has answered.
+/// A node that has answered five concurrent requests on five connections.
 async fn five_at_once(world: &World) -> Node {
-    let (tell, hold) = Act::hold();
+    let (release, hold) = Act::hold();
     let mut node = world.node_that(hold).await;
     let pushes: Vec<_> = (0..5).map(|_| world.push(&node.id)).collect();
     for _ in 0..5 {
         node.asked().await;
     }
-    tell.send_replace(Some(200));
+    release.send_replace(Some(200));
     for push in pushes {
         assert_eq!(push.await, Ok(NodeAnswer::Accepted));
     }
@@ -84,7 +84,7 @@ async fn five_at_once(world: &World) -> Node {
 }
 
 #[tokio::test]
-async fn a_worker_that_ends_takes_nobody_elses_connections_along() {
+async fn a_thread_that_ends_closes_no_connections_of_others() {
     let world = Arc::new(World::new(limits()));
     let mut node = world.node(200).await;
     let worker = {
@@ -103,11 +103,11 @@ async fn a_worker_that_ends_takes_nobody_elses_connections_along() {
     }
     let connected = node.noticed().into_iter().filter(|seen| *seen == Seen::Connected);
     assert_eq!(connected.count(), 2, "one for each thread");
-    assert!(!world.leaves_alone(&node.id));
+    assert!(!world.is_open(&node.id));
 }
 
 #[tokio::test]
-async fn who_no_longer_waits_cancels_the_request_and_gives_its_place_back() {
+async fn a_cancelled_push_cancels_its_request_and_returns_its_permit() {
     let mut world = World::new(RemoteLimits { requests_max: 1, ..limits() });
     let (_tell, hold) = Act::hold();
     let mut node = world.node_that(hold).await;

@@ -1,4 +1,4 @@
-//! A node that does as it is told, on a loopback port.
+//! A scripted node on a loopback port.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -23,20 +23,20 @@ pub(super) struct Node {
     serving: JoinHandle<()>,
 }
 
-/// What a node does with a request.
+/// The reaction of a node to a request.
 #[derive(Clone)]
 pub(super) enum Act {
     Answer(Answer),
     AnswerAndClose(Answer),
-    /// Writes this, and ends the connection as a process that was killed does.
+    /// Writes these bytes and resets the connection, like a process that is killed.
     Reset(Vec<u8>),
-    /// Answers when it is told to; closes the connection when nobody can tell it any more.
+    /// Answers once a status is sent; closes the connection if the sender is dropped.
     Hold(watch::Receiver<Option<u16>>),
 }
 
 type Answer = Arc<dyn Fn(&RequestMac) -> Vec<u8> + Send + Sync>;
 
-/// What a node noticed.
+/// An event at a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Connected,
@@ -44,7 +44,7 @@ pub(super) enum Seen {
     HungUp,
 }
 
-/// A request that was signed as it should be.
+/// A request with a valid signature.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) line: String,
@@ -60,26 +60,26 @@ struct Inner {
 }
 
 impl Act {
-    /// The right answer with that status.
+    /// A signed answer of this status.
     pub(super) fn sign(keys: &Arc<ClusterKeys>, status: u16) -> Self {
         let keys = Arc::clone(keys);
         Self::Answer(Arc::new(move |mac| signed(&keys, mac, status, "")))
     }
 
-    /// The same bytes for each request.
+    /// These bytes for each request.
     pub(super) fn write(answer: &str) -> Self {
         let answer = answer.as_bytes().to_vec();
         Self::Answer(Arc::new(move |_| answer.clone()))
     }
 
-    /// Waits for a status, or for the end.
+    /// Waits for a status from the returned sender.
     pub(super) fn hold() -> (watch::Sender<Option<u16>>, Self) {
         let (tell, told) = watch::channel(None);
         (tell, Self::Hold(told))
     }
 }
 
-/// A signed answer, with more headers (each with its line end).
+/// A signed answer with further headers, each with its line end.
 pub(super) fn signed(keys: &ClusterKeys, mac: &RequestMac, status: u16, more: &str) -> Vec<u8> {
     let mac = keys.sign_answer(mac, status);
     let length =
@@ -109,18 +109,18 @@ impl Node {
         Self { id, address, inner, seen, serving }
     }
 
-    /// Does this from now on.
+    /// Changes the reaction to further requests.
     pub(super) fn set(&self, act: Act) {
         *self.inner.act.lock().unwrap() = act;
     }
 
-    /// The next thing that it notices.
+    /// Waits for the next event.
     pub(super) async fn next(&mut self) -> Seen {
         let seen = tokio::time::timeout(Duration::from_secs(20), self.seen.recv()).await;
-        seen.expect("something happens within 20 s").unwrap()
+        seen.expect("an event within 20 s").unwrap()
     }
 
-    /// The next request, whatever happens before it.
+    /// Waits for the next request, and skips other events.
     pub(super) async fn asked(&mut self) -> Asked {
         loop {
             if let Seen::Asked(asked) = self.next().await {
@@ -129,12 +129,12 @@ impl Node {
         }
     }
 
-    /// What it noticed so far, and nobody looked at.
+    /// The events since the last call.
     pub(super) fn noticed(&mut self) -> Vec<Seen> {
         std::iter::from_fn(|| self.seen.try_recv().ok()).collect()
     }
 
-    /// The requests among what it noticed so far.
+    /// The requests since the last call.
     pub(super) fn requests(&mut self) -> Vec<String> {
         let asked = self.noticed().into_iter().filter_map(|seen| match seen {
             Seen::Asked(asked) => Some(asked.line),
@@ -143,10 +143,10 @@ impl Node {
         asked.collect()
     }
 
-    /// Ends, and all its connections with it. Gives back where it was.
+    /// Ends with all its connections, and returns its address.
     pub(super) async fn die(mut self) -> SocketAddr {
         self.serving.abort();
-        // Its listener is closed when it has ended.
+        // Then its listener is closed.
         assert!((&mut self.serving).await.unwrap_err().is_cancelled());
         self.address
     }
@@ -199,7 +199,7 @@ async fn converse(mut stream: BufReader<TcpStream>, inner: &Inner) -> Option<()>
 
 impl Inner {
     fn notice(&self, seen: Seen) {
-        // A test that is over looks at nothing any more.
+        // A test that has ended has dropped the receiver.
         let _ = self.told.send(seen);
     }
 

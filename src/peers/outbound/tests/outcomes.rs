@@ -1,4 +1,4 @@
-//! Whatever may become of a push to another node, and what is known then.
+//! The outcomes of a push to another node.
 
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::{Arc, OnceLock};
@@ -19,10 +19,10 @@ use crate::peers::wire_message;
 use crate::settings::value::Value;
 
 #[tokio::test]
-async fn a_message_is_put_to_the_node_as_a_letter_and_each_signed_status_has_its_meaning() {
+async fn each_signed_status_has_its_meaning() {
     let world = World::new(limits());
     let mut node = world.node(200).await;
-    for (status, interpret) in [
+    for (status, answer) in [
         (200, NodeAnswer::Accepted),
         (202, NodeAnswer::Unconfirmed),
         (404, NodeAnswer::NotHere),
@@ -34,7 +34,7 @@ async fn a_message_is_put_to_the_node_as_a_letter_and_each_signed_status_has_its
         (200, NodeAnswer::Accepted),
     ] {
         node.set(world.answers(status));
-        assert_eq!(world.pushed(&node.id).await, interpret, "{status}");
+        assert_eq!(world.pushed(&node.id).await, answer, "{status}");
         let expected =
             Asked { line: format!("PUT /push/{AGENT}"), body: wire_message::to_bytes(&message()) };
         assert_eq!(node.asked().await, expected);
@@ -42,7 +42,7 @@ async fn a_message_is_put_to_the_node_as_a_letter_and_each_signed_status_has_its
 }
 
 #[tokio::test]
-async fn a_message_larger_than_what_is_buffered_comes_whole() {
+async fn a_message_larger_than_the_buffer_is_sent_whole() {
     let world = World::new(limits());
     let mut node = world.node(200).await;
     let payload = Payload { data: vec![7; 1 << 20].into(), encoding: Encoding::Aes128Gcm };
@@ -53,23 +53,23 @@ async fn a_message_larger_than_what_is_buffered_comes_whole() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_unreachable_and_so_is_the_next_push_at_once() {
+async fn a_refused_connection_opens_the_breaker() {
     let mut world = World::new(limits());
     let gone = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let node = NodeId::new(&format!("http://{gone}"));
     assert_eq!(world.pushed(&node).await, NodeAnswer::Unreachable);
     assert_eq!(world.refused(&node), NodeAnswer::Unreachable);
-    assert_eq!(world.said(), ["WARN a node failed and is left alone"]);
+    assert_eq!(world.said(), ["WARN a node is unreachable, its messages are stored"]);
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_accepts_is_given_up_after_the_time_for_connecting() {
+async fn a_connection_that_is_not_accepted_times_out() {
     let world = World::new(RemoteLimits { connect_timeout: SHORT, ..limits() });
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     socket.listen(0).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
-    // The kernel accepts as many as it holds, and answers no more after them.
+    // The kernel accepts connections up to its backlog and ignores further ones.
     let held: Vec<StdStream> =
         std::iter::from_fn(|| StdStream::connect_timeout(&address, SHORT).ok()).collect();
     assert!(!held.is_empty() && held.len() < 10);
@@ -79,7 +79,7 @@ async fn a_connection_that_nobody_accepts_is_given_up_after_the_time_for_connect
 }
 
 #[tokio::test]
-async fn a_node_that_hangs_is_given_up_after_the_time_for_answers() {
+async fn a_node_that_does_not_answer_times_out() {
     let world = World::new(RemoteLimits { push_wait: SHORT, ..limits() });
     let (_tell, hold) = Act::hold();
     let node = world.node_that(hold).await;
@@ -88,17 +88,17 @@ async fn a_node_that_hangs_is_given_up_after_the_time_for_answers() {
 }
 
 #[tokio::test]
-async fn a_node_that_hangs_has_failed_also_where_the_endpoint_gives_up_first() {
+async fn a_node_that_does_not_answer_fails_even_if_the_endpoint_cancels_first() {
     let mut world = World::new(RemoteLimits { hang_after: Span(20), ..limits() });
     let (_tell, hold) = Act::hold();
     let node = world.node_that(hold).await;
     assert!(timeout(SHORT, world.push(&node.id)).await.is_err());
-    world.says("a node failed and is left alone").await;
+    world.says("a node is unreachable, its messages are stored").await;
     assert_eq!(world.refused(&node.id), NodeAnswer::Unreachable);
 }
 
 #[tokio::test]
-async fn what_is_no_whole_signed_answer_to_this_request_is_unreachable() {
+async fn anything_but_a_signed_answer_to_the_request_is_unreachable() {
     let world = World::new(limits());
     let unsigned =
         |status: u16| Act::write(&format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n"));
@@ -110,8 +110,8 @@ async fn what_is_no_whole_signed_answer_to_this_request_is_unreachable() {
         }))
     };
     for (case, act) in [
-        ("closed without a word", Act::AnswerAndClose(Arc::new(|_| Vec::new()))),
-        ("reset without a word", Act::Reset(Vec::new())),
+        ("closed without an answer", Act::AnswerAndClose(Arc::new(|_| Vec::new()))),
+        ("reset without an answer", Act::Reset(Vec::new())),
         ("reset in the answer", Act::Reset(b"HTTP/1.1 200 OK\r\nkalends-".to_vec())),
         ("garbage", Act::write("SSH-2.0-OpenSSH_9.9\r\n\r\n")),
         ("unsigned 200", unsigned(200)),
@@ -124,17 +124,17 @@ async fn what_is_no_whole_signed_answer_to_this_request_is_unreachable() {
     ] {
         let node = world.node_that(act).await;
         assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable, "{case}");
-        assert!(world.leaves_alone(&node.id), "{case}");
+        assert!(world.is_open(&node.id), "{case}");
     }
 }
 
-/// Answers as a node of another cluster would, which took the request for its own.
+/// Answers with the signature of another cluster.
 fn by_others(others: &Arc<ClusterKeys>) -> Act {
     let others = Arc::clone(others);
     Act::Answer(Arc::new(move |mac| signed(&others, mac, 404, "")))
 }
 
-/// Answers with what was the right answer to an earlier request.
+/// Repeats the answer to an earlier request.
 async fn replayed(world: &World) -> Act {
     let (keys, first) = (Arc::clone(&world.keys), Arc::new(OnceLock::new()));
     let answer = move |mac: &_| first.get_or_init(|| signed(&keys, mac, 404, "")).clone();
@@ -145,18 +145,18 @@ async fn replayed(world: &World) -> Act {
 }
 
 #[tokio::test]
-async fn a_push_whose_answer_was_lost_is_not_sent_again() {
+async fn a_push_without_an_answer_is_not_repeated() {
     let world = World::new(limits());
     let mut node = world.node(200).await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
-    // On the same connection, where one that was not sent would be sent again.
+    // On the same connection, on which a request that was not sent would be repeated.
     node.set(Act::AnswerAndClose(Arc::new(|_| Vec::new())));
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
     assert_eq!(node.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn nobody_is_sent_anywhere_by_an_answer() {
+async fn redirects_are_not_followed() {
     let world = World::new(limits());
     let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = elsewhere.local_addr().unwrap();
@@ -171,7 +171,7 @@ async fn nobody_is_sent_anywhere_by_an_answer() {
 }
 
 #[tokio::test]
-async fn headers_without_end_are_not_read_to_the_end() {
+async fn endless_headers_are_not_read_to_the_end() {
     let world = World::new(limits());
     let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(1 << 20));
     let node = world.node_that(Act::write(&endless)).await;
@@ -191,11 +191,11 @@ async fn the_body_of_an_answer_is_not_read() {
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
     assert_eq!(node.next().await, Seen::Connected);
     assert!(matches!(node.next().await, Seen::Asked(_)));
-    assert_eq!(node.next().await, Seen::HungUp, "who sends that much is hung up on");
+    assert_eq!(node.next().await, Seen::HungUp, "the connection is closed");
 }
 
 #[tokio::test]
-async fn only_the_url_of_a_node_that_is_allowed_is_ever_called() {
+async fn only_allowed_nodes_are_called() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let port = address.port();

@@ -1,4 +1,4 @@
-//! What nodes are told beside pushes, and that it is told once they can hear it.
+//! Notifications of nodes.
 
 use actors::NodeDirectory;
 use state_machine::{Time, Uaid};
@@ -16,7 +16,7 @@ fn moved(agent: Uaid, since: u64) -> String {
 }
 
 #[tokio::test]
-async fn a_node_that_answers_is_told_at_once_and_whatever_it_says_is_the_last_word() {
+async fn a_notification_is_sent_at_once_and_any_answer_completes_it() {
     let world = World::new(limits());
     for status in [200, 404, 400, 410, 500] {
         let mut node = world.node(status).await;
@@ -30,7 +30,7 @@ async fn a_node_that_answers_is_told_at_once_and_whatever_it_says_is_the_last_wo
 }
 
 #[tokio::test]
-async fn a_node_that_has_no_room_is_told_again_after_a_rest() {
+async fn a_notification_is_repeated_if_the_node_has_no_capacity() {
     for status in [202, 503] {
         let world = World::new(soon());
         let mut node = world.node(status).await;
@@ -38,19 +38,19 @@ async fn a_node_that_has_no_room_is_told_again_after_a_rest() {
         for _ in 0..3 {
             assert_eq!(node.asked().await.line, stored(AGENT));
         }
-        assert!(!world.leaves_alone(&node.id), "it answers");
+        assert!(!world.is_open(&node.id), "it answers");
         node.set(world.answers(200));
         world.rests().await;
     }
 }
 
 #[tokio::test]
-async fn what_was_lost_with_a_node_is_told_when_it_is_back_and_each_thing_once() {
+async fn notifications_of_an_outage_are_sent_once_after_it() {
     let mut world = World::new(soon());
     let mut node = world.node_that(Act::Reset(Vec::new())).await;
     world.nodes.notify_stored(&node.id, AGENT);
     assert_eq!(node.asked().await.line, stored(AGENT));
-    world.says("left alone").await;
+    world.says("is unreachable").await;
     let id = node.id.clone();
     let address = node.die().await;
     for _ in 0..100 {
@@ -62,7 +62,7 @@ async fn what_was_lost_with_a_node_is_told_when_it_is_back_and_each_thing_once()
     }
     let act = world.answers(200);
     let mut node = Node::start_at(address, &world.keys, &world.clock, act).await;
-    world.says("a node is back").await;
+    world.says("a node is reachable again").await;
     world.rests().await;
     let mut told = node.requests();
     told.sort();
@@ -70,7 +70,7 @@ async fn what_was_lost_with_a_node_is_told_when_it_is_back_and_each_thing_once()
 }
 
 #[tokio::test]
-async fn more_than_may_wait_are_not_remembered() {
+async fn notifications_above_the_limit_are_dropped() {
     let mut world = World::new(RemoteLimits { pending_notifications_max: 2, ..soon() });
     let mut node = world.node_that(Act::Reset(Vec::new())).await;
     world.push(&node.id).await.unwrap();
@@ -79,13 +79,13 @@ async fn more_than_may_wait_are_not_remembered() {
     }
     node.noticed();
     node.set(world.answers(200));
-    world.says("a node is back").await;
+    world.says("a node is reachable again").await;
     world.rests().await;
     assert_eq!(node.requests(), [1, 2].map(|number| stored(Uaid([number; 16]))));
 }
 
 #[tokio::test]
-async fn many_are_told_though_each_waits_for_an_answer() {
+async fn many_notifications_are_sent() {
     let world = World::new(limits());
     let mut node = world.node(200).await;
     for number in 0..200 {

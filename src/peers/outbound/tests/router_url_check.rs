@@ -1,4 +1,4 @@
-//! A node that asks for itself.
+//! The check of a node's own URL.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::peers::outbound::{PeerIdentity, RemoteLimits, RouterUrlCheck};
 
 const INSTANCE: Uaid = Uaid([0xef; 16]);
 
-fn own_url(world: &World, node: &NodeId, limits: RemoteLimits) -> RouterUrlCheck {
+fn check(world: &World, node: &NodeId, limits: RemoteLimits) -> RouterUrlCheck {
     let (keys, allowed) = (Arc::clone(&world.keys), AllowedNodes::loopback());
     RouterUrlCheck::new(node.clone(), INSTANCE, keys, &allowed, limits, world.clock.clone())
 }
 
 #[tokio::test]
-async fn it_asks_for_its_instance_and_only_200_is_its_own_answer() {
+async fn only_200_is_the_answer_of_this_node() {
     let world = World::new(limits());
-    for (status, echo) in [
+    for (status, identity) in [
         (200, PeerIdentity::ThisNode),
         (202, PeerIdentity::OtherNode),
         (400, PeerIdentity::OtherNode),
@@ -27,29 +27,29 @@ async fn it_asks_for_its_instance_and_only_200_is_its_own_answer() {
         (503, PeerIdentity::OtherNode),
     ] {
         let mut node = world.node(status).await;
-        assert_eq!(own_url(&world, &node.id, limits()).ask().await, echo, "{status}");
+        assert_eq!(check(&world, &node.id, limits()).ask().await, identity, "{status}");
         assert_eq!(node.requests(), [format!("PUT /notif/{INSTANCE}")]);
     }
 }
 
 #[tokio::test]
-async fn what_is_not_signed_is_nobody() {
+async fn without_a_signed_answer_the_url_is_unreachable() {
     let world = World::new(limits());
     let (_tell, hold) = Act::hold();
     let unsigned = Act::write("HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n");
     for act in [unsigned, Act::Reset(Vec::new()), hold] {
         let node = world.node_that(act).await;
         let limits = RemoteLimits { notification_wait: SHORT, ..limits() };
-        let echo = own_url(&world, &node.id, limits).ask().await;
-        assert!(matches!(echo, PeerIdentity::Unreachable(_)), "{echo:?}");
+        let identity = check(&world, &node.id, limits).ask().await;
+        assert!(matches!(identity, PeerIdentity::Unreachable(_)), "{identity:?}");
     }
 }
 
 #[tokio::test]
-async fn each_question_is_asked_on_a_connection_of_its_own() {
+async fn each_check_uses_a_new_connection() {
     let world = World::new(limits());
     let mut node = world.node(200).await;
-    let url = own_url(&world, &node.id, limits());
+    let url = check(&world, &node.id, limits());
     for _ in 0..3 {
         assert_eq!(url.ask().await, PeerIdentity::ThisNode);
     }
@@ -59,11 +59,11 @@ async fn each_question_is_asked_on_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_url_that_may_not_be_called_is_not_called() {
+async fn a_url_that_is_not_allowed_is_not_called() {
     let world = World::new(limits());
-    let url = own_url(&world, &NodeId::new("http://192.0.2.1:8081"), limits());
+    let url = check(&world, &NodeId::new("http://192.0.2.1:8081"), limits());
     assert_eq!(
         url.ask().await,
-        PeerIdentity::Unreachable("nodes_allowed does not have it".to_owned())
+        PeerIdentity::Unreachable("nodes_allowed does not allow it".to_owned())
     );
 }

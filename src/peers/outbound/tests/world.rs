@@ -1,4 +1,4 @@
-//! A directory of other nodes, its log, and what is pushed through it.
+//! A directory of other nodes, and its log.
 
 use std::fmt::{Arguments, Write};
 use std::sync::{Arc, Mutex};
@@ -35,13 +35,13 @@ pub(super) struct World {
     lines: UnboundedReceiver<Line>,
 }
 
-/// So long that no test waits for it.
+/// Longer than any test runs.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// So short that a test can wait for it.
+/// Short enough for a test to wait.
 pub(super) const SHORT: Duration = Duration::from_millis(50);
 
-/// A node that failed is not tried again while a test runs.
+/// The backoff is longer than any test runs.
 pub(super) fn limits() -> RemoteLimits {
     RemoteLimits {
         requests_max: 1000,
@@ -57,13 +57,13 @@ pub(super) fn limits() -> RemoteLimits {
         connections_idle_max: 100,
         connection_idle: LONG,
         nodes_max: 10,
-        forget_after: Span::from_secs(3600),
-        tell_every: Span::from_secs(3600),
+        evict_after: Span::from_secs(3600),
+        log_every: Span::from_secs(3600),
         threads: 4,
     }
 }
 
-/// A node that failed is tried again almost at once.
+/// The backoff is some milliseconds.
 pub(super) fn soon() -> RemoteLimits {
     RemoteLimits { breaker: BreakerLimits { backoff: Span(5), backoff_max: Span(10) }, ..limits() }
 }
@@ -75,13 +75,13 @@ impl World {
 
     pub(super) fn allowing(allowed: AllowedNodes, limits: RemoteLimits) -> Self {
         let (keys, clock) = (cluster_keys(KEY), Clock::starting_at(Time(1_796_000_000_000)));
-        let (told, lines) = unbounded_channel();
-        let log = Logger::root(Lines(Mutex::new(told)), o!());
+        let (sender, lines) = unbounded_channel();
+        let log = Logger::root(Lines(Mutex::new(sender)), o!());
         let nodes = RemoteNodes::new(Arc::clone(&keys), allowed, limits, clock.clone(), log);
         Self { nodes, keys, clock, lines }
     }
 
-    /// A node that gives the right answer with that status.
+    /// A node with signed answers of this status.
     pub(super) async fn node(&self, status: u16) -> Node {
         self.node_that(self.answers(status)).await
     }
@@ -100,50 +100,50 @@ impl World {
 
     pub(super) async fn pushed(&self, node: &NodeId) -> NodeAnswer {
         let answer = timeout(LONG, self.push(node)).await;
-        answer.expect("a push comes to its end").unwrap()
+        answer.expect("every push ends").unwrap()
     }
 
-    /// Pushes where nothing may be asked: the answer is there when it is asked for.
+    /// The answer of a push that must be answered without a request.
     pub(super) fn refused(&self, node: &NodeId) -> NodeAnswer {
         self.push(node).try_recv().expect("the push is answered at once")
     }
 
-    /// Whether a node is left alone.
-    pub(super) fn leaves_alone(&self, node: &NodeId) -> bool {
+    /// Whether the breaker of a node is open.
+    pub(super) fn is_open(&self, node: &NodeId) -> bool {
         self.push(node).try_recv() == Ok(NodeAnswer::Unreachable)
     }
 
-    /// Waits for a line of the log, and gives its fields.
+    /// Waits for a line of the log, and returns its fields.
     pub(super) async fn says(&mut self, text: &str) -> String {
         let said = async {
             loop {
-                let line = self.lines.recv().await.expect("the log is there");
+                let line = self.lines.recv().await.expect("the log is open");
                 if line.text.contains(text) {
                     return line.fields;
                 }
             }
         };
-        timeout(LONG, said).await.unwrap_or_else(|_| panic!("the log does not say: {text}"))
+        timeout(LONG, said).await.unwrap_or_else(|_| panic!("the log has no line with: {text}"))
     }
 
-    /// The lines for operators that nobody has looked at.
+    /// The lines above debug level since the last call.
     pub(super) fn said(&mut self) -> Vec<String> {
         let lines = std::iter::from_fn(|| self.lines.try_recv().ok()).map(|line| line.text);
         lines.filter(|line| !line.starts_with("DEBG")).collect()
     }
 
-    /// Waits until no node is attended to, and no push is under way.
+    /// Waits until no worker runs and no push is in progress.
     pub(super) async fn rests(&self) {
         let rests = async {
             while Arc::strong_count(&self.nodes.shared) > 1 {
                 yield_now().await;
             }
         };
-        timeout(LONG, rests).await.expect("whatever was begun comes to its end");
+        timeout(LONG, rests).await.expect("every worker and push ends");
     }
 }
 
-/// Other keys than those of the world.
+/// The keys of another cluster.
 pub(super) fn other_keys() -> Arc<ClusterKeys> {
     cluster_keys(OTHER_KEY)
 }
@@ -171,9 +171,9 @@ pub(super) fn message() -> Message {
 struct Lines(Mutex<UnboundedSender<Line>>);
 
 struct Line {
-    /// Its level and its message.
+    /// Level and text of the message.
     text: String,
-    /// What else is in it: ` name=value` each.
+    /// ` name=value` of each field.
     fields: String,
 }
 
@@ -190,8 +190,8 @@ impl Drain for Lines {
     fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
         let text = format!("{} {}", record.level().as_short_str(), record.msg());
         let mut line = Line { text, fields: String::new() };
-        record.kv().serialize(record, &mut line).expect("a text takes everything");
-        // A test that is over reads nothing any more.
+        record.kv().serialize(record, &mut line).expect("writing to a string does not fail");
+        // A test that has ended has dropped the receiver.
         let _ = self.0.lock().unwrap().send(line);
         Ok(())
     }

@@ -1,0 +1,24 @@
+//! The owner of a file, compared with the user of this process.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{fs, io};
+
+use rustix::process::geteuid;
+
+/// The users of a file that belongs to another user than that of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherOwner {
+    /// User id of the file.
+    pub owner: u32,
+    /// Effective user id of this process.
+    pub own: u32,
+}
+
+impl OtherOwner {
+    /// None if the file at `path` belongs to the user of this process.
+    pub fn of(path: &Path) -> io::Result<Option<Self>> {
+        let (owner, own) = (fs::metadata(path)?.uid(), geteuid().as_raw());
+        Ok((owner != own).then_some(Self { owner, own }))
+    }
+}
