@@ -1,33 +1,35 @@
-# What a developer runs. `make test` is the whole of it, and what CI runs.
+# Commands for developers. `make test` runs all checks, and CI runs it.
 
 .PHONY: test tools lint check-deps chaos cluster
 
-# Installs what the tests need, then runs all of them.
+# Installs what the tests need, checks the sources, and runs all tests. There is one thread more than processors: the
+# browser tests run one at a time, and the next one occupies a thread while it waits.
 test: tools lint
-	cargo test --workspace --locked
+	RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --workspace --locked
 
-# A real Firefox, a well-known sender in a Python environment of its own, a DynamoDB wire server, two reverse proxies.
+# Firefox, a sender library in a Python environment, a DynamoDB wire server, and two reverse proxies.
 tools:
 	./tests/install-tools
 
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	./tests/prose
 
-CHAOS = chaos::nothing_is_lost_in_chaos_and_nothing_comes_again_after_its_ack_was_settled
+CHAOS = chaos::no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos
 
-# Three connection nodes and two endpoint nodes through a storm that lasts so long, and its report (docs/reliability.md).
-# SEED=... is the storm of that number; there is one in the usual tests too.
+# Three connection nodes and two endpoint nodes under faults for SECONDS, and the report (docs/reliability.md). SEED
+# selects the faults. `make test` contains a run of 40 s.
 chaos:
 	CHAOS_SECONDS=$(or $(SECONDS),600) $(if $(SEED),CHAOS_SEED=$(SEED)) \
 		cargo test --workspace --locked --test suite -- --exact $(CHAOS) --nocapture
 
-# Three connection nodes and two endpoint nodes over a DynamoDB server, on this machine, until Ctrl-C. ONCE=1 ends after a
-# push through each pair of them.
+# Three connection nodes and two endpoint nodes over a DynamoDB server on this machine, until Ctrl-C. ONCE=1 ends after
+# a push through each pair of them.
 cluster:
 	ONCE=$(ONCE) ./tests/cluster
 
-# Licences, advisories and unused dependencies; needs `cargo install cargo-deny cargo-machete`.
+# Licences, advisories and unused dependencies. Requires `cargo install cargo-deny cargo-machete`.
 check-deps:
 	cargo deny check
 	cargo machete

@@ -44,11 +44,11 @@ struct Load {
     address: String,
     token: String,
     pid: String,
-    /// What times are counted from.
+    /// The origin of all times.
     started: Instant,
 }
 
-/// A connection that is kept for one request after the other.
+/// A connection that is kept for consecutive requests.
 struct Sender {
     load: Load,
     stream: BufReader<TcpStream>,
@@ -79,7 +79,7 @@ impl Load {
         }
         running.join_all().await;
         let rate = puts as f64 / began.elapsed().as_secs_f64();
-        // What still waits for its number belongs to the cost.
+        // Publications that are still pending belong to the cost.
         sleep(Duration::from_secs(1)).await;
         let each = (self.cpu_us() - cpu) / puts as f64;
         println!(
@@ -145,18 +145,18 @@ impl Load {
         let mut sender = self.sender().await;
         sender.put(BROADCAST, "before").await;
         let idle = self.resident_kib();
-        let (report, mut told) = mpsc::unbounded_channel();
+        let (report, mut signalled_at) = mpsc::unbounded_channel();
         let mut sockets = JoinSet::new();
         for _ in 0..agents {
             let version = "before".to_owned();
             sockets.spawn(self.clone().agent(version, report.clone()));
-            // Connections that are accepted in time.
+            // Connections that the server accepts within its limit.
             if sockets.len().is_multiple_of(200) {
                 sleep(Duration::from_millis(50)).await;
             }
         }
         for _ in 0..agents {
-            assert_eq!(told.recv().await.as_deref(), Some("ready"));
+            assert_eq!(signalled_at.recv().await.as_deref(), Some("ready"));
         }
         sleep(Duration::from_secs(2)).await;
         let each = (self.resident_kib() - idle) / agents as f64;
@@ -166,17 +166,17 @@ impl Load {
             let version = format!("change-{change}");
             sender.put(BROADCAST, &version).await;
             for _ in 0..agents {
-                assert_eq!(told.recv().await.as_ref(), Some(&version));
+                assert_eq!(signalled_at.recv().await.as_ref(), Some(&version));
             }
             let took = began.elapsed().as_secs_f64();
             let each = (self.cpu_us() - cpu) / agents as f64;
             println!(
-                "{version}: all told after {took:.1} s, {each:.1} µs CPU of the server for an agent"
+                "{version}: delivered to all after {took:.1} s, {each:.1} µs CPU of the server for an agent"
             );
         }
     }
 
-    /// Says `ready` once it subscribed, and then each version it is told.
+    /// Sends `ready` after the subscription, and then each version that arrives.
     async fn agent(self, version: String, report: mpsc::UnboundedSender<String>) {
         let url = format!("ws://{}/", self.address);
         let (mut socket, _) = tokio_tungstenite::connect_async(url).await.expect("connected");
@@ -187,16 +187,16 @@ impl Load {
         let subscribe =
             serde_json::json!({"messageType": "broadcast_subscribe", "broadcasts": broadcasts});
         socket.send(Message::text(subscribe.to_string())).await.expect("said");
-        // The answer to a ping comes after everything that was said before.
+        // The answer to a ping follows the answers to all earlier messages.
         socket.send(Message::text("{}")).await.expect("said");
         while let Some(Ok(message)) = socket.next().await {
             let Message::Text(text) = message else { continue };
-            let heard: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-            let said = match heard["broadcasts"][BROADCAST].as_str() {
+            let received: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let message = match received["broadcasts"][BROADCAST].as_str() {
                 Some(version) => version.to_owned(),
                 None => "ready".to_owned(),
             };
-            if report.send(said).is_err() {
+            if report.send(message).is_err() {
                 return;
             }
         }
@@ -212,7 +212,7 @@ impl Load {
         self.started.elapsed().as_micros() as u64
     }
 
-    /// User and system time of the server so far; Linux counts it in hundredths of a second.
+    /// User and system time of the server so far, in µs; Linux counts in units of 10 ms.
     fn cpu_us(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).expect("a process");
         let fields: Vec<&str> = stat.rsplit(')').next().expect("has a name").split(' ').collect();

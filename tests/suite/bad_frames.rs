@@ -1,4 +1,5 @@
-//! Bad input on a WebSocket: a clear answer, and nobody else notices.
+//! Invalid frames and messages on a WebSocket: the server answers with the right close code or
+//! error, and other connections are unaffected.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -8,15 +9,15 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use uuid::Uuid;
 
-use crate::harness::{Agent, Neighbour, Sender, Server, Socket};
+use crate::harness::{Agent, Bystander, Sender, Server, Socket};
 
-/// The smallest that a server can be told to take.
+/// The smallest frame limit that the setting allows.
 const SMALL_FRAMES: &[&str] = &["--frame-bytes-max", "1024"];
 
 #[actix_web::test]
-async fn a_frame_that_is_no_message_closes_the_session_and_the_code_says_why() {
+async fn an_invalid_message_closes_the_session_with_the_right_code() {
     let server = Server::start_with(SMALL_FRAMES);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let too_large = json!({"messageType": "ping", "padding": "x".repeat(1024)}).to_string();
     let cases = [
         ("not JSON", Message::text("hello"), 1007),
@@ -38,13 +39,13 @@ async fn a_frame_that_is_no_message_closes_the_session_and_the_code_says_why() {
         agent.ended().await;
     }))
     .await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn bytes_that_are_no_frame_close_the_session() {
+async fn invalid_frames_close_the_session() {
     let server = Server::start_with(SMALL_FRAMES);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let long_ping = [b"\x89\xfe\0\x7e\0\0\0\0".as_slice(), &[0; 126]].concat();
     let cases = [
         ("a frame without a mask", b"\x81\x02{}".as_slice()),
@@ -69,13 +70,13 @@ async fn bytes_that_are_no_frame_close_the_session() {
         agent.ended().await;
     }))
     .await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
 async fn a_first_message_other_than_hello_closes_the_connection() {
     let server = Server::start();
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let cases = [
         (r#"{"messageType":"register","channelID":"0b6ae4b6-6e75-4e1b-bc5d-a9b2d1a4a2a1"}"#, 1002),
         (r#"{"messageType":"ack","updates":[]}"#, 1002),
@@ -93,13 +94,13 @@ async fn a_first_message_other_than_hello_closes_the_connection() {
         socket.ended().await;
     }))
     .await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn a_connection_that_does_not_say_hello_is_closed() {
+async fn a_connection_without_a_hello_is_closed() {
     let server = Server::start_with(&["--hello-timeout-ms", "300"]);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let mut silent = Socket::open(&server).await;
     assert_eq!(silent.closed().await.0, Some(4408));
     silent.ended().await;
@@ -108,11 +109,11 @@ async fn a_connection_that_does_not_say_hello_is_closed() {
     chatty.send(Message::Ping(Vec::new().into())).await.unwrap();
     assert_eq!(chatty.closed().await.0, Some(4408));
     chatty.ended().await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn a_hello_with_an_id_that_is_none_gets_a_new_one() {
+async fn a_hello_with_an_invalid_uaid_gets_a_new_one() {
     let server = Server::start();
     for uaid in [
         json!(""),
@@ -124,8 +125,8 @@ async fn a_hello_with_an_id_that_is_none_gets_a_new_one() {
         json!("0123456789abcdef0123456789abcdef"),
     ] {
         let mut socket = Socket::open(&server).await;
-        socket.say(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;
-        let hello = socket.hear().await.unwrap();
+        socket.send_json(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;
+        let hello = socket.receive().await.unwrap();
         assert_eq!(hello["status"], 200, "{uaid}");
         let given = hello["uaid"].as_str().unwrap();
         assert!(given.len() == 32 && uaid != given, "{uaid}: {given}");
@@ -133,7 +134,7 @@ async fn a_hello_with_an_id_that_is_none_gets_a_new_one() {
 }
 
 #[actix_web::test]
-async fn commands_with_garbage_are_refused_and_the_session_goes_on() {
+async fn invalid_commands_are_rejected_and_the_session_continues() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let good = Uuid::new_v4().to_string();
@@ -162,7 +163,7 @@ async fn commands_with_garbage_are_refused_and_the_session_goes_on() {
     garbage.push(json!({"messageType": null, "a": 1}));
     garbage.push(json!({"messageType": "urgency", "min": "soon"}));
     for message in &garbage {
-        let answer = agent.ask(message).await.unwrap();
+        let answer = agent.request(message).await.unwrap();
         assert_eq!(answer["status"], 401, "{message}: {answer}");
         assert!(answer["reason"].is_string(), "{message}: {answer}");
         assert!(answer.to_string().len() < 1000, "{message}: {answer}");
@@ -176,7 +177,7 @@ async fn commands_with_garbage_are_refused_and_the_session_goes_on() {
 }
 
 #[actix_web::test]
-async fn acks_of_garbage_are_passed_over() {
+async fn invalid_acks_are_ignored() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -197,17 +198,17 @@ async fn acks_of_garbage_are_passed_over() {
         json!(vec![json!({"channelID": Uuid::nil().to_string(), "version": version}); 500]),
     ] {
         let ack = json!({"messageType": "ack", "updates": updates});
-        agent.socket().say(&ack).await;
+        agent.socket().send_json(&ack).await;
         agent.ping().await;
     }
-    agent.socket().say(&json!({"messageType": "ack"})).await;
-    agent.socket().say(&json!({"messageType": "nack", "version": [], "code": {}})).await;
-    agent.socket().say(&json!({"messageType": "broadcast_subscribe", "broadcasts": 5})).await;
+    agent.socket().send_json(&json!({"messageType": "ack"})).await;
+    agent.socket().send_json(&json!({"messageType": "nack", "version": [], "code": {}})).await;
+    agent.socket().send_json(&json!({"messageType": "broadcast_subscribe", "broadcasts": 5})).await;
     Sender::new().push_to(&mut agent, &channel, "still here").await;
 }
 
 #[actix_web::test]
-async fn a_message_in_several_frames_is_one_message() {
+async fn a_fragmented_message_is_assembled() {
     let server = Server::start_with(SMALL_FRAMES);
     let mut socket = Socket::open(&server).await;
     for (part, of, is_last) in [
@@ -219,20 +220,20 @@ async fn a_message_in_several_frames_is_one_message() {
         socket.send(frame(part.as_bytes(), of, is_last)).await.unwrap();
         socket.send(Message::Ping(Vec::new().into())).await.unwrap();
     }
-    assert_eq!(socket.hear().await.unwrap()["status"], 200);
+    assert_eq!(socket.receive().await.unwrap()["status"], 200);
 
-    // Parts may cut a character in two.
+    // A fragment boundary may split a UTF-8 character.
     let ping = r#"{"messageType":"ping","x":"é"}"#.as_bytes();
     let (before, after) = ping.split_at(ping.len() - 3);
     socket.send(frame(before, Data::Text, false)).await.unwrap();
     socket.send(frame(after, Data::Continue, true)).await.unwrap();
-    assert_eq!(socket.hear().await.unwrap(), json!({}));
+    assert_eq!(socket.receive().await.unwrap(), json!({}));
 }
 
 #[actix_web::test]
-async fn a_message_that_is_too_large_in_sum_closes_the_session() {
+async fn a_fragmented_message_over_the_limit_closes_the_session() {
     let server = Server::start_with(SMALL_FRAMES);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let mut agent = Agent::new(&server).await;
     agent.socket().send(frame(&[b' '; 600], Data::Text, false)).await.unwrap();
     agent.socket().send(frame(&[b' '; 600], Data::Continue, false)).await.unwrap();
@@ -243,10 +244,10 @@ async fn a_message_that_is_too_large_in_sum_closes_the_session() {
     agent.socket().send(frame(b"{", Data::Binary, false)).await.unwrap();
     assert_eq!(agent.socket().closed().await.0, Some(1003));
     agent.ended().await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
-/// A part of a message.
+/// One fragment of a fragmented message.
 fn frame(part: &[u8], of: Data, is_last: bool) -> Message {
     Message::Frame(Frame::message(part.to_vec(), OpCode::Data(of), is_last))
 }

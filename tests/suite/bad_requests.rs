@@ -1,14 +1,15 @@
-//! Bad input of application servers: the right status, errno and body, and nobody else notices.
+//! Invalid requests of application servers: the status, errno and body of the answer are right, and
+//! other connections are unaffected.
 
 use awc::http::Method;
 
-use crate::harness::{Agent, Channel, Neighbour, Raw, Sender, Server, Signer};
+use crate::harness::{Agent, Bystander, Channel, Raw, Sender, Server, Signer, oversized_bodies};
 
 const SALT: (&str, &str) = ("encryption", "salt=c2FsdHNhbHRzYWx0c2FsdA");
 const DH: (&str, &str) = ("crypto-key", "dh=BGVuY3J5cHRlZA");
 
 #[actix_web::test]
-async fn a_push_with_bad_headers_is_refused_and_the_errno_says_which() {
+async fn a_push_with_invalid_headers_is_rejected_with_the_right_errno() {
     let server = Server::start();
     let (mut agent, channel) = connected(&server).await;
     let sender = Sender::new();
@@ -45,14 +46,14 @@ async fn a_push_with_bad_headers_is_refused_and_the_errno_says_which() {
             post = post.header(name, value);
         }
         let answer = post.send().await;
-        let message = answer.refused(400, errno);
+        let message = answer.assert_error(400, errno);
         assert!(message.len() > 10, "{headers:?}: {message}");
     }
     sender.push_to(&mut agent, &channel, "the first to arrive").await;
 }
 
 #[actix_web::test]
-async fn what_is_unusual_but_right_is_accepted() {
+async fn unusual_valid_requests_are_accepted() {
     let server = Server::start();
     let (mut agent, channel) = connected(&server).await;
     let sender = Sender::new();
@@ -85,39 +86,29 @@ async fn what_is_unusual_but_right_is_accepted() {
 }
 
 #[actix_web::test]
-async fn a_body_over_the_limit_is_refused_however_it_is_sent() {
+async fn a_body_over_the_limit_is_rejected_in_every_transfer_form() {
     let server = Server::start();
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let (mut agent, channel) = connected(&server).await;
     let path = channel.path(&server);
     let head =
         format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
-    let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
-    for (what, rest) in [
-        ("said and sent", format!("Content-Length: 4097\r\n\r\n{}", "x".repeat(4097))),
-        ("said and not sent", "Content-Length: 4097\r\n\r\n".to_owned()),
-        ("said to be more than there is memory", "Content-Length: 99999999999\r\n\r\n".to_owned()),
-        ("in chunks", format!("Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(5))),
-        (
-            "in chunks without an end",
-            format!("Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(100)),
-        ),
-    ] {
+    for (what, rest) in oversized_bodies() {
         let mut raw = Raw::open(&server).await;
         raw.write(format!("{head}{rest}")).await;
-        let message = raw.answer().await.refused(413, 104);
+        let message = raw.answer().await.assert_error(413, 104);
         assert!(message.contains("4096"), "{what}: {message}");
-        neighbour.notices_nothing().await;
+        bystander.is_unaffected().await;
     }
     let sender = Sender::new();
     let old = sender.post(&channel.endpoint).ttl(60).header("content-encoding", "aesgcm");
     let old = old.header(SALT.0, SALT.1).header(DH.0, DH.1).raw_body("x".repeat(4223));
-    assert!(old.send().await.refused(413, 104).contains("4222"));
+    assert!(old.send().await.assert_error(413, 104).contains("4222"));
     sender.push_to(&mut agent, &channel, "the first to arrive").await;
 }
 
 #[actix_web::test]
-async fn paths_and_methods_that_there_are_not_get_the_error_body_too() {
+async fn unknown_paths_and_methods_get_the_common_error_body() {
     let server = Server::start();
     let (_agent, channel) = connected(&server).await;
     let (sender, origin) = (Sender::new(), server.origin());
@@ -143,10 +134,10 @@ async fn paths_and_methods_that_there_are_not_get_the_error_body_too() {
         &long,
     ] {
         let answer = sender.post(&format!("{origin}{path}")).ttl(60).send().await;
-        answer.refused(404, 102);
+        answer.assert_error(404, 102);
     }
     for location in ["/m/garbage", "/m/%ff", &format!("/m/{}", "A".repeat(128))] {
-        sender.delete(&format!("{origin}{location}")).await.refused(404, 102);
+        sender.delete(&format!("{origin}{location}")).await.assert_error(404, 102);
     }
     for (method, url) in [
         (Method::GET, channel.endpoint.clone()),
@@ -162,13 +153,13 @@ async fn paths_and_methods_that_there_are_not_get_the_error_body_too() {
         (Method::POST, format!("{origin}/status")),
     ] {
         let answer = sender.request(method, &url).send().await;
-        answer.refused(405, 999);
+        answer.assert_error(405, 999);
         assert!(answer.header("allow").is_some(), "{answer}");
     }
 }
 
 #[actix_web::test]
-async fn a_handshake_that_is_none_gets_the_error_body_too() {
+async fn an_invalid_handshake_gets_the_common_error_body() {
     let server = Server::start();
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
     for (what, headers, status) in [
@@ -193,15 +184,15 @@ async fn a_handshake_that_is_none_gets_the_error_body_too() {
         raw.write(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\n")).await;
         let answer = raw.answer().await;
         assert_eq!(answer.status, status, "{what}: {answer}");
-        answer.refused(status, 999);
+        answer.assert_error(status, 999);
         assert_eq!(answer.header("upgrade").is_some(), status == 426, "{what}: {answer}");
     }
 }
 
 #[actix_web::test]
-async fn requests_that_are_no_http_end_their_connection_and_no_other() {
+async fn invalid_http_closes_only_its_own_connection() {
     let server = Server::start();
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let endless = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(300_000));
     let lines = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "X: y\r\n".repeat(30_000));
     for bytes in [
@@ -223,15 +214,15 @@ async fn requests_that_are_no_http_end_their_connection_and_no_other() {
         let answer = String::from_utf8(raw.rest(crate::harness::AT_ONCE).await).unwrap();
         let status = answer.split(' ').nth(1).unwrap_or("none");
         assert!(["none", "400", "404", "431"].contains(&status), "{answer}");
-        neighbour.notices_nothing().await;
+        bystander.is_unaffected().await;
     }
 }
 
 #[actix_web::test]
-async fn requests_in_a_row_and_bodies_on_demand_are_answered_in_order() {
+async fn pipelined_requests_and_expect_continue_are_answered_in_order() {
     const REQUESTS: usize = 40;
     let server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let path = channel.path(&server);
     let head =
         format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
@@ -247,13 +238,13 @@ async fn requests_in_a_row_and_bodies_on_demand_are_answered_in_order() {
     raw.write("last").await;
     assert_eq!(raw.answer().await.status, 201);
 
-    let got = Agent::back(&server, &uaid).await.take(REQUESTS + 1).await;
+    let got = Agent::reconnect(&server, &uaid).await.take(REQUESTS + 1).await;
     let numbers = (10..10 + REQUESTS).map(|number| number.to_string());
     assert!(got.iter().map(|got| got.body().to_owned()).eq(numbers.chain(["last".to_owned()])));
 }
 
 #[actix_web::test]
-async fn a_tampered_token_is_no_endpoint() {
+async fn a_tampered_endpoint_token_is_rejected() {
     let server = Server::start();
     let (mut agent, channel) = connected(&server).await;
     let sender = Sender::new();
@@ -261,35 +252,40 @@ async fn a_tampered_token_is_no_endpoint() {
     for at in [0, 1, token.len() / 2, token.len() - 2, token.len() - 1] {
         let mut changed = token.to_owned();
         changed.replace_range(at..=at, if token[at..].starts_with('A') { "B" } else { "A" });
-        sender.post(&format!("{start}/{changed}")).ttl(60).send().await.refused(404, 102);
+        sender.post(&format!("{start}/{changed}")).ttl(60).send().await.assert_error(404, 102);
     }
     let (short, long) = (&token[1..], format!("{token}A"));
     let padded = format!("{token}=");
     for wrong in [short, &token[..token.len() - 1], &long, &padded, &token.repeat(2)] {
-        sender.post(&format!("{start}/{wrong}")).ttl(60).send().await.refused(404, 102);
+        sender.post(&format!("{start}/{wrong}")).ttl(60).send().await.assert_error(404, 102);
     }
     for version in ["v1", "v2"] {
-        sender.post(&format!("{start}/{version}/{token}")).ttl(60).send().await.refused(404, 102);
+        sender
+            .post(&format!("{start}/{version}/{token}"))
+            .ttl(60)
+            .send()
+            .await
+            .assert_error(404, 102);
     }
-    // Elsewhere the same token is restricted, and this one is not.
-    sender.post(&format!("{start}/r/{token}")).ttl(60).send().await.refused(401, 109);
+    // On another server the same token is restricted to a key, and this one is not.
+    sender.post(&format!("{start}/r/{token}")).ttl(60).send().await.assert_error(401, 109);
     sender.push_to(&mut agent, &channel, "the first to arrive").await;
 }
 
 #[actix_web::test]
-async fn a_token_of_another_server_is_no_endpoint() {
+async fn an_endpoint_token_of_another_server_is_rejected() {
     let (server, other) = (Server::start(), Server::start());
     let (_agent, channel) = connected(&other).await;
     let elsewhere = channel.endpoint.replace(&other.origin(), &server.origin());
     let sender = Sender::new();
-    sender.post(&elsewhere).ttl(60).send().await.refused(404, 102);
+    sender.post(&elsewhere).ttl(60).send().await.assert_error(404, 102);
     let signer = Signer::new();
     let signed = sender.post(&elsewhere).ttl(60).signed(&signer, &server.origin());
-    signed.send().await.refused(404, 102);
+    signed.send().await.assert_error(404, 102);
 }
 
 #[actix_web::test]
-async fn a_push_to_an_agent_that_never_saved_anything_is_answered_410() {
+async fn a_push_to_an_agent_without_a_record_is_answered_410() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -297,13 +293,13 @@ async fn a_push_to_an_agent_that_never_saved_anything_is_answered_410() {
     let sender = Sender::new();
     for _ in 0..2 {
         let gone = sender.post(&channel.endpoint).ttl(60).send().await;
-        gone.refused(410, 106);
+        gone.assert_error(410, 106);
         assert_eq!(gone.header("cache-control"), Some("max-age=86400"));
     }
 }
 
 #[actix_web::test]
-async fn a_web_page_may_push() {
+async fn cors_allows_pushes_from_web_pages() {
     let server = Server::start();
     let (_agent, channel) = connected(&server).await;
     let sender = Sender::new();
@@ -315,7 +311,7 @@ async fn a_web_page_may_push() {
         assert!(allowed.contains(header), "{allowed}");
     }
     let refused = sender.post(&channel.endpoint).send().await;
-    refused.refused(400, 111);
+    refused.assert_error(400, 111);
     for answer in [preflight, refused] {
         assert_eq!(answer.header("access-control-allow-origin"), Some("*"), "{answer}");
         let exposed = answer.header("access-control-expose-headers").unwrap();
@@ -323,7 +319,7 @@ async fn a_web_page_may_push() {
     }
 }
 
-/// An agent that is connected, and its channel.
+/// A connected agent and its channel.
 async fn connected(server: &Server) -> (Agent, Channel) {
     let mut agent = Agent::new(server).await;
     let channel = agent.register().await;

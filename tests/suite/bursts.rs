@@ -1,4 +1,4 @@
-//! Pushes of the same instant: none is lost, all have versions of their own.
+//! Concurrent pushes: none is lost, and each has its own version.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,12 @@ const SENDERS: usize = 16;
 const PUSHES: usize = 400;
 
 #[actix_web::test]
-async fn a_burst_of_400_pushes_to_an_absent_agent_arrives_whole_and_in_order_of_its_versions() {
+async fn a_burst_of_400_pushes_to_an_offline_agent_arrives_completely_in_version_order() {
     let server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let sent = burst(&channel.endpoint).await;
 
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     let got = agent.take(PUSHES).await;
 
     assert_eq!(bodies(&got), sent);
@@ -24,14 +24,14 @@ async fn a_burst_of_400_pushes_to_an_absent_agent_arrives_whole_and_in_order_of_
 }
 
 #[actix_web::test]
-async fn a_burst_of_400_pushes_to_a_connected_agent_arrives_whole() {
+async fn a_burst_of_400_pushes_to_a_connected_agent_arrives_completely() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
-    let agent = agent.keep_acking();
+    let agent = agent.ack_in_background();
 
     let sent = burst(&channel.endpoint).await;
-    let got = agent.until("all pushes came", |got| versions(got).len() >= PUSHES).await;
+    let got = agent.until("all pushes arrived", |got| versions(got).len() >= PUSHES).await;
 
     let versions = versions(&got);
     assert_eq!(versions.len(), PUSHES);
@@ -39,14 +39,14 @@ async fn a_burst_of_400_pushes_to_a_connected_agent_arrives_whole() {
 }
 
 #[actix_web::test]
-async fn a_burst_over_many_channels_of_one_agent_arrives_whole() {
+async fn a_burst_to_many_channels_of_one_agent_arrives_completely() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let mut channels = Vec::new();
     for _ in 0..SENDERS {
         channels.push(agent.register().await);
     }
-    let agent = agent.keep_acking();
+    let agent = agent.ack_in_background();
 
     let sender = Sender::new();
     let pushes = (0..PUSHES).zip(channels.iter().cycle());
@@ -54,7 +54,7 @@ async fn a_burst_over_many_channels_of_one_agent_arrives_whole() {
         sender.push(&channel.endpoint, &format!("{number} {}", channel.id)).await;
     }))
     .await;
-    let got = agent.until("all pushes came", |got| versions(got).len() >= PUSHES).await;
+    let got = agent.until("all pushes arrived", |got| versions(got).len() >= PUSHES).await;
 
     assert_eq!(versions(&got).len(), PUSHES);
     assert!(got.iter().all(|got| got.body().ends_with(&got.channel)));
@@ -62,8 +62,9 @@ async fn a_burst_over_many_channels_of_one_agent_arrives_whole() {
 }
 
 #[actix_web::test]
-async fn a_burst_through_mailboxes_of_one_message_arrives_whole() {
-    // A nudge that is lost in a full mailbox is made up for by the recheck.
+async fn a_burst_through_mailboxes_of_capacity_1_arrives_completely() {
+    // When the mailbox is full, the notification about a stored message is dropped; the periodic
+    // recheck finds the message.
     let server = Server::start_with(&[
         "--client-mailbox-max=1",
         "--registry-mailbox-max=1",
@@ -72,37 +73,38 @@ async fn a_burst_through_mailboxes_of_one_message_arrives_whole() {
     ]);
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
-    let agent = agent.keep_acking();
+    let agent = agent.ack_in_background();
 
     let (sent, _) = insistent_burst(&channel.endpoint).await;
-    let got = agent.until("all pushes came", |got| bodies(got).is_superset(&sent)).await;
+    let got = agent.until("all pushes arrived", |got| bodies(got).is_superset(&sent)).await;
     assert_eq!(bodies(&got), sent);
 }
 
 #[actix_web::test]
-async fn an_overrun_store_answers_503_and_keeps_what_it_answered_201() {
+async fn an_overloaded_store_answers_503_and_keeps_every_201() {
     let server = Server::start_with(&["--write-queue-max=1"]);
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let (sent, refusals) = insistent_burst(&channel.endpoint).await;
     assert!(refusals > 0, "the store was not overrun");
 
-    let agent = Agent::back(&server, &uaid).await.keep_acking();
-    let got = agent.until("all pushes came", |got| bodies(got).is_superset(&sent)).await;
+    let agent = Agent::reconnect(&server, &uaid).await.ack_in_background();
+    let got = agent.until("all pushes arrived", |got| bodies(got).is_superset(&sent)).await;
     assert_eq!(bodies(&got), sent);
 }
 
 #[actix_web::test]
-async fn pushes_above_the_limit_are_answered_503_and_those_below_are_not_lost() {
+async fn pushes_above_the_limit_are_answered_503_and_the_others_are_kept() {
     let server = Server::start_with(&["--pushes-in-flight-max=2"]);
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let (sent, refusals) = insistent_burst(&channel.endpoint).await;
     assert!(refusals > 0, "there were never more than two");
 
-    let got = Agent::back(&server, &uaid).await.take(PUSHES).await;
+    let got = Agent::reconnect(&server, &uaid).await.take(PUSHES).await;
     assert_eq!(bodies(&got), sent);
 }
 
-/// As [`burst`], by senders that send again what was answered 503; gives how often that was, too.
+/// Like [`burst`], with senders that repeat a push after a 503. Returns the bodies and the number
+/// of 503 answers.
 async fn insistent_burst(endpoint: &str) -> (BTreeSet<String>, usize) {
     let refusals = Cell::new(0);
     let sent = join_all((0..SENDERS).map(async |sender| {
@@ -112,7 +114,7 @@ async fn insistent_burst(endpoint: &str) -> (BTreeSet<String>, usize) {
             until(AT_ONCE, "the push is taken", async || {
                 let answer = client.post(endpoint).ttl(3600).body(body.as_str()).send().await;
                 if answer.status != 201 {
-                    answer.refused(503, 201);
+                    answer.assert_error(503, 201);
                     assert!(answer.header("retry-after").is_some(), "{answer}");
                     refusals.set(refusals.get() + 1);
                 }
@@ -131,7 +133,7 @@ fn bodies(got: &[Notification]) -> BTreeSet<String> {
     got.iter().map(|got| got.body().to_owned()).collect()
 }
 
-/// Sends 400 pushes from 16 senders at once; gives their bodies.
+/// Sends 400 pushes from 16 concurrent senders and returns their bodies.
 async fn burst(endpoint: &str) -> BTreeSet<String> {
     let bodies = join_all((0..SENDERS).map(async |sender| {
         let (client, mut bodies) = (Sender::new(), Vec::new());
@@ -146,7 +148,7 @@ async fn burst(endpoint: &str) -> BTreeSet<String> {
     bodies.into_iter().flatten().collect()
 }
 
-/// The body of each version; a push that came twice must be the same both times.
+/// Maps each version to its body. Panics if a redelivery has another body.
 fn versions(got: &[Notification]) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     for notification in got {

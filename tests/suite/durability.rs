@@ -1,4 +1,4 @@
-//! kill -9: what was answered 201, or registered, is still there.
+//! kill -9: everything that was answered 201 or registered survives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,10 +6,11 @@ use std::fs;
 use futures_util::future::join_all;
 
 use crate::harness::{
-    AT_ONCE, Agent, Channel, Fuse, Gone, Notification, Program, Sender, Server, kalends, until,
+    AT_ONCE, Agent, Channel, Disconnected, KillCountdown, Notification, Program, Sender, Server,
+    kalends, until,
 };
 
-/// Waits for acks end soon, so that tests of agents that do not ack are short.
+/// Shortens the wait for an ack, so that tests of agents that do not ack are short.
 const SHORT_ACK_WAIT: &[&str] = &["--ack-wait-ms", "300"];
 
 #[actix_web::test]
@@ -23,12 +24,12 @@ async fn a_push_answered_201_that_a_connected_agent_did_not_ack_survives_kill_9(
     server.kill();
     server.restart();
 
-    let mut agent = Agent::back(&server, agent.uaid()).await;
+    let mut agent = Agent::reconnect(&server, agent.uaid()).await;
     assert_eq!(agent.notification().await, first);
 }
 
 #[actix_web::test]
-async fn a_push_under_way_at_kill_9_is_not_answered_201_or_is_not_lost() {
+async fn a_push_in_progress_at_kill_9_gets_no_201_or_is_not_lost() {
     let mut server = Server::start();
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -40,10 +41,10 @@ async fn a_push_under_way_at_kill_9_is_not_answered_201_or_is_not_lost() {
         sent
     };
     let (answer, sent) = tokio::join!(post, killed);
-    assert!(answer.is_err(), "nobody acked it and nobody can have stored it: {answer:?}");
+    assert!(answer.is_err(), "neither acked nor stored: {answer:?}");
 
     server.restart();
-    let mut agent = Agent::back(&server, agent.uaid()).await;
+    let mut agent = Agent::reconnect(&server, agent.uaid()).await;
     Sender::new().push(&channel.endpoint, "sent again").await;
     let again = agent.notification().await;
     assert_eq!(again.body(), "sent again");
@@ -53,7 +54,7 @@ async fn a_push_under_way_at_kill_9_is_not_answered_201_or_is_not_lost() {
 #[actix_web::test]
 async fn stored_messages_survive_kill_9_in_order_and_keep_their_versions() {
     let mut server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let sender = Sender::new();
     let bodies: Vec<_> = (0..30).map(|number| format!("message {number}")).collect();
     for body in &bodies {
@@ -63,7 +64,7 @@ async fn stored_messages_survive_kill_9_in_order_and_keep_their_versions() {
     for _ in 0..2 {
         server.kill();
         server.restart();
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         let mut notifications = Vec::new();
         while notifications.len() < bodies.len() {
             notifications.push(agent.notification().await);
@@ -77,7 +78,7 @@ async fn stored_messages_survive_kill_9_in_order_and_keep_their_versions() {
 #[actix_web::test]
 async fn every_201_of_a_write_storm_survives_kill_9() {
     let mut server = Server::start();
-    let agents = join_all((0..8).map(|_| Agent::absent(&server))).await;
+    let agents = join_all((0..8).map(|_| Agent::offline(&server))).await;
     let endpoints: Vec<_> = agents.iter().map(|(_, channel)| channel.endpoint.as_str()).collect();
     let mut promised = BTreeSet::new();
     for (storm, answers_before_kill) in [40, 333, 150, 80, 290, 210].into_iter().enumerate() {
@@ -89,7 +90,7 @@ async fn every_201_of_a_write_storm_survives_kill_9() {
     for (uaid, channel) in &agents {
         let there = promised.iter().filter(|(endpoint, _)| *endpoint == channel.endpoint);
         let mut missing: BTreeSet<_> = there.map(|(_, body)| body.as_str()).collect();
-        let mut agent = Agent::back(&server, uaid).await;
+        let mut agent = Agent::reconnect(&server, uaid).await;
         while !missing.is_empty() {
             let notification = agent.notification().await;
             agent.ack(&notification).await;
@@ -101,16 +102,16 @@ async fn every_201_of_a_write_storm_survives_kill_9() {
     assert!(versions.len() >= promised.len());
 }
 
-/// Twelve senders push to all endpoints until the server is killed, after so many answers.
-/// Gives endpoint and body of each push that was answered 201.
+/// Twelve senders push to all endpoints until the server is killed after `count` answers. Returns
+/// endpoint and body of each push that was answered 201.
 async fn storm_until_killed(
     server: &mut Server,
     endpoints: &[&str],
     storm: usize,
     answers_before_kill: usize,
 ) -> Vec<(String, String)> {
-    let fuse = Fuse::of(server, answers_before_kill);
-    let senders = (0..12).map(|sender| push_until_killed(endpoints, storm, sender, &fuse));
+    let countdown = KillCountdown::of(server, answers_before_kill);
+    let senders = (0..12).map(|sender| push_until_killed(endpoints, storm, sender, &countdown));
     let promised = join_all(senders).await;
     server.kill();
     promised.into_iter().flatten().collect()
@@ -120,7 +121,7 @@ async fn push_until_killed(
     endpoints: &[&str],
     storm: usize,
     sender: usize,
-    fuse: &Fuse,
+    countdown: &KillCountdown,
 ) -> Vec<(String, String)> {
     let mut promised = Vec::new();
     let client = Sender::new();
@@ -131,31 +132,32 @@ async fn push_until_killed(
             Err(_) => break,
         }
         promised.push(((*endpoint).to_owned(), body));
-        fuse.burn();
+        countdown.step();
     }
     promised
 }
 
 #[actix_web::test]
-async fn what_was_settled_before_kill_9_does_not_come_again() {
+async fn messages_settled_before_kill_9_are_not_redelivered() {
     let mut server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let sender = Sender::new();
     for number in 0..40 {
         sender.push(&channel.endpoint, &number.to_string()).await;
     }
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     let acked = agent.take(25).await;
     agent.ping().await;
-    // An ack is settled when its row is gone for all to see: when another connection does not get it.
+    // An ack is settled when its row is deleted durably: another connection does not receive the
+    // message.
     let mut rest = Vec::new();
     until(AT_ONCE, "the acks are settled", async || {
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         rest = vec![agent.notification().await];
         !acked.contains(&rest[0])
     })
     .await;
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     rest.clear();
     while rest.len() < 15 {
         rest.push(agent.notification().await);
@@ -165,16 +167,16 @@ async fn what_was_settled_before_kill_9_does_not_come_again() {
     server.kill();
     server.restart();
 
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.take(15).await, rest);
     Sender::new().push(&channel.endpoint, "the last").await;
     assert_eq!(agent.take(1).await[0].body(), "the last");
 }
 
 #[actix_web::test]
-async fn a_message_that_its_sender_dropped_before_kill_9_stays_dropped() {
+async fn a_message_deleted_before_kill_9_stays_deleted() {
     let mut server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let sender = Sender::new();
     let dropped = sender.push(&channel.endpoint, "dropped").await.location();
     sender.push(&channel.endpoint, "kept").await;
@@ -183,31 +185,32 @@ async fn a_message_that_its_sender_dropped_before_kill_9_stays_dropped() {
     server.kill();
     server.restart();
 
-    Sender::new().delete(&dropped).await.refused(404, 102);
-    let mut agent = Agent::back(&server, &uaid).await;
+    Sender::new().delete(&dropped).await.assert_error(404, 102);
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.take(1).await[0].body(), "kept");
 }
 
 #[actix_web::test]
-async fn agents_killed_off_while_they_ack_get_every_message_with_one_version() {
+async fn agents_acking_during_kill_9_receive_every_message_with_one_version() {
     const MESSAGES: usize = 60;
     let mut server = Server::start();
-    let agents = join_all((0..4).map(|_| Agent::absent(&server))).await;
+    let agents = join_all((0..4).map(|_| Agent::offline(&server))).await;
     for (_, channel) in &agents {
         let (sender, bodies) = (Sender::new(), 0..MESSAGES);
         join_all(bodies.map(async |body| sender.push(&channel.endpoint, &body.to_string()).await))
             .await;
     }
-    let fuse = Fuse::of(&server, 100);
-    // All are back before the first ack burns the fuse: whoever comes later finds nobody.
-    let back = join_all(agents.iter().map(|(uaid, _)| Agent::back(&server, uaid))).await;
-    let before = join_all(back.into_iter().map(|agent| ack_until_killed(agent, &fuse))).await;
+    let countdown = KillCountdown::of(&server, 100);
+    // All agents reconnect before the first ack, because an agent that connects after the kill
+    // finds no server.
+    let back = join_all(agents.iter().map(|(uaid, _)| Agent::reconnect(&server, uaid))).await;
+    let before = join_all(back.into_iter().map(|agent| ack_until_killed(agent, &countdown))).await;
     server.kill();
     server.restart();
 
     for ((uaid, _), before) in agents.iter().zip(before) {
         let mut versions = before.versions;
-        let mut agent = Agent::back(&server, uaid).await;
+        let mut agent = Agent::reconnect(&server, uaid).await;
         let is_whole = |versions: &BTreeMap<_, _>| versions.len() == MESSAGES;
         let mut unacked = before.unacked;
         while !is_whole(&versions) || !unacked.is_empty() {
@@ -223,24 +226,24 @@ async fn agents_killed_off_while_they_ack_get_every_message_with_one_version() {
     }
 }
 
-/// What an agent got before the server was killed.
+/// The messages that an agent received before the server was killed.
 #[derive(Default)]
 struct Before {
-    /// By body.
+    /// Version of each message, by its body.
     versions: BTreeMap<Option<String>, String>,
-    /// Versions that it did not ack, and so must get again.
+    /// Versions that the agent did not ack, and that it must therefore receive again.
     unacked: BTreeSet<String>,
 }
 
-/// Takes messages and acks all but every fifth, until the server is killed.
-async fn ack_until_killed(mut agent: Agent, fuse: &Fuse) -> Before {
+/// Receives messages and acks all but every fifth, until the server is killed.
+async fn ack_until_killed(mut agent: Agent, countdown: &KillCountdown) -> Before {
     let mut before = Before::default();
     while let Ok(notification) = agent.try_notification().await {
         if before.versions.len() % 5 == 4 {
             before.unacked.insert(notification.version.clone());
         } else {
             agent.ack(&notification).await;
-            fuse.burn();
+            countdown.step();
         }
         before.versions.insert(notification.body, notification.version);
     }
@@ -250,8 +253,8 @@ async fn ack_until_killed(mut agent: Agent, fuse: &Fuse) -> Before {
 #[actix_web::test]
 async fn every_channel_of_a_registration_storm_survives_kill_9() {
     let mut server = Server::start();
-    let fuse = Fuse::of(&server, 100);
-    let agents = join_all((0..24).map(|_| register_until_killed(&server, &fuse))).await;
+    let countdown = KillCountdown::of(&server, 100);
+    let agents = join_all((0..24).map(|_| register_until_killed(&server, &countdown))).await;
     server.kill();
     server.restart();
 
@@ -259,27 +262,28 @@ async fn every_channel_of_a_registration_storm_survives_kill_9() {
     let agents =
         agents.into_iter().filter_map(Result::ok).filter(|(_, channels)| !channels.is_empty());
     for (uaid, channels) in agents {
-        let agent = Agent::back(&server, &uaid).await.keep_acking();
+        let agent = Agent::reconnect(&server, &uaid).await.ack_in_background();
         for channel in &channels {
             sender.push(&channel.endpoint, &channel.id).await;
         }
-        let got = agent.until("all pushes came", |got| got.len() >= channels.len()).await;
+        let got = agent.until("all pushes arrived", |got| got.len() >= channels.len()).await;
         for Channel { id, .. } in &channels {
             assert!(got.iter().any(|got| got.channel == *id && got.body() == id));
         }
     }
 }
 
-/// A new agent registers channels until the server is killed: its id and what was granted.
+/// A new agent registers channels until the server is killed. Returns its uaid and the registered
+/// channels.
 async fn register_until_killed(
     server: &Server,
-    fuse: &Fuse,
-) -> Result<(String, Vec<Channel>), Gone> {
+    countdown: &KillCountdown,
+) -> Result<(String, Vec<Channel>), Disconnected> {
     let mut agent = Agent::try_new(server).await?;
     let mut channels = Vec::new();
     while let Ok(channel) = agent.try_register(None).await {
         channels.push(channel);
-        fuse.burn();
+        countdown.step();
     }
     Ok((agent.uaid().to_owned(), channels))
 }
@@ -305,7 +309,7 @@ async fn a_first_start_that_was_killed_at_any_step_can_be_repeated() {
     }
 }
 
-/// Whether a file of this directory, which may not be there, has a name that begins so.
+/// Whether the directory exists and contains a file whose name starts with `start`.
 fn has_file(dir: &str, start: &str) -> bool {
     fs::read_dir(dir).is_ok_and(|entries| {
         entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(start))

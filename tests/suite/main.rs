@@ -1,5 +1,5 @@
-//! The product as its users meet it: the real binary in processes of its own, real sockets, a real
-//! browser and a well-known sender.
+//! End-to-end tests: the real binary in its own processes, real sockets, a real browser and a
+//! widely used sender library.
 
 mod admin;
 mod bad_frames;
@@ -8,7 +8,6 @@ mod browser;
 mod bursts;
 mod chaos;
 mod cluster;
-mod drain;
 mod durability;
 mod dynamo;
 mod feeds;
@@ -22,7 +21,8 @@ mod senders;
 mod slow_peers;
 mod starting;
 mod stopping;
+mod stored_messages;
 mod topics;
+mod tutorial;
 mod unfinished;
 mod vapid;
-mod walk;

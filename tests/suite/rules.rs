@@ -1,15 +1,15 @@
-//! Rules of the house that a compiler does not check.
+//! Rules of the code base that the compiler does not check.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Lines a source file may have, its tests included.
+/// Maximum number of lines of a source file, including its tests.
 const FILE_LINES_MAX: usize = 500;
 
 #[test]
-fn one_cryptography_library_is_enough() {
+fn there_is_only_one_cryptography_library() {
     let lock = fs::read_to_string(Path::new(ROOT).join("Cargo.lock")).unwrap();
     assert!(lock.contains("name = \"aws-lc-rs\""));
     for other in ["openssl-sys", "native-tls"] {
@@ -18,21 +18,21 @@ fn one_cryptography_library_is_enough() {
 }
 
 #[test]
-fn exactly_one_file_names_actix_web_actors() {
+fn only_one_file_uses_actix_web_actors() {
     let naming = sources().into_iter().filter(|(_, text)| text.contains("use actix_web_actors"));
     let naming: Vec<_> = naming.map(|(path, _)| path).collect();
     assert_eq!(naming, [Path::new(ROOT).join("actors/src/socket.rs")]);
 }
 
 #[test]
-fn no_file_is_too_long_to_read() {
+fn no_source_file_exceeds_the_line_limit() {
     for (path, text) in sources() {
         let lines = text.lines().count();
         assert!(lines <= FILE_LINES_MAX, "{}: {lines} lines", path.display());
     }
 }
 
-/// Every file of Rust that is ours, with its text.
+/// All Rust source files of the product, with their text.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for crate_sources in

@@ -1,4 +1,4 @@
-//! A server at work: its health, its month, and the agents that come back to it.
+//! A running server: its health, its month, and agents that reconnect.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,10 +6,10 @@ use std::fs;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::{AT_ONCE, Agent, Neighbour, Notification, Sender, Server, Signer, until};
+use crate::harness::{AT_ONCE, Agent, Bystander, Notification, Sender, Server, Signer, until};
 
 #[actix_web::test]
-async fn a_healthy_server_says_so() {
+async fn a_healthy_server_reports_ok() {
     let server = Server::start();
     let agent = Agent::new(&server).await;
     let sender = Sender::new();
@@ -25,11 +25,11 @@ async fn a_healthy_server_says_so() {
 }
 
 #[actix_web::test]
-async fn a_server_that_cannot_write_is_not_healthy_and_promises_nothing() {
+async fn a_server_that_cannot_write_is_unhealthy_and_rejects_pushes() {
     let server = Server::start();
-    let (_, channel) = Agent::absent(&server).await;
+    let (_, channel) = Agent::offline(&server).await;
     let sender = Sender::new();
-    // What is cut off under its feet, SQLite cannot write to.
+    // SQLite cannot write to a database file that was truncated while it is open.
     for entry in fs::read_dir(server.data_dir()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "db") {
@@ -40,30 +40,30 @@ async fn a_server_that_cannot_write_is_not_healthy_and_promises_nothing() {
     let health = format!("{}/health", server.origin());
     until(AT_ONCE, "the health is bad", async || sender.get(&health).await.status == 503).await;
     let health = sender.get(&health).await;
-    health.refused(503, 201);
+    health.assert_error(503, 201);
     assert!(health.header("retry-after").is_some());
     let refused = sender.post(&channel.endpoint).ttl(60).body("lost?").send().await;
-    let message = refused.refused(503, 201);
+    let message = refused.assert_error(503, 201);
     assert!(!message.contains("sql") && !message.contains("db"), "{message}");
     assert_eq!(sender.get(&format!("{}/__lbheartbeat__", server.origin())).await.status, 200);
 }
 
 #[actix_web::test]
-async fn an_agent_that_connects_again_replaces_its_older_connection() {
+async fn a_new_connection_replaces_the_older_one_of_an_agent() {
     let server = Server::start();
     let mut older = Agent::new(&server).await;
     let channel = older.register().await;
-    let mut newer = Agent::back(&server, older.uaid()).await;
+    let mut newer = Agent::reconnect(&server, older.uaid()).await;
     assert_eq!(older.socket().closed().await.0, Some(4409));
     older.ended().await;
     Sender::new().push_to(&mut newer, &channel, "to the newer one").await;
 }
 
 #[actix_web::test]
-async fn an_agent_that_comes_back_again_and_again_misses_nothing() {
+async fn an_agent_that_reconnects_repeatedly_misses_nothing() {
     const PUSHES: usize = 100;
     let server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let sender = Sender::new();
     let pushes = async {
         for number in 0..PUSHES {
@@ -73,27 +73,27 @@ async fn an_agent_that_comes_back_again_and_again_misses_nothing() {
     let comes_and_goes = async {
         let mut seen = Vec::new();
         for _ in 0..40 {
-            let mut agent = Agent::back(&server, &uaid).await;
-            let came = agent.notifications_so_far().await;
+            let mut agent = Agent::reconnect(&server, &uaid).await;
+            let came = agent.pending_notifications().await;
             agent.ack_all(&came).await;
             seen.extend(came);
         }
         seen
     };
     let ((), mut seen) = tokio::join!(pushes, comes_and_goes);
-    let agent = Agent::back(&server, &uaid).await.keep_acking();
+    let agent = Agent::reconnect(&server, &uaid).await.ack_in_background();
     let bodies = |seen: &[Notification], rest: &[Notification]| {
         let all = seen.iter().chain(rest);
         all.map(|notification| notification.body().to_owned()).collect::<BTreeSet<_>>().len()
     };
-    let rest = agent.until("the rest comes", |rest| bodies(&seen, rest) == PUSHES).await;
+    let rest = agent.until("the rest arrives", |rest| bodies(&seen, rest) == PUSHES).await;
     seen.extend(rest);
     let versions: BTreeSet<_> = seen.iter().map(|seen| (&seen.version, seen.body())).collect();
     assert_eq!(versions.len(), PUSHES, "a push came with two versions");
 }
 
 #[actix_web::test]
-async fn the_log_does_not_say_who_or_what() {
+async fn the_log_contains_no_uaid_token_or_payload() {
     let mut server = Server::start_with(&["--ack-wait-ms", "100"]);
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -105,7 +105,7 @@ async fn the_log_does_not_say_who_or_what() {
     push().header("authorization", &authorization.replace(", k=", "x, k=")).send().await;
     push().ttl(5).send().await;
     let uaid = agent.leave().await;
-    Agent::back(&server, &uaid).await.take(2).await;
+    Agent::reconnect(&server, &uaid).await.take(2).await;
     server.terminate();
 
     let log = server.log();
@@ -117,18 +117,18 @@ async fn the_log_does_not_say_who_or_what() {
 }
 
 #[actix_web::test]
-async fn commands_that_come_all_at_once_are_all_answered() {
+async fn concurrent_commands_are_all_answered() {
     const COMMANDS: usize = 400;
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let ids: BTreeSet<_> = (0..COMMANDS).map(|_| Uuid::new_v4().to_string()).collect();
     for id in &ids {
-        agent.socket().say(&json!({"messageType": "register", "channelID": id})).await;
+        agent.socket().send_json(&json!({"messageType": "register", "channelID": id})).await;
     }
     let mut answered = BTreeSet::new();
     while answered.len() < COMMANDS {
-        let answer = agent.socket().hear().await.unwrap();
-        // What is too much at once is refused at once, and not left unanswered.
+        let answer = agent.socket().receive().await.unwrap();
+        // A command above the limit is rejected at once, and is not left without an answer.
         assert!(answer["status"] == 200 || answer["status"] == 503, "{answer}");
         answered.insert(answer["channelID"].as_str().unwrap().to_owned());
     }
@@ -136,7 +136,7 @@ async fn commands_that_come_all_at_once_are_all_answered() {
 }
 
 #[actix_web::test]
-async fn a_server_behind_a_proxy_goes_by_the_name_it_is_reached_under() {
+async fn public_url_sets_endpoints_and_the_vapid_audience() {
     let server = Server::start_with(&["--public-url", "https://push.example.net"]);
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -147,12 +147,12 @@ async fn a_server_behind_a_proxy_goes_by_the_name_it_is_reached_under() {
     let push = post().signed(&signer, "https://push.example.net").send();
     let (answer, _) = tokio::join!(push, agent.take(1));
     assert!(answer.location().starts_with("https://push.example.net/m/"), "{answer}");
-    let inside = post().signed(&signer, &server.origin()).send().await.refused(401, 109);
+    let inside = post().signed(&signer, &server.origin()).send().await.assert_error(401, 109);
     assert!(inside.contains("it must be https://push.example.net"), "{inside}");
 }
 
 #[actix_web::test]
-async fn a_frozen_month_serves_like_any_other() {
+async fn a_server_without_rotation_uses_one_table() {
     let mut server = Server::start_with(&["--rotation=false"]);
     let months = |server: &Server| {
         let entries = fs::read_dir(server.data_dir()).unwrap();
@@ -160,12 +160,12 @@ async fn a_frozen_month_serves_like_any_other() {
         names.filter(|name| name.starts_with("messages_") && name.ends_with(".db")).count()
     };
     assert_eq!(months(&server), 1);
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     Sender::new().push(&channel.endpoint, "stored").await;
     assert!(server.terminate().success());
     server.restart();
     assert_eq!(months(&server), 1);
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.take(1).await[0].body(), "stored");
-    Neighbour::beside(&server).await.notices_nothing().await;
+    Bystander::connect(&server).await.is_unaffected().await;
 }

@@ -1,4 +1,4 @@
-//! Application servers that were there before: their endpoints and their encodings.
+//! Existing application servers: the endpoints and content encodings that they already use.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use fernet::Fernet;
@@ -19,7 +19,7 @@ async fn endpoints_of_an_autopush_rs_installation_with_the_same_key_keep_working
     let fernet = Fernet::new(&crypto_key(&server)).unwrap();
     let token = fernet.encrypt(&ids);
     let sender = Sender::new();
-    // autopush-rs cuts the padding off; Python's autopush did not.
+    // autopush-rs removes the Base64 padding; Python's autopush kept it.
     for path in ["v1/", ""] {
         for token in [token.as_str(), token.trim_end_matches('=')] {
             let endpoint = format!("{}/wpush/{path}{token}", server.origin());
@@ -49,30 +49,30 @@ async fn restricted_endpoints_of_an_autopush_rs_installation_keep_working() {
     assert_eq!(answer.status, 201, "{answer}");
     assert_eq!((got[0].body(), &got[0].channel), ("v2", &channel.id));
 
-    push().send().await.refused(401, 109);
-    push().signed(&other, &server.origin()).send().await.refused(403, 109);
+    push().send().await.assert_error(401, 109);
+    push().signed(&other, &server.origin()).send().await.assert_error(403, 109);
     let unrestricted = endpoint.replace("/v2/", "/v1/");
-    sender.post(&unrestricted).ttl(60).send().await.refused(404, 102);
+    sender.post(&unrestricted).ttl(60).send().await.assert_error(404, 102);
 }
 
 #[actix_web::test]
-async fn a_token_of_a_foreign_key_or_for_nobody_is_refused() {
+async fn a_token_with_a_foreign_key_or_an_unknown_uaid_is_rejected() {
     let server = Server::start();
     let sender = Sender::new();
     let ids = [7; 32];
     let foreign = Fernet::new(&Fernet::generate_key()).unwrap().encrypt(&ids);
     let endpoint = format!("{}/wpush/v1/{foreign}", server.origin());
-    sender.post(&endpoint).ttl(60).send().await.refused(404, 102);
+    sender.post(&endpoint).ttl(60).send().await.assert_error(404, 102);
 
     let nobody = Fernet::new(&crypto_key(&server)).unwrap().encrypt(&ids);
     let endpoint = format!("{}/wpush/v1/{nobody}", server.origin());
     let gone = sender.post(&endpoint).ttl(60).send().await;
-    gone.refused(410, 103);
+    gone.assert_error(410, 103);
     assert_eq!(gone.header("cache-control"), Some("max-age=86400"));
 }
 
 #[actix_web::test]
-async fn both_encodings_reach_the_agent_with_what_it_needs_to_decrypt() {
+async fn both_content_encodings_reach_the_agent_with_their_parameters() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -96,7 +96,7 @@ async fn both_encodings_reach_the_agent_with_what_it_needs_to_decrypt() {
     assert_eq!((&got[0].body, got[0].headers.is_null()), (&None, true));
 }
 
-/// The key that the server made, in the form that Fernet has it.
+/// The key that the server generated, in Fernet's format.
 fn crypto_key(server: &Server) -> String {
     #[derive(Deserialize)]
     struct Keys {

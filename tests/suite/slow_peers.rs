@@ -1,5 +1,5 @@
-//! Peers that say nothing, stop half-way, do not read or vanish: they cost themselves a detour and
-//! nobody else anything.
+//! Peers that are silent, stop half-way, do not read or vanish: their own messages are delivered
+//! from storage, and other connections are unaffected.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,35 +10,35 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::harness::{AT_ONCE, Agent, Neighbour, Raw, Sender, Server, Socket, until};
+use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Sender, Server, Socket, until};
 
-/// Clocks below are looked at twice a second.
+/// The timeouts under test are checked twice a second.
 const COARSE: Duration = Duration::from_millis(1500);
 
 #[actix_web::test]
-async fn a_connection_on_which_nothing_is_said_is_closed() {
+async fn a_silent_connection_is_closed() {
     let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let raw = Raw::open(&server).await;
     raw.rest(Duration::from_millis(500) + COARSE).await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn headers_that_do_not_end_are_answered_408() {
+async fn unfinished_headers_are_answered_408() {
     let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let mut raw = Raw::open(&server).await;
     raw.write("POST /wpush/x HTTP/1.1\r\nHost: a\r\nTT").await;
     let answer = raw.rest(Duration::from_millis(500) + COARSE).await;
     assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn headers_that_trickle_in_are_cut_off() {
+async fn slow_headers_close_the_connection() {
     let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let (_read, mut write) = stream.into_split();
     write.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
@@ -46,11 +46,11 @@ async fn headers_that_trickle_in_are_cut_off() {
         write.write_all(b"X: y\r\n").await.is_err()
     })
     .await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn a_body_that_does_not_end_is_answered_408_and_nothing_is_sent() {
+async fn an_unfinished_body_is_answered_408_and_delivers_nothing() {
     let server = Server::start_with(&["--request-body-timeout-ms", "300"]);
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -62,9 +62,9 @@ async fn a_body_that_does_not_end_is_answered_408_and_nothing_is_sent() {
     {
         let mut raw = Raw::open(&server).await;
         raw.write(format!("{head}{rest}")).await;
-        raw.answer().await.refused(408, 999);
+        raw.answer().await.assert_error(408, 999);
     }
-    // A sender that hangs up half-way gets no answer at all.
+    // A sender that disconnects half-way through its request gets no answer.
     let mut raw = Raw::open(&server).await;
     raw.write(format!("{head}Content-Length: 100\r\n\r\nhalf")).await;
     drop(raw);
@@ -74,13 +74,13 @@ async fn a_body_that_does_not_end_is_answered_408_and_nothing_is_sent() {
 #[actix_web::test]
 async fn an_agent_that_vanishes_loses_nothing() {
     let server = Server::start_with(&["--ack-wait-ms", "5000"]);
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let sender = Sender::new();
     for way in [Vanish::Closes, Vanish::ClosesAndFinishes, Vanish::Finishes, Vanish::Resets] {
         let mut agent = Agent::new(&server).await;
         let channel = agent.register().await;
         let uaid = agent.uaid().to_owned();
-        // It goes while a push waits for its ack.
+        // The agent disconnects while a push waits for its ack.
         let push = sender.push(&channel.endpoint, "under way");
         let vanish = async {
             let notification = agent.notification().await;
@@ -91,25 +91,25 @@ async fn an_agent_that_vanishes_loses_nothing() {
         until(AT_ONCE, "the server notices", async || server.connections().await == 1).await;
         sender.push(&channel.endpoint, "afterwards").await;
 
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         let got = agent.take(2).await;
         assert_eq!(got[0], first, "{way:?}");
         assert_eq!(got[1].body(), "afterwards", "{way:?}");
         agent.leave().await;
-        neighbour.notices_nothing().await;
+        bystander.is_unaffected().await;
     }
 }
 
-/// How an agent can go.
+/// How an agent ends its connection.
 #[derive(Debug, Clone, Copy)]
 enum Vanish {
-    /// A close frame, and the connection stays open.
+    /// Sends a close frame and leaves the TCP connection open.
     Closes,
-    /// A close frame, and the end of the connection at once.
+    /// Sends a close frame and closes the TCP connection at once.
     ClosesAndFinishes,
-    /// The end of the connection.
+    /// Closes the TCP connection without a close frame.
     Finishes,
-    /// The connection breaks.
+    /// Resets the TCP connection.
     Resets,
 }
 
@@ -133,22 +133,22 @@ impl Vanish {
 }
 
 #[actix_web::test]
-async fn a_peer_that_does_not_answer_pings_is_closed_and_one_that_does_is_not() {
+async fn only_a_peer_that_does_not_answer_pings_is_closed() {
     let server = Server::start_with(&["--keepalive-interval-s", "1", "--keepalive-grace-s", "1"]);
     let mut silent = Agent::new(&server).await;
     let channel = silent.register().await;
-    // It answers pings when it reads; the other one does not read.
-    let lively = Agent::new(&server).await.keep_acking();
+    // This peer answers pings while it reads; the other one does not read.
+    let lively = Agent::new(&server).await.ack_in_background();
     until(AT_ONCE, "the silent one is gone", async || server.connections().await == 1).await;
     assert_eq!(silent.socket().closed().await.0, Some(4408));
     Sender::new().push(&channel.endpoint, "kept").await;
-    let mut silent = Agent::back(&server, silent.uaid()).await;
+    let mut silent = Agent::reconnect(&server, silent.uaid()).await;
     assert_eq!(silent.take(1).await[0].body(), "kept");
     drop(lively);
 }
 
 #[actix_web::test]
-async fn an_agent_that_stops_reading_holds_up_nobody_else_and_loses_nothing() {
+async fn an_agent_that_stops_reading_delays_no_other_and_loses_nothing() {
     const LARGE: usize = 200;
     const SMALL: usize = 1500;
     let server = Server::start_with(&[
@@ -161,8 +161,8 @@ async fn an_agent_that_stops_reading_holds_up_nobody_else_and_loses_nothing() {
         "--tcp-user-timeout-ms",
         "3000",
     ]);
-    let mut neighbour = Neighbour::beside(&server).await;
-    let mut slow = Agent::greet(Socket::narrow(&server).await, None).await.unwrap();
+    let mut bystander = Bystander::connect(&server).await;
+    let mut slow = Agent::hello(Socket::with_small_buffer(&server).await, None).await.unwrap();
     let channel = slow.register().await;
 
     let flood = async {
@@ -181,7 +181,7 @@ async fn an_agent_that_stops_reading_holds_up_nobody_else_and_loses_nothing() {
     let slowest = async {
         let mut slowest = Duration::ZERO;
         for _ in 0..100 {
-            slowest = slowest.max(neighbour.gets_a_push().await);
+            slowest = slowest.max(bystander.push_latency().await);
         }
         slowest
     };
@@ -190,29 +190,29 @@ async fn an_agent_that_stops_reading_holds_up_nobody_else_and_loses_nothing() {
     until(AT_ONCE, "the system ends the connection", async || server.connections().await == 1)
         .await;
 
-    let agent = Agent::back(&server, slow.uaid()).await.keep_acking();
-    let got = agent.until("all messages come", |got| got.len() >= bodies.len()).await;
+    let agent = Agent::reconnect(&server, slow.uaid()).await.ack_in_background();
+    let got = agent.until("all messages arrive", |got| got.len() >= bodies.len()).await;
     assert_eq!(got.len(), bodies.len());
     let got: BTreeSet<_> = got.iter().map(|got| got.body()).collect();
     assert!(bodies.iter().all(|body| got.contains(body.as_str())));
 }
 
 #[actix_web::test]
-async fn a_peer_that_talks_and_does_not_read_is_not_read_from() {
+async fn the_server_stops_reading_from_a_peer_that_does_not_read() {
     const MEMORY_KIB_MAX: u64 = 100 * 1024;
     let server = Server::start();
-    let mut neighbour = Neighbour::beside(&server).await;
-    let mut agent = Agent::greet(Socket::narrow(&server).await, None).await.unwrap();
-    agent.clog().await;
-    assert!(neighbour.gets_a_push().await < Duration::from_secs(1));
+    let mut bystander = Bystander::connect(&server).await;
+    let mut agent = Agent::hello(Socket::with_small_buffer(&server).await, None).await.unwrap();
+    agent.block_server().await;
+    assert!(bystander.push_latency().await < Duration::from_secs(1));
     let memory_kib = server.memory_kib();
     assert!(memory_kib < MEMORY_KIB_MAX, "the server has {memory_kib} KiB");
 }
 
 #[actix_web::test]
-async fn a_frame_that_would_fill_the_memory_is_refused_by_its_length() {
+async fn a_huge_frame_is_rejected_by_its_length() {
     let server = Server::start();
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let mut agent = Agent::new(&server).await;
     let began = Instant::now();
     let head = b"\x81\xff\0\0\x01\0\0\0\0\0\0\0\0\0";
@@ -220,5 +220,5 @@ async fn a_frame_that_would_fill_the_memory_is_refused_by_its_length() {
     assert_eq!(agent.socket().closed().await.0, Some(1009));
     assert!(began.elapsed() < AT_ONCE);
     agent.ended().await;
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }

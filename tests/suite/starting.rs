@@ -1,4 +1,5 @@
-//! Starting: what cannot work is refused with a clear error, and nothing is overwritten.
+//! Start-up: an impossible configuration is rejected with a clear error, and no existing file is
+//! overwritten.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions, Permissions};
@@ -10,28 +11,28 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::{Agent, Ended, Neighbour, Program, Sender, Server, kalends};
+use crate::harness::{Agent, Bystander, ExitOutput, Program, Sender, Server, kalends};
 
 #[actix_web::test]
-async fn a_second_server_on_the_same_data_directory_is_refused() {
+async fn a_second_server_on_a_data_directory_is_rejected() {
     let server = Server::start();
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     let second = Program::run(serve(&server.data_dir())).await;
     refused(&second, "is in use by another process");
     assert!(second.stderr.contains(path_text(&server.data_dir())), "{second:?}");
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn a_data_directory_of_a_killed_server_is_free() {
+async fn the_data_directory_of_a_killed_server_is_not_locked() {
     let mut server = Server::start();
     server.kill();
     server.restart();
-    Neighbour::beside(&server).await.notices_nothing().await;
+    Bystander::connect(&server).await.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn a_damaged_database_is_refused_and_left_as_it_is() {
+async fn a_damaged_database_is_rejected_and_not_changed() {
     for (what, damage) in [
         ("overwritten", overwrite as fn(&Path) -> io::Result<()>),
         ("another file", replace),
@@ -39,7 +40,7 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
         ("cut off", cut_off),
     ] {
         let mut server = Server::start();
-        Neighbour::beside(&server).await.notices_nothing().await;
+        Bystander::connect(&server).await.is_unaffected().await;
         assert!(server.terminate().success());
         for file in databases(&server.data_dir()) {
             let good = fs::read(&file).unwrap();
@@ -52,7 +53,7 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
             fs::write(&file, good).unwrap();
         }
         server.restart();
-        Neighbour::beside(&server).await.notices_nothing().await;
+        Bystander::connect(&server).await.is_unaffected().await;
     }
 }
 
@@ -73,7 +74,7 @@ fn cut_off(file: &Path) -> io::Result<()> {
 }
 
 #[actix_web::test]
-async fn a_router_table_that_is_missing_beside_others_is_refused() {
+async fn a_missing_router_table_beside_others_is_rejected() {
     let mut server = Server::start();
     assert!(server.terminate().success());
     let router = server.data_dir().join("router.db");
@@ -86,7 +87,7 @@ async fn a_router_table_that_is_missing_beside_others_is_refused() {
 }
 
 #[actix_web::test]
-async fn a_port_in_use_is_refused_and_leaves_no_data_directory() {
+async fn a_port_in_use_is_rejected_and_leaves_no_data_directory() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let home = TempDir::new().unwrap();
@@ -97,7 +98,7 @@ async fn a_port_in_use_is_refused_and_leaves_no_data_directory() {
 }
 
 #[actix_web::test]
-async fn settings_that_there_are_not_are_refused_wherever_they_stand() {
+async fn unknown_settings_are_rejected_in_every_source() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
     let file = home.path().join("kalends.toml");
@@ -121,7 +122,7 @@ async fn settings_that_there_are_not_are_refused_wherever_they_stand() {
 }
 
 #[actix_web::test]
-async fn bad_values_are_refused_all_at_once() {
+async fn all_invalid_values_are_reported_together() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
     let wrong = ["--ack-wait-ms", "0", "--log-level", "loud", "--public-url", "ftp://a"];
@@ -134,7 +135,7 @@ async fn bad_values_are_refused_all_at_once() {
 }
 
 #[actix_web::test]
-async fn keys_are_made_once_for_their_owner_only_and_kept() {
+async fn keys_are_generated_once_with_mode_0600_and_kept() {
     let mut server = Server::start();
     let file = server.data_dir().join("keys.toml");
     let keys = fs::read(&file).unwrap();
@@ -144,7 +145,7 @@ async fn keys_are_made_once_for_their_owner_only_and_kept() {
         let mode = entry.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} is open to others", entry.path().display());
     }
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     assert!(server.terminate().success());
     server.restart();
     server.kill();
@@ -152,12 +153,12 @@ async fn keys_are_made_once_for_their_owner_only_and_kept() {
     assert_eq!(fs::read(&file).unwrap(), keys);
 
     Sender::new().push(&channel.endpoint, "to the old endpoint").await;
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.take(1).await[0].body(), "to the old endpoint");
 }
 
 #[actix_web::test]
-async fn keys_that_others_can_read_or_that_are_damaged_are_refused_and_left_as_they_are() {
+async fn readable_or_damaged_keys_are_rejected_and_not_changed() {
     let mut server = Server::start();
     assert!(server.terminate().success());
     let file = server.data_dir().join("keys.toml");
@@ -175,7 +176,7 @@ async fn keys_that_others_can_read_or_that_are_damaged_are_refused_and_left_as_t
     server.restart();
 }
 
-/// `kalends serve` in this directory, on any port.
+/// `kalends serve` in this directory, on any free port.
 fn serve(data_dir: &Path) -> Command {
     kalends(&args(data_dir, &["--listen", "127.0.0.1:0"]))
 }
@@ -185,17 +186,17 @@ fn args(data_dir: &Path, more: &[&str]) -> Vec<String> {
     first.iter().chain(more).map(|&argument| argument.to_owned()).collect()
 }
 
-/// Checks that a start was refused with one clear line.
-fn refused(ended: &Ended, says: &str) {
-    refused_with(1, ended, says);
+/// Checks that the start failed with exit code 1 and one clear line.
+fn refused(ended: &ExitOutput, expected: &str) {
+    refused_with(1, ended, expected);
 }
 
-/// The same for one that does not go well another time either.
-fn refused_with(code: i32, ended: &Ended, says: &str) {
+/// Like [`refused`], for an exit code which a supervisor does not retry.
+fn refused_with(code: i32, ended: &ExitOutput, expected: &str) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     assert!(ended.stdout.is_empty(), "{ended:?}");
-    let last = ended.stderr.lines().last().expect("an error is told");
-    assert!(last.starts_with("kalends: ") && last.contains(says), "{ended:?}");
+    let last = ended.stderr.lines().last().expect("an error is printed");
+    assert!(last.starts_with("kalends: ") && last.contains(expected), "{ended:?}");
     assert!(!ended.stderr.contains("panicked"), "{ended:?}");
 }
 

@@ -1,4 +1,5 @@
-//! SIGTERM: what is under way is finished, everybody is told, and the end comes in time.
+//! SIGTERM: work in progress is completed, every agent receives a close frame, and the process ends
+//! in time.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::harness::{AT_ONCE, Agent, Raw, Sender, Server, Socket, until};
 
-/// The end comes at once where nothing is under way; the rest is a busy machine's.
+/// A server without work in progress ends at once; the rest of the bound is for a busy machine.
 const AT_ONCE_MAX: Duration = Duration::from_secs(5);
 
 #[actix_web::test]
@@ -30,7 +31,7 @@ async fn a_push_that_waits_for_its_ack_at_sigterm_is_stored_and_answered_201() {
     assert_eq!(server.ended_within(AT_ONCE_MAX).await.code(), Some(0));
 
     server.restart();
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.notification().await, first);
 }
 
@@ -58,12 +59,12 @@ async fn every_agent_gets_a_close_frame_and_the_end_of_its_connection() {
 }
 
 #[actix_web::test]
-async fn an_agent_that_does_not_read_holds_the_end_up_for_no_longer_than_allowed() {
+async fn an_agent_that_does_not_read_delays_the_end_for_a_bounded_time() {
     const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
     const EXIT: Duration = Duration::from_millis(500);
     let mut server = Server::start_with(&["--shutdown-wait-ms", "3000"]);
     let mut agent = Agent::new(&server).await;
-    agent.clog().await;
+    agent.block_server().await;
 
     server.signal("TERM");
     let ended = server.ended_within(SHUTDOWN_WAIT + EXIT).await;
@@ -71,11 +72,11 @@ async fn an_agent_that_does_not_read_holds_the_end_up_for_no_longer_than_allowed
 }
 
 #[actix_web::test]
-async fn a_stopping_server_refuses_connections() {
+async fn a_stopping_server_rejects_connections() {
     let mut server = Server::start();
-    // It keeps the server from its end.
+    // This connection delays the end of the server.
     let mut agent = Agent::new(&server).await;
-    agent.clog().await;
+    agent.block_server().await;
 
     server.signal("TERM");
     until(AT_ONCE, "a connection is refused", async || {
@@ -87,16 +88,16 @@ async fn a_stopping_server_refuses_connections() {
 }
 
 #[actix_web::test]
-async fn a_server_that_says_where_it_is_can_be_told_to_stop() {
+async fn a_server_that_printed_its_address_handles_sigterm() {
     for _ in 0..10 {
         assert_eq!(Server::start().terminate().code(), Some(0));
     }
 }
 
 #[actix_web::test]
-async fn a_server_that_may_not_wait_ends_well_too() {
+async fn a_server_with_shutdown_wait_ms_0_exits_with_0() {
     let mut server = Server::start_with(&["--shutdown-wait-ms", "0"]);
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let connected = Agent::new(&server).await;
     Sender::new().push(&channel.endpoint, "stored").await;
     server.signal("TERM");
@@ -104,14 +105,14 @@ async fn a_server_that_may_not_wait_ends_well_too() {
     connected.ended().await;
 
     server.restart();
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.take(1).await[0].body(), "stored");
 }
 
 #[actix_web::test]
-async fn every_201_before_sigterm_is_kept_and_nothing_else_is_promised() {
+async fn every_201_before_sigterm_is_kept_and_no_push_is_accepted_afterwards() {
     let mut server = Server::start();
-    let agents = join_all((0..4).map(|_| Agent::absent(&server))).await;
+    let agents = join_all((0..4).map(|_| Agent::offline(&server))).await;
     let answered = std::cell::Cell::new(0);
     let storm = join_all(agents.iter().map(async |(_, channel)| {
         let (sender, mut promised) = (Sender::new(), Vec::new());
@@ -136,7 +137,7 @@ async fn every_201_before_sigterm_is_kept_and_nothing_else_is_promised() {
 
     server.restart();
     for ((uaid, _), promised) in agents.iter().zip(promised) {
-        let mut agent = Agent::back(&server, uaid).await;
+        let mut agent = Agent::reconnect(&server, uaid).await;
         let got = agent.take(promised.len()).await;
         assert!(got.iter().map(|got| got.body()).eq(promised.iter()));
     }

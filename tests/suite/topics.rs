@@ -1,4 +1,4 @@
-//! Messages with a Topic: the newest replaces the one before, and nothing else does.
+//! Messages with a Topic: the newest one replaces the stored one, and nothing else does.
 
 use std::time::Instant;
 
@@ -6,15 +6,15 @@ use futures_util::future::join_all;
 
 use crate::harness::{Agent, Sender, Server};
 
-/// Rounds of a race: enough that either side wins some.
+/// Rounds of the race, enough that each side wins some.
 const ROUNDS: usize = 30;
 
 const TOPIC: &str = "weather";
 
 #[actix_web::test]
-async fn of_a_topic_that_16_senders_race_for_one_message_remains_and_it_is_one_of_the_last() {
+async fn of_concurrent_pushes_to_a_topic_one_of_the_last_remains() {
     let server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let posts = join_all((0..16).map(async |sender| {
         let (client, mut posts) = (Sender::new(), Vec::new());
         for number in 0..10 {
@@ -28,7 +28,7 @@ async fn of_a_topic_that_16_senders_race_for_one_message_remains_and_it_is_one_o
     let posts = posts.concat();
     Sender::new().push(&channel.endpoint, "behind").await;
 
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     let got = agent.take(2).await;
     assert_eq!(got[1].body(), "behind", "more than one message of the topic came");
     let (.., answered) = posts.iter().find(|(body, ..)| *body == got[0].body()).unwrap();
@@ -39,12 +39,12 @@ async fn of_a_topic_that_16_senders_race_for_one_message_remains_and_it_is_one_o
 #[actix_web::test]
 async fn the_ack_of_a_replaced_message_does_not_delete_the_replacement() {
     let server = Server::start_with(&["--ack-wait-ms", "50"]);
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let sender = Sender::new();
     for round in 0..ROUNDS {
         let (old, new) = (format!("old {round}"), format!("new {round}"));
         sender.push_topic(&channel.endpoint, TOPIC, &old).await;
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         let first = agent.notification().await;
         assert_eq!(first.body(), old);
         tokio::join!(agent.ack(&first), sender.push_topic(&channel.endpoint, TOPIC, &new));
@@ -56,30 +56,30 @@ async fn the_ack_of_a_replaced_message_does_not_delete_the_replacement() {
 #[actix_web::test]
 async fn an_ack_on_a_later_connection_does_not_delete_the_replacement() {
     let server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let sender = Sender::new();
     for round in 0..ROUNDS {
         let (old, new) = (format!("old {round}"), format!("new {round}"));
         sender.push_topic(&channel.endpoint, TOPIC, &old).await;
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         let first = agent.notification().await;
         agent.leave().await;
         sender.push_topic(&channel.endpoint, TOPIC, &new).await;
 
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         agent.ack(&first).await;
         agent.ping().await;
         agent.leave().await;
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         assert_eq!(agent.take(1).await[0].body(), new);
         agent.leave().await;
     }
 }
 
 #[actix_web::test]
-async fn dropping_a_replaced_message_does_not_drop_the_replacement() {
+async fn deleting_a_replaced_message_does_not_delete_the_replacement() {
     let server = Server::start();
-    let (uaid, channel) = Agent::absent(&server).await;
+    let (uaid, channel) = Agent::offline(&server).await;
     let (sender, other) = (Sender::new(), Sender::new());
     for round in 0..ROUNDS {
         let (old, new) = (format!("old {round}"), format!("new {round}"));
@@ -89,9 +89,9 @@ async fn dropping_a_replaced_message_does_not_drop_the_replacement() {
             other.push_topic(&channel.endpoint, TOPIC, &new)
         );
         assert!([204, 404].contains(&dropped.status), "{dropped}");
-        sender.delete(&location).await.refused(404, 102);
+        sender.delete(&location).await.assert_error(404, 102);
 
-        let mut agent = Agent::back(&server, &uaid).await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
         assert_eq!(agent.take(1).await[0].body(), new);
         agent.leave().await;
     }
@@ -110,7 +110,7 @@ async fn topics_of_other_channels_and_messages_without_one_are_not_replaced() {
     sender.push_topic(&one.endpoint, "sports", "of another topic").await;
     sender.push_topic(&one.endpoint, TOPIC, "replacement").await;
 
-    let mut agent = Agent::back(&server, &uaid).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
     let got = agent.take(4).await;
     let bodies: Vec<_> = got.iter().map(|got| got.body()).collect();
     assert_eq!(bodies, ["without", "of the other channel", "of another topic", "replacement"]);

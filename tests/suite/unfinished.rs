@@ -1,22 +1,23 @@
-//! Requests whose body never ends: they are answered, and their connection does not stay.
+//! Requests whose body is never completed: they are answered, and their connection is closed.
 
 use std::time::Duration;
 
-use crate::harness::{Agent, Neighbour, Raw, Server};
+use crate::harness::{Agent, Bystander, Raw, Server};
 
-/// Answered at once, the connection is read on for up to a second; a busy machine may take its time.
+/// After its answer the server reads the connection for up to a second; the rest of the bound is
+/// for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A part of a body that is to come in chunks.
+/// The first part of a chunked body.
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n5\r\nab";
 
-/// A part of a body of known length.
+/// The first part of a body with a Content-Length.
 const OF_LENGTH: &str = "Content-Length: 100\r\n\r\nab";
 
 #[actix_web::test]
-async fn a_body_that_is_not_ended_holds_no_connection() {
+async fn an_unfinished_body_keeps_no_connection_open() {
     let server = Server::start();
-    let mut neighbour = Neighbour::beside(&server).await;
+    let mut bystander = Bystander::connect(&server).await;
     for (line, status) in [
         ("PUT /v1/feeds/f/x", "401"),
         ("GET /v1/feeds/f", "401"),
@@ -34,13 +35,13 @@ async fn a_body_that_is_not_ended_holds_no_connection() {
             assert!(answer.starts_with(&expected), "{line}, {body}: {answer}");
         }
     }
-    neighbour.notices_nothing().await;
+    bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
-async fn a_body_that_does_not_come_in_time_ends_its_connection() {
+async fn a_late_body_closes_its_connection() {
     let server = Server::start_with(&["--request-body-timeout-ms=300"]);
-    let (_, channel) = Agent::absent(&server).await;
+    let (_, channel) = Agent::offline(&server).await;
     let path = channel.endpoint.strip_prefix(&server.origin()).expect("an endpoint of ours");
     for body in [CHUNKED, OF_LENGTH] {
         let push = format!(
@@ -52,9 +53,9 @@ async fn a_body_that_does_not_come_in_time_ends_its_connection() {
 }
 
 #[actix_web::test]
-async fn a_body_in_chunks_that_ends_keeps_its_connection() {
+async fn a_finished_chunked_body_keeps_its_connection() {
     let server = Server::start();
-    let (_, channel) = Agent::absent(&server).await;
+    let (_, channel) = Agent::offline(&server).await;
     let path = channel.endpoint.strip_prefix(&server.origin()).expect("an endpoint of ours");
     let push = format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n\
@@ -67,7 +68,7 @@ async fn a_body_in_chunks_that_ends_keeps_its_connection() {
     }
 }
 
-/// What a request is told before its connection ends, which the server sees to.
+/// Sends a request and returns the answer that precedes the server's close of the connection.
 async fn answer_and_end(server: &Server, request: &str) -> String {
     let mut raw = Raw::open(server).await;
     raw.write(request).await;

@@ -1,11 +1,11 @@
-//! Who an application server is: every fault is refused, and the message says which check failed.
+//! VAPID: every fault of a token is rejected, and the message names the check that failed.
 
 use serde_json::json;
 
 use crate::harness::{Agent, Sender, Server, Signer, unix_now_s};
 
 #[actix_web::test]
-async fn every_fault_of_a_vapid_token_is_refused_and_named() {
+async fn every_fault_of_a_vapid_token_is_rejected_and_named() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
@@ -13,14 +13,14 @@ async fn every_fault_of_a_vapid_token_is_refused_and_named() {
     let (origin, now) = (server.origin(), unix_now_s());
     let es256 = json!({"typ": "JWT", "alg": "ES256"});
     let good = json!({"aud": origin, "exp": now + 3600, "sub": "mailto:a@b.example"});
-    let token = signer.claiming(&good);
-    let claiming = |claims| signer.vapid(&signer.claiming(&claims));
+    let token = signer.token_with_claims(&good);
+    let claiming = |claims| signer.vapid(&signer.token_with_claims(&claims));
     let with_header = |header| signer.vapid(&signer.token(&header, &good));
     let (signed, signature) = token.rsplit_once('.').unwrap();
-    let other_claims = signer.claiming(&json!({"aud": origin, "exp": now + 7200}));
+    let other_claims = signer.token_with_claims(&json!({"aud": origin, "exp": now + 7200}));
     let swapped = format!("{}.{signature}", other_claims.rsplit_once('.').unwrap().0);
     let key = signer.key();
-    for (authorization, says) in [
+    for (authorization, expected) in [
         (String::new(), "scheme"),
         ("Basic YTpi".to_owned(), "scheme"),
         ("vapid".to_owned(), "no token"),
@@ -60,25 +60,25 @@ async fn every_fault_of_a_vapid_token_is_refused_and_named() {
     ] {
         let post = sender.post(&channel.endpoint).ttl(60).body("refused");
         let answer = post.header("authorization", &authorization).send().await;
-        let message = answer.refused(401, 109);
-        assert!(message.contains(says), "{authorization}: {message}");
+        let message = answer.assert_error(401, 109);
+        assert!(message.contains(expected), "{authorization}: {message}");
         assert_eq!(answer.header("www-authenticate"), Some("vapid"));
     }
     let twice = sender.post(&channel.endpoint).ttl(60).signed(&signer, &origin);
-    let message = twice.signed(&signer, &origin).send().await.refused(401, 109);
+    let message = twice.signed(&signer, &origin).send().await.assert_error(401, 109);
     assert!(message.contains("more than once"), "{message}");
     sender.push_to(&mut agent, &channel, "the first to arrive").await;
 }
 
 #[actix_web::test]
-async fn good_tokens_are_accepted_in_every_form_that_senders_use() {
+async fn valid_tokens_are_accepted_in_every_form_that_senders_use() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
     let (sender, signer) = (Sender::new(), Signer::new());
     let (origin, exp, key) = (server.origin(), unix_now_s() + 3600, signer.key());
-    let token = signer.claiming(&json!({"aud": origin, "exp": exp}));
-    let claiming = |claims| signer.vapid(&signer.claiming(&claims));
+    let token = signer.token_with_claims(&json!({"aud": origin, "exp": exp}));
+    let claiming = |claims| signer.vapid(&signer.token_with_claims(&claims));
     let legacy = format!("p256ecdsa={key}");
     for (authorization, crypto_key) in [
         (signer.authorization(&origin), None),
@@ -106,7 +106,7 @@ async fn good_tokens_are_accepted_in_every_form_that_senders_use() {
 }
 
 #[actix_web::test]
-async fn a_restricted_endpoint_takes_its_own_key_only() {
+async fn a_restricted_endpoint_accepts_only_its_own_key() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;
     let (owner, other) = (Signer::new(), Signer::new());
@@ -116,14 +116,15 @@ async fn a_restricted_endpoint_takes_its_own_key_only() {
         let push = |body: &str| sender.post(&channel.endpoint).ttl(60).body(body);
 
         let unsigned = push("unsigned").send().await;
-        assert!(unsigned.refused(401, 109).contains("restricted"));
+        assert!(unsigned.assert_error(401, 109).contains("restricted"));
         assert_eq!(unsigned.header("www-authenticate"), Some("vapid"));
         let foreign = push("foreign").signed(&other, &server.origin()).send().await;
-        assert!(foreign.refused(403, 109).contains("another VAPID key"));
-        // Naming the key is not having it.
-        let token = other.claiming(&json!({"aud": server.origin(), "exp": unix_now_s() + 60}));
+        assert!(foreign.assert_error(403, 109).contains("another VAPID key"));
+        // A request that names the key without a signature does not prove its possession.
+        let token =
+            other.token_with_claims(&json!({"aud": server.origin(), "exp": unix_now_s() + 60}));
         let forged = push("forged").header("authorization", &owner.vapid(&token)).send().await;
-        assert!(forged.refused(401, 109).contains("does not match"));
+        assert!(forged.assert_error(401, 109).contains("does not match"));
 
         let own = push("own").signed(&owner, &server.origin()).send();
         let (answer, got) = tokio::join!(own, agent.take(1));
@@ -132,6 +133,6 @@ async fn a_restricted_endpoint_takes_its_own_key_only() {
 
         let unrestricted = channel.endpoint.replace("/wpush/r/", "/wpush/");
         let around = sender.post(&unrestricted).ttl(60).signed(&owner, &server.origin());
-        around.send().await.refused(404, 102);
+        around.send().await.assert_error(404, 102);
     }
 }

@@ -39,7 +39,7 @@ async fn channels_are_not_none_while_the_table_is_being_made() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_being_made_is_waited_for() {
+async fn a_start_waits_for_a_table_that_is_being_created() {
     let script = Script::new([not_found(), in_state("CREATING"), registered()]);
     let read = script.open().channels(AGENT, november()).await;
     assert_eq!(read, Ok(Some(BTreeSet::from([CHANNEL]))));

@@ -168,7 +168,7 @@ async fn a_batch_that_was_taken_in_part_is_no_busy_store() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_being_made_is_waited_for() {
+async fn a_start_waits_for_a_table_that_is_being_created() {
     let looks = Arc::new(AtomicUsize::new(0));
     let _store = open({
         let looks = looks.clone();

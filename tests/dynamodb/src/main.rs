@@ -1,5 +1,5 @@
-//! A DynamoDB wire server for tests: prints its URL as the first line, and ends when its stdin does,
-//! so that it never outlives the process that started it, not even one that is killed.
+//! A DynamoDB wire server for tests. It prints its URL as the first line and ends with its standard
+//! input, so that it never outlives its parent process, even if that is killed.
 
 use std::env;
 use std::error::Error;
@@ -13,12 +13,11 @@ use tokio::net::TcpListener;
 
 const USAGE: &str = "usage: dynamodb-server [--port N] [--data FILE]";
 
-/// What the command line says.
 #[derive(Default)]
 struct Options {
-    /// 0, the default, is a free one.
+    /// 0, the default, selects a free port.
     port: u16,
-    /// Where to keep what is stored; in memory if there is none.
+    /// The database file; without one the tables are in memory.
     data: Option<String>,
 }
 
@@ -51,9 +50,9 @@ impl Options {
     }
 }
 
-/// Whatever comes is thrown away; what counts is the end of it.
+/// Discards the input and waits for its end.
 fn end_with_stdin() {
-    // An error is an end too.
+    // A read error ends the input as well.
     let _ended = io::copy(&mut io::stdin(), &mut io::sink());
     process::exit(0);
 }

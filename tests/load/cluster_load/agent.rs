@@ -1,4 +1,4 @@
-//! A user agent on the wire.
+//! A user agent on a WebSocket.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,19 +13,18 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 use uuid::Uuid;
 
-/// A user agent that is connected.
+/// A connected user agent.
 pub(crate) struct Agent {
     socket: WebSocketStream<TcpStream>,
-    /// Its id.
     pub(crate) uaid: String,
 }
 
-/// The node closed the connection; with which code, if it said one.
+/// The node closed the connection, with this code if its close frame has one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closed(pub(crate) Option<u16>);
 
-/// The longest that an agent which was not let in waits before it tries again, in ms. A short one: all
-/// come back at once, which is more than a node will see of real ones.
+/// Maximum pause in ms before an agent that was rejected tries again. It is short: all agents
+/// reconnect at once, which is more than a node will see in production.
 const RETURN_MS_MAX: u64 = 1000;
 
 impl Agent {
@@ -34,7 +33,7 @@ impl Agent {
         Self::enter(node, None).await.0
     }
 
-    /// Connects, however often it has to try; how often it was not let in.
+    /// Connects until it succeeds, and returns the number of rejections.
     pub(crate) async fn enter(node: SocketAddr, uaid: Option<&str>) -> (Self, usize) {
         let mut refused = 0;
         loop {
@@ -51,24 +50,25 @@ impl Agent {
         stream.set_nodelay(true).ok()?;
         let (socket, _) = client_async(format!("ws://{node}/"), stream).await.ok()?;
         let mut agent = Self { socket, uaid: String::new() };
-        agent.say(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;
-        agent.uaid = text(&agent.hear().await.ok()?["uaid"]);
+        agent.send_json(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;
+        agent.uaid = text(&agent.receive().await.ok()?["uaid"]);
         Some(agent)
     }
 
-    /// Subscribes; the endpoint. To be asked before there is one that somebody pushes to.
+    /// Registers a channel and returns its endpoint. It must be called before the first push to the
+    /// agent.
     pub(crate) async fn register(&mut self) -> String {
         let channel = Uuid::new_v4().to_string();
-        self.say(&json!({"messageType": "register", "channelID": channel})).await;
-        text(&self.hear().await.expect("the node is there")["pushEndpoint"])
+        self.send_json(&json!({"messageType": "register", "channelID": channel})).await;
+        text(&self.receive().await.expect("the node is there")["pushEndpoint"])
     }
 
-    /// What the node says next.
-    pub(crate) async fn hear(&mut self) -> Result<Value, Closed> {
+    /// Waits for the next message of the node.
+    pub(crate) async fn receive(&mut self) -> Result<Value, Closed> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => {
-                    return Ok(serde_json::from_str(&text).expect("the node says JSON"));
+                    return Ok(serde_json::from_str(&text).expect("the node sends JSON"));
                 }
                 Some(Ok(Message::Close(frame))) => {
                     return Err(Closed(frame.map(|frame| frame.code.into())));
@@ -79,34 +79,32 @@ impl Agent {
         }
     }
 
-    /// Acknowledges a notification.
     pub(crate) async fn ack(&mut self, notification: &Value) {
         let (channel, version) = (&notification["channelID"], &notification["version"]);
         let update = json!({"channelID": channel, "version": version, "code": 100});
-        self.say(&json!({"messageType": "ack", "updates": [update]})).await;
+        self.send_json(&json!({"messageType": "ack", "updates": [update]})).await;
     }
 
-    /// Says goodbye.
     pub(crate) async fn leave(mut self) {
-        // Where the node is gone already there is nobody to tell.
+        // Fails if the node is down.
         let _ = self.socket.send(Message::Close(None)).await;
-        while self.hear().await.is_ok() {}
+        while self.receive().await.is_ok() {}
     }
 
-    /// Where the node is gone, the next [`hear`](Self::hear) will tell.
-    async fn say(&mut self, json: &Value) {
+    /// An error is ignored, because the next [`receive`](Self::receive) returns it.
+    async fn send_json(&mut self, json: &Value) {
         let _ = self.socket.send(Message::text(json.to_string())).await;
     }
 }
 
-/// The number that a message says, if this is one.
-pub(crate) fn number_of(said: &Value) -> Option<usize> {
-    let data = URL_SAFE_NO_PAD.decode(said["data"].as_str()?).expect("data is base64url");
+/// The number in the payload of a notification.
+pub(crate) fn number_of(message: &Value) -> Option<usize> {
+    let data = URL_SAFE_NO_PAD.decode(message["data"].as_str()?).expect("data is base64url");
     let body = String::from_utf8(data).expect("bodies are text");
     Some(body.trim().parse().expect("bodies are numbers"))
 }
 
-/// Waits for as long as it happens, so that agents that went together do not come together.
+/// Waits for a random time, so that agents that were closed together do not reconnect together.
 pub(crate) async fn wait_a_little() {
     sleep(Duration::from_millis(fastrand::u64(0..RETURN_MS_MAX))).await;
 }

@@ -1,4 +1,4 @@
-//! kill -9 to a connection node that router records go on naming.
+//! Measures pushes after kill -9 of a connection node that router records still name.
 
 use std::slice;
 
@@ -8,30 +8,31 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::agent::Agent;
-use super::scene::{Node, Programs, Scene};
+use super::cluster::{LoadCluster, Node, Programs};
 use super::sender::Sender;
 use super::{percentile, rounded};
 
-/// Pushes to a dead node, and beside them pushes to user agents that are away.
+/// Pushes to agents of a dead node, and for comparison to offline agents.
 #[derive(Debug, Args)]
 pub(crate) struct Dead {
     #[command(flatten)]
     programs: Programs,
-    /// User agents of each dead node, and as many that are away. Each gets one push
+    /// User agents of each dead node, and as many that are offline. Each gets one push
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(3..))]
     pushes: u32,
     /// Nodes that are killed, one after the other
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Stops the nodes (SIGSTOP) instead of killing them: the system still takes connections, and nobody answers
+    /// Stops the nodes with SIGSTOP instead of killing them: the kernel still accepts connections,
+    /// without an answer
     #[arg(long)]
     frozen: bool,
 }
 
-/// Pushes before each kill, to connected agents and to those that are away: what is open later is open then.
+/// Pushes to connected and to offline agents before each kill, which open all connections.
 const WARM_UP: usize = 50;
 
-/// What one round took, in ms.
+/// The durations of one round, in ms.
 struct Round {
     first: f64,
     second: f64,
@@ -40,24 +41,24 @@ struct Round {
 }
 
 impl Dead {
-    /// Kills nodes, and says what pushes took then.
+    /// Kills nodes and returns the durations of pushes.
     pub(crate) async fn measure(self) -> Value {
-        let mut scene = Scene::set(self.programs.clone()).await;
-        let endpoint = scene.endpoint_node().await;
+        let mut cluster = LoadCluster::set(self.programs.clone()).await;
+        let endpoint = cluster.endpoint_node().await;
         let (sender, mut rounds) = (Sender::new(), Vec::with_capacity(self.rounds));
         for number in 1..=self.rounds {
             eprintln!("round {number} of {}", self.rounds);
-            let node = scene.connection_node(&endpoint, &[]).await;
-            rounds.push(self.round(&scene, node, &sender).await);
+            let node = cluster.connection_node(&endpoint, &[]).await;
+            rounds.push(self.round(&cluster, node, &sender).await);
         }
         self.report(&rounds)
     }
 
-    /// Kills this node, or freezes it.
-    async fn round(&self, scene: &Scene, mut node: Node, sender: &Sender) -> Round {
+    /// Kills this node, or stops it with SIGSTOP.
+    async fn round(&self, cluster: &LoadCluster, mut node: Node, sender: &Sender) -> Round {
         let agents = WARM_UP + self.pushes as usize;
         let away = absent(&node, sender, agents).await;
-        scene.until_records_name(&node, 0).await;
+        cluster.until_records_name(&node, 0).await;
         let (here, _ackers) = present(&node, agents).await;
         for (here, away) in here.iter().zip(&away).take(WARM_UP) {
             timed_push(sender, here).await;
@@ -68,8 +69,8 @@ impl Dead {
             false => node.kill().await,
         }
         let round = Round::of(&here[WARM_UP..], &away[WARM_UP..], sender).await;
-        // Who is unreachable stays in the records.
-        scene.until_records_name(&node, agents).await;
+        // Records of unreachable agents are not changed.
+        cluster.until_records_name(&node, agents).await;
         round
     }
 
@@ -91,7 +92,7 @@ impl Dead {
 }
 
 impl Round {
-    /// One push to each, in turn.
+    /// One push to each agent, alternating between both groups.
     async fn of(dead: &[String], away: &[String], sender: &Sender) -> Self {
         let (mut to_dead, mut to_away) = (Vec::new(), Vec::new());
         for (dead, away) in dead.iter().zip(away) {
@@ -103,7 +104,8 @@ impl Round {
     }
 }
 
-/// Endpoints of user agents that subscribed and left, and whose records name no node: the first push sees to that.
+/// Endpoints of agents that registered and disconnected. A first push clears the node in their
+/// records.
 async fn absent(node: &Node, sender: &Sender, count: usize) -> Vec<String> {
     let mut endpoints = Vec::with_capacity(count);
     for _ in 0..count {
@@ -116,14 +118,14 @@ async fn absent(node: &Node, sender: &Sender, count: usize) -> Vec<String> {
     endpoints
 }
 
-/// Endpoints of user agents that are connected, and tasks that ack for them until the node is gone.
+/// Endpoints of connected agents, and the tasks that ack for them until the node ends.
 async fn present(node: &Node, count: usize) -> (Vec<String>, JoinSet<()>) {
     let (mut endpoints, mut ackers) = (Vec::with_capacity(count), JoinSet::new());
     for _ in 0..count {
         let mut agent = Agent::new(node.address).await;
         endpoints.push(agent.register().await);
         ackers.spawn(async move {
-            while let Ok(notification) = agent.hear().await {
+            while let Ok(notification) = agent.receive().await {
                 agent.ack(&notification).await;
             }
         });
@@ -131,7 +133,7 @@ async fn present(node: &Node, count: usize) -> (Vec<String>, JoinSet<()>) {
     (endpoints, ackers)
 }
 
-/// How long it took until a push was taken, in ms.
+/// The time until a push is accepted, in ms.
 async fn timed_push(sender: &Sender, endpoint: &str) -> f64 {
     let began = Instant::now();
     assert_eq!(sender.push(endpoint, 0).await, Some(201), "a push is taken");

@@ -1,4 +1,4 @@
-//! SIGTERM to a connection node with thousands of user agents.
+//! Measures SIGTERM to a connection node with thousands of user agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::agent::Agent;
+use super::cluster::{LoadCluster, Node, Programs};
 use super::ledger::SharedLedger;
 use super::rounded;
-use super::scene::{Node, Programs, Scene};
 use super::sender::Sender;
 use super::user::User;
 
-/// A drain.
+/// Parameters of the measurement.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
     programs: Programs,
-    /// User agents of the node that is told to stop
+    /// User agents of the node that is stopped
     #[arg(long, default_value_t = 5000)]
     clients: usize,
-    /// The setting of that name, in seconds
+    /// The setting `drain_s`, in seconds
     #[arg(long, default_value_t = 10)]
     drain_s: u64,
     /// Pushes a second, each to a random user agent
@@ -33,41 +33,41 @@ pub(crate) struct Drain {
     rate: u32,
 }
 
-/// How many agents connect at a time before the measurement.
+/// Concurrent connects before the measurement.
 const CONNECTING_AT_ONCE: usize = 32;
 
-/// How long pushes go on before the node is told to stop.
+/// The duration of pushes before SIGTERM.
 const BEFORE: Duration = Duration::from_secs(5);
 
-/// How long pushes go on when all agents are back.
+/// The duration of pushes after all agents have reconnected.
 const AFTER: Duration = Duration::from_secs(5);
 
-/// How much longer than `drain_s` is waited for the node's end, and then for the agents.
+/// How much longer than `drain_s` the node, and then the agents, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// When nothing arrived for so long, nothing more will by itself.
+/// Without an arrival for this long, the remaining messages are considered missing.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What was seen of the node's end.
+/// The observed times of the node's end.
 struct Ending {
-    /// When pushes began.
+    /// The start of the pushes.
     steady: Instant,
-    /// When it was told to stop.
-    told: Instant,
+    /// The time of SIGTERM.
+    signalled_at: Instant,
     ended: Instant,
     code: Option<i32>,
 }
 
 impl Drain {
-    /// Drains a node, and says how that went.
+    /// Drains a node and returns the figures.
     pub(crate) async fn measure(self) -> Value {
         let Self { programs, clients, drain_s, rate } = self;
-        let mut scene = Scene::set(programs).await;
-        let endpoint = scene.endpoint_node().await;
+        let mut cluster = LoadCluster::set(programs).await;
+        let endpoint = cluster.endpoint_node().await;
         let drain = format!("--drain-s={drain_s}");
-        let mut draining = scene.connection_node(&endpoint, &[drain]).await;
-        let other = scene.connection_node(&endpoint, &[]).await;
-        let crowd = Crowd::gather(&draining, &other, clients).await;
+        let mut draining = cluster.connection_node(&endpoint, &[drain]).await;
+        let other = cluster.connection_node(&endpoint, &[]).await;
+        let crowd = AgentPool::gather(&draining, &other, clients).await;
 
         let pushes = crowd.start_pushes(rate);
         let ending = crowd.end(&mut draining, Duration::from_secs(drain_s) + PATIENCE).await;
@@ -75,26 +75,26 @@ impl Drain {
         pushes.stop().await;
         crowd.until_quiet().await;
         let found_on_return = crowd.find_the_rest().await;
-        let still_named = scene.records_that_name(&draining).await;
+        let still_named = cluster.records_that_name(&draining).await;
         json!({
             "measure": "drain", "clients": clients, "drain_s": drain_s, "rate": rate,
-            "node": ending.report(), "agents": crowd.agents_report(ending.told),
+            "node": ending.report(), "agents": crowd.agents_report(ending.signalled_at),
             "pushes": crowd.pushes_report(&ending), "found_on_return_only": found_on_return,
             "records_that_name_it": still_named,
         })
     }
 }
 
-/// All user agents.
-struct Crowd {
+/// The user agents and their tasks.
+struct AgentPool {
     ledger: SharedLedger,
     endpoints: Arc<[String]>,
-    calls: watch::Sender<()>,
-    /// Ends all tasks when it is dropped.
+    reconnect_signal: watch::Sender<()>,
+    /// All tasks are aborted when this is dropped.
     _users: JoinSet<()>,
 }
 
-impl Crowd {
+impl AgentPool {
     async fn gather(node: &Node, other: &Node, count: usize) -> Self {
         eprintln!("{count} user agents connect and subscribe");
         let enter = async |_| {
@@ -104,14 +104,14 @@ impl Crowd {
         };
         let agents = stream::iter(0..count).map(enter).buffer_unordered(CONNECTING_AT_ONCE);
         let agents: Vec<_> = agents.collect().await;
-        let (ledger, (calls, _)) = (SharedLedger::default(), watch::channel(()));
+        let (ledger, (reconnect_signal, _)) = (SharedLedger::default(), watch::channel(()));
         let (mut users, mut endpoints) = (JoinSet::new(), Vec::with_capacity(count));
         for (agent, endpoint) in agents {
             endpoints.push(endpoint);
-            let (ledger, calls) = (ledger.clone(), calls.subscribe());
-            users.spawn(User { agent, elsewhere: other.address, ledger, calls }.live());
+            let (ledger, reconnect_signal) = (ledger.clone(), reconnect_signal.subscribe());
+            users.spawn(User { agent, elsewhere: other.address, ledger, reconnect_signal }.live());
         }
-        Self { ledger, endpoints: endpoints.into(), calls, _users: users }
+        Self { ledger, endpoints: endpoints.into(), reconnect_signal, _users: users }
     }
 
     fn start_pushes(&self, rate: u32) -> Pushes {
@@ -123,21 +123,22 @@ impl Crowd {
         Pushes { stop, task }
     }
 
-    /// Tells the node to stop after a while, and waits for its end and until all agents are back.
+    /// Sends SIGTERM after some time, and waits until the node has ended and all agents have
+    /// reconnected.
     async fn end(&self, node: &mut Node, bound: Duration) -> Ending {
         let steady = Instant::now();
         sleep(BEFORE).await;
         eprintln!("SIGTERM");
-        let told = Instant::now();
+        let signalled_at = Instant::now();
         node.terminate();
         let code = node.ended_within(bound).await;
         let ended = Instant::now();
         eprintln!("it ended with {code:?}");
         self.until_back().await;
-        Ending { steady, told, ended, code }
+        Ending { steady, signalled_at, ended, code }
     }
 
-    /// Waits until all are back, if it comes to that.
+    /// Waits until all agents have reconnected.
     async fn until_back(&self) {
         let back = async {
             while self.ledger.open().count_back() < self.endpoints.len() {
@@ -149,7 +150,7 @@ impl Crowd {
         }
     }
 
-    /// Waits until everything arrived, or nothing arrives any more.
+    /// Waits until all messages have arrived, or none arrives any more.
     async fn until_quiet(&self) {
         let (mut seen, mut since) = (self.ledger.open().arrivals(), Instant::now());
         while self.ledger.open().missing() > 0 && since.elapsed() < SILENCE {
@@ -161,54 +162,55 @@ impl Crowd {
         }
     }
 
-    /// Has everybody connect anew where something did not arrive; how much was found by that.
+    /// Reconnects all agents if a message is missing, and returns the number of messages found by
+    /// that.
     async fn find_the_rest(&self) -> usize {
         let missing = self.ledger.open().missing();
         if missing > 0 {
             eprintln!("{missing} did not arrive: all user agents connect anew");
-            self.calls.send_replace(());
+            self.reconnect_signal.send_replace(());
             self.until_quiet().await;
         }
         missing - self.ledger.open().missing()
     }
 
-    fn agents_report(&self, told: Instant) -> Value {
+    fn agents_report(&self, signalled_at: Instant) -> Value {
         let ledger = self.ledger.open();
-        json!({"closed": ledger.closes(told), "back": ledger.returns(told)})
+        json!({"closed": ledger.closes(signalled_at), "back": ledger.returns(signalled_at)})
     }
 
     fn pushes_report(&self, ending: &Ending) -> Value {
         let ledger = self.ledger.open();
         json!({
             "answers": ledger.answers(), "lost": ledger.missing(), "came_again": ledger.repeats(),
-            "ms_before": ledger.latencies(ending.steady, ending.told),
-            "ms_meanwhile": ledger.latencies(ending.told, ending.ended),
+            "ms_before": ledger.latencies(ending.steady, ending.signalled_at),
+            "ms_meanwhile": ledger.latencies(ending.signalled_at, ending.ended),
         })
     }
 }
 
 impl Ending {
     fn report(&self) -> Value {
-        let after = |then: Instant| rounded((then - self.told).as_secs_f64());
+        let after = |then: Instant| rounded((then - self.signalled_at).as_secs_f64());
         json!({"ended_after_s": after(self.ended), "exit_code": self.code})
     }
 }
 
-/// Pushes that go on.
+/// A running sequence of pushes.
 struct Pushes {
     stop: watch::Sender<bool>,
     task: JoinSet<()>,
 }
 
 impl Pushes {
-    /// Begins no more, and waits for the answers.
+    /// Starts no further push, and waits for the answers.
     async fn stop(self) {
         self.stop.send_replace(true);
         self.task.join_all().await;
     }
 }
 
-/// One push after each pause, whether those before it were answered or not.
+/// Starts a push at each interval, even if earlier ones are not answered.
 async fn push_on(
     ledger: SharedLedger,
     endpoints: Arc<[String]>,

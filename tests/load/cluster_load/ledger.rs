@@ -1,4 +1,4 @@
-//! What was pushed, what arrived, and who had to go.
+//! Tracks pushes, deliveries and closed connections.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,26 +8,26 @@ use tokio::time::Instant;
 
 use super::percentile;
 
-/// An ack that was said so long before its connection ended was read, and what it is for must not come again.
+/// An ack that was sent this long before the end of its connection was read, and its message must
+/// not be delivered again.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// The ledger of all tasks.
+/// The ledger that all tasks share.
 #[derive(Clone, Default)]
 pub(crate) struct SharedLedger(Arc<Mutex<Ledger>>);
 
-/// All that happened so far.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pushes: Vec<Push>,
     again: usize,
     again_after_settled: usize,
-    /// When connections were closed by the node, and with which code.
+    /// Times and codes of connections that the node closed.
     closed: Vec<(Instant, Option<u16>)>,
-    /// When those agents were back, and how long they had been away.
+    /// Times at which those agents had reconnected, and how long they were offline.
     back: Vec<(Instant, Duration)>,
-    /// How often they were not let in.
+    /// The number of rejected connections.
     refused: usize,
-    /// Agents whose id was not known any more.
+    /// Agents whose uaid was unknown after they reconnected.
     forgotten: usize,
 }
 
@@ -38,33 +38,34 @@ struct Push {
 }
 
 struct Answer {
-    /// None where the connection broke.
+    /// `None` if the connection failed.
     status: Option<u16>,
     took_ms: f64,
 }
 
 impl SharedLedger {
-    /// To write or read, and not to be held while anything is waited for.
+    /// Locks the ledger; the guard must not be held across an await.
     pub(crate) fn open(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().expect("nobody panicked with it")
+        self.0.lock().expect("no task panicked while it held the lock")
     }
 }
 
 impl Ledger {
-    /// One more push; its number.
+    /// Records a push and returns its number.
     pub(crate) fn push(&mut self) -> usize {
         self.pushes.push(Push { begun: Instant::now(), answer: None, acked_at: None });
         self.pushes.len() - 1
     }
 
-    /// A push was answered.
+    /// The push was answered.
     pub(crate) fn answered(&mut self, number: usize, status: Option<u16>) {
         let push = &mut self.pushes[number];
         let took_ms = push.begun.elapsed().as_secs_f64() * 1000.0;
         push.answer = Some(Answer { status, took_ms });
     }
 
-    /// A push arrived, and is acked now, by an agent whose connection before this one ended then.
+    /// A push was delivered and is acked now. The previous connection of the agent ended at
+    /// `ended`.
     pub(crate) fn arrived(&mut self, number: usize, ended: Option<Instant>) {
         let now = Instant::now();
         if let Some(acked_at) = self.pushes[number].acked_at.replace(now) {
@@ -74,35 +75,35 @@ impl Ledger {
         }
     }
 
-    /// The node closed an agent's connection.
+    /// The node closed the connection of an agent.
     pub(crate) fn closed(&mut self, code: Option<u16>) {
         self.closed.push((Instant::now(), code));
     }
 
-    /// The agent is back, after so many refusals.
+    /// The agent has reconnected after this many rejections.
     pub(crate) fn back(&mut self, away: Duration, refused: usize, is_known: bool) {
         self.back.push((Instant::now(), away));
         self.refused += refused;
         self.forgotten += usize::from(!is_known);
     }
 
-    /// How many agents were closed and are back.
+    /// The number of agents that were closed and have reconnected.
     pub(crate) fn count_back(&self) -> usize {
         self.back.len()
     }
 
-    /// How many pushes were answered 201 and never arrived.
+    /// The number of pushes that were answered 201 and not delivered.
     pub(crate) fn missing(&self) -> usize {
         let is_missing = |push: &&Push| push.is_taken() && push.acked_at.is_none();
         self.pushes.iter().filter(is_missing).count()
     }
 
-    /// How many arrived.
+    /// The number of delivered pushes.
     pub(crate) fn arrivals(&self) -> usize {
         self.pushes.iter().filter(|push| push.acked_at.is_some()).count() + self.again
     }
 
-    /// What was said about each push.
+    /// The number of answers by status.
     pub(crate) fn answers(&self) -> Value {
         let count = |wanted: fn(Option<u16>) -> bool| {
             let answers = self.pushes.iter().filter_map(|push| push.answer.as_ref());
@@ -116,7 +117,7 @@ impl Ledger {
         })
     }
 
-    /// How long pushes took that were begun from one time to another.
+    /// The durations of pushes that were started in this interval.
     pub(crate) fn latencies(&self, from: Instant, to: Instant) -> Value {
         let among = self.pushes.iter().filter(|push| (from..to).contains(&push.begun));
         let mut ms: Vec<_> = among.filter_map(|push| Some(push.answer.as_ref()?.took_ms)).collect();
@@ -126,14 +127,14 @@ impl Ledger {
         })
     }
 
-    /// What came twice.
+    /// The numbers of repeated deliveries.
     pub(crate) fn repeats(&self) -> Value {
         json!({"all": self.again, "after_settled_ack": self.again_after_settled})
     }
 
-    /// When agents were closed, from when the node was told to stop.
-    pub(crate) fn closes(&self, told: Instant) -> Value {
-        let after = sorted_s(self.closed.iter().map(|(closed, _)| *closed - told));
+    /// When connections were closed, relative to SIGTERM.
+    pub(crate) fn closes(&self, signalled_at: Instant) -> Value {
+        let after = sorted_s(self.closed.iter().map(|(closed, _)| *closed - signalled_at));
         json!({
             "all": self.closed.len(),
             "with_1001": self.closed.iter().filter(|(_, code)| *code == Some(1001)).count(),
@@ -143,9 +144,9 @@ impl Ledger {
         })
     }
 
-    /// How agents came back, from when the node was told to stop.
-    pub(crate) fn returns(&self, told: Instant) -> Value {
-        let after = sorted_s(self.back.iter().map(|(back, _)| *back - told));
+    /// When agents had reconnected, relative to SIGTERM.
+    pub(crate) fn returns(&self, signalled_at: Instant) -> Value {
+        let after = sorted_s(self.back.iter().map(|(back, _)| *back - signalled_at));
         let away = sorted_s(self.back.iter().map(|(_, away)| *away));
         json!({
             "all": self.back.len(),
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_answered_201_and_never_arrived_is_missing_and_nothing_else() {
+    async fn accepted_pushes_that_never_arrive_are_missing() {
         let mut ledger = Ledger::default();
         for status in [Some(201), Some(201), Some(503), None] {
             let number = ledger.push();

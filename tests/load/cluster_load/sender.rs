@@ -1,4 +1,4 @@
-//! An application server.
+//! An application server that sends numbered pushes.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -7,31 +7,30 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-/// An application server, which keeps its connections.
+/// An application server with its own pool of connections.
 #[derive(Clone)]
 pub(crate) struct Sender(Client<HttpConnector, Full<Bytes>>);
 
-/// What a message of 256 bytes says: its number, and otherwise nothing.
+/// A body of 256 bytes that contains the number.
 pub(crate) fn body(number: usize) -> String {
     format!("{number:256}")
 }
 
 impl Sender {
-    /// An application server without connections.
     pub(crate) fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         Self(Client::builder(TokioExecutor::new()).build(connector))
     }
 
-    /// Pushes, and gives the status of the answer if there was one.
+    /// Sends a push and returns the status of the answer, if there is one.
     pub(crate) async fn push(&self, endpoint: &str, number: usize) -> Option<u16> {
         let request = Request::post(endpoint).header("ttl", 3600);
         let request = request.header("content-encoding", "aes128gcm");
         let request = request.body(Full::from(body(number))).expect("endpoints are URLs");
         let answer = self.0.request(request).await.ok()?;
         let status = answer.status().as_u16();
-        // The connection is used again when all was read.
+        // A connection is reused after the answer was read completely.
         answer.into_body().collect().await.ok()?;
         Some(status)
     }

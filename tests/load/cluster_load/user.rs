@@ -1,4 +1,5 @@
-//! A user agent that acks whatever comes, and goes elsewhere when it is sent away.
+//! A user agent that acks every message, and reconnects to another node when this one closes the
+//! connection.
 
 use std::net::SocketAddr;
 
@@ -8,18 +9,18 @@ use tokio::time::Instant;
 use super::agent::{Agent, Closed, number_of, wait_a_little};
 use super::ledger::SharedLedger;
 
-/// One of many.
+/// A user agent of the measured node.
 pub(crate) struct User {
     pub(crate) agent: Agent,
-    /// Where it goes when it is sent away.
+    /// The node that it reconnects to.
     pub(crate) elsewhere: SocketAddr,
     pub(crate) ledger: SharedLedger,
-    /// When this changes, it goes and comes back by itself.
-    pub(crate) calls: watch::Receiver<()>,
+    /// A change makes the agent reconnect.
+    pub(crate) reconnect_signal: watch::Receiver<()>,
 }
 
 impl User {
-    /// Lives until its task is aborted.
+    /// Runs until its task is aborted.
     pub(crate) async fn live(mut self) {
         let mut ended = None;
         loop {
@@ -28,7 +29,7 @@ impl User {
                     ended = Some(Instant::now());
                     self.sent_away(closed).await;
                 }
-                Ok(()) = self.calls.changed() => {
+                Ok(()) = self.reconnect_signal.changed() => {
                     ended = Some(Instant::now());
                     self = self.come_anew().await;
                 }
@@ -55,16 +56,16 @@ impl User {
     }
 }
 
-/// Acks what comes, until the node closes.
+/// Acks messages until the node closes the connection.
 async fn stay(agent: &mut Agent, ledger: &SharedLedger, ended: Option<Instant>) -> Closed {
     loop {
-        let said = match agent.hear().await {
-            Ok(said) => said,
+        let message = match agent.receive().await {
+            Ok(message) => message,
             Err(closed) => return closed,
         };
-        if let Some(number) = number_of(&said) {
+        if let Some(number) = number_of(&message) {
             ledger.open().arrived(number, ended);
-            agent.ack(&said).await;
+            agent.ack(&message).await;
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `kalends feed` and `kalends broadcast` beside a live server and without one, in either engine.
+//! `kalends feed` and `kalends broadcast`, with and without a running server, on both storage
+//! engines.
 
 use serde_json::Value;
 use state_machine::feed::FeedValue;
@@ -6,28 +7,32 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use super::Place;
-use crate::harness::{AT_ONCE, Ended, Program, Server, kalends, until, within};
+use super::AdminFixture;
+use crate::harness::{AT_ONCE, ExitOutput, Program, Server, kalends, until, within};
 
-/// How a command ends that is told something on standard input.
-async fn run_with_input(mut command: Command, input: &[u8]) -> Ended {
+/// Runs a command with this standard input, and returns how it ended.
+async fn run_with_input(mut command: Command, input: &[u8]) -> ExitOutput {
     command.stdin(std::process::Stdio::piped());
     let mut process = command.spawn().expect("kalends can be started");
     let mut stdin = process.stdin.take().expect("standard input is a pipe");
-    // What is refused may not be read to its end.
+    // A rejected input may not be read to its end.
     let _ = stdin.write_all(input).await;
     drop(stdin);
     let output = within(AT_ONCE, "it ends", process.wait_with_output()).await;
     let output = output.expect("a process can be waited for");
     let text = |bytes| String::from_utf8(bytes).expect("kalends writes UTF-8");
-    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    ExitOutput {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
-/// The updates of a feed as JSON, once it has come to a number.
-async fn updates(place: &Place, feed: &str, head: u64) -> Vec<Value> {
+/// Waits until the feed has reached a number, and returns its updates as JSON.
+async fn updates(fixture: &AdminFixture, feed: &str, head: u64) -> Vec<Value> {
     let mut updates = Vec::new();
     until(AT_ONCE, "all is published", async || {
-        let printed = place.done(&format!("feed tail {feed} --once --json")).await;
+        let printed = fixture.stdout_of(&format!("feed tail {feed} --once --json")).await;
         let update = |line| serde_json::from_str(line).expect("each line is an object");
         updates = printed.lines().map(update).collect();
         updates.last().is_some_and(|last: &Value| last["feed_sync_id"] == head)
@@ -37,103 +42,103 @@ async fn updates(place: &Place, feed: &str, head: u64) -> Vec<Value> {
 }
 
 #[actix_web::test]
-async fn a_feed_is_written_and_read_beside_a_live_server_and_without_one() {
-    for mut place in [Place::embedded(&[]), Place::dynamo(&[])] {
-        assert_eq!(place.done("feed list").await, "FEED  HEAD  KEYS\n");
+async fn a_feed_is_written_and_read_with_and_without_a_running_server() {
+    for mut fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+        assert_eq!(fixture.stdout_of("feed list").await, "FEED  HEAD  KEYS\n");
         let (mut version, mut head) = (0, 0);
         for is_alive in [true, false] {
             if !is_alive {
-                assert!(place.server.terminate().success());
+                assert!(fixture.server.terminate().success());
             }
-            let is_published_by_it = !is_alive || !place.is_embedded();
-            for (words, said) in [
+            let is_published_by_it = !is_alive || !fixture.is_embedded();
+            for (words, output) in [
                 ("feed put prices eur 1.08", "wrote eur of prices"),
                 ("feed put prices eur -5", "wrote eur of prices"),
                 ("feed republish prices eur", "eur of prices gets a new number"),
                 ("feed delete prices eur", "deleted eur of prices"),
             ] {
-                let told = place.done(words).await;
+                let printed = fixture.stdout_of(words).await;
                 head += 1;
                 let published = match is_published_by_it {
                     true => format!("published, prices has come to number {head}"),
                     false => "the server publishes it".to_owned(),
                 };
-                let expected = format!("{said}, its version is {}\n{published}\n", version + 1);
-                assert_eq!(told, expected, "{words}");
-                // The publication counts too.
+                let expected = format!("{output}, its version is {}\n{published}\n", version + 1);
+                assert_eq!(printed, expected, "{words}");
+                // The publication has a number of its own.
                 version += 2;
-                updates(&place, "prices", head).await;
+                updates(&fixture, "prices", head).await;
             }
         }
-        let updates = updates(&place, "prices", 8).await;
+        let updates = updates(&fixture, "prices", 8).await;
         assert_eq!(updates.len(), 1);
         assert_eq!((&updates[0]["deleted"], &updates[0]["version"]), (&true.into(), &16.into()));
-        let told = place.done("feed tail prices --once --after 3").await;
-        assert_eq!(told, "8 eur deleted\n");
-        assert_eq!(place.done("feed tail prices --once --after 8").await, "");
-        let listed = place.done("feed list --json").await;
+        let printed = fixture.stdout_of("feed tail prices --once --after 3").await;
+        assert_eq!(printed, "8 eur deleted\n");
+        assert_eq!(fixture.stdout_of("feed tail prices --once --after 8").await, "");
+        let listed = fixture.stdout_of("feed list --json").await;
         assert_eq!(listed, "{\"feed\":\"prices\",\"head\":8,\"keys\":1}\n");
-        place.server.restart();
-        assert_eq!(updates_of_restarted(&place).await, "8 eur deleted\n");
+        fixture.server.restart();
+        assert_eq!(updates_of_restarted(&fixture).await, "8 eur deleted\n");
     }
 }
 
-async fn updates_of_restarted(place: &Place) -> String {
-    place.done("feed tail prices --once").await
+async fn updates_of_restarted(fixture: &AdminFixture) -> String {
+    fixture.stdout_of("feed tail prices --once").await
 }
 
 #[actix_web::test]
-async fn broadcasts_are_put_and_listed() {
-    for place in [Place::embedded(&[]), Place::dynamo(&[])] {
-        assert_eq!(place.done("broadcast list").await, "");
+async fn broadcasts_are_set_and_listed() {
+    for fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+        assert_eq!(fixture.stdout_of("broadcast list").await, "");
         for words in ["a/b \"1\"", "c 7", "a/b \"2\"", "d x"] {
-            place.done(&format!("broadcast put {words}")).await;
+            fixture.stdout_of(&format!("broadcast put {words}")).await;
         }
-        place.done("feed delete broadcasts d").await;
+        fixture.stdout_of("feed delete broadcasts d").await;
         until(AT_ONCE, "all is published", async || {
-            place.done("broadcast list").await == "a/b = \"2\"\nc = 7\n"
+            fixture.stdout_of("broadcast list").await == "a/b = \"2\"\nc = 7\n"
         })
         .await;
-        let json = place.done("broadcast list --json").await;
+        let json = fixture.stdout_of("broadcast list --json").await;
         assert_eq!(json.lines().nth(1), Some("{\"id\":\"c\",\"version\":\"7\"}"));
     }
 }
 
 #[actix_web::test]
-async fn the_largest_value_comes_through_as_it_is() {
+async fn the_largest_value_is_stored_unchanged() {
     let most = FeedValue::BYTES_MAX;
-    let mut place = Place::embedded(&[&format!("--feed-value-bytes-max={most}")]);
-    // Six bytes each in JSON.
+    let mut fixture = AdminFixture::embedded(&[&format!("--feed-value-bytes-max={most}")]);
+    // Each character needs six bytes in JSON.
     let value = "\u{1}".repeat(most);
     for (at, is_alive) in [true, false].into_iter().enumerate() {
         if !is_alive {
-            assert!(place.server.terminate().success());
+            assert!(fixture.server.terminate().success());
         }
-        let mut put = place.command(&["feed", "put", "f", "k", "-"]);
+        let mut put = fixture.command(&["feed", "put", "f", "k", "-"]);
         put.arg(format!("--feed-value-bytes-max={most}"));
         let ended = run_with_input(put, value.as_bytes()).await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        let updates = updates(&place, "f", at as u64 + 1).await;
+        let updates = updates(&fixture, "f", at as u64 + 1).await;
         assert_eq!(updates[0]["value"].as_str().unwrap().len(), most);
         assert_eq!(updates[0]["value"], value);
     }
-    let ended = run_with_input(place.command(&["feed", "put", "f", "k"]), b"\xff").await;
+    let ended = run_with_input(fixture.command(&["feed", "put", "f", "k"]), b"\xff").await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("a value is text in UTF-8"), "{ended:?}");
     let ended =
-        run_with_input(place.command(&["feed", "put", "f", "k"]), &vec![b'x'; most + 1]).await;
+        run_with_input(fixture.command(&["feed", "put", "f", "k"]), &vec![b'x'; most + 1]).await;
     assert!(ended.stderr.contains("a value has at most 262144 bytes"), "{ended:?}");
-    place.server.restart();
+    fixture.server.restart();
 }
 
 #[actix_web::test]
-async fn what_a_feed_does_not_take_is_refused_with_what_to_do() {
+async fn invalid_feed_writes_are_rejected_with_a_remedy() {
     let bounds = ["--feed-keys-max=2", "--feed-value-bytes-max=3"];
-    let place = Place::embedded(&bounds);
+    let fixture = AdminFixture::embedded(&bounds);
     for words in ["feed put f a 1", "feed put f b 123"] {
-        place.done(words).await;
+        fixture.stdout_of(words).await;
     }
-    updates(&place, "f", 2).await;
+    updates(&fixture, "f", 2).await;
     for (words, expected) in [
         ("feed put f a 1234", "the value has 4 bytes, and f takes 3 (feed_value_bytes_max)"),
         (
@@ -150,7 +155,7 @@ async fn what_a_feed_does_not_take_is_refused_with_what_to_do() {
         ("feed put f a 1 --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
         ("feed tail f --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
     ] {
-        let why = place.refused(words).await;
+        let why = fixture.stderr_of(words).await;
         assert!(why.contains(expected), "{words}: {why}");
     }
     for words in [
@@ -168,13 +173,13 @@ async fn what_a_feed_does_not_take_is_refused_with_what_to_do() {
         "broadcast put a/b",
         "broadcast put a/b 1 --url http://127.0.0.1:1",
     ] {
-        let ended = place.run(words).await;
+        let ended = fixture.run(words).await;
         assert_eq!(ended.code, Some(2), "{words}: {ended:?}");
     }
 }
 
 #[actix_web::test]
-async fn where_no_store_is_a_feed_makes_none() {
+async fn feed_commands_create_no_store() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
     for words in [
@@ -194,7 +199,7 @@ async fn where_no_store_is_a_feed_makes_none() {
 }
 
 #[actix_web::test]
-async fn who_has_no_keys_for_a_token_is_told_where_they_come_from() {
+async fn a_token_without_keys_is_rejected_with_a_remedy() {
     let home = TempDir::new().unwrap();
     let mut command = kalends(&["feed", "token", "f", "--read", "--store=dynamodb"]);
     command.arg("--data-dir").arg(home.path());
@@ -205,25 +210,25 @@ async fn who_has_no_keys_for_a_token_is_told_where_they_come_from() {
         assert!(ended.stderr.contains(expected), "{ended:?}");
     }
 
-    let place = Place::embedded(&[]);
-    std::fs::remove_file(place.server.data_dir().join("keys.toml")).unwrap();
-    let why = place.refused("feed token f --read").await;
+    let fixture = AdminFixture::embedded(&[]);
+    std::fs::remove_file(fixture.server.data_dir().join("keys.toml")).unwrap();
+    let why = fixture.stderr_of("feed token f --read").await;
     assert!(why.ends_with("keys.toml does not exist: restore it from a backup"), "{why}");
 }
 
 #[actix_web::test]
-async fn the_epoch_of_a_token_is_that_of_its_server() {
-    let place = Place::embedded(&["--feed-tokens-epoch=2"]);
-    place.done("feed put f k v").await;
+async fn a_token_has_the_epoch_of_its_server() {
+    let fixture = AdminFixture::embedded(&["--feed-tokens-epoch=2"]);
+    fixture.stdout_of("feed put f k v").await;
     for (words, code) in [("f --read", 1), ("f --read --feed-tokens-epoch=2", 0)] {
-        let token = token(&place, words).await;
-        let ended = Program::run(at_url(&place.server, &token, "feed tail f --once")).await;
+        let token = token(&fixture, words).await;
+        let ended = Program::run(at_url(&fixture.server, &token, "feed tail f --once")).await;
         assert_eq!(ended.code, Some(code), "{words}: {ended:?}");
     }
 }
 
 #[actix_web::test]
-async fn help_teaches_with_examples() {
+async fn help_contains_examples() {
     for words in [
         "feed",
         "feed put",
@@ -245,23 +250,23 @@ async fn help_teaches_with_examples() {
     }
 }
 
-/// `kalends` with a token, at a server's URL.
+/// `kalends` with a token and the URL of a server.
 fn at_url(server: &Server, token: &str, words: &str) -> Command {
     let mut command = kalends(&words.split(' ').collect::<Vec<_>>());
     command.arg("--url").arg(server.origin()).env("KALENDS_FEED_TOKEN", token);
     command
 }
 
-async fn token(place: &Place, words: &str) -> String {
-    place.done(&format!("feed token {words}")).await.trim_end().to_owned()
+async fn token(fixture: &AdminFixture, words: &str) -> String {
+    fixture.stdout_of(&format!("feed token {words}")).await.trim_end().to_owned()
 }
 
 #[actix_web::test]
-async fn a_feed_is_written_and_read_at_a_url() {
-    let place = Place::embedded(&[]);
-    let both = token(&place, "prices --read --write --days 1").await;
-    let run = async |words: &str| Program::run(at_url(&place.server, &both, words)).await;
-    for (words, said) in [
+async fn a_feed_is_written_and_read_over_http() {
+    let fixture = AdminFixture::embedded(&[]);
+    let both = token(&fixture, "prices --read --write --days 1").await;
+    let run = async |words: &str| Program::run(at_url(&fixture.server, &both, words)).await;
+    for (words, output) in [
         ("feed put prices a/../b 1", "wrote a/../b of prices, its version is 1\n"),
         ("feed put prices .. 2", "wrote .. of prices, its version is 1\n"),
         ("feed put prices c ", "wrote c of prices, its version is 1\n"),
@@ -269,7 +274,7 @@ async fn a_feed_is_written_and_read_at_a_url() {
         ("feed republish prices a/../b", "a/../b of prices gets a new number, its version is"),
     ] {
         let ended = run(words).await;
-        assert!(ended.code == Some(0) && ended.stdout.starts_with(said), "{words}: {ended:?}");
+        assert!(ended.code == Some(0) && ended.stdout.starts_with(output), "{words}: {ended:?}");
     }
     let mut printed = String::new();
     until(AT_ONCE, "all is published", async || {
@@ -279,17 +284,17 @@ async fn a_feed_is_written_and_read_at_a_url() {
             && printed.contains(".. = 2")
     })
     .await;
-    assert_eq!(printed, place.done("feed tail prices --once").await);
+    assert_eq!(printed, fixture.stdout_of("feed tail prices --once").await);
     let json = run("feed tail prices --once --json").await.stdout;
-    assert_eq!(json, place.done("feed tail prices --once --json").await);
+    assert_eq!(json, fixture.stdout_of("feed tail prices --once --json").await);
 }
 
 #[actix_web::test]
-async fn what_a_token_does_not_allow_is_refused_with_why() {
-    let place = Place::embedded(&[]);
-    let (read, write) = (token(&place, "f --read").await, token(&place, "f --write").await);
+async fn an_action_outside_a_tokens_scope_is_rejected_with_the_reason() {
+    let fixture = AdminFixture::embedded(&[]);
+    let (read, write) = (token(&fixture, "f --read").await, token(&fixture, "f --write").await);
     let run =
-        async |token: &str, words: &str| Program::run(at_url(&place.server, token, words)).await;
+        async |token: &str, words: &str| Program::run(at_url(&fixture.server, token, words)).await;
     let ended = run(&write, "feed put f k v").await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     for (token, words, expected) in [
@@ -304,7 +309,7 @@ async fn what_a_token_does_not_allow_is_refused_with_why() {
         assert!(ended.stderr.contains(expected), "{words}: {ended:?}");
         assert!(!ended.stderr.contains(token), "{ended:?}");
     }
-    let g = token(&place, "g --read").await;
+    let g = token(&fixture, "g --read").await;
     let ended = run(&g, "feed tail g").await;
     assert!(ended.stderr.contains("404 Not Found: there is no such feed"), "{ended:?}");
     let mut nowhere = kalends(&["feed", "tail", "f", "--url", "http://127.0.0.1:1"]);
@@ -315,7 +320,7 @@ async fn what_a_token_does_not_allow_is_refused_with_why() {
 }
 
 #[actix_web::test]
-async fn a_token_in_the_environment_keeps_no_server_from_starting() {
+async fn a_server_starts_with_a_token_in_its_environment() {
     let launch = crate::harness::Launch {
         variables: vec![("KALENDS_FEED_TOKEN", "kf1.r.f.0.x".to_owned())],
         ..crate::harness::Launch::default()

@@ -1,12 +1,12 @@
-//! What an operator does: `kalends preflight`, `kalends tables`, `kalends users`, `kalends feed` and
-//! `kalends broadcast`, beside a live server and without one.
+//! Operator commands: `kalends preflight`, `kalends tables`, `kalends users`, `kalends feed` and
+//! `kalends broadcast`, with and without a running server.
 
-mod beside;
+mod commands;
 mod feed_tails;
 mod feeds;
-mod place;
+mod fixture;
+mod lifecycles;
 mod socket;
-mod stories;
-mod tailing;
+mod tail_process;
 
-use place::{Place, months_ago};
+use fixture::{AdminFixture, months_ago};

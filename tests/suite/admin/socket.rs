@@ -1,4 +1,4 @@
-//! `admin.sock` of a real server.
+//! `admin.sock` of a running server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,75 +8,75 @@ use std::process::Stdio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::Place;
-use crate::harness::{AT_ONCE, Neighbour, until, within};
+use super::AdminFixture;
+use crate::harness::{AT_ONCE, Bystander, until, within};
 
-fn socket(place: &Place) -> PathBuf {
-    place.server.data_dir().join("admin.sock")
+fn socket(fixture: &AdminFixture) -> PathBuf {
+    fixture.server.data_dir().join("admin.sock")
 }
 
 #[actix_web::test]
-async fn it_is_the_owners_and_lives_as_long_as_the_server() {
-    let mut place = Place::embedded(&[]);
-    assert_eq!(fs::metadata(socket(&place)).unwrap().permissions().mode() & 0o7777, 0o600);
-    place.server.kill();
-    assert!(socket(&place).exists());
-    // Nobody answers on it, so the store is opened.
-    place.done("tables list").await;
-    place.server.restart();
-    place.done("tables list").await;
-    assert!(place.server.log().contains("an operator's command ended"));
-    assert!(place.server.terminate().success());
-    assert!(!socket(&place).exists());
-    place.server.restart();
+async fn the_socket_is_private_and_exists_while_the_server_runs() {
+    let mut fixture = AdminFixture::embedded(&[]);
+    assert_eq!(fs::metadata(socket(&fixture)).unwrap().permissions().mode() & 0o7777, 0o600);
+    fixture.server.kill();
+    assert!(socket(&fixture).exists());
+    // No process listens on it, so the command opens the store itself.
+    fixture.stdout_of("tables list").await;
+    fixture.server.restart();
+    fixture.stdout_of("tables list").await;
+    assert!(fixture.server.log().contains("an operator's command ended"));
+    assert!(fixture.server.terminate().success());
+    assert!(!socket(&fixture).exists());
+    fixture.server.restart();
 }
 
 #[actix_web::test]
-async fn garbage_on_it_is_refused_and_the_server_stays_up() {
-    let place = Place::embedded(&[]);
-    let mut neighbour = Neighbour::beside(&place.server).await;
+async fn garbage_is_rejected_and_the_server_stays_up() {
+    let fixture = AdminFixture::embedded(&[]);
+    let mut bystander = Bystander::connect(&fixture.server).await;
     let long = vec![b'{'; 1_000_000];
     for garbage in [&b"hello\n"[..], b"\0\xff\n", &long, b"{}\n", b"[1, 2"] {
-        let mut stream = UnixStream::connect(socket(&place)).await.unwrap();
-        // It may be refused before all of it is read.
+        let mut stream = UnixStream::connect(socket(&fixture)).await.unwrap();
+        // The server may reject the request before it has read all of it.
         let _ = stream.write_all(garbage).await;
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
-        // What it did not read makes the end of the connection an error.
+        // The unread rest of the request turns the end of the connection into an error.
         let _ = within(AT_ONCE, "an answer", stream.read_to_end(&mut answer)).await;
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.contains("failed"), "{answer}");
     }
-    neighbour.notices_nothing().await;
-    place.done("tables list").await;
+    bystander.is_unaffected().await;
+    fixture.stdout_of("tables list").await;
 }
 
 #[actix_web::test]
-async fn with_dynamodb_there_is_none() {
-    let place = Place::dynamo(&[]);
-    assert!(!socket(&place).exists());
+async fn there_is_no_socket_with_dynamodb() {
+    let fixture = AdminFixture::dynamo(&[]);
+    assert!(!socket(&fixture).exists());
 }
 
 #[actix_web::test]
-async fn a_server_ends_in_time_beside_connections_that_say_nothing() {
-    let mut place = Place::embedded(&[]);
-    let silent = UnixStream::connect(socket(&place)).await.unwrap();
-    place.server.signal("TERM");
-    assert_eq!(place.server.ended_within(AT_ONCE).await.code(), Some(0));
+async fn a_server_with_silent_connections_ends_in_time() {
+    let mut fixture = AdminFixture::embedded(&[]);
+    let silent = UnixStream::connect(socket(&fixture)).await.unwrap();
+    fixture.server.signal("TERM");
+    assert_eq!(fixture.server.ended_within(AT_ONCE).await.code(), Some(0));
     drop(silent);
 }
 
 #[actix_web::test]
-async fn a_command_that_waits_for_a_store_gives_up_with_what_to_do() {
-    let mut place = Place::embedded(&[]);
-    assert!(place.server.terminate().success());
-    // Somebody who has the store and takes no commands.
+async fn a_command_whose_store_stays_locked_fails_with_a_remedy() {
+    let mut fixture = AdminFixture::embedded(&[]);
+    assert!(fixture.server.terminate().success());
+    // A process that holds the store and accepts no commands.
     let options = storage::EmbeddedOptions::default();
-    let other = storage::Embedded::open(&place.server.data_dir(), &options).unwrap();
-    let why = place.refused("tables list").await;
+    let other = storage::Embedded::open(&fixture.server.data_dir(), &options).unwrap();
+    let why = fixture.stderr_of("tables list").await;
     assert!(why.contains("in use by another process that takes no commands"), "{why}");
 
-    let waiting = place.command(&["tables", "list"]).stdout(Stdio::null()).spawn();
+    let waiting = fixture.command(&["tables", "list"]).stdout(Stdio::null()).spawn();
     storage::Store::close(&other).await.unwrap();
     drop(other);
     let mut waiting = waiting.unwrap();
@@ -84,5 +84,5 @@ async fn a_command_that_waits_for_a_store_gives_up_with_what_to_do() {
         waiting.try_wait().unwrap().is_some_and(|status| status.success())
     })
     .await;
-    place.server.restart();
+    fixture.server.restart();
 }

@@ -1,4 +1,4 @@
-//! A headless Firefox, the packaged one, in a profile of its own.
+//! The packaged Firefox, headless, with its own profile.
 
 use std::io::PipeWriter;
 use std::os::unix::process::CommandExt;
@@ -11,26 +11,26 @@ use serde_json::Value;
 use super::log::Log;
 use super::marionette::Marionette;
 
-/// The longest that a start may take, on a machine that does other things too.
+/// Maximum time until Firefox has started, on a busy machine.
 const START_WAIT: Duration = Duration::from_secs(60);
 
-/// The longest that Firefox may take to write its files and leave.
+/// Maximum time until Firefox has written its files and ended.
 const QUIT_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest that Firefox may take to ask for broadcasts, which it does when it has been idle for a while, and to
-/// hear of one.
+/// Maximum time until Firefox subscribes to broadcasts, which it does when it has been idle for a
+/// while, and receives one.
 const BROADCAST_WAIT: Duration = Duration::from_secs(90);
 
-/// A running Firefox.
+/// A running Firefox process.
 pub(super) struct Firefox {
     control: Marionette,
     processes: Processes,
-    /// Messages about broadcasts that were looked at.
-    broadcasts_heard: usize,
+    /// The number of broadcast messages that were examined.
+    broadcasts_seen: usize,
 }
 
 impl Firefox {
-    /// Starts Firefox with a profile. It shows no page.
+    /// Starts Firefox with a profile and without a page.
     pub(super) fn start(profile: &Path) -> Self {
         let (output, input) = std::io::pipe().expect("a pipe can be made");
         let processes = Processes { leader: spawn(profile, input), log: Log::of(output) };
@@ -40,47 +40,45 @@ impl Firefox {
         let Some(port) = port else {
             panic!("Firefox did not start within {START_WAIT:?}:\n{}", processes.log.tail(""));
         };
-        Self { control: Marionette::connect(port), processes, broadcasts_heard: 0 }
+        Self { control: Marionette::connect(port), processes, broadcasts_seen: 0 }
     }
 
-    /// Loads a page.
     pub(super) fn open(&mut self, url: &str) {
         self.control.open(url);
     }
 
-    /// Runs a function's body in the page, waits for the promise that it returns, and gives what
-    /// that became.
+    /// Runs a function body in the page, awaits its promise, and returns the value.
     pub(super) fn run(&mut self, script: &str, arguments: &Value) -> Value {
         self.control.run(script, arguments)
     }
 
-    /// How often the server has greeted it in this run.
-    pub(super) fn greetings(&self) -> usize {
-        self.heard("hello").len()
+    /// The number of answered hellos in this run.
+    pub(super) fn hello_count(&self) -> usize {
+        self.received("hello").len()
     }
 
-    /// What the server has called it in this run, which it must have done.
+    /// The uaid that the server assigned in this run.
     pub(super) fn uaid(&self) -> String {
-        let greetings = self.heard("hello");
+        let greetings = self.received("hello");
         let greeting = greetings.last().expect("the server has greeted it");
         greeting["uaid"].as_str().expect("a greeting has a name").to_owned()
     }
 
-    /// The versions of the messages that the server has sent in this run, as they came: those too
-    /// that Firefox kept to itself because it had them before.
+    /// The versions of all notifications of this run in order, including repeats that Firefox
+    /// dropped.
     pub(super) fn versions(&self) -> Vec<String> {
         let version = |message: &Value| message["version"].as_str().map(str::to_owned);
-        let messages = self.heard("notification");
+        let messages = self.received("notification");
         messages.iter().map(|message| version(message).expect("each has one")).collect()
     }
 
-    /// The version in the next message about a broadcast.
-    pub(super) fn hear_broadcast(&mut self, id: &str) -> String {
+    /// Waits for the next message about a broadcast, and returns its version.
+    pub(super) fn next_broadcast_version(&mut self, id: &str) -> String {
         let log = &self.processes.log;
-        let broadcast = log.wait_for_nth(BROADCAST_WAIT, self.broadcasts_heard, |line| {
-            heard(line).filter(|message| message["messageType"] == "broadcast")
+        let broadcast = log.wait_for_nth(BROADCAST_WAIT, self.broadcasts_seen, |line| {
+            received(line).filter(|message| message["messageType"] == "broadcast")
         });
-        self.broadcasts_heard += 1;
+        self.broadcasts_seen += 1;
         let broadcast = broadcast.unwrap_or_else(|| {
             panic!("Firefox heard of no broadcast:\n{}", log.tail("roadcast"));
         });
@@ -88,8 +86,8 @@ impl Firefox {
         version.as_str().unwrap_or_else(|| panic!("nothing of {id}: {broadcast}")).to_owned()
     }
 
-    /// Waits until it has handed a version of a broadcast to whoever in it subscribed.
-    pub(super) fn hands_on_broadcast(&self, id: &str, version: &str) {
+    /// Waits until Firefox has delivered this version of a broadcast to its subscriber.
+    pub(super) fn wait_for_broadcast_delivery(&self, id: &str, version: &str) {
         let log = &self.processes.log;
         let is_it = |line: &str| {
             let (_, what) = line.split_once("receivedBroadcastMessage:")?;
@@ -99,27 +97,27 @@ impl Firefox {
         assert!(handed_on.is_some(), "Firefox kept it to itself:\n{}", log.tail("roadcast"));
     }
 
-    /// What its push client logs of what it hears.
-    fn heard(&self, kind: &str) -> Vec<Value> {
-        let heard = self.processes.log.find_all(heard);
-        heard.into_iter().filter(|message| message["messageType"] == kind).collect()
+    /// The messages of this kind that the push client logged.
+    fn received(&self, kind: &str) -> Vec<Value> {
+        let messages = self.processes.log.find_all(received);
+        messages.into_iter().filter(|message| message["messageType"] == kind).collect()
     }
 
-    /// Closes it, as a user does.
+    /// Closes Firefox like a user, so that it saves its state.
     pub(super) fn quit(mut self) {
         self.control.quit();
         assert!(self.processes.log.wait_for_end(QUIT_WAIT), "Firefox is still there");
     }
 }
 
-/// What the server said, if the line tells of it.
-fn heard(line: &str) -> Option<Value> {
+/// The server's message in a line of the log, if there is one.
+fn received(line: &str) -> Option<Value> {
     let (_, text) = line.split_once(r#"PushServiceWebSocket: "wsOnMessageAvailable()" "#)?;
     let text: String = serde_json::from_str(text).expect("Firefox logs texts in quotes");
     Some(serde_json::from_str(&text).expect("the server speaks JSON"))
 }
 
-/// Firefox and its children, which are one process group. Killed when dropped.
+/// The process group of Firefox, which is killed when this is dropped.
 struct Processes {
     leader: Child,
     log: Log,
@@ -127,14 +125,14 @@ struct Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // As long as the leader was not waited for, nobody else can have the group's number. Where
-        // all have left already, there is nothing to kill.
+        // The group's number is not reused before the leader was waited for. The signal fails if
+        // all processes have ended.
         let group = format!("-{}", self.leader.id());
         let mut kill = Command::new("kill");
         let _ = kill.args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status();
         let _ = self.leader.wait();
         if std::thread::panicking() {
-            eprintln!("What Firefox's push client said last:\n{}", self.log.tail("Push"));
+            eprintln!("What Firefox's push client text last:\n{}", self.log.tail("Push"));
         }
     }
 }
@@ -147,7 +145,7 @@ fn spawn(profile: &Path, output: PipeWriter) -> Child {
         .arg(profile)
         .env("HOME", profile)
         .env("MOZ_CRASHREPORTER_DISABLE", "1")
-        // Only with this does the preference hold that there are no remote settings.
+        // Remote settings are off only if this is set as well.
         .env("MOZ_REMOTE_SETTINGS_DEVTOOLS", "1")
         .env_remove("XDG_CONFIG_HOME")
         .env_remove("XDG_CACHE_HOME")

@@ -1,11 +1,11 @@
-//! What a process writes, line by line: to wait for, and to show when a test fails.
+//! The output of a process, line by line, to wait for lines and to show when a test fails.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The lines written so far, and whether there will be more.
+/// The lines so far, and whether the output has ended.
 #[derive(Clone)]
 pub(super) struct Log(Arc<(Mutex<Lines>, Condvar)>);
 
@@ -16,7 +16,7 @@ struct Lines {
 }
 
 impl Log {
-    /// Reads the pipe, on a thread of its own, until all who could write to it have gone.
+    /// Reads the pipe in a thread until all its writers have closed it.
     pub(super) fn of(pipe: PipeReader) -> Self {
         let log = Self(Arc::default());
         let reader = log.clone();
@@ -24,7 +24,7 @@ impl Log {
         log
     }
 
-    /// Waits for a line that `find` finds something in.
+    /// Waits for a line for which `find` returns a value.
     pub(super) fn wait_for<T>(
         &self,
         wait: Duration,
@@ -33,7 +33,7 @@ impl Log {
         self.wait_for_nth(wait, 0, find)
     }
 
-    /// The same, passing over the first `nth` of them.
+    /// Like [`wait_for`](Self::wait_for), but skips the first `nth` matches.
     pub(super) fn wait_for_nth<T>(
         &self,
         wait: Duration,
@@ -45,17 +45,17 @@ impl Log {
         found(&lines)
     }
 
-    /// Waits until all who could write have gone. Answers whether they have.
+    /// Waits until all writers have closed the pipe, and returns whether they have.
     pub(super) fn wait_for_end(&self, wait: Duration) -> bool {
         self.wait(wait, |lines| lines.ended).ended
     }
 
-    /// What `find` finds in the lines so far.
+    /// All values that `find` returns for the lines so far.
     pub(super) fn find_all<T>(&self, find: impl Fn(&str) -> Option<T>) -> Vec<T> {
         self.lock().lines.iter().filter_map(|line| find(line)).collect()
     }
 
-    /// The last lines that hold the text, each cut to a readable length.
+    /// The last lines that contain the text, shortened.
     pub(super) fn tail(&self, text: &str) -> String {
         const LINES: usize = 80;
         const CHARS: usize = 300;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The longest that one command may take: loading a page, a script in it, leaving.
+/// Timeout of one command: loading a page, running a script, or quitting.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// A session with a running Firefox.
@@ -18,7 +18,7 @@ pub(super) struct Marionette {
 }
 
 impl Marionette {
-    /// Connects to the port that Firefox listens on, and begins a session.
+    /// Connects to Firefox's port and starts a session.
     pub(super) fn connect(port: u16) -> Self {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
         let stream = stream.expect("Firefox takes connections on the port it named");
@@ -30,19 +30,17 @@ impl Marionette {
         session
     }
 
-    /// Loads a page.
     pub(super) fn open(&mut self, url: &str) {
         self.call("WebDriver:Navigate", &json!({ "url": url }));
     }
 
-    /// Runs a function's body in the page, waits for the promise that it returns, and gives what
-    /// that became.
+    /// Runs a function body in the page, awaits its promise, and returns the value.
     pub(super) fn run(&mut self, script: &str, arguments: &Value) -> Value {
         let parameters = json!({ "script": script, "args": arguments });
         self.call("WebDriver:ExecuteScript", &parameters)["value"].take()
     }
 
-    /// Tells Firefox to leave as a user does.
+    /// Quits Firefox like a user.
     pub(super) fn quit(&mut self) {
         self.call("Marionette:Quit", &json!({ "flags": ["eAttemptQuit"] }));
     }
@@ -67,7 +65,7 @@ impl Marionette {
         self.stream.read_until(b':', &mut length).expect("Firefox answers in time");
         let length = String::from_utf8_lossy(&length);
         let length = length.strip_suffix(':').and_then(|digits| digits.parse().ok());
-        let mut text = vec![0; length.expect("Firefox says the length of its answer")];
+        let mut text = vec![0; length.expect("Firefox sends the length of its answer")];
         self.stream.read_exact(&mut text).expect("Firefox answers in time");
         serde_json::from_slice(&text).expect("Firefox answers in JSON")
     }

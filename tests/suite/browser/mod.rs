@@ -1,10 +1,10 @@
-//! A real Firefox, a page that subscribes, and a sender that is not ours.
+//! A real Firefox, a page that subscribes, and a third-party sender.
 
-mod cable;
 mod firefox;
 mod log;
 mod marionette;
 mod profile;
+mod relay;
 mod sender;
 mod site;
 
@@ -18,19 +18,19 @@ use storage::{Embedded, EmbeddedOptions, RouterTable};
 
 use crate::harness::{Launch, Program, Server, kalends};
 use crate::rollover::Calendar;
-use cable::Cable;
 use firefox::Firefox;
 use profile::Profile;
+use relay::TcpRelay;
 use sender::{Answer, Push, Sender};
 use site::Site;
 
-/// The largest message that a push service has to take: 4096 bytes (RFC 8030 §7.2), 103 of which
-/// are what `aes128gcm` adds (RFC 8291 §4).
+/// The largest message that a push service must accept is 4096 bytes (RFC 8030 §7.2), of which
+/// `aes128gcm` takes 103 (RFC 8291 §4).
 const LARGEST_MESSAGE_BYTES: usize = 4096 - 103;
 
 #[test]
-fn firefox_hears_all_that_pywebpush_can_send() {
-    let mut user = User::subscribed();
+fn firefox_receives_every_kind_of_message_that_pywebpush_sends() {
+    let mut user = BrowserUser::subscribed();
     let largest = "k".repeat(LARGEST_MESSAGE_BYTES);
     let text = Push::of("Salvete! 🏛 Kalendae sunt.");
     let sent = [
@@ -41,13 +41,13 @@ fn firefox_hears_all_that_pywebpush_can_send() {
         Push { text: Some("signed the old way too"), encoding: "aesgcm", scheme: "WebPush" },
     ];
     user.accepted(&sent);
-    assert_eq!(user.site.hear(5), sent.map(|push| push.text.map(str::to_owned)));
+    assert_eq!(user.site.next_messages(5), sent.map(|push| push.text.map(str::to_owned)));
     assert_eq!(user.firefox().versions().len(), 5);
 }
 
 #[test]
-fn what_came_while_firefox_was_closed_arrives_once_and_in_order() {
-    let mut user = User::subscribed();
+fn messages_sent_while_firefox_was_closed_arrive_once_and_in_order() {
+    let mut user = BrowserUser::subscribed();
     user.close_firefox();
     user.pywebpush(&["one", "two", "three"]);
     user.kalends("four");
@@ -56,76 +56,76 @@ fn what_came_while_firefox_was_closed_arrives_once_and_in_order() {
 
     user.start_firefox();
     // Firefox decrypts several messages at once and does not always keep their order. Versions
-    // grow from one push to the next.
-    let heard: BTreeSet<_> = user.hear(6).into_iter().collect();
-    assert_eq!(heard, ["one", "two", "three", "four", "five", "six"].map(str::to_owned).into());
+    // increase from push to push.
+    let received: BTreeSet<_> = user.next_messages(6).into_iter().collect();
+    assert_eq!(received, ["one", "two", "three", "four", "five", "six"].map(str::to_owned).into());
     let versions = user.firefox().versions();
     assert_eq!(versions.len(), 6);
     assert!(versions.is_sorted(), "{versions:?}");
     assert_eq!(user.subscription_now(), user.subscription);
 
-    user.nothing_is_left();
+    user.assert_nothing_pending();
 }
 
 #[test]
-fn firefox_comes_back_by_itself_after_the_server_was_stopped() {
+fn firefox_reconnects_after_the_server_was_stopped() {
     comes_back_after(|server| assert!(server.terminate().success()));
 }
 
 #[test]
-fn firefox_comes_back_by_itself_after_the_server_was_killed() {
+fn firefox_reconnects_after_the_server_was_killed() {
     comes_back_after(Server::kill);
 }
 
 fn comes_back_after(end: impl FnOnce(&mut Server)) {
-    let mut user = User::subscribed();
-    assert_eq!(user.firefox().greetings(), 1);
+    let mut user = BrowserUser::subscribed();
+    assert_eq!(user.firefox().hello_count(), 1);
     end(&mut user.server);
     user.server.restart();
     user.kalends("sent while Firefox waits before it connects");
-    assert_eq!(user.firefox().greetings(), 1, "Firefox came back too soon for this test");
-    assert_eq!(user.hear(1), ["sent while Firefox waits before it connects"]);
+    assert_eq!(user.firefox().hello_count(), 1, "Firefox came back too soon for this test");
+    assert_eq!(user.next_messages(1), ["sent while Firefox waits before it connects"]);
     user.pywebpush(&["sent when it is back"]);
-    assert_eq!(user.hear(1), ["sent when it is back"]);
-    assert_eq!((user.firefox().greetings(), user.firefox().versions().len()), (2, 2));
+    assert_eq!(user.next_messages(1), ["sent when it is back"]);
+    assert_eq!((user.firefox().hello_count(), user.firefox().versions().len()), (2, 2));
     assert_eq!(user.subscription_now(), user.subscription);
 }
 
 #[test]
-fn a_message_whose_acknowledgement_was_lost_comes_again_and_firefox_knows_it() {
+fn a_message_whose_ack_was_lost_is_redelivered_and_firefox_drops_it() {
     let server = Server::start();
-    let cable = Cable::to(server.address());
-    let mut user = User::subscribed_at(server, &cable.socket_url());
-    cable.lose();
+    let relay = TcpRelay::to(server.address());
+    let mut user = BrowserUser::subscribed_at(server, &relay.socket_url());
+    relay.discard();
     user.kalends("once");
-    assert_eq!(user.hear(1), ["once"]);
-    cable.cut();
+    assert_eq!(user.next_messages(1), ["once"]);
+    relay.cut();
     user.kalends("while it is away");
-    assert_eq!(user.hear(1), ["while it is away"]);
-    assert_eq!((user.firefox().greetings(), user.firefox().versions().len()), (2, 3));
-    user.nothing_is_left();
+    assert_eq!(user.next_messages(1), ["while it is away"]);
+    assert_eq!((user.firefox().hello_count(), user.firefox().versions().len()), (2, 3));
+    user.assert_nothing_pending();
 }
 
 #[test]
-fn a_subscription_that_the_page_gave_up_is_gone_and_a_new_one_works() {
-    let mut user = User::subscribed();
+fn an_unsubscribed_endpoint_is_gone_and_a_new_subscription_works() {
+    let mut user = BrowserUser::subscribed();
     assert_eq!(user.firefox().run("return unsubscribe();", &json!([])), true);
     let answers = user.sender.pywebpush(&user.subscription, &[Push::of("too late")]);
     assert!(matches!(answers[..], [Answer { status: 410, .. }]), "{answers:?}");
     user.subscribe();
     user.pywebpush(&["in time"]);
-    assert_eq!(user.hear(1), ["in time"]);
+    assert_eq!(user.next_messages(1), ["in time"]);
 }
 
-/// Firefox moves with the month as every user agent does, and neither it nor a page notices.
+/// Firefox moves with the month like every user agent, and neither it nor a page notices.
 ///
-/// What is sent is not signed: the server's clock is days ahead, and signatures hold for hours.
+/// The pushes are not signed: the server's clock is days ahead, and signatures are valid for hours.
 #[test]
-fn firefox_is_carried_from_november_to_december_with_what_came_while_it_was_closed() {
+fn firefox_moves_to_december_with_messages_sent_while_it_was_closed() {
     let calendar = Calendar::next_november();
     let server = Server::launch(Launch::default().with(&calendar.in_november()));
     let push_url = server.socket_url();
-    let mut user = User::subscribed_without_key(server, &push_url);
+    let mut user = BrowserUser::subscribed_without_key(server, &push_url);
     let uaid = user.firefox().uaid();
     user.close_firefox();
     user.unsigned("sent in November");
@@ -133,11 +133,11 @@ fn firefox_is_carried_from_november_to_december_with_what_came_while_it_was_clos
 
     user.server.restart_as(Launch::default().with(&calendar.in_december()));
     user.start_firefox();
-    assert_eq!(user.hear(1), ["sent in November"]);
+    assert_eq!(user.next_messages(1), ["sent in November"]);
     assert_eq!(user.subscription_now(), user.subscription);
     user.unsigned("sent in December");
-    assert_eq!(user.hear(1), ["sent in December"]);
-    assert_eq!((user.firefox().greetings(), user.firefox().versions().len()), (1, 2));
+    assert_eq!(user.next_messages(1), ["sent in December"]);
+    assert_eq!((user.firefox().hello_count(), user.firefox().versions().len()), (1, 2));
     assert_eq!(user.firefox().uaid(), uaid);
 
     user.close_firefox();
@@ -146,11 +146,11 @@ fn firefox_is_carried_from_november_to_december_with_what_came_while_it_was_clos
     assert_eq!((record.curmonth, record.oldmonth), (calendar.december, None));
 }
 
-/// Firefox asks for this broadcast about 19 s after it started, whatever page it shows.
+/// Firefox requests this broadcast about 19 s after its start.
 const MONITOR_CHANGES: &str = "remote-settings/monitor_changes";
 
 #[test]
-fn firefox_hears_what_it_missed_of_a_broadcast_and_what_changes_while_it_is_connected() {
+fn firefox_receives_missed_and_live_broadcast_versions() {
     let spread = ["--broadcast-fanout-ms", "500"];
     let server = Server::launch(Launch::default().with(&spread));
     let put = |version: &str| {
@@ -160,23 +160,23 @@ fn firefox_hears_what_it_missed_of_a_broadcast_and_what_changes_while_it_is_conn
         let ended = System::new().block_on(Program::run(put));
         assert_eq!(ended.code, Some(0), "{ended:?}");
     };
-    // Firefox keeps versions as they come, in quotes.
+    // Firefox stores versions with quotes.
     let [missed, changed] = ["\"1789999999998\"", "\"1789999999999\""];
     put(missed);
     let push_url = server.socket_url();
     let profile = Profile::new(&push_url);
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut firefox = Firefox::start(profile.path());
-    assert_eq!(firefox.hear_broadcast(MONITOR_CHANGES), missed);
+    assert_eq!(firefox.next_broadcast_version(MONITOR_CHANGES), missed);
     put(changed);
-    assert_eq!(firefox.hear_broadcast(MONITOR_CHANGES), changed);
-    firefox.hands_on_broadcast(MONITOR_CHANGES, changed);
+    assert_eq!(firefox.next_broadcast_version(MONITOR_CHANGES), changed);
+    firefox.wait_for_broadcast_delivery(MONITOR_CHANGES, changed);
 }
 
-/// Somebody with a browser, the page they visit, and the application server of that page.
+/// A browser, the page in it, and the application server of that page.
 ///
-/// What has to end first stands first.
-struct User {
+/// Fields are dropped in this order.
+struct BrowserUser {
     firefox: Option<Firefox>,
     profile: Profile,
     site: Site,
@@ -186,18 +186,18 @@ struct User {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// One browser at a time: several make each other late.
+/// Only one browser runs at a time, because several delay each other.
 static TURN: Mutex<()> = Mutex::new(());
 
-impl User {
-    /// Somebody who has subscribed.
+impl BrowserUser {
+    /// Starts a user and subscribes the page.
     fn subscribed() -> Self {
         let server = Server::start();
         let push_url = server.socket_url();
         Self::subscribed_at(server, &push_url)
     }
 
-    /// Somebody whose Firefox has `push_url` for its push service, and who has subscribed.
+    /// Like [`subscribed`](Self::subscribed), with `push_url` as Firefox's push service.
     fn subscribed_at(server: Server, push_url: &str) -> Self {
         let mut user = Self::visiting(server, push_url);
         let key = user.sender.public_key().to_owned();
@@ -205,7 +205,7 @@ impl User {
         user
     }
 
-    /// The same, with a subscription that anybody may push to.
+    /// Like [`subscribed_at`](Self::subscribed_at), with a subscription without a VAPID key.
     fn subscribed_without_key(server: Server, push_url: &str) -> Self {
         let mut user = Self::visiting(server, push_url);
         user.subscribe_for(None);
@@ -241,7 +241,7 @@ impl User {
         assert!(endpoint.starts_with(&ours), "{endpoint}");
     }
 
-    /// What the page says its subscription is.
+    /// The subscription, as the page reads it from the browser.
     fn subscription_now(&mut self) -> Value {
         self.visit();
         self.firefox().run("return subscription();", &json!([]))
@@ -255,13 +255,13 @@ impl User {
         self.firefox.take().expect("Firefox runs").quit();
     }
 
-    /// Connects again: the server sends what comes then, and nothing that was acknowledged before.
-    fn nothing_is_left(&mut self) {
+    /// Reconnects, and checks that the server sends nothing that was acknowledged before.
+    fn assert_nothing_pending(&mut self) {
         self.close_firefox();
         self.start_firefox();
         self.kalends("at last");
-        assert_eq!(self.hear(1), ["at last"]);
-        assert_eq!((self.firefox().greetings(), self.firefox().versions().len()), (1, 1));
+        assert_eq!(self.next_messages(1), ["at last"]);
+        assert_eq!((self.firefox().hello_count(), self.firefox().versions().len()), (1, 1));
     }
 
     fn visit(&mut self) {
@@ -273,26 +273,26 @@ impl User {
         self.firefox.as_mut().expect("Firefox runs")
     }
 
-    /// Sends a message by our own sender.
+    /// Sends a message with `kalends push`.
     fn kalends(&self, text: &str) {
         self.sender.kalends(&self.subscription, text);
     }
 
-    /// Sends a message by our own sender, without a signature.
+    /// Sends a message with `kalends push` and without a signature.
     fn unsigned(&self, text: &str) {
         self.sender.kalends_unsigned(&self.subscription, text);
     }
 
-    /// What the store of the server, which was stopped, says of a user agent.
+    /// The router record of a user agent; the server must be stopped.
     fn record(&self, uaid: &str) -> RouterRecord {
         let store = Embedded::open(&self.server.data_dir(), &EmbeddedOptions::default());
         let store = store.expect("the server has let go of its files");
-        let uaid = Uaid::parse(uaid).expect("the server says what is a uaid");
+        let uaid = Uaid::parse(uaid).expect("the server sends a valid uaid");
         let record = System::new().block_on(store.record(uaid));
         record.expect("the store answers").expect("a user record is never lost")
     }
 
-    /// Sends messages by pywebpush.
+    /// Sends messages with pywebpush.
     fn pywebpush(&self, texts: &[&str]) {
         let pushes: Vec<_> = texts.iter().map(|text| Push::of(text)).collect();
         self.accepted(&pushes);
@@ -304,9 +304,9 @@ impl User {
         }
     }
 
-    /// The next messages that the page's service worker hears.
-    fn hear(&self, count: usize) -> Vec<String> {
-        let messages = self.site.hear(count).into_iter();
+    /// Waits for the next messages of the page's service worker.
+    fn next_messages(&self, count: usize) -> Vec<String> {
+        let messages = self.site.next_messages(count).into_iter();
         messages.map(|text| text.expect("the message has a payload")).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What Firefox keeps from one run to the next.
+//! The profile directory of Firefox.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,23 +6,23 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// Preferences, each with the JavaScript of its value.
+/// Preferences, each with its value in JavaScript.
 const PREFERENCES: &[(&str, &str)] = &[
-    // Push: without TLS, without asking, and however many messages show no notification. The
-    // preferences that Marionette recommends switch push off.
+    // Allows push without TLS and without a prompt, and any number of messages without a
+    // notification. The preferences that Marionette recommends switch push off.
     ("remote.prefs.recommended", "false"),
     ("dom.push.connection.enabled", "true"),
     ("dom.push.testing.allowInsecureServerURL", "true"),
     ("dom.push.testing.ignorePermission", "true"),
     ("dom.push.maxQuotaPerSubscription", "10000"),
     ("permissions.default.desktop-notification", "1"),
-    // Its push client says on standard output what it does.
+    // The push client logs to standard output.
     ("dom.push.loglevel", r#""All""#),
     ("browser.dom.window.dump.enabled", "true"),
     ("devtools.console.stdout.chrome", "true"),
-    // Marionette takes a free port and names it.
+    // Marionette listens on a free port and prints it.
     ("marionette.port", "0"),
-    // Nothing leaves this machine: all but loopback goes to a proxy that is not there.
+    // Nothing leaves this machine: the proxy for all addresses but loopback does not exist.
     ("network.proxy.type", "1"),
     ("network.proxy.http", r#""127.0.0.1""#),
     ("network.proxy.http_port", "9"),
@@ -32,7 +32,7 @@ const PREFERENCES: &[(&str, &str)] = &[
     ("network.proxy.allow_bypass", "false"),
     ("network.trr.mode", "5"),
     ("network.dns.disablePrefetch", "true"),
-    // And little tries to.
+    // Switches off most background requests.
     ("app.normandy.enabled", "false"),
     ("app.update.disabledForTesting", "true"),
     ("browser.newtabpage.enabled", "false"),
@@ -54,7 +54,7 @@ const PREFERENCES: &[(&str, &str)] = &[
     ("toolkit.telemetry.enabled", "false"),
     ("toolkit.telemetry.server", r#""""#),
     ("toolkit.telemetry.unified", "false"),
-    // No page by itself, and none of an earlier run.
+    // Firefox opens no page, and restores none.
     ("browser.aboutwelcome.enabled", "false"),
     ("browser.backup.enabled", "false"),
     ("browser.sessionstore.resume_from_crash", "false"),
@@ -67,7 +67,7 @@ const PREFERENCES: &[(&str, &str)] = &[
     ("toolkit.startup.max_resumed_crashes", "-1"),
 ];
 
-/// A profile directory. Removed when dropped.
+/// A profile directory, which is removed when this is dropped.
 pub(super) struct Profile(TempDir);
 
 impl Profile {
@@ -82,7 +82,6 @@ impl Profile {
         profile
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }

@@ -13,30 +13,29 @@ use tokio::process::Command;
 
 use crate::harness::within;
 
-/// The longest that sending a few messages may take, on a machine that does other things too.
+/// Maximum time to send a few messages, on a busy machine.
 const SENDING_WAIT: Duration = Duration::from_secs(60);
 
-/// A message for pywebpush to send.
+/// A message that pywebpush sends.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Push<'a> {
-    /// What it says; `None` for a push without payload.
+    /// The text; `None` for a push without payload.
     pub(super) text: Option<&'a str>,
-    /// `aes128gcm`, or the old `aesgcm`.
+    /// `aes128gcm`, or the older `aesgcm`.
     pub(super) encoding: &'a str,
-    /// How its VAPID token is sent: `vapid`, or the old `WebPush`.
+    /// The scheme of the VAPID token: `vapid`, or the older `WebPush`.
     pub(super) scheme: &'a str,
 }
 
 /// The answer to a push.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
-    /// The status code.
     pub(super) status: u16,
-    /// What came with it.
+    /// The text of the answer.
     pub(super) body: String,
 }
 
-/// An application server with a VAPID key of its own.
+/// An application server with its own VAPID key.
 pub(super) struct Sender {
     python: PathBuf,
     dir: TempDir,
@@ -44,14 +43,14 @@ pub(super) struct Sender {
 }
 
 impl<'a> Push<'a> {
-    /// A message in today's encoding.
+    /// A message with the encoding `aes128gcm`.
     pub(super) fn of(text: &'a str) -> Self {
         Self { text: Some(text), encoding: "aes128gcm", scheme: "vapid" }
     }
 }
 
 impl Sender {
-    /// Has py-vapid make a key.
+    /// Generates a key with py-vapid.
     pub(super) fn new() -> Self {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let mut sender = Self { python: python(), dir, public_key: String::new() };
@@ -61,12 +60,12 @@ impl Sender {
         sender
     }
 
-    /// The public half of its key, as a page gives it to the browser.
+    /// The public key, as a page passes it to the browser.
     pub(super) fn public_key(&self) -> &str {
         &self.public_key
     }
 
-    /// Sends messages by pywebpush, one after the other.
+    /// Sends messages with pywebpush, one after the other.
     pub(super) fn pywebpush(&self, subscription: &Value, pushes: &[Push<'_>]) -> Vec<Answer> {
         #[derive(Serialize)]
         struct Order<'a> {
@@ -83,13 +82,14 @@ impl Sender {
         serde_json::from_str(&answers).expect("the script prints its answers")
     }
 
-    /// Sends a message by `kalends push`, which the server has to accept.
+    /// Sends a message with `kalends push`, which must be accepted.
     pub(super) fn kalends(&self, subscription: &Value, text: &str) {
         let mut push = self.kalends_push(subscription, text);
         accepted(push.arg("--vapid-key").arg(self.key_file()));
     }
 
-    /// The same without a signature, for a message that outlasts the month.
+    /// Like [`kalends`](Self::kalends), without a signature, for a message that is older than a
+    /// signature may be.
     pub(super) fn kalends_unsigned(&self, subscription: &Value, text: &str) {
         let mut push = self.kalends_push(subscription, text);
         accepted(push.args(["--no-vapid", "--ttl", "2592000"]));
@@ -115,13 +115,13 @@ impl Sender {
     fn script(&self) -> Command {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/browser/sender.py");
         let mut command = Command::new(&self.python);
-        // The server is on this machine, whatever proxy there is to others.
+        // The server is on this machine, whatever proxy is configured.
         command.arg(script).env("NO_PROXY", "*");
         command
     }
 }
 
-/// The Python that `make test` has installed pywebpush for.
+/// The Python in which `make test` has installed pywebpush.
 fn python() -> PathBuf {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
     let remedy = "`make test` installs what the tests need";
@@ -129,13 +129,13 @@ fn python() -> PathBuf {
     python
 }
 
-/// Runs a `kalends push` that the server has to accept.
+/// Runs a `kalends push` that must be accepted.
 fn accepted(push: &mut Command) {
     let answer = output(push);
     assert!(answer.starts_with("201 "), "{answer}");
 }
 
-/// What a command prints that has to succeed.
+/// The output of a command that must succeed.
 fn output(command: &mut Command) -> String {
     let command = command.stdin(Stdio::null()).kill_on_drop(true);
     let run = async { within(SENDING_WAIT, "messages are sent", command.output()).await };

@@ -1,4 +1,4 @@
-//! The web site whose page subscribes, and which its service worker tells what it heard.
+//! A web site whose page subscribes, and whose service worker reports each message.
 //!
 //! Firefox allows push to `localhost` without TLS.
 
@@ -18,21 +18,21 @@ const INDEX: (&str, &str) = ("text/html", include_str!("page/index.html"));
 const PAGE: (&str, &str) = ("text/javascript", include_str!("page/page.js"));
 const WORKER: (&str, &str) = ("text/javascript", include_str!("page/worker.js"));
 
-/// The longest that a message may take to the service worker and from there to here: Firefox waits
-/// 5 s before it connects again, and may have to start first.
+/// Maximum time until the service worker has reported a message: Firefox waits 5 s before it
+/// reconnects, and may have to start first.
 const REPORT_WAIT: Duration = Duration::from_secs(60);
 
-/// What the service worker tells.
+/// A report of the service worker.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Report {
-    /// A push message came, decrypted; `None` where it had no payload.
+    /// A push message arrived, decrypted; `None` if it had no payload.
     Message(Option<String>),
-    /// Firefox has dropped the subscription.
+    /// Firefox dropped the subscription.
     Lost(bool),
 }
 
-/// A running web site. It ends when dropped.
+/// A running web site, which stops when this is dropped.
 pub(super) struct Site {
     url: String,
     reports: Receiver<Report>,
@@ -40,7 +40,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// A site on a free port.
+    /// Starts a site on a free port.
     pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -51,13 +51,12 @@ impl Site {
         Self { url: format!("http://localhost:{port}/"), reports, server }
     }
 
-    /// Where the page is.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The next `count` messages that the service worker hears.
-    pub(super) fn hear(&self, count: usize) -> Vec<Option<String>> {
+    /// Waits for the next `count` messages that the service worker reports.
+    pub(super) fn next_messages(&self, count: usize) -> Vec<Option<String>> {
         (0..count).map(|nth| self.next(nth)).collect()
     }
 
@@ -74,7 +73,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // The order to stop is given at once; nobody needs to see it done.
+        // The server stops even if the returned future is dropped.
         drop(self.server.stop(false));
     }
 }
@@ -105,7 +104,7 @@ fn file((kind, text): (&'static str, &'static str)) -> HttpResponse {
 async fn take(report: String, teller: Data<Mutex<Sender<Report>>>) -> HttpResponse {
     let report = serde_json::from_str(&report).expect("the worker reports in JSON");
     let teller = teller.lock().expect("sending does not panic");
-    // A test that failed listens no more.
+    // Fails when the test has ended.
     let _ = teller.send(report);
     HttpResponse::NoContent().finish()
 }

@@ -1,4 +1,4 @@
-//! A look into the message tables themselves, past all faults.
+//! Reads the message tables directly, without the faults of the proxy.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -8,34 +8,35 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::harness::{dynamo, unix_now_s};
 
-/// Who reads whole tables.
+/// A DynamoDB client that reads whole tables.
 pub(super) struct Auditor(Client);
 
-/// What was in them.
+/// The contents of the message tables.
 pub(super) struct Audit {
-    /// When reading began.
+    /// The time before the first read.
     pub(super) begun_at: Instant,
-    /// Versions of the messages in all rows.
+    /// The versions of all message rows.
     pub(super) rows: BTreeSet<String>,
-    /// Those of them that have not expired.
+    /// The versions of rows that have not expired.
     pub(super) alive: BTreeSet<String>,
 }
 
 type Item = HashMap<String, AttributeValue>;
 
 impl Auditor {
-    /// One who asks the DynamoDB server at this URL.
+    /// Connects to the DynamoDB server at this URL.
     pub(super) fn of(url: &str) -> Self {
         Self(dynamo::client(url))
     }
 
-    /// Reads all rows of messages. One that is not seen was not there at some moment since the reading began.
+    /// Reads all message rows. A version that is missing was absent at some moment after
+    /// `begun_at`.
     pub(super) async fn audit(&self) -> Audit {
         let (begun_at, now_s) = (Instant::now(), unix_now_s());
         let mut audit = Audit { begun_at, rows: BTreeSet::new(), alive: BTreeSet::new() };
         for table in self.tables("message_").await {
             for item in self.scan(&table, "updateid, expiry").await {
-                // A row of channels has none.
+                // A row that lists channels has no version.
                 let Some(version) = text(&item, "updateid") else { continue };
                 let expiry = item.get("expiry").and_then(|expiry| expiry.as_n().ok()?.parse().ok());
                 if expiry.is_none_or(|expiry: u64| expiry > now_s) {
@@ -47,7 +48,7 @@ impl Auditor {
         audit
     }
 
-    /// The ids of all user agents that have a record.
+    /// The uaids of all router records.
     pub(super) async fn records(&self) -> BTreeSet<String> {
         let items = self.scan("router", "uaid").await;
         items.iter().filter_map(|item| text(item, "uaid")).collect()

@@ -1,26 +1,26 @@
-//! A user agent that moves between nodes, and misbehaves.
+//! A user agent that moves between nodes and misbehaves.
 
 use std::cell::RefCell;
 use std::time::Instant;
 
-use super::plan::{Habit, Parting, Stay, Stays};
+use super::connection::{ClientConnection, send_close_frame};
+use super::plan::{AckPolicy, Disconnect, Session, Sessions};
 use super::pusher::Pusher;
-use super::scene::{Scene, Stage};
-use super::visit::{Visit, say_goodbye};
+use super::state::{RunState, Stage};
 use crate::harness::{Channel, Notification, Socket};
 
-/// Somebody with subscriptions.
+/// A user agent with subscriptions.
 pub(super) struct Client {
     pub(super) number: usize,
     pub(super) uaid: String,
     pub(super) channels: RefCell<Vec<Channel>>,
-    /// What came and is acked on the next connection.
-    pub(super) owed: RefCell<Vec<Notification>>,
-    /// A connection that was left open, and is not read any more.
-    forgotten: RefCell<Option<Socket>>,
+    /// Notifications to acknowledge on the next connection.
+    pub(super) unacked: RefCell<Vec<Notification>>,
+    /// An open connection that the agent does not read any more.
+    abandoned: RefCell<Option<Socket>>,
 }
 
-/// How many channels one may have.
+/// Maximum number of channels of one agent.
 const CHANNELS_MAX: usize = 3;
 
 impl Client {
@@ -29,57 +29,58 @@ impl Client {
             number,
             uaid,
             channels: RefCell::new(channels),
-            owed: RefCell::default(),
-            forgotten: RefCell::default(),
+            unacked: RefCell::default(),
+            abandoned: RefCell::default(),
         }
     }
 
-    /// Goes from node to node until the storm is over; then takes what is left, and in the end what `last` sends.
-    pub(super) async fn live(&self, scene: &Scene, mut stays: Stays, last: &Pusher) {
-        while scene.stage() == Stage::Storm {
-            self.stay(scene, stays.next()).await;
+    /// Connects to node after node during the storm. Afterwards the agent receives what is left,
+    /// and finally the message that `last` sends.
+    pub(super) async fn run(&self, state: &RunState, mut sessions: Sessions, last: &Pusher) {
+        while state.stage() == Stage::Storm {
+            self.run_session(state, sessions.next()).await;
         }
-        self.forgotten.take();
-        while scene.stage() == Stage::Drain {
-            let mut visit = Visit::arrive(self, scene, self.number).await;
-            scene.is_draining(self.number);
-            // Where the connection ends, the next one goes on.
-            let _ = visit.until_end_of(Stage::Drain).await;
+        self.abandoned.take();
+        while state.stage() == Stage::Drain {
+            let mut connection = ClientConnection::open(self, state, self.number).await;
+            state.is_draining(self.number);
+            // If the connection ends, the loop opens the next one.
+            let _ = connection.until_end_of(Stage::Drain).await;
         }
-        self.connect_once_more(scene, last).await;
+        self.connect_once_more(state, last).await;
     }
 
-    async fn stay(&self, scene: &Scene, stay: Stay) {
-        let mut visit = Visit::arrive(self, scene, stay.node).await;
+    async fn run_session(&self, state: &RunState, stay: Session) {
+        let mut connection = ClientConnection::open(self, state, stay.node).await;
         if stay.registers && self.channels.borrow().len() < CHANNELS_MAX {
-            visit.register().await;
+            connection.register().await;
         }
-        if let Habit::Stalled(wait) = stay.habit {
-            scene.comebacks().left_home(self.number);
-            scene.pause(wait).await;
+        if let AckPolicy::Stalled(wait) = stay.ack_policy {
+            state.reconnects().agent_disconnected(self.number);
+            state.pause(wait).await;
         }
-        let stayed = visit.until(Instant::now() + stay.lasts, stay.habit).await;
-        scene.comebacks().left_home(self.number);
-        if stayed.is_err() {
+        let ended = connection.until(Instant::now() + stay.lasts, stay.ack_policy).await;
+        state.reconnects().agent_disconnected(self.number);
+        if ended.is_err() {
             return;
         }
-        let socket = visit.left(stay.habit);
-        match stay.parting {
-            Parting::Goodbye => say_goodbye(socket).await,
-            Parting::Vanish => drop(socket),
-            Parting::Forget => drop(self.forgotten.replace(Some(socket))),
+        let socket = connection.left(stay.ack_policy);
+        match stay.disconnect {
+            Disconnect::CloseFrame => send_close_frame(socket).await,
+            Disconnect::CloseTcp => drop(socket),
+            Disconnect::Abandon => drop(self.abandoned.replace(Some(socket))),
         }
-        scene.pause(stay.away).await;
+        state.pause(stay.away).await;
     }
 
-    /// Takes one last message, and nothing else.
-    async fn connect_once_more(&self, scene: &Scene, last: &Pusher) {
-        let mut visit = Visit::arrive(self, scene, self.number + 1).await;
-        match tokio::join!(last.push_last(scene, self), visit.next()) {
+    /// Receives one last message, which must be the only one.
+    async fn connect_once_more(&self, state: &RunState, last: &Pusher) {
+        let mut connection = ClientConnection::open(self, state, self.number + 1).await;
+        match tokio::join!(last.push_last(state, self), connection.next()) {
             (Some(last), Ok(came)) if last == came => {}
             (last, came) => {
                 let found = format!("{}: {last:?} was the last, and {came:?} came", self.number);
-                scene.ledger().found(found);
+                state.ledger().report(found);
             }
         }
     }

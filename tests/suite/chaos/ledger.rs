@@ -1,25 +1,29 @@
-//! What was promised, what came, and what must not come again.
+//! Tracks every message of a run: which must arrive, which arrived, and which must not be
+//! redelivered.
 //!
-//! **Promised** is what was answered 201 with a TTL. It must come at least once, unless it expired, or a message of its
-//! topic that may be a later one came in its place. Two endpoint nodes make ids, and a push that was not answered may
-//! have been stored: so which one is later is known only where one was answered before the other was posted.
+//! A message is **promised** if it was answered 201 with a TTL. It must be delivered at least once,
+//! unless it expired or a message with the same topic, possibly later, was delivered instead. Two
+//! endpoint nodes generate ids, and an unanswered push may have been stored. Therefore the order of
+//! two pushes is known only if one was answered before the other was posted.
 //!
-//! **Settled** is an ack after which a message must never come again: nobody is about to store it or to send it, and no
-//! row of it is left. No server says when that is, so the test looks for itself:
+//! An ack is **settled** if the message must never be delivered again: no node is about to store or
+//! send it, and no row of it is left. No server reports this, so the test derives it from three
+//! conditions:
 //!
-//! 1. *No endpoint is about to store it.* Its push was answered. One whose endpoint was killed, or that its sender gave
-//!    up, may still be on its way to the store, and is over only when all endpoint nodes were ended.
-//! 2. *No connection node is about to send it.* A node that was stopped may find the push in its port's buffer when it
-//!    goes on, long after the endpoint gave it up and stored the message. So no node was stopped while the push was
-//!    under way, or it has gone on since, and had time to read what was there.
-//! 3. *No row of it is left.* After the ack was said and the push was answered, somebody who asks the store without any
-//!    faults between began to read the whole table, and did not see it.
+//! 1. *No endpoint is about to store the message.* Its push was answered. A push whose endpoint
+//!    node was killed, or which the sender abandoned, may still reach the store. It is over only
+//!    when all endpoint nodes have ended.
+//! 2. *No connection node is about to send the message.* A stopped node may find the push in its
+//!    socket buffer when it continues, long after the endpoint stored the message. So no node was
+//!    stopped during the push, or the node has continued since and had time to read its buffer.
+//! 3. *No row of the message is left.* The auditor began to read the whole table after the ack and
+//!    the answer, and did not find the message.
 //!
-//! It must not come on a connection that was opened after all that, nor on the one it came on last. On another that was
-//! open already it may have been sent before: its user agent may have stopped reading, or its node may have read the
-//! row just before it went.
+//! The message must not be delivered on a connection that was opened after all this, nor on the one
+//! that received it last. On another connection that was open already it may have been sent before:
+//! its agent may have stopped reading, or its node may have read the row before the delete.
 //!
-//! An ack without that proof may have been lost on its way, and its message may come again.
+//! An ack without this proof may have been lost, and its message may be delivered again.
 
 #[cfg(test)]
 mod tests;
@@ -27,30 +31,30 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How far the clocks of two nodes may be apart. They are one machine's, in milliseconds that each began to count
-/// for itself.
+/// Maximum difference of the clocks of two nodes. Both read the clock of one machine, but each
+/// started counting milliseconds by itself.
 const CLOCKS_APART: Duration = Duration::from_millis(50);
 
-/// How long a node that goes on may take to read what came while it was stopped.
+/// The time that a continued node may need to read its socket buffers.
 const CATCHING_UP: Duration = Duration::from_secs(3);
 
-/// How long the delete of an acked message may take where the store is well.
+/// The time that the delete of an acked message may take with a healthy store.
 const DELETE_WAIT: Duration = Duration::from_secs(10);
 
-/// Every message, by its number; the body begins with the number.
+/// All messages; a message's number is its index, and its body starts with it.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// Times are told since then.
+    /// The origin of the times in findings.
     began: Instant,
     messages: Vec<Message>,
-    /// Acked, and not known to be settled.
+    /// Acked messages that are not known to be settled.
     unsettled: BTreeSet<usize>,
     stops: Vec<Stop>,
     findings: Vec<String>,
     tally: Tally,
 }
 
-/// Where a message goes: one with the same slot and a topic replaces it.
+/// The destination of a message. A message with a topic replaces one with the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     pub(super) client: usize,
@@ -63,18 +67,18 @@ struct Message {
     slot: Slot,
     ttl: Duration,
     posted_at: Instant,
-    /// When it was answered, and so no endpoint is at it any more.
+    /// The time of the answer, after which no endpoint processes the push.
     answered_at: Option<Instant>,
     is_promised: bool,
     version: Option<Box<str>>,
-    /// When the connection was opened that it came on last.
+    /// The time at which the last connection that received the message was opened.
     came_on: Option<Instant>,
     ack_said_at: Option<Instant>,
-    /// Since when its ack is known to be settled.
+    /// The time since which the ack is known to be settled.
     settled_at: Option<Instant>,
 }
 
-/// A connection node stood still.
+/// An interval in which a connection node was stopped.
 #[derive(Debug)]
 struct Stop {
     node: usize,
@@ -82,16 +86,16 @@ struct Stop {
     until: Option<Instant>,
 }
 
-/// What the report says of messages.
+/// The figures about messages in the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) posted: usize,
     pub(super) accepted: usize,
     pub(super) refused: usize,
     pub(super) unanswered: usize,
-    /// Came before their sender had an answer.
+    /// Messages that arrived before their sender had an answer.
     pub(super) came_during_push: usize,
-    /// Came first after their sender had the answer: out of storage.
+    /// Messages whose first delivery followed the answer, and so came from storage.
     pub(super) came_later: usize,
     pub(super) again_before_ack: usize,
     pub(super) again_before_settled: usize,
@@ -114,7 +118,7 @@ impl Ledger {
         }
     }
 
-    /// A message is being posted; gives its number.
+    /// Records that a message is posted, and returns its number.
     pub(super) fn post(&mut self, slot: Slot, ttl: Duration, now: Instant) -> usize {
         self.tally.posted += 1;
         self.messages.push(Message {
@@ -131,7 +135,7 @@ impl Ledger {
         self.messages.len() - 1
     }
 
-    /// It was answered 201.
+    /// The push was answered 201.
     pub(super) fn accepted(&mut self, number: usize, now: Instant) {
         self.tally.accepted += 1;
         let message = &mut self.messages[number];
@@ -139,37 +143,50 @@ impl Ledger {
         message.is_promised = message.ttl > Duration::ZERO;
     }
 
-    /// It was answered 503: it may be stored or not, and no endpoint is at it any more.
+    /// The push was answered 503: the message may be stored, and no endpoint processes the push any
+    /// more.
     pub(super) fn refused(&mut self, number: usize, now: Instant) {
         self.tally.refused += 1;
         self.messages[number].answered_at = Some(now);
     }
 
-    /// Nobody answered.
+    /// The push got no answer.
     pub(super) fn unanswered(&mut self) {
         self.tally.unanswered += 1;
     }
 
-    /// A connection node stands still.
+    /// A connection node was stopped with SIGSTOP.
     pub(super) fn stopped(&mut self, node: usize, now: Instant) {
         self.stops.push(Stop { node, from: now, until: None });
     }
 
-    /// It goes on.
-    pub(super) fn went_on(&mut self, node: usize, now: Instant) {
+    /// A stopped node was continued with SIGCONT.
+    pub(super) fn continued(&mut self, node: usize, now: Instant) {
         let stop = self.stops.iter_mut().rfind(|stop| stop.node == node);
         stop.expect("it was stopped").until = Some(now);
     }
 
-    /// A message came to a user agent, on a connection that was opened at that time.
-    pub(super) fn came(&mut self, client: usize, opened_at: Instant, number: usize, version: &str) {
+    /// A user agent received a message on a connection that was opened at `opened_at`.
+    pub(super) fn delivered(
+        &mut self,
+        client: usize,
+        opened_at: Instant,
+        number: usize,
+        version: &str,
+    ) {
         let message = &self.messages[number];
         if message.slot.client != client {
-            self.wrong(number, &format!("came to {client}, who is somebody else"));
+            self.report_message(
+                number,
+                &format!("reached agent {client}, which is not its receiver"),
+            );
         } else if message.version.as_deref().is_some_and(|known| known != version) {
-            self.wrong(number, &format!("came again with another version, {version}"));
+            self.report_message(
+                number,
+                &format!("was redelivered with another version, {version}"),
+            );
         } else if message.is_over_for(opened_at) {
-            self.wrong(number, "came again after its ack was settled");
+            self.report_message(number, "was redelivered after its ack was settled");
         }
         let message = &mut self.messages[number];
         *message.how_it_comes(opened_at, &mut self.tally) += 1;
@@ -180,14 +197,14 @@ impl Ledger {
         self.unsettled.remove(&number);
     }
 
-    /// The user agent acked it.
+    /// The user agent acknowledged the message.
     pub(super) fn acked(&mut self, number: usize, now: Instant) {
         let message = &mut self.messages[number];
         message.ack_said_at = Some(now);
         self.unsettled.insert(number);
     }
 
-    /// The whole table was read, from the one time to the other: these are the versions of all rows.
+    /// The whole table was read between these two times, and `rows` are the versions of all rows.
     pub(super) fn audited(
         &mut self,
         begun_at: Instant,
@@ -204,19 +221,19 @@ impl Ledger {
         });
     }
 
-    /// Something is wrong that is not about a message.
-    pub(super) fn found(&mut self, finding: String) {
+    /// Records a finding that is not about a single message.
+    pub(super) fn report(&mut self, finding: String) {
         self.findings.push(finding);
     }
 
-    /// Notes what is wrong with a message.
-    fn wrong(&mut self, number: usize, wrong: &str) {
-        let told = self.tell(number);
-        self.found(format!("{number} {wrong}: {told}"));
+    /// Records a finding about a message.
+    fn report_message(&mut self, number: usize, wrong: &str) {
+        let description = self.describe(number);
+        self.report(format!("{number} {wrong}: {description}"));
     }
 
-    /// At `now` nothing was left in the table that had not expired: what was promised and did not come is lost, if
-    /// there is no reason why it need not come.
+    /// At `now` the table contained no row that had not expired. A promised message that never
+    /// arrived is lost unless it expired or was replaced.
     pub(super) fn drained(&mut self, now: Instant) {
         let mut by_topic: BTreeMap<Slot, Vec<usize>> = BTreeMap::new();
         for (number, message) in self.messages.iter().enumerate() {
@@ -242,17 +259,17 @@ impl Ledger {
             self.tally.replaced += 1;
         } else {
             self.tally.lost += 1;
-            let rivals = rivals.iter().map(|rival| format!("{rival}: {}", self.tell(*rival)));
+            let rivals = rivals.iter().map(|rival| format!("{rival}: {}", self.describe(*rival)));
             let rivals: Vec<_> = rivals.collect();
-            self.wrong(
+            self.report_message(
                 number,
                 &format!("is lost, others of its topic are [{}]", rivals.join("; ")),
             );
         }
     }
 
-    /// What is known of a message.
-    fn tell(&self, number: usize) -> String {
+    /// A description of a message for a finding.
+    fn describe(&self, number: usize) -> String {
         let Message { slot, ttl, posted_at, answered_at, version, ack_said_at, .. } =
             &self.messages[number];
         let since = |at: &Instant| (*at - self.began).as_secs_f32();
@@ -266,14 +283,15 @@ impl Ledger {
         )
     }
 
-    /// Every endpoint node was ended since: no push is under way.
+    /// Every endpoint node was restarted, so no push is in progress.
     pub(super) fn pushes_are_over(&mut self, now: Instant) {
         for message in &mut self.messages {
             message.answered_at.get_or_insert(now);
         }
     }
 
-    /// Looks for messages that were acked long ago and have rows that did not expire. Answers whether there are any.
+    /// Records messages that were acked long ago and still have rows that did not expire. Returns
+    /// whether there are any.
     pub(super) fn look_for_stuck(&mut self, now: Instant, alive: &BTreeSet<String>) -> bool {
         let is_stuck = |number: &usize| {
             let message = &self.messages[*number];
@@ -282,12 +300,12 @@ impl Ledger {
         };
         let stuck: Vec<_> = self.unsettled.iter().copied().filter(is_stuck).collect();
         for number in &stuck {
-            self.wrong(*number, "was acked and is still there");
+            self.report_message(*number, "was acked and still has a row");
         }
         !stuck.is_empty()
     }
 
-    /// Notes where two messages came under one version.
+    /// Records versions that two messages share.
     pub(super) fn check_versions(&mut self) {
         let mut seen = BTreeSet::new();
         let versions = self.messages.iter().enumerate();
@@ -296,7 +314,7 @@ impl Ledger {
         });
         let twice: Vec<_> = twice.map(|(number, _)| number).collect();
         for number in twice {
-            self.wrong(number, "came under another's version");
+            self.report_message(number, "shares a version with another message");
         }
     }
 
@@ -304,14 +322,14 @@ impl Ledger {
         self.tally
     }
 
-    /// What is wrong, of which there should be nothing.
+    /// Violations of the promises; there should be none.
     pub(super) fn findings(&self) -> &[String] {
         &self.findings
     }
 }
 
 impl Message {
-    /// Where the tally counts it when it comes now.
+    /// The counter of the tally for a delivery on this connection.
     fn how_it_comes<'a>(&self, opened_at: Instant, tally: &'a mut Tally) -> &'a mut usize {
         match (&self.version, self.answered_at, self.ack_said_at) {
             (None, None, _) => &mut tally.came_during_push,
@@ -322,14 +340,14 @@ impl Message {
         }
     }
 
-    /// Whether it must not come on a connection that was opened at that time: there it was sent after its ack was
-    /// settled, or a second time.
+    /// Whether the message must not be delivered on a connection that was opened at that time. It
+    /// was settled before, or this connection received it already.
     fn is_over_for(&self, opened_at: Instant) -> bool {
         let came_here = self.came_on == Some(opened_at);
         self.settled_at.is_some_and(|settled_at| settled_at <= opened_at || came_here)
     }
 
-    /// Whether it was acked, and nobody is about to store it or to send it.
+    /// Whether the message was acked, and no node is about to store or send it.
     fn is_done_with(&self, by: Instant, stops: &[Stop]) -> bool {
         let (Some(ack_said_at), Some(answered_at)) = (self.ack_said_at, self.answered_at) else {
             return false;
@@ -349,12 +367,12 @@ impl Message {
         self.posted_at + self.ttl <= now
     }
 
-    /// Whether it may be why another one of its topic never came.
+    /// Whether this message may be the reason that another one of its topic was never delivered.
     fn replaced(&self, other: &Self, now: Instant) -> bool {
         let may_be_later = self
             .answered_at
             .is_none_or(|answered_at| other.posted_at <= answered_at + CLOCKS_APART);
-        // One with no TTL is not stored, and takes no place of another.
+        // A message without a TTL is not stored, so it replaces none.
         let can_replace = self.ttl > Duration::ZERO;
         may_be_later && can_replace && (self.version.is_some() || self.expired_by(now))
     }

@@ -1,7 +1,7 @@
-//! What will happen when: all of it follows from one number.
+//! The plan of a run, derived from one seed.
 //!
-//! The plan can be had again, by its seed; what the processes make of it cannot. Which message is on its way when a
-//! node dies is for the machine's scheduler to say.
+//! A seed reproduces the plan, but not its interleaving: the scheduler of the machine decides which
+//! message is in transit when a node is killed.
 
 use std::time::Duration;
 
@@ -9,144 +9,146 @@ use fastrand::Rng;
 
 use crate::harness::{Fault, Rule};
 
-/// How many take part, and for how long.
+/// The number of participants, and the duration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) clients: usize,
-    pub(super) connects: usize,
-    pub(super) endpoints: usize,
+    pub(super) connection_nodes: usize,
+    pub(super) endpoint_nodes: usize,
     pub(super) senders: usize,
     pub(super) storm: Duration,
-    /// Whether nodes and their store have any trouble.
+    /// Whether faults of nodes and store are planned.
     pub(super) is_stormy: bool,
 }
 
-/// The whole plan.
+/// All random choices of a run.
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) size: Size,
-    /// For each connection node.
-    pub(super) connects: Vec<Vec<Deed>>,
-    /// For each endpoint node.
-    pub(super) endpoints: Vec<Vec<Deed>>,
-    /// What becomes of the store.
-    pub(super) spells: Vec<Spell>,
+    /// Actions of each connection node.
+    pub(super) connection_nodes: Vec<Vec<NodeAction>>,
+    /// Actions of each endpoint node.
+    pub(super) endpoint_nodes: Vec<Vec<NodeAction>>,
+    /// Faults of the store.
+    pub(super) outages: Vec<Outage>,
     clients: Rng,
     senders: Rng,
 }
 
-/// What is done to a node.
+/// A planned action on a node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deed {
-    /// Since the storm began.
+pub(super) struct NodeAction {
+    /// Time since the start of the storm.
     pub(super) at: Duration,
-    pub(super) kind: DeedKind,
-    /// How long it is down.
+    pub(super) kind: NodeActionKind,
+    /// How long the node is down.
     pub(super) lasts: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DeedKind {
-    /// SIGKILL; started again later.
+pub(super) enum NodeActionKind {
+    /// SIGKILL, and a restart after the pause.
     Kill,
-    /// SIGTERM; started again later.
+    /// SIGTERM, and a restart after the pause.
     Terminate,
-    /// SIGSTOP, and SIGCONT later.
+    /// SIGSTOP, and SIGCONT after the pause.
     Stop,
 }
 
-/// Something is wrong with the store for a while.
+/// A fault of the store for some time.
 #[derive(Debug, Clone)]
-pub(super) struct Spell {
-    /// Since the storm began.
+pub(super) struct Outage {
+    /// Time since the start of the storm.
     pub(super) at: Duration,
     pub(super) lasts: Duration,
     pub(super) rule: Rule,
 }
 
-/// Where a user agent goes next, and what it does there.
+/// One connection of a user agent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stay {
+pub(super) struct Session {
     pub(super) node: usize,
-    pub(super) habit: Habit,
+    pub(super) ack_policy: AckPolicy,
     pub(super) lasts: Duration,
-    /// Whether it registers one more channel.
+    /// Whether the agent registers a further channel.
     pub(super) registers: bool,
-    pub(super) parting: Parting,
-    /// How long it is nowhere afterwards.
+    pub(super) disconnect: Disconnect,
+    /// How long the agent is offline afterwards.
     pub(super) away: Duration,
 }
 
-/// How a user agent treats what it gets.
+/// When a user agent acks what it receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Habit {
-    /// Acks at once.
+pub(super) enum AckPolicy {
+    /// Acks every message on arrival.
     Prompt,
-    /// Acks all that came, after so long.
+    /// Acks all received messages after this delay.
     Late(Duration),
-    /// Never acks.
+    /// Does not ack at all.
     Silent,
-    /// Acks on its next connection, wherever that is.
+    /// Acks on its next connection, possibly to another node.
     NextTime,
-    /// Reads nothing for so long, and then acks at once.
+    /// Reads nothing for this long, and then acks on arrival.
     Stalled(Duration),
 }
 
-/// How a user agent goes.
+/// How a user agent ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parting {
+pub(super) enum Disconnect {
     /// With a close frame.
-    Goodbye,
-    /// Its connection ends.
-    Vanish,
-    /// It connects elsewhere while its connection is still open, from which it does not read any more.
-    Forget,
+    CloseFrame,
+    /// Closes the TCP connection without a close frame.
+    CloseTcp,
+    /// Leaves the connection open without reading it, and connects elsewhere.
+    Abandon,
 }
 
-/// What an application server sends next.
+/// A push of an application server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Push {
-    /// How long it waits before.
+    /// How long the sender waits before the push.
     pub(super) pause: Duration,
-    /// Through which endpoint node.
+    /// The index of the endpoint node.
     pub(super) endpoint: usize,
     pub(super) client: usize,
-    /// Which of the channels the client has by then: this modulo their number.
+    /// Modulo the number of channels that the client then has, the index of the channel.
     pub(super) channel: usize,
     pub(super) topic: Option<&'static str>,
     pub(super) ttl_s: u32,
-    /// Bytes of its body, at least those of its number.
+    /// Padding of the body, in bytes.
     pub(super) size: usize,
 }
 
-/// The stays of one user agent, without end.
-pub(super) struct Stays {
+/// The endless sequence of connections of one user agent.
+pub(super) struct Sessions {
     rng: Rng,
     nodes: usize,
 }
 
-/// The pushes of one sender's lane, without end.
+/// The endless sequence of pushes of one concurrent lane of a sender.
 pub(super) struct Pushes {
     rng: Rng,
     size: Size,
 }
 
-/// Cards that are dealt until none is left, and shuffled anew: in a short run too, everything happens.
-struct Deck<T> {
+/// Deals every card once before it shuffles again, so that a short run covers all cases too.
+struct ShuffledDeck<T> {
     cards: Vec<T>,
     dealt: usize,
 }
 
-/// So many user agents get half of all messages.
+/// The number of user agents that receive half of all messages.
 const POPULAR: usize = 20;
 
-/// A message that outlasts every run.
+/// A TTL that is longer than every run.
 const TTL_LONG_S: u32 = 30 * 24 * 60 * 60;
 
-/// The storm begins and ends with some quiet, in which everybody comes and goes.
+/// Only agents connect and disconnect in the first and last seconds of the storm, without other
+/// faults.
 const QUIET: Duration = Duration::from_secs(3);
 
-const DEEDS: [DeedKind; 4] = [DeedKind::Kill, DeedKind::Stop, DeedKind::Terminate, DeedKind::Kill];
+const DEEDS: [NodeActionKind; 4] =
+    [NodeActionKind::Kill, NodeActionKind::Stop, NodeActionKind::Terminate, NodeActionKind::Kill];
 
 impl Plan {
     pub(super) fn draw(seed: u64, size: Size) -> Self {
@@ -154,30 +156,30 @@ impl Plan {
         let mut plan = Self {
             seed,
             size,
-            connects: vec![Vec::new(); size.connects],
-            endpoints: vec![Vec::new(); size.endpoints],
-            spells: Vec::new(),
+            connection_nodes: vec![Vec::new(); size.connection_nodes],
+            endpoint_nodes: vec![Vec::new(); size.endpoint_nodes],
+            outages: Vec::new(),
             clients: rng.fork(),
             senders: rng.fork(),
         };
         if size.is_stormy {
-            let mut deck = Deck::of(&DEEDS);
-            plan.connects.fill_with(|| deeds(size.storm, 2..8, &mut deck, &mut rng));
-            let mut deck = Deck::of(&DEEDS);
-            plan.endpoints.fill_with(|| deeds(size.storm, 4..14, &mut deck, &mut rng));
-            plan.spells = spells(size.storm, &mut rng);
+            let mut deck = ShuffledDeck::of(&DEEDS);
+            plan.connection_nodes.fill_with(|| actions(size.storm, 2..8, &mut deck, &mut rng));
+            let mut deck = ShuffledDeck::of(&DEEDS);
+            plan.endpoint_nodes.fill_with(|| actions(size.storm, 4..14, &mut deck, &mut rng));
+            plan.outages = outages(size.storm, &mut rng);
         }
         plan
     }
 
-    /// For each user agent.
-    pub(super) fn stays(&self) -> Vec<Stays> {
+    /// One sequence for each user agent.
+    pub(super) fn sessions(&self) -> Vec<Sessions> {
         let mut rng = self.clients.clone();
-        let nodes = self.size.connects;
-        (0..self.size.clients).map(|_| Stays { rng: rng.fork(), nodes }).collect()
+        let nodes = self.size.connection_nodes;
+        (0..self.size.clients).map(|_| Sessions { rng: rng.fork(), nodes }).collect()
     }
 
-    /// For each lane of each sender.
+    /// For each sender, one sequence per lane.
     pub(super) fn pushes(&self, lanes: usize) -> Vec<Vec<Pushes>> {
         let mut rng = self.senders.clone();
         let mut lane = || Pushes { rng: rng.fork(), size: self.size };
@@ -185,67 +187,67 @@ impl Plan {
     }
 }
 
-/// What becomes of one node. It is left alone for some seconds after each.
-fn deeds(
+/// The actions of one node, with an undisturbed interval after each.
+fn actions(
     storm: Duration,
     pause_s: std::ops::Range<u64>,
-    deck: &mut Deck<DeedKind>,
+    deck: &mut ShuffledDeck<NodeActionKind>,
     rng: &mut Rng,
-) -> Vec<Deed> {
-    let (mut deeds, mut at) = (Vec::new(), QUIET);
+) -> Vec<NodeAction> {
+    let (mut actions, mut at) = (Vec::new(), QUIET);
     loop {
         at += millis(pause_s.start * 1000..pause_s.end * 1000, rng);
         let lasts = millis(300..3000, rng);
         if at + lasts + QUIET > storm {
-            return deeds;
+            return actions;
         }
-        deeds.push(Deed { at, kind: deck.deal(rng), lasts });
+        actions.push(NodeAction { at, kind: deck.deal(rng), lasts });
         at += lasts;
     }
 }
 
-fn spells(storm: Duration, rng: &mut Rng) -> Vec<Spell> {
+fn outages(storm: Duration, rng: &mut Rng) -> Vec<Outage> {
     let slow = millis(200..1500, rng);
-    let mut deck = Deck::of(&[
+    let mut deck = ShuffledDeck::of(&[
         Rule::on("", Fault::Throttled).every(2),
         Rule::on("", Fault::Slow(slow)).every(2),
         Rule::on("", Fault::Error(500, "InternalServerError")).every(3),
         Rule::on("", Fault::CutAfter).every(4),
         Rule::on("", Fault::CutBefore),
-        Rule::on("", Fault::Swallowed),
+        Rule::on("", Fault::HeldThenCut),
         Rule::on("", Fault::Throttled).table("message_"),
     ]);
-    let (mut spells, mut at) = (Vec::new(), QUIET);
+    let (mut outages, mut at) = (Vec::new(), QUIET);
     loop {
         at += millis(500..6000, rng);
         let lasts = millis(800..3500, rng);
         if at + lasts + QUIET > storm {
-            return spells;
+            return outages;
         }
-        spells.push(Spell { at, lasts, rule: deck.deal(rng) });
+        outages.push(Outage { at, lasts, rule: deck.deal(rng) });
         at += lasts;
     }
 }
 
-impl Stays {
-    pub(super) fn next(&mut self) -> Stay {
+impl Sessions {
+    pub(super) fn next(&mut self) -> Session {
         let rng = &mut self.rng;
-        let habit = match rng.usize(..20) {
-            0..=2 => Habit::Late(millis(300..4000, rng)),
-            3..=4 => Habit::Silent,
-            5..=6 => Habit::NextTime,
-            7..=8 => Habit::Stalled(millis(500..6000, rng)),
-            _ => Habit::Prompt,
+        let ack_policy = match rng.usize(..20) {
+            0..=2 => AckPolicy::Late(millis(300..4000, rng)),
+            3..=4 => AckPolicy::Silent,
+            5..=6 => AckPolicy::NextTime,
+            7..=8 => AckPolicy::Stalled(millis(500..6000, rng)),
+            _ => AckPolicy::Prompt,
         };
-        let parting = match rng.usize(..4) {
-            0 => Parting::Goodbye,
-            1 => Parting::Forget,
-            _ => Parting::Vanish,
+        let disconnect = match rng.usize(..4) {
+            0 => Disconnect::CloseFrame,
+            1 => Disconnect::Abandon,
+            _ => Disconnect::CloseTcp,
         };
         let away = if rng.usize(..3) == 0 { millis(200..4000, rng) } else { Duration::ZERO };
         let lasts = millis(3000..25_000, rng);
         let registers = rng.usize(..10) == 0;
-        Stay { node: rng.usize(..self.nodes), habit, lasts, registers, parting, away }
+        Session { node: rng.usize(..self.nodes), ack_policy, lasts, registers, disconnect, away }
     }
 }
 
@@ -255,7 +257,7 @@ impl Pushes {
         let among = if rng.bool() { POPULAR } else { self.size.clients };
         Push {
             pause: millis(50..450, rng),
-            endpoint: rng.usize(..self.size.endpoints),
+            endpoint: rng.usize(..self.size.endpoint_nodes),
             client: rng.usize(..among),
             channel: rng.usize(..usize::MAX),
             topic: [Some("news"), Some("mail"), None, None, None, None, None, None][rng.usize(..8)],
@@ -269,7 +271,7 @@ impl Pushes {
     }
 }
 
-impl<T: Clone> Deck<T> {
+impl<T: Clone> ShuffledDeck<T> {
     fn of(cards: &[T]) -> Self {
         Self { cards: cards.to_vec(), dealt: cards.len() }
     }
@@ -294,39 +296,42 @@ mod tests {
 
     const MINUTE: Size = Size {
         clients: 25,
-        connects: 3,
-        endpoints: 2,
+        connection_nodes: 3,
+        endpoint_nodes: 2,
         senders: 2,
         storm: Duration::from_secs(60),
         is_stormy: true,
     };
 
-    /// All of it, as far as one can look ahead.
+    /// A textual form of the plan, with the first elements of each endless sequence.
     fn whole(seed: u64) -> String {
         let plan = Plan::draw(seed, MINUTE);
-        let stays: Vec<_> =
-            plan.stays().iter_mut().map(|stays| [stays.next(), stays.next()]).collect();
+        let sessions: Vec<_> =
+            plan.sessions().iter_mut().map(|sessions| [sessions.next(), sessions.next()]).collect();
         let mut lanes = plan.pushes(3);
         let pushes: Vec<_> = lanes.iter_mut().flatten().map(Pushes::next).collect();
-        format!("{:?}{:?}{:?}{stays:?}{pushes:?}", plan.connects, plan.endpoints, plan.spells)
+        format!(
+            "{:?}{:?}{:?}{sessions:?}{pushes:?}",
+            plan.connection_nodes, plan.endpoint_nodes, plan.outages
+        )
     }
 
     #[test]
-    fn a_seed_gives_the_same_plan_again_and_another_seed_another() {
+    fn a_seed_determines_the_plan() {
         assert_eq!(whole(1), whole(1));
         assert_ne!(whole(1), whole(2));
     }
 
     #[test]
-    fn in_a_minute_everything_happens_and_nothing_after_its_end() {
+    fn a_plan_of_a_minute_contains_every_fault_and_none_after_its_end() {
         let plan = Plan::draw(3, MINUTE);
-        for deeds in [&plan.connects, &plan.endpoints] {
+        for actions in [&plan.connection_nodes, &plan.endpoint_nodes] {
             for kind in DEEDS {
-                assert!(deeds.iter().flatten().any(|deed| deed.kind == kind), "{kind:?}");
+                assert!(actions.iter().flatten().any(|action| action.kind == kind), "{kind:?}");
             }
-            assert!(deeds.iter().flatten().all(|deed| deed.at + deed.lasts < MINUTE.storm));
+            assert!(actions.iter().flatten().all(|action| action.at + action.lasts < MINUTE.storm));
         }
-        assert!(plan.spells.len() >= 7);
-        assert!(plan.spells.iter().all(|spell| spell.at + spell.lasts < MINUTE.storm));
+        assert!(plan.outages.len() >= 7);
+        assert!(plan.outages.iter().all(|outage| outage.at + outage.lasts < MINUTE.storm));
     }
 }

@@ -1,4 +1,4 @@
-//! What is said at the end of a run.
+//! The report at the end of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,64 +6,69 @@ use std::time::Duration;
 
 use super::ledger::Tally;
 use super::plan::Plan;
-use super::scene::{Hellos, NodeTally, Scene};
+use super::state::{Hellos, NodeTally, RunState};
 use crate::harness::Cluster;
 
-/// A run that is over.
+/// The figures of a completed run.
 pub(super) struct Report {
     seed: u64,
     storm: Duration,
     clients: usize,
     nodes: NodeTally,
-    /// How often each fault of the store was made.
+    /// The number of injected faults of the store, by name.
     faults: BTreeMap<&'static str, usize>,
     hellos: Hellos,
     pub(super) messages: Tally,
-    /// How long it took until all were back after a kill, the shortest first.
-    comebacks: Vec<Duration>,
-    /// The same while the store was ill.
-    comebacks_ill: Vec<Duration>,
+    /// Times until all agents had reconnected after a kill, in ascending order.
+    reconnects: Vec<Duration>,
+    /// The same while the store was faulty.
+    reconnects_during_outages: Vec<Duration>,
     records_lost: usize,
     findings: Vec<String>,
 }
 
 impl Report {
-    pub(super) fn of(plan: &Plan, scene: &Scene, cluster: &Cluster, records_lost: usize) -> Self {
-        let (ledger, comebacks) = (scene.ledger(), scene.comebacks());
+    pub(super) fn of(
+        plan: &Plan,
+        state: &RunState,
+        cluster: &Cluster,
+        records_lost: usize,
+    ) -> Self {
+        let (ledger, reconnects) = (state.ledger(), state.reconnects());
         let took = |is_ill: bool| {
-            let over = comebacks.over().iter();
-            let over = over.filter(|over| scene.store_was_ill(over.from, over.until) == is_ill);
+            let over = reconnects.over().iter();
+            let over = over.filter(|over| state.store_was_faulty(over.from, over.until) == is_ill);
             let mut took: Vec<_> = over.map(|over| over.until - over.from).collect();
             took.sort();
             took
         };
-        let mut nodes = scene.nodes();
+        let mut nodes = state.nodes();
         nodes.ends.sort();
-        nodes.ends_ill.sort();
+        nodes.ends_during_outages.sort();
         Self {
             seed: plan.seed,
             storm: plan.size.storm,
             clients: plan.size.clients,
             nodes,
             faults: cluster.proxy.faults(),
-            hellos: scene.hellos(),
+            hellos: state.hellos(),
             messages: ledger.tally(),
-            comebacks: took(false),
-            comebacks_ill: took(true),
+            reconnects: took(false),
+            reconnects_during_outages: took(true),
             records_lost,
             findings: ledger.findings().to_vec(),
         }
     }
 
-    /// Fails where a promise was broken.
-    pub(super) fn must_be_clean(&self) {
+    /// Panics if a promise was broken.
+    pub(super) fn assert_no_findings(&self) {
         let is_clean = self.findings.is_empty() && self.records_lost == 0;
         assert!(is_clean, "{self}\n{}", self.findings.join("\n"));
     }
 }
 
 impl Report {
-    /// What is measured, and what came of it.
+    /// The rows of the report: name and value.
     fn rows(&self) -> Vec<(&'static str, String)> {
         let Self { nodes, hellos, messages, .. } = self;
         let faults = self.faults.iter().map(|(name, count)| format!("{count} {name}"));
@@ -72,26 +77,32 @@ impl Report {
             ("user agents", self.clients.to_string()),
             ("nodes killed with -9", nodes.kills.to_string()),
             ("nodes stopped for a while", nodes.stops.to_string()),
-            ("nodes told to end, and how long that took", middle_and_longest(&nodes.ends)),
-            ("the same while the store was ill", middle_and_longest(&nodes.ends_ill)),
+            ("nodes terminated, and how long that took", middle_and_longest(&nodes.ends)),
+            ("the same while the store was faulty", middle_and_longest(&nodes.ends_during_outages)),
             ("starts that failed because the store was away", nodes.failed_starts.to_string()),
             ("faults of the store", faults.collect::<Vec<_>>().join(", ")),
             ("hellos answered", hellos.answered.to_string()),
             ("connections refused or ended before that", hellos.refused.to_string()),
-            ("hellos given up after 10 s and said again", hellos.given_up.to_string()),
+            ("hellos repeated after 10 s without an answer", hellos.given_up.to_string()),
             ("longest time from the first try to a hello", seconds(hellos.longest)),
-            ("kills, and how long until all were back", middle_and_longest(&self.comebacks)),
-            ("the same while the store was ill", middle_and_longest(&self.comebacks_ill)),
+            ("kills, and time until all were back", middle_and_longest(&self.reconnects)),
+            (
+                "the same while the store was faulty",
+                middle_and_longest(&self.reconnects_during_outages),
+            ),
             ("messages posted", messages.posted.to_string()),
             ("accepted (201)", messages.accepted.to_string()),
             ("refused (503), not answered", messages.refusals()),
-            ("came during their push, came later", messages.comings()),
-            ("came again before an ack", messages.again_before_ack.to_string()),
-            ("came again after an ack not settled", messages.again_before_settled.to_string()),
+            ("delivered during their push, delivered later", messages.comings()),
+            ("redelivered before an ack", messages.again_before_ack.to_string()),
+            (
+                "redelivered after an ack that was not settled",
+                messages.again_before_settled.to_string(),
+            ),
             ("acks settled", messages.settled.to_string()),
             ("expired, replaced by their topic", messages.reasons()),
             ("**lost**", messages.lost.to_string()),
-            ("**came again after a settled ack**", messages.again_after_settled.to_string()),
+            ("**redelivered after a settled ack**", messages.again_after_settled.to_string()),
             ("**user records lost**", self.records_lost.to_string()),
         ]
     }
@@ -104,7 +115,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// How many, and what the middle one and the longest are.
+/// The number of values, their median and their maximum.
 fn middle_and_longest(times: &[Duration]) -> String {
     let (middle, longest) = (times.get(times.len() / 2), times.iter().max());
     match (middle, longest) {

@@ -1,21 +1,22 @@
-//! What chaos found: a restarted endpoint node made ids that were minutes ahead of the others'.
+//! A regression: a restarted endpoint node generated ids that were minutes ahead of those of the
+//! other nodes.
 
 use crate::harness::{Agent, Cluster, Sender};
 
-/// A topic's message is replaced by one with a greater id only. Ids that go on after those of the process before,
-/// whatever the clock says, are right for one node and wrong among several.
+/// A stored message with a topic is replaced only by one with a greater id. Ids that continue those
+/// of the previous process, ahead of the clock, are correct for one node but not for several.
 #[actix_web::test]
-async fn a_topic_is_replaced_through_another_endpoint_node_after_one_was_killed() {
+async fn a_topic_is_replaced_through_another_endpoint_node_after_a_restart() {
     let mut cluster = Cluster::start(1, 2);
-    let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
-    cluster.endpoints[0].kill();
-    cluster.endpoints[0].restart();
+    let (uaid, channel) = Agent::offline(&cluster.connection_nodes[0]).await;
+    cluster.endpoint_nodes[0].kill();
+    cluster.endpoint_nodes[0].restart();
 
     let sender = Sender::new();
     sender.push_topic(&cluster.endpoint(0, &channel), "news", "old").await;
     sender.push_topic(&cluster.endpoint(1, &channel), "news", "new").await;
 
-    let mut agent = Agent::back(&cluster.connects[0], &uaid).await;
+    let mut agent = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await;
     assert_eq!(agent.notification().await.body(), "new");
-    assert_eq!(agent.notifications_so_far().await, []);
+    assert_eq!(agent.pending_notifications().await, []);
 }

@@ -1,4 +1,5 @@
-//! SIGTERM at a connection node: its agents go elsewhere, one after the other, and nothing is lost.
+//! SIGTERM to a connection node: its agents move to another node one after the other, and no
+//! message is lost.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -8,32 +9,37 @@ use futures_util::future::join_all;
 use tokio_tungstenite::tungstenite::Error;
 
 use super::node_of;
-use crate::harness::{AT_ONCE, Agent, Channel, Cluster, Plan, Sender, Server, Socket, until};
+use crate::harness::{
+    AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Sender, Server, Socket, until,
+};
 
-/// `drain_s`.
+/// The setting `drain_s` of the nodes.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// How much longer it may take.
+/// How much longer than `drain_s` a node may take to end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What comes last.
+/// The body of the last message.
 const LAST: &str = "the last";
 
 fn draining_cluster() -> Cluster {
-    Cluster::launch(Plan::of(2, 1).connects_with(&[&format!("--drain-s={}", DRAIN.as_secs())]))
+    Cluster::launch(
+        ClusterPlan::of(2, 1)
+            .with_connection_arguments(&[&format!("--drain-s={}", DRAIN.as_secs())]),
+    )
 }
 
 #[actix_web::test]
-async fn agents_of_a_draining_node_go_elsewhere_one_after_the_other_and_miss_nothing() {
+async fn agents_of_a_draining_node_move_one_by_one_and_miss_nothing() {
     const AGENTS: usize = 20;
     let mut cluster = draining_cluster();
     let agents = join_all((0..AGENTS).map(async |_| {
-        let mut agent = Agent::new(&cluster.connects[0]).await;
+        let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
         let channel = agent.register().await;
         (agent, channel)
     }))
     .await;
-    let [draining, other] = &mut cluster.connects[..] else { panic!("there are two") };
+    let [draining, other] = &mut cluster.connection_nodes[..] else { panic!("there are two") };
     let (began, is_over) = (Instant::now(), Cell::new(false));
     draining.signal("TERM");
     let (is_over, other) = (&is_over, &*other);
@@ -61,7 +67,7 @@ struct Life {
     closed_after: Duration,
 }
 
-/// Pushes until it is over; what was taken.
+/// Pushes until `is_over` is set, and returns the accepted messages.
 async fn sends(channel: Channel, is_over: &Cell<bool>) -> BTreeSet<String> {
     let (sender, mut sent) = (Sender::new(), BTreeSet::new());
     while !is_over.get() {
@@ -74,7 +80,7 @@ async fn sends(channel: Channel, is_over: &Cell<bool>) -> BTreeSet<String> {
     sent
 }
 
-/// Takes what comes, and goes on elsewhere when it is sent away.
+/// Receives messages, and reconnects to the other node when this one closes the connection.
 async fn stays_to_the_end(mut agent: Agent, other: &Server, began: Instant) -> Life {
     let mut bodies = BTreeSet::new();
     while let Ok(notification) = agent.try_notification().await {
@@ -82,7 +88,7 @@ async fn stays_to_the_end(mut agent: Agent, other: &Server, began: Instant) -> L
         bodies.insert(notification.body().to_owned());
     }
     let closed_after = began.elapsed();
-    let mut agent = Agent::back(other, agent.uaid()).await;
+    let mut agent = Agent::reconnect(other, agent.uaid()).await;
     while !bodies.contains(LAST) {
         bodies.insert(agent.take(1).await[0].body().to_owned());
     }
@@ -90,20 +96,22 @@ async fn stays_to_the_end(mut agent: Agent, other: &Server, began: Instant) -> L
 }
 
 #[actix_web::test]
-async fn a_draining_node_says_so_at_once_takes_nobody_and_leaves_no_record_that_names_it() {
+async fn a_draining_node_is_unhealthy_rejects_agents_and_clears_its_records() {
     let mut cluster = draining_cluster();
     let mut agents = join_all((0..10).map(async |_| {
-        let mut agent = Agent::new(&cluster.connects[0]).await;
+        let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
         agent.register().await;
         agent
     }))
     .await;
-    let node = &cluster.connects[0];
+    let node = &cluster.connection_nodes[0];
     let sender = Sender::new();
     let beat = format!("{}/__lbheartbeat__", node.origin());
     node.signal("TERM");
-    until(DRAIN / 4, "it says that it drains", async || sender.get(&beat).await.status == 503)
-        .await;
+    until(DRAIN / 4, "the node reports that it drains", async || {
+        sender.get(&beat).await.status == 503
+    })
+    .await;
     assert_eq!(sender.get(&beat).await.body, br#"{"status":"draining"}"#);
     match Socket::try_open(node).await {
         Err(Error::Http(response)) => assert_eq!(response.status().as_u16(), 503),
@@ -113,7 +121,7 @@ async fn a_draining_node_says_so_at_once_takes_nobody_and_leaves_no_record_that_
         assert_eq!(agent.socket().closed().await.0, Some(1001));
     }))
     .await;
-    let ended = cluster.connects[0].ended_within(DRAIN + GRACE).await;
+    let ended = cluster.connection_nodes[0].ended_within(DRAIN + GRACE).await;
     assert_eq!(ended.code(), Some(0));
     for agent in &agents {
         assert_eq!(node_of(&cluster, agent.uaid()).await, None);
@@ -122,43 +130,45 @@ async fn a_draining_node_says_so_at_once_takes_nobody_and_leaves_no_record_that_
 
 #[actix_web::test]
 async fn a_push_that_waits_for_its_ack_on_a_draining_node_is_stored() {
-    let plan = Plan::of(2, 1).with(&["--ack-wait-ms=60000"]).connects_with(&["--drain-s=1"]);
+    let plan = ClusterPlan::of(2, 1)
+        .with(&["--ack-wait-ms=60000"])
+        .with_connection_arguments(&["--drain-s=1"]);
     let cluster = Cluster::launch(plan);
-    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
     let channel = agent.register().await;
     let sender = Sender::new();
     let push = sender.push(&channel.endpoint, "waits");
     let drained = async {
         let first = agent.notification().await;
-        cluster.connects[0].signal("TERM");
+        cluster.connection_nodes[0].signal("TERM");
         assert_eq!(agent.socket().closed().await.0, Some(1001));
         first
     };
     let (_, first) = tokio::join!(push, drained);
-    let mut agent = Agent::back(&cluster.connects[1], agent.uaid()).await;
+    let mut agent = Agent::reconnect(&cluster.connection_nodes[1], agent.uaid()).await;
     assert_eq!(agent.notification().await, first);
 }
 
 #[actix_web::test]
 async fn a_second_signal_ends_a_drain_at_once() {
     for role in ["connect", "endpoint"] {
-        let plan = Plan::of(1, 1).with(&["--drain-s=600", "--drain-lame-duck-s=600"]);
+        let plan = ClusterPlan::of(1, 1).with(&["--drain-s=600", "--drain-lame-duck-s=600"]);
         let mut cluster = Cluster::launch(plan);
-        let mut first = Agent::new(&cluster.connects[0]).await;
-        let mut last = Agent::new(&cluster.connects[0]).await;
+        let mut first = Agent::new(&cluster.connection_nodes[0]).await;
+        let mut last = Agent::new(&cluster.connection_nodes[0]).await;
         for agent in [&mut first, &mut last] {
             agent.register().await;
         }
         let node = match role {
-            "connect" => &mut cluster.connects[0],
-            _ => &mut cluster.endpoints[0],
+            "connect" => &mut cluster.connection_nodes[0],
+            _ => &mut cluster.endpoint_nodes[0],
         };
         node.signal("TERM");
         let beat = format!("{}/__lbheartbeat__", node.origin());
         let sender = Sender::new();
         until(AT_ONCE, "it drains", async || sender.get(&beat).await.status == 503).await;
         if role == "connect" {
-            // One goes at once; the other would have half of the time.
+            // One agent is closed at once; the other one would have half of the time.
             let closed = tokio::select! {
                 closed = first.socket().closed() => closed,
                 closed = last.socket().closed() => closed,
@@ -176,12 +186,12 @@ async fn a_second_signal_ends_a_drain_at_once() {
 }
 
 #[actix_web::test]
-async fn an_agent_that_does_not_read_holds_a_drain_up_for_no_longer_than_allowed() {
+async fn an_agent_that_does_not_read_delays_a_drain_for_at_most_drain_s() {
     let mut cluster = draining_cluster();
-    let mut agent = Agent::new(&cluster.connects[0]).await;
-    agent.clog().await;
-    cluster.connects[0].signal("TERM");
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
+    agent.block_server().await;
+    cluster.connection_nodes[0].signal("TERM");
     let exit = Duration::from_millis(500);
-    let ended = cluster.connects[0].ended_within(DRAIN + GRACE + exit).await;
+    let ended = cluster.connection_nodes[0].ended_within(DRAIN + GRACE + exit).await;
     assert_eq!(ended.code(), Some(0));
 }

@@ -1,9 +1,9 @@
-//! Several nodes over one store: what goes between them, and what happens when one of them goes.
+//! Several nodes over one store: notifications between them, and nodes that end.
 
 mod draining;
 mod feeds;
 mod health;
-mod losses;
+mod killed_nodes;
 mod moves;
 mod pushes;
 mod records;
@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::harness::{Cluster, dynamo};
 
-/// The node that an agent's router record names.
+/// The node that the agent's router record names.
 async fn node_of(cluster: &Cluster, uaid: &str) -> Option<String> {
     let asked = dynamo::client(&cluster.wire.url).get_item().table_name("router");
     let asked = asked.key("uaid", key(uaid)).consistent_read(true);
@@ -25,7 +25,7 @@ async fn node_of(cluster: &Cluster, uaid: &str) -> Option<String> {
     record.get("node_id").map(|node| node.as_s().expect("it is a text").clone())
 }
 
-/// Has an agent's router record name a node.
+/// Sets the node in the agent's router record.
 async fn name_node(cluster: &Cluster, uaid: &str, node: &str) {
     let change = dynamo::client(&cluster.wire.url).update_item().table_name("router");
     let change = change.key("uaid", key(uaid)).update_expression("SET node_id = :node");

@@ -1,4 +1,4 @@
-//! A push through two processes.
+//! A push through an endpoint node and a connection node.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,29 @@ use crate::harness::{Agent, Cluster, Sender, Server};
 #[actix_web::test]
 async fn a_push_to_an_agent_on_another_node_costs_one_read_and_no_write() {
     let cluster = Cluster::start(1, 2);
-    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
     let channel = agent.register().await;
-    assert_eq!(node_of(&cluster, agent.uaid()).await, Some(cluster.connects[0].router_url()));
+    assert_eq!(
+        node_of(&cluster, agent.uaid()).await,
+        Some(cluster.connection_nodes[0].router_url())
+    );
     let sender = Sender::new();
     for node in 0..2 {
-        cluster.proxy.comes_to_rest().await;
+        cluster.proxy.wait_until_idle().await;
         let endpoint = cluster.endpoint(node, &channel);
         for body in ["first", "second"] {
             let (_, got) = tokio::join!(sender.push(&endpoint, body), agent.take(1));
             assert_eq!((got[0].body(), &got[0].channel), (body, &channel.id));
         }
-        let bill = cluster.proxy.bill();
-        assert_eq!(bill.priced(), BTreeMap::from([("GetItem", 2)]), "{bill}");
+        let usage = cluster.proxy.take_usage();
+        assert_eq!(usage.billed(), BTreeMap::from([("GetItem", 2)]), "{usage}");
     }
 }
 
 #[actix_web::test]
-async fn every_kind_of_message_comes_through_as_it_was_sent() {
+async fn every_kind_of_message_is_relayed_unchanged() {
     let cluster = Cluster::start(1, 1);
-    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
     let channel = agent.register().await;
     let sender = Sender::new();
     let largest = "x".repeat(4096);
@@ -56,46 +59,47 @@ async fn every_kind_of_message_comes_through_as_it_was_sent() {
 }
 
 #[actix_web::test]
-async fn a_push_to_an_agent_that_is_away_is_stored_and_found_on_any_node() {
+async fn a_push_to_an_offline_agent_is_stored_and_found_on_any_node() {
     let cluster = Cluster::start(2, 2);
-    let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
+    let (uaid, channel) = Agent::offline(&cluster.connection_nodes[0]).await;
     let sender = Sender::new();
     for node in 0..2 {
         sender.push(&cluster.endpoint(node, &channel), &node.to_string()).await;
     }
     assert_eq!(node_of(&cluster, &uaid).await, None, "it was not there, and this was found out");
-    let got = Agent::back(&cluster.connects[1], &uaid).await.take(2).await;
+    let got = Agent::reconnect(&cluster.connection_nodes[1], &uaid).await.take(2).await;
     assert_eq!([got[0].body(), got[1].body()], ["0", "1"]);
 }
 
 #[actix_web::test]
-async fn a_channel_that_was_given_up_is_gone_on_every_node() {
+async fn an_unregistered_channel_is_gone_on_every_node() {
     let cluster = Cluster::start(1, 2);
-    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
     let (kept, given_up) = (agent.register().await, agent.register().await);
     agent.unregister(&given_up).await;
     let sender = Sender::new();
     for node in 0..2 {
         let post = sender.post(&cluster.endpoint(node, &given_up)).ttl(60).body("x");
-        post.send().await.refused(410, 106);
+        post.send().await.assert_error(410, 106);
     }
     sender.push_to(&mut agent, &kept, "the other").await;
 }
 
 #[actix_web::test]
-async fn an_agent_that_does_not_ack_gets_it_again_on_another_node_and_holds_nobody_up() {
+async fn an_unacked_message_is_redelivered_on_another_node_and_delays_no_other_agent() {
     let cluster = Cluster::start(2, 1);
-    let [first, second] = <&[Server; 2]>::try_from(&cluster.connects[..]).expect("there are two");
+    let [first, second] =
+        <&[Server; 2]>::try_from(&cluster.connection_nodes[..]).expect("there are two");
     let mut silent = Agent::new(first).await;
     let (channel, uaid) = (silent.register().await, silent.uaid().to_owned());
     let mut other = Agent::new(first).await;
     let others_channel = other.register().await;
     let sender = Sender::new();
-    let neighbour = async {
+    let bystander = async {
         sender.push_to(&mut other, &others_channel, "meanwhile").await;
     };
-    let (_, ()) = tokio::join!(sender.push(&channel.endpoint, "unacked"), neighbour);
+    let (_, ()) = tokio::join!(sender.push(&channel.endpoint, "unacked"), bystander);
     let first_time = silent.notification().await;
-    let again = Agent::back(second, &uaid).await.take(1).await;
+    let again = Agent::reconnect(second, &uaid).await.take(1).await;
     assert_eq!(again[0], first_time, "the same version, by which an agent knows it");
 }

@@ -1,12 +1,12 @@
-//! Router records that somebody else wrote.
+//! Router records that were not written by a node of this cluster.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
 use super::{name_node, node_of};
-use crate::harness::{AT_ONCE, Agent, Cluster, Plan, Sender, until};
+use crate::harness::{AT_ONCE, Agent, Cluster, ClusterPlan, Sender, until};
 
-/// Where somebody listens who is not to be called.
+/// A listener that must not receive a request.
 struct Stranger(TcpListener);
 
 impl Stranger {
@@ -32,12 +32,13 @@ impl Stranger {
 }
 
 #[actix_web::test]
-async fn a_record_that_names_a_stranger_has_nobody_called_and_the_push_stored() {
-    let plan = Plan::of(1, 1).endpoints_with(&["--nodes-allowed=[::1], *.example.net"]);
+async fn a_record_with_a_foreign_address_causes_no_request_and_the_push_is_stored() {
+    let plan =
+        ClusterPlan::of(1, 1).with_endpoint_arguments(&["--nodes-allowed=[::1], *.example.net"]);
     let cluster = Cluster::launch(plan);
     let stranger = Stranger::new();
     let port = stranger.url().rsplit(':').next().expect("a URL has a port").to_owned();
-    let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
+    let (uaid, channel) = Agent::offline(&cluster.connection_nodes[0]).await;
     let sender = Sender::new();
     let urls = [
         stranger.url(),
@@ -53,31 +54,31 @@ async fn a_record_that_names_a_stranger_has_nobody_called_and_the_push_stored() 
     for url in &urls {
         name_node(&cluster, &uaid, url).await;
         sender.push(&channel.endpoint, url).await;
-        assert_eq!(node_of(&cluster, &uaid).await.as_ref(), Some(url), "who cannot tell leaves it");
+        assert_eq!(node_of(&cluster, &uaid).await.as_ref(), Some(url), "the record is unchanged");
     }
     assert!(!stranger.was_called());
-    let says = "a record names a node that nodes_allowed does not allow, so it is not called";
+    let expected = "a record names a node that nodes_allowed does not allow, so it is not called";
     let named = format!("\"node\":\"{}\"", stranger.url());
     until(AT_ONCE, "the log names it", async || {
-        let log = cluster.endpoints[0].log();
-        log.lines().filter(|line| line.contains(says) && line.contains(&named)).count() == 1
+        let log = cluster.endpoint_nodes[0].log();
+        log.lines().filter(|line| line.contains(expected) && line.contains(&named)).count() == 1
     })
     .await;
-    let mut agent = Agent::back(&cluster.connects[0], &uaid).await;
+    let mut agent = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await;
     let got = agent.take(urls.len()).await;
     assert!(got.iter().map(|got| got.body()).eq(urls.iter()));
 }
 
-/// One that may be called, and does not know the cluster's keys.
+/// A listener at an allowed address that does not know the cluster's keys.
 #[actix_web::test]
-async fn what_a_stranger_answers_is_believed_by_nobody() {
+async fn an_unauthenticated_answer_is_ignored() {
     let cluster = Cluster::start(1, 1);
     let liar = crate::harness::Server::start();
-    let (uaid, channel) = Agent::absent(&cluster.connects[0]).await;
-    // Another server answers 404 to whatever is not its own.
+    let (uaid, channel) = Agent::offline(&cluster.connection_nodes[0]).await;
+    // Another server answers 404 to paths that it does not know.
     name_node(&cluster, &uaid, &liar.origin()).await;
     Sender::new().push(&channel.endpoint, "stored").await;
     assert_eq!(node_of(&cluster, &uaid).await, Some(liar.origin()));
-    let mut agent = Agent::back(&cluster.connects[0], &uaid).await;
+    let mut agent = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await;
     assert_eq!(agent.take(1).await[0].body(), "stored");
 }

@@ -1,4 +1,4 @@
-//! Starts that cannot work: one precise message, before anything is opened.
+//! Start-ups that must fail, with one precise message and before anything is opened.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,9 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use kalends::keys;
 use tempfile::TempDir;
 
-use crate::harness::{Cluster, Ended, Program, WireServer, dynamo, kalends, shared_wire_server};
+use crate::harness::{
+    Cluster, ExitOutput, Program, WireServer, dynamo, kalends, shared_wire_server,
+};
 
-/// Settings of a connection node that are right.
+/// Valid settings of a connection node.
 const RIGHT: [&str; 4] = [
     "--listen=127.0.0.1:0",
     "--router-listen=127.0.0.1:0",
@@ -29,7 +31,7 @@ impl Start {
         self.home.path().join("data")
     }
 
-    /// What is in its `keys.toml`.
+    /// Writes this text to `keys.toml`.
     fn with_keys(self, text: &str) -> Self {
         fs::create_dir(self.data()).expect("a directory can be made");
         let file = self.data().join(keys::KEYS_FILE);
@@ -38,7 +40,7 @@ impl Start {
         self
     }
 
-    async fn ends(&self, role: &str, url: &str, arguments: &[&str]) -> Ended {
+    async fn ends(&self, role: &str, url: &str, arguments: &[&str]) -> ExitOutput {
         let mut command = kalends(&[role]);
         command.arg("--data-dir").arg(self.data()).args(arguments);
         let launch = dynamo::launch(url);
@@ -47,28 +49,29 @@ impl Start {
         Program::run(command).await
     }
 
-    /// A connection node with other settings is a bad setting, and nothing was made.
-    async fn is_a_bad_setting(&self, role: &str, other: &[&str], says: &str) {
+    /// Checks that replacing these settings makes the start fail as a bad setting, and that nothing
+    /// was created.
+    async fn is_a_bad_setting(&self, role: &str, other: &[&str], expected: &str) {
         let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
         let others: Vec<_> = other.iter().map(|argument| name(argument)).collect();
         let right = RIGHT.iter().filter(|argument| !others.contains(&name(argument)));
-        // An argument without a value is left out.
+        // An argument without a value is omitted.
         let given = other.iter().filter(|argument| argument.contains('='));
         let arguments: Vec<_> = right.chain(given).copied().collect();
         let ended = self.ends(role, "http://127.0.0.1:1", &arguments).await;
         assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains(says), "{says:?} is not said: {ended:?}");
+        assert!(ended.stderr.contains(expected), "{expected:?} is missing: {ended:?}");
         assert!(ended.stdout.is_empty() && !self.data().exists(), "{ended:?}");
     }
 }
 
 #[actix_web::test]
-async fn settings_that_do_not_go_together_are_refused_before_anything_is_opened() {
+async fn conflicting_settings_are_rejected_before_anything_is_opened() {
     let start = Start::new();
     for role in ["connect", "endpoint"] {
         start.is_a_bad_setting(role, &["--store=embedded"], "store = \"dynamodb\"").await;
     }
-    for (other, says) in [
+    for (other, expected) in [
         (&["--public-url"][..], "public_url is not set"),
         (&["--router-listen=0.0.0.0:8081"], "set router_url"),
         (&["--router-url=http://10.0.0.5:8081"], "is not in nodes_allowed"),
@@ -80,34 +83,35 @@ async fn settings_that_do_not_go_together_are_refused_before_anything_is_opened(
             "listen and router_listen are both port 8081",
         ),
     ] {
-        start.is_a_bad_setting("connect", other, says).await;
+        start.is_a_bad_setting("connect", other, expected).await;
     }
 }
 
 #[actix_web::test]
-async fn an_endpoint_node_that_other_machines_reach_must_know_where_endpoints_begin() {
+async fn an_endpoint_node_on_a_public_address_requires_public_url() {
     let start = Start::new();
     let open = ["--public-url", "--listen=0.0.0.0:0"];
     start.is_a_bad_setting("endpoint", &open, "public_url is not set").await;
 }
 
 #[actix_web::test]
-async fn two_nodes_cannot_have_one_data_directory() {
+async fn two_nodes_cannot_share_a_data_directory() {
     let mut cluster = Cluster::start(0, 1);
     let start = Start { home: TempDir::new().expect("a temporary directory can be made") };
-    std::os::unix::fs::symlink(cluster.endpoints[0].data_dir(), start.data()).expect("it is new");
+    std::os::unix::fs::symlink(cluster.endpoint_nodes[0].data_dir(), start.data())
+        .expect("it is new");
     for role in ["endpoint", "connect", "serve"] {
         let ended = start.ends(role, &cluster.wire.url, &RIGHT).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains("is in use by another process"), "{ended:?}");
     }
-    // The lock goes with the process that had it.
-    cluster.endpoints[0].kill();
-    cluster.endpoints[0].restart();
+    // The lock is released when its process ends.
+    cluster.endpoint_nodes[0].kill();
+    cluster.endpoint_nodes[0].restart();
 }
 
 #[actix_web::test]
-async fn a_node_of_several_makes_no_keys() {
+async fn a_cluster_node_generates_no_keys() {
     let wire = shared_wire_server();
     for role in ["connect", "endpoint"] {
         let start = Start::new();
@@ -119,7 +123,7 @@ async fn a_node_of_several_makes_no_keys() {
 }
 
 #[actix_web::test]
-async fn a_node_of_several_without_a_cluster_key_is_refused() {
+async fn a_cluster_node_without_a_cluster_key_is_rejected() {
     let wire = shared_wire_server();
     for role in ["connect", "endpoint"] {
         let start = Start::new().with_keys(&format!("crypto_keys = [\"{}\"]\n", *keys::generate()));
@@ -130,7 +134,7 @@ async fn a_node_of_several_without_a_cluster_key_is_refused() {
 }
 
 #[actix_web::test]
-async fn a_router_port_in_use_is_refused() {
+async fn a_router_port_in_use_is_rejected() {
     let wire = WireServer::start();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = taken.local_addr().expect("it has an address").to_string();

@@ -1,4 +1,4 @@
-//! Where nodes say that others reach them, and are not reached.
+//! Router URLs at which the node itself is not reachable.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,14 +8,14 @@ use tempfile::TempDir;
 
 use super::node_of;
 use crate::harness::{
-    AT_ONCE, Agent, Cluster, Ended, Launch, Program, Role, Sender, Server, kalends, until,
+    AT_ONCE, Agent, Cluster, ExitOutput, Launch, Program, Role, Sender, Server, kalends, until,
 };
 
-/// Where nobody listens.
+/// An address on which no process listens.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
-/// Starts a connection node that ends by itself.
-async fn ends(launch: Launch) -> Ended {
+/// Starts a connection node that must end by itself.
+async fn ends(launch: Launch) -> ExitOutput {
     let home = TempDir::new().expect("a temporary directory can be made");
     let keys = home.path().join(KEYS_FILE);
     fs::write(&keys, launch.keys.expect("a cluster has keys")).expect("a file can be written");
@@ -26,32 +26,32 @@ async fn ends(launch: Launch) -> Ended {
 }
 
 #[actix_web::test]
-async fn a_node_with_the_router_url_of_another_ends_and_the_other_goes_on() {
+async fn a_node_with_the_router_url_of_another_ends_and_the_other_runs_on() {
     let cluster = Cluster::start(1, 1);
-    let mut agent = Agent::new(&cluster.connects[0]).await;
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
     let channel = agent.register().await;
-    let taken = cluster.connects[0].router_url();
+    let taken = cluster.connection_nodes[0].router_url();
     let launch = cluster.launch_of(Role::Connect).with(&[format!("--router-url={taken}")]);
     let ended = ends(launch).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
-    let says = format!("another node answers under router_url {taken}");
-    assert!(ended.stderr.contains(&says), "{ended:?}");
+    let expected = format!("another node answers under router_url {taken}");
+    assert!(ended.stderr.contains(&expected), "{ended:?}");
     Sender::new().push_to(&mut agent, &channel, "directly").await;
     assert_eq!(node_of(&cluster, agent.uaid()).await, Some(taken));
 }
 
 #[actix_web::test]
-async fn a_node_whose_router_url_leads_nowhere_says_so_and_serves_its_agents() {
+async fn a_node_with_an_unreachable_router_url_logs_it_and_serves_its_agents() {
     let cluster = Cluster::start(0, 1);
     let launch = cluster.launch_of(Role::Connect);
     let node = Server::launch(launch.with(&[format!("--router-url={NOWHERE}")]));
-    let says =
+    let expected =
         "this node's router_url is not reached from here, other nodes may not reach it either";
-    until(AT_ONCE, "it says so", async || node.log().contains(says)).await;
+    until(AT_ONCE, "the error is logged", async || node.log().contains(expected)).await;
     let mut agent = Agent::new(&node).await;
     let (channel, uaid) = (agent.register().await, agent.uaid().to_owned());
     assert_eq!(node_of(&cluster, &uaid).await.as_deref(), Some(NOWHERE));
     Sender::new().push(&channel.endpoint, "stored").await;
     agent.leave().await;
-    assert_eq!(Agent::back(&node, &uaid).await.take(1).await[0].body(), "stored");
+    assert_eq!(Agent::reconnect(&node, &uaid).await.take(1).await[0].body(), "stored");
 }

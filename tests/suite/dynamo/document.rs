@@ -1,11 +1,11 @@
-//! The section of `docs/storage.md` that says what an operation costs, computed from what was measured.
+//! The section about costs in `docs/storage.md`, computed from the measured costs.
 
 use std::fs;
 use std::path::Path;
 
 use super::prices::{self, PRICES, Price};
 
-/// A day in the life of a user agent, which the documentation supposes.
+/// A day of the average user agent that the documentation assumes.
 struct Day {
     connects: f64,
     hours_online: f64,
@@ -17,16 +17,16 @@ const DAY: Day = Day { connects: 4.0, hours_online: 10.0, pushes: 12.0, months: 
 
 const SECONDS: f64 = 86_400.0;
 
-/// How much busier the busiest hour is than the others.
+/// The ratio of the busiest hour to the average one.
 const PEAK: f64 = 3.0;
 
 /// `storage_recheck_s` is half an hour.
 const RECHECKS_AN_HOUR: f64 = 2.0;
 
-/// `last_connect_shards`.
+/// The value of `last_connect_shards`.
 const SPREAD: f64 = 10.0;
 
-/// Capacity units of one user agent, a day.
+/// Capacity units of one user agent per day.
 #[derive(Default)]
 struct Units {
     read: f64,
@@ -44,9 +44,10 @@ impl Units {
         units.add(&prices::RECHECK, day.hours_online * RECHECKS_AN_HOUR);
         units.add(&prices::DIRECT, direct);
         units.add(&prices::STORED_1_KB, stored);
-        // The first after a disconnect finds that the agent is not there any more, and notes it.
+        // The first push after a disconnect finds the agent offline, and clears the node in its
+        // record.
         units.write += day.connects * (prices::FIRST_STORED.write - prices::STORED.write);
-        // A delete is as large as what it deletes.
+        // A delete consumes the size of the deleted item.
         units.write += stored * prices::STORED_1_KB.write;
         units
     }
@@ -59,7 +60,7 @@ impl Units {
 }
 
 #[test]
-fn the_documentation_says_what_an_operation_costs() {
+fn the_documentation_matches_the_measured_costs() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/storage.md");
     let text = fs::read_to_string(file).expect("the document is there");
     for table in [price_table(), fleet_table()] {

@@ -1,4 +1,4 @@
-//! Keys that nodes share: a node whose keys are not those of the others does not start.
+//! Keys that nodes share: a node whose keys differ from those of the others does not start.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::harness::{
     Agent, Launch, Program, Role, Server, WireServer, dynamo, kalends, shared_wire_server,
 };
 
-/// What a connection node must be told beside its store.
+/// The arguments of a connection node besides its store.
 const OF_A_NODE: [&str; 2] = ["--router-listen=127.0.0.1:0", "--public-url=http://127.0.0.1:1"];
 
 fn keys_toml(crypto: &[&str], cluster: &[&str]) -> String {
@@ -41,28 +41,29 @@ fn launch(wire: &WireServer, role: Role, keys: &str) -> Server {
 }
 
 #[actix_web::test]
-async fn a_server_whose_crypto_keys_are_not_those_of_the_others_is_refused() {
+async fn a_server_with_other_crypto_keys_than_its_tables_is_rejected() {
     let wire = WireServer::start();
     let [ours, new, other] = fresh();
     let [ours, new, other] = [&*ours, &*new, &*other];
     let mut first = launch(&wire, Role::Serve, &keys_toml(&[ours], &[]));
-    Agent::absent(&first).await;
+    Agent::offline(&first).await;
     let strange = start_with(&wire, &keys_toml(&[other], &[]));
-    let says = ["keys.toml", "none of the crypto_keys", "copy keys.toml from"];
-    strange.is_refused_for_its_keys(&says).await;
+    let expected = ["keys.toml", "none of the crypto_keys", "copy keys.toml from"];
+    strange.is_refused_for_its_keys(&expected).await;
 
-    // A key is changed: the new one in front, the old one kept as long as a node has only that.
+    // A key is rotated: the new one is the first, and the old one stays until every node has the
+    // new one.
     for rolled in [&[ours][..], &[new, ours], &[new]] {
         let mut second = launch(&wire, Role::Serve, &keys_toml(rolled, &[]));
         assert!(second.terminate().success(), "{}", second.log());
     }
-    strange.is_refused_for_its_keys(&says).await;
+    strange.is_refused_for_its_keys(&expected).await;
     assert!(first.terminate().success());
 }
 
-/// Tables that were made and left are no reason to look for keys that nobody needs any more.
+/// Tables without records require no keys.
 #[actix_web::test]
-async fn where_nobody_is_registered_a_server_may_come_with_other_keys() {
+async fn other_keys_are_accepted_while_no_agent_is_registered() {
     let wire = WireServer::start();
     for _ in 0..2 {
         let [crypto] = fresh();
@@ -72,7 +73,7 @@ async fn where_nobody_is_registered_a_server_may_come_with_other_keys() {
 }
 
 #[actix_web::test]
-async fn a_node_of_several_without_keys_for_that_is_told_how_to_make_them() {
+async fn a_cluster_node_without_keys_is_rejected_with_a_remedy() {
     let wire = shared_wire_server();
     for role in ["connect", "endpoint"] {
         let start = Start::at(&wire.url).with(&OF_A_NODE);
@@ -90,7 +91,7 @@ async fn a_node_of_several_without_keys_for_that_is_told_how_to_make_them() {
 }
 
 #[actix_web::test]
-async fn nodes_start_with_the_keys_that_one_of_them_made_and_with_no_others() {
+async fn nodes_start_with_the_shared_keys_only() {
     let wire = WireServer::start();
     let made = Start::at(&wire.url);
     let path = made.data_dir().join(KEYS_FILE);
@@ -98,7 +99,7 @@ async fn nodes_start_with_the_keys_that_one_of_them_made_and_with_no_others() {
     let keys = fs::read_to_string(&path).expect("it was made");
     let mut connect = launch(&wire, Role::Connect, &keys);
     let mut endpoint = launch(&wire, Role::Endpoint, &keys);
-    Agent::absent(&connect).await;
+    Agent::offline(&connect).await;
 
     let [crypto, cluster] = fresh();
     let contents: toml::Table = toml::from_str(&keys).expect("it is TOML");

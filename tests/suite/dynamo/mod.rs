@@ -1,12 +1,12 @@
-//! Tables in DynamoDB: what they cost, what happens when they fail, and what is refused at the start.
+//! Tables in DynamoDB: their cost, their failures, and start-ups that are rejected.
 
 mod cost;
 mod document;
 mod faults;
+mod fixture;
 mod keys;
 mod prices;
 mod running;
-mod shop;
 mod starts;
 
-use shop::Shop;
+use fixture::DynamoFixture;

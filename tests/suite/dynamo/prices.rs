@@ -1,16 +1,16 @@
-//! What each operation costs. `cost` measures it, and `docs/storage.md` says it.
+//! The cost of each operation, which `cost` measures and `docs/storage.md` documents.
 
-/// What an operation costs.
+/// The cost of one operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Price {
     pub(super) what: &'static str,
-    /// Requests by DynamoDB's name of their operation, in the order of the alphabet.
+    /// The number of requests by DynamoDB operation, in alphabetical order.
     pub(super) requests: &'static [(&'static str, usize)],
-    /// Units of 4 KB, read consistently.
+    /// Strongly consistent reads, in units of 4 KB.
     pub(super) read: f64,
-    /// Units of 1 KB, written to tables.
+    /// Writes to tables, in units of 1 KB.
     pub(super) write: f64,
-    /// Units of 1 KB, written to the index.
+    /// Writes to the index, in units of 1 KB.
     pub(super) index: f64,
 }
 
@@ -24,7 +24,7 @@ macro_rules! prices {
             index: $index,
         };)+
 
-        /// All of them, in the order of the documentation.
+        /// All costs, in the order of the documentation.
         pub(super) const PRICES: &[Price] = &[$($name),+];
     };
 }

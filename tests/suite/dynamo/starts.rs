@@ -1,4 +1,4 @@
-//! Starts that cannot work: one precise message, exit code 1, and nothing listens.
+//! Start-ups that must fail with one precise message and exit code 1, and without listening.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -8,10 +8,11 @@ use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification, TimeToLiv
 use tempfile::TempDir;
 
 use crate::harness::{
-    Ended, Fault, Program, Proxy, Rule, Server, WireServer, dynamo, kalends, shared_wire_server,
+    ExitOutput, Fault, Program, Proxy, Rule, Server, WireServer, dynamo, kalends,
+    shared_wire_server,
 };
 
-/// A start, with nothing of this machine's in its environment.
+/// A start without any environment variable of this machine.
 pub(super) struct Start {
     home: TempDir,
     url: String,
@@ -24,8 +25,8 @@ const CREDENTIALS: [(&str, &str); 2] =
 
 const REGION: &str = "--dynamodb-region=eu-central-1";
 
-/// What is not there is not waited for.
-const IMPATIENT: [&str; 2] = ["--dynamodb-attempts-max=2", "--dynamodb-backoff-ms=1"];
+/// A missing server is not waited for.
+const SHORT_TIMEOUTS: [&str; 2] = ["--dynamodb-attempts-max=2", "--dynamodb-backoff-ms=1"];
 
 impl Start {
     pub(super) fn at(url: &str) -> Self {
@@ -39,12 +40,12 @@ impl Start {
         self
     }
 
-    /// Not there before the first start.
+    /// The directory does not exist before the first start.
     pub(super) fn data_dir(&self) -> PathBuf {
         self.home.path().join("data")
     }
 
-    async fn ends(&self, command: &str) -> Ended {
+    async fn ends(&self, command: &str) -> ExitOutput {
         self.begins(command).ended().await
     }
 
@@ -52,45 +53,46 @@ impl Start {
         let mut command = kalends(&[command, "--store=dynamodb", "--listen=127.0.0.1:0"]);
         command.arg("--data-dir").arg(self.data_dir());
         command.arg(format!("--dynamodb-endpoint-url={}", self.url));
-        command.args(&self.more).args(IMPATIENT);
+        command.args(&self.more).args(SHORT_TIMEOUTS);
         command.env_clear().envs(self.variables.iter().copied());
-        // Nobody asks the machine who it is: there may be no answer for long.
+        // The instance metadata service is not asked for credentials: its answer may take long.
         command.env("HOME", self.home.path()).env("AWS_EC2_METADATA_DISABLED", "true");
         Program::start(command)
     }
 
-    /// The server does not start and says all of this in its last line; `kalends preflight` says it too. It may go
-    /// well another time.
-    pub(super) async fn is_refused(&self, says: &[&str]) {
-        self.is_no_start_as("serve", 1, says).await;
-        self.is_found(says).await;
+    /// Checks that the start fails, that its last line contains all of these texts, and that
+    /// `kalends preflight` prints them too. The exit code allows a retry.
+    pub(super) async fn is_refused(&self, expected: &[&str]) {
+        self.is_no_start_as("serve", 1, expected).await;
+        self.is_found(expected).await;
     }
 
-    /// One that does not, until somebody has put other keys there.
-    pub(super) async fn is_refused_for_its_keys(&self, says: &[&str]) {
-        self.is_no_start_as("serve", 2, says).await;
-        self.is_found(says).await;
+    /// Like [`is_refused`](Self::is_refused), with the exit code for errors that a retry does not
+    /// solve.
+    pub(super) async fn is_refused_for_its_keys(&self, expected: &[&str]) {
+        self.is_no_start_as("serve", 2, expected).await;
+        self.is_found(expected).await;
     }
 
-    pub(super) async fn is_no_start_as(&self, role: &str, code: i32, says: &[&str]) {
+    pub(super) async fn is_no_start_as(&self, role: &str, code: i32, expected: &[&str]) {
         let ended = self.ends(role).await;
         assert_eq!(ended.code, Some(code), "{ended:?}");
         assert!(ended.stdout.is_empty(), "{ended:?}");
         assert!(!ended.stderr.contains("panicked"), "{ended:?}");
-        let last = ended.stderr.lines().last().expect("an error is told");
+        let last = ended.stderr.lines().last().expect("an error is printed");
         assert!(last.starts_with("kalends: "), "{ended:?}");
-        for text in says {
-            assert!(last.contains(text), "{text:?} is not said: {ended:?}");
+        for text in expected {
+            assert!(last.contains(text), "{text:?} is missing: {ended:?}");
         }
     }
 
-    /// Found by `kalends preflight`, among the checks where it came so far.
-    pub(super) async fn is_found(&self, says: &[&str]) {
+    /// Checks that `kalends preflight` reports these texts.
+    pub(super) async fn is_found(&self, expected: &[&str]) {
         let ended = self.ends("preflight").await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let mut lines = ended.stdout.lines().chain(ended.stderr.lines());
-        let is_it = |line: &str| says.iter().all(|text| line.contains(text));
-        assert!(lines.any(is_it), "{says:?} is not said: {ended:?}");
+        let is_it = |line: &str| expected.iter().all(|text| line.contains(text));
+        assert!(lines.any(is_it), "{expected:?} is missing: {ended:?}");
     }
 }
 
@@ -111,7 +113,7 @@ async fn a_start_without_a_region_is_refused() {
 }
 
 #[actix_web::test]
-async fn credentials_that_are_refused_are_said_to_be() {
+async fn rejected_credentials_are_reported() {
     let wire = shared_wire_server();
     for error in
         ["UnrecognizedClientException", "InvalidSignatureException", "AccessDeniedException"]
@@ -124,7 +126,7 @@ async fn credentials_that_are_refused_are_said_to_be() {
 }
 
 #[actix_web::test]
-async fn a_start_that_waits_for_its_store_ends_when_it_is_told_to() {
+async fn sigterm_ends_a_start_that_waits_for_its_store() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let start = Start::at(&format!("http://{}", silent.local_addr().unwrap()));
     let starting = start.with(&["--dynamodb-attempt-timeout-ms=600000"]).begins("serve");
@@ -137,7 +139,7 @@ async fn a_start_that_waits_for_its_store_ends_when_it_is_told_to() {
 }
 
 #[actix_web::test]
-async fn an_endpoint_where_nothing_listens_or_something_else_does_is_refused() {
+async fn an_endpoint_without_a_dynamodb_server_is_rejected() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let url = format!("http://{}", nobody.local_addr().expect("it has an address"));
     drop(nobody);
@@ -148,7 +150,7 @@ async fn an_endpoint_where_nothing_listens_or_something_else_does_is_refused() {
 }
 
 #[actix_web::test]
-async fn an_endpoint_that_is_no_url_is_a_bad_setting() {
+async fn an_invalid_endpoint_url_is_a_bad_setting() {
     for wrong in ["127.0.0.1:8000", "ftp://a", "http://"] {
         let ended = Start::at(wrong).ends("serve").await;
         assert_eq!(ended.code, Some(2), "{ended:?}");
@@ -157,7 +159,7 @@ async fn an_endpoint_that_is_no_url_is_a_bad_setting() {
 }
 
 #[actix_web::test]
-async fn missing_tables_are_named_where_none_may_be_made() {
+async fn missing_tables_are_named_if_none_may_be_created() {
     let wire = WireServer::start();
     let start = Start::at(&wire.url).with(&["--create-tables=false"]);
     start.is_refused(&["router", "kalends tables create", "create_tables"]).await;
@@ -171,7 +173,7 @@ async fn missing_tables_are_named_where_none_may_be_made() {
 }
 
 #[actix_web::test]
-async fn a_table_of_another_shape_is_refused() {
+async fn a_table_with_another_schema_is_rejected() {
     use aws_sdk_dynamodb::types::{
         AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
     };
@@ -191,35 +193,35 @@ async fn a_table_of_another_shape_is_refused() {
 }
 
 #[actix_web::test]
-async fn an_index_that_is_missing_or_half_made_is_refused() {
+async fn a_missing_or_unfinished_index_is_rejected() {
     let wire = WireServer::start();
     let mut server = Server::launch(dynamo::launch(&wire.url));
     assert!(server.terminate().success());
     let status = "/Table/GlobalSecondaryIndexes/0/IndexStatus";
-    for (pointer, value, says) in [
+    for (pointer, value, expected) in [
         (status, "CREATING".into(), "still being built"),
         (status, "DELETING".into(), "being deleted"),
         ("/Table/GlobalSecondaryIndexes", serde_json::json!([]), "has no index AccessIndex"),
     ] {
         let proxy = Proxy::to(&wire.url);
-        proxy.rule(Rule::on("DescribeTable", Fault::Says(pointer, value)).table("router"));
-        Start::at(&proxy.url()).is_refused(&["router", "AccessIndex", says]).await;
+        proxy.rule(Rule::on("DescribeTable", Fault::ReplaceAnswer(pointer, value)).table("router"));
+        Start::at(&proxy.url()).is_refused(&["router", "AccessIndex", expected]).await;
     }
 }
 
-/// A table that is being made is waited for: the server is not there before it. `kalends preflight` does
-/// not wait for those of the months.
+/// The server waits for a table that is being created. `kalends preflight` does not wait for the
+/// tables of months.
 #[actix_web::test]
-async fn a_table_that_is_being_made_is_waited_for() {
+async fn a_start_waits_for_a_table_that_is_being_created() {
     let wire = WireServer::start();
     let mut server = Server::launch(dynamo::launch(&wire.url));
     assert!(server.terminate().success());
     let proxy = Proxy::to(&wire.url);
-    let creating = || Fault::Says("/Table/TableStatus", "CREATING".into());
+    let creating = || Fault::ReplaceAnswer("/Table/TableStatus", "CREATING".into());
     proxy.rule(Rule::on("DescribeTable", creating()).table("router").times(3));
     proxy.rule(Rule::on("DescribeTable", creating()).table("message_").times(3));
     server.restart_as(dynamo::launch(&proxy.url()));
-    assert!(proxy.bill().count(&["DescribeTable"]) > 6);
+    assert!(proxy.take_usage().count(&["DescribeTable"]) > 6);
     proxy.rule(Rule::on("DescribeTable", creating()).table("message_"));
     Start::at(&proxy.url()).is_found(&["message_", "being made"]).await;
 }
@@ -230,10 +232,10 @@ async fn newest_table(client: &Client) -> String {
     months.max().expect("there is one").clone()
 }
 
-/// Records of an installation whose message tables have another prefix: new keys would be of no use to
-/// them, and no way back.
+/// Records of an installation with another prefix for message tables: new keys would make its
+/// endpoints invalid.
 #[actix_web::test]
-async fn no_keys_are_made_beside_users_whose_records_cannot_be_read() {
+async fn no_keys_are_generated_if_the_records_cannot_be_read() {
     let wire = WireServer::start();
     let mut server = Server::launch(dynamo::launch(&wire.url));
     assert!(server.terminate().success());
@@ -247,9 +249,10 @@ async fn no_keys_are_made_beside_users_whose_records_cannot_be_read() {
     Start::at(&wire.url).is_refused_for_its_keys(&["keys.toml"]).await;
 }
 
-/// A server that is killed between making a table and switching its TTL on leaves one that is listed.
+/// A server that is killed between creating a table and enabling its TTL leaves a table without a
+/// TTL.
 #[actix_web::test]
-async fn a_table_that_was_left_half_made_is_finished_by_the_next_start() {
+async fn the_next_start_completes_a_half_created_table() {
     let wire = WireServer::start();
     let mut server = Server::launch(dynamo::launch(&wire.url));
     assert!(server.terminate().success());
@@ -268,7 +271,7 @@ async fn a_table_that_was_left_half_made_is_finished_by_the_next_start() {
 }
 
 #[actix_web::test]
-async fn sizes_that_no_item_can_have_are_bad_settings() {
+async fn sizes_above_the_item_limit_are_bad_settings() {
     let wire = shared_wire_server();
     for (flag, name) in [
         ("--payload-bytes-max=400000", "payload_bytes_max"),

@@ -11,23 +11,23 @@ use futures_util::{Stream, StreamExt};
 use super::Update;
 use crate::harness::{AT_ONCE, within};
 
-/// A stream that is open.
+/// An open event stream.
 pub(crate) struct Events {
     body: Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>>,
     unread: Vec<u8>,
 }
 
-/// Something that came.
+/// One event of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Where to go on.
+    /// The cursor from which a reader continues.
     pub(crate) id: u64,
-    /// None where only the cursor moved.
+    /// `None` if only the cursor moved.
     pub(crate) update: Option<Update>,
 }
 
 impl Events {
-    /// Opens one, if the server is there.
+    /// Opens a stream; `None` if the server is down.
     pub(crate) async fn open(url: &str, authorization: &str, last: u64) -> Option<Self> {
         let client = Client::builder().disable_timeout().finish();
         let request = client.get(url).insert_header((ACCEPT, "text/event-stream"));
@@ -39,13 +39,13 @@ impl Events {
         Some(Self { body: Box::pin(response), unread: Vec::new() })
     }
 
-    /// What comes next; none at the end of the stream.
+    /// Waits for the next event, at most [`AT_ONCE`]; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        within(AT_ONCE, "an event comes", self.next_ever()).await
+        within(AT_ONCE, "an event arrives", self.next_untimed()).await
     }
 
-    /// The same, however long it takes.
-    pub(crate) async fn next_ever(&mut self) -> Option<Event> {
+    /// Like [`next`](Self::next), without a time limit.
+    pub(crate) async fn next_untimed(&mut self) -> Option<Event> {
         loop {
             while let Some(block) = self.block() {
                 if let Some(event) = read(&block) {
@@ -57,7 +57,7 @@ impl Events {
         }
     }
 
-    /// The lines up to the next empty one.
+    /// Removes the lines up to the next empty one.
     fn block(&mut self) -> Option<String> {
         let end = self.unread.windows(2).position(|two| two == b"\n\n")?;
         let block = self.unread.drain(..end + 2).collect();
@@ -65,7 +65,7 @@ impl Events {
     }
 }
 
-/// An event, if the lines are one: they may be a comment.
+/// Parses an event; `None` if the lines are a comment.
 fn read(block: &str) -> Option<Event> {
     let field = |name: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(name));

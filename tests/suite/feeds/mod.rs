@@ -1,15 +1,15 @@
-//! Feeds over HTTP: what other programs send, and what they can rely on.
+//! Feeds over HTTP: requests of other programs, and what they can rely on.
 
-mod copy;
-mod desk;
+mod client;
 mod events;
 mod following;
 mod killed;
 mod nodes;
 mod refusals;
+mod replica;
 mod slow;
 
-use copy::Copy;
-pub(crate) use desk::Desk;
-use desk::{Page, Update};
+pub(crate) use client::FeedClient;
+use client::{Page, Update};
 use events::Events;
+use replica::Replica;

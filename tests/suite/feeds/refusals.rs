@@ -1,25 +1,25 @@
-//! Bad input: the right status, errno and body, and nothing written.
+//! Invalid requests: the status, errno and body of the answer are right, and nothing is written.
 
 use awc::http::Method;
 use kalends::feeds::http::tokens::Scopes;
 use state_machine::Time;
 
-use super::desk::token;
-use super::{Copy, Desk};
-use crate::harness::{Neighbour, Raw, Server, unix_now_s};
+use super::client::token;
+use super::{FeedClient, Replica};
+use crate::harness::{Bystander, Raw, Server, oversized_bodies, unix_now_s};
 
 const NO_BODY: &str = "";
 
 #[actix_web::test]
-async fn bad_input_is_refused_and_the_errno_says_why() {
+async fn invalid_input_is_rejected_with_the_right_errno() {
     let server = Server::start_with(&["--feed-value-bytes-max=10", "--feed-keys-max=1"]);
-    let desk = Desk::at(&server, "news");
-    desk.put("a", "1").await;
-    desk.page("wait=10").await;
+    let client = FeedClient::at(&server, "news");
+    client.put("a", "1").await;
+    client.page("wait=10").await;
     let (get, put, post, delete) = (Method::GET, Method::PUT, Method::POST, Method::DELETE);
     let long = format!("/{}", "k".repeat(257));
     for (method, path, body, status, errno) in [
-        // Garbage and cursors from the future.
+        // Invalid cursors, and cursors from the future.
         (&get, "?after=x", NO_BODY, 400, 307),
         (&get, "?after=-1", NO_BODY, 400, 307),
         (&get, "?after=1.0&wait=60", NO_BODY, 400, 307),
@@ -32,7 +32,7 @@ async fn bad_input_is_refused_and_the_errno_says_why() {
         (&get, "?wait=soon", NO_BODY, 400, 310),
         (&get, "?wait=1&wait=1", NO_BODY, 400, 306),
         (&get, "?since=1", NO_BODY, 400, 306),
-        // Keys and values.
+        // Invalid keys and values.
         (&put, "/", "1", 400, 311),
         (&put, &long, "1", 400, 311),
         (&put, "/%ff", "1", 400, 311),
@@ -40,34 +40,34 @@ async fn bad_input_is_refused_and_the_errno_says_why() {
         (&put, "/a?b", "1", 400, 306),
         (&put, "/a", "12345678901", 413, 104),
         (&put, "/b", "1", 507, 315),
-        // What there is not.
+        // Paths that do not exist.
         (&delete, "/b", NO_BODY, 404, 314),
         (&post, "/b/republish", NO_BODY, 404, 314),
-        // Other methods.
+        // Methods that are not allowed.
         (&post, "", "1", 405, 999),
         (&delete, "", NO_BODY, 405, 999),
         (&get, "/a", NO_BODY, 405, 999),
         (&post, "/a", "1", 405, 999),
         (&Method::PATCH, "/a", "1", 405, 999),
     ] {
-        let answer = desk.ask(method.clone(), path, body).await;
-        let message = answer.refused(status, errno);
+        let answer = client.request(method.clone(), path, body).await;
+        let message = answer.assert_error(status, errno);
         assert!(message.len() > 10, "{method} {path}: {message}");
         assert_eq!(answer.header("allow").is_some(), status == 405, "{method} {path}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{method} {path}");
     }
-    let copy = Copy::of(&desk).await;
+    let copy = Replica::of(&client).await;
     assert_eq!((copy.cursor, copy.value("a")), (1, Some("1")), "nothing was written");
-    let other = Desk::at(&server, "olds");
-    other.get("?wait=60").await.refused(404, 313);
-    other.ask(delete, "/a", NO_BODY).await.refused(404, 314);
-    other.ask(post, "/a/republish", NO_BODY).await.refused(404, 314);
+    let other = FeedClient::at(&server, "olds");
+    other.get("?wait=60").await.assert_error(404, 313);
+    other.request(delete, "/a", NO_BODY).await.assert_error(404, 314);
+    other.request(post, "/a/republish", NO_BODY).await.assert_error(404, 314);
 }
 
 #[actix_web::test]
-async fn only_a_good_token_for_the_feed_with_the_scope_is_let_in() {
+async fn only_a_valid_token_with_feed_and_scope_is_accepted() {
     let (server, elsewhere) = (Server::start(), Server::start());
-    Desk::at(&server, "news").put("a", "1").await;
+    FeedClient::at(&server, "news").put("a", "1").await;
     let past = Some(Time((unix_now_s() - 1) * 1000));
     let mut changed = token(&server, "news", Scopes::Read, None).replacen(".r.", ".rw.", 1);
     for (what, token, read, write) in [
@@ -80,27 +80,27 @@ async fn only_a_good_token_for_the_feed_with_the_scope_is_let_in() {
         ("one to read", token(&server, "news", Scopes::Read, None), (200, 0), (403, 305)),
         ("one to write", token(&server, "news", Scopes::Write, None), (403, 305), (200, 0)),
     ] {
-        let desk = Desk::with(&server, "news", token);
+        let client = FeedClient::with(&server, "news", token);
         let answers = [
-            (desk.get("").await, read),
-            (desk.ask(Method::PUT, "/a", "2").await, write),
-            (desk.ask(Method::POST, "/a/republish", NO_BODY).await, write),
+            (client.get("").await, read),
+            (client.request(Method::PUT, "/a", "2").await, write),
+            (client.request(Method::POST, "/a/republish", NO_BODY).await, write),
         ];
         for (answer, (status, errno)) in answers {
             assert_eq!(answer.status, status, "{what}: {answer}");
             let scheme = answer.header("www-authenticate").unwrap_or_default();
             assert_eq!(scheme.starts_with("Bearer "), status > 400, "{what}: {answer}");
             if status > 400 {
-                answer.refused(status, errno);
+                answer.assert_error(status, errno);
             }
         }
     }
 }
 
 #[actix_web::test]
-async fn who_has_no_token_cannot_tell_what_is_there() {
+async fn answers_without_a_token_do_not_reveal_which_feeds_exist() {
     let server = Server::start();
-    Desk::at(&server, "news").put("a", "1").await;
+    FeedClient::at(&server, "news").put("a", "1").await;
     let mut bodies = Vec::new();
     for request in [
         "GET /v1/feeds/news",
@@ -110,61 +110,52 @@ async fn who_has_no_token_cannot_tell_what_is_there() {
         "BREW /v1/feeds/%ff",
         "OPTIONS /v1/feeds/news",
         "GET /v1/feeds",
-        // The body must not be waited for.
+        // The server must answer before the body.
         "PUT /v1/feeds/news/a",
     ] {
         let mut raw = Raw::open(&server).await;
         let length = if request.starts_with("PUT") { "Content-Length: 9\r\n" } else { "" };
         raw.write(format!("{request} HTTP/1.1\r\nHost: a\r\n{length}\r\n")).await;
         let answer = raw.answer().await;
-        answer.refused(401, 301);
+        answer.assert_error(401, 301);
         bodies.push(answer.body);
     }
     assert!(bodies.windows(2).all(|two| two[0] == two[1]));
 }
 
 #[actix_web::test]
-async fn a_value_over_the_limit_is_refused_before_it_was_sent() {
+async fn a_value_over_the_limit_is_rejected_before_its_body() {
     let server = Server::start_with(&["--feed-value-bytes-max=4096"]);
-    let mut neighbour = Neighbour::beside(&server).await;
-    let desk = Desk::at(&server, "news");
+    let mut bystander = Bystander::connect(&server).await;
+    let client = FeedClient::at(&server, "news");
     let head = format!(
         "PUT /v1/feeds/news/a HTTP/1.1\r\nHost: a\r\nAuthorization: {}\r\n",
-        desk.authorization()
+        client.authorization()
     );
-    let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
-    for (what, rest) in [
-        ("said and sent", format!("Content-Length: 4097\r\n\r\n{}", "x".repeat(4097))),
-        ("said and not sent", "Content-Length: 4097\r\n\r\n".to_owned()),
-        ("said to be more than there is memory", "Content-Length: 99999999999\r\n\r\n".to_owned()),
-        (
-            "in chunks without an end",
-            format!("Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(5)),
-        ),
-    ] {
+    for (what, rest) in oversized_bodies() {
         let mut raw = Raw::open(&server).await;
         raw.write(format!("{head}{rest}")).await;
-        let message = raw.answer().await.refused(413, 104);
+        let message = raw.answer().await.assert_error(413, 104);
         assert!(message.contains("4096"), "{what}: {message}");
-        neighbour.notices_nothing().await;
+        bystander.is_unaffected().await;
     }
-    desk.get("").await.refused(404, 313);
-    assert_eq!(desk.put("a", &"x".repeat(4096)).await, 1);
+    client.get("").await.assert_error(404, 313);
+    assert_eq!(client.put("a", &"x".repeat(4096)).await, 1);
 }
 
 #[actix_web::test]
-async fn a_value_that_is_no_text_or_does_not_come_whole_is_not_written() {
+async fn an_invalid_or_incomplete_value_is_not_written() {
     let server = Server::start_with(&["--request-body-timeout-ms=300"]);
-    let desk = Desk::at(&server, "news");
+    let client = FeedClient::at(&server, "news");
     let head = format!(
         "PUT /v1/feeds/news/a HTTP/1.1\r\nHost: a\r\nAuthorization: {}\r\nContent-Length: 4\r\n\r\n",
-        desk.authorization()
+        client.authorization()
     );
     let mut raw = Raw::open(&server).await;
     raw.write([head.as_bytes(), b"\xff\xfe\0\xc3"].concat()).await;
-    raw.answer().await.refused(400, 312);
+    raw.answer().await.assert_error(400, 312);
     raw = Raw::open(&server).await;
     raw.write(format!("{head}hal")).await;
-    raw.answer().await.refused(408, 999);
-    desk.get("").await.refused(404, 313);
+    raw.answer().await.assert_error(408, 999);
+    client.get("").await.assert_error(404, 313);
 }

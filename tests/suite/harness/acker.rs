@@ -1,4 +1,4 @@
-//! A user agent that acknowledges whatever comes.
+//! A user agent that acknowledges every notification.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::agent::{Agent, Notification};
 use super::wait::{AT_ONCE, within};
 
-/// A user agent at work. It ends when the server goes away, or when this is dropped.
+/// Runs in its own task until the server disconnects or this is dropped.
 pub(crate) struct Acker {
     taken: Rc<Taken>,
     task: JoinHandle<()>,
@@ -28,7 +28,7 @@ impl Acker {
         let task = spawn({
             let taken = Rc::clone(&taken);
             async move {
-                while let Some(notification) = agent.next_ever().await {
+                while let Some(notification) = agent.next_untimed().await {
                     agent.ack(&notification).await;
                     taken.notifications.borrow_mut().push(notification);
                     taken.changed.notify_one();
@@ -38,7 +38,7 @@ impl Acker {
         Self { taken, task }
     }
 
-    /// What it got, once that is enough.
+    /// Waits until `is_enough` holds, and returns the notifications received so far.
     pub(crate) async fn until(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! A user agent.
+//! A user agent on a WebSocket, as a test drives it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use super::Server;
 use super::acker::Acker;
 use super::socket::{Closed, Socket};
 
-/// A server that reads nothing for so long does not read.
-const CLOGGED_AFTER: Duration = Duration::from_secs(1);
+/// If the server reads nothing for this long, its side of the connection is blocked.
+const BLOCKED_AFTER: Duration = Duration::from_secs(1);
 
-/// More than the system holds of a connection between two processes.
-const CLOG_BYTES_MAX: usize = 100_000_000;
+/// More than the kernel buffers of a connection between two processes hold.
+const BLOCK_BYTES_MAX: usize = 100_000_000;
 
-/// A user agent that said hello.
+/// A user agent whose hello was answered.
 pub(crate) struct Agent {
     socket: Socket,
     uaid: String,
-    /// Came while something else was waited for.
+    /// Notifications that arrived while the agent waited for another message.
     waiting: VecDeque<Notification>,
 }
 
-/// A channel it registered.
+/// A channel that the agent registered.
 #[derive(Debug, Clone)]
 pub(crate) struct Channel {
     pub(crate) id: String,
     pub(crate) endpoint: String,
 }
 
-/// A push it got.
+/// A notification that the agent received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notification {
     pub(crate) channel: String,
@@ -45,142 +45,144 @@ pub(crate) struct Notification {
     pub(crate) headers: Value,
 }
 
-/// The server went away.
+/// The server closed the connection.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct Disconnected;
 
 impl Agent {
-    /// One that is new.
+    /// Connects a new agent.
     pub(crate) async fn new(server: &Server) -> Self {
-        Self::try_new(server).await.expect("the server says hello")
+        Self::try_new(server).await.expect("the server answers the hello")
     }
 
-    /// One that is new, if the server is there.
-    pub(crate) async fn try_new(server: &Server) -> Result<Self, Gone> {
-        let socket = Socket::try_open(server).await.map_err(|_| Gone)?;
-        Self::greet(socket, None).await
+    /// Connects a new agent, or fails if the server is down.
+    pub(crate) async fn try_new(server: &Server) -> Result<Self, Disconnected> {
+        let socket = Socket::try_open(server).await.map_err(|_| Disconnected)?;
+        Self::hello(socket, None).await
     }
 
-    /// One that was here before, and whose id the server must know.
-    pub(crate) async fn back(server: &Server, uaid: &str) -> Self {
+    /// Reconnects an agent whose uaid the server must know.
+    pub(crate) async fn reconnect(server: &Server, uaid: &str) -> Self {
         let socket = Socket::open(server).await;
-        let agent = Self::greet(socket, Some(uaid)).await.expect("the server says hello");
+        let agent = Self::hello(socket, Some(uaid)).await.expect("the server answers the hello");
         assert_eq!(agent.uaid, uaid, "the server forgot the agent");
         agent
     }
 
-    /// One that registered a channel and left: its id and the channel.
-    pub(crate) async fn absent(server: &Server) -> (String, Channel) {
+    /// Registers a channel with a new agent and disconnects it. Returns its uaid and the channel.
+    pub(crate) async fn offline(server: &Server) -> (String, Channel) {
         let mut agent = Self::new(server).await;
         let channel = agent.register().await;
         (agent.leave().await, channel)
     }
 
-    /// Says hello and hears it.
-    pub(crate) async fn greet(mut socket: Socket, uaid: Option<&str>) -> Result<Self, Gone> {
+    /// Sends hello and waits for the answer.
+    pub(crate) async fn hello(
+        mut socket: Socket,
+        uaid: Option<&str>,
+    ) -> Result<Self, Disconnected> {
         let hello = json!({"messageType": "hello", "uaid": uaid, "use_webpush": true});
-        socket.say(&hello).await;
-        let answer = socket.hear().await?;
+        socket.send_json(&hello).await;
+        let answer = socket.receive().await?;
         assert_eq!((&answer["messageType"], &answer["status"]), (&json!("hello"), &json!(200)));
         let uaid = text(&answer["uaid"]);
         Ok(Self { socket, uaid, waiting: VecDeque::new() })
     }
 
-    /// Its id.
     pub(crate) fn uaid(&self) -> &str {
         &self.uaid
     }
 
-    /// Subscribes.
     pub(crate) async fn register(&mut self) -> Channel {
         self.try_register(None).await.expect("the server registers a channel")
     }
 
-    /// Subscribes for the owner of a VAPID key only.
+    /// Registers a channel that is restricted to a VAPID key.
     pub(crate) async fn register_for(&mut self, key: &str) -> Channel {
         self.try_register(Some(key)).await.expect("the server registers a channel")
     }
 
-    /// Subscribes, if the server is there.
-    pub(crate) async fn try_register(&mut self, key: Option<&str>) -> Result<Channel, Gone> {
+    /// Registers a channel, or fails if the server closed the connection.
+    pub(crate) async fn try_register(
+        &mut self,
+        key: Option<&str>,
+    ) -> Result<Channel, Disconnected> {
         let id = Uuid::new_v4().to_string();
         let mut register = json!({"messageType": "register", "channelID": id});
         if let Some(key) = key {
             register["key"] = key.into();
         }
-        let answer = self.ask(&register).await?;
+        let answer = self.request(&register).await?;
         let granted = (answer["messageType"] == "register", &answer["status"]);
         assert_eq!(granted, (true, &json!(200)), "{answer}");
         assert_eq!(answer["channelID"], *id);
         Ok(Channel { id, endpoint: text(&answer["pushEndpoint"]) })
     }
 
-    /// Gives a channel up.
     pub(crate) async fn unregister(&mut self, channel: &Channel) {
         let unregister = json!({"messageType": "unregister", "channelID": channel.id});
-        let answer = self.ask(&unregister).await.expect("the server is there");
+        let answer = self.request(&unregister).await.expect("the server is there");
         let expected = json!({"messageType": "unregister", "channelID": channel.id, "status": 200});
         assert_eq!(answer, expected);
     }
 
-    /// Says something and gives the answer; notifications that come before it are kept.
-    pub(crate) async fn ask(&mut self, json: &Value) -> Result<Value, Gone> {
-        self.socket.say(json).await;
+    /// Sends a message and returns the answer; notifications that precede it are kept.
+    pub(crate) async fn request(&mut self, json: &Value) -> Result<Value, Disconnected> {
+        self.socket.send_json(json).await;
         loop {
-            let heard = self.socket.hear().await?;
-            match Notification::read(&heard) {
+            let message = self.socket.receive().await?;
+            match Notification::read(&message) {
                 Some(notification) => self.waiting.push_back(notification),
-                None => return Ok(heard),
+                None => return Ok(message),
             }
         }
     }
 
-    /// Asks for a sign of life. After it, the server has read everything that was said before.
+    /// Sends a ping and waits for the pong: the server has then read all earlier messages.
     pub(crate) async fn ping(&mut self) {
-        let answer = self.ask(&json!({})).await.expect("the server is there");
+        let answer = self.request(&json!({})).await.expect("the server is there");
         assert_eq!(answer, json!({}));
     }
 
-    /// The next push.
+    /// Waits for the next notification, at most [`AT_ONCE`](super::AT_ONCE).
     pub(crate) async fn notification(&mut self) -> Notification {
         self.try_notification().await.expect("the server is there")
     }
 
-    /// The next push, if the server is there.
-    pub(crate) async fn try_notification(&mut self) -> Result<Notification, Gone> {
+    /// Like [`notification`](Self::notification), or fails if the server closed the connection.
+    pub(crate) async fn try_notification(&mut self) -> Result<Notification, Disconnected> {
         if let Some(notification) = self.waiting.pop_front() {
             return Ok(notification);
         }
-        let heard = self.socket.hear().await?;
-        Ok(Notification::read(&heard).unwrap_or_else(|| panic!("no notification: {heard}")))
+        let message = self.socket.receive().await?;
+        Ok(Notification::read(&message).unwrap_or_else(|| panic!("no notification: {message}")))
     }
 
-    /// The next push, however long it takes; none when the server went away.
-    pub(super) async fn next_ever(&mut self) -> Option<Notification> {
+    /// The next notification, without a time limit; `None` if the server closed the connection.
+    pub(super) async fn next_untimed(&mut self) -> Option<Notification> {
         if let Some(notification) = self.waiting.pop_front() {
             return Some(notification);
         }
-        let heard = self.socket.hear_ever().await.ok()?;
-        Some(Notification::read(&heard).unwrap_or_else(|| panic!("no notification: {heard}")))
+        let message = self.socket.receive_untimed().await.ok()?;
+        Some(Notification::read(&message).unwrap_or_else(|| panic!("no notification: {message}")))
     }
 
-    /// The pushes that came so far and were not taken.
-    pub(crate) async fn notifications_so_far(&mut self) -> Vec<Notification> {
+    /// All notifications that the server sent before it answered a ping.
+    pub(crate) async fn pending_notifications(&mut self) -> Vec<Notification> {
         self.ping().await;
         self.waiting.drain(..).collect()
     }
 
-    /// Acknowledges a push.
     pub(crate) async fn ack(&mut self, notification: &Notification) {
-        self.socket.say(&ack(std::slice::from_ref(notification))).await;
+        self.socket.send_json(&ack(std::slice::from_ref(notification))).await;
     }
 
-    /// Acknowledges pushes in one message.
+    /// Acknowledges several notifications in one message.
     pub(crate) async fn ack_all(&mut self, notifications: &[Notification]) {
-        self.socket.say(&ack(notifications)).await;
+        self.socket.send_json(&ack(notifications)).await;
     }
 
-    /// The next `count` pushes, each acknowledged when it comes.
+    /// Receives the next `count` notifications and acknowledges each on arrival.
     pub(crate) async fn take(&mut self, count: usize) -> Vec<Notification> {
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
@@ -191,32 +193,33 @@ impl Agent {
         taken
     }
 
-    /// Acknowledges whatever comes from now on.
-    pub(crate) fn keep_acking(self) -> Acker {
+    /// Acknowledges every further notification in a background task.
+    pub(crate) fn ack_in_background(self) -> Acker {
         Acker::start(self)
     }
 
-    /// Says goodbye and hears it, by when the server counts it as absent; gives its id.
+    /// Sends a close frame and waits for the answer, after which the agent is offline for the
+    /// server. Returns the uaid.
     pub(crate) async fn leave(mut self) -> String {
-        // Where the server is gone already there is nobody to tell.
+        // Fails if the server closed the connection already.
         let _ = self.socket.send(Message::Close(None)).await;
         self.socket.closed().await;
         self.uaid
     }
 
-    /// Talks, and does not read the answers, until the server does not read any more either: its
-    /// end of this connection stands still from then on.
-    pub(crate) async fn clog(&mut self) {
-        // It is answered with about as many bytes; the mask of a frame may be zero.
+    /// Sends messages without reading the answers until the server stops reading as well: its side
+    /// of the connection is then blocked.
+    pub(crate) async fn block_server(&mut self) {
+        // The answer has about as many bytes; the mask of a frame may be zero.
         let text = json!({"messageType": "x".repeat(64)}).to_string();
         let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
         frame.extend_from_slice(text.as_bytes());
         let frames = frame.repeat(1000);
         let stream = self.socket.stream();
         let mut written = 0;
-        while timeout(CLOGGED_AFTER, stream.write_all(&frames)).await.is_ok() {
+        while timeout(BLOCKED_AFTER, stream.write_all(&frames)).await.is_ok() {
             written += frames.len();
-            assert!(written < CLOG_BYTES_MAX, "the server reads and reads");
+            assert!(written < BLOCK_BYTES_MAX, "the server reads and reads");
         }
     }
 
@@ -225,21 +228,21 @@ impl Agent {
         self.socket.ended().await;
     }
 
-    /// Its socket, to misbehave on.
+    /// The socket, for tests that violate the protocol.
     pub(crate) fn socket(&mut self) -> &mut Socket {
         &mut self.socket
     }
 }
 
 impl Channel {
-    /// Its endpoint without the server's origin.
+    /// The endpoint's path, without the server's origin.
     pub(crate) fn path(&self, server: &Server) -> String {
         self.endpoint.strip_prefix(&server.origin()).expect("endpoints are ours").to_owned()
     }
 }
 
 impl Notification {
-    /// A push, if this is one.
+    /// Parses a message; `None` if it is not a notification.
     pub(crate) fn read(json: &Value) -> Option<Self> {
         (json["messageType"] == "notification").then(|| Self {
             channel: text(&json["channelID"]),
@@ -249,19 +252,18 @@ impl Notification {
         })
     }
 
-    /// Its body, which it must have.
+    /// The decrypted text; panics if the notification has no payload.
     pub(crate) fn body(&self) -> &str {
         self.body.as_deref().expect("the push has a body")
     }
 }
 
-impl From<Closed> for Gone {
+impl From<Closed> for Disconnected {
     fn from(_: Closed) -> Self {
         Self
     }
 }
 
-/// What acknowledges pushes.
 pub(crate) fn ack(notifications: &[Notification]) -> Value {
     let update = |notification: &Notification| {
         json!({

@@ -1,30 +1,29 @@
-//! An answer of the server's to an HTTP request.
+//! An HTTP response of the server.
 
 use serde_json::Value;
 
-/// Status, headers and body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Names in lower case.
+    /// Pairs of name and value; names are in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    /// A header, by its name in lower case.
+    /// The value of the header with this lower-case name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Where the message that was sent can be found.
+    /// The URL of the message, which a 201 must contain.
     pub(crate) fn location(&self) -> String {
         assert_eq!(self.status, 201, "{self}");
-        self.header("location").expect("a 201 says where the message is").to_owned()
+        self.header("location").expect("a 201 has a Location").to_owned()
     }
 
-    /// Checks that this is an error in the form that every error has; gives its message.
-    pub(crate) fn refused(&self, status: u16, errno: u16) -> String {
+    /// Checks status, errno and the common form of an error body; returns its message.
+    pub(crate) fn assert_error(&self, status: u16, errno: u16) -> String {
         let body: Value = match serde_json::from_slice(&self.body) {
             Ok(body) => body,
             Err(_) => panic!("the body is not JSON: {self}"),

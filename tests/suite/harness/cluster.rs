@@ -4,60 +4,67 @@ use kalends::keys;
 
 use super::{Channel, Launch, Proxy, Role, Server, WireServer, dynamo};
 
-/// Running nodes. A node is killed, restarted on its old ports, and terminated as any [`Server`] is.
+/// Running nodes. A node is killed, restarted on its old ports, and terminated like any [`Server`].
 ///
-/// Endpoints begin with the origin of the first endpoint node, whichever connection node hands them out.
+/// All endpoints start with the origin of the first endpoint node.
 pub(crate) struct Cluster {
-    pub(crate) connects: Vec<Server>,
-    pub(crate) endpoints: Vec<Server>,
+    pub(crate) connection_nodes: Vec<Server>,
+    pub(crate) endpoint_nodes: Vec<Server>,
     /// Between all nodes and their tables.
     pub(crate) proxy: Proxy,
     pub(crate) wire: WireServer,
-    plan: Plan,
+    plan: ClusterPlan,
     keys: String,
 }
 
-/// What a cluster has.
+/// The number of nodes and their arguments.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    pub(crate) connects: usize,
-    pub(crate) endpoints: usize,
-    /// More arguments for every node.
+pub(crate) struct ClusterPlan {
+    pub(crate) connection_nodes: usize,
+    pub(crate) endpoint_nodes: usize,
+    /// Arguments of every node.
     pub(crate) arguments: Vec<String>,
-    /// More arguments for connection nodes.
-    pub(crate) for_connects: Vec<String>,
-    /// More arguments for endpoint nodes.
-    pub(crate) for_endpoints: Vec<String>,
+    /// Arguments of connection nodes only.
+    pub(crate) connection_arguments: Vec<String>,
+    /// Arguments of endpoint nodes only.
+    pub(crate) endpoint_arguments: Vec<String>,
 }
 
-impl Plan {
-    /// So many nodes, which look for nothing by themselves: what they ask of the store is asked for a user.
-    pub(crate) fn of(connects: usize, endpoints: usize) -> Self {
+impl ClusterPlan {
+    /// Nodes without periodic feed requests, so that every request to the store is caused by a
+    /// user.
+    pub(crate) fn of(connection_nodes: usize, endpoint_nodes: usize) -> Self {
         let arguments = ["--feed-poll-ms=600000", "--feed-sweep-s=86400"].map(str::to_owned).into();
-        let (for_connects, for_endpoints) = (Vec::new(), Vec::new());
-        Self { connects, endpoints, arguments, for_connects, for_endpoints }
+        let (connection_arguments, endpoint_arguments) = (Vec::new(), Vec::new());
+        Self {
+            connection_nodes,
+            endpoint_nodes,
+            arguments,
+            connection_arguments,
+            endpoint_arguments,
+        }
     }
 
-    /// The same with more arguments for every node. An argument that is there already is replaced.
+    /// Adds arguments for every node; an argument with the same name is replaced.
     pub(crate) fn with(mut self, arguments: &[&str]) -> Self {
         replace(&mut self.arguments, arguments);
         self
     }
 
-    /// The same with more arguments for connection nodes.
-    pub(crate) fn connects_with(mut self, arguments: &[&str]) -> Self {
-        replace(&mut self.for_connects, arguments);
+    /// Adds arguments for connection nodes.
+    pub(crate) fn with_connection_arguments(mut self, arguments: &[&str]) -> Self {
+        replace(&mut self.connection_arguments, arguments);
         self
     }
 
-    /// The same with more arguments for endpoint nodes.
-    pub(crate) fn endpoints_with(mut self, arguments: &[&str]) -> Self {
-        replace(&mut self.for_endpoints, arguments);
+    /// Adds arguments for endpoint nodes.
+    pub(crate) fn with_endpoint_arguments(mut self, arguments: &[&str]) -> Self {
+        replace(&mut self.endpoint_arguments, arguments);
         self
     }
 }
 
-/// Arguments are written `--name=value`; a name is given once.
+/// Appends arguments of the form `--name=value`, and removes earlier ones of the same name.
 fn replace(arguments: &mut Vec<String>, more: &[&str]) {
     let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
     let given: Vec<_> = more.iter().map(|argument| name(argument)).collect();
@@ -66,58 +73,58 @@ fn replace(arguments: &mut Vec<String>, more: &[&str]) {
 }
 
 impl Cluster {
-    /// So many connection nodes and endpoint nodes.
-    pub(crate) fn start(connects: usize, endpoints: usize) -> Self {
-        Self::launch(Plan::of(connects, endpoints))
+    /// Starts a cluster with this number of nodes and default arguments.
+    pub(crate) fn start(connection_nodes: usize, endpoint_nodes: usize) -> Self {
+        Self::launch(ClusterPlan::of(connection_nodes, endpoint_nodes))
     }
 
-    /// What the plan says. Without an endpoint node, whoever adds one says what endpoints begin with.
-    pub(crate) fn launch(plan: Plan) -> Self {
+    /// Starts the planned nodes. Without an endpoint node, the test sets `--public-url` itself.
+    pub(crate) fn launch(plan: ClusterPlan) -> Self {
         let wire = WireServer::start();
         let proxy = Proxy::to(&wire.url);
-        let (connects, endpoints) = (Vec::new(), Vec::new());
+        let (connection_nodes, endpoint_nodes) = (Vec::new(), Vec::new());
         let keys = shared_keys();
-        let mut cluster = Self { connects, endpoints, proxy, wire, plan, keys };
-        for _ in 0..cluster.plan.endpoints {
-            cluster.add_endpoint();
+        let mut cluster = Self { connection_nodes, endpoint_nodes, proxy, wire, plan, keys };
+        for _ in 0..cluster.plan.endpoint_nodes {
+            cluster.add_endpoint_node();
         }
-        for _ in 0..cluster.plan.connects {
-            cluster.add_connect();
+        for _ in 0..cluster.plan.connection_nodes {
+            cluster.add_connection_node();
         }
         cluster
     }
 
-    /// One more endpoint node.
-    pub(crate) fn add_endpoint(&mut self) {
-        self.endpoints.push(Server::launch(self.launch_of(Role::Endpoint)));
+    /// Starts a further endpoint node.
+    pub(crate) fn add_endpoint_node(&mut self) {
+        self.endpoint_nodes.push(Server::launch(self.launch_of(Role::Endpoint)));
     }
 
-    /// One more connection node.
-    pub(crate) fn add_connect(&mut self) {
-        self.connects.push(Server::launch(self.launch_of(Role::Connect)));
+    /// Starts a further connection node.
+    pub(crate) fn add_connection_node(&mut self) {
+        self.connection_nodes.push(Server::launch(self.launch_of(Role::Connect)));
     }
 
-    /// How a node of this cluster is started.
+    /// The launch parameters of a node of this cluster.
     pub(crate) fn launch_of(&self, role: Role) -> Launch {
         let own = match role {
-            Role::Connect => &self.plan.for_connects,
-            Role::Endpoint => &self.plan.for_endpoints,
+            Role::Connect => &self.plan.connection_arguments,
+            Role::Endpoint => &self.plan.endpoint_arguments,
             Role::Serve => &Vec::new(),
         };
         let public_url =
-            self.endpoints.first().map(|first| format!("--public-url={}", first.origin()));
+            self.endpoint_nodes.first().map(|first| format!("--public-url={}", first.origin()));
         let launch = dynamo::launch(&self.proxy.url()).with(&self.plan.arguments).with(own);
         let launch = launch.with(&public_url.into_iter().collect::<Vec<_>>());
         Launch { role, keys: Some(self.keys.clone()), ..launch }
     }
 
-    /// The channel's endpoint at an endpoint node, by its number.
+    /// The channel's endpoint URL at the endpoint node with this index.
     pub(crate) fn endpoint(&self, node: usize, channel: &Channel) -> String {
-        format!("{}{}", self.endpoints[node].origin(), channel.path(&self.endpoints[0]))
+        format!("{}{}", self.endpoint_nodes[node].origin(), channel.path(&self.endpoint_nodes[0]))
     }
 }
 
-/// A `keys.toml` for every node.
+/// The contents of a `keys.toml` that all nodes share.
 fn shared_keys() -> String {
     let (crypto, cluster) = (keys::generate(), keys::generate());
     format!("crypto_keys = [\"{}\"]\ncluster_keys = [\"{}\"]\n", *crypto, *cluster)

@@ -7,14 +7,14 @@ use aws_sdk_dynamodb::config::{
 
 use super::server::Launch;
 
-/// A region, which the test's server does not look at.
+/// The region, which the test server ignores.
 pub(crate) const REGION: &str = "eu-central-1";
 
-/// Credentials, which it does not look at either.
+/// The credentials, which the test server ignores.
 const KEY: &str = "key";
 const SECRET: &str = "secret";
 
-/// A server whose tables are there.
+/// A server with its tables at this endpoint.
 pub(crate) fn launch(endpoint_url: &str) -> Launch {
     let variables = [("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", SECRET)];
     let variables = variables.map(|(name, value)| (name, value.to_owned())).to_vec();
@@ -25,12 +25,12 @@ pub(crate) fn launch(endpoint_url: &str) -> Launch {
     ])
 }
 
-/// The same credentials for a client of a test's own.
+/// The same credentials for a client of the test itself.
 pub(crate) fn credentials() -> SharedCredentialsProvider {
     SharedCredentialsProvider::new(Credentials::new(KEY, SECRET, None, None, "the test"))
 }
 
-/// A client of a test's own.
+/// A DynamoDB client of the test itself.
 pub(crate) fn client(endpoint_url: &str) -> Client {
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())

@@ -1,4 +1,4 @@
-//! `kalends` as a command that ends, or is waited for.
+//! `kalends` as a command that a test waits for.
 
 use std::ffi::OsStr;
 use std::process::{Output, Stdio};
@@ -7,7 +7,7 @@ use tokio::process::{Child, Command};
 
 use super::wait::{AT_ONCE, within};
 
-/// A run of `kalends`. Killed when dropped.
+/// A running `kalends` process, which is killed when this is dropped.
 pub(crate) struct Program(Child);
 
 /// `kalends` with these arguments, not started yet.
@@ -18,42 +18,40 @@ pub(crate) fn kalends<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command
 }
 
-/// How a run ended.
+/// Exit code and output of a finished process.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ExitOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 impl Program {
-    /// Starts it.
     pub(crate) fn start(mut command: Command) -> Self {
         Self(command.spawn().expect("kalends can be started"))
     }
 
-    /// Kills it, as kill -9 does.
+    /// Kills the process with SIGKILL.
     pub(crate) async fn kill(mut self) {
         self.0.kill().await.expect("kalends can be killed");
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let pid = self.0.id().expect("nobody waited for it").to_string();
+        let pid = self.0.id().expect("the process was not waited for").to_string();
         let status = std::process::Command::new("kill").args(["-s", "TERM", &pid]).status();
         assert!(status.expect("kill can be run").success());
     }
 
-    /// Runs it to its end, which must come soon.
-    pub(crate) async fn run(command: Command) -> Ended {
+    /// Runs the command to its end, at most [`AT_ONCE`].
+    pub(crate) async fn run(command: Command) -> ExitOutput {
         Self::start(command).ended().await
     }
 
-    /// Waits for its end, which must come soon.
-    pub(crate) async fn ended(self) -> Ended {
+    /// Waits for the end of the process, at most [`AT_ONCE`].
+    pub(crate) async fn ended(self) -> ExitOutput {
         let output = within(AT_ONCE, "kalends ends", self.0.wait_with_output()).await;
         let Output { status, stdout, stderr } = output.expect("a process can be waited for");
         let text = |bytes| String::from_utf8(bytes).expect("kalends writes UTF-8");
-        Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+        ExitOutput { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
     }
 }

@@ -1,4 +1,5 @@
-//! A proxy in front of a DynamoDB server: counts what is asked of it and what that costs, and makes faults.
+//! A proxy in front of a DynamoDB server: it counts requests and capacity units, and injects
+//! faults.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,28 +20,30 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::bill::Bill;
+use super::usage::CapacityUsage;
 use super::wait::until;
 
-/// DynamoDB's own limit of a request (16 MB).
+/// DynamoDB's limit for the size of a request (16 MB).
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// The longest that the server behind may take.
+/// Timeout of a request to the upstream server.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
-/// Servers that have asked nothing for so long have done what they do by themselves.
-const AT_REST_FOR: Duration = Duration::from_millis(500);
+/// The nodes are idle when the proxy received no request for this long.
+const IDLE_FOR: Duration = Duration::from_millis(500);
 
-/// How long that may take to come.
-const REST_WITHIN: Duration = Duration::from_secs(15);
+/// How long the nodes may take to become idle.
+const IDLE_WITHIN: Duration = Duration::from_secs(15);
 
 /// The media type of DynamoDB's answers.
 const JSON: &str = "application/x-amz-json-1.0";
 
-/// Headers of a request that are passed on. The body changes, so its length and its digest do not stay.
-const PASSED_ON: [&str; 4] = ["content-type", "x-amz-target", "authorization", "x-amz-date"];
+/// The request headers that the proxy forwards. It changes the body, so length and digest are not
+/// valid any more.
+const FORWARDED_HEADERS: [&str; 4] =
+    ["content-type", "x-amz-target", "authorization", "x-amz-date"];
 
-/// A running proxy. It ends when this is dropped.
+/// A running proxy, which stops when this is dropped.
 pub(crate) struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -49,109 +52,110 @@ pub(crate) struct Proxy {
 }
 
 struct Shared {
-    behind: String,
+    upstream: String,
     rules: Mutex<Vec<Rule>>,
-    bill: Mutex<Bill>,
-    /// How often each fault was made, by its name.
-    made: Mutex<BTreeMap<&'static str, usize>>,
-    /// How many requests are held, and how often all were let go.
+    usage: Mutex<CapacityUsage>,
+    /// How often each fault was injected, by its name.
+    injected: Mutex<BTreeMap<&'static str, usize>>,
+    /// The number of held requests, and how often they were released.
     held: watch::Sender<usize>,
-    let_go: watch::Sender<usize>,
+    released: watch::Sender<usize>,
 }
 
-/// What happens to some requests.
+/// Selects requests and names the fault to inject.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     operation: &'static str,
     table: &'static str,
     after: usize,
     every: usize,
-    /// How many it fitted that came after the first `after`.
+    /// The number of matching requests after the first `after`.
     fitted: usize,
     times: usize,
     fault: Fault,
 }
 
-/// A fault.
+/// What happens to a request that matches a rule.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
-    /// Throughput is exceeded; nothing is done.
+    /// Answers that the throughput is exceeded, without executing the request.
     Throttled,
-    /// DynamoDB's error of this name, with this status; nothing is done.
+    /// Answers with this status and DynamoDB's error of this name, without executing the request.
     Error(u16, &'static str),
-    /// The connection ends before anything is done.
+    /// Closes the connection without executing the request.
     CutBefore,
-    /// It is said to be done, and is not.
-    Forgotten,
-    /// It is done, and the connection ends before anybody hears of it.
+    /// Answers with success without executing the request.
+    NotExecuted,
+    /// Executes the request and closes the connection without an answer.
     CutAfter,
-    /// The request waits until all are let go.
+    /// Holds the request until all held requests are released, and then executes it.
     Held,
-    /// The request waits until all are let go; then its connection ends, and nothing was done.
-    Swallowed,
-    /// The request is passed on after so long.
+    /// Holds the request until all are released, and then closes the connection without executing
+    /// it.
+    HeldThenCut,
+    /// Executes the request after this delay.
     Slow(Duration),
-    /// A part of the answer, by its JSON pointer, says something else.
-    Says(&'static str, Value),
+    /// Executes the request and replaces the value at a JSON pointer of the answer.
+    ReplaceAnswer(&'static str, Value),
 }
 
 impl Rule {
-    /// A fault of an operation, as DynamoDB calls it; of all of them where it is empty. It goes on until all is
-    /// healed.
+    /// Injects the fault into requests of this DynamoDB operation, or of all operations if it is
+    /// empty, until the rules are cleared.
     pub(crate) fn on(operation: &'static str, fault: Fault) -> Self {
         Self { operation, table: "", after: 0, every: 1, fitted: 0, times: usize::MAX, fault }
     }
 
-    /// Only for tables with this in their names.
+    /// Restricts the rule to tables whose name contains this text.
     pub(crate) fn table(self, table: &'static str) -> Self {
         Self { table, ..self }
     }
 
-    /// Only after so many requests went well.
+    /// Lets the first `after` matching requests pass.
     pub(crate) fn after(self, after: usize) -> Self {
         Self { after, ..self }
     }
 
-    /// Only each so-manieth request: 3 is one in three.
+    /// Injects the fault into one of `every` matching requests.
     pub(crate) fn every(self, every: usize) -> Self {
         Self { every, ..self }
     }
 
-    /// Only so often.
+    /// Ends the rule after this number of faults.
     pub(crate) fn times(self, times: usize) -> Self {
         Self { times, ..self }
     }
 }
 
 impl Fault {
-    /// What a report calls it.
+    /// The name of the fault in a report.
     fn name(&self) -> &'static str {
         match self {
             Self::Throttled => "throttled",
             Self::Error(..) => "failed",
             Self::CutBefore => "cut off",
-            Self::Forgotten => "forgotten",
+            Self::NotExecuted => "confirmed, not done",
             Self::CutAfter => "done, answer lost",
             Self::Held => "held",
-            Self::Swallowed => "swallowed",
+            Self::HeldThenCut => "swallowed",
             Self::Slow(_) => "slow",
-            Self::Says(..) => "answer changed",
+            Self::ReplaceAnswer(..) => "answer changed",
         }
     }
 }
 
 impl Proxy {
-    /// A proxy on a free port, in a thread of its own, in front of the server at this URL.
+    /// Starts a proxy in its own thread on a free port, in front of the server at this URL.
     pub(crate) fn to(url: &str) -> Self {
         let shared = Arc::new(Shared {
-            behind: url.to_owned(),
+            upstream: url.to_owned(),
             rules: Mutex::default(),
-            bill: Mutex::default(),
-            made: Mutex::default(),
+            usage: Mutex::default(),
+            injected: Mutex::default(),
             held: watch::Sender::default(),
-            let_go: watch::Sender::default(),
+            released: watch::Sender::default(),
         });
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let data = Data::from(Arc::clone(&shared));
         let thread = thread::spawn(move || {
             let served = System::new().block_on(async move {
@@ -160,107 +164,107 @@ impl Proxy {
                         .app_data(data.clone())
                         .app_data(Data::new(Client::builder().timeout(ANSWER_WAIT).finish()))
                         .app_data(PayloadConfig::new(BODY_BYTES_MAX))
-                        .default_service(web::to(pass_on))
+                        .default_service(web::to(forward))
                 };
                 let server = HttpServer::new(app).workers(1).disable_signals();
                 let server = server.bind(("127.0.0.1", 0))?;
                 let address = server.addrs()[0];
                 let server = server.run();
-                tell.send((address, server.handle())).expect("somebody waits for it");
+                sender.send((address, server.handle())).expect("the constructor waits for it");
                 server.await
             });
-            io::Result::expect(served, "the proxy runs until it is told to stop");
+            io::Result::expect(served, "the proxy runs until it is stopped");
         });
-        let (address, server) = told.recv().expect("the proxy can be started");
+        let (address, server) = receiver.recv().expect("the proxy can be started");
         Self { address, shared, server, thread: Some(thread) }
     }
 
-    /// What a client takes as its endpoint.
+    /// The endpoint URL for DynamoDB clients.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Adds a rule. Where several fit, the first one added holds.
+    /// Adds a rule. Of several matching rules, the one that was added first applies.
     pub(crate) fn rule(&self, rule: Rule) {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// Forgets all rules and lets go of what is held.
-    pub(crate) fn heal(&self) {
+    /// Removes all rules and releases held requests.
+    pub(crate) fn clear_rules(&self) {
         lock(&self.shared.rules).clear();
-        self.shared.let_go.send_modify(|times| *times += 1);
+        self.shared.released.send_modify(|times| *times += 1);
     }
 
-    /// Waits until so many requests are held.
+    /// Waits until this number of requests is held.
     pub(crate) async fn held(&self, count: usize) {
         let mut held = self.shared.held.subscribe();
         held.wait_for(|now| *now >= count).await.expect("the proxy is there");
     }
 
-    /// How often each fault was made so far, by its name.
+    /// How often each fault was injected so far, by its name.
     pub(crate) fn faults(&self) -> BTreeMap<&'static str, usize> {
-        lock(&self.shared.made).clone()
+        lock(&self.shared.injected).clone()
     }
 
-    /// What was asked since this was last called.
-    pub(crate) fn bill(&self) -> Bill {
-        std::mem::take(&mut lock(&self.shared.bill))
+    /// Returns the usage since the last call and resets it.
+    pub(crate) fn take_usage(&self) -> CapacityUsage {
+        std::mem::take(&mut lock(&self.shared.usage))
     }
 
-    /// Waits until nothing is asked any more, and forgets what was.
-    pub(crate) async fn comes_to_rest(&self) {
-        let (mut bill, mut since) = (self.bill_so_far(), Instant::now());
-        until(REST_WITHIN, "nothing is asked of the store", async || {
-            let now = self.bill_so_far();
-            if now != bill {
-                (bill, since) = (now, Instant::now());
+    /// Waits until no request arrives any more, and resets the usage.
+    pub(crate) async fn wait_until_idle(&self) {
+        let (mut usage, mut since) = (self.usage(), Instant::now());
+        until(IDLE_WITHIN, "nothing is asked of the store", async || {
+            let now = self.usage();
+            if now != usage {
+                (usage, since) = (now, Instant::now());
             }
-            since.elapsed() >= AT_REST_FOR
+            since.elapsed() >= IDLE_FOR
         })
         .await;
-        self.bill();
+        self.take_usage();
     }
 
-    /// What was asked so far, which stays on the bill.
-    pub(crate) fn bill_so_far(&self) -> Bill {
-        lock(&self.shared.bill).clone()
+    /// The usage since the last reset.
+    pub(crate) fn usage(&self) -> CapacityUsage {
+        lock(&self.shared.usage).clone()
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.heal();
-        // Orders are given when they are called; nobody needs to wait for the answer.
+        self.clear_rules();
+        // The server stops even if the returned future is dropped.
         drop(self.server.stop(false));
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(matches!(ended, Some(Ok(()))) || thread::panicking(), "the proxy panicked");
     }
 }
 
-/// One request.
-async fn pass_on(
+/// Forwards a request, or injects the fault of the first matching rule.
+async fn forward(
     request: HttpRequest,
     body: Bytes,
     shared: Data<Shared>,
     client: Data<Client>,
 ) -> HttpResponse {
     let operation = operation(&request);
-    let mut asked: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let fault = shared.fault(&operation, &asked);
+    let mut body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let fault = shared.fault(&operation, &body);
     if let Some(fault) = &fault
         && let Some(refusal) = shared.refusal(fault).await
     {
-        lock(&shared.bill).answered(&operation, &Value::Null);
+        lock(&shared.usage).answered(&operation, &Value::Null);
         return refusal;
     }
-    ask_for_the_bill(&operation, &mut asked);
-    let Some((status, mut answer)) = shared.ask(&client, &request, &asked).await else {
+    request_consumed_capacity(&operation, &mut body);
+    let Some((status, mut answer)) = shared.send(&client, &request, &body).await else {
         return cut();
     };
-    lock(&shared.bill).answered(&operation, &answer);
+    lock(&shared.usage).answered(&operation, &answer);
     match fault {
         Some(Fault::CutAfter) => return cut(),
-        Some(Fault::Says(pointer, value)) => *find(&mut answer, pointer) = value,
+        Some(Fault::ReplaceAnswer(pointer, value)) => *find(&mut answer, pointer) = value,
         _ => {}
     }
     let mut response = HttpResponse::build(status);
@@ -268,10 +272,10 @@ async fn pass_on(
 }
 
 impl Shared {
-    /// The fault that a rule has for this request.
-    fn fault(&self, operation: &str, asked: &Value) -> Option<Fault> {
+    /// The fault of the first matching rule, whose counters it updates.
+    fn fault(&self, operation: &str, body: &Value) -> Option<Fault> {
         let mut rules = lock(&self.rules);
-        let table = asked["TableName"].as_str().unwrap_or_default();
+        let table = body["TableName"].as_str().unwrap_or_default();
         let fits = |rule: &Rule| {
             (rule.operation.is_empty() || rule.operation == operation) && table.contains(rule.table)
         };
@@ -285,7 +289,7 @@ impl Shared {
             return None;
         }
         let fault = rules[at].fault.clone();
-        *lock(&self.made).entry(fault.name()).or_default() += 1;
+        *lock(&self.injected).entry(fault.name()).or_default() += 1;
         rules[at].times -= 1;
         if rules[at].times == 0 {
             rules.remove(at);
@@ -293,18 +297,18 @@ impl Shared {
         Some(fault)
     }
 
-    /// What is answered in place of the server behind, if anything is.
+    /// The answer that replaces the upstream server's, if the fault has one.
     async fn refusal(&self, fault: &Fault) -> Option<HttpResponse> {
         match *fault {
             Fault::Throttled => Some(refuse(400, "ProvisionedThroughputExceededException")),
             Fault::Error(status, name) => Some(refuse(status, name)),
             Fault::CutBefore => Some(cut()),
-            Fault::Forgotten => Some(HttpResponse::Ok().content_type(JSON).body("{}")),
+            Fault::NotExecuted => Some(HttpResponse::Ok().content_type(JSON).body("{}")),
             Fault::Held => {
                 self.hold().await;
                 None
             }
-            Fault::Swallowed => {
+            Fault::HeldThenCut => {
                 self.hold().await;
                 Some(cut())
             }
@@ -312,33 +316,33 @@ impl Shared {
                 sleep(wait).await;
                 None
             }
-            Fault::CutAfter | Fault::Says(..) => None,
+            Fault::CutAfter | Fault::ReplaceAnswer(..) => None,
         }
     }
 
-    /// Waits with all others that are held.
+    /// Waits until all held requests are released.
     async fn hold(&self) {
-        let mut let_go = self.let_go.subscribe();
+        let mut released = self.released.subscribe();
         self.held.send_modify(|held| *held += 1);
-        // Where the proxy ends there is nobody left who waits.
-        let _ = let_go.changed().await;
+        // Fails only when the proxy stops, which ends the wait as well.
+        let _ = released.changed().await;
         self.held.send_modify(|held| *held -= 1);
     }
 
-    /// Asks the server behind; none where it is not there.
-    async fn ask(
+    /// Sends the request upstream; `None` if the server does not answer.
+    async fn send(
         &self,
         client: &Client,
         request: &HttpRequest,
-        asked: &Value,
+        body: &Value,
     ) -> Option<(StatusCode, Value)> {
-        let mut passed = client.post(&self.behind).no_decompress();
-        for name in PASSED_ON {
+        let mut passed = client.post(&self.upstream).no_decompress();
+        for name in FORWARDED_HEADERS {
             if let Some(value) = request.headers().get(name) {
                 passed = passed.insert_header((name, value));
             }
         }
-        let mut response = passed.send_body(asked.to_string()).await.ok()?;
+        let mut response = passed.send_body(body.to_string()).await.ok()?;
         let body = response.body().limit(BODY_BYTES_MAX).await.ok()?;
         Some((response.status(), serde_json::from_slice(&body).ok()?))
     }
@@ -350,22 +354,22 @@ fn operation(request: &HttpRequest) -> String {
     target.and_then(|target| target.split('.').nth(1)).unwrap_or_default().to_owned()
 }
 
-/// Has the server say what a request costs, for the table and each index.
-fn ask_for_the_bill(operation: &str, asked: &mut Value) {
-    if Bill::has_a_price(operation) {
-        asked["ReturnConsumedCapacity"] = "INDEXES".into();
+/// Requests the consumed capacity of the table and of each index.
+fn request_consumed_capacity(operation: &str, body: &mut Value) {
+    if CapacityUsage::is_billed(operation) {
+        body["ReturnConsumedCapacity"] = "INDEXES".into();
     }
 }
 
 fn refuse(status: u16, name: &str) -> HttpResponse {
     let status = StatusCode::from_u16(status).expect("tests know what a status is");
     let kind = format!("com.amazonaws.dynamodb.v20120810#{name}");
-    let body = json!({"__type": kind, "message": "the test has it so"});
+    let body = json!({"__type": kind, "message": "injected by the test"});
     let mut response = HttpResponse::build(status);
     response.content_type(JSON).body(body.to_string())
 }
 
-/// A body that fails has its connection ended.
+/// A response whose body fails, so that the connection is closed.
 fn cut() -> HttpResponse {
     let failed = once(async { Err::<Bytes, _>(io::Error::from(io::ErrorKind::ConnectionReset)) });
     HttpResponse::Ok().no_chunking(1).streaming(Box::pin(failed))

@@ -1,4 +1,4 @@
-//! A TCP connection to the server, of a peer that writes bytes and may leave out half of them.
+//! A TCP connection to the server for peers that write arbitrary bytes.
 
 use std::time::Duration;
 
@@ -9,36 +9,35 @@ use super::Server;
 use super::answer::Answer;
 use super::wait::{AT_ONCE, within};
 
-/// The connection, and what came of an answer that is not whole yet.
+/// The connection, and the received bytes of an incomplete answer.
 pub(crate) struct Raw {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
 impl Raw {
-    /// Connects.
     pub(crate) async fn open(server: &Server) -> Self {
         let stream = TcpStream::connect(server.address()).await;
         Self { stream: stream.expect("the server takes connections"), unread: Vec::new() }
     }
 
-    /// Writes; a server that closed meanwhile is no matter.
+    /// Writes bytes, and ignores that the server may have closed the connection.
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = within(AT_ONCE, "the server reads", self.stream.write_all(bytes.as_ref())).await;
     }
 
-    /// Ends our side of the connection.
+    /// Closes the sending side of the connection.
     pub(crate) async fn finish_writing(&mut self) {
         self.stream.shutdown().await.expect("the connection is open");
     }
 
-    /// The next answer.
+    /// Waits for the next answer, at most [`AT_ONCE`].
     pub(crate) async fn answer(&mut self) -> Answer {
         let answer = within(AT_ONCE, "the server answers", self.try_answer()).await;
         answer.unwrap_or_else(|| panic!("half an answer: {:?}", self.unread))
     }
 
-    /// The next answer, however long it takes; none where the connection ends before.
+    /// The next answer, without a time limit; `None` if the connection ends before it is complete.
     pub(crate) async fn try_answer(&mut self) -> Option<Answer> {
         loop {
             if let Some((answer, length)) = parse(&self.unread) {
@@ -51,20 +50,20 @@ impl Raw {
         }
     }
 
-    /// Everything up to the end of the connection, which must come within `bound`.
+    /// Reads to the end of the connection, which must follow within `bound`.
     pub(crate) async fn rest(mut self, bound: Duration) -> Vec<u8> {
         let end = async { while self.read().await > 0 {} };
         within(bound, "the server closes the connection", end).await;
         self.unread
     }
 
-    /// Bytes that came now; none at the end. A reset is an end too.
+    /// The number of bytes read; 0 at the end of the connection or after a reset.
     async fn read(&mut self) -> usize {
         self.stream.read_buf(&mut self.unread).await.unwrap_or(0)
     }
 }
 
-/// An answer at the start of `bytes`, and its length.
+/// Parses an answer at the start of `bytes` and returns it with its length.
 fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
     const HEAD_END: &[u8] = b"\r\n\r\n";
     let head_end = bytes.windows(HEAD_END.len()).position(|window| window == HEAD_END)?;
@@ -82,4 +81,19 @@ fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
     let body_start = head_end + HEAD_END.len();
     answer.body = bytes.get(body_start..body_start + length)?.to_vec();
     Some((answer, body_start + length))
+}
+
+/// The rest of a request whose body is larger than 4096 bytes, in each transfer form, with the form's name.
+pub(crate) fn oversized_bodies() -> [(&'static str, String); 5] {
+    let chunks = |count| {
+        let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
+        format!("Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(count))
+    };
+    [
+        ("announced and sent", format!("Content-Length: 4097\r\n\r\n{}", "x".repeat(4097))),
+        ("announced and not sent", "Content-Length: 4097\r\n\r\n".to_owned()),
+        ("announced as larger than the memory", "Content-Length: 99999999999\r\n\r\n".to_owned()),
+        ("in chunks", chunks(5)),
+        ("in chunks without an end", chunks(100)),
+    ]
 }

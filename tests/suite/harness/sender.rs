@@ -1,4 +1,4 @@
-//! An application server.
+//! An application server that sends pushes over HTTP.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::agent::{Agent, Channel};
 use super::answer::Answer;
 use super::signer::Signer;
 
-/// How long a request may take.
+/// Timeout of one request, including its answer.
 const REQUEST_WAIT: Duration = Duration::from_secs(20);
 
-/// An application server with connections of its own, which it keeps.
+/// An application server with its own pool of connections.
 #[derive(Clone)]
 pub(crate) struct Sender(Client);
 
-/// A request it can make.
+/// A request that is not sent yet.
 #[must_use]
 pub(crate) struct Post<'a> {
     sender: &'a Sender,
@@ -28,25 +28,24 @@ pub(crate) struct Post<'a> {
 }
 
 impl Sender {
-    /// An application server.
     pub(crate) fn new() -> Self {
         Self(Client::builder().timeout(REQUEST_WAIT).finish())
     }
 
-    /// Pushes a text that is kept for an hour, which must be accepted.
+    /// Pushes a text with a TTL of an hour; it must be answered 201.
     pub(crate) async fn push(&self, endpoint: &str, body: &str) -> Answer {
         let answer = self.post(endpoint).ttl(3600).body(body).send().await;
         assert_eq!(answer.status, 201, "{answer}");
         answer
     }
 
-    /// Pushes a text to a connected agent, which must get it next.
+    /// Pushes a text to a connected agent, which must receive it as its next notification.
     pub(crate) async fn push_to(&self, agent: &mut Agent, channel: &Channel, body: &str) {
         let (_, got) = tokio::join!(self.push(&channel.endpoint, body), agent.take(1));
         assert_eq!((got[0].body(), &got[0].channel), (body, &channel.id));
     }
 
-    /// Pushes a text that replaces another of the topic, which must be accepted.
+    /// Pushes a text with a Topic; it must be answered 201.
     pub(crate) async fn push_topic(&self, endpoint: &str, topic: &str, body: &str) -> Answer {
         let post = self.post(endpoint).ttl(3600).header("topic", topic);
         let answer = post.body(body).send().await;
@@ -59,17 +58,14 @@ impl Sender {
         self.request(Method::POST, endpoint)
     }
 
-    /// Reads a page.
     pub(crate) async fn get(&self, url: &str) -> Answer {
         self.request(Method::GET, url).send().await
     }
 
-    /// Drops a message.
     pub(crate) async fn delete(&self, location: &str) -> Answer {
         self.request(Method::DELETE, location).send().await
     }
 
-    /// Any request.
     pub(crate) fn request(&self, method: Method, url: &str) -> Post<'_> {
         let (headers, body) = (Vec::new(), Vec::new());
         Post { sender: self, method, url: url.to_owned(), headers, body }
@@ -77,39 +73,38 @@ impl Sender {
 }
 
 impl Post<'_> {
-    /// How long the message is kept, in seconds.
+    /// Sets the TTL of the message, in seconds.
     pub(crate) fn ttl(self, seconds: u32) -> Self {
         self.header("ttl", &seconds.to_string())
     }
 
-    /// Adds a header.
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
 
-    /// Adds a body, which is passed off as encrypted: only user agents look at that.
+    /// Sets a body that is labelled as encrypted; only user agents decrypt it.
     pub(crate) fn body(self, body: impl Into<Vec<u8>>) -> Self {
         self.header("content-encoding", "aes128gcm").raw_body(body)
     }
 
-    /// Adds a body without saying how it is encrypted.
+    /// Sets a body without a Content-Encoding.
     pub(crate) fn raw_body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// Signs it for a server.
+    /// Adds a VAPID token for the server with this origin.
     pub(crate) fn signed(self, signer: &Signer, origin: &str) -> Self {
         self.header("authorization", &signer.authorization(origin))
     }
 
-    /// Sends it; there must be an answer.
+    /// Sends the request and waits for the answer, which must arrive.
     pub(crate) async fn send(self) -> Answer {
         self.try_send().await.expect("the server answers")
     }
 
-    /// Sends it; an answer, if the server is there.
+    /// Sends the request; fails if the server is down.
     pub(crate) async fn try_send(self) -> Result<Answer, SendRequestError> {
         let mut request = self.sender.0.request(self.method, self.url).no_decompress();
         for (name, value) in self.headers {
@@ -121,7 +116,7 @@ impl Post<'_> {
         };
         let headers = response.headers().iter();
         let headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
-        // A body that breaks off is a server that was killed.
+        // An incomplete body means that the server was killed.
         let body = response.body().await.map_err(|_| SendRequestError::Timeout)?.to_vec();
         Ok(Answer { status: response.status().as_u16(), headers, body })
     }

@@ -1,4 +1,4 @@
-//! `kalends serve`, `connect` or `endpoint` as a process, in a data directory of its own.
+//! A node as a process with its own data directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,9 +15,9 @@ use tempfile::TempDir;
 use super::sender::Sender;
 use super::wait::until;
 
-/// A running server. Killed when dropped; its data directory lives until then.
+/// A running server. It is killed when this is dropped; its data directory exists until then.
 ///
-/// A server that panicked anywhere, in whatever thread, fails the test it served.
+/// A test fails if any thread of its server panicked.
 pub(crate) struct Server {
     process: Child,
     ports: Ports,
@@ -25,67 +25,66 @@ pub(crate) struct Server {
     data: TempDir,
 }
 
-/// How a server is started, beside where its data is and where it listens.
+/// How a server is started, besides its data directory and its addresses.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Launch {
-    /// What it is.
+    /// The role of the node, which selects its command line.
     pub(crate) role: Role,
-    /// More arguments for it.
+    /// Arguments in addition to directory and addresses.
     pub(crate) arguments: Vec<String>,
-    /// Environment variables of that process only.
+    /// Environment variables of this process only.
     pub(crate) variables: Vec<(&'static str, String)>,
-    /// What is in its `keys.toml` before its first start; where nothing is, it makes one.
+    /// The contents of `keys.toml` before the first start. Without it, the server generates the
+    /// file.
     pub(crate) keys: Option<String>,
 }
 
-/// What a server is.
+/// The role of a node in a cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// All in one process.
+    /// All roles in one process.
     #[default]
     Serve,
-    /// A connection node.
     Connect,
-    /// An endpoint node.
     Endpoint,
 }
 
-/// Where a server listens.
+/// The addresses that a server listens on.
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     public: SocketAddr,
-    /// Of a connection node.
+    /// The router port, which only connection nodes have.
     router: Option<SocketAddr>,
 }
 
-/// A server that did not say where it is.
+/// A server that ended before it printed its addresses.
 #[derive(Debug)]
 pub(crate) struct NotStarted {
-    said: String,
+    printed: String,
     logged: String,
 }
 
-/// The line that says where the server is.
+/// The start of the line with the public address.
 const GREETING: &str = "Kalends is listening on http://";
 
-/// The line that says where a connection node's router port is.
+/// The start of the line with the router port of a connection node.
 const ROUTER: &str = "Router port: http://";
 
-/// A free port of this machine.
+/// A free port on the loopback interface.
 const ANY_PORT: &str = "127.0.0.1:0";
 
 impl Server {
-    /// A server on a free port with an empty data directory.
+    /// Starts a server on a free port with an empty data directory.
     pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// The same with more arguments for `kalends serve`.
+    /// Like [`start`](Self::start), with more arguments for `kalends serve`.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         Self::launch(Launch::default().with(arguments))
     }
 
-    /// The same with an environment.
+    /// Starts a server with these launch parameters.
     pub(crate) fn launch(launch: Launch) -> Self {
         let data = TempDir::new().expect("a temporary directory can be made");
         if let Some(keys) = &launch.keys {
@@ -96,37 +95,34 @@ impl Server {
         Self { process, ports, launch, data }
     }
 
-    /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.ports.public
     }
 
-    /// What endpoints begin with and VAPID tokens must name.
+    /// The start of endpoints and the audience of VAPID tokens.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// What user agents connect to.
+    /// The URL that user agents connect to.
     pub(crate) fn socket_url(&self) -> String {
         format!("ws://{}/", self.address())
     }
 
-    /// Where the router port of a connection node is, and the node's id in router records.
+    /// The URL of a connection node's router port, which is also its id in router records.
     pub(crate) fn router_url(&self) -> String {
         format!("http://{}", self.ports.router.expect("it is a connection node"))
     }
 
-    /// Its data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         data_dir(self.data.path())
     }
 
-    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// How many agents are connected, by what it says of its health.
+    /// The number of connected agents, as the health endpoint reports it.
     pub(crate) async fn connections(&self) -> u64 {
         let health = Sender::new().get(&format!("{}/health", self.origin())).await;
         assert_eq!(health.status, 200, "{health}");
@@ -134,33 +130,33 @@ impl Server {
         health["connections"].as_u64().expect("connections are counted")
     }
 
-    /// The memory that is resident, in KiB.
+    /// The resident memory of the process, in KiB.
     pub(crate) fn memory_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("the server runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        kib.and_then(|kib| kib.parse().ok()).expect("Linux says how much memory it has")
+        kib.and_then(|kib| kib.parse().ok()).expect("Linux reports the resident memory")
     }
 
-    /// What it logged, in all its lives.
+    /// The log of all runs of this server.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(log_file(self.data.path())).expect("the server has a log")
     }
 
-    /// Kills it, as kill -9 does.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("the server runs");
         self.process.wait().expect("a killed process ends");
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM and waits for the end of the process.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.process.wait().expect("a process can be waited for")
     }
 
-    /// Waits for the end, of which it was told.
+    /// Waits for the end of the process, which must follow within `bound`.
     pub(crate) async fn ended_within(&mut self, bound: Duration) -> ExitStatus {
         let mut ended = None;
         until(bound, "the server ends", async || {
@@ -171,24 +167,25 @@ impl Server {
         ended.expect("waited for")
     }
 
-    /// Sends a signal by its name.
+    /// Sends the signal with this name, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
         assert!(status.expect("kill can be run").success());
     }
 
-    /// Starts it again, after it was killed or terminated: same data, same ports.
+    /// Starts the server again after it ended, with the same data and ports.
     pub(crate) fn restart(&mut self) {
         self.try_restart().unwrap_or_else(|not| panic!("{not}"));
     }
 
-    /// The same, if it starts: where its store is away, it says so and ends.
+    /// Like [`restart`](Self::restart), or fails if the server ends at once, for instance without
+    /// its store.
     pub(crate) fn try_restart(&mut self) -> Result<(), NotStarted> {
         (self.process, self.ports) = spawn(self.data.path(), Some(self.ports), &self.launch)?;
         Ok(())
     }
 
-    /// The same, started otherwise than before.
+    /// Starts the server again with other launch parameters.
     pub(crate) fn restart_as(&mut self, launch: Launch) {
         self.launch = launch;
         self.restart();
@@ -196,7 +193,6 @@ impl Server {
 }
 
 impl Launch {
-    /// The same with more arguments.
     pub(crate) fn with<S: AsRef<str>>(mut self, arguments: &[S]) -> Self {
         self.arguments.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
         self
@@ -212,7 +208,7 @@ impl Role {
         }
     }
 
-    /// Where it is to listen: at free ports, or where it was before.
+    /// The addresses to listen on: free ports at the first start, the previous ones afterwards.
     fn listen(self, before: Option<Ports>) -> Vec<String> {
         let port = |before: Option<SocketAddr>| {
             before.map_or_else(|| ANY_PORT.to_owned(), |address| address.to_string())
@@ -228,7 +224,7 @@ impl Role {
 }
 
 impl Ports {
-    /// Reads what the server says first.
+    /// Parses the lines that the server prints first.
     fn read(
         role: Role,
         mut lines: impl Iterator<Item = io::Result<String>>,
@@ -246,14 +242,14 @@ impl Ports {
 
 impl std::fmt::Display for NotStarted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { said, logged } = self;
-        write!(f, "the server said {said:?} and not where it is; it logged:\n{logged}")
+        let Self { printed, logged } = self;
+        write!(f, "the server printed {printed:?} instead of its address; it logged:\n{logged}")
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to do.
+        // Fails if the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let log = self.log();
@@ -265,7 +261,7 @@ impl Drop for Server {
     }
 }
 
-/// A directory that the server makes itself.
+/// The directory is created by the server.
 fn data_dir(dir: &Path) -> PathBuf {
     dir.join("data")
 }
@@ -274,7 +270,7 @@ fn log_file(dir: &Path) -> PathBuf {
     dir.join("log")
 }
 
-/// A file that only its owner may read, in a directory that is made for it.
+/// Writes a key file with mode 0600 into a new directory.
 fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
     fs::create_dir(data_dir)?;
     let mut file = OpenOptions::new();
@@ -298,12 +294,12 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
     let output = process.stdout.take().expect("standard output is a pipe");
     match Ports::read(launch.role, BufReader::new(output).lines()) {
         Ok(ports) => Ok((process, ports)),
-        Err(said) => {
-            // It ended by itself, or says what nobody understands.
+        Err(printed) => {
+            // The process has ended, or its first line is not an address.
             let _ = process.kill();
             let _ = process.wait();
             let logged = fs::read_to_string(log_file(dir)).unwrap_or_default();
-            Err(NotStarted { said, logged })
+            Err(NotStarted { printed, logged })
         }
     }
 }

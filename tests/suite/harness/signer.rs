@@ -1,4 +1,4 @@
-//! VAPID tokens (RFC 8292), made here from nothing but ECDSA, so that every fault can be made too.
+//! VAPID tokens (RFC 8292), built from ECDSA signatures, so that tests can produce every fault.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,17 +8,17 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-/// The owner of a VAPID key.
+/// The owner of a VAPID key pair.
 pub(crate) struct Signer(EcdsaKeyPair);
 
 impl Signer {
-    /// One with a fresh key.
+    /// Generates a new key pair.
     pub(crate) fn new() -> Self {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         Self(pair.expect("a key can be made"))
     }
 
-    /// The public key's bytes.
+    /// The public key as an uncompressed point.
     pub(crate) fn public(&self) -> &[u8] {
         self.0.public_key().as_ref()
     }
@@ -28,7 +28,7 @@ impl Signer {
         URL_SAFE_NO_PAD.encode(self.public())
     }
 
-    /// A token with these parts, signed.
+    /// Signs a token with this header and these claims.
     pub(crate) fn token(&self, header: &Value, claims: &Value) -> String {
         let part = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
         let signed = format!("{}.{}", part(header), part(claims));
@@ -37,25 +37,25 @@ impl Signer {
         format!("{signed}.{signature}")
     }
 
-    /// A token with these claims and a header as it should be.
-    pub(crate) fn claiming(&self, claims: &Value) -> String {
+    /// Signs a token with these claims and a valid header.
+    pub(crate) fn token_with_claims(&self, claims: &Value) -> String {
         self.token(&json!({"typ": "JWT", "alg": "ES256"}), claims)
     }
 
-    /// A good `Authorization` for the server at `origin`.
+    /// A valid `Authorization` header for the server at `origin`.
     pub(crate) fn authorization(&self, origin: &str) -> String {
         let claims =
             json!({"aud": origin, "exp": unix_now_s() + 3600, "sub": "mailto:a@b.example"});
-        self.vapid(&self.claiming(&claims))
+        self.vapid(&self.token_with_claims(&claims))
     }
 
-    /// `Authorization` with this token and our key.
+    /// An `Authorization` header with this token and the public key.
     pub(crate) fn vapid(&self, token: &str) -> String {
         format!("vapid t={token}, k={}", self.key())
     }
 }
 
-/// Seconds since the epoch.
+/// The current time in seconds since the epoch.
 pub(crate) fn unix_now_s() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     since_epoch.expect("the clock is past 1970").as_secs()

@@ -1,16 +1,16 @@
-//! Waiting for something to happen: for a condition and no longer than a bound, never for a time.
+//! Waiting for a condition with a time limit; no test sleeps for a fixed time.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long something may take that happens at once, on a machine that has other things to do too.
+/// The time limit of operations that take no time, on a machine that is busy.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// How often a condition is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The interval between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the future brings, which it must within `bound`.
+/// Awaits the future, and panics if it takes longer than `bound`.
 pub(crate) async fn within<F: Future>(bound: Duration, what: &str, future: F) -> F::Output {
     match timeout(bound, future).await {
         Ok(output) => output,
@@ -18,11 +18,11 @@ pub(crate) async fn within<F: Future>(bound: Duration, what: &str, future: F) ->
     }
 }
 
-/// Waits until a condition holds, which it must within `bound`.
+/// Waits until the condition holds, and panics if that takes longer than `bound`.
 pub(crate) async fn until(bound: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + bound;
     while !holds().await {
         assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
 }

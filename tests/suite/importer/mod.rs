@@ -1,6 +1,6 @@
-//! Broadcasts that are taken over from another service.
+//! Broadcasts that are imported from another service.
 
-mod fake;
+mod static_server;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,25 +9,25 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use fake::Fake;
+pub(crate) use static_server::StaticServer;
 
 use crate::harness::{AT_ONCE, Program, Server, kalends, until};
 
 const SECRET: &str = "a-secret-of-the-source";
 
-/// A source and a server that asks it every second.
-struct Scene {
-    source: Fake,
+/// A source, and a server that requests it every second.
+struct ImportFixture {
+    source: StaticServer,
     server: Server,
     _home: TempDir,
 }
 
-impl Scene {
+impl ImportFixture {
     fn start(arguments: &[&str]) -> Self {
-        Self::beside(Fake::start(), arguments)
+        Self::beside(StaticServer::start(), arguments)
     }
 
-    fn beside(source: Fake, arguments: &[&str]) -> Self {
+    fn beside(source: StaticServer, arguments: &[&str]) -> Self {
         let home = TempDir::new().expect("a temporary directory can be made");
         let token = token_file(&home, 0o600);
         let (url, token) = (
@@ -39,16 +39,16 @@ impl Scene {
         Self { source, server, _home: home }
     }
 
-    /// From now on the source has these.
-    fn has(&self, broadcasts: &[(&str, &str)]) {
+    /// Sets the broadcasts of the source.
+    fn set_source(&self, broadcasts: &[(&str, &str)]) {
         let broadcasts: serde_json::Map<_, _> =
             broadcasts.iter().map(|(id, version)| ((*id).to_owned(), (*version).into())).collect();
         let body = serde_json::json!({ "code": 200, "broadcasts": broadcasts });
         self.source.answers(200, &body.to_string());
     }
 
-    /// What a command says.
-    async fn said(&self, words: &str) -> String {
+    /// The output of a command.
+    async fn stdout(&self, words: &str) -> String {
         let mut command = kalends(&words.split(' ').collect::<Vec<_>>());
         command.arg("--data-dir").arg(self.server.data_dir());
         let ended = Program::run(command).await;
@@ -56,19 +56,19 @@ impl Scene {
         ended.stdout
     }
 
-    /// Waits until these are the broadcasts.
+    /// Waits until the server has these broadcasts.
     async fn broadcasts(&self, expected: &str) {
         let mut listed = String::new();
         until(3 * AT_ONCE, "the broadcasts are taken over", async || {
-            listed = self.said("broadcast list").await;
+            listed = self.stdout("broadcast list").await;
             listed == expected
         })
         .await;
     }
 
-    /// How often anything was written to the feed.
+    /// The number of the last change of the feed.
     async fn head(&self) -> u64 {
-        let listed = self.said("feed list --json").await;
+        let listed = self.stdout("feed list --json").await;
         let feed: Value = serde_json::from_str(&listed).expect("there is one feed");
         feed["head"].as_u64().expect("the head is a number")
     }
@@ -90,35 +90,35 @@ fn token_file(home: &TempDir, mode: u32) -> String {
 }
 
 #[actix_web::test]
-async fn what_a_source_has_is_taken_over_and_what_did_not_change_is_not_written_again() {
-    let source = Fake::start();
+async fn changed_broadcasts_are_imported_and_unchanged_ones_are_not_rewritten() {
+    let source = StaticServer::start();
     source.answers(200, r#"{"broadcasts": {"a": "1", "b/c": "\"2\""}}"#);
-    let mut scene = Scene::beside(source, &[]);
-    scene.broadcasts("a = 1\nb/c = \"2\"\n").await;
-    let head = scene.source.heads().remove(0);
+    let mut fixture = ImportFixture::beside(source, &[]);
+    fixture.broadcasts("a = 1\nb/c = \"2\"\n").await;
+    let head = fixture.source.heads().remove(0);
     assert!(head.starts_with("get /v1/broadcasts http/1.1\r\n"), "{head}");
     assert!(head.contains(&format!("\r\nauthorization: bearer {SECRET}\r\n")), "{head}");
 
-    scene.source.is_asked(2).await;
-    assert_eq!(scene.head().await, 2);
-    scene.has(&[("a", "3"), ("b/c", "\"2\"")]);
-    scene.broadcasts("a = 3\nb/c = \"2\"\n").await;
-    scene.source.is_asked(2).await;
-    assert_eq!(scene.head().await, 3);
-    // What is gone there stays here.
-    scene.has(&[("a", "3")]);
-    scene.source.is_asked(2).await;
-    scene.server.kill();
-    scene.server.restart();
-    scene.source.is_asked(3).await;
-    scene.broadcasts("a = 3\nb/c = \"2\"\n").await;
-    assert_eq!(scene.head().await, 3);
-    assert!(!scene.server.log().contains(SECRET));
+    fixture.source.wait_for_requests(2).await;
+    assert_eq!(fixture.head().await, 2);
+    fixture.set_source(&[("a", "3"), ("b/c", "\"2\"")]);
+    fixture.broadcasts("a = 3\nb/c = \"2\"\n").await;
+    fixture.source.wait_for_requests(2).await;
+    assert_eq!(fixture.head().await, 3);
+    // A broadcast that is missing at the source is kept.
+    fixture.set_source(&[("a", "3")]);
+    fixture.source.wait_for_requests(2).await;
+    fixture.server.kill();
+    fixture.server.restart();
+    fixture.source.wait_for_requests(3).await;
+    fixture.broadcasts("a = 3\nb/c = \"2\"\n").await;
+    assert_eq!(fixture.head().await, 3);
+    assert!(!fixture.server.log().contains(SECRET));
 }
 
 #[actix_web::test]
-async fn a_source_that_fails_is_logged_once_and_taken_from_when_it_is_back() {
-    let elsewhere = Fake::start();
+async fn a_failing_source_is_logged_once_and_imported_when_it_recovers() {
+    let elsewhere = StaticServer::start();
     let location = format!("location: {}/v1/broadcasts\r\n", elsewhere.origin());
     let large = format!(r#"{{"broadcasts": {{"a": "{}"}}}}"#, "x".repeat(2 * 1024 * 1024));
     for (status, headers, body, expected) in [
@@ -129,54 +129,54 @@ async fn a_source_that_fails_is_logged_once_and_taken_from_when_it_is_back() {
         ("200 OK", "", &*large, "its answer has more than 1048576 bytes"),
         ("302 Found", &*location, "", "it answers 302: set broadcast_source_url"),
     ] {
-        let source = Fake::start();
+        let source = StaticServer::start();
         source.answers_with(status, headers, body);
-        let scene = Scene::beside(source, &["--log-format=human"]);
-        scene.logged(expected).await;
-        scene.source.is_asked(1).await;
-        assert_eq!(scene.said("broadcast list").await, "");
-        scene.has(&[("a", "1")]);
-        scene.broadcasts("a = 1\n").await;
-        scene.logged("broadcasts are taken over again").await;
-        assert_eq!(scene.count("cannot take over broadcasts"), 1, "{}", scene.server.log());
-        assert!(!scene.server.log().contains(SECRET));
+        let fixture = ImportFixture::beside(source, &["--log-format=human"]);
+        fixture.logged(expected).await;
+        fixture.source.wait_for_requests(1).await;
+        assert_eq!(fixture.stdout("broadcast list").await, "");
+        fixture.set_source(&[("a", "1")]);
+        fixture.broadcasts("a = 1\n").await;
+        fixture.logged("broadcasts are taken over again").await;
+        assert_eq!(fixture.count("cannot take over broadcasts"), 1, "{}", fixture.server.log());
+        assert!(!fixture.server.log().contains(SECRET));
     }
     assert_eq!(elsewhere.heads().len(), 0, "the token is sent nowhere else");
 }
 
 #[actix_web::test]
-async fn a_source_that_says_nothing_holds_nothing_up() {
-    let mut scene = Scene::start(&[]);
-    scene.source.is_asked(1).await;
-    scene.said("broadcast put a 1").await;
-    scene.broadcasts("a = 1\n").await;
+async fn a_silent_source_delays_nothing() {
+    let mut fixture = ImportFixture::start(&[]);
+    fixture.source.wait_for_requests(1).await;
+    fixture.stdout("broadcast put a 1").await;
+    fixture.broadcasts("a = 1\n").await;
     let began = Instant::now();
-    assert!(scene.server.terminate().success());
+    assert!(fixture.server.terminate().success());
     assert!(began.elapsed() < AT_ONCE / 2, "{:?}", began.elapsed());
 
-    scene.server.restart();
-    scene.logged("cannot take over broadcasts, will try again").await;
-    scene.has(&[("a", "2")]);
-    scene.broadcasts("a = 2\n").await;
+    fixture.server.restart();
+    fixture.logged("cannot take over broadcasts, will try again").await;
+    fixture.set_source(&[("a", "2")]);
+    fixture.broadcasts("a = 2\n").await;
 }
 
 #[actix_web::test]
-async fn what_cannot_be_taken_over_keeps_nothing_else_out() {
-    let source = Fake::start();
+async fn an_invalid_broadcast_does_not_block_the_others() {
+    let source = StaticServer::start();
     source.answers(200, r#"{"broadcasts": {"": "1", "a": "1", "b": "123456", "c": "12345"}}"#);
-    let scene = Scene::beside(source, &["--feed-value-bytes-max=5", "--feed-keys-max=2"]);
-    scene.logged("2 of its broadcasts have an id that is no key of a feed").await;
-    scene.broadcasts("a = 1\nc = 12345\n").await;
-    scene.has(&[("a", "2"), ("b", "1"), ("c", "3")]);
-    scene.broadcasts("a = 2\nc = 3\n").await;
-    scene.source.is_asked(2).await;
-    assert_eq!(scene.count("cannot take over all broadcasts"), 1, "{}", scene.server.log());
-    scene.has(&[("a", "2")]);
-    scene.logged("broadcasts are taken over again").await;
+    let fixture = ImportFixture::beside(source, &["--feed-value-bytes-max=5", "--feed-keys-max=2"]);
+    fixture.logged("2 of its broadcasts have an id that is no key of a feed").await;
+    fixture.broadcasts("a = 1\nc = 12345\n").await;
+    fixture.set_source(&[("a", "2"), ("b", "1"), ("c", "3")]);
+    fixture.broadcasts("a = 2\nc = 3\n").await;
+    fixture.source.wait_for_requests(2).await;
+    assert_eq!(fixture.count("cannot take over all broadcasts"), 1, "{}", fixture.server.log());
+    fixture.set_source(&[("a", "2")]);
+    fixture.logged("broadcasts are taken over again").await;
 }
 
 #[actix_web::test]
-async fn a_token_that_cannot_be_used_is_told_at_the_start() {
+async fn an_unusable_token_is_reported_at_the_start() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
     let (url, token) = ("--broadcast-source-url=http://127.0.0.1:1", token_file(&home, 0o640));
@@ -192,6 +192,6 @@ async fn a_token_that_cannot_be_used_is_told_at_the_start() {
         let ended = Program::run(serve).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains(expected) && !ended.stderr.contains(SECRET), "{ended:?}");
-        assert_eq!(ended.stderr.lines().count(), 1, "nothing else is said: {ended:?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "nothing else is printed: {ended:?}");
     }
 }

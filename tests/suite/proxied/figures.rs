@@ -1,4 +1,4 @@
-//! The figures of the samples and the settings that they depend on.
+//! The figures of the samples, and the settings that they depend on.
 
 use kalends::settings::Settings;
 
@@ -7,7 +7,7 @@ use super::Sample;
 const CONNECT: &str = "location = / {";
 const ENDPOINT: &str = "location / {";
 
-/// The value of a directive in a block of nginx', in seconds or bytes.
+/// The value of a directive in an nginx block, in seconds or bytes.
 fn figure(block: &str, directive: &str) -> u64 {
     let sample = Sample::read("nginx.conf");
     let block = sample.text().split_once(block).expect("the sample has the block").1;
@@ -30,12 +30,12 @@ fn in_units(value: &str) -> u64 {
         "m" => number * 60,
         "k" => number * 1024,
         "s" | "" => number,
-        unit => panic!("a unit of {value:?} that nobody expects: {unit:?}"),
+        unit => panic!("an unexpected unit of {value:?}: {unit:?}"),
     }
 }
 
 #[test]
-fn nginx_waits_longer_than_kalends_is_silent_and_takes_more_than_kalends_does() {
+fn nginx_timeouts_and_body_limits_exceed_those_of_kalends() {
     let settings = Settings::default();
     let silent = settings.keepalive_interval_s + settings.keepalive_grace_s;
     assert!(figure(CONNECT, "proxy_read_timeout") > silent);
@@ -46,7 +46,7 @@ fn nginx_waits_longer_than_kalends_is_silent_and_takes_more_than_kalends_does() 
 }
 
 #[test]
-fn systemd_waits_longer_than_a_node_takes_to_end() {
+fn systemd_waits_longer_than_a_node_needs_to_stop() {
     let settings = Settings::default();
     let stop = settings.shutdown_wait_ms / 1000;
     assert!(timeout_of("kalends.service") > stop);

@@ -1,4 +1,4 @@
-//! An agent on which nothing happens, behind nginx.
+//! An idle agent behind nginx.
 
 use std::time::{Duration, Instant};
 
@@ -9,31 +9,31 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 use uuid::Uuid;
 
-use super::{Ahead, Kind, Sample};
+use super::{Kind, ProxiedServer, Sample};
 use crate::harness::{AT_ONCE, Sender, within};
 
-/// What the sample's ten minutes are here, and its 300 s between two pings.
+/// Stands for the ten minutes of the sample, and for its 300 s between two pings.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 const PING_EVERY: &str = "--keepalive-interval-s=1";
 
-/// An agent that sees pings, which it answers by reading on.
+/// An agent that receives pings, and answers them by reading on.
 struct Idle(WebSocketStream<TcpStream>);
 
 impl Idle {
     async fn next(&mut self) -> Message {
-        let next = within(AT_ONCE, "something comes", self.0.next()).await;
+        let next = within(AT_ONCE, "a frame arrives", self.0.next()).await;
         next.expect("the connection is kept").expect("the connection is kept")
     }
 
     async fn ask(&mut self, json: &Value) -> Value {
         self.0.send(Message::text(json.to_string())).await.expect("the connection is kept");
-        self.hear().await
+        self.receive().await
     }
 
-    async fn hear(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         loop {
             if let Message::Text(text) = self.next().await {
-                return serde_json::from_str(&text).expect("the server says JSON");
+                return serde_json::from_str(&text).expect("the server sends JSON");
             }
         }
     }
@@ -43,8 +43,8 @@ impl Idle {
 async fn pings_keep_an_idle_agent_longer_than_nginx_keeps_a_silent_one() {
     let read_timeout = format!("proxy_read_timeout {}s;", READ_TIMEOUT.as_secs());
     let change = |sample: Sample| sample.replace("proxy_read_timeout 10m;", &read_timeout);
-    let ahead = Ahead::start_with(Kind::Nginx, &[PING_EVERY], change).await;
-    let address = ahead.front.address();
+    let proxied_server = ProxiedServer::start_with(Kind::Nginx, &[PING_EVERY], change).await;
+    let address = proxied_server.proxy_process.address();
     let stream = TcpStream::connect(address).await.expect("nginx listens");
     let upgraded = client_async(format!("ws://{address}/"), stream).await;
     let mut agent = Idle(upgraded.expect("nginx lets it in").0);
@@ -53,13 +53,13 @@ async fn pings_keep_an_idle_agent_longer_than_nginx_keeps_a_silent_one() {
     let registered = agent.ask(&register).await;
     let (silent_since, mut pings) = (Instant::now(), 0);
     while silent_since.elapsed() < READ_TIMEOUT * 2 {
-        assert!(matches!(agent.next().await, Message::Ping(_)), "nothing else was to come");
+        assert!(matches!(agent.next().await, Message::Ping(_)), "no other frame is expected");
         pings += 1;
     }
     assert!(pings >= 2, "{pings} pings");
     let endpoint = registered["pushEndpoint"].as_str().expect("it is registered");
     let sender = Sender::new();
     let push = sender.post(endpoint).ttl(60).body("still here").send();
-    let (answer, heard) = tokio::join!(push, agent.hear());
-    assert_eq!((answer.status, &heard["messageType"]), (201, &json!("notification")));
+    let (answer, message) = tokio::join!(push, agent.receive());
+    assert_eq!((answer.status, &message["messageType"]), (201, &json!("notification")));
 }

@@ -1,4 +1,4 @@
-//! The log lines in `docs/operations.md`, and what the sources log: each is in the other.
+//! Compares the log lines of `docs/operations.md` with those of the sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 
 use super::manual::{read, root};
 
-/// Where servers log.
+/// The source directories of the server.
 const FOLDERS: [&str; 3] = ["src", "actors/src", "storage/src"];
 
-/// What logs, and the level that a line of it has.
+/// The logging macros, and the level of each.
 const MACROS: [(&str, &str); 3] = [("info!(", "INFO"), ("warn!(", "WARN"), ("error!(", "ERRO")];
 
-/// Lines above INFO that the table need not have.
+/// Lines above INFO that the table may omit.
 const NOT_IN_THE_TABLE: [(&str, &str); 2] = [
     ("{advice}", "one of several texts, and the table has each of them"),
     ("the clock is shifted", "only with a flag for developers, who gave it themselves"),
 ];
 
-/// The lines of the table, and the level that it gives each.
+/// The lines of the table, with their levels.
 fn table() -> BTreeMap<String, String> {
     let manual = read("docs/operations.md");
     let logged = manual.split_once("\nLog lines are JSON.").expect("the tables are there").1;
@@ -32,7 +32,7 @@ fn table() -> BTreeMap<String, String> {
     rows.collect()
 }
 
-/// The sources without their tests, and without the breaks in their texts.
+/// The sources without their tests, and with joined string literals.
 fn sources() -> Vec<String> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = FOLDERS.iter().map(|folder| root().join(folder)).collect();
@@ -59,7 +59,7 @@ fn joined(text: &str) -> String {
     })
 }
 
-/// What a source logs with these macros: the first text in each.
+/// The first string literal of each use of these macros, with its level.
 fn logged(source: &str) -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
     for (name, level) in MACROS {
@@ -72,27 +72,28 @@ fn logged(source: &str) -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn operators_are_told_of_each_line_that_a_node_warns_with() {
+fn every_warning_of_the_sources_is_documented() {
     let table = table();
     let lines: Vec<_> = sources().iter().flat_map(|source| logged(source)).collect();
     assert!(lines.len() > 40, "{lines:?}");
     for (line, level) in &lines {
         let excepted = NOT_IN_THE_TABLE.iter().any(|(text, _reason)| text == line);
-        let told = table.get(line).map(String::as_str);
-        let is_right = told.map_or(excepted || *level == "INFO", |told| told == *level);
-        assert!(is_right, "{line:?} is {level}, and the table says {told:?}");
+        let documented = table.get(line).map(String::as_str);
+        let is_right =
+            documented.map_or(excepted || *level == "INFO", |documented| documented == *level);
+        assert!(is_right, "{line:?} is {level}, but {documented:?} in the table");
     }
     for (text, reason) in NOT_IN_THE_TABLE {
-        assert!(lines.iter().any(|(line, _)| line == text), "nobody logs {text:?} ({reason})");
+        assert!(lines.iter().any(|(line, _)| line == text), "no source logs {text:?} ({reason})");
     }
 }
 
 #[test]
-fn a_node_has_each_line_that_operators_are_told_of() {
+fn every_documented_log_line_exists_in_the_sources() {
     let (table, sources) = (table(), sources());
     assert!(table.len() > 30, "{table:?}");
     for line in table.keys() {
         let text = format!("\"{line}\"");
-        assert!(sources.iter().any(|source| source.contains(&text)), "nobody logs {line:?}");
+        assert!(sources.iter().any(|source| source.contains(&text)), "no source logs {line:?}");
     }
 }

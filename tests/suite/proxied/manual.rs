@@ -1,4 +1,4 @@
-//! What `docs/operations.md` and the samples say, held against the sources.
+//! Compares `docs/operations.md` and the samples with the sources.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn settings_samples(manual: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn the_samples_of_settings_are_right_for_their_roles() {
+fn the_sample_settings_are_valid_for_their_roles() {
     let manual = read("docs/operations.md");
     let samples = settings_samples(&manual);
     let roles = [Role::Serve, Role::Connect, Role::Endpoint];
@@ -57,7 +57,7 @@ fn the_samples_have_no_variables_but_settings() {
 }
 
 #[test]
-fn the_image_is_built_with_the_rust_of_the_project() {
+fn the_image_is_built_with_the_rust_version_of_the_project() {
     let toolchain = read("rust-toolchain.toml");
     let version = toolchain.split("channel = \"").nth(1).and_then(|rest| rest.split('"').next());
     let image = format!("FROM rust:{}-", version.expect("a version is named"));

@@ -1,18 +1,19 @@
-//! `docs/operations.md` and the samples of `docs/deploy`: nginx and Caddy run in front of real servers, systemd reads the
-//! units, and what is said of settings and log lines is held against the sources.
+//! `docs/operations.md` and the samples of `docs/deploy`. nginx and Caddy run in front of real
+//! servers, systemd parses the units, and the texts about settings and log lines are compared with
+//! the sources.
 
-mod ahead;
 mod cluster;
 mod figures;
-mod front;
 mod idle;
 mod log_lines;
 mod manual;
+mod proxied_server;
+mod proxy_process;
 mod sample;
 mod script;
 mod server;
 mod units;
 
-use ahead::Ahead;
-use front::{Behind, Front, Kind};
+use proxied_server::ProxiedServer;
+use proxy_process::{Backends, Kind, ProxyProcess};
 use sample::Sample;

@@ -1,11 +1,11 @@
-//! A file of `docs/deploy`, with no more changed than what a test cannot have: addresses, ports, certificates.
+//! A file of `docs/deploy`, in which a test replaces only addresses, ports and certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Behind, Kind};
+use super::{Backends, Kind};
 
-/// What the samples call the nodes.
+/// The addresses of the nodes in the samples.
 const CONNECTS: [&str; 3] = ["10.0.0.11:8080", "10.0.0.12:8080", "10.0.0.13:8080"];
 const ENDPOINTS: [&str; 2] = ["10.0.0.21:8080", "10.0.0.22:8080"];
 
@@ -14,22 +14,22 @@ const ENDPOINTS: [&str; 2] = ["10.0.0.21:8080", "10.0.0.22:8080"];
 pub(super) struct Sample(String);
 
 impl Sample {
-    /// The file of that name.
+    /// Reads the file with this name.
     pub(super) fn read(name: &str) -> Self {
         let path = folder().join(name);
         let text = fs::read_to_string(&path);
         Self(text.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
-    /// A proxy's sample as it is run here.
-    pub(super) fn of(kind: Kind, address: &str, behind: &Behind) -> Self {
+    /// The sample of a proxy with the addresses of the test.
+    pub(super) fn of(kind: Kind, address: &str, backends: &Backends) -> Self {
         match kind {
-            Kind::Nginx => Self::read("nginx.conf").for_nginx(address, behind),
-            Kind::Caddy => Self::read("Caddyfile").for_caddy(address, behind),
+            Kind::Nginx => Self::read("nginx.conf").for_nginx(address, backends),
+            Kind::Caddy => Self::read("Caddyfile").for_caddy(address, backends),
         }
     }
 
-    /// The same with something else in the place of what must be there once.
+    /// Replaces a text that must occur exactly once.
     pub(super) fn replace(self, from: &str, to: &str) -> Self {
         assert_eq!(self.0.matches(from).count(), 1, "the sample has {from:?} once:\n{}", self.0);
         Self(self.0.replace(from, to))
@@ -39,24 +39,24 @@ impl Sample {
         &self.0
     }
 
-    fn for_nginx(self, address: &str, behind: &Behind) -> Self {
+    fn for_nginx(self, address: &str, backends: &Backends) -> Self {
         let folder = "/etc/letsencrypt/live/push.example.net";
         let text = self
             .replace("listen 443 ssl;", &format!("listen {address};"))
             .replace(&format!("    ssl_certificate {folder}/fullchain.pem;\n"), "")
             .replace(&format!("    ssl_certificate_key {folder}/privkey.pem;\n"), "");
-        let nodes = CONNECTS.iter().zip(padded(&behind.connects));
-        let nodes = nodes.chain(ENDPOINTS.iter().zip(padded(&behind.endpoints)));
+        let nodes = CONNECTS.iter().zip(padded(&backends.connection_nodes));
+        let nodes = nodes.chain(ENDPOINTS.iter().zip(padded(&backends.endpoint_nodes)));
         nodes.fold(text, |text, (name, node)| match node {
             Some(node) => text.replace(&format!("server {name} "), &format!("server {node} ")),
             None => text.without_line(&format!("server {name} ")),
         })
     }
 
-    fn for_caddy(self, address: &str, behind: &Behind) -> Self {
+    fn for_caddy(self, address: &str, backends: &Backends) -> Self {
         let text = self
-            .replace(&CONNECTS.join(" "), &behind.connects.join(" "))
-            .replace(&ENDPOINTS.join(" "), &behind.endpoints.join(" "))
+            .replace(&CONNECTS.join(" "), &backends.connection_nodes.join(" "))
+            .replace(&ENDPOINTS.join(" "), &backends.endpoint_nodes.join(" "))
             .replace("push.example.net {\n", &format!("http://{address} {{\nbind 127.0.0.1\n"));
         Self(format!("{{\nadmin off\n}}\n{}", text.0))
     }
@@ -67,12 +67,12 @@ impl Sample {
     }
 }
 
-/// Where the samples are.
+/// The directory of the samples.
 pub(super) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/deploy")
 }
 
-/// One for each line of the sample: the nodes there are, and nothing for the lines that are too many.
+/// One element for each line of the sample: the nodes, followed by `None` for surplus lines.
 fn padded(nodes: &[String]) -> impl Iterator<Item = Option<&String>> {
     nodes.iter().map(Some).chain(std::iter::repeat(None))
 }

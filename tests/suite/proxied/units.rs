@@ -1,4 +1,4 @@
-//! The units, read by systemd, which says what it does not understand.
+//! The systemd units, checked by `systemd-analyze verify`.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -6,12 +6,12 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use super::Sample;
-use super::front::installed;
 use super::manual::{read, root};
+use super::proxy_process::installed;
 
 const UNITS: [&str; 3] = ["kalends.service", "kalends-connect.service", "kalends-endpoint.service"];
 
-/// What a sample says the program is.
+/// The path of the program in the samples.
 const PROGRAM: &str = "/usr/local/bin/kalends";
 
 fn verify(change: impl Fn(Sample) -> Sample) -> Output {
@@ -22,7 +22,7 @@ fn verify(change: impl Fn(Sample) -> Sample) -> Output {
     verify_all(&units)
 }
 
-/// Has systemd read units, each with its name.
+/// Verifies units, each with its name.
 fn verify_all(units: &[(&str, String)]) -> Output {
     let dir = TempDir::new().expect("a temporary directory can be made");
     let files: Vec<_> = units.iter().map(|(name, _)| dir.path().join(name)).collect();
@@ -34,7 +34,7 @@ fn verify_all(units: &[(&str, String)]) -> Output {
     })
 }
 
-/// What the manual's command makes of a sample.
+/// The output of the manual's command for a sample.
 fn template() -> String {
     let manual = read("docs/operations.md");
     let command = manual.lines().find(|line| line.starts_with("sed -e "));
@@ -45,23 +45,23 @@ fn template() -> String {
     String::from_utf8(output.stdout).expect("a unit is text")
 }
 
-/// What it said of these files; it may have more to say of this machine's own.
-fn complaints(output: &Output) -> Vec<String> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    said.lines().filter(|line| line.contains("kalends")).map(str::to_owned).collect()
+/// The complaints about these files; systemd may report others about this machine's own units.
+fn diagnostics(output: &Output) -> Vec<String> {
+    let output = String::from_utf8_lossy(&output.stderr);
+    output.lines().filter(|line| line.contains("kalends")).map(str::to_owned).collect()
 }
 
 #[test]
 fn systemd_understands_the_units() {
     let output = verify(|sample| sample);
-    assert_eq!(complaints(&output), [""; 0], "{output:?}");
+    assert_eq!(diagnostics(&output), [""; 0], "{output:?}");
     assert!(output.status.success(), "{output:?}");
     let broken = verify(|sample| sample.replace("TimeoutStopSec=", "TimeoutStop="));
-    assert_eq!(complaints(&broken).len(), UNITS.len(), "{broken:?}");
+    assert_eq!(diagnostics(&broken).len(), UNITS.len(), "{broken:?}");
 }
 
 #[test]
-fn the_unit_that_the_manual_makes_has_settings_and_data_of_its_own_for_each_node() {
+fn the_template_unit_has_separate_settings_and_data_for_each_node() {
     let text = template();
     for line in [
         "ExecStart=/usr/local/bin/kalends connect --config /etc/kalends/kalends-%i.toml",
@@ -75,6 +75,6 @@ fn the_unit_that_the_manual_makes_has_settings_and_data_of_its_own_for_each_node
     }
     let text = text.replace(PROGRAM, env!("CARGO_BIN_EXE_kalends"));
     let output = verify_all(&[("kalends-connect@1.service", text)]);
-    assert_eq!(complaints(&output), [""; 0], "{output:?}");
+    assert_eq!(diagnostics(&output), [""; 0], "{output:?}");
     assert!(output.status.success(), "{output:?}");
 }

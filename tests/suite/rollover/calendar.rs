@@ -1,4 +1,4 @@
-//! Which November, and how far the server's clock is ahead to be in it.
+//! The next November, and the clock offsets that move a server into it.
 
 use state_machine::month::CivilHour;
 use state_machine::{Month, Time};
@@ -7,10 +7,10 @@ use crate::harness::unix_now_s;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// So late in November that December is near, and not so late that its table is there already.
+/// A day near the end of November, on which the table of December does not exist yet.
 const THE_DAY: (u8, u8) = (11, 28);
 
-/// From that day to one in December.
+/// Days from that day to one in December.
 const DAYS_LATER: u64 = 5;
 
 /// The next November, and the December after it.
@@ -18,12 +18,12 @@ const DAYS_LATER: u64 = 5;
 pub(crate) struct Calendar {
     pub(crate) november: Month,
     pub(crate) december: Month,
-    /// How far noon of the day in November is ahead of now.
+    /// Seconds from now to noon of the day in November.
     ahead_s: u64,
 }
 
 impl Calendar {
-    /// Looks for the day.
+    /// Computes the next 28 November.
     pub(crate) fn next_november() -> Self {
         let now_s = unix_now_s();
         let noon_s = now_s - now_s % DAY_S + DAY_S / 2;
@@ -37,17 +37,17 @@ impl Calendar {
         Self { november, december: november.next(), ahead_s: noon_s - now_s }
     }
 
-    /// Arguments for a server that is in November.
+    /// Arguments that set the server's clock to November.
     pub(crate) fn in_november(&self) -> [String; 2] {
         ahead_by(self.ahead_s)
     }
 
-    /// Arguments for a server that is in December.
+    /// Arguments that set the server's clock to December.
     pub(crate) fn in_december(&self) -> [String; 2] {
         ahead_by(self.ahead_s + DAYS_LATER * DAY_S)
     }
 
-    /// Arguments for a server that is two hours later.
+    /// Arguments that set the server's clock two hours later in November.
     pub(crate) fn two_hours_later(&self) -> [String; 2] {
         ahead_by(self.ahead_s + DAYS_LATER * DAY_S + 2 * 60 * 60)
     }

@@ -1,37 +1,37 @@
-//! The engines that the month turns in.
+//! The storage engines of the rollover tests.
 
 use storage::dynamo::{Dynamo, DynamoOptions, TestOverrides};
 use storage::{Embedded, EmbeddedOptions, StoreAdmin};
 
 use crate::harness::{Launch, Proxy, Rule, Server, WireServer, dynamo};
 
-/// Where a server keeps what must not be lost.
+/// Where a server keeps its records and messages.
 pub(super) trait Engine {
-    /// How its server is started.
+    /// How a server with this engine is started.
     fn launch(&self) -> Launch;
 
-    /// Its store, for a look while no server runs.
+    /// Opens the store while no server runs.
     fn open(&self, server: &Server) -> Box<dyn StoreAdmin>;
 }
 
 /// SQLite files in the data directory.
 pub(super) struct Files;
 
-/// Tables in DynamoDB.
+/// Tables of a DynamoDB server.
 pub(super) struct Tables(WireServer);
 
-/// The same, which do not do everything they say they did.
-pub(super) struct Liars {
+/// Tables behind a proxy that confirms some writes without executing them.
+pub(super) struct LossyTables {
     tables: Tables,
     proxy: Proxy,
 }
 
-/// Messages that nobody acks are carried over soon.
+/// A short drain wait, after which unacked messages are moved.
 const SHORT_DRAIN_WAIT: &str = "--drain-wait-ms=1000";
 
-/// A thousand user agents at once ask more of the test's DynamoDB server than it does in the usual time. What
-/// happens when one waits in vain is for other tests; here, an ack is settled only as long as the store does not fail.
-const PATIENT: [&str; 2] =
+/// Long timeouts, because a thousand agents at once overload the test's DynamoDB server. An ack is
+/// settled only while no request to the store fails; other tests cover timeouts.
+const LONG_TIMEOUTS: [&str; 2] =
     ["--dynamodb-attempt-timeout-ms=60000", "--dynamodb-operation-timeout-ms=120000"];
 
 impl Engine for Files {
@@ -69,7 +69,7 @@ impl Engine for Tables {
     }
 }
 
-impl Liars {
+impl LossyTables {
     pub(super) fn start(rule: Rule) -> Self {
         let tables = Tables::start();
         let proxy = Proxy::to(&tables.0.url);
@@ -78,7 +78,7 @@ impl Liars {
     }
 }
 
-impl Engine for Liars {
+impl Engine for LossyTables {
     fn launch(&self) -> Launch {
         launch_at(&self.proxy.url())
     }
@@ -89,5 +89,5 @@ impl Engine for Liars {
 }
 
 fn launch_at(url: &str) -> Launch {
-    dynamo::launch(url).with(&[SHORT_DRAIN_WAIT]).with(&PATIENT)
+    dynamo::launch(url).with(&[SHORT_DRAIN_WAIT]).with(&LONG_TIMEOUTS)
 }

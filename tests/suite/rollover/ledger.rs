@@ -1,23 +1,24 @@
-//! What was promised, what came, and what must not come again.
+//! Tracks every message: which must arrive, which arrived, and which must not be redelivered.
 //!
-//! **Promised** is what was answered 201. It must come at least once, or a newer message of its topic in
-//! its place.
+//! A message is **promised** if it was answered 201. It must be delivered at least once, or a newer
+//! message of its topic instead.
 //!
-//! **Settled** is an ack after which a message must never come again: its delete is durable, or the
-//! endpoint has the answer (of a direct message), and no endpoint is about to store the message. The server does not
-//! say when that is, so an ack counts as settled only where what can be seen from outside proves it:
+//! An ack is **settled** if the message must never be delivered again. Its delete is durable, or
+//! the endpoint has the answer for a direct message, and no endpoint is about to store it. No
+//! server reports this, so an ack counts as settled only if two conditions hold:
 //!
-//! 1. *Its delete is durable.* After the ack, two writes of the same connection were answered one after the
-//!    other (a channel registered, and given up). A ping would not do: it proves that the ack was read, not that its
-//!    delete is on disk. One write would not either: at most one delete of a connection is under way, and an ack that comes meanwhile
-//!    waits for it; so the first write may overtake this ack's delete, and proves only that the delete before it
-//!    is done, with which this one begins. One user agent's writes are in order, so the second write comes after it.
-//! 2. *No endpoint is about to store it.* Either the push was over before the ack was said: answered, or its
-//!    server dead. Or it was posted when this connection was known to be in December, and answered sooner than `ack_wait`: then it
-//!    was either acked directly, or sent from the table that it was stored in; an endpoint that stores what was acked before
-//!    is one that waited in vain for `ack_wait`, or one that saw the month move.
+//! 1. *The delete is durable.* After the ack, two writes of the same connection were answered one
+//!    after the other: a channel was registered and unregistered. A ping proves only that the ack
+//!    was read. One write is not enough either. A connection has at most one delete in progress,
+//!    and an ack that arrives meanwhile waits for it. So the first write may overtake the delete of
+//!    this ack. One agent's writes are executed in order, so the second write follows the delete.
+//! 2. *No endpoint is about to store the message.* Either the push ended before the ack: it was
+//!    answered, or its server was killed. Or it was posted when this connection was known to be in
+//!    December, and answered before `ack_wait` ended. Then it was acked directly, or sent from the
+//!    table in which it was stored. An endpoint stores an acked message only if its `ack_wait`
+//!    ended, or if the month moved.
 //!
-//! An ack without that proof may be lost with the server, and its message may come again.
+//! An ack without this proof may be lost with the server, and its message may be delivered again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,20 +26,20 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Answer;
 
-/// The server's `ack_wait_ms`, which stays at its default.
+/// The default of the server's `ack_wait_ms`.
 const ACK_WAIT: Duration = Duration::from_millis(1000);
 
-/// Every message, by its number; the body says the number.
+/// All messages; a message's number is its index, and its body contains it.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     messages: Vec<Message>,
     tally: Tally,
 }
 
-/// Where a message goes: one with the same slot and a topic replaces it.
+/// The destination of a message. A message with a topic replaces one with the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
-    pub(super) traveller: usize,
+    pub(super) agent: usize,
     pub(super) channel: usize,
     pub(super) topic: Option<&'static str>,
 }
@@ -47,7 +48,7 @@ pub(super) struct Slot {
 struct Message {
     slot: Slot,
     posted_at: Instant,
-    /// Since when no endpoint is at it, as far as can be seen.
+    /// The time since which no endpoint processes the push, as far as the test can observe.
     over_at: Option<Instant>,
     is_promised: bool,
     version: Option<String>,
@@ -57,12 +58,12 @@ struct Message {
 #[derive(Debug)]
 struct Ack {
     said_at: Instant,
-    /// Since when the connection it was said on was known to be in December.
+    /// The time since which the connection of the ack was known to be in December.
     ready_since: Option<Instant>,
     is_durable: bool,
 }
 
-/// What the report says.
+/// The figures of the report.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     refused: usize,
@@ -72,7 +73,7 @@ struct Tally {
 }
 
 impl Ledger {
-    /// A message is being posted; gives its number.
+    /// Records that a message is posted, and returns its number.
     pub(super) fn post(&mut self, slot: Slot) -> usize {
         self.messages.push(Message {
             slot,
@@ -85,24 +86,24 @@ impl Ledger {
         self.messages.len() - 1
     }
 
-    /// Its topic.
     pub(super) fn topic(&self, number: usize) -> Option<&'static str> {
         self.messages[number].slot.topic
     }
 
-    /// The endpoint answered. It may be overrun; it may not say that a subscription is gone.
+    /// The push was answered. The endpoint may be overloaded, but never answers that a subscription
+    /// is gone.
     pub(super) fn answered(&mut self, number: usize, answer: &Answer) {
         self.messages[number].over_at = Some(Instant::now());
         if answer.status == 201 {
             self.messages[number].is_promised = true;
             return;
         }
-        answer.refused(503, 201);
+        answer.assert_error(503, 201);
         assert!(answer.header("retry-after").is_some(), "{answer}");
         self.tally.refused += 1;
     }
 
-    /// The server is dead, and with it every endpoint that has not answered.
+    /// The server was killed, and with it every endpoint that had not answered.
     pub(super) fn server_died(&mut self) {
         let now = Instant::now();
         for message in &mut self.messages {
@@ -110,10 +111,10 @@ impl Ledger {
         }
     }
 
-    /// A message came to a user agent.
-    pub(super) fn came(&mut self, traveller: usize, number: usize, version: &str) {
+    /// A user agent received a message.
+    pub(super) fn delivered(&mut self, agent: usize, number: usize, version: &str) {
         let message = &mut self.messages[number];
-        assert_eq!(message.slot.traveller, traveller, "{number} came to somebody else");
+        assert_eq!(message.slot.agent, agent, "{number} reached another agent");
         assert!(!message.is_settled(), "{number} came after its ack was settled: {message:?}");
         match (&message.version, message.ack.take()) {
             (None, _) => self.tally.delivered += 1,
@@ -126,13 +127,15 @@ impl Ledger {
         message.version = Some(version.to_owned());
     }
 
-    /// The user agent acked it, on a connection that is known to be in December since then.
+    /// The user agent acked a message, on a connection that is known to be in December since
+    /// `ready_since`.
     pub(super) fn acked(&mut self, number: usize, ready_since: Option<Instant>) {
         let said_at = Instant::now();
         self.messages[number].ack = Some(Ack { said_at, ready_since, is_durable: false });
     }
 
-    /// The deletes of these are durable, if they have not come again since they were acked.
+    /// The deletes of these messages are durable, if the messages were not delivered again since
+    /// the ack.
     pub(super) fn acks_are_durable(&mut self, numbers: &[usize]) {
         for number in numbers {
             if let Some(ack) = &mut self.messages[*number].ack {
@@ -141,27 +144,27 @@ impl Ledger {
         }
     }
 
-    /// Whether it must never come again.
+    /// Whether the message must never be delivered again.
     pub(super) fn is_settled(&self, number: usize) -> bool {
         self.messages[number].is_settled()
     }
 
-    /// How many were answered 201.
+    /// The number of messages answered 201.
     pub(super) fn accepted(&self) -> usize {
         self.messages.iter().filter(|message| message.is_promised).count()
     }
 
-    /// Whether it was answered 201.
+    /// Whether the message was answered 201.
     pub(super) fn is_promised(&self, number: usize) -> bool {
         self.messages[number].is_promised
     }
 
-    /// How many acks are settled.
+    /// The number of settled acks.
     pub(super) fn settled(&self) -> usize {
         self.messages.iter().filter(|message| message.is_settled()).count()
     }
 
-    /// Fails unless all that was promised came.
+    /// Panics unless every promised message was delivered.
     pub(super) fn nothing_is_lost(&self) {
         let mut newest: BTreeMap<Slot, usize> = BTreeMap::new();
         for (number, message) in self.messages.iter().enumerate() {
@@ -176,7 +179,7 @@ impl Ledger {
         }
     }
 
-    /// Fails where two messages came under one version.
+    /// Panics if two messages share a version.
     pub(super) fn versions_are_unique(&self) {
         let versions = self.messages.iter().filter_map(|message| message.version.as_ref());
         let mut seen = BTreeSet::new();

@@ -1,17 +1,17 @@
-//! A month that turns for a thousand user agents at once, with messages waiting, pushes coming all the
-//! time, and a server that is killed in the middle, twice.
+//! A month change for a thousand user agents at once, with stored messages, continuous pushes, and
+//! a server that is killed twice during the move.
 //!
-//! November: everybody registers, leaves, and is sent messages. December: everybody comes back at once, to move to
-//! the new month's table; some ack late, some never, some break off. `ledger` says what is promised of
-//! every message, and how much of it can be seen from outside.
+//! In November all agents register and disconnect, and messages are stored for them. In December
+//! all reconnect at once and move to the new table. Some ack late, some never, and some disconnect.
+//! `ledger` defines what is promised about each message, and what of it is observable.
 //!
-//! What is chosen by chance is chosen by a seed, which a failure can be repeated with: ROLLOVER_SEED.
+//! A seed determines all random choices: ROLLOVER_SEED.
 
+mod agent;
 mod calendar;
 mod engine;
 mod ledger;
-mod scene;
-mod traveller;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -20,144 +20,151 @@ use fastrand::Rng;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::iter;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use state_machine::{Month, Time, Uaid};
 use storage::{PageLimit, StoreAdmin};
 
+use agent::{AckPolicy, MovingAgent};
 pub(crate) use calendar::Calendar;
-use engine::{Engine, Files, Liars, Tables};
+use engine::{Engine, Files, LossyTables, Tables};
 use ledger::Slot;
-use scene::Scene;
-use traveller::{Habit, Traveller};
+use state::RunState;
 
-use crate::harness::{Agent, Fault, Fuse, Rule, Sender, Server, within};
+use crate::harness::{
+    Agent, Fault, KillCountdown, Rule, Sender, Server, number_from_env, raise_open_file_limit,
+    timed, within,
+};
 
-/// Application servers; each has user agents of its own, so that messages of a topic have an order.
+/// Application servers. Each has its own user agents, so that messages of a topic are ordered.
 const SENDERS: usize = 64;
 
-/// What chance begins with where nobody says otherwise.
+/// The seed if ROLLOVER_SEED is not set.
 const DEFAULT_SEED: u64 = 11;
 
-/// How many things happen at once where the order is of no matter.
-const AT_A_TIME: usize = 32;
+/// Concurrency of steps whose order does not matter.
+const CONCURRENCY: usize = 32;
 
-/// The longest that an act may take, on a machine that has other things to do too.
+/// Maximum duration of one act, on a busy machine.
 const ACT_WAIT: Duration = Duration::from_secs(240);
 
 #[actix_web::test]
-async fn a_thousand_agents_move_to_december_on_files_and_nothing_is_lost_or_comes_twice() {
+async fn a_thousand_agents_move_to_december_on_sqlite_without_loss_or_duplicate() {
     roll_over(&Files, A_THOUSAND).await;
 }
 
 #[actix_web::test]
-async fn a_thousand_agents_move_to_december_in_dynamodb_and_nothing_is_lost_or_comes_twice() {
+async fn a_thousand_agents_move_to_december_in_dynamodb_without_loss_or_duplicate() {
     roll_over(&Tables::start(), A_THOUSAND).await;
 }
 
-/// That this test would notice.
+/// Shows that the ledger reports lost messages.
 #[actix_web::test]
 #[should_panic(expected = "is lost")]
-async fn a_store_that_forgets_messages_is_found_out() {
-    let rule = Rule::on("PutItem", Fault::Forgotten).table("message_").times(20);
-    roll_over(&Liars::start(rule), A_FEW).await;
+async fn a_store_that_loses_messages_is_reported() {
+    let rule = Rule::on("PutItem", Fault::NotExecuted).table("message_").times(20);
+    roll_over(&LossyTables::start(rule), A_FEW).await;
 }
 
-/// That this test would notice.
+/// Shows that the ledger reports lost deletes.
 #[actix_web::test]
 #[should_panic(expected = "came after its ack was settled")]
-async fn a_store_that_forgets_deletes_is_found_out() {
-    let rule = Rule::on("DeleteItem", Fault::Forgotten).table("message_");
-    roll_over(&Liars::start(rule), A_FEW).await;
+async fn a_store_that_loses_deletes_is_reported() {
+    let rule = Rule::on("DeleteItem", Fault::NotExecuted).table("message_");
+    roll_over(&LossyTables::start(rule), A_FEW).await;
 }
 
-/// How many take part, and how often the server is killed while they move.
+/// The number of agents, and how often the server is killed during the move.
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    travellers: usize,
+    agents: usize,
     kills: usize,
 }
 
-const A_THOUSAND: Size = Size { travellers: 1000, kills: 2 };
-const A_FEW: Size = Size { travellers: 40, kills: 0 };
+const A_THOUSAND: Size = Size { agents: 1000, kills: 2 };
+const A_FEW: Size = Size { agents: 40, kills: 0 };
 
-/// Everybody, and what they share.
-struct Story {
+/// The user agents and the state that they share.
+struct Rollover {
     size: Size,
     server: Server,
-    scene: Scene,
-    travellers: Vec<Traveller>,
+    state: RunState,
+    agents: Vec<MovingAgent>,
     rng: Rng,
 }
 
 async fn roll_over(engine: &impl Engine, size: Size) {
-    allow_connections();
-    let (began, calendar, seed) = (Instant::now(), Calendar::next_november(), seed());
+    raise_open_file_limit();
+    let (began, calendar, seed) = (
+        Instant::now(),
+        Calendar::next_november(),
+        number_from_env("ROLLOVER_SEED").unwrap_or(DEFAULT_SEED),
+    );
     println!("ROLLOVER_SEED={seed}");
     let november = engine.launch().with(&calendar.in_november());
     let december = engine.launch().with(&calendar.in_december());
 
-    let mut story = Story::begin(size, Server::launch(november), seed).await;
+    let mut story = Rollover::begin(size, Server::launch(november), seed).await;
     act("messages are stored in November", story.store_messages()).await;
     assert!(story.server.terminate().success());
     story.server.restart_as(december);
-    let before = story.scene.ledger().accepted();
+    let before = story.state.ledger().accepted();
     act("everybody is in December", story.storm()).await;
-    let stormy = story.scene.ledger().accepted() - before;
-    let settled = story.scene.ledger().settled();
-    let is_a_test = stormy > size.travellers / 10 && settled > size.travellers / 2;
+    let stormy = story.state.ledger().accepted() - before;
+    let settled = story.state.ledger().settled();
+    let is_a_test = stormy > size.agents / 10 && settled > size.agents / 2;
     assert!(is_a_test, "too little happened: {stormy} pushes, {settled} acks that are settled");
-    act("everybody takes the rest", story.take_the_rest()).await;
-    story.scene.ledger().nothing_is_lost();
-    act("nothing comes again", story.take_the_rest()).await;
-    story.scene.ledger().versions_are_unique();
+    act("all agents receive the rest", story.take_the_rest()).await;
+    story.state.ledger().nothing_is_lost();
+    act("no message is redelivered", story.take_the_rest()).await;
+    story.state.ledger().versions_are_unique();
 
     assert!(story.server.terminate().success());
     let failures = story.server.log().matches("the store failed a connection").count();
     assert_eq!(failures, 0, "what proves that acks are durable needs a store that does not fail");
     let store = engine.open(&story.server);
-    let strays = story.everybody_is_in(calendar.december, calendar.november, &*store).await;
+    let strays = story.assert_all_moved(calendar.december, calendar.november, &*store).await;
     store.close().await.expect("the store can be closed");
-    let sent_away = story.scene.sent_away_count();
+    let connections_closed = story.state.sent_away_count();
     println!(
-        "{} user agents, {sent_away} connections closed by the server; {} (in the storm {stormy} accepted and \
+        "{} user agents, {connections_closed} connections closed by the server; {} (in the storm {stormy} accepted and \
          {settled} settled); {strays} rows in November that were promised to nobody; {:.1} s",
-        size.travellers,
-        story.scene.ledger(),
+        size.agents,
+        story.state.ledger(),
         began.elapsed().as_secs_f32()
     );
 }
 
-impl Story {
-    /// Everybody registers a channel or two and leaves.
+impl Rollover {
+    /// Every agent registers one or two channels and disconnects.
     async fn begin(size: Size, server: Server, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let plans: Vec<_> =
-            (0..size.travellers).map(|number| (number, habit(&mut rng), rng.usize(1..3))).collect();
-        let registered = iter(plans).map(async |(number, habit, channels)| {
-            let mut agent = Agent::new(&server).await;
-            let mut traveller =
-                Traveller { number, habit, uaid: String::new(), channels: Vec::new() };
+        let plans: Vec<_> = (0..size.agents)
+            .map(|number| (number, ack_policy(&mut rng), rng.usize(1..3)))
+            .collect();
+        let registered = iter(plans).map(async |(number, ack_policy, channels)| {
+            let mut connected = Agent::new(&server).await;
+            let mut agent =
+                MovingAgent { number, ack_policy, uaid: String::new(), channels: Vec::new() };
             for _ in 0..channels {
-                traveller.channels.push(agent.register().await);
+                agent.channels.push(connected.register().await);
             }
-            traveller.uaid = agent.leave().await;
-            traveller
+            agent.uaid = connected.leave().await;
+            agent
         });
-        let registered = registered.buffered(AT_A_TIME).collect();
-        let travellers = act("everybody registers", registered).await;
-        let scene = Scene::new(server.address());
-        Self { size, server, scene, travellers, rng }
+        let registered = registered.buffered(CONCURRENCY).collect();
+        let agents = act("all agents register", registered).await;
+        let state = RunState::new(server.address());
+        Self { size, server, state, agents, rng }
     }
 
-    /// Up to four messages for each, some of one topic.
+    /// Stores up to four messages for each agent, some with a topic.
     async fn store_messages(&mut self) {
         let seeds: Vec<_> = (0..SENDERS).map(|_| self.rng.fork()).collect();
-        let (scene, travellers) = (&self.scene, &self.travellers);
+        let (state, agents) = (&self.state, &self.agents);
         join_all(seeds.into_iter().enumerate().map(async |(sender, mut rng)| {
             let client = Sender::new();
-            for traveller in travellers.iter().skip(sender).step_by(SENDERS) {
+            for agent in agents.iter().skip(sender).step_by(SENDERS) {
                 for _ in 0..rng.usize(0..5) {
-                    let accepted = push_something(scene, &client, traveller, &mut rng).await;
+                    let accepted = push_something(state, &client, agent, &mut rng).await;
                     assert_eq!(accepted, Some(true), "a server that has nothing else to do");
                 }
             }
@@ -166,46 +173,46 @@ impl Story {
     }
 }
 
-impl Story {
-    /// Everybody comes back at once while application servers push all the time; the server is killed when
-    /// many are on their way, twice, and everybody comes back again.
+impl Rollover {
+    /// All agents reconnect while application servers keep pushing. The server is killed twice,
+    /// each time after a number of deliveries, and all agents reconnect.
     async fn storm(&mut self) {
-        let Size { travellers: count, kills } = self.size;
+        let Size { agents: count, kills } = self.size;
         let kills: Vec<_> = (0..kills).map(|_| self.rng.usize(count / 4..count)).collect();
-        // No sender is without anybody to send to.
+        // Every sender has an agent to push to.
         let senders = SENDERS.min(count);
         let seeds: Vec<_> = (0..senders).map(|_| self.rng.fork()).collect();
-        let Self { server, scene, travellers, .. } = self;
-        let (scene, travellers) = (&*scene, &*travellers);
+        let Self { server, state, agents, .. } = self;
+        let (state, agents) = (&*state, &*agents);
         let pushing = seeds.into_iter().enumerate().map(|(sender, rng)| {
-            let theirs: Vec<_> = travellers.iter().skip(sender).step_by(senders).collect();
-            push_until_the_end(scene, kills.len(), theirs, rng)
+            let theirs: Vec<_> = agents.iter().skip(sender).step_by(senders).collect();
+            push_until_the_end(state, kills.len(), theirs, rng)
         });
         let killing = async {
             for &messages in &kills {
-                scene.light(Fuse::of(server, messages));
+                state.light(KillCountdown::of(server, messages));
                 server.ended_within(ACT_WAIT).await;
                 server.restart();
-                scene.server_lives_again();
+                state.server_restarted();
             }
-            scene.all_arrived(count).await;
-            scene.ends();
+            state.all_arrived(count).await;
+            state.end_storm();
         };
-        let travelling = join_all(travellers.iter().map(|traveller| traveller.travel(scene)));
+        let travelling = join_all(agents.iter().map(|agent| agent.run(state)));
         tokio::join!(travelling, join_all(pushing), killing);
     }
 
-    /// Everybody comes back once more and takes what is left, until a last message comes.
+    /// Every agent connects once more and receives what is left, up to a last message.
     async fn take_the_rest(&mut self) {
         let sender = Sender::new();
-        let taking =
-            self.travellers.iter().map(|traveller| traveller.take_the_rest(&self.scene, &sender));
+        let taking = self.agents.iter().map(|agent| agent.take_the_rest(&self.state, &sender));
         join_all(taking).await;
     }
 
-    /// Looks at every record, and at every row there may be. Answers how many rows are left in November, which
-    /// are of pushes that died with their server between their store and their second look: promised to nobody.
-    async fn everybody_is_in(
+    /// Checks every record and reads all rows. Returns the number of rows left in November: they
+    /// are of pushes that were never answered, because the server was killed between the store and
+    /// the second read of the record.
+    async fn assert_all_moved(
         &self,
         december: Month,
         november: Month,
@@ -213,52 +220,60 @@ impl Story {
     ) -> usize {
         let months = store.months().await.expect("the store answers");
         assert!(months.contains(&november), "its table is gone: {months:?}");
-        assert_eq!(census(store).await, BTreeMap::from([(december, self.size.travellers as u64)]));
+        assert_eq!(
+            records_by_month(store).await,
+            BTreeMap::from([(december, self.size.agents as u64)])
+        );
         let mut strays = 0;
-        for traveller in &self.travellers {
-            let uaid = Uaid::parse(&traveller.uaid).expect("the server says what is a uaid");
+        for agent in &self.agents {
+            let uaid = Uaid::parse(&agent.uaid).expect("the server sends a valid uaid");
             let record = store.record(uaid).await.expect("the store answers");
             let record = record.expect("a user record is never lost");
             assert_eq!((record.curmonth, record.oldmonth), (december, None));
             let left = waiting(store, uaid, november).await;
-            let promised = |number: &usize| self.scene.ledger().is_promised(*number);
+            let promised = |number: &usize| self.state.ledger().is_promised(*number);
             assert!(!left.iter().any(promised), "promised, and left in November: {left:?}");
             strays += left.len();
             let left = waiting(store, uaid, december).await;
-            let unsettled = |number: &usize| !self.scene.ledger().is_settled(*number);
+            let unsettled = |number: &usize| !self.state.ledger().is_settled(*number);
             assert!(left.iter().all(unsettled), "acked for good, and still there: {left:?}");
         }
         strays
     }
 }
 
-async fn push_until_the_end(scene: &Scene, kills: usize, theirs: Vec<&Traveller>, mut rng: Rng) {
+async fn push_until_the_end(
+    state: &RunState,
+    kills: usize,
+    theirs: Vec<&MovingAgent>,
+    mut rng: Rng,
+) {
     let client = Sender::new();
-    while !scene.is_over() {
-        let life = scene.life();
-        let traveller = theirs[rng.usize(..theirs.len())];
-        if push_something(scene, &client, traveller, &mut rng).await.is_none() {
-            assert!(life < kills, "the last server is not disturbed");
-            scene.life_after(life).await;
+    while !state.is_over() {
+        let restarts = state.restarts();
+        let agent = theirs[rng.usize(..theirs.len())];
+        if push_something(state, &client, agent, &mut rng).await.is_none() {
+            assert!(restarts < kills, "the last server is not disturbed");
+            state.restart_after(restarts).await;
         }
     }
 }
 
-/// A message to one of somebody's channels, one in four of a topic.
+/// Pushes a message to a channel of the agent; one in four has a topic.
 async fn push_something(
-    scene: &Scene,
+    state: &RunState,
     client: &Sender,
-    traveller: &Traveller,
+    agent: &MovingAgent,
     rng: &mut Rng,
 ) -> Option<bool> {
-    let channel = rng.usize(..traveller.channels.len());
+    let channel = rng.usize(..agent.channels.len());
     let topic = rng.choice([Some("news"), None, None, None]).expect("there is a choice");
-    let number = scene.ledger().post(Slot { traveller: traveller.number, channel, topic });
-    scene.push(client, number, &traveller.channels[channel]).await
+    let number = state.ledger().post(Slot { agent: agent.number, channel, topic });
+    state.push(client, number, &agent.channels[channel]).await
 }
 
-/// How many records are on which month, none of which may be on its way to another.
-async fn census(store: &dyn StoreAdmin) -> BTreeMap<Month, u64> {
+/// The number of records per month, none of which may be moving.
+async fn records_by_month(store: &dyn StoreAdmin) -> BTreeMap<Month, u64> {
     let (mut counts, mut after) = (BTreeMap::new(), None);
     loop {
         let census = store.records_by_month(after).await.expect("the store answers");
@@ -273,7 +288,7 @@ async fn census(store: &dyn StoreAdmin) -> BTreeMap<Month, u64> {
     }
 }
 
-/// The numbers of the messages that wait, from every page.
+/// The numbers of the stored messages, from all pages.
 async fn waiting(store: &dyn StoreAdmin, uaid: Uaid, month: Month) -> BTreeSet<usize> {
     let limit = PageLimit { rows: 100, bytes: 1 << 20 };
     let (mut numbers, mut after) = (BTreeSet::new(), None);
@@ -290,31 +305,15 @@ async fn waiting(store: &dyn StoreAdmin, uaid: Uaid, month: Month) -> BTreeSet<u
     }
 }
 
-fn habit(rng: &mut Rng) -> Habit {
+fn ack_policy(rng: &mut Rng) -> AckPolicy {
     match rng.usize(..20) {
-        0..=2 => Habit::Late,
-        3..=4 => Habit::Silent,
-        5..=7 => Habit::Restless,
-        _ => Habit::Prompt,
+        0..=2 => AckPolicy::Late,
+        3..=4 => AckPolicy::Silent,
+        5..=7 => AckPolicy::Restless,
+        _ => AckPolicy::Prompt,
     }
 }
 
-/// A connection is an open file, here and in the server, which inherits this; many systems allow 1024 unless
-/// they are asked for more.
-fn allow_connections() {
-    let allowed = getrlimit(Resource::Nofile);
-    let all = Rlimit { current: allowed.maximum, maximum: allowed.maximum };
-    setrlimit(Resource::Nofile, all).expect("a process may have what it is allowed");
-}
-
-fn seed() -> u64 {
-    let given = std::env::var("ROLLOVER_SEED").ok();
-    given.map_or(DEFAULT_SEED, |seed| seed.parse().expect("ROLLOVER_SEED is a number"))
-}
-
 async fn act<F: Future>(what: &str, act: F) -> F::Output {
-    let began = Instant::now();
-    let output = within(ACT_WAIT, what, act).await;
-    println!("{what}: {:.1} s", began.elapsed().as_secs_f32());
-    output
+    timed(what, within(ACT_WAIT, what, act)).await
 }

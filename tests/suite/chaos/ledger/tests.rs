@@ -1,11 +1,11 @@
-//! What the ledger finds, and what it lets pass.
+//! Which sequences of events the ledger reports, and which it accepts.
 
 use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(1);
 
-/// A ledger and a clock that moves by a second with every look.
+/// A ledger and a clock that advances by a second with each reading.
 struct Story {
     ledger: Ledger,
     now: Instant,
@@ -36,7 +36,7 @@ impl Story {
 
     fn came_and_was_acked(&mut self, number: usize) {
         let now = self.now();
-        self.ledger.came(7, now, number, &format!("v{number}"));
+        self.ledger.delivered(7, now, number, &format!("v{number}"));
         self.ledger.acked(number, now);
     }
 
@@ -55,7 +55,7 @@ impl Story {
 }
 
 #[test]
-fn a_message_that_was_accepted_and_never_came_is_lost() {
+fn an_accepted_message_that_never_arrives_is_lost() {
     let mut story = Story::new();
     let came = story.accept(None, HOUR);
     story.came_and_was_acked(came);
@@ -66,7 +66,7 @@ fn a_message_that_was_accepted_and_never_came_is_lost() {
 }
 
 #[test]
-fn what_was_refused_or_not_answered_or_expired_or_had_no_ttl_is_not_lost() {
+fn rejected_unanswered_expired_and_ttl_0_messages_are_not_lost() {
     let mut story = Story::new();
     let refused = story.post(None, HOUR);
     let now = story.now();
@@ -79,41 +79,41 @@ fn what_was_refused_or_not_answered_or_expired_or_had_no_ttl_is_not_lost() {
 }
 
 #[test]
-fn a_message_that_comes_again_after_a_settled_ack_is_found() {
+fn a_redelivery_after_a_settled_ack_is_reported() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
     story.came_and_was_acked(number);
-    story.audit(&["somebody else's"]);
+    story.audit(&["another agent's"]);
     let now = story.now();
-    story.ledger.came(7, now, number, "v0");
-    assert!(story.findings()[0].starts_with("0 came again after its ack was settled"));
+    story.ledger.delivered(7, now, number, "v0");
+    assert!(story.findings()[0].starts_with("0 was redelivered after its ack was settled"));
 }
 
 #[test]
-fn a_message_whose_row_was_seen_after_its_ack_may_come_again() {
+fn a_message_whose_row_was_seen_after_its_ack_may_be_redelivered() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
     story.came_and_was_acked(number);
     story.audit(&["v0"]);
     let now = story.now();
-    story.ledger.came(7, now, number, "v0");
+    story.ledger.delivered(7, now, number, "v0");
     assert_eq!(story.ledger.tally().again_before_settled, 1);
     assert_eq!(story.findings(), Vec::<String>::new());
 }
 
 #[test]
-fn a_message_whose_push_was_not_answered_may_come_again() {
+fn a_message_whose_push_was_not_answered_may_be_redelivered() {
     let mut story = Story::new();
     let number = story.post(None, HOUR);
     story.came_and_was_acked(number);
     story.audit(&[]);
     let now = story.now();
-    story.ledger.came(7, now, number, "v0");
+    story.ledger.delivered(7, now, number, "v0");
     assert_eq!(story.findings(), Vec::<String>::new());
 }
 
 #[test]
-fn an_ack_that_was_said_while_the_table_was_read_is_not_settled_by_that() {
+fn an_ack_sent_during_the_audit_is_not_settled_by_it() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
     let begun_at = story.now();
@@ -121,12 +121,12 @@ fn an_ack_that_was_said_while_the_table_was_read_is_not_settled_by_that() {
     let ended_at = story.now();
     story.ledger.audited(begun_at, ended_at, &BTreeSet::new());
     let now = story.now();
-    story.ledger.came(7, now, number, "v0");
+    story.ledger.delivered(7, now, number, "v0");
     assert_eq!(story.findings(), Vec::<String>::new());
 }
 
 #[test]
-fn a_push_that_may_lie_in_a_stopped_nodes_port_is_settled_when_that_has_gone_on() {
+fn a_push_in_a_stopped_nodes_buffer_is_settled_after_the_node_continues() {
     let mut story = Story::new();
     let number = story.post(None, HOUR);
     let now = story.now();
@@ -136,7 +136,7 @@ fn a_push_that_may_lie_in_a_stopped_nodes_port_is_settled_when_that_has_gone_on(
     story.came_and_was_acked(number);
     story.audit(&[]);
     let now = story.now();
-    story.ledger.went_on(1, now);
+    story.ledger.continued(1, now);
     story.audit(&[]);
     assert_eq!(story.ledger.tally().settled, 0);
     story.now += CATCHING_UP;
@@ -145,12 +145,12 @@ fn a_push_that_may_lie_in_a_stopped_nodes_port_is_settled_when_that_has_gone_on(
 }
 
 #[test]
-fn a_stop_that_was_over_before_a_push_does_not_matter_to_it() {
+fn a_stop_that_ended_before_a_push_does_not_affect_it() {
     let mut story = Story::new();
     let now = story.now();
     story.ledger.stopped(1, now);
     let now = story.now();
-    story.ledger.went_on(1, now);
+    story.ledger.continued(1, now);
     let number = story.accept(None, HOUR);
     story.came_and_was_acked(number);
     story.audit(&[]);
@@ -158,7 +158,7 @@ fn a_stop_that_was_over_before_a_push_does_not_matter_to_it() {
 }
 
 #[test]
-fn a_message_is_replaced_by_a_later_one_of_its_topic_and_not_by_an_earlier_one() {
+fn a_later_message_of_a_topic_replaces_an_earlier_one_only() {
     let mut story = Story::new();
     let first = story.accept(Some("news"), HOUR);
     let second = story.accept(Some("news"), HOUR);
@@ -170,7 +170,7 @@ fn a_message_is_replaced_by_a_later_one_of_its_topic_and_not_by_an_earlier_one()
 }
 
 #[test]
-fn a_push_that_was_not_answered_may_be_later_than_any_other_of_its_topic() {
+fn an_unanswered_push_may_be_later_than_any_other_of_its_topic() {
     let mut story = Story::new();
     let unanswered = story.post(Some("news"), HOUR);
     story.accept(Some("news"), HOUR);
@@ -179,7 +179,7 @@ fn a_push_that_was_not_answered_may_be_later_than_any_other_of_its_topic() {
 }
 
 #[test]
-fn a_message_that_expires_may_have_taken_the_place_of_another() {
+fn an_expired_message_may_have_replaced_another() {
     let mut story = Story::new();
     story.accept(Some("news"), HOUR);
     story.accept(Some("news"), SOON);
@@ -191,51 +191,51 @@ fn a_message_that_expires_may_have_taken_the_place_of_another() {
 }
 
 #[test]
-fn versions_that_change_and_versions_of_two_are_found() {
+fn changed_and_shared_versions_are_reported() {
     let mut story = Story::new();
     let one = story.accept(None, HOUR);
     let other = story.accept(None, HOUR);
     let now = story.now();
-    story.ledger.came(7, now, one, "a");
+    story.ledger.delivered(7, now, one, "a");
     let now = story.now();
-    story.ledger.came(7, now, one, "b");
+    story.ledger.delivered(7, now, one, "b");
     let now = story.now();
-    story.ledger.came(7, now, other, "b");
+    story.ledger.delivered(7, now, other, "b");
     let findings = story.findings();
     assert!(findings[0].contains("another version") && findings[1].contains("another's version"));
     assert_eq!(findings.len(), 2);
 }
 
 #[test]
-fn a_message_that_comes_to_somebody_else_is_found() {
+fn a_message_that_reaches_another_agent_is_reported() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
     let now = story.now();
-    story.ledger.came(8, now, number, "v0");
+    story.ledger.delivered(8, now, number, "v0");
     assert!(story.findings()[0].contains("somebody else"));
 }
 
 #[test]
-fn a_message_may_have_been_sent_before_it_was_settled_on_a_connection_that_was_open() {
+fn a_connection_opened_before_the_settlement_may_receive_the_message() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
     story.came_and_was_acked(number);
     let opened_at = story.now();
     story.audit(&[]);
-    story.ledger.came(7, opened_at, number, "v0");
+    story.ledger.delivered(7, opened_at, number, "v0");
     assert_eq!(story.ledger.tally().again_before_settled, 1);
     assert_eq!(story.findings(), Vec::<String>::new());
 }
 
 #[test]
-fn a_message_that_was_settled_must_not_come_again_on_the_connection_it_came_on() {
+fn the_connection_that_received_a_settled_message_must_not_receive_it_again() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
     let opened_at = story.now();
-    story.ledger.came(7, opened_at, number, "v0");
+    story.ledger.delivered(7, opened_at, number, "v0");
     let now = story.now();
     story.ledger.acked(number, now);
     story.audit(&[]);
-    story.ledger.came(7, opened_at, number, "v0");
-    assert!(story.findings()[0].starts_with("0 came again after its ack was settled"));
+    story.ledger.delivered(7, opened_at, number, "v0");
+    assert!(story.findings()[0].starts_with("0 was redelivered after its ack was settled"));
 }

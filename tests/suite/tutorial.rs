@@ -1,4 +1,4 @@
-//! The walk of the README: start the server, listen, push, see the message.
+//! The tutorial of the README: start the server, subscribe, push, and see the message.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::harness::{AT_ONCE, Program, Server, kalends, until};
 
 #[actix_web::test]
-async fn a_message_pushed_on_the_command_line_is_printed_by_the_listener() {
+async fn a_message_pushed_on_the_command_line_is_printed_by_the_subscriber() {
     let server = Server::start();
     let home = TempDir::new().unwrap();
     let subscription = home.path().join("sub.json");
@@ -38,7 +38,7 @@ async fn a_message_pushed_on_the_command_line_is_printed_by_the_listener() {
 }
 
 #[actix_web::test]
-async fn a_listener_with_a_state_gets_what_came_while_it_was_away() {
+async fn a_subscriber_with_a_state_file_receives_missed_messages() {
     let mut server = Server::start();
     let home = TempDir::new().unwrap();
     let (subscription, state) = (home.path().join("sub.json"), home.path().join("agent.json"));
@@ -66,13 +66,13 @@ async fn a_listener_with_a_state_gets_what_came_while_it_was_away() {
 }
 
 #[actix_web::test]
-async fn kalends_alone_serves_from_where_it_is_started() {
+async fn kalends_without_a_command_serves_in_the_current_directory() {
     let home = TempDir::new().expect("a temporary directory can be made");
     let mut command = kalends::<&str>(&[]);
-    // The default port may be taken on this machine.
+    // The default port may be in use on this machine.
     command.current_dir(home.path()).env("KALENDS_LISTEN", "127.0.0.1:0");
     let server = Program::start(command);
-    // What it does by itself it begins once it serves.
+    // Background tasks start once the server accepts connections.
     let clock = home.path().join("kalends-data/clock");
     until(AT_ONCE, "it notes its time", async || clock.exists()).await;
     server.terminate();
@@ -84,7 +84,7 @@ async fn kalends_alone_serves_from_where_it_is_started() {
 }
 
 #[actix_web::test]
-async fn a_push_that_is_refused_says_why_and_fails() {
+async fn a_rejected_push_fails_with_the_reason() {
     let server = Server::start();
     let endpoint = format!("{}/wpush/{}", server.origin(), "A".repeat(64));
     let pushed = Program::run(kalends(&["push", &endpoint, "--message", ""])).await;

@@ -1,26 +1,26 @@
-//! What a consumer makes of a feed: a copy of it, and the cursor that goes with it.
+//! A consumer's replica of a feed, and its cursor.
 
 use std::collections::BTreeMap;
 
-use super::{Desk, Page, Update};
+use super::{FeedClient, Page, Update};
 
-/// A consumer's copy. It is saved whole: a clone is what survives a crash.
+/// A consumer's replica. A clone stands for the state that survives a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Copy {
-    /// By key: number, version, value.
+pub(super) struct Replica {
+    /// By key: number, version and value.
     pub(super) rows: BTreeMap<String, (u64, u64, Option<String>)>,
     pub(super) cursor: u64,
 }
 
-impl Copy {
-    /// A copy from the beginning.
-    pub(super) async fn of(desk: &Desk) -> Self {
+impl Replica {
+    /// Reads the whole feed.
+    pub(super) async fn of(client: &FeedClient) -> Self {
         let mut copy = Self::default();
-        while !copy.take(desk.page(&format!("after={}", copy.cursor)).await) {}
+        while !copy.take(client.page(&format!("after={}", copy.cursor)).await) {}
         copy
     }
 
-    /// Takes a page in; whether it was the last.
+    /// Applies a page, and returns whether it was the last one.
     pub(super) fn take(&mut self, page: Page) -> bool {
         for update in page.updates {
             self.update(update);
@@ -30,7 +30,6 @@ impl Copy {
         page.cursor == page.head
     }
 
-    /// Takes an update in.
     pub(super) fn update(&mut self, update: Update) {
         let Update { feed_sync_id, key, version, value, deleted } = update;
         assert!(self.cursor < feed_sync_id, "{feed_sync_id} after {}", self.cursor);
@@ -40,7 +39,7 @@ impl Copy {
         assert!(before.is_none_or(|before| before.1 < version), "{key} went back to {version}");
     }
 
-    /// What a key holds.
+    /// The value of a key.
     pub(super) fn value(&self, key: &str) -> Option<&str> {
         self.rows.get(key)?.2.as_deref()
     }

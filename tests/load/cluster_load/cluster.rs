@@ -18,13 +18,14 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
-/// Which programs are measured.
+/// The programs to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Programs {
     /// The program `kalends`, of a release build
     #[arg(long, value_name = "PATH")]
     kalends: PathBuf,
-    /// A DynamoDB server that says its URL first, and ends with its standard input (tests/dynamodb)
+    /// A DynamoDB server that prints its URL first, and ends with its standard input
+    /// (tests/dynamodb)
     #[arg(long, value_name = "PATH")]
     dynamodb: PathBuf,
     /// Keeps the nodes' data and logs here, in a new folder, instead of removing them
@@ -32,48 +33,47 @@ pub(crate) struct Programs {
     keep: Option<PathBuf>,
 }
 
-/// All that nodes share.
-pub(crate) struct Scene {
+/// The resources that all nodes share.
+pub(crate) struct LoadCluster {
     programs: Programs,
     store_url: String,
     dir: PathBuf,
     nodes: usize,
-    /// Ends the server when it is dropped.
+    /// The server ends when this is dropped.
     _store: Child,
-    /// Removes the folder when it is dropped.
+    /// The folder is removed when this is dropped.
     _temporary: Option<TempDir>,
 }
 
-/// A node. It is killed when dropped.
+/// A node, which is killed when this is dropped.
 pub(crate) struct Node {
     process: Child,
-    /// Its public port.
     pub(crate) address: SocketAddr,
-    /// What router records call it, if it is a connection node.
+    /// The id in router records, if it is a connection node.
     pub(crate) router_url: String,
 }
 
-/// What a node says first.
+/// The start of the first line of a node.
 const GREETING: &str = "Kalends is listening on ";
 
-/// What a connection node says next.
+/// The start of the second line of a connection node.
 const ROUTER: &str = "Router port: ";
 
-/// What the store's credentials and region are does not matter.
+/// Region and credentials are ignored by the store.
 const REGION: &str = "eu-central-1";
 const KEY: &str = "key";
 
-/// The longest that a process may take to say where it is.
+/// Maximum time until a process has printed its address.
 const START_WAIT: Duration = Duration::from_secs(30);
 
-/// How often a count that is waited for is taken.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The interval between two counts.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The longest that records may take until they are as they must be.
+/// Maximum time until the router records are as expected.
 const RECORDS_WAIT: Duration = Duration::from_secs(30);
 
-impl Scene {
-    /// Starts the store, and makes the keys that all nodes will have.
+impl LoadCluster {
+    /// Starts the store and generates the keys of all nodes.
     pub(crate) async fn set(programs: Programs) -> Self {
         let (dir, temporary) = folder(programs.keep.as_deref()).expect("a folder can be made");
         let mut command = Command::new(&programs.dynamodb);
@@ -91,7 +91,7 @@ impl Scene {
         self.node("endpoint", &[]).await
     }
 
-    /// Starts a connection node, which hands out endpoints of that endpoint node.
+    /// Starts a connection node that hands out endpoints of this endpoint node.
     pub(crate) async fn connection_node(&mut self, endpoint: &Node, more: &[String]) -> Node {
         let public_url = format!("--public-url=http://{}", endpoint.address);
         let own = ["--router-listen=127.0.0.1:0".to_owned(), public_url];
@@ -114,7 +114,7 @@ impl Scene {
         Node::greeted(command.spawn().expect("--kalends can be started"), role).await
     }
 
-    /// How many router records name this node.
+    /// The number of router records that name this node.
     pub(crate) async fn records_that_name(&self, node: &Node) -> i32 {
         let (client, mut count, mut from) = (self.client(), 0, None);
         loop {
@@ -131,11 +131,11 @@ impl Scene {
         }
     }
 
-    /// Waits until so many router records name this node.
+    /// Waits until this number of router records name this node.
     pub(crate) async fn until_records_name(&self, node: &Node, count: usize) {
         let settled = async {
             while self.records_that_name(node).await != count as i32 {
-                sleep(LOOK_EVERY).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         timeout(RECORDS_WAIT, settled).await.expect("records are as the user agents are");
@@ -155,7 +155,8 @@ impl Node {
     async fn greeted(mut process: Child, role: &str) -> Self {
         let mut words = first_words(&mut process);
         let url = words.line_with(GREETING).await;
-        let address = url.trim_start_matches("http://").parse().expect("it says its address");
+        let address =
+            url.trim_start_matches("http://").parse().expect("the process prints its address");
         let router_url = match role {
             "connect" => words.line_with(ROUTER).await,
             _ => String::new(),
@@ -164,52 +165,51 @@ impl Node {
         Self { process, address, router_url }
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Sends SIGSTOP: it is there, and does nothing.
+    /// Sends SIGSTOP: the node exists, and does nothing.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
     fn signal(&self, signal: Signal) {
         let pid = self.process.id().and_then(|pid| Pid::from_raw(pid as i32));
-        kill_process(pid.expect("nobody waited for it"), signal).expect("the node runs");
+        kill_process(pid.expect("the process was not waited for"), signal).expect("the node runs");
     }
 
-    /// Waits for its end: its exit code, if it ended in time and by itself.
+    /// Waits for the end of the node; its exit code if it ended in time and by itself.
     pub(crate) async fn ended_within(&mut self, bound: Duration) -> Option<i32> {
         let ended = timeout(bound, self.process.wait()).await.ok()?;
         ended.expect("a process can be waited for").code()
     }
 
-    /// Kills it, as kill -9 does.
+    /// Kills the node with SIGKILL.
     pub(crate) async fn kill(&mut self) {
         self.process.kill().await.expect("the node runs");
     }
 }
 
-/// What a process says, line by line. What it says later is thrown away.
-struct Words(Lines<BufReader<ChildStdout>>);
+/// The first lines of a process; later ones are discarded.
+struct OutputLines(Lines<BufReader<ChildStdout>>);
 
-fn first_words(process: &mut Child) -> Words {
-    Words(BufReader::new(process.stdout.take().expect("it was piped")).lines())
+fn first_words(process: &mut Child) -> OutputLines {
+    OutputLines(BufReader::new(process.stdout.take().expect("it was piped")).lines())
 }
 
-impl Words {
-    /// What is behind this in the next line.
+impl OutputLines {
+    /// The rest of the next line, which must start with this.
     async fn line_with(&mut self, beginning: &str) -> String {
         let line = timeout(START_WAIT, self.0.next_line()).await.expect("a process starts soon");
-        let line = line.expect("it says text").unwrap_or_default();
+        let line = line.expect("the process prints UTF-8").unwrap_or_default();
         let rest = line.strip_prefix(beginning);
         rest.unwrap_or_else(|| panic!("{line:?} is not {beginning:?}: use --keep, and see its log"))
             .to_owned()
     }
 }
 
-/// A new folder, and who removes it.
+/// A new folder, and the guard that removes it.
 fn folder(keep: Option<&Path>) -> io::Result<(PathBuf, Option<TempDir>)> {
     if let Some(dir) = keep {
         private_folder(dir)?;

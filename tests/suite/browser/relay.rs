@@ -1,4 +1,4 @@
-//! A TCP connection between Firefox and the server that the test can harm.
+//! A TCP relay between Firefox and the server, which a test can interrupt.
 
 use std::io::{Read, Write, copy};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,58 +6,58 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// A forwarder of connections. It ends when dropped.
-pub(super) struct Cable {
+/// Forwards connections until it is dropped.
+pub(super) struct TcpRelay {
     address: SocketAddr,
     state: Arc<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What Firefox says is taken and thrown away.
-    loses: AtomicBool,
-    /// No connection is taken any more.
+    /// Discards everything that Firefox sends.
+    discards: AtomicBool,
+    /// Accepts no further connection.
     removed: AtomicBool,
     /// Both ends of every connection since the last cut.
     ends: Mutex<Vec<TcpStream>>,
 }
 
-impl Cable {
-    /// A cable to the server.
+impl TcpRelay {
+    /// Starts a relay to the server.
     pub(super) fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let state = Arc::<State>::default();
-        let cable = Self { address, state: Arc::clone(&state) };
+        let relay = Self { address, state: Arc::clone(&state) };
         thread::spawn(move || forward(&listener, server, &state));
-        cable
+        relay
     }
 
-    /// What Firefox connects to.
+    /// The URL that Firefox connects to.
     pub(super) fn socket_url(&self) -> String {
         format!("ws://{}/", self.address)
     }
 
-    /// From now on, what Firefox says is lost; it still hears the server.
-    pub(super) fn lose(&self) {
-        self.state.loses.store(true, Ordering::SeqCst);
+    /// From now on everything that Firefox sends is discarded; it still receives.
+    pub(super) fn discard(&self) {
+        self.state.discards.store(true, Ordering::SeqCst);
     }
 
-    /// Ends all connections. The next ones lose nothing.
+    /// Closes all connections. Later ones lose nothing.
     pub(super) fn cut(&self) {
         for end in self.state.ends().drain(..) {
-            // It may have ended by itself.
+            // Fails if the connection has ended already.
             let _ = end.shutdown(Shutdown::Both);
         }
-        self.state.loses.store(false, Ordering::SeqCst);
+        self.state.discards.store(false, Ordering::SeqCst);
     }
 }
 
-impl Drop for Cable {
+impl Drop for TcpRelay {
     fn drop(&mut self) {
         self.state.removed.store(true, Ordering::SeqCst);
         self.cut();
-        // Wakes the thread that waits for connections.
+        // Wakes the thread that accepts connections.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -73,7 +73,7 @@ fn forward(listener: &TcpListener, server: SocketAddr, state: &Arc<State>) {
         if state.removed.load(Ordering::SeqCst) {
             return;
         }
-        // Without a server there is nobody to talk to, which Firefox notices by the closed socket.
+        // Without a server the connection is closed, which Firefox notices.
         let Ok(server) = TcpStream::connect(server) else { continue };
         let share = |end: &TcpStream| end.try_clone().expect("a socket can be shared");
         state.ends().extend([share(&firefox), share(&server)]);
@@ -90,7 +90,7 @@ fn forward(listener: &TcpListener, server: SocketAddr, state: &Arc<State>) {
 fn up(mut firefox: TcpStream, mut server: TcpStream, state: &State) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = firefox.read(&mut bytes) {
-        if !state.loses.load(Ordering::SeqCst) && server.write_all(&bytes[..count]).is_err() {
+        if !state.discards.load(Ordering::SeqCst) && server.write_all(&bytes[..count]).is_err() {
             break;
         }
     }

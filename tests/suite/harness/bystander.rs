@@ -1,4 +1,4 @@
-//! A user agent that behaves, beside peers that do not.
+//! A well-behaved user agent, which misbehaving peers must not affect.
 
 use std::time::{Duration, Instant};
 
@@ -6,30 +6,30 @@ use super::agent::{Agent, Channel};
 use super::sender::Sender;
 use super::{AT_ONCE, Server};
 
-/// A user agent, connected for as long as the test.
-pub(crate) struct Neighbour {
+/// A user agent that stays connected during the test.
+pub(crate) struct Bystander {
     agent: Agent,
     channel: Channel,
     sender: Sender,
     pushes: usize,
 }
 
-impl Neighbour {
-    /// Moves in.
-    pub(crate) async fn beside(server: &Server) -> Self {
+impl Bystander {
+    /// Connects and registers a channel.
+    pub(crate) async fn connect(server: &Server) -> Self {
         let mut agent = Agent::new(server).await;
         let channel = agent.register().await;
         Self { agent, channel, sender: Sender::new(), pushes: 0 }
     }
 
-    /// Gets a push on the connection that it had from the start.
-    pub(crate) async fn notices_nothing(&mut self) {
-        let took = self.gets_a_push().await;
+    /// Checks that a push arrives in time on the original connection.
+    pub(crate) async fn is_unaffected(&mut self) {
+        let took = self.push_latency().await;
         assert!(took < AT_ONCE, "a push took {took:?}");
     }
 
-    /// How long a push takes, from its request to the answer that comes after the ack.
-    pub(crate) async fn gets_a_push(&mut self) -> Duration {
+    /// The time from the request of a push to its answer, which follows the ack.
+    pub(crate) async fn push_latency(&mut self) -> Duration {
         self.pushes += 1;
         let (body, began) = (self.pushes.to_string(), Instant::now());
         self.sender.push_to(&mut self.agent, &self.channel, &body).await;

@@ -1,26 +1,26 @@
-//! What was asked of a DynamoDB server, and how many capacity units that consumed.
+//! Requests that a DynamoDB server received, and the capacity units that they consumed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-/// Requests and units, by operation and kind of table.
+/// Requests and capacity units, summed over tables.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Bill {
-    /// Every request, by operation: those too that have no price and those that failed.
+pub(crate) struct CapacityUsage {
+    /// The number of requests by operation, including those that consume no units or failed.
     pub(crate) requests: BTreeMap<String, usize>,
     pub(crate) units: Units,
 }
 
-/// Capacity units.
+/// Consumed capacity, in DynamoDB's units.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Units {
-    /// Of 4 KB, read consistently.
+    /// Strongly consistent reads, in units of 4 KB.
     pub(crate) read: f64,
-    /// Of 1 KB, to tables.
+    /// Writes to tables, in units of 1 KB.
     pub(crate) write: f64,
-    /// Of 1 KB, to indexes.
+    /// Writes to indexes, in units of 1 KB.
     pub(crate) index_write: f64,
 }
 
@@ -28,20 +28,20 @@ const READS: [&str; 5] = ["GetItem", "Query", "Scan", "BatchGetItem", "TransactG
 const WRITES: [&str; 5] =
     ["PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"];
 
-impl Bill {
-    /// Whether an operation consumes units.
-    pub(super) fn has_a_price(operation: &str) -> bool {
+impl CapacityUsage {
+    /// Whether an operation consumes capacity units.
+    pub(super) fn is_billed(operation: &str) -> bool {
         READS.contains(&operation) || WRITES.contains(&operation)
     }
 
-    /// A request was answered, with what it says of its price: nothing where it failed.
+    /// Adds a request and the `ConsumedCapacity` of its answer, which is absent if it failed.
     pub(super) fn answered(&mut self, operation: &str, answer: &Value) {
         *self.requests.entry(operation.to_owned()).or_default() += 1;
-        let said = match &answer["ConsumedCapacity"] {
-            Value::Array(said) => said.as_slice(),
-            said => std::slice::from_ref(said),
+        let consumed = match &answer["ConsumedCapacity"] {
+            Value::Array(consumed) => consumed.as_slice(),
+            consumed => std::slice::from_ref(consumed),
         };
-        for consumed in said {
+        for consumed in consumed {
             let all = consumed["CapacityUnits"].as_f64().unwrap_or(0.0);
             if READS.contains(&operation) {
                 self.units.read += all;
@@ -53,22 +53,22 @@ impl Bill {
         }
     }
 
-    /// Requests that have a price, by operation.
-    pub(crate) fn priced(&self) -> BTreeMap<&str, usize> {
+    /// The number of requests that consume units, by operation.
+    pub(crate) fn billed(&self) -> BTreeMap<&str, usize> {
         let requests = self.requests.iter().map(|(operation, count)| (operation.as_str(), *count));
-        requests.filter(|(operation, _)| Self::has_a_price(operation)).collect()
+        requests.filter(|(operation, _)| Self::is_billed(operation)).collect()
     }
 
-    /// How many requests of these operations there were.
+    /// The number of requests of these operations.
     pub(crate) fn count(&self, operations: &[&str]) -> usize {
         operations.iter().filter_map(|operation| self.requests.get(*operation)).sum()
     }
 }
 
-impl fmt::Display for Bill {
+impl fmt::Display for CapacityUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let requests =
-            self.priced().into_iter().map(|(operation, count)| format!("{count} {operation}"));
+            self.billed().into_iter().map(|(operation, count)| format!("{count} {operation}"));
         let requests: Vec<_> = requests.collect();
         let Units { read, write, index_write } = self.units;
         write!(f, "{}: {read} read, {write} write, {index_write} index write", requests.join(", "))

@@ -1,18 +1,18 @@
-//! Months in the life of an installation, in either engine.
+//! Several months of an installation, on both storage engines.
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
-use super::place::long_ago;
-use super::{Place, months_ago};
+use super::fixture::long_ago;
+use super::{AdminFixture, months_ago};
 use crate::harness::{AT_ONCE, Agent, Channel, Sender, Socket, within};
 
-/// Seconds that the messages of these stories live.
+/// The TTL of the messages here, in seconds.
 const HALF_A_YEAR: u32 = 180 * 24 * 60 * 60;
 
-/// An agent that registered a channel, left, and has a message waiting.
-async fn waited_for(place: &Place, body: &str) -> (String, Channel) {
-    let (uaid, channel) = Agent::absent(&place.server).await;
+/// An offline agent with a channel and a stored message.
+async fn offline_agent_with_message(fixture: &AdminFixture, body: &str) -> (String, Channel) {
+    let (uaid, channel) = Agent::offline(&fixture.server).await;
     push(&channel, body).await;
     (uaid, channel)
 }
@@ -24,35 +24,38 @@ async fn push(channel: &Channel, body: &str) {
 }
 
 #[actix_web::test]
-async fn who_comes_back_is_kept_and_who_stays_away_goes_with_the_old_table() {
-    for mut place in Place::long_ago(&[]) {
-        let (back, channel) = waited_for(&place, "waits for you").await;
-        let (away, lost) = waited_for(&place, "waits for nobody").await;
-        assert!(place.server.terminate().success());
-        place.restart_now();
-        assert!(place.done("users drop-inactive --dry-run").await.starts_with("found 2 users"));
-        let status = place.done("tables status").await;
+async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table() {
+    for mut fixture in AdminFixture::long_ago(&[]) {
+        let (back, channel) = offline_agent_with_message(&fixture, "waits for you").await;
+        let (away, lost) = offline_agent_with_message(&fixture, "is not delivered").await;
+        assert!(fixture.server.terminate().success());
+        fixture.restart_now();
+        assert!(
+            fixture.stdout_of("users drop-inactive --dry-run").await.starts_with("found 2 users")
+        );
+        let status = fixture.stdout_of("tables status").await;
         let expected = format!("- 2 clients are still on {}: they move", long_ago());
         assert!(status.contains(&expected), "{status}");
-        let kept = place.done("tables drop-old").await;
+        let kept = fixture.stdout_of("tables drop-old").await;
         assert!(kept.starts_with("kept ") || kept.contains("\nkept "), "{kept}");
 
-        let mut agent = Agent::back(&place.server, &back).await;
+        let mut agent = Agent::reconnect(&fixture.server, &back).await;
         assert_eq!(agent.take(1).await[0].body(), "waits for you");
-        // The move to this month ends after the last ack; a new subscription is answered only then.
+        // The move to this month ends after the last ack; only then a subscription is answered.
         agent.register().await;
-        let dropped = place.done("users drop-inactive --rate 1000").await;
+        let dropped = fixture.stdout_of("users drop-inactive --rate 1000").await;
         assert!(dropped.starts_with("found 1 users"), "{dropped}");
         assert!(dropped.contains("\ndropped 1 users; 0 had come back"), "{dropped}");
         let old = format!("dropped {}, which no client is on\n", long_ago());
-        let dropped = place.done("tables drop-old").await;
+        let dropped = fixture.stdout_of("tables drop-old").await;
         assert!(dropped.contains(&old), "{dropped}");
-        assert!(!place.done("tables list").await.contains(&long_ago().to_string()));
+        assert!(!fixture.stdout_of("tables list").await.contains(&long_ago().to_string()));
 
         push_to(&mut agent, &channel).await;
         let gone = Sender::new().post(&lost.endpoint).ttl(60).body("x").send().await;
         assert_eq!(gone.status, 410, "{gone}");
-        let stranger = Agent::greet(Socket::open(&place.server).await, Some(&away)).await.unwrap();
+        let stranger =
+            Agent::hello(Socket::open(&fixture.server).await, Some(&away)).await.unwrap();
         assert_ne!(stranger.uaid(), away);
     }
 }
@@ -62,45 +65,46 @@ async fn push_to(agent: &mut Agent, channel: &Channel) {
 }
 
 #[actix_web::test]
-async fn a_frozen_table_is_renamed_and_its_agents_notice_nothing() {
-    for mut place in Place::long_ago(&["--rotation=false"]) {
-        let (uaid, channel) = waited_for(&place, "from long ago").await;
-        assert!(place.server.terminate().success());
-        place.restart_now();
+async fn a_frozen_table_is_renamed_without_effect_on_its_agents() {
+    for mut fixture in AdminFixture::long_ago(&["--rotation=false"]) {
+        let (uaid, channel) = offline_agent_with_message(&fixture, "from long ago").await;
+        assert!(fixture.server.terminate().success());
+        fixture.restart_now();
         let (from, to) = (long_ago(), months_ago(0));
         let copy = format!("tables copy {from} {to}");
-        let why = place.refused(&copy).await;
+        let why = fixture.stderr_of(&copy).await;
         assert!(why.contains("stop it first") || why.contains("--server-stopped"), "{why}");
-        let kept = place.done("tables drop-old --force").await;
+        let kept = fixture.stdout_of("tables drop-old --force").await;
         assert!(kept.contains(&format!("{from} stays in use")), "{kept}");
-        assert!(place.server.terminate().success());
+        assert!(fixture.server.terminate().success());
 
-        let confirmed = if place.is_embedded() { copy } else { format!("{copy} --server-stopped") };
-        let copied = place.done(&confirmed).await;
+        let confirmed =
+            if fixture.is_embedded() { copy } else { format!("{copy} --server-stopped") };
+        let copied = fixture.stdout_of(&confirmed).await;
         assert!(copied.contains(&format!("1 records name {to} instead of {from} now")), "{copied}");
-        let why = place.refused(&confirmed).await;
+        let why = fixture.stderr_of(&confirmed).await;
         assert!(why.contains(&format!("next is `kalends tables drop {from} --yes`")), "{why}");
-        let dropped = place.done(&format!("tables drop {from} --yes")).await;
+        let dropped = fixture.stdout_of(&format!("tables drop {from} --yes")).await;
         assert_eq!(dropped, format!("dropped {from}, which no client is on\n"));
-        place.server.restart();
+        fixture.server.restart();
 
-        let mut agent = Agent::back(&place.server, &uaid).await;
+        let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
         assert_eq!(agent.take(1).await[0].body(), "from long ago");
         push_to(&mut agent, &channel).await;
-        let tables = place.done("tables list").await;
+        let tables = fixture.stdout_of("tables list").await;
         assert!(tables.contains(&to.to_string()) && !tables.contains(&from.to_string()));
     }
 }
 
 #[actix_web::test]
-async fn an_interrupted_command_says_so_and_can_be_run_again() {
-    for mut place in Place::long_ago(&[]) {
+async fn an_interrupted_command_reports_it_and_can_be_repeated() {
+    for mut fixture in AdminFixture::long_ago(&[]) {
         for _ in 0..30 {
-            Agent::absent(&place.server).await;
+            Agent::offline(&fixture.server).await;
         }
-        assert!(place.server.terminate().success());
-        place.restart_now();
-        let mut slow = place.command(&["users", "drop-inactive", "--rate", "1"]).spawn().unwrap();
+        assert!(fixture.server.terminate().success());
+        fixture.restart_now();
+        let mut slow = fixture.command(&["users", "drop-inactive", "--rate", "1"]).spawn().unwrap();
         let mut first = String::new();
         let mut stdout = BufReader::new(slow.stdout.as_mut().unwrap());
         stdout.read_line(&mut first).await.unwrap();
@@ -110,13 +114,13 @@ async fn an_interrupted_command_says_so_and_can_be_run_again() {
         let why = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(1), "{why}");
         assert!(why.contains("stopped between two steps; run it again to go on"), "{why}");
-        let dropped = place.done("users drop-inactive --rate 10000").await;
+        let dropped = fixture.stdout_of("users drop-inactive --rate 10000").await;
         assert!(dropped.contains("dropped 30 users"), "{dropped}");
     }
 }
 
 fn interrupt(process: &Child) {
-    let pid = process.id().expect("nobody waited for it").to_string();
+    let pid = process.id().expect("the process was not waited for").to_string();
     let status = std::process::Command::new("kill").args(["-s", "INT", &pid]).status();
     assert!(status.expect("kill can be run").success());
 }

@@ -1,4 +1,4 @@
-//! An HTTP server that answers every request with the same, and remembers what it was asked.
+//! An HTTP server that answers every request alike and records the requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,24 +7,24 @@ use std::thread;
 
 use crate::harness::{AT_ONCE, until};
 
-/// The server. Its thread ends with the tests.
-pub(crate) struct Fake {
+/// The server, whose thread runs until the process of the tests ends.
+pub(crate) struct StaticServer {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Heads of requests, in lower case.
+    /// The heads of requests, in lower case.
     heads: Vec<String>,
-    /// The whole answer; none is silence.
+    /// The complete answer; without one, requests wait.
     answer: Option<String>,
-    /// Connections that wait for an answer for ever.
+    /// Connections that wait for an answer that is never sent.
     waiting: Vec<TcpStream>,
 }
 
-impl Fake {
-    /// A server that says nothing yet.
+impl StaticServer {
+    /// Starts a server that does not answer yet.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -32,24 +32,23 @@ impl Fake {
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A client that goes away is no trouble of the test's.
+                // A client may disconnect at any time.
                 let _ = answer(stream, &shared);
             }
         });
         Self { address, state }
     }
 
-    /// Where it is.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on it answers with this status and body.
+    /// Sets the status and body of further answers.
     pub(crate) fn answers(&self, status: u16, body: &str) {
-        self.answers_with(&format!("{status} Said"), "", body);
+        self.answers_with(&format!("{status} Status"), "", body);
     }
 
-    /// The same with headers, each with the end of its line.
+    /// Like [`answers`](Self::answers), with headers that each end with CRLF.
     pub(crate) fn answers_with(&self, status: &str, headers: &str, body: &str) {
         let length = body.len();
         let answer = format!(
@@ -63,8 +62,8 @@ impl Fake {
         self.state().heads.clone()
     }
 
-    /// Waits for so many further requests.
-    pub(crate) async fn is_asked(&self, times: usize) {
+    /// Waits for this many further requests.
+    pub(crate) async fn wait_for_requests(&self, times: usize) {
         let before = self.state().heads.len();
         let is_asked = async || self.state().heads.len() >= before + times;
         until(3 * AT_ONCE, "it is asked", is_asked).await;

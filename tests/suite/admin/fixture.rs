@@ -1,29 +1,31 @@
-//! A server, its store, and an operator at its side.
+//! A server, its store, and the commands of an operator.
 
 use std::path::Path;
 
 use state_machine::{Month, Time};
 use tokio::process::Command;
 
-use crate::harness::{Ended, Launch, Program, Server, WireServer, dynamo, kalends, unix_now_s};
+use crate::harness::{
+    ExitOutput, Launch, Program, Server, WireServer, dynamo, kalends, unix_now_s,
+};
 
-/// Four months, so that whoever was last seen then is stale, and his month's table old.
+/// Four months: an agent last seen then is inactive, and the table of its month is old.
 const LONG_AGO_S: u64 = 120 * 24 * 60 * 60;
 
-/// Times to live, in seconds, that are over by no means.
+/// TTLs in seconds that do not end during a test.
 const YEAR: u32 = 365 * 24 * 60 * 60;
 
-/// A server with its store.
-pub(super) struct Place {
+/// A server and its store.
+pub(super) struct AdminFixture {
     pub(super) server: Server,
-    /// What starts the server, and what names its store to a command.
+    /// The arguments that start the server, and that name its store to a command.
     launch: Launch,
-    /// Where its tables are, if not in its data directory.
+    /// The server of its tables, if they are not in the data directory.
     wire_server: Option<WireServer>,
 }
 
-impl Place {
-    /// A server with its files in a directory.
+impl AdminFixture {
+    /// A server with SQLite files in its data directory.
     pub(super) fn embedded(arguments: &[&str]) -> Self {
         Self::start(Launch::default().with(arguments), None)
     }
@@ -32,18 +34,18 @@ impl Place {
     pub(super) fn dynamo(arguments: &[&str]) -> Self {
         let wire_server = WireServer::start();
         let launch = dynamo::launch(&wire_server.url).with(arguments);
-        // Months are looked through key by key, and there is next to nothing to be found.
+        // Counting records reads every key of the index, of which there are few.
         Self::start(launch.with(&["--last-connect-shards=1"]), Some(wire_server))
     }
 
-    /// Both, four months ago.
+    /// Both engines, with a clock four months behind.
     pub(super) fn long_ago(arguments: &[&str]) -> [Self; 2] {
         let (ago, ttl) = (format!("--clock-offset-s=-{LONG_AGO_S}"), format!("--ttl-max-s={YEAR}"));
         let arguments = [arguments, &["--dev", &ago, &ttl]].concat();
         [Self::embedded(&arguments), Self::dynamo(&arguments)]
     }
 
-    /// A server that makes no tables itself, with those in DynamoDB that `kalends tables create` made.
+    /// A server that creates no tables, with those that `kalends tables create` created.
     pub(super) async fn prepared(arguments: &[&str]) -> Self {
         let wire_server = WireServer::start();
         let launch = dynamo::launch(&wire_server.url).with(arguments);
@@ -58,29 +60,29 @@ impl Place {
         Self { server: Server::launch(launch.clone()), launch, wire_server }
     }
 
-    /// Starts the server, which was stopped, in the present.
+    /// Starts the stopped server with the present time.
     pub(super) fn restart_now(&mut self) {
         self.launch.arguments.retain(|word| word != "--dev" && !word.starts_with("--clock-offset"));
         self.server.restart_as(self.launch.clone());
     }
 
-    /// Tells commands something else than the server was told.
-    pub(super) fn say_instead(&mut self, said: &str, instead: &str) {
-        let word = self.launch.arguments.iter_mut().find(|word| *word == said);
-        instead.clone_into(word.expect("the server was told so"));
+    /// Replaces an argument for further commands, but not for the running server.
+    pub(super) fn override_argument(&mut self, given: &str, instead: &str) {
+        let word = self.launch.arguments.iter_mut().find(|word| *word == given);
+        instead.clone_into(word.expect("the server has this argument"));
     }
 
-    /// Whether the server owns its store.
+    /// Whether the store is embedded, so that the server locks it.
     pub(super) fn is_embedded(&self) -> bool {
         self.wire_server.is_none()
     }
 
-    /// `kalends` with these words, on the store of the server.
+    /// A `kalends` command on the server's store.
     pub(super) fn command(&self, words: &[&str]) -> Command {
         self.command_in(&self.server.data_dir(), words)
     }
 
-    /// The same with another data directory.
+    /// Like [`command`](Self::command), with another data directory.
     pub(super) fn command_in(&self, data_dir: &Path, words: &[&str]) -> Command {
         let mut command = kalends(words);
         command.arg("--data-dir").arg(data_dir);
@@ -94,30 +96,30 @@ impl Place {
         command
     }
 
-    /// How it ends.
-    pub(super) async fn run(&self, words: &str) -> Ended {
+    /// Runs the command and returns how it ended.
+    pub(super) async fn run(&self, words: &str) -> ExitOutput {
         let words: Vec<_> = words.split(' ').collect();
         Program::run(self.command(&words)).await
     }
 
-    /// What it says, which must go well.
-    pub(super) async fn done(&self, words: &str) -> String {
+    /// The output of a command that must succeed.
+    pub(super) async fn stdout_of(&self, words: &str) -> String {
         let ended = self.run(words).await;
         assert_eq!(ended.code, Some(0), "{words}: {ended:?}");
         ended.stdout
     }
 
-    /// Why it is refused.
-    pub(super) async fn refused(&self, words: &str) -> String {
+    /// The error of a command that must fail.
+    pub(super) async fn stderr_of(&self, words: &str) -> String {
         let ended = self.run(words).await;
         assert_eq!(ended.code, Some(1), "{words}: {ended:?}");
-        let last = ended.stderr.lines().last().expect("it says why");
+        let last = ended.stderr.lines().last().expect("the error is printed");
         assert!(last.starts_with("kalends: "), "{ended:?}");
         last.to_owned()
     }
 }
 
-/// The month so many months before the present one.
+/// The month that is `count` months before the present one.
 pub(super) fn months_ago(count: usize) -> Month {
     (0..count).fold(this_month(), |month, _| month.previous())
 }
@@ -126,7 +128,7 @@ fn this_month() -> Month {
     Month::of(Time(unix_now_s() * 1000))
 }
 
-/// The month of a server of long ago.
+/// The month of a server with a clock four months behind.
 pub(super) fn long_ago() -> Month {
     Month::of(Time((unix_now_s() - LONG_AGO_S) * 1000))
 }

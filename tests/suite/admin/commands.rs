@@ -1,4 +1,4 @@
-//! Every command beside a live server and without one, in either engine.
+//! Every operator command, with and without a running server, on both storage engines.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,31 +8,31 @@ use state_machine::month::CivilHour;
 use state_machine::{Month, Time};
 use tempfile::TempDir;
 
-use super::{Place, months_ago};
-use crate::harness::{Agent, Neighbour, Program, kalends, unix_now_s};
+use super::{AdminFixture, months_ago};
+use crate::harness::{Agent, Bystander, Program, kalends, unix_now_s};
 
-/// A user that the tests do not run as.
-const STRANGER: u32 = 65_534;
+/// The uid of a user that does not run the tests.
+const OTHER_UID: u32 = 65_534;
 
 #[actix_web::test]
-async fn every_command_works_beside_a_live_server_and_without_one() {
-    for mut place in [Place::embedded(&[]), Place::dynamo(&[])] {
-        let mut neighbour = Neighbour::beside(&place.server).await;
-        let ensured = place.done("tables create --lower-prior 5:5").await;
+async fn every_command_works_with_and_without_a_running_server() {
+    for mut fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+        let mut bystander = Bystander::connect(&fixture.server).await;
+        let ensured = fixture.stdout_of("tables create --lower-prior 5:5").await;
         assert!(ensured.contains(&format!("{} was there\n", months_ago(0))), "{ensured}");
-        let beside = answers(&place).await;
-        neighbour.notices_nothing().await;
-        assert!(place.server.terminate().success());
+        let beside = answers(&fixture).await;
+        bystander.is_unaffected().await;
+        assert!(fixture.server.terminate().success());
 
-        assert_eq!(answers(&place).await, beside);
-        let ensured = place.done("tables create").await;
+        assert_eq!(answers(&fixture).await, beside);
+        let ensured = fixture.stdout_of("tables create").await;
         assert_eq!(ensured.matches(" was there\n").count(), 3, "{ensured}");
-        place.server.restart();
+        fixture.server.restart();
     }
 }
 
-/// What the commands say that change nothing.
-async fn answers(place: &Place) -> Vec<String> {
+/// The output of the read-only commands.
+async fn answers(fixture: &AdminFixture) -> Vec<String> {
     let mut answers = Vec::new();
     for command in [
         "preflight",
@@ -42,7 +42,7 @@ async fn answers(place: &Place) -> Vec<String> {
         "users drop-inactive --dry-run",
         "users drop-inactive",
     ] {
-        answers.push(without_sizes(&place.done(command).await));
+        answers.push(without_sizes(&fixture.stdout_of(command).await));
     }
     assert!(answers[0].lines().all(|line| line.starts_with("ok ")), "{answers:?}");
     assert!(answers[1].contains("all is well"), "{answers:?}");
@@ -51,7 +51,7 @@ async fn answers(place: &Place) -> Vec<String> {
     answers
 }
 
-/// Files grow a little by being used.
+/// Removes file sizes, because files grow a little with use.
 fn without_sizes(text: &str) -> String {
     let is_of_a_table = |line: &&str| line.contains("active") || line.starts_with("TABLE");
     let (tables, rest): (Vec<_>, Vec<_>) = text.lines().partition(is_of_a_table);
@@ -60,17 +60,18 @@ fn without_sizes(text: &str) -> String {
 }
 
 #[actix_web::test]
-async fn a_status_counts_who_is_there() {
-    for place in [Place::embedded(&[]), Place::dynamo(&[])] {
+async fn tables_status_counts_agents_by_month() {
+    for fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
         for _ in 0..3 {
-            Agent::absent(&place.server).await;
+            Agent::offline(&fixture.server).await;
         }
         let month = months_ago(0).to_string();
         let status: Value =
-            serde_json::from_str(&place.done("tables status --json").await).unwrap();
+            serde_json::from_str(&fixture.stdout_of("tables status --json").await).unwrap();
         assert_eq!(status["clients"][&month], 3, "{status}");
         assert_eq!((&status["this_month"], &status["rotation"]), (&month.into(), &true.into()));
-        let tables: Value = serde_json::from_str(&place.done("tables list --json").await).unwrap();
+        let tables: Value =
+            serde_json::from_str(&fixture.stdout_of("tables list --json").await).unwrap();
         let tables = tables["tables"].as_array().unwrap();
         let holds: Vec<_> = tables.iter().filter_map(|table| table["holds"].as_str()).collect();
         assert_eq!(holds[0], "router");
@@ -79,21 +80,22 @@ async fn a_status_counts_who_is_there() {
 }
 
 #[actix_web::test]
-async fn what_ensure_makes_is_all_that_a_server_needs_which_makes_nothing() {
-    let place = Place::prepared(&[]).await;
-    Neighbour::beside(&place.server).await.notices_nothing().await;
-    place.done("preflight").await;
+async fn tables_made_by_the_command_suffice_for_a_server_that_creates_none() {
+    let fixture = AdminFixture::prepared(&[]).await;
+    Bystander::connect(&fixture.server).await.is_unaffected().await;
+    fixture.stdout_of("preflight").await;
 }
 
 #[actix_web::test]
-async fn next_month_gets_the_throughput_of_this_one_and_last_month_is_lowered() {
+async fn next_month_gets_this_months_throughput_and_last_months_is_lowered() {
     const MOVING_DAYS: u8 = 3;
     let provisioned = ["--dynamodb-billing=provisioned", "--dynamodb-read-units=7"];
-    let mut place = Place::dynamo(&provisioned);
-    // What a command makes by itself has less.
-    place.say_instead("--dynamodb-read-units=7", "--dynamodb-read-units=5");
-    place.done("tables create --lower-prior 2:9").await;
-    let tables: Value = serde_json::from_str(&place.done("tables list --json").await).unwrap();
+    let mut fixture = AdminFixture::dynamo(&provisioned);
+    // Tables that a command creates itself have a lower capacity.
+    fixture.override_argument("--dynamodb-read-units=7", "--dynamodb-read-units=5");
+    fixture.stdout_of("tables create --lower-prior 2:9").await;
+    let tables: Value =
+        serde_json::from_str(&fixture.stdout_of("tables list --json").await).unwrap();
     let units = |month: Month| {
         let tables = tables["tables"].as_array().unwrap();
         let table = tables.iter().find(|table| table["month"] == *month.to_string()).unwrap();
@@ -108,27 +110,27 @@ async fn next_month_gets_the_throughput_of_this_one_and_last_month_is_lowered() 
 }
 
 #[actix_web::test]
-async fn two_commands_at_once_do_not_disturb_each_other() {
-    let mut place = Place::embedded(&[]);
+async fn two_concurrent_commands_do_not_interfere() {
+    let mut fixture = AdminFixture::embedded(&[]);
     for is_alive in [true, false] {
         if !is_alive {
-            assert!(place.server.terminate().success());
+            assert!(fixture.server.terminate().success());
         }
-        let ensure = || place.run("tables create");
-        let (one, two, three) = tokio::join!(ensure(), place.run("tables status"), ensure());
+        let ensure = || fixture.run("tables create");
+        let (one, two, three) = tokio::join!(ensure(), fixture.run("tables status"), ensure());
         for ended in [one, two, three] {
             assert_eq!(ended.code, Some(0), "{ended:?}");
         }
     }
-    place.server.restart();
+    fixture.server.restart();
 }
 
 #[actix_web::test]
-async fn keys_that_others_can_read_are_told_by_preflight_with_all_the_rest() {
-    let place = Place::embedded(&[]);
-    let keys = place.server.data_dir().join("keys.toml");
+async fn preflight_reports_keys_that_others_can_read_among_all_checks() {
+    let fixture = AdminFixture::embedded(&[]);
+    let keys = fixture.server.data_dir().join("keys.toml");
     std::fs::set_permissions(&keys, Permissions::from_mode(0o644)).unwrap();
-    let ended = place.run("preflight").await;
+    let ended = fixture.run("preflight").await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.starts_with("FAILED  keys.toml: "), "{ended:?}");
     assert!(ended.stdout.contains("chmod 600") && ended.stdout.contains("\nok "), "{ended:?}");
@@ -136,7 +138,7 @@ async fn keys_that_others_can_read_are_told_by_preflight_with_all_the_rest() {
 }
 
 #[actix_web::test]
-async fn where_no_store_is_none_is_made() {
+async fn commands_create_no_store() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
     for words in [&["preflight"][..], &["tables", "list"], &["users", "drop-inactive"]] {
@@ -150,8 +152,8 @@ async fn where_no_store_is_none_is_made() {
 }
 
 #[actix_web::test]
-async fn what_is_not_said_rightly_ends_with_2() {
-    let place = Place::embedded(&[]);
+async fn invalid_arguments_exit_with_2() {
+    let fixture = AdminFixture::embedded(&[]);
     for words in [
         "tables",
         "tables mend",
@@ -161,22 +163,22 @@ async fn what_is_not_said_rightly_ends_with_2() {
         "tables list --log-level loud",
         "users drop-inactive --rate fast",
     ] {
-        let ended = place.run(words).await;
+        let ended = fixture.run(words).await;
         assert_eq!(ended.code, Some(2), "{words}: {ended:?}");
     }
 }
 
 #[actix_web::test]
-async fn a_table_that_is_not_there_is_told_by_preflight() {
-    let mut place = Place::embedded(&[]);
-    assert!(place.server.terminate().success());
-    let file = place.server.data_dir().join(format!("messages_{}.db", months_ago(0)));
-    let aside = place.server.data_dir().join("aside");
+async fn preflight_reports_a_missing_table() {
+    let mut fixture = AdminFixture::embedded(&[]);
+    assert!(fixture.server.terminate().success());
+    let file = fixture.server.data_dir().join(format!("messages_{}.db", months_ago(0)));
+    let aside = fixture.server.data_dir().join("aside");
     std::fs::rename(&file, &aside).unwrap();
-    let why = place.refused("preflight").await;
+    let why = fixture.stderr_of("preflight").await;
     assert!(why.contains("is missing: restore it from a backup"), "{why}");
     std::fs::rename(&aside, &file).unwrap();
-    place.server.restart();
+    fixture.server.restart();
 
     let wire_server = crate::harness::WireServer::start();
     let launch = crate::harness::dynamo::launch(&wire_server.url);
@@ -188,7 +190,7 @@ async fn a_table_that_is_not_there_is_told_by_preflight() {
 }
 
 #[actix_web::test]
-async fn nothing_is_copied_and_nothing_made_where_there_is_no_store() {
+async fn copy_without_a_store_creates_nothing() {
     let wire_server = crate::harness::WireServer::start();
     let launch = crate::harness::dynamo::launch(&wire_server.url).with(&["--rotation=false"]);
     let copy = format!("tables copy {} {}", months_ago(2), months_ago(0));
@@ -202,25 +204,26 @@ async fn nothing_is_copied_and_nothing_made_where_there_is_no_store() {
 }
 
 #[actix_web::test]
-async fn nothing_is_made_before_servers_are_said_to_be_stopped() {
-    let place = Place::dynamo(&["--rotation=false"]);
-    let before = place.done("tables list").await;
-    let why = place.refused(&format!("tables copy {} {}", months_ago(2), months_ago(0))).await;
+async fn tables_copy_requires_confirmation_that_servers_are_stopped() {
+    let fixture = AdminFixture::dynamo(&["--rotation=false"]);
+    let before = fixture.stdout_of("tables list").await;
+    let why = fixture.stderr_of(&format!("tables copy {} {}", months_ago(2), months_ago(0))).await;
     assert!(why.contains("--server-stopped"), "{why}");
-    assert_eq!(place.done("tables list").await, before);
+    assert_eq!(fixture.stdout_of("tables list").await, before);
 }
 
 #[actix_web::test]
-async fn keys_beside_tables_must_be_there_once_somebody_is_registered() {
-    let place = Place::dynamo(&[]);
+async fn keys_are_required_once_an_agent_is_registered() {
+    let fixture = AdminFixture::dynamo(&[]);
     let elsewhere = TempDir::new().unwrap();
-    let preflight = async || Program::run(place.command_in(elsewhere.path(), &["preflight"])).await;
+    let preflight =
+        async || Program::run(fixture.command_in(elsewhere.path(), &["preflight"])).await;
     let ended = preflight().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let none_yet = "ok      keys.toml (none yet, the server makes them)\n";
     assert!(ended.stdout.starts_with(none_yet), "{ended:?}");
 
-    Agent::absent(&place.server).await;
+    Agent::offline(&fixture.server).await;
     let ended = preflight().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.starts_with("FAILED  keys.toml: no keys.toml in "), "{ended:?}");
@@ -229,26 +232,26 @@ async fn keys_beside_tables_must_be_there_once_somebody_is_registered() {
 }
 
 #[actix_web::test]
-async fn the_store_of_another_user_is_not_opened() {
-    let mut place = Place::embedded(&[]);
-    assert!(place.server.terminate().success());
-    let file = place.server.data_dir().join("router.db");
+async fn a_store_of_another_user_is_not_opened() {
+    let mut fixture = AdminFixture::embedded(&[]);
+    assert!(fixture.server.terminate().success());
+    let file = fixture.server.data_dir().join("router.db");
     let owner = file.metadata().unwrap().uid();
-    // Only root can give a file away, and only to root is it a trap: others are not let in.
-    if chown(&file, Some(STRANGER), None).is_ok() {
-        let why = place.refused("tables create").await;
+    // Only root can change the owner of a file, and only root could open the file of another user.
+    if chown(&file, Some(OTHER_UID), None).is_ok() {
+        let why = fixture.stderr_of("tables create").await;
         let expected =
-            format!("belongs to uid {STRANGER}, and this runs as uid {owner}: run it as");
+            format!("belongs to uid {OTHER_UID}, and this runs as uid {owner}: run it as");
         assert!(why.contains(&expected), "{why}");
-        assert!(place.refused("preflight").await.contains(&expected));
+        assert!(fixture.stderr_of("preflight").await.contains(&expected));
         chown(&file, Some(owner), None).unwrap();
     }
-    place.done("tables create").await;
-    place.server.restart();
+    fixture.stdout_of("tables create").await;
+    fixture.server.restart();
 }
 
 #[actix_web::test]
-async fn a_file_is_no_data_directory() {
+async fn a_file_is_rejected_as_data_directory() {
     let home = TempDir::new().unwrap();
     let file = home.path().join("data");
     std::fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! kill -9 in the middle of something.
+//! kill -9 after a given number of steps.
 
 use std::cell::Cell;
 use std::process::Command;
@@ -7,21 +7,21 @@ use std::thread;
 
 use super::Server;
 
-/// Counts down to a kill -9, which comes from a thread of its own: the server is still at whatever
-/// the test had it do.
-pub(crate) struct Fuse {
+/// Kills a server after some steps, from its own thread, so that the server is still processing the
+/// last one.
+pub(crate) struct KillCountdown {
     left: Cell<usize>,
     kill: Sender<()>,
 }
 
-impl Fuse {
-    /// Kills the server after so many steps.
+impl KillCountdown {
+    /// Prepares to kill the server at the step with this number.
     pub(crate) fn of(server: &Server, steps: usize) -> Self {
-        let (kill, burnt) = channel();
+        let (kill, fired) = channel();
         let pid = server.pid().to_string();
         thread::spawn(move || {
-            // A fuse that was dropped before its end kills nobody.
-            if burnt.recv().is_ok() {
+            // If the countdown was dropped before its end, the server lives on.
+            if fired.recv().is_ok() {
                 let status = Command::new("kill").args(["-s", "KILL", &pid]).status();
                 assert!(status.expect("kill can be run").success());
             }
@@ -29,8 +29,8 @@ impl Fuse {
         Self { left: Cell::new(steps), kill }
     }
 
-    /// One step.
-    pub(crate) fn burn(&self) {
+    /// Counts one step; the last one kills the server.
+    pub(crate) fn step(&self) {
         self.left.set(self.left.get().wrapping_sub(1));
         if self.left.get() == 0 {
             self.kill.send(()).expect("the thread waits for it");
