@@ -88,4 +88,4 @@ Examples:
 pub(super) const REPLAY: &str = "\
 Examples:
   kalends replay fixtures/sessions/hello_of_a_new_agent.session --trace
-  kalends replay fixtures/feeds/time_table_of_the_seed.feed --trace";
+  kalends replay fixtures/feeds/time_table.feed --trace";

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_file_is_replayed_as_what_its_name_says_it_is() {
         for (file, wrong) in [
-            ("fixtures/feeds/time_table_of_the_seed.feed", None),
+            ("fixtures/feeds/time_table.feed", None),
             ("fixtures/sessions/keepalive.session", None),
             ("Cargo.toml", Some("Cargo.toml:1: the first line says what the session shows")),
             ("fixtures/feeds", Some("cannot read fixtures/feeds: ")),

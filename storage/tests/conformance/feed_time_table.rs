@@ -1,4 +1,4 @@
-//! The time table of seed 004, t=0 to t=6: the last record is published again after a consumer has seen it. Every engine
+//! The time table of the feed note, t=0 to t=6: the last record is published again after a consumer has seen it. Every engine
 //! here, and beside them what the seed warns of: a publisher that asks for `MAX(feed_sync_id) + 1`.
 
 use rusqlite::{Connection, OptionalExtension, params};

@@ -48,7 +48,7 @@ prices! {
     RECHECK: "look into storage, nothing there", [Query 1], 1.0, 0.0, 0.0;
     DROPPED: "a sender drops a message of 100 bytes", [DeleteItem 1, GetItem 1], 1.0, 1.0, 0.0;
     MOVE: "connect in a new month, nothing waiting", [GetItem 1, Query 3, UpdateItem 4], 4.0, 4.0, 2.0;
-    MOVE_3: "connect in a new month, with three messages of 100 bytes, acked", [DeleteItem 6, GetItem 1, Query 3, UpdateItem 4], 4.0, 7.0, 2.0;
+    MOVE_3: "connect in a new month, 3 messages of 100 bytes, acked", [DeleteItem 6, GetItem 1, Query 3, UpdateItem 4], 4.0, 7.0, 2.0;
     LATER: "connect in another hour, nothing waiting", [GetItem 1, Query 1, UpdateItem 1], 2.0, 1.0, 2.0;
     HEALTH: "health check", [UpdateItem 1], 0.0, 1.0, 0.0;
 }

@@ -18,18 +18,19 @@ const NOT_IN_THE_TABLE: [(&str, &str); 2] = [
     ("the clock is shifted", "only with a flag for developers, who gave it themselves"),
 ];
 
-/// The lines of the table, with their levels.
+/// The log lines of the manual, with their levels.
 fn table() -> BTreeMap<String, String> {
     let manual = read("docs/operations.md");
-    let logged = manual.split_once("\nLog lines are JSON.").expect("the tables are there").1;
+    let logged = manual.split_once("\nLog lines are JSON.").expect("the lists are there").1;
     let logged = logged.split_once("\n## ").expect("a chapter has an end").0;
-    let rows = logged.lines().filter_map(|row| row.strip_prefix("| `"));
-    let rows = rows.filter(|row| !row.starts_with("msg`")).map(|row| {
-        let (line, rest) = row.split_once("` ").expect("a line ends");
-        let level = rest.strip_prefix('(').and_then(|level| level.split_once(')'));
+    let items = logged.split("\n- `").skip(1).map(|item| item.split("\n\n").next().unwrap_or(item));
+    let items = items.map(|item| {
+        let item = item.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (line, rest) = item.split_once('`').expect("a log line ends");
+        let level = rest.strip_prefix(" (").and_then(|level| level.split_once("):"));
         (line.to_owned(), level.map_or("WARN", |(level, _)| level).to_owned())
     });
-    rows.collect()
+    items.collect()
 }
 
 /// The sources without their tests, and with joined string literals.

@@ -2,7 +2,7 @@
 //! to repeat.
 //!
 //! ```text
-//! # The time table of seed 004 with a sequence: fred is given number 2, and the consumer sees jim.
+//! # The time table of the feed note with a sequence: fred is given number 2, and the consumer sees jim.
 //!
 //! # t=0: the consumer's cursor is 0. t=1:
 //! writer> write fred bob

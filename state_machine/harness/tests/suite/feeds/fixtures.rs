@@ -32,7 +32,7 @@ fn a_history_printed_as_a_trace_is_the_same_history() {
 #[test]
 fn only_the_number_differs_between_the_two_time_tables_and_only_one_update_is_lost() {
     let [naive, ours] = ["_naive", ""].map(|kind| {
-        let text = named(&format!("time_table_of_the_seed{kind}.feed")).text;
+        let text = named(&format!("time_table{kind}.feed")).text;
         let history = History::parse(&text).unwrap();
         assert!(replay(&history, |_| {}).is_ok());
         history

@@ -6,7 +6,7 @@ use crate::feed_models::check::{holds, is_caught};
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::scenario::{Bounds, Scenario, by_size};
 
-/// The time table of seed 004: the key with the last number is published again.
+/// The time table of the feed note: the key with the last number is published again.
 fn republished() -> Scenario {
     Scenario::new("republished", by_size(1, 2), 1)
         .published(&[0, 0])
