@@ -45,7 +45,7 @@ fn hint(error: DynamoOpenError) -> OpenStoreError {
 }
 
 fn embedded_options(settings: &Settings) -> EmbeddedOptions {
-    EmbeddedOptions { write_queue_max: settings.write_queue_max, ..EmbeddedOptions::default() }
+    EmbeddedOptions::new(settings.write_queue_max)
 }
 
 fn dynamo_options(settings: &Settings) -> DynamoOptions {

@@ -27,7 +27,7 @@ impl Fixture {
     /// With tables of these months.
     pub(super) async fn with(months: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Embedded::open(dir.path(), &EmbeddedOptions::default()).unwrap();
+        let store = Embedded::open(dir.path(), &EmbeddedOptions::new(4096)).unwrap();
         let store: Arc<dyn StoreAdmin> = Arc::new(store);
         for text in months {
             store.ensure_month(month(text)).await.unwrap();

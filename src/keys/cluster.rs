@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn no_keys_are_created_beside_a_database() {
         let home = tempfile::tempdir().unwrap();
-        drop(Embedded::open(home.path(), &storage::EmbeddedOptions::default()).unwrap());
+        drop(Embedded::open(home.path(), &storage::EmbeddedOptions::new(4096)).unwrap());
         let error = add(home.path()).unwrap_err().to_string();
         assert!(error.contains("restore it from a backup"), "{error}");
         assert!(!home.path().join(KEYS_FILE).exists());

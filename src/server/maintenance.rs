@@ -121,7 +121,7 @@ mod tests {
 
     async fn months_made_beside(there: &[&str], times: &[Time], rotation: bool) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap();
+        let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
         for month in there {
             store.ensure_month(month.parse().unwrap()).await.unwrap();
         }
@@ -179,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn where_rotation_is_off_the_newest_table_is_the_one_in_use() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap();
+        let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
         assert_eq!(frozen_month(&store, false).await, Ok(None), "nothing is there to be frozen on");
         for month in ["2026_12", "2026_11"] {
             store.ensure_month(month.parse().unwrap()).await.unwrap();

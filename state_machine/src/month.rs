@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::Time;
 
 /// A calendar month in UTC; written `2026_11`, as table names carry it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Month {
     year: u16,
     month: u8,
@@ -110,6 +113,20 @@ impl FromStr for Month {
             return Err(MonthError);
         }
         Self::new(year.parse().map_err(|_| MonthError)?, month.parse().map_err(|_| MonthError)?)
+    }
+}
+
+impl TryFrom<String> for Month {
+    type Error = MonthError;
+
+    fn try_from(text: String) -> Result<Self, MonthError> {
+        text.parse()
+    }
+}
+
+impl From<Month> for String {
+    fn from(month: Month) -> Self {
+        month.to_string()
     }
 }
 

@@ -1,8 +1,10 @@
-//! What a feed costs in the embedded store: CPU µs of the whole process for one key, and keys a second.
+//! What a feed costs in the embedded store: CPU µs of the whole process for one key, and keys a
+//! second.
 //!
 //! `cargo run --release -p storage --example feed_bench [TASKS] [VALUE_BYTES] [DIR]`
 //!
-//! TASKS writers (16) each wait for their answer before they write again. 1,000 keys, values of VALUE_BYTES (100).
+//! TASKS writers (16) each wait for their answer before they write again. 1,000 keys, values of
+//! VALUE_BYTES (100).
 
 mod measure;
 
@@ -32,7 +34,7 @@ async fn main() {
 }
 
 async fn run(dir: &Path, tasks: u32, bytes: usize) {
-    let store = Embedded::open(dir, &EmbeddedOptions::default()).expect("the directory is usable");
+    let store = Embedded::open(dir, &EmbeddedOptions::new(4096)).expect("the directory is usable");
     let store = Arc::new(store);
     let bench = Bench { store: store.clone(), tasks, value: value(bytes) };
     bench.store.ensure_feeds().await.expect("made");

@@ -3,7 +3,8 @@
 //! `cargo run --release -p storage --example store_bench [TASKS] [PAYLOAD_BYTES] [DIR]`
 //!
 //! TASKS callers (16) each wait for their answer before they ask again, so the batches that are
-//! committed together are about that large. 500 user agents, 100,000 messages of PAYLOAD_BYTES (256).
+//! committed together are about that large. 500 user agents, 100,000 messages of PAYLOAD_BYTES
+//! (256).
 
 mod measure;
 
@@ -35,7 +36,7 @@ async fn main() {
 }
 
 async fn run(dir: &Path, tasks: u32, bytes: usize) {
-    let store = Embedded::open(dir, &EmbeddedOptions::default()).expect("the directory is usable");
+    let store = Embedded::open(dir, &EmbeddedOptions::new(4096)).expect("the directory is usable");
     let bench = Bench { store: Arc::new(store), tasks, payload: Bytes::from(vec![0xaa; bytes]) };
     bench.store.ensure_month(month()).await.expect("made");
     bench.measure("connect: register_user", AGENTS, connect).await;
@@ -125,7 +126,7 @@ async fn look_up_and_put(bench: Bench, number: u32) {
     look_up(bench, number).await;
 }
 
-/// One message in twenty fetches its page, and every message is deleted alone, as acks come.
+/// One message in twenty fetches its page, and every message is deleted alone, as by an ack.
 async fn drain(bench: Bench, number: u32) {
     let uaid = agent(number / PAGE.rows as u32);
     if number.is_multiple_of(PAGE.rows as u32) {

@@ -1,4 +1,4 @@
-//! Dropping the users that stay away, a batch for every call (seed 001, `drop_old_users`).
+//! Drops inactive users, one batch per call (docs/sources.md#table-classes).
 
 use std::sync::Arc;
 
@@ -9,29 +9,26 @@ use crate::store::{Cursor, StoreError};
 
 /// Finds users that have not connected for months, and drops them.
 ///
-/// Nothing runs ahead of the caller: what [`DropInactiveUsers::next`] was not called for is neither
-/// looked for nor dropped. The caller waits between two calls as it sees fit; what a batch costs
-/// is to be told from [`UserBatch::found`] and [`UserBatch::dropped`].
-///
-/// It can be stopped at any time and begun again: users are found by what their records say.
+/// Each call of [`DropInactiveUsers::next`] finds and drops one batch, and nothing runs between
+/// calls. The caller paces them by [`UserBatch::found`] and [`UserBatch::dropped`]. It may stop at
+/// any time and start again.
 pub struct DropInactiveUsers {
     store: Arc<dyn StoreAdmin>,
-    /// The month that is being looked through; none when all were.
+    /// The month that is being scanned; none at the end.
     month: Option<Month>,
-    /// The last one to look through.
     last: Month,
     after: Option<Cursor>,
     dry_run: bool,
 }
 
-/// What one call has done.
+/// The result of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserBatch {
-    /// The month of last connections that was looked through.
+    /// The month of last connections that was scanned.
     pub month: Month,
-    /// Users found in it, at most [`USERS_IN_A_BATCH`](crate::maintenance::USERS_IN_A_BATCH); may be none.
+    /// Users found in it, 0 to [`USERS_IN_A_BATCH`](crate::maintenance::USERS_IN_A_BATCH).
     pub found: usize,
-    /// Of which so many were dropped: the others came back or were dropped by somebody else.
+    /// Users dropped of those: the others reconnected, or another process dropped them.
     pub dropped: usize,
 }
 
@@ -44,22 +41,21 @@ impl DropInactiveUsers {
         Self { store, month, last, after: None, dry_run: false }
     }
 
-    /// Finds users, and drops none.
+    /// Counts users without dropping them.
     #[must_use]
     pub fn dry_run(self) -> Self {
         Self { dry_run: true, ..self }
     }
 
-    /// The months that are still to be looked through, the present one included.
+    /// The number of months that remain to be scanned, the present one included.
     pub fn months_left(&self) -> usize {
         self.months().count()
     }
 
-    /// Finds at most one batch of users and drops them; none when all months were looked through.
-    /// After an error, call it again: it takes up the same users.
+    /// Finds and drops at most one batch of users; none when all months were scanned. After an
+    /// error the next call repeats the batch.
     pub async fn next(&mut self) -> Option<Result<UserBatch, StoreError>> {
-        let month = self.month?;
-        Some(self.batch(month).await)
+        Some(self.batch(self.month?).await)
     }
 
     async fn batch(&mut self, month: Month) -> Result<UserBatch, StoreError> {
@@ -71,15 +67,11 @@ impl DropInactiveUsers {
             _ if self.dry_run => 0,
             _ => self.store.drop_inactive(page.users).await?,
         };
-        self.go_on_at(page.next);
-        Ok(UserBatch { month, found, dropped })
-    }
-
-    fn go_on_at(&mut self, next: Option<Cursor>) {
-        if next.is_none() {
+        if page.next.is_none() {
             self.month = self.months().nth(1);
         }
-        self.after = next;
+        self.after = page.next;
+        Ok(UserBatch { month, found, dropped })
     }
 
     fn months(&self) -> impl Iterator<Item = Month> + use<> {

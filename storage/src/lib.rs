@@ -1,8 +1,14 @@
-//! Where Kalends keeps what must not be lost: router records, channels and messages by month.
+//! The durable state of Kalends: router records, channels and messages by month, and feeds.
 //!
-//! [`store`] says what a store promises to nodes, [`maintenance`] what to operators; the engines keep it:
-//! [`embedded`] in a directory of this machine,
-//! [`dynamo`] in tables that many nodes share. No other crate knows a table or SQL, and nothing here knows of sockets, actors or HTTP.
+//! [`store`] is the contract for nodes, [`feeds`] for feeds, [`maintenance`] for operators. Two
+//! engines implement all of it: [`embedded`] in a directory of this machine, [`dynamo`] in tables
+//! that many nodes share.
+//!
+//! Architecture Invariant: no other crate knows a table or SQL. This crate knows no sockets, actors
+//! or HTTP.
+
+#[cfg(test)]
+extern crate self as storage;
 
 pub mod dynamo;
 pub mod embedded;

@@ -1,12 +1,14 @@
-//! What an operator asks of a store beside the nodes that use it: tables, their sizes and
-//! throughput, users that stay away (seed 001, `autopush.db`; seed 002, "Message Table Rotation").
+//! The contract of maintenance: tables, their sizes and throughput, inactive users
+//! (docs/sources.md#push-service-database-module).
 //!
-//! Everything here is repeatable, goes in steps that the caller takes, and is safe beside live
-//! nodes, except for [`StoreAdmin::copy_rows`] and [`StoreAdmin::move_records`], which want them stopped.
+//! Every operation is repeatable, runs in steps that the caller makes, and is safe beside live
+//! nodes, except [`StoreAdmin::copy_rows`] and [`StoreAdmin::move_records`], which need all nodes
+//! stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
 use state_machine::{LastConnect, Month, Uaid};
 
@@ -14,46 +16,47 @@ use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
 use crate::store::{Store, StoreFuture};
 
-/// How many users one batch has at most (seed 001, `delete_uaids`; DynamoDB's `BatchWriteItem`).
+/// The largest batch of users: the limit of DynamoDB's `BatchWriteItem`.
 pub const USERS_IN_A_BATCH: usize = 25;
 
-/// Whose rows [`StoreAdmin::preflight`] writes and removes (seed 001). No user agent gets this id.
+/// The owner of the rows that [`StoreAdmin::preflight`] writes and removes. No user agent gets this
+/// id.
 pub const PREFLIGHT_UAID: Uaid =
     Uaid([0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0]);
 
-/// The maintenance of a store.
+/// The operations of `kalends tables`, `users` and `preflight`.
 pub trait StoreAdmin: Store + NotificationTable + FeedTables {
-    /// Tries out everything a node does with the router table, its index and the tables of these months,
-    /// and leaves nothing behind (seed 001, `preflight_check`). Each check says what is missing, so that an operator can mend it.
+    /// Tries every operation of a node on the router table, its index and the tables of these
+    /// months, and removes its rows. A failed check names what is missing and the remedy.
     fn preflight(&self, months: BTreeSet<Month>) -> StoreFuture<Vec<PreflightCheck>>;
 
-    /// The tables that exist: the router, the legacy one, those of feeds, then the months, oldest first. In the embedded
-    /// engine feeds have no tables to look after: they are in the router's file.
+    /// The tables that exist: router, legacy, feeds, then the months, oldest first. The embedded
+    /// engine lists no table of feeds: they are in the router's file.
     fn tables(&self) -> StoreFuture<Vec<TableStatus>>;
 
-    /// Counts some of the router records by the months they are on; go on until there is no `next`.
+    /// Counts a page of the router records by the months they name; the last page has no `next`.
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth>;
 
-    /// Users whose last connection was in one of the months of `seen`, by the `last_connect` index,
-    /// at most [`USERS_IN_A_BATCH`]. A page may be empty and have a `next`.
+    /// At most [`USERS_IN_A_BATCH`] users whose last connection was in the months of `seen`, by the
+    /// `last_connect` index. A page may be empty and have a `next`.
     fn inactive_users(&self, seen: MonthRange, after: Option<Cursor>)
     -> StoreFuture<InactiveUsers>;
 
-    /// Drops those of the users whose `last_connect` is still the one that was read, so that nobody
-    /// who just came back is dropped. At most [`USERS_IN_A_BATCH`]. Answers how many it dropped.
+    /// Drops at most [`USERS_IN_A_BATCH`] users, each only if its `last_connect` is unchanged, so
+    /// that a user who reconnected stays. Returns the number of dropped users.
     fn drop_inactive(&self, users: Vec<InactiveUser>) -> StoreFuture<usize>;
 
-    /// Drops these users whatever their records say, [`USERS_IN_A_BATCH`] at a time; what the store
-    /// did not take is given to it again.
+    /// Drops these users unconditionally, [`USERS_IN_A_BATCH`] at a time, and repeats what the
+    /// store did not accept.
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()>;
 
-    /// Copies some rows of a month, channels and messages, to another: channels are added, a message
-    /// never replaces a newer one of its topic. Go on until there is no `next`.
+    /// Copies a page of a month's channels and messages to another month: channels are added, and a
+    /// message never replaces a newer one of its topic. The last page has no `next`.
     fn copy_rows(&self, from: Month, to: Month, after: Option<Cursor>)
     -> StoreFuture<CopyProgress>;
 
-    /// Makes some of the records that name the month `from`, as `curmonth` or `oldmonth`, name `to`;
-    /// where both would, the move is finished and `oldmonth` goes. Go on until there is no `next`.
+    /// Replaces the month `from` by `to` in a page of the records, as `curmonth` and as `oldmonth`.
+    /// Where both would be equal, `oldmonth` is removed. The last page has no `next`.
     fn move_records(
         &self,
         from: Month,
@@ -64,12 +67,12 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// Sets the throughput of a month's table, where tables have one.
     fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()>;
 
-    /// Marks of the keys of the nodes that started on this store: what nodes that share it compare their
-    /// keys by, as all writes answered before have left it. An engine that only one node can use has none.
+    /// Fingerprints of the keys of the nodes that started on this store, by which nodes verify that
+    /// they share keys. Read consistently. Unsupported by an engine that only one node can use.
     fn key_fingerprints(&self) -> StoreFuture<BTreeSet<String>>;
 
-    /// Puts the marks `after` in the place of `before`, if these are still there. Answers whether the marks are `after`
-    /// now; where they are not, another node was quicker.
+    /// Replaces the fingerprints `before` by `after`, if they are unchanged. Returns whether they
+    /// are `after` now; if not, another node changed them first.
     fn put_key_fingerprints(
         &self,
         before: BTreeSet<String>,
@@ -77,61 +80,80 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     ) -> StoreFuture<bool>;
 }
 
-/// One thing that was tried out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One operation that [`StoreAdmin::preflight`] tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreflightCheck {
-    /// What: an action on a table.
+    /// The action and the table.
     pub what: String,
-    /// Whether it went well; otherwise what to do about it.
+    /// The error and its remedy.
+    #[serde(rename = "problem", with = "problem")]
     pub outcome: Result<(), String>,
 }
 
-/// Which table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The JSON of an outcome: the error, or null.
+mod problem {
+    use super::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        outcome: &Result<(), String>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        outcome.as_ref().err().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Result<(), String>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Ok(()), Err))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "holds", content = "month", rename_all = "snake_case")]
 pub enum Table {
-    /// The router records.
     Router,
-    /// SimplePush notifications.
+    /// The legacy table of SimplePush.
     Notifications,
-    /// Sequences of feeds.
+    /// The sequences that number the keys of feeds.
     Sequences,
-    /// Keys of feeds.
+    /// The keys of all feeds.
     Feeds,
     /// Channels and messages of a month.
     Messages(Month),
 }
 
-/// What is to be said of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A table's entry in the list of tables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableStatus {
-    /// Which it is.
+    #[serde(flatten)]
     pub table: Table,
-    /// Its name in the store.
+    /// The name of the table or file in the store.
     pub name: String,
-    /// The store's word for its state; `active` where it can be used.
+    /// The store's name of the state; `active` where the table is usable.
     pub state: String,
-    /// Rows in it. DynamoDB counts every six hours; the embedded engine counts the first hundred
-    /// thousand, and tells from where these end how many there are.
+    /// Number of rows. DynamoDB counts every six hours; the embedded engine counts up to 100,000
+    /// and estimates beyond.
     pub items: u64,
-    /// Bytes in it, counted as `items` are.
+    /// Size in bytes, as old as `items`.
     pub bytes: u64,
-    /// What can be asked of it.
+    #[serde(rename = "throughput")]
     pub capacity: Capacity,
 }
 
-/// What can be asked of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The throughput of a table, and how it is billed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Capacity {
-    /// What the machine can do.
+    /// Limited by the machine only.
     Unmetered,
-    /// What is asked for is paid for.
+    /// Billed by each request.
     OnDemand,
-    /// So much and no more.
+    /// A fixed maximum, billed whether used or not.
     Provisioned(Throughput),
 }
 
-/// Capacity units a second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Capacity units per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throughput {
     /// Reads of 4 KiB.
     pub read: u32,
@@ -139,69 +161,60 @@ pub struct Throughput {
     pub write: u32,
 }
 
-/// How many records are on which months.
+/// The number of router records that name each month.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecordsByMonth {
-    /// Records by `curmonth`.
     pub curmonth: BTreeMap<Month, u64>,
     /// Records with an unfinished move, by `oldmonth`.
     pub oldmonth: BTreeMap<Month, u64>,
-    /// Records of user agents that name no month, or one that cannot be read: another prefix of the message
-    /// tables is set than the one they were written with. Always 0 in the embedded engine, which fails there.
+    /// Records of user agents without a readable month: they were written with another prefix of
+    /// the message tables. Always 0 in the embedded engine, which returns an error instead.
     pub unreadable: u64,
-    /// Where to go on.
     pub next: Option<Cursor>,
 }
 
-/// From the first to the last, both included.
+/// A range of months, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonthRange {
-    /// The first.
     pub first: Month,
-    /// The last.
     pub last: Month,
 }
 
 impl MonthRange {
-    /// The keys of the `last_connect` index that lie in these months.
+    /// The keys of the `last_connect` index in these months.
     pub fn keys(self) -> Range<LastConnect> {
         first_key(self.first)..first_key(self.last.next())
     }
 }
 
-/// Every key of the month is above it, and none of the month before.
+/// A lower bound of the month's keys, above those of the month before.
 fn first_key(month: Month) -> LastConnect {
     let digits: String = month.to_string().split('_').collect();
     let month: u64 = digits.parse().expect("a month is written in digits");
     LastConnect(month * 100_000_000)
 }
 
-/// Some users that stayed away.
+/// A page of inactive users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InactiveUsers {
-    /// Who.
     pub users: Vec<InactiveUser>,
-    /// Where to go on.
     pub next: Option<Cursor>,
 }
 
-/// A user that stayed away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InactiveUser {
-    /// Who.
     pub uaid: Uaid,
-    /// Since when, as it was read.
+    /// The index key of the last connection, as it was read.
     pub last_connect: LastConnect,
 }
 
-/// What a step has done.
+/// The result of one step of copying rows or moving records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CopyProgress {
-    /// Rows or records looked at.
+    /// Rows or records that were read.
     pub seen: u64,
-    /// Of which so many were written.
+    /// Rows or records that were written.
     pub written: u64,
-    /// Where to go on.
     pub next: Option<Cursor>,
 }
 
@@ -210,6 +223,42 @@ mod tests {
     use state_machine::{Span, Time};
 
     use super::*;
+
+    #[test]
+    fn a_table_and_a_check_have_the_json_that_commands_print() {
+        let status = |table, capacity| TableStatus {
+            table,
+            name: "name".to_owned(),
+            state: "active".to_owned(),
+            items: 3,
+            bytes: 4096,
+            capacity,
+        };
+        let provisioned = Capacity::Provisioned(Throughput { read: 5, write: 6 });
+        let month = Table::Messages("2026_11".parse().unwrap());
+        let rest = r#""name":"name","state":"active","items":3,"bytes":4096,"throughput""#;
+        for (status, json) in [
+            (
+                status(Table::Router, Capacity::OnDemand),
+                format!(r#"{{"holds":"router",{rest}:"on_demand"}}"#),
+            ),
+            (
+                status(month, provisioned),
+                format!(
+                    r#"{{"holds":"messages","month":"2026_11",{rest}:{{"provisioned":{{"read":5,"write":6}}}}}}"#
+                ),
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&status).unwrap(), json);
+            assert_eq!(serde_json::from_str::<TableStatus>(&json).unwrap(), status);
+        }
+        for outcome in [Ok(()), Err("no".to_owned())] {
+            let check = PreflightCheck { what: "read".to_owned(), outcome };
+            let json = serde_json::to_value(&check).unwrap();
+            assert_eq!(json["problem"].as_str(), check.outcome.as_ref().err().map(String::as_str));
+            assert_eq!(serde_json::from_value::<PreflightCheck>(json).unwrap(), check);
+        }
+    }
 
     #[test]
     fn a_months_keys_are_those_of_its_first_to_its_last_hour() {

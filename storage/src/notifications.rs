@@ -1,24 +1,22 @@
-//! The legacy table of SimplePush: one version a channel (seed 001, `create_storage_table` and `Storage`).
+//! The legacy table of SimplePush: one version per channel (docs/sources.md#table-functions).
 
 use state_machine::{Chid, Uaid};
 
 use crate::store::StoreFuture;
 
-/// What waits for a SimplePush user agent.
+/// The version that waits for a SimplePush user agent on one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notification {
-    /// The channel.
     pub chid: Chid,
-    /// Its last version.
     pub version: u64,
 }
 
-/// The table of notifications. Engines make it when it is first written to, where they may make tables.
+/// The table of notifications. Engines create it with the first write, if they may create tables.
 pub trait NotificationTable: Send + Sync {
-    /// Makes the table if it is not there, ahead of time.
+    /// Creates the table ahead of the first write.
     fn ensure_notifications(&self) -> StoreFuture<()>;
 
-    /// At most `limit` notifications of a user agent, by channel, those after `after`.
+    /// At most `limit` notifications of a user agent after `after`, by channel.
     fn fetch_notifications(
         &self,
         uaid: Uaid,
@@ -26,11 +24,11 @@ pub trait NotificationTable: Send + Sync {
         limit: usize,
     ) -> StoreFuture<Vec<Notification>>;
 
-    /// Keeps a version, if it is higher than the one that is there. Answers whether it was.
+    /// Stores a version if it is higher than the stored one. Returns whether it was.
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool>;
 
-    /// Deletes the notification of a channel, if a version is given only that one: a higher one
-    /// that came meanwhile stays. Answers whether one was deleted.
+    /// Deletes the notification of a channel; with a `version`, only if that is the stored one.
+    /// Returns whether one was deleted.
     fn delete_notification(
         &self,
         uaid: Uaid,

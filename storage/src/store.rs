@@ -1,15 +1,16 @@
-//! The contract every engine keeps. `tests/conformance` runs each sentence of it on each engine.
+//! The contract of every engine. `tests/suite/conformance` tests each sentence of it on each
+//! engine.
 //!
 //! **Calling is ordering.** A method queues its work before it returns; the future only carries
-//! the answer. Dropping the future cancels nothing, so an actor that stops loses no write.
+//! the result. Dropping the future cancels nothing, so an actor that stops loses no write.
 //!
-//! **Answered is durable.** A write that answered `Ok` survives kill -9 and power loss.
+//! **`Ok` is durable.** A write that returned `Ok` survives kill -9 and power loss.
 //!
-//! **Refused is clear.** A queue that is full answers [`StoreError::Busy`] at once; nothing of that
-//! call was or will be done. Any other error leaves open whether the write happened: all writes are
+//! **`Busy` is clear.** A full queue returns [`StoreError::Busy`] at once, and nothing of that call
+//! was or will be done. After any other error the write may have happened: all writes are
 //! idempotent, so callers repeat them.
 //!
-//! **One user agent's writes are in order** as they were called.
+//! **The writes of one user agent are executed in the order of their calls.**
 
 use std::collections::BTreeSet;
 
@@ -19,22 +20,23 @@ pub use state_machine::store::{
 };
 use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
-/// The answer of a store, on its way.
+/// The pending result of a call.
 pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
 
-/// Why a store did not do what it was asked.
+/// Why a call of a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The engine's queue is full or the table is throttled; nothing was done. Try again later.
+    /// The engine's queue is full or the table is throttled. Nothing was done, and the caller may
+    /// try again later.
     #[error("the store is busy, try again")]
     Busy,
-    /// The month's table does not exist: not made yet, or dropped.
+    /// The month's table was not created yet, or was dropped.
     #[error("there is no message table for {0}")]
     NoSuchMonth(Month),
     /// The engine is shutting down.
     #[error("the store is closed")]
     Closed,
-    /// This engine has no such thing. Says what it lacks, for an operator.
+    /// The engine does not support the operation; the text is for an operator.
     #[error("{0}")]
     Unsupported(&'static str),
     /// The engine failed. The text is for an operator's log, never for a peer.
@@ -42,45 +44,46 @@ pub enum StoreError {
     Failed(String),
 }
 
-/// The router table: one record a user agent.
+/// The router table: one record per user agent.
 pub trait RouterTable: Send + Sync {
-    /// Reads a record, consistently with all writes answered before.
+    /// Reads a record, consistently with all writes that were answered before.
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>>;
 
     /// Writes node, `connected_at`, `last_connect` and router type, if the record there is older
-    /// (`connected_at` strictly less). `curmonth` and `oldmonth` of a record that exists stay.
+    /// (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay.
     ///
-    /// What [`RegisterResult::Registered`] says of the place before is for telling the node there, which saves that
-    /// node a connection that nobody uses: all that it could still write is conditional on `connected_at`.
-    /// So it may be missing where the store wrote the record and lost its own answer: then there is no
-    /// place, as if the telling were lost on its way.
+    /// [`RegisterResult::Registered`] carries the binding that the record had before, so that the
+    /// caller can notify that node of its dead connection. The notification is an optimisation: all
+    /// writes of that node are conditional on `connected_at`. So the binding may be missing where
+    /// the engine wrote the record and lost its own reply.
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult>;
 
     /// Sets `curmonth` to `to`, `oldmonth` to `from` and `last_connect`, if the record still has
-    /// `node` and `connected_at`. Answers whether it had.
+    /// `node` and `connected_at`. Returns whether it had.
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool>;
 
     /// Removes `oldmonth` if it is `from` and the record still has `node` and `connected_at`.
-    /// Answers whether the record still had them.
+    /// Returns whether the record still had them.
     fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool>;
 
-    /// Removes the node from the record if it still has `node` and `connected_at`. Answers whether it had.
+    /// Removes the node from the record if it still has `node` and `connected_at`. Returns whether
+    /// it had.
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool>;
 
-    /// Removes a record. Answers whether there was one.
+    /// Removes a record. Returns whether there was one.
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool>;
 }
 
-/// The message tables, one a month, each with its users' channels and their waiting messages.
+/// The message tables, one per month, each with its users' channels and their waiting messages.
 pub trait MessageTables: Send + Sync {
-    /// The registered channels: none where nothing was ever registered or the table is gone;
+    /// The registered channels: `None` where no channel was ever registered or there is no table,
     /// an empty set where all channels were unregistered.
     fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>>;
 
-    /// Adds channels to those registered; never takes one away. An empty set makes the row exist.
+    /// Adds channels to those registered, and removes none. An empty set creates the row.
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()>;
 
-    /// Unregisters a channel in each of the months. A month without a table is passed over.
+    /// Unregisters a channel in each of the months. A month without a table is skipped.
     fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()>;
 
     /// Stores a message, if its channel is registered in that month. Idempotent on the message id.
@@ -88,9 +91,10 @@ pub trait MessageTables: Send + Sync {
     /// is dropped in favour of one with a greater id.
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored>;
 
-    /// The messages behind the page that ended at `after`, without those expired by `now`. The order
-    /// is the table's own; messages without a topic come in the order of their ids. A message that
-    /// is there from the first page to the last is in one of them. A month without a table has none.
+    /// The messages behind the page that ended at `after`, without those expired by `now`. The
+    /// order is the table's own; messages without a topic are ordered by their ids. A message that
+    /// is stored from the first page to the last is in one of them. A month without a table has
+    /// none.
     fn fetch_messages(
         &self,
         uaid: Uaid,
@@ -101,8 +105,8 @@ pub trait MessageTables: Send + Sync {
     ) -> StoreFuture<Page>;
 
     /// Deletes messages in each of the months, each only if the row still holds that very message:
-    /// the replacement of a topic's message stays. Answers how many there were.
-    /// A month without a table is passed over.
+    /// the replacement of a topic's message stays. Returns the number of deleted messages.
+    /// A month without a table is skipped.
     fn delete_messages(
         &self,
         uaid: Uaid,
@@ -110,26 +114,26 @@ pub trait MessageTables: Send + Sync {
         messages: Vec<MessageKey>,
     ) -> StoreFuture<usize>;
 
-    /// Copies the messages that wait in `from` to `to`, by the rule of [`MessageTables::store_message`]
-    /// for topics, and then deletes them in `from`. Messages of channels that are not registered in
-    /// `to` are only deleted. Repeatable after a crash at any point.
+    /// Copies the messages that wait in `from` to `to`, by the rule of
+    /// [`MessageTables::store_message`] for topics, and then deletes them in `from`. Messages of
+    /// channels that are not registered in `to` are only deleted. Repeatable after a crash at any
+    /// point.
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()>;
 
-    /// Makes the month's table if it is not there.
+    /// Creates the month's table if it does not exist.
     fn ensure_month(&self, month: Month) -> StoreFuture<()>;
 
     /// The months that have a table, oldest first.
     fn months(&self) -> StoreFuture<Vec<Month>>;
 
-    /// Drops the month's table with all in it and gives its space back. Answers whether there was one.
+    /// Drops the month's table with its rows and frees its space. Returns whether there was one.
     fn drop_month(&self, month: Month) -> StoreFuture<bool>;
 }
 
-/// A whole store.
 pub trait Store: RouterTable + MessageTables {
-    /// Answers once a write could be made durable: what a health check asks.
+    /// Makes one write durable, for health checks.
     fn check(&self) -> StoreFuture<()>;
 
-    /// Takes no further work, finishes what is queued and lets go of the files.
+    /// Accepts no further calls, finishes the queued ones and closes the files.
     fn close(&self) -> StoreFuture<()>;
 }

@@ -50,7 +50,7 @@ impl Scene {
     /// An empty one. The publisher runs on the caller's thread.
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap();
+        let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
         let (clock, log) = (Clock::starting_at(NOW), Logger::root(Discard, o!()));
         let service = FeedService {
             feeds: Feeds::start(Arc::new(store), clock.clone(), feed_limits(), log.clone()),

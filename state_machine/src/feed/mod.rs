@@ -36,43 +36,54 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize, Serializer};
+
 use crate::backoff::Backoff;
 use crate::broadcast;
 use crate::time::Span;
 
 /// A feed's name: 1 to 64 of `a` to `z`, `0` to `9`, `-` and `_`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct FeedName(Arc<str>);
 
 /// A key of a feed: 1 to [`FeedKey::BYTES_MAX`] bytes of text without control characters.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct FeedKey(Arc<str>);
 
 /// What a key holds: a text of at most [`FeedValue::BYTES_MAX`] bytes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct FeedValue(Arc<str>);
 
 /// A number of a feed's sequence, and so a consumer's cursor: the last number it has seen. The first is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct FeedSyncId(pub u64);
 
 /// How often a key's row was changed: by writes, and by each publication as well (seed 004, the time table).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Version(pub u64);
 
 /// The row of a feed in `sequences`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Sequence {
     /// The greatest number that was assigned.
+    #[serde(rename = "head")]
     pub value: FeedSyncId,
     /// How often numbers were assigned: the optimistic lock.
+    #[serde(skip)]
     pub version: u64,
     /// Keys of the feed, those that were deleted too.
     pub keys: u64,
 }
 
 /// A numbered change, as a consumer sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Update {
     /// Its number.
     pub feed_sync_id: FeedSyncId,
@@ -81,6 +92,7 @@ pub struct Update {
     /// The version of the key's row, as published.
     pub version: Version,
     /// What it holds; none where it was deleted.
+    #[serde(flatten, with = "value_or_deleted")]
     pub value: Option<FeedValue>,
 }
 
@@ -94,7 +106,7 @@ pub struct UnpublishedKey {
 }
 
 /// Some of a feed's updates.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FeedPage {
     /// The updates, by their numbers.
     pub updates: Vec<Update>,
@@ -258,6 +270,20 @@ macro_rules! shown_as_text {
                 write!(f, "{:?}", &*self.0)
             }
         }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = FeedTextError;
+
+            fn try_from(text: String) -> Result<Self, FeedTextError> {
+                Self::parse(&text)
+            }
+        }
     )* };
 }
 
@@ -272,6 +298,36 @@ impl fmt::Display for FeedSyncId {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// The JSON of a key's content: `"value": "…"`, or `"deleted": true`.
+mod value_or_deleted {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::FeedValue;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Content<V> {
+        Value(V),
+        Deleted(bool),
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<FeedValue>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.as_ref().map_or(Content::Deleted(true), Content::Value).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<FeedValue>, D::Error> {
+        Ok(match Content::deserialize(deserializer)? {
+            Content::Value(value) => Some(value),
+            Content::Deleted(_) => None,
+        })
     }
 }
 
@@ -295,6 +351,24 @@ mod tests {
         assert!(FeedValue::parse(&"x".repeat(FeedValue::BYTES_MAX)).is_ok());
         let long = "x".repeat(FeedValue::BYTES_MAX + 1);
         assert_eq!(FeedValue::parse(&long), Err(FeedTextError::Value));
+    }
+
+    #[test]
+    fn a_page_has_the_json_that_readers_of_a_feed_get() {
+        let update = |number, value: Option<&str>| Update {
+            feed_sync_id: FeedSyncId(number),
+            key: FeedKey::parse("a/b").unwrap(),
+            version: Version(2),
+            value: value.map(|value| FeedValue::parse(value).unwrap()),
+        };
+        let updates = vec![update(3, Some("x\ny")), update(5, None)];
+        let page = FeedPage { updates, cursor: FeedSyncId(5), head: FeedSyncId(9) };
+        let json = serde_json::to_string(&page).unwrap();
+        let first = r#"{"feed_sync_id":3,"key":"a/b","version":2,"value":"x\ny"}"#;
+        let second = r#"{"feed_sync_id":5,"key":"a/b","version":2,"deleted":true}"#;
+        assert_eq!(json, format!(r#"{{"updates":[{first},{second}],"cursor":5,"head":9}}"#));
+        assert_eq!(serde_json::from_str::<FeedPage>(&json).unwrap(), page);
+        assert!(serde_json::from_str::<FeedKey>(r#""a\nb""#).is_err());
     }
 
     #[test]

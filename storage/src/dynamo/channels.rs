@@ -1,5 +1,6 @@
 //! The channels of a user agent: a set of strings in the item whose sort key is a single space
-//! (seed 002, "Message Table Schema"). A set cannot be empty: the attribute goes, the item stays.
+//! (docs/sources.md#message-table-schema). A set cannot be empty: the attribute is removed, the
+//! item stays.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +8,21 @@ use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Chid, Month, Uaid};
 
-use super::attributes::{UAID, text};
+use super::attributes::{UAID, text, uaid_key};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::{CallError, Item, applied};
 use super::month_table::{required, with_table};
 use super::rows::SORT_KEY;
 use crate::store::StoreError;
 
 /// The sort key of the channels, before all messages.
 pub(super) const CHANNELS_KEY: &str = " ";
-/// When DynamoDB deletes an item.
 const EXPIRY: &str = "expiry";
 
-/// The registered channels; none where nothing was ever registered or there is no table.
+/// The registered channels; none where no channel was ever registered or there is no table.
 ///
-/// Whoever asks is about to rely on them: an item that other software lets expire is kept from it first.
+/// The caller will rely on them: an `expiry` that other software wrote is removed first, because
+/// the expiry of the item would remove every subscription.
 pub(super) async fn read(
     client: &DynamoClient,
     uaid: Uaid,
@@ -31,7 +32,7 @@ pub(super) async fn read(
     Ok(item.flatten().map(|item| decode(&item)))
 }
 
-/// The registered channels as they are, with a missing table told from a missing item.
+/// The registered channels: the outer `None` is a missing table, the inner one a missing item.
 pub(super) async fn read_there(
     client: &DynamoClient,
     uaid: Uaid,
@@ -54,9 +55,7 @@ pub(super) async fn is_registered(
     Ok(item.map(|item| item.is_some_and(has)))
 }
 
-/// Adds channels; the item is made if there is none.
-///
-/// Other software lets the item expire. It must not: with it goes every subscription.
+/// Adds channels, creates the item if it is missing, and removes an `expiry` of other software.
 pub(super) async fn add(
     client: &DynamoClient,
     uaid: Uaid,
@@ -66,7 +65,7 @@ pub(super) async fn add(
     let added = with_table(client, month, async |table| {
         let request = update(client, uaid, &table);
         let request = if channels.is_empty() {
-            // An update that only removes makes no item where there is none.
+            // An update that only removes would not create the item.
             request
                 .update_expression("SET known = :true REMOVE expiry")
                 .expression_attribute_values(":true", AttributeValue::Bool(true))
@@ -80,7 +79,7 @@ pub(super) async fn add(
     required(month, added.await)
 }
 
-/// Takes a channel away in each month that has a table, where there is an item.
+/// Removes a channel in each month that has a table and an item.
 pub(super) async fn remove(
     client: &DynamoClient,
     uaid: Uaid,
@@ -109,7 +108,7 @@ async fn remove_in(
     change_if_there(client, &table, request).await.map(|_was_there| ())
 }
 
-/// Reads the item, and makes it one that does not expire.
+/// Reads the item, and removes its `expiry`.
 async fn read_to_keep(
     client: &DynamoClient,
     uaid: Uaid,
@@ -125,18 +124,14 @@ async fn read_to_keep(
     }
 }
 
-/// Makes a change that must not make an item. Answers whether there is one.
+/// Changes an existing item only. Returns whether there is one.
 async fn change_if_there(
     client: &DynamoClient,
     table: &str,
     request: UpdateItemFluentBuilder,
 ) -> Result<bool, CallError> {
     let request = request.condition_expression("attribute_exists(uaid)");
-    match client.call("UpdateItem", table, request.send()).await {
-        Ok(_changed) => Ok(true),
-        Err(error) if error.is_condition_failed() => Ok(false),
-        Err(error) => Err(error),
-    }
+    applied(client.call("UpdateItem", table, request.send()).await)
 }
 
 async fn read_item(
@@ -144,15 +139,9 @@ async fn read_item(
     uaid: Uaid,
     table: String,
 ) -> Result<Option<Item>, CallError> {
-    let request = client
-        .sdk
-        .get_item()
-        .table_name(&table)
-        .key(UAID, text(uaid.to_string()))
-        .key(SORT_KEY, text(CHANNELS_KEY))
-        .consistent_read(true);
-    let read = client.call("GetItem", &table, request.send()).await?;
-    Ok(read.item)
+    let mut key = uaid_key(uaid);
+    key.insert(SORT_KEY.to_owned(), text(CHANNELS_KEY));
+    client.get(&table, key).await
 }
 
 fn update(client: &DynamoClient, uaid: Uaid, table: &str) -> UpdateItemFluentBuilder {
@@ -168,7 +157,7 @@ fn set(channels: &BTreeSet<Chid>) -> AttributeValue {
     AttributeValue::Ss(channels.iter().map(Chid::to_string).collect())
 }
 
-/// What is no channel id on the wire cannot be asked for, and is passed over.
+/// Skips texts that are no channel ids.
 pub(super) fn decode(item: &Item) -> BTreeSet<Chid> {
     chids(item).iter().filter_map(|chid| Chid::parse(chid).ok()).collect()
 }

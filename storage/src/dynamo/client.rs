@@ -1,4 +1,5 @@
-//! The way to DynamoDB: the client, the names of the tables, and how a request is made.
+//! The only caller of the SDK: limits concurrent requests, and names operation and table in every
+//! error.
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,33 +9,32 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use futures_util::future::BoxFuture;
+use state_machine::Span;
+use state_machine::backoff::Backoff;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::error::CallError;
+use super::error::{CallError, Item};
 use super::names::Names;
 use super::options::DynamoOptions;
 use super::retries;
 use super::tables::ALL_TABLES;
 
-/// Which part of the connections is the router table's own: one of so many.
+/// One of so many connections is reserved for the router table.
 const ROUTER_SHARE: usize = 4;
 
-/// What every operation of the engine needs.
 #[derive(Debug)]
 pub(super) struct DynamoClient {
-    /// Builds requests. They are made by [`DynamoClient::call`].
+    /// Builds requests; [`DynamoClient::call`] sends them.
     pub(super) sdk: Client,
-    /// What the tables are called.
     pub(super) names: Names,
-    /// What the operator set.
     pub(super) options: DynamoOptions,
-    /// A permit for each request that may be under way on the router table, or asks which tables there
-    /// are: what goes on while message tables hang.
+    /// Permits for concurrent requests on the router table and for lists of tables, which go on
+    /// while message tables hang.
     router_connections: Semaphore,
-    /// The same for every other table.
+    /// Permits for concurrent requests on every other table.
     connections: Semaphore,
-    /// Rows that made no sense.
+    /// Rows that were skipped because they could not be decoded.
     unreadable: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ impl DynamoClient {
         let of_others = options.connections_max.saturating_sub(of_router).max(1);
         Self {
             sdk,
-            names: Names::new(options),
+            names: Names::new(&options.table_prefix, &options.message_prefix),
             options: options.clone(),
             router_connections: Semaphore::new(of_router),
             connections: Semaphore::new(of_others),
@@ -52,7 +52,7 @@ impl DynamoClient {
         }
     }
 
-    /// Makes a request, tried again as often as the options say.
+    /// Sends a request, with as many attempts as the options allow.
     ///
     /// `operation` is DynamoDB's name of it, for the text of an error. Boxed, because the SDK's
     /// requests are tens of kilobytes, and callers hold them across their own waits.
@@ -74,7 +74,8 @@ impl DynamoClient {
         })
     }
 
-    /// Waits for a connection, as long as a request may take. An error means that the request was not made.
+    /// Waits for a connection, as long as a request may take. After an error the request was not
+    /// sent.
     async fn connection(
         &self,
         operation: &'static str,
@@ -84,26 +85,47 @@ impl DynamoClient {
         let connections = if is_routing { &self.router_connections } else { &self.connections };
         match timeout(self.options.operation_timeout, connections.acquire()).await {
             Ok(permit) => Ok(permit.expect("it is never closed")),
-            // Too much is asked of the table for its pace, whatever the reason of that.
             Err(_late) => Err(CallError::throttled(operation, table)),
         }
     }
 
-    /// Notes a row that is passed over because it makes no sense.
+    /// Reads an item consistently.
+    pub(super) async fn get(&self, table: &str, key: Item) -> Result<Option<Item>, CallError> {
+        let request = self.sdk.get_item().table_name(table).set_key(Some(key));
+        Ok(self.call("GetItem", table, request.consistent_read(true).send()).await?.item)
+    }
+
+    /// Reads a page of at most `limit` items consistently. Returns them and the start of the next
+    /// page.
+    pub(super) async fn scan(
+        &self,
+        table: &str,
+        projection: Option<&str>,
+        start: Option<Item>,
+        limit: Option<i32>,
+    ) -> Result<(Vec<Item>, Option<Item>), CallError> {
+        let request = self.sdk.scan().table_name(table).consistent_read(true).set_limit(limit);
+        let request = request.set_projection_expression(projection.map(str::to_owned));
+        let request = request.set_exclusive_start_key(start).send();
+        let page = self.call("Scan", table, request).await?;
+        Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
+    }
+
+    /// Counts a row that is skipped because it cannot be decoded.
     pub(super) fn count_unreadable(&self) {
         self.unreadable.fetch_add(1, Relaxed);
     }
 
-    /// How many there were.
     pub(super) fn unreadable(&self) -> u64 {
         self.unreadable.load(Relaxed)
     }
 
-    /// The pause before a request is made once more that the SDK does not repeat by itself, such as
-    /// the rest of a batch. `attempt` counts from 1.
+    /// The pause before a request that the SDK does not repeat by itself, such as the rest of a
+    /// batch, is sent again. `attempt` counts from 1.
     pub(super) fn pause_before(&self, attempt: u32) -> Duration {
-        let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
-        self.options.backoff_initial.saturating_mul(doubled).min(self.options.backoff_max)
+        let [initial, max] = [self.options.backoff_initial, self.options.backoff_max]
+            .map(|pause| Span(pause.as_millis() as u64));
+        Duration::from_millis(Backoff::delay(initial, max, attempt.saturating_sub(1)).0)
     }
 }
 
@@ -112,13 +134,13 @@ mod tests {
     use aws_sdk_dynamodb::Config;
     use aws_sdk_dynamodb::config::BehaviorVersion;
 
+    use super::super::test_options::options;
     use super::*;
     use crate::store::StoreError;
 
     fn client(connections_max: usize) -> DynamoClient {
         let operation_timeout = Duration::from_millis(20);
-        let options =
-            DynamoOptions { connections_max, operation_timeout, ..DynamoOptions::default() };
+        let options = DynamoOptions { connections_max, operation_timeout, ..options() };
         let config = Config::builder().behavior_version(BehaviorVersion::latest()).build();
         DynamoClient::new(Client::from_conf(config), &options)
     }
@@ -128,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_does_not_come_is_busy() {
+    async fn a_request_without_a_free_connection_is_busy() {
         let client = client(8);
         let _under_way = client.connections.acquire_many(6).await.unwrap();
         assert_eq!(refusal(&client, "message_2026_11").await, Some(StoreError::Busy));

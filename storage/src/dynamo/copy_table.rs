@@ -1,4 +1,4 @@
-//! Copying a month's rows to another as they are, those of other software too.
+//! Copies a month's rows unchanged to another month, also those of other software.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use state_machine::Month;
 use super::attributes::{UAID, text, text_of};
 use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::Item;
 use super::messages::{Replaces, all, put};
 use super::month_table::{required, with_table};
 use super::move_messages;
@@ -15,10 +15,9 @@ use super::rows::{SORT_KEY, SortKey, sort_key_of};
 use crate::maintenance::CopyProgress;
 use crate::store::{Cursor, StoreError};
 
-/// Rows that one call copies.
+/// Rows in one page.
 const ROWS_MAX: i32 = 200;
 
-/// Copies some rows.
 pub(super) async fn copy(
     client: &DynamoClient,
     from: Month,
@@ -29,8 +28,10 @@ pub(super) async fn copy(
         return Ok(CopyProgress::default());
     }
     let start = after.as_ref().map(key_of).transpose()?;
-    let read = with_table(client, from, |table| scan(client, table, start.clone())).await;
-    let (items, next) = required(from, read)?;
+    let read = with_table(client, from, async |table| {
+        client.scan(&table, None, start.clone(), Some(ROWS_MAX)).await
+    });
+    let (items, next) = required(from, read.await)?;
     let seen = items.len() as u64;
     let written = AtomicU64::new(0);
     let copies = items.into_iter().map(async |item| {
@@ -40,27 +41,14 @@ pub(super) async fn copy(
         Ok::<_, StoreError>(())
     });
     all(client, copies.collect()).await?;
-    Ok(CopyProgress { seen, written: written.load(Relaxed), next })
+    Ok(CopyProgress {
+        seen,
+        written: written.load(Relaxed),
+        next: next.as_ref().and_then(cursor_of),
+    })
 }
 
-async fn scan(
-    client: &DynamoClient,
-    table: String,
-    start: Option<Item>,
-) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
-    let request = client
-        .sdk
-        .scan()
-        .table_name(&table)
-        .consistent_read(true)
-        .set_exclusive_start_key(start)
-        .limit(ROWS_MAX);
-    let page = client.call("Scan", &table, request.send()).await?;
-    let next = page.last_evaluated_key.as_ref().and_then(cursor_of);
-    Ok((page.items.unwrap_or_default(), next))
-}
-
-/// Answers whether something was written.
+/// Returns whether something was written.
 async fn copy_row(client: &DynamoClient, item: Item, to: Month) -> Result<bool, StoreError> {
     if sort_key_of(&item) == CHANNELS_KEY {
         return copy_channels(client, &item, to).await;
@@ -75,7 +63,7 @@ async fn copy_row(client: &DynamoClient, item: Item, to: Month) -> Result<bool, 
     required(to, copied.await)
 }
 
-/// Channels are added to those that are there.
+/// Adds the channels to the registered ones.
 async fn copy_channels(client: &DynamoClient, item: &Item, to: Month) -> Result<bool, StoreError> {
     let Some(uaid) = text_of(item, UAID).and_then(|uaid| uaid.parse().ok()) else {
         return Ok(false);
@@ -88,7 +76,7 @@ async fn copy_channels(client: &DynamoClient, item: &Item, to: Month) -> Result<
     channels::add(client, uaid, to, &channels).await.map(|()| true)
 }
 
-/// A uaid has no space, and a sort key may be one.
+/// A uaid has no space; a sort key may be one.
 fn cursor_of(key: &Item) -> Option<Cursor> {
     Some(Cursor::new(format!("{} {}", text_of(key, UAID)?, text_of(key, SORT_KEY)?)))
 }

@@ -1,6 +1,6 @@
-//! Replies of success without a body, as a proxy gives them. DynamoDB always says something, if only `{}`;
-//! the SDK would take the reply of a `GetItem` for "there is no such item", and an agent would lose
-//! its uaid by it.
+//! Treats successful replies without a body, as a failing proxy sends them, as errors. DynamoDB
+//! sends at least `{}`. The SDK would read an empty reply to `GetItem` as a missing item, and the
+//! agent would lose its uaid.
 
 use std::error::Error as StdError;
 
@@ -8,11 +8,10 @@ use aws_sdk_dynamodb::config::interceptors::FinalizerInterceptorContextMut;
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
 
-/// Makes them errors that are tried again.
 #[derive(Debug)]
 pub(super) struct EmptyResponseInterceptor;
 
-/// The SDK's own classifiers have "bad gateway" tried again, and ours calls it indeterminate.
+/// The SDK's classifiers retry "bad gateway", and ours treats it as indeterminate.
 const BAD_GATEWAY: u16 = 502;
 
 impl Intercept for EmptyResponseInterceptor {
@@ -20,15 +19,15 @@ impl Intercept for EmptyResponseInterceptor {
         "replies without a body"
     }
 
-    /// The body was read by now, whatever its headers say of its length.
+    /// Runs after the body was read.
     fn modify_before_attempt_completion(
         &self,
         attempt: &mut FinalizerInterceptorContextMut<'_>,
         _components: &RuntimeComponents,
         _config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let taken_for_good = attempt.output_or_error().is_some_and(|output| output.is_ok());
-        let Some(reply) = attempt.response_mut().filter(|_| taken_for_good) else { return Ok(()) };
+        let was_parsed = attempt.output_or_error().is_some_and(|output| output.is_ok());
+        let Some(reply) = attempt.response_mut().filter(|_| was_parsed) else { return Ok(()) };
         if reply.body().bytes().is_none_or(|body| !body.is_empty()) {
             return Ok(());
         }
@@ -38,13 +37,12 @@ impl Intercept for EmptyResponseInterceptor {
     }
 }
 
-/// A reply of success without a body.
 #[derive(Debug, thiserror::Error)]
 #[error("the server answered {0} without a body")]
 pub(super) struct EmptyResponse(u16);
 
 impl EmptyResponse {
-    /// Whether an error of the SDK came from one; then it is this.
+    /// Finds an empty response among the causes of an error.
     pub(super) fn behind<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
         match error.downcast_ref() {
             Some(empty) => Some(empty),

@@ -1,4 +1,4 @@
-//! What DynamoDB answers where it did not do what it was asked, in the words of the contract.
+//! Errors of requests, and their mapping to the errors of the contract.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -11,13 +11,12 @@ use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason};
 use super::empty_response_retry::EmptyResponse;
 use crate::store::StoreError;
 
-/// An item as DynamoDB has it.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// What a service's message is cut to: an operator's log line.
+/// The length to which a service's message is cut, for a log line.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Error codes that say "not now", all of them before anything was done.
+/// Error codes of temporary refusals, before anything was done.
 pub(super) const THROTTLED: [&str; 9] = [
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
@@ -29,23 +28,22 @@ pub(super) const THROTTLED: [&str; 9] = [
     "TransactionInProgressException",
     REPLICATED_CONFLICT,
 ];
-/// Another request's transaction has the item.
+/// Another request's transaction holds the item.
 pub(super) const TRANSACTION_CONFLICT: &str = "TransactionConflictException";
-/// Another region writes the item.
+/// Another region is writing the item.
 pub(super) const REPLICATED_CONFLICT: &str = "ReplicatedWriteConflictException";
 
-/// What a cancelled transaction says of an action whose condition does not hold.
+/// The cancellation reason of an action whose condition does not hold.
 const CONDITION_FAILED: &str = "ConditionalCheckFailed";
-/// What it says of an action that could not be done just now.
+/// The cancellation reasons of temporary refusals.
 const NOT_NOW: [&str; 3] =
     ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"];
-/// What it says of an action that was not in the way.
+/// The cancellation reason of an action that did not cancel the transaction.
 const NOT_THIS: &str = "None";
 
-/// The error code of a table that is not there.
 const MISSING: &str = "ResourceNotFoundException";
 
-/// Error codes of somebody who is not known, or may not.
+/// Error codes of invalid or insufficient credentials.
 const DENIED: [&str; 8] = [
     "AccessDeniedException",
     "UnrecognizedClientException",
@@ -57,36 +55,36 @@ const DENIED: [&str; 8] = [
     "ExpiredTokenException",
 ];
 
-/// A request that was not done as asked. Says which, on which table, and what the service said; never
-/// a key or a value.
+/// A failed request: operation, table and the service's message, never a key or a value.
 #[derive(Debug)]
 pub(super) struct CallError {
     operation: &'static str,
     table: String,
     kind: Kind,
-    /// Whether some of it, or of the call it belongs to, may have been done all the same.
+    /// Whether a part of the request, or of the call it belongs to, may have been executed.
     indeterminate: bool,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// The condition does not hold; this is the item it was tried on, where the server gives it.
+    /// The condition does not hold, with the present item if the server returns it.
     ConditionFailed(Option<Item>),
-    /// The transaction was cancelled: what was in the way of each of its actions.
+    /// The transaction was cancelled, with the reason of each action.
     Cancelled(Vec<String>),
-    /// The service refused.
-    Service { code: String, message: String },
-    /// No answer in time.
+    /// The service rejected the request.
+    Service {
+        code: String,
+        message: String,
+    },
     TimedOut,
     /// The server cannot be reached, or the connection broke.
     Unreachable(String),
-    /// Neither: an answer that is none, a request that cannot be built, an item that cannot be read.
+    /// An invalid reply, a request that cannot be built, or an item that cannot be decoded.
     Broken(String),
 }
 
 impl CallError {
-    /// Tells what became of a request. `indeterminate` if one of its attempts may have been carried out
-    /// although it was not answered so.
+    /// Maps an error of the SDK. `indeterminate` if an attempt may have been executed.
     pub(super) fn new<E>(
         operation: &'static str,
         table: &str,
@@ -114,54 +112,52 @@ impl CallError {
         Self { operation, table: table.to_owned(), kind, indeterminate }
     }
 
-    /// A row or a record that does not say what it should.
+    /// A row that cannot be decoded, or a table in a wrong state.
     pub(super) fn unreadable(operation: &'static str, table: &str, what: &str) -> Self {
         let kind = Kind::Broken(what.to_owned());
         Self { operation, table: table.to_owned(), kind, indeterminate: false }
     }
 
-    /// A server that goes on refusing without an error code, as `BatchWriteItem` does.
+    /// A refusal without an error code, as `BatchWriteItem` has it.
     pub(super) fn throttled(operation: &'static str, table: &str) -> Self {
-        let message = "the table is throttled".to_owned();
-        let kind = Kind::Service { code: THROTTLED[0].to_owned(), message };
-        Self { operation, table: table.to_owned(), kind, indeterminate: false }
+        Self::service(operation, table, THROTTLED[0], "the table is throttled")
     }
 
-    /// Others change the same thing all the time. Nothing was done.
+    /// Concurrent changes of the same rows. Nothing was done.
     pub(super) fn contended(operation: &'static str, table: &str) -> Self {
-        let message = "others change the same rows all the time".to_owned();
-        let kind = Kind::Service { code: TRANSACTION_CONFLICT.to_owned(), message };
+        let message = "others change the same rows all the time";
+        Self::service(operation, table, TRANSACTION_CONFLICT, message)
+    }
+
+    /// A missing table, with the remedy.
+    pub(super) fn missing_table(operation: &'static str, table: &str, remedy: &str) -> Self {
+        Self::service(operation, table, MISSING, remedy)
+    }
+
+    fn service(operation: &'static str, table: &str, code: &str, message: &str) -> Self {
+        let kind = Kind::Service { code: code.to_owned(), message: message.to_owned() };
         Self { operation, table: table.to_owned(), kind, indeterminate: false }
     }
 
-    /// A table that is not there. `what` says what to do about it.
-    pub(super) fn missing_table(operation: &'static str, table: &str, what: &str) -> Self {
-        let kind = Kind::Service { code: MISSING.to_owned(), message: what.to_owned() };
-        Self { operation, table: table.to_owned(), kind, indeterminate: false }
-    }
-
-    /// Notes that something of the call that this request belongs to was done before.
+    /// Marks the error as indeterminate if the call has written before.
     pub(super) fn after_writes(self, some: bool) -> Self {
         Self { indeterminate: self.indeterminate || some, ..self }
     }
 
-    /// Whether a part of it may have been done all the same.
     pub(super) fn is_indeterminate(&self) -> bool {
         self.indeterminate
     }
 
-    /// DynamoDB's name of the request.
     pub(super) fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// The condition of a conditional write does not hold.
     pub(super) fn is_condition_failed(&self) -> bool {
         matches!(self.kind, Kind::ConditionFailed(_))
     }
 
-    /// The actions of a cancelled transaction whose conditions do not hold, by their places; none where that
-    /// is not why it was cancelled.
+    /// The indexes of the actions whose conditions do not hold; none if the transaction was not
+    /// cancelled, or for another reason.
     pub(super) fn refused_actions(&self) -> Option<Vec<usize>> {
         let Kind::Cancelled(reasons) = &self.kind else { return None };
         let is_known = |reason: &String| {
@@ -169,11 +165,11 @@ impl CallError {
             reason == CONDITION_FAILED || reason == NOT_THIS || NOT_NOW.contains(&reason)
         };
         let refused = reasons.iter().enumerate().filter(|(_, reason)| *reason == CONDITION_FAILED);
-        let refused: Vec<usize> = refused.map(|(place, _)| place).collect();
+        let refused: Vec<usize> = refused.map(|(index, _)| index).collect();
         Some(refused).filter(|refused| !refused.is_empty() && reasons.iter().all(is_known))
     }
 
-    /// The item that a condition was tried on, if it failed there and the server gives it.
+    /// The present item, if a condition failed and the server returned it.
     pub(super) fn into_item(self) -> Option<Item> {
         match self.kind {
             Kind::ConditionFailed(item) => item,
@@ -181,17 +177,17 @@ impl CallError {
         }
     }
 
-    /// The table does not exist, or is not ready: DynamoDB does not tell these apart here.
+    /// The table does not exist or is being created: DynamoDB has one code for both.
     pub(super) fn is_table_missing(&self) -> bool {
         self.code() == Some(MISSING)
     }
 
-    /// The table is there already, or just being made, changed or dropped.
+    /// The table exists already, or is being created, changed or dropped.
     pub(super) fn is_table_in_use(&self) -> bool {
         self.code() == Some("ResourceInUseException")
     }
 
-    /// Too much was asked for; nothing was done by the last attempt.
+    /// The last attempt was refused for the load or a conflict, and did nothing.
     pub(super) fn is_throttled(&self) -> bool {
         match &self.kind {
             Kind::Cancelled(reasons) => is_not_now(reasons.iter().map(String::as_str)),
@@ -199,17 +195,15 @@ impl CallError {
         }
     }
 
-    /// The credentials are wrong, or do not allow it.
+    /// The credentials are invalid or insufficient.
     pub(super) fn is_denied(&self) -> bool {
         self.code().is_some_and(|code| DENIED.contains(&code))
     }
 
-    /// No server answered.
     pub(super) fn is_unreachable(&self) -> bool {
         matches!(self.kind, Kind::Unreachable(_) | Kind::TimedOut)
     }
 
-    /// The service's error code.
     pub(super) fn code(&self) -> Option<&str> {
         match &self.kind {
             Kind::Service { code, .. } => Some(code),
@@ -235,7 +229,7 @@ impl Kind {
     }
 }
 
-/// Whether a cancelled transaction may be done another time just as it is.
+/// Whether a cancelled transaction may be repeated unchanged.
 pub(super) fn is_cancelled_for_now(reasons: &[CancellationReason]) -> bool {
     is_not_now(reasons.iter().map(code_of))
 }
@@ -275,7 +269,7 @@ impl fmt::Display for CallError {
 impl StdError for CallError {}
 
 impl From<CallError> for StoreError {
-    /// Throttling, and losing to others, is [`StoreError::Busy`] only where nothing was done.
+    /// Throttling and conflicts are [`StoreError::Busy`] only if nothing was done.
     fn from(error: CallError) -> Self {
         let is_another_time = error.is_throttled() || error.refused_actions().is_some();
         if is_another_time && !error.indeterminate {
@@ -286,7 +280,25 @@ impl From<CallError> for StoreError {
     }
 }
 
-/// An error and what caused it, in one line.
+/// Whether a conditional write was applied: not if its condition does not hold.
+pub(super) fn applied<T>(written: Result<T, CallError>) -> Result<bool, CallError> {
+    match written {
+        Ok(_written) => Ok(true),
+        Err(error) if error.is_condition_failed() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same for a write whose condition fails once it was applied: after an indeterminate attempt,
+/// that attempt applied it, or another process did so meanwhile.
+pub(super) fn applied_once<T>(written: Result<T, CallError>) -> Result<bool, CallError> {
+    match written {
+        Err(error) if error.is_condition_failed() => Ok(error.is_indeterminate()),
+        written => applied(written),
+    }
+}
+
+/// An error and its causes in one line.
 pub(super) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

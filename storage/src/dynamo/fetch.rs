@@ -10,13 +10,13 @@ use super::query::{RowPage, rows_after};
 use super::rows;
 use crate::store::{Cursor, Page, PageLimit};
 
-/// Rows that one request looks at, however many are asked for.
+/// Rows in one request, whatever the limit of the page.
 const ROWS_MAX: usize = 1000;
-/// Requests that one fetch makes, however many of the rows have expired: a bound on what it costs.
+/// Requests of one fetch, expired rows included: bounds its cost.
 const QUERIES_MAX: u32 = 10;
 
-/// The messages behind a place. A page's messages come in the order of their age, the pages in the
-/// order of the sort keys: those with topics first.
+/// The messages after a cursor. Pages are in the order of the sort keys, topics first; the messages
+/// of a page are in the order of their age.
 pub(super) async fn fetch(
     client: &DynamoClient,
     uaid: Uaid,
@@ -61,7 +61,8 @@ fn page(client: &DynamoClient, row_page: RowPage, limit: PageLimit, now: Time) -
     Page { messages, next: next.map(Cursor::new) }
 }
 
-/// Rows of others come first: their ids are random, and they were there before us.
+/// Rows of other software are the oldest: they were stored before the migration, and their ids are
+/// random.
 fn age(message: &Message) -> impl Ord + use<> {
     let is_ours = rows::is_our_id(message.id);
     (is_ours, if is_ours { Time(0) } else { message.accepted_at }, message.id)

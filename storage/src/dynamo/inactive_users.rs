@@ -1,4 +1,4 @@
-//! Users that stay away: found by the `last_connect` index, dropped by what was read.
+//! Finds inactive users by the `last_connect` index, and drops them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,18 +10,16 @@ use tokio::time::sleep;
 
 use super::attributes::{UAID, number, text, text_of};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::{CallError, Item, applied_once};
 use super::last_connect_index::IndexKeys;
 use super::messages::all;
 use super::table_schema::{INDEX, INDEX_KEY};
 use crate::maintenance::{InactiveUser, InactiveUsers, MonthRange, USERS_IN_A_BATCH};
 use crate::store::Cursor;
 
-/// Keys that one call asks for at most, two days' at the usual spread: through an empty month it is
-/// still short.
+/// Keys that one call queries, two days' at the default spread: bounds a call in an empty month.
 const KEYS_MAX: usize = 480;
 
-/// Finds at most a batch of users.
 pub(super) async fn find(
     client: &DynamoClient,
     seen: MonthRange,
@@ -49,7 +47,7 @@ pub(super) async fn find(
     Ok(InactiveUsers { users: found.users, next })
 }
 
-/// Drops those whose record still says what was read. Answers how many.
+/// Drops those whose `last_connect` is unchanged. Returns the number of dropped users.
 pub(super) async fn drop_unchanged(
     client: &DynamoClient,
     users: Vec<InactiveUser>,
@@ -66,8 +64,8 @@ pub(super) async fn drop_unchanged(
     Ok(dropped.load(Relaxed))
 }
 
-/// Drops users whatever their records say, a batch a request. What DynamoDB did not take of a batch
-/// is given to it again after a pause.
+/// Drops users unconditionally, one batch per request. What DynamoDB did not process of a batch is
+/// sent again after a pause.
 pub(super) async fn drop_all(client: &DynamoClient, uaids: Vec<Uaid>) -> Result<(), CallError> {
     let mut some = false;
     for batch in uaids.chunks(USERS_IN_A_BATCH) {
@@ -77,11 +75,10 @@ pub(super) async fn drop_all(client: &DynamoClient, uaids: Vec<Uaid>) -> Result<
     Ok(())
 }
 
-/// Where a search goes on.
 #[derive(Debug, PartialEq, Eq)]
 struct ScanPosition {
     key: LastConnect,
-    /// The last user of that key that was given out.
+    /// The last user of that key that was returned.
     behind: Option<Uaid>,
 }
 
@@ -106,11 +103,11 @@ fn no_position(client: &DynamoClient) -> CallError {
     CallError::unreadable("Query", client.names.router(), "the search goes on nowhere")
 }
 
-/// The users of one key.
+/// A page of the users of one key.
 struct KeyPage {
     key: LastConnect,
     users: Vec<Uaid>,
-    /// The last that was looked at, if there may be more behind it.
+    /// The last user of the page, if there may be more.
     last: Option<Uaid>,
 }
 
@@ -120,7 +117,7 @@ struct Found {
 }
 
 impl Found {
-    /// Takes what there is room for. Answers where to go on if that is not behind the page.
+    /// Takes users up to a full batch. Returns where to continue if that is not the next key.
     fn take(&mut self, page: KeyPage) -> Option<ScanPosition> {
         let KeyPage { key, users, last } = page;
         for uaid in users {
@@ -167,12 +164,7 @@ async fn drop_one(client: &DynamoClient, user: InactiveUser) -> Result<bool, Cal
         .key(UAID, text(user.uaid.to_string()))
         .condition_expression("last_connect = :seen")
         .expression_attribute_values(":seen", number(user.last_connect.0));
-    match client.call("DeleteItem", table, request.send()).await {
-        Ok(_dropped) => Ok(true),
-        // Who came back stays. In doubt, an attempt whose answer was lost has dropped it.
-        Err(error) if error.is_condition_failed() => Ok(error.is_indeterminate()),
-        Err(error) => Err(error),
-    }
+    applied_once(client.call("DeleteItem", table, request.send()).await)
 }
 
 fn delete_request(uaid: Uaid) -> WriteRequest {

@@ -1,4 +1,4 @@
-//! The marks of the nodes' keys: one item of the router table, which is no user agent.
+//! The fingerprints of the nodes' keys, in one item of the router table.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,25 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::router::RecordUpdate;
 
-/// Its key: no uaid. As the item of health checks it has no `last_connect`, so that it is not in the index, and no
-/// census counts it.
+/// The key is no uaid, and the item has no `last_connect`: it is not in the index and not counted.
 const KEYS: &str = "keys";
 
 const MARKS: &str = "marks";
 
-/// Reads them: one request, of one capacity unit.
+/// One request, of one capacity unit.
 pub(super) async fn read(client: &DynamoClient) -> Result<BTreeSet<String>, CallError> {
-    let table = client.names.router();
-    let request = client.sdk.get_item().table_name(table).key(UAID, text(KEYS));
-    let read = client.call("GetItem", table, request.consistent_read(true).send()).await?;
-    Ok(marks(&read.item.unwrap_or_default()))
+    let key = Item::from([(UAID.to_owned(), text(KEYS))]);
+    let item = client.get(client.names.router(), key).await?;
+    Ok(marks(&item.unwrap_or_default()))
 }
 
-/// Puts `after` in the place of `before`. Answers whether they are `after` now.
+/// Replaces `before` by `after`. Returns whether they are `after` now.
 pub(super) async fn swap(
     client: &DynamoClient,
     before: BTreeSet<String>,
     after: BTreeSet<String>,
 ) -> Result<bool, CallError> {
-    // Sets in DynamoDB are never empty: where there are no marks there is no attribute.
+    // A set in DynamoDB cannot be empty: then there is no attribute.
     let change = RecordUpdate::of_key(KEYS.to_owned());
     let change = match after.is_empty() {
         true => change.expression("REMOVE marks"),
@@ -44,7 +42,7 @@ pub(super) async fn swap(
         Err(error) if error.is_condition_failed() => error,
         Err(error) => return Err(error),
     };
-    // The answer to the first attempt may have been lost, and others may have wanted the same.
+    // The reply to the first attempt may be lost, or another node wrote the same.
     let now = match refused.into_item() {
         Some(item) => marks(&item),
         None => read(client).await?,

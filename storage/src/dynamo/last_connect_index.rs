@@ -1,5 +1,5 @@
-//! The keys of the `last_connect` index, hour by hour and shard by shard (seed 001, `create_router_table`): an index
-//! with many keys has no order among them, so that each must be asked for by itself.
+//! The keys of the `last_connect` index, by hour and shard (docs/sources.md#table-functions). A
+//! global index has no order among partition keys, so that each key needs a query.
 
 use state_machine::LastConnect;
 
@@ -10,24 +10,24 @@ use crate::maintenance::MonthRange;
 pub(super) struct IndexKeys {
     next: LastConnect,
     end: LastConnect,
-    /// Shards an hour.
+    /// Shards per hour, from 1.
     spread: u64,
 }
 
 impl IndexKeys {
-    /// All keys of the months, where an hour has so many shards.
+    /// All keys of the months, with `spread` shards per hour.
     pub(super) fn of(months: MonthRange, spread: usize) -> Self {
         let keys = months.keys();
         let spread = spread.clamp(1, LastConnect::SHARDS_MAX) as u64;
         Self { next: first_of_month(keys.start.0 / MONTH), end: keys.end, spread }
     }
 
-    /// Those from this one on.
+    /// The keys from `key` on.
     pub(super) fn from(self, key: LastConnect) -> Self {
         Self { next: key, ..self }
     }
 
-    /// The next one, which stays.
+    /// The next key, which is not consumed.
     pub(super) fn peek(&self) -> Option<LastConnect> {
         (self.next < self.end).then_some(self.next)
     }
@@ -43,7 +43,7 @@ impl Iterator for IndexKeys {
     }
 }
 
-// What a digit stands for in YYYYMMDDHHPPPP.
+// The factors of the decimal fields in YYYYMMDDHHPPPP.
 const HOUR: u64 = 10_000;
 const DAY: u64 = 100 * HOUR;
 const MONTH: u64 = 100 * DAY;
@@ -68,15 +68,8 @@ fn first_of_month(month: u64) -> LastConnect {
 
 /// The days of a month YYYYMM.
 fn days_of(month: u64) -> u64 {
-    let year = month / 100;
-    let is_leap_year =
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month % 100 {
-        2 if is_leap_year => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
+    let civil = time::Month::try_from((month % 100) as u8);
+    civil.map_or(31, |civil| civil.length((month / 100) as i32).into())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The maintenance of the DynamoDB engine, method by method.
+//! The contract of maintenance: the operation of each method.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use state_machine::{Month, Uaid};
 use super::client::DynamoClient;
 use super::error::CallError;
 use super::{
-    Dynamo, capacity, copy_table, inactive_users, key_fingerprints, month_counts, preflight, tables,
+    Dynamo, copy_table, inactive_users, key_fingerprints, month_counts, preflight, tables,
 };
 use crate::maintenance::{
     CopyProgress, InactiveUser, InactiveUsers, MonthRange, PreflightCheck, RecordsByMonth,
@@ -64,7 +64,7 @@ impl StoreAdmin for Dynamo {
     }
 
     fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()> {
-        self.call(async move |client| capacity::set(&client, month, throughput).await)
+        self.call(async move |client| tables::set_throughput(&client, month, throughput).await)
     }
 
     fn key_fingerprints(&self) -> StoreFuture<BTreeSet<String>> {
@@ -107,6 +107,6 @@ fn status(table: Table, name: String, description: &TableDescription) -> TableSt
         state: state.to_lowercase(),
         items: count(description.item_count()),
         bytes: count(description.table_size_bytes()),
-        capacity: capacity::of(description),
+        capacity: tables::capacity_of(description),
     }
 }

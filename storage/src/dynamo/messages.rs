@@ -1,4 +1,4 @@
-//! Storing and deleting messages.
+//! Stores and deletes messages.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,24 +10,22 @@ use state_machine::{Message, MessageId, MessageKey, Month, Uaid};
 use super::attributes::{UAID, text, text_of};
 use super::channels;
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::{CallError, Item, applied_once};
 use super::month_table::{required, with_table};
 use super::query::{RowFilter, look_through};
 use super::rows::{self, SORT_KEY, UPDATE_ID};
 use crate::store::{StoreError, Stored};
 
-/// What a row may take the place of.
+/// What a written row may replace.
 #[derive(Debug)]
 pub(super) enum Replaces {
-    /// Whatever is there: the sort key is the message's own.
+    /// Any row: the sort key is the message's own.
     Itself,
-    /// A message of its topic with a lesser id, or one that other software wrote.
+    /// A message of its topic with a lesser id, or one of other software.
     Older(MessageId),
-    /// Nothing.
     Nothing,
 }
 
-/// Stores a message, if its channel is registered in that month.
 pub(super) async fn store(
     client: &DynamoClient,
     uaid: Uaid,
@@ -48,7 +46,7 @@ pub(super) async fn store(
     required(month, stored).map(|_written| Stored::Done)
 }
 
-/// Writes a row, unless there is one that it does not replace. Answers whether it did.
+/// Writes a row, unless one is stored that it must not replace. Returns whether it did.
 pub(super) async fn put(
     client: &DynamoClient,
     table: String,
@@ -65,14 +63,10 @@ pub(super) async fn put(
             .expression_attribute_values(":id", text(id.to_string())),
         Replaces::Nothing => request.condition_expression("attribute_not_exists(uaid)"),
     };
-    match client.call("PutItem", &table, request.send()).await {
-        Ok(_stored) => Ok(true),
-        Err(error) if error.is_condition_failed() => Ok(error.is_indeterminate()),
-        Err(error) => Err(error),
-    }
+    applied_once(client.call("PutItem", &table, request.send()).await)
 }
 
-/// Deletes messages in each month that has a table. Answers how many there were.
+/// Deletes messages in each month that has a table. Returns the number of deleted messages.
 pub(super) async fn delete(
     client: &DynamoClient,
     uaid: Uaid,
@@ -119,8 +113,8 @@ async fn delete_rows(
     all(client, deletes.collect()).await
 }
 
-/// Runs requests that each write a row, some at the same time, and all of them whatever becomes of one:
-/// none is still under way when the call is answered.
+/// Runs requests that each write one row, some concurrently, and all of them also if one fails:
+/// none is under way when the call is answered.
 pub(super) async fn all<F: Future<Output = Result<(), E>>, E>(
     client: &DynamoClient,
     requests: Vec<F>,
@@ -130,7 +124,7 @@ pub(super) async fn all<F: Future<Output = Result<(), E>>, E>(
     done.into_iter().collect()
 }
 
-/// What names a row and the message in it.
+/// The identity of a row and of the message in it.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) sort_key: String,
@@ -138,21 +132,20 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The row of a message of ours: it follows from what names the message.
+    /// The row of a message that this program stored, computed from its key.
     fn of_ours(message: &MessageKey) -> Self {
         let MessageKey { id, chid, ref topic } = *message;
         let sort_key = rows::sort_key(id, chid, topic.as_ref());
         Self { sort_key, update_id: Some(id.to_string()) }
     }
 
-    /// The row that an item is.
     pub(super) fn of(item: &Item) -> Self {
         let update_id = text_of(item, UPDATE_ID).map(str::to_owned);
         Self { sort_key: rows::sort_key_of(item).to_owned(), update_id }
     }
 }
 
-/// Deletes a row, if it still holds the same message. Answers whether it did.
+/// Deletes a row if it still holds the same message. Returns whether it did.
 pub(super) async fn delete_row(
     client: &DynamoClient,
     uaid: Uaid,
@@ -172,29 +165,24 @@ pub(super) async fn delete_row(
         None => request
             .condition_expression("attribute_exists(uaid) AND attribute_not_exists(updateid)"),
     };
-    match client.call("DeleteItem", table, request.send()).await {
-        Ok(_deleted) => Ok(true),
-        // The first attempt deleted it, and only its answer was lost; or another did meanwhile.
-        Err(error) if error.is_condition_failed() => Ok(error.is_indeterminate()),
-        Err(error) => Err(error),
-    }
+    applied_once(client.call("DeleteItem", table, request.send()).await)
 }
 
-/// Whether the row follows from what names the message. It does not where other software stored it, and
-/// where the topic of ours was forgotten.
+/// Whether the row can be computed from the key: not if other software stored it, or if the topic
+/// is unknown.
 fn is_row_known(message: &MessageKey) -> bool {
     rows::is_our_id(message.id) && (message.topic.is_some() || !message.id.has_topic())
 }
 
-/// Requests that one search makes, of 1 MB of rows each, for what one call deletes of a month.
+/// Requests of one search, each of 1 MB of rows.
 ///
-/// Ten thousand rows of other software, each with a payload of 4 KB in base64, are 60 MB. What is not found
-/// among so many rows stays: it is delivered again, and is found when what is before it was acked or
+/// Ten thousand rows of other software with payloads of 4 KB in base64 are 60 MB. A row beyond is
+/// not deleted: its message is delivered again, and is found once the rows before it were acked or
 /// expired.
 const SEARCH_PAGES_MAX: u32 = 64;
 
-/// Finds the rows of messages that do not say where they are, all of them in one search: what an agent
-/// acks it can make up.
+/// Finds the rows of messages whose sort key is unknown, all in one search: an agent can invent the
+/// versions that it acks.
 async fn search(
     client: &DynamoClient,
     uaid: Uaid,
@@ -218,7 +206,7 @@ async fn search(
     Ok(found)
 }
 
-/// The fewest rows that all of these are among. None where nothing is sought.
+/// The narrowest filter that includes all sought messages; none if there are none.
 fn narrowest_filter(sought: &[&MessageKey]) -> Option<RowFilter> {
     let first = sought.first()?;
     let is_topical = |message: &MessageKey| {

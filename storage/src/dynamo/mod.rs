@@ -1,22 +1,22 @@
 //! The DynamoDB engine: tables shared by many nodes, at AWS or any server that speaks its API.
 //!
-//! - Tables and attributes are those of the original (seed 001 and 002); what is ours besides is in `rows` and
-//!   `router`. Attributes that we do not know stay as they are.
-//! - **Feeds** have two tables of ours and transactions (`feeds`); nothing else here needs either.
-//! - **Calls** run on threads of the engine's own (`queue`), each request tried again within a budget (`client`).
-//! - **Writes** of one user agent are in order as they were called, as far as that can be seen: stores of messages,
-//!   which end alike in any order, run side by side, and every other write alone.
-//! - **A flood or a hanging table** is the matter of its agent or its table: both places in the queue and connections
-//!   are kept for others, for the router table above all.
+//! - Tables and attributes are those of autopush (docs/sources.md#dynamodb-schema) with the
+//!   additions of `rows` and `router`. Unknown attributes are preserved.
+//! - **Feeds** have two tables of their own and use transactions (`feeds`); nothing else does.
+//! - **Calls** run on the engine's threads (`queue`), and each request is retried within a budget
+//!   (`client`).
+//! - **Writes** of one user agent take effect in the order of their calls. Stores of messages,
+//!   which commute, run concurrently, and every other write alone.
+//! - **A flood or a hanging table** affects only its agent or its table: slots of the queue and
+//!   connections are reserved for others, above all for the router table.
 //! - **Reads** are consistent: they see every write that was answered before.
-//! - **Throttling** that outlasts the budget is [`StoreError::Busy`] where nothing was done,
-//!   and an error that says so where something may have been.
+//! - **Throttling** beyond the budget is [`StoreError::Busy`] if nothing was done, and
+//!   [`StoreError::Failed`] if a part may have been done.
 //!
-//! Architecture Invariant: only `client` makes requests, so that no error leaves without its operation and table, and
-//! none with a key or a payload.
+//! Architecture Invariant: only `client` sends requests, so that every error names its operation
+//! and table, and none has a key or a payload.
 
 mod attributes;
-mod capacity;
 mod channels;
 mod client;
 mod copy_table;
@@ -46,6 +46,9 @@ mod rows;
 mod store;
 mod table_schema;
 mod tables;
+#[cfg(test)]
+#[path = "../../tests/wire_server/options.rs"]
+mod test_options;
 mod ttl;
 
 use std::sync::Arc;
@@ -60,23 +63,23 @@ use crate::store::{StoreError, StoreFuture};
 
 /// A store in DynamoDB.
 ///
-/// Dropping it without [`Store::close`](crate::Store::close) loses nothing: what is queued is finished without anybody
-/// waiting for it.
+/// Dropping it without [`Store::close`](crate::Store::close) loses no write: the queued calls are
+/// finished in the background.
 pub struct Dynamo {
     client: Arc<DynamoClient>,
     queue: Queue,
 }
 
 impl Dynamo {
-    /// Looks for credentials, region and server, and makes the router table if there is none and
-    /// tables may be made.
+    /// Finds credentials, region and server, and creates the router table if it is missing and
+    /// tables may be created.
     ///
-    /// Blocks until the server has answered.
+    /// Blocks until the server has replied.
     pub fn open(options: &DynamoOptions) -> Result<Self, DynamoOpenError> {
         Self::open_with(options, TestOverrides::default())
     }
 
-    /// Opens with something in place of what the environment has.
+    /// As [`Dynamo::open`], with parts of the environment replaced.
     pub fn open_with(
         options: &DynamoOptions,
         overrides: TestOverrides,
@@ -87,13 +90,13 @@ impl Dynamo {
         Ok(Self { client, queue })
     }
 
-    /// Rows of message tables that were passed over since the engine was opened because they made no
-    /// sense: counted each time they were come across. They go with their month.
+    /// How often a row of a message table was skipped since the engine was opened because it could
+    /// not be decoded. Such rows are deleted with their month.
     pub fn rows_unreadable(&self) -> u64 {
         self.client.unreadable()
     }
 
-    /// Does something that is in no order with anything else.
+    /// Runs a call that is not ordered.
     fn call<T, E, F>(&self, call: impl FnOnce(Arc<DynamoClient>) -> F) -> StoreFuture<T>
     where
         T: Send + 'static,
@@ -103,7 +106,7 @@ impl Dynamo {
         self.call_with(Priority::Messages, call)
     }
 
-    /// Does something in order with the other writes of a user agent.
+    /// Runs a call in order with the other writes of a user agent.
     fn write<T, E, F>(
         &self,
         uaid: Uaid,

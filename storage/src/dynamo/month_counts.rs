@@ -1,4 +1,4 @@
-//! Which months the router records name: counted, and changed.
+//! Counts and changes the months that the router records name.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,15 +7,14 @@ use state_machine::{Month, Uaid};
 
 use super::attributes::{UAID, text, text_of};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::{CallError, Item, applied};
 use super::messages::all;
 use crate::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
 use crate::store::Cursor;
 
-/// Records that one call looks at.
+/// Records in one page.
 const RECORDS_MAX: i32 = 1000;
 
-/// Counts the records of user agents, as all writes answered before have left them.
 pub(super) async fn count(
     client: &DynamoClient,
     after: Option<Cursor>,
@@ -32,13 +31,13 @@ pub(super) async fn count(
     Ok(counts)
 }
 
-/// The others are the item of the health check, and what a trial of the table left behind.
+/// Not the items of health checks, key fingerprints and preflight checks.
 fn is_of_agent(item: &Item) -> bool {
     let uaid = text_of(item, UAID).and_then(|uaid| Uaid::parse(uaid).ok());
     uaid.is_some_and(|uaid| uaid != PREFLIGHT_UAID)
 }
 
-/// Makes records name another month.
+/// Replaces `from` by `to` in a page of the records.
 pub(super) async fn rename(
     client: &DynamoClient,
     from: Month,
@@ -68,20 +67,10 @@ async fn scan(
     client: &DynamoClient,
     after: Option<Cursor>,
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
-    let table = client.names.router();
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
-    let request = client
-        .sdk
-        .scan()
-        .table_name(table)
-        .projection_expression("uaid, curmonth, oldmonth")
-        .consistent_read(true)
-        .set_exclusive_start_key(start)
-        .limit(RECORDS_MAX);
-    let page = client.call("Scan", table, request.send()).await?;
-    let next = page.last_evaluated_key.as_ref().and_then(|key| text_of(key, UAID));
-    let next = next.map(Cursor::new);
-    Ok((page.items.unwrap_or_default(), next))
+    let names = Some("uaid, curmonth, oldmonth");
+    let (items, next) = client.scan(client.names.router(), names, start, Some(RECORDS_MAX)).await?;
+    Ok((items, next.as_ref().and_then(|key| text_of(key, UAID)).map(Cursor::new)))
 }
 
 fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Option<Month> {
@@ -94,7 +83,7 @@ fn add(counts: &mut BTreeMap<Month, u64>, month: Option<Month>) {
     }
 }
 
-/// Changes a record, if it still says what was read. Answers whether it did.
+/// Changes a record if its months are unchanged. Returns whether they were.
 async fn update(
     client: &DynamoClient,
     item: &Item,
@@ -125,9 +114,5 @@ async fn update(
             .expression_attribute_values(":old_was", text(was)),
         None => request.condition_expression("curmonth = :was AND attribute_not_exists(oldmonth)"),
     };
-    match client.call("UpdateItem", table, request.send()).await {
-        Ok(_changed) => Ok(true),
-        Err(error) if error.is_condition_failed() => Ok(false),
-        Err(error) => Err(error),
-    }
+    applied(client.call("UpdateItem", table, request.send()).await)
 }

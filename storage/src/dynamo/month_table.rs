@@ -1,4 +1,4 @@
-//! Working with a month's table that may not be there.
+//! Operations on a month's table that may be missing.
 
 use aws_sdk_dynamodb::types::TableStatus;
 use state_machine::Month;
@@ -8,11 +8,11 @@ use super::client::DynamoClient;
 use super::error::CallError;
 use crate::store::StoreError;
 
-/// Does something with a month's table, named as DynamoDB has it. None if there is no such table.
+/// Runs an operation on a month's table, whose name it gets. None if there is no such table.
 ///
-/// DynamoDB says of a table that is just being made what it says of one that does not exist. Taking
-/// the one for the other would cost an agent its subscriptions, so the table itself is asked for; and
-/// one that is coming is waited for, as long as for throttling.
+/// DynamoDB has one error for a missing table and for one that is being created. To confuse the two
+/// would cost an agent its subscriptions. So the table is described, and one that is being created
+/// is waited for, as long as for throttling.
 pub(super) async fn with_table<T, F>(
     client: &DynamoClient,
     month: Month,
@@ -40,7 +40,7 @@ where
     }
 }
 
-/// What is answered where a month's table must be there.
+/// The result where a month's table must exist.
 pub(super) fn required<T>(
     month: Month,
     done: Result<Option<T>, CallError>,
@@ -48,7 +48,7 @@ pub(super) fn required<T>(
     done?.ok_or(StoreError::NoSuchMonth(month))
 }
 
-/// Whether a table does not exist, or will not in a moment.
+/// Whether a table is missing or is being deleted.
 async fn is_gone(client: &DynamoClient, table: &str) -> Result<bool, CallError> {
     let request = client.sdk.describe_table().table_name(table).send();
     match client.call("DescribeTable", table, request).await {

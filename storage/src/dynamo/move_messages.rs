@@ -1,7 +1,7 @@
-//! Moving a user agent's messages from one month to another.
+//! Moves a user agent's messages from one month to another.
 //!
-//! Rows are moved as they are, those of other software too: same sort key, same attributes. Each is
-//! written to the new month before it is deleted in the old one, so a crash leaves it in one of them.
+//! Rows are moved unchanged, also those of other software. Each is written to the new month before
+//! it is deleted in the old one, so that a crash leaves it in at least one of them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,10 +17,9 @@ use super::query::rows_after;
 use super::rows::{self, SortKey};
 use crate::store::StoreError;
 
-/// Rows that are read together.
+/// Rows in one page.
 const ROWS: i32 = 100;
 
-/// Copies what waits in `from` to `to`, and deletes it in `from`.
 pub(super) async fn run(
     client: &DynamoClient,
     uaid: Uaid,
@@ -41,9 +40,8 @@ struct MessageMover<'a> {
     uaid: Uaid,
     from: Month,
     to: Month,
-    /// The channels of the new month, once a row was there to move.
+    /// The channels of the new month, read with the first row.
     registered: Option<BTreeSet<Chid>>,
-    /// Whether something was written.
     wrote: AtomicBool,
 }
 
@@ -65,7 +63,7 @@ impl MessageMover<'_> {
         }
     }
 
-    /// None are registered where nothing ever was: then what waits is of channels that were given up.
+    /// An item without channels means that all messages are of unregistered channels.
     async fn read_registered(&mut self) -> Result<(), StoreError> {
         if self.registered.is_none() {
             let read = channels::read_there(self.client, self.uaid, self.to).await;
@@ -76,7 +74,7 @@ impl MessageMover<'_> {
 
     async fn move_row(&self, item: Item) -> Result<(), StoreError> {
         let Some(sort_key_parts) = SortKey::parse(rows::sort_key_of(&item)) else {
-            // Nobody can tell whose it is. It goes with its month.
+            // The channel is unknown. The row is deleted with its month.
             self.client.count_unreadable();
             return Ok(());
         };
@@ -101,7 +99,7 @@ impl MessageMover<'_> {
         deleted.await.map(|_deleted| ())
     }
 
-    /// Busy means that nothing was done.
+    /// `Busy` must mean that nothing was done.
     fn refused(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Busy if self.wrote.load(Relaxed) => StoreError::Failed(format!(
@@ -113,7 +111,8 @@ impl MessageMover<'_> {
     }
 }
 
-/// What is in the new month already is newer than a row of others, whose id says nothing.
+/// A message of the topic in the new month is newer than a row of other software, whose id is
+/// random.
 pub(super) fn replaces(item: &Item, sort_key_parts: &SortKey) -> Replaces {
     match (sort_key_parts.is_topical, rows::is_ours(item)) {
         (false, _) => Replaces::Itself,

@@ -2,9 +2,7 @@
 
 use state_machine::Month;
 
-use super::options::DynamoOptions;
-
-/// The names of all tables (seed 001, `autopush.db`; seed 002, "Message Table Rotation").
+/// The names of all tables (docs/sources.md#message-table-rotation).
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     prefix: String,
@@ -16,19 +14,17 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(options: &DynamoOptions) -> Self {
-        let prefix = options.table_prefix.clone();
+    pub(super) fn new(prefix: &str, message_prefix: &str) -> Self {
         Self {
             router: format!("{prefix}router"),
             legacy: format!("{prefix}storage"),
             sequences: format!("{prefix}sequences"),
             feeds: format!("{prefix}feeds"),
-            message_prefix: options.message_prefix.clone(),
-            prefix,
+            message_prefix: message_prefix.to_owned(),
+            prefix: prefix.to_owned(),
         }
     }
 
-    /// The router table.
     pub(super) fn router(&self) -> &str {
         &self.router
     }
@@ -38,39 +34,36 @@ impl Names {
         &self.legacy
     }
 
-    /// The table of the feeds' sequences.
     pub(super) fn sequences(&self) -> &str {
         &self.sequences
     }
 
-    /// The table of the feeds' keys.
     pub(super) fn feeds(&self) -> &str {
         &self.feeds
     }
 
-    /// The message table of a month.
     pub(super) fn messages(&self, month: Month) -> String {
         format!("{}{}_{month}", self.prefix, self.message_prefix)
     }
 
-    /// The month whose message table has this name.
     pub(super) fn month_of_table(&self, table: &str) -> Option<Month> {
         self.month_of_value(table.strip_prefix(&self.prefix)?)
     }
 
-    /// What a router record says for a month: the name of its table, without the prefix of all tables.
+    /// The form of a month in a router record: the name of its table without the prefix of all
+    /// tables.
     pub(super) fn value(&self, month: Month) -> String {
         format!("{}_{month}", self.message_prefix)
     }
 
-    /// The month of which a router record says this: a table's name with or without the prefix of
-    /// all tables, or only the month.
+    /// The month of a value in a router record: a table's name with or without the prefix of all
+    /// tables, or the month alone.
     pub(super) fn month_of_record(&self, value: &str) -> Option<Month> {
         let bare = || value.parse().ok();
         self.month_of_value(value).or_else(|| self.month_of_table(value)).or_else(bare)
     }
 
-    /// All that a router record may say for a month.
+    /// All forms of a month in a router record.
     pub(super) fn record_forms(&self, month: Month) -> [String; 3] {
         [self.value(month), self.messages(month), month.to_string()]
     }
@@ -85,8 +78,7 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        let table_prefix = "test-".to_owned();
-        Names::new(&DynamoOptions { table_prefix, ..DynamoOptions::default() })
+        Names::new("test-", "message")
     }
 
     fn november() -> Month {

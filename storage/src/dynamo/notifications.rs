@@ -1,15 +1,14 @@
-//! SimplePush notifications: an item a channel, with its last version (seed 001, `create_storage_table`).
+//! SimplePush notifications: one item per channel (docs/sources.md#table-functions).
 
 use state_machine::{Chid, Uaid};
 
 use super::attributes::{UAID, number, number_of, text, text_of};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::{CallError, Item, applied_once};
 use super::{Dynamo, tables};
 use crate::notifications::{Notification, NotificationTable};
 use crate::store::StoreFuture;
 
-/// The sort key.
 pub(super) const CHID: &str = "chid";
 
 impl NotificationTable for Dynamo {
@@ -46,32 +45,6 @@ async fn fetch(
     after: Option<Chid>,
     limit: usize,
 ) -> Result<Vec<Notification>, CallError> {
-    let mut found = Vec::new();
-    let mut start = after.map(|chid| key(uaid, chid));
-    while found.len() < limit {
-        let left = (limit - found.len()).min(ITEMS_MAX) as i32;
-        let page = match query(client, uaid, start.take(), left).await {
-            Err(error) if error.is_table_missing() => break,
-            page => page?,
-        };
-        found.extend(page.0.iter().filter_map(decode));
-        match page.1 {
-            Some(next) => start = Some(next),
-            None => break,
-        }
-    }
-    Ok(found)
-}
-
-/// Items that one request asks for.
-const ITEMS_MAX: usize = 1000;
-
-async fn query(
-    client: &DynamoClient,
-    uaid: Uaid,
-    start: Option<Item>,
-    limit: i32,
-) -> Result<(Vec<Item>, Option<Item>), CallError> {
     let table = client.names.legacy();
     let request = client
         .sdk
@@ -80,13 +53,30 @@ async fn query(
         .key_condition_expression("uaid = :uaid")
         .expression_attribute_values(":uaid", text(uaid.to_string()))
         .consistent_read(true)
-        .set_exclusive_start_key(start)
-        .limit(limit);
-    let page = client.call("Query", table, request.send()).await?;
-    Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
+        .set_exclusive_start_key(after.map(|chid| key(uaid, chid)));
+    let page_size = limit.clamp(1, ITEMS_MAX) as i32;
+    let mut items = request.into_paginator().page_size(page_size).items().send();
+    let found = async move {
+        let mut found = Vec::new();
+        while found.len() < limit {
+            match items.try_next().await {
+                Ok(Some(item)) => found.extend(decode(&item)),
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    };
+    match client.call("Query", table, found).await {
+        Err(error) if error.is_table_missing() => Ok(Vec::new()),
+        found => found,
+    }
 }
 
-/// The table is made by the first that finds it missing.
+/// Items in one request.
+const ITEMS_MAX: usize = 1000;
+
+/// Creates the table if it is missing.
 async fn save(
     client: &DynamoClient,
     uaid: Uaid,
@@ -115,7 +105,7 @@ async fn put(
         .item(VERSION, number(notification.version))
         .condition_expression("attribute_not_exists(version) OR version < :version")
         .expression_attribute_values(":version", number(notification.version));
-    was_applied(client.call("PutItem", table, request.send()).await)
+    applied_once(client.call("PutItem", table, request.send()).await)
 }
 
 async fn delete(
@@ -134,7 +124,7 @@ async fn delete(
     };
     match client.call("DeleteItem", table, request.send()).await {
         Err(error) if error.is_table_missing() => Ok(false),
-        done => was_applied(done),
+        done => applied_once(done),
     }
 }
 
@@ -147,17 +137,8 @@ fn key(uaid: Uaid, chid: Chid) -> Item {
     ])
 }
 
-/// What is no channel id on the wire cannot be asked for, and is passed over.
+/// None for a text that is no channel id.
 fn decode(item: &Item) -> Option<Notification> {
     let chid = Chid::parse(text_of(item, CHID)?).ok()?;
     Some(Notification { chid, version: number_of(item, VERSION)? })
-}
-
-fn was_applied<T>(done: Result<T, CallError>) -> Result<bool, CallError> {
-    match done {
-        Ok(_done) => Ok(true),
-        // The first attempt did it, and only its answer was lost; or another did meanwhile.
-        Err(error) if error.is_condition_failed() => Ok(error.is_indeterminate()),
-        Err(error) => Err(error),
-    }
 }

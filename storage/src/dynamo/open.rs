@@ -1,4 +1,4 @@
-//! Opening an engine: who we are, where the server is, and whether it answers.
+//! Opens an engine: credentials, region, server and router table.
 
 use std::io;
 use std::sync::Arc;
@@ -18,65 +18,43 @@ use super::options::DynamoOptions;
 use super::retries::Classifier;
 use super::tables;
 
-/// Why the tables cannot be used. Nothing was changed, but for tables that were made.
+/// Why the tables cannot be used. Nothing was changed, except for created tables.
 #[derive(Debug, thiserror::Error)]
 pub enum DynamoOpenError {
-    /// The endpoint is not an URL.
     #[error("`{0}` is not the URL of a server: it begins with http:// or https://")]
     Endpoint(String),
-    /// No region is known.
     #[error(
         "no AWS region is set: name one, or set AWS_REGION; any name will do for a server of your own"
     )]
     NoRegion,
-    /// No credentials are known.
     #[error(
         "no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role \
          ({0})"
     )]
     NoCredentials(String),
-    /// The server does not accept the credentials, or they do not allow what is needed.
+    /// The credentials are invalid or insufficient.
     #[error("the AWS credentials are refused by {server}: {reason}")]
-    Refused {
-        /// The server.
-        server: String,
-        /// What it says.
-        reason: String,
-    },
-    /// The server does not answer.
+    Refused { server: String, reason: String },
     #[error("no DynamoDB is reached at {server}, look at the endpoint and the region: {reason}")]
-    Unreachable {
-        /// The server.
-        server: String,
-        /// What went wrong.
-        reason: String,
-    },
-    /// There is no router table, and none may be made.
+    Unreachable { server: String, reason: String },
+    /// The router table is missing and may not be created.
     #[error("there is no table {table} at {server}: make it, or allow tables to be made")]
-    RouterMissing {
-        /// Its name.
-        table: String,
-        /// The server.
-        server: String,
-    },
-    /// The server answers, but not as it should.
+    RouterMissing { table: String, server: String },
+    /// The server replies with another error.
     #[error("{0}")]
     Failed(String),
-    /// The engine's threads could not be started.
     #[error("cannot start the threads of the DynamoDB engine: {0}")]
     Thread(io::Error),
 }
 
-/// What takes the place of what the environment has, in tests.
+/// Replacements of the environment, for tests.
 #[derive(Debug, Clone, Default)]
 pub struct TestOverrides {
-    /// Who we are.
     pub credentials: Option<SharedCredentialsProvider>,
-    /// What requests go through.
     pub http_client: Option<SharedHttpClient>,
 }
 
-/// Finds out who we are and where the server is, and asks it for the router table.
+/// Makes a client and ensures the router table.
 pub(super) async fn client(
     options: &DynamoOptions,
     overrides: TestOverrides,
@@ -157,7 +135,7 @@ fn timeouts(options: &DynamoOptions) -> TimeoutConfig {
         .build()
 }
 
-/// Where the server is, for a message.
+/// The server's URL or region, for an error.
 fn server(options: &DynamoOptions, environment: &SdkConfig) -> String {
     match (&options.endpoint_url, environment.region()) {
         (Some(url), _) => url.clone(),

@@ -1,7 +1,7 @@
-//! Trying out what a node does with each table and index (seed 001, `preflight_check`).
+//! Tries the operations of a node on each table and index (docs/sources.md#table-functions).
 //!
-//! What it takes to make tables is not tried out: that shows when they are made. The rows are of nobody,
-//! have neither months nor a last connection, and are removed whatever becomes of the steps between.
+//! The creation of tables is not tried. The rows belong to no user agent, have neither months nor a
+//! last connection, and are removed even if a step fails.
 
 use std::collections::BTreeSet;
 use std::error::Error as StdError;
@@ -25,21 +25,21 @@ use super::table_schema::{
 use super::tables::{self, ALL_TABLES};
 use crate::maintenance::{PREFLIGHT_UAID, PreflightCheck};
 
-/// Stands where a message's or channel's id does. It sorts behind the channels of a month.
+/// The id of message and channel in the rows. It sorts after the channels of a month.
 const PREFLIGHT: &str = "preflight";
 
-/// Tries out the router table, those of the months, and the legacy one and those of feeds where they are.
+/// Tries the router table, those of the months, and the legacy and feed tables if they exist.
 pub(super) async fn run(
     client: &DynamoClient,
     months: BTreeSet<Month>,
 ) -> Result<Vec<PreflightCheck>, CallError> {
     let mut run = PreflightRun { client, checks: Vec::new() };
-    // What did not answer is the last of the checks.
+    // An unavailable server is the last of the checks.
     let (Ok(()) | Err(ServerUnavailable)) = run.all_tables(months).await;
     Ok(run.checks)
 }
 
-/// The server did not answer: nothing further is to be learned.
+/// The server did not reply, so that further steps would fail too.
 struct ServerUnavailable;
 
 struct PreflightRun<'a> {
@@ -57,11 +57,10 @@ impl PreflightRun<'_> {
             let table = client.names.messages(month);
             self.table(&table, &MESSAGES, month_steps(client, &table)).await?;
         }
-        // Only where it is there: it is for SimplePush.
         if self.is_there(client.names.legacy()).await {
             self.table(client.names.legacy(), &LEGACY, legacy_steps(client)).await?;
         }
-        // These belong together, and are made when the first feed is.
+        // Both are created with the first feed.
         let (sequences, feeds) = (client.names.sequences(), client.names.feeds());
         if self.is_there(sequences).await || self.is_there(feeds).await {
             self.table(sequences, &SEQUENCES, feeds_preflight::steps_of_sequences(client)).await?;
@@ -70,13 +69,13 @@ impl PreflightRun<'_> {
         Ok(())
     }
 
-    /// Whether there is such a table. One that cannot be looked at may be there.
+    /// Also true if the table cannot be described.
     async fn is_there(&self, name: &str) -> bool {
         !matches!(tables::describe(self.client, name).await, Ok(None))
     }
 
-    /// Looks whether the table is as it should be, and then takes all steps, so that the last
-    /// removes what the first wrote.
+    /// Compares the table with its schema, and then takes all steps: the last removes the row of
+    /// the first.
     async fn table(
         &mut self,
         name: &str,
@@ -94,7 +93,7 @@ impl PreflightRun<'_> {
         Ok(())
     }
 
-    /// Notes what became of a step. None if it failed; the next may be taken all the same.
+    /// Records the result of a step. None if it failed; the next may be taken nevertheless.
     fn note<T>(
         &mut self,
         operation: &str,
@@ -113,10 +112,10 @@ impl PreflightRun<'_> {
     }
 }
 
-/// One request, not made yet.
+/// A request that is not sent yet.
 pub(super) struct PreflightStep<'a> {
     operation: &'static str,
-    /// What a policy must allow it on.
+    /// The resource in an IAM policy.
     resource: String,
     request: BoxFuture<'a, Result<(), CallError>>,
 }
@@ -214,7 +213,7 @@ fn advise(error: &CallError, resource: &str) -> String {
     }
 }
 
-/// What a policy calls the operation: a transaction is allowed by what it is made of.
+/// The actions in an IAM policy: a transaction needs those of its parts.
 fn actions_of(operation: &str) -> String {
     match operation {
         "TransactWriteItems" => {

@@ -1,4 +1,4 @@
-//! Reading a user agent's rows, in the order of their sort keys.
+//! Reads a user agent's rows in the order of their sort keys.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use state_machine::{Time, Uaid};
@@ -9,16 +9,14 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::rows::{EXPIRY_MAX_S, SORT_KEY};
 
-/// Some of the rows.
 #[derive(Debug, Default)]
 pub(super) struct RowPage {
     pub(super) items: Vec<Item>,
-    /// The sort key behind which there may be more.
+    /// The sort key after which there may be more rows.
     pub(super) next: Option<String>,
 }
 
-/// Rows behind a sort key, `rows` of them looked at at most. Those that expired before `now`, if it
-/// is given, need not come.
+/// At most `rows` rows after a sort key. With `now`, most of the expired ones are left out.
 pub(super) async fn rows_after(
     client: &DynamoClient,
     uaid: Uaid,
@@ -31,7 +29,7 @@ pub(super) async fn rows_after(
         .key_condition_expression("uaid = :uaid AND chidmessageid > :after")
         .expression_attribute_values(":after", text(after))
         .limit(rows);
-    // `expiry` is rounded up, and never above the limit: none that lives is left out.
+    // `expiry` is rounded up and at most the limit: no live row is left out.
     let request = match now {
         Some(now) => request
             .filter_expression("attribute_not_exists(expiry) OR expiry > :now")
@@ -41,17 +39,16 @@ pub(super) async fn rows_after(
     send(client, table, request).await
 }
 
-/// Which rows are looked through.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RowFilter {
-    /// Those whose sort key begins so.
+    /// Rows whose sort key has the prefix.
     Prefix(String),
-    /// All that hold messages.
+    /// All rows of messages.
     Messages,
 }
 
-/// Shows rows, with only their sort keys and `updateid`s, in the order of the sort keys until `is_done` says so.
-/// Ends after `pages_max` requests, of 1 MB of rows each.
+/// Passes rows, with only their sort keys and `updateid`s, to `is_done` until it returns true, in
+/// at most `pages_max` requests of 1 MB of rows each.
 pub(super) async fn look_through(
     client: &DynamoClient,
     uaid: Uaid,

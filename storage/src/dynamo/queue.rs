@@ -1,16 +1,17 @@
-//! Calls on their way: what is admitted, in which order, on which threads.
+//! Admission and order of calls, and the threads that run them.
 //!
-//! Callers live on single-threaded actix workers, and may stop at any time. So every call runs on a
-//! runtime of the engine's own, has its place before its future is returned, and ends whether anybody
-//! waits for it or not. Reads wait for nothing.
+//! Callers live on single-threaded actix workers, and may stop at any time. So every call runs on
+//! the engine's own runtime, takes its slot before its future is returned, and is finished even if
+//! the future is dropped. Reads do not wait for writes.
 //!
-//! The writes of one user agent go through an *agent queue*: stores of messages side by side, every other write
-//! alone, behind all that were called before it and ahead of all called after it. So they are in order
-//! as they were called, as far as that can be seen: two stores leave the same behind in either order,
-//! since each is of a row of its own, or only takes the place of a lesser id.
+//! The writes of one user agent pass through an *agent queue*: stores of messages run concurrently,
+//! and every other write runs alone, after all earlier calls and before all later ones. So writes
+//! take effect in the order of their calls. Two stores commute: each has a row of its own, or
+//! replaces only a lesser id.
 //!
-//! Places are bounded, those of the engine and those of each agent queue. Anybody can send a user agent
-//! messages; so stores are the first that are refused, and routing is the last (see [`Priority`]).
+//! The slots of the engine and of each agent queue are limited. Any application server can send
+//! messages to a user agent, so that stores are rejected first, and routing last (see
+//! [`Priority`]).
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -30,14 +31,14 @@ use tokio::time::timeout;
 
 use crate::store::{StoreError, StoreFuture};
 
-/// How long the end waits for a look-up of a server's name that nobody needs any more.
+/// How long the shutdown waits for an unfinished name look-up.
 const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What there is of an agent queue: a store takes one of it, any other write all. The semaphore is fair, so
-/// one that waits for all holds those behind it.
+/// Permits of an agent queue: a store takes one, any other write all. The semaphore is fair, so
+/// that a write that waits for all of them blocks those behind it.
 const AGENT_QUEUE_WIDTH: u32 = u32::MAX >> 3;
 
-/// The way to the threads of an engine. Dropping it lets them finish what is queued.
+/// The handle of an engine's threads. After it is dropped they finish the queued calls.
 pub(super) struct Queue {
     handle: Handle,
     state: Arc<Mutex<QueueState>>,
@@ -46,55 +47,52 @@ pub(super) struct Queue {
     ended: watch::Receiver<bool>,
 }
 
-/// How much is admitted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueLimits {
-    /// Calls that wait or are under way.
+    /// Calls that wait or run.
     pub(super) calls_max: usize,
-    /// Those of them that are in one agent queue.
+    /// Calls in one agent queue.
     pub(super) agent_calls_max: usize,
-    /// How long a call waits for its turn in an agent queue. One that has not begun by then is not done at all.
+    /// How long a call may wait in an agent queue. Then it is dropped without being executed.
     pub(super) agent_wait_max: Duration,
 }
 
-/// What a call is of, which says how many of the places it finds taken when it is refused.
+/// The share of the slots that a call may use.
 ///
-/// So a flood of messages leaves room for those who fetch them, and message tables that hang leave
-/// room for what a direct notification needs.
+/// A flood of stores leaves slots for fetches, and message tables that hang leave slots for the
+/// router reads of direct notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Priority {
-    /// Storing a message: three quarters.
+    /// Stores of messages: three quarters.
     Store,
-    /// Anything else about messages and channels, and what an operator asks for: seven eighths.
+    /// All other operations on messages and channels, and maintenance: seven eighths.
     Messages,
-    /// Who is connected where, and whether the router table answers: all.
+    /// The router table and its health check: all.
     Router,
 }
 
 struct QueueState {
     closed: bool,
-    /// Admitted, and not yet done.
+    /// Admitted and unfinished calls.
     calls: usize,
-    /// One for each user agent that has a write waiting or under way.
+    /// One for each user agent with an unfinished write.
     agent_queues: HashMap<Uaid, AgentQueue>,
-    /// Told when the last call is done and no other will come.
+    /// Set when the queue is closed and the last call is finished.
     idle: watch::Sender<bool>,
 }
 
 struct AgentQueue {
     width: Arc<Semaphore>,
-    /// Those that wait or are under way.
     calls: usize,
 }
 
-/// A turn in an agent queue that may be still to come. It keeps its place among the others from the first.
+/// A position in an agent queue, taken when the call is made.
 enum Ticket {
     Now(OwnedSemaphorePermit),
     Later(BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>),
 }
 
 impl Queue {
-    /// Starts the threads.
     pub(super) fn start(threads: usize, limits: QueueLimits) -> io::Result<Self> {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(threads.max(1)).thread_name("dynamodb").enable_all();
@@ -102,9 +100,9 @@ impl Queue {
         let handle = runtime.handle().clone();
         let (idle, mut until_idle) = watch::channel(false);
         let (end, ended) = watch::channel(false);
-        // A runtime must not be dropped by a task, and the engine may be.
+        // A task must not drop its runtime, but it may drop the engine.
         thread::Builder::new().name("dynamodb-end".to_owned()).spawn(move || {
-            // An error means that the sender is gone, and with it every call.
+            // An error means that the sender was dropped, after the last call.
             let _idle = runtime.block_on(until_idle.wait_for(|idle| *idle));
             runtime.shutdown_timeout(SHUTDOWN_WAIT_MAX);
             end.send_replace(true);
@@ -113,7 +111,7 @@ impl Queue {
         Ok(Self { handle, state: Arc::new(Mutex::new(state)), limits, ended })
     }
 
-    /// Runs a call at once.
+    /// Runs a call immediately.
     pub(super) fn run<T: Send + 'static>(
         &self,
         priority: Priority,
@@ -125,8 +123,8 @@ impl Queue {
         self.spawn(None, call)
     }
 
-    /// Runs a call when its turn has come among the writes of the same user agent: side by side with
-    /// others if it is a store, else alone.
+    /// Runs a call in the order of the user agent's writes: concurrently with others if it is a
+    /// store, else alone.
     pub(super) fn run_in_agent_queue<T: Send + 'static>(
         &self,
         priority: Priority,
@@ -144,7 +142,7 @@ impl Queue {
         })
     }
 
-    /// Runs what is admitted.
+    /// Runs an admitted call.
     fn spawn<T: Send + 'static>(
         &self,
         agent_queue: Option<Uaid>,
@@ -153,19 +151,18 @@ impl Queue {
         let (reply, answer) = oneshot::channel();
         let state = self.state.clone();
         self.handle.spawn(async move {
-            // A bug in one call must not stop those behind it.
+            // A panic in one call must not stop those behind it.
             let outcome = AssertUnwindSafe(call).catch_unwind().await;
             let outcome = outcome.unwrap_or_else(|_| Err(panicked()));
             let mut state = lock(&state);
-            // Under the lock: who has an answer finds its place free. Nobody may be waiting for it, a
-            // caller that went away cancels nothing.
+            // Under the lock, so that the caller finds its slot free. A dropped future is no error.
             let _unread = reply.send(outcome);
             state.call_done(agent_queue);
         });
         Box::pin(async { answer.await.unwrap_or_else(|_| Err(panicked())) })
     }
 
-    /// Runs something for the engine itself, which nothing waits for to close.
+    /// Runs a task of the engine itself, outside of the limits.
     pub(super) fn block_on<T: Send>(&self, task: impl Future<Output = T> + Send) -> T {
         // A thread of its own: the caller's may be one of a runtime.
         thread::scope(|scope| {
@@ -174,12 +171,12 @@ impl Queue {
         })
     }
 
-    /// Admits nothing more. Answers when all that was admitted is done.
+    /// Rejects further calls, and waits for the admitted ones.
     pub(super) fn close(&self) -> StoreFuture<()> {
         lock(&self.state).close();
         let mut ended = self.ended.clone();
         Box::pin(async move {
-            // An error means that the thread which would say so is gone too.
+            // An error means that the thread that sets it has ended.
             let _ended = ended.wait_for(|ended| *ended).await;
             Ok(())
         })
@@ -240,10 +237,10 @@ impl QueueState {
 
     fn close(&mut self) {
         self.closed = true;
-        self.look_whether_idle();
+        self.update_idle();
     }
 
-    /// An agent queue goes with its last call.
+    /// Removes an agent queue with its last call.
     fn call_done(&mut self, agent_queue: Option<Uaid>) {
         self.calls -= 1;
         if let Some(uaid) = agent_queue {
@@ -254,10 +251,10 @@ impl QueueState {
                 self.agent_queues.remove(&uaid);
             }
         }
-        self.look_whether_idle();
+        self.update_idle();
     }
 
-    fn look_whether_idle(&self) {
+    fn update_idle(&self) {
         if self.closed && self.calls == 0 {
             self.idle.send_replace(true);
         }
@@ -269,10 +266,10 @@ impl AgentQueue {
         Self { width: Arc::new(Semaphore::new(AGENT_QUEUE_WIDTH as usize)), calls: 0 }
     }
 
-    /// Takes a turn behind all that were taken before.
+    /// Takes the position behind all earlier ones.
     fn ticket(&self, priority: Priority) -> Ticket {
-        // It lines up when it is first polled. Unconstrained, because a caller's task that has done
-        // much already would be told to wait without being lined up.
+        // The first poll takes the position. Unconstrained, because tokio's cooperative budget
+        // could otherwise return pending without taking it.
         let ticket = unconstrained(self.width.clone().acquire_many_owned(priority.width()));
         let mut ticket: BoxFuture<'static, _> = Box::pin(ticket);
         match (&mut ticket).now_or_never() {
@@ -283,7 +280,7 @@ impl AgentQueue {
 }
 
 impl Ticket {
-    /// Waits for it. One that is late is given up, and nothing was done.
+    /// Waits for the turn. After `wait_max` the call is rejected, and nothing was done.
     async fn wait(self, wait_max: Duration) -> Result<OwnedSemaphorePermit, StoreError> {
         match self {
             Self::Now(permit) => Ok(permit),
@@ -320,7 +317,7 @@ mod tests {
         Queue::start(2, QueueLimits { calls_max, agent_calls_max, agent_wait_max }).unwrap()
     }
 
-    /// A call that waits for the other end, and says what is left of it.
+    /// A call that waits for the other end, and returns the value that it sends.
     fn held() -> (oneshot::Sender<u8>, impl Future<Output = Result<u8, StoreError>> + Send) {
         let (release, released) = oneshot::channel();
         (release, async { released.await.map_err(|_| StoreError::Closed) })
@@ -354,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_goes_with_its_last_call() {
+    async fn an_agent_queue_is_removed_with_its_last_call() {
         let queue = queue(10);
         let (release, first) = held();
         let answer = queue.run_in_agent_queue(Priority::Router, AGENT, first);
@@ -398,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closing_waits_for_what_was_admitted_and_admits_nothing_more() {
+    async fn closing_waits_for_admitted_calls_and_rejects_further_ones() {
         let queue = queue(10);
         let (release, first) = held();
         let answers = [
@@ -414,7 +411,7 @@ mod tests {
         }
     }
 
-    /// A held call that says when it has begun.
+    /// A held call that reports its start.
     fn watched() -> (oneshot::Receiver<()>, oneshot::Sender<u8>, StoreFuture<u8>) {
         let (begin, begun) = oneshot::channel();
         let (release, call) = held();
@@ -453,7 +450,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_lane_refuses_stores_first_and_nobody_elses() {
+    async fn a_full_agent_queue_rejects_stores_first_and_affects_no_other_agent() {
         let queue = bounded(100, 8, Duration::from_secs(60));
         let (release, first) = held();
         let mut answers = vec![queue.run_in_agent_queue(Priority::Router, AGENT, first)];
@@ -492,7 +489,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_lines_up_at_once_in_a_task_that_has_done_too_much_to_go_on() {
+    async fn a_call_takes_its_position_at_once_in_a_task_without_budget() {
         let semaphore = Semaphore::new(1);
         while semaphore.acquire().now_or_never().is_some() {}
         assert!(matches!(AgentQueue::new().ticket(Priority::Store), Ticket::Now(_)));

@@ -1,5 +1,5 @@
-//! Writing who connected: one UpdateItem, which answers the record as it was before, so that the
-//! caller learns in the same request where the agent was connected.
+//! Registers a connection with one UpdateItem, which returns the record before it, so that the
+//! caller learns the former node in the same request.
 
 use state_machine::{Month, RouterRecord};
 
@@ -13,12 +13,12 @@ use super::router::{
 };
 use crate::store::{RegisterResult, Registration};
 
-/// What the original calls the version of a record's format.
+/// The version of the record's format in autopush.
 const RECORD_VERSION: u64 = 2;
-/// How often a registration is tried whose record came and went meanwhile.
+/// Attempts of a registration whose record is created and dropped concurrently.
 const REGISTER_ATTEMPTS_MAX: u32 = 3;
 
-/// Writes who connected, unless the record is as new.
+/// Registers a connection, unless the record's `connected_at` is as new.
 pub(super) async fn register(
     client: &DynamoClient,
     registration: &Registration,
@@ -81,8 +81,9 @@ fn write(client: &DynamoClient, registration: &Registration) -> RecordUpdate {
 const MONTH_BOUNDS: [&str; 6] =
     [":from", ":full_from", ":bare_from", ":to", ":full_to", ":bare_to"];
 
-/// Holds for every month in each of its forms, so that a record which cannot be read is refused before it is
-/// written. What lies between two months, `message_2026_13`, passes and is refused afterwards.
+/// A condition for every month in each of its forms, so that an unreadable record is rejected
+/// before it is written. A value between two months, such as `message_2026_13`, passes and is
+/// rejected afterwards.
 fn names_a_month(attribute: &str) -> String {
     format!(
         "({attribute} BETWEEN :from AND :to OR {attribute} BETWEEN :full_from AND :full_to \
@@ -90,14 +91,14 @@ fn names_a_month(attribute: &str) -> String {
     )
 }
 
-/// The forms of the first month that there is, and of the last.
+/// The forms of the first and of the last month.
 fn month_bounds(names: &Names) -> impl Iterator<Item = String> {
     let ends = [(1970, 1), (9999, 12)];
     let months = ends.map(|(year, month)| Month::new(year, month).expect("both are months"));
     months.into_iter().flat_map(|month| names.record_forms(month))
 }
 
-/// What `registration` has made of the item that was there before, or would make of it.
+/// The record after `registration`, given the item before it.
 fn record_after(
     client: &DynamoClient,
     registration: &Registration,
@@ -118,7 +119,7 @@ fn record_after(
     })
 }
 
-/// What a registration is answered that was not written. None if nothing speaks against it any more.
+/// The result of a registration that was not written. None if it is to be tried again.
 fn why_refused(
     client: &DynamoClient,
     registration: &Registration,
@@ -129,7 +130,7 @@ fn why_refused(
     let Some(item) = item else {
         return Ok(create_in.is_none().then_some(RegisterResult::UnknownAgent));
     };
-    // The first attempt wrote it, and only its answer was lost: with it went what was there before.
+    // The first attempt wrote it and its reply was lost, with the former binding.
     if indeterminate && is_of(&item, node, at) {
         let record = router::decode(client, uaid, &item)?;
         return Ok(Some(RegisterResult::Registered(record, None)));

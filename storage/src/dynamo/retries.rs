@@ -1,26 +1,22 @@
-//! What is tried again, and whether a request that was refused in the end may have been done before.
+//! Which errors are retried, and whether an earlier attempt of a failed request may have been
+//! executed.
 
 use std::cell::Cell;
 
 use aws_sdk_dynamodb::config::interceptors::InterceptorContext;
 use aws_sdk_dynamodb::config::retry::{ClassifyRetry, RetryAction};
-use aws_sdk_dynamodb::error::ProvideErrorMetadata;
-use aws_sdk_dynamodb::operation::{
-    batch_write_item::BatchWriteItemError, delete_item::DeleteItemError, get_item::GetItemError,
-    put_item::PutItemError, query::QueryError, scan::ScanError,
-    transact_get_items::TransactGetItemsError, transact_write_items::TransactWriteItemsError,
-    update_item::UpdateItemError,
-};
+use aws_sdk_dynamodb::operation::transact_get_items::TransactGetItemsError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 
 use super::error::{REPLICATED_CONFLICT, TRANSACTION_CONFLICT, is_cancelled_for_now};
 
 tokio::task_local! {
-    /// Whether an attempt of the request that this task is waiting for had no clear answer.
+    /// Whether an attempt of the present request of this task had no clear result.
     static INDETERMINATE: Cell<bool>;
 }
 
-/// Waits for a request, and tells whether one of its attempts may have been carried out unseen: a
-/// reply that was lost, or an error of the server itself.
+/// Waits for a request, and returns whether one of its attempts may have been executed although it
+/// failed: a lost reply, or an error of the server itself.
 pub(super) async fn track_indeterminate<F: Future>(request: F) -> (F::Output, bool) {
     INDETERMINATE
         .scope(Cell::new(false), async {
@@ -30,8 +26,8 @@ pub(super) async fn track_indeterminate<F: Future>(request: F) -> (F::Output, bo
         .await
 }
 
-/// Adds to the SDK's own classifiers what is worth another attempt in DynamoDB, and remembers doubts.
-/// The SDK asks after each attempt, the last included.
+/// Adds DynamoDB's conflicts to the errors that the SDK retries, and marks indeterminate attempts.
+/// The SDK calls it after each attempt, the last included.
 #[derive(Debug)]
 pub(super) struct Classifier;
 
@@ -41,13 +37,14 @@ impl ClassifyRetry for Classifier {
             return RetryAction::NoActionIndicated;
         }
         if !is_refused(attempt) {
-            // Outside of a scope nobody asks.
+            // An error means that no caller tracks the request.
             let _outside = INDETERMINATE.try_with(|indeterminate| indeterminate.set(true));
         }
-        match code(attempt) {
-            Some(TRANSACTION_CONFLICT | REPLICATED_CONFLICT) => RetryAction::throttling_error(),
-            _ if is_transaction_for_later(attempt) => RetryAction::throttling_error(),
-            _ => RetryAction::NoActionIndicated,
+        let codes = [TRANSACTION_CONFLICT, REPLICATED_CONFLICT];
+        if codes.iter().any(|code| has_code(attempt, code)) || is_transaction_for_later(attempt) {
+            RetryAction::throttling_error()
+        } else {
+            RetryAction::NoActionIndicated
         }
     }
 
@@ -56,13 +53,13 @@ impl ClassifyRetry for Classifier {
     }
 }
 
-/// Whether the service itself said that it did nothing.
+/// Whether the service itself rejected the attempt.
 fn is_refused(attempt: &InterceptorContext) -> bool {
     attempt.response().is_some_and(|response| response.status().is_client_error())
 }
 
-/// Whether a transaction was cancelled only by what passes: throttling, or another's transaction. It is made again with
-/// the token that the SDK gave it, so that it is not done twice.
+/// Whether a transaction was cancelled only by throttling or another transaction. The retry has the
+/// same token, so that it is not executed twice.
 fn is_transaction_for_later(attempt: &InterceptorContext) -> bool {
     let error = attempt.output_or_error().and_then(|output| output.err());
     let Some(error) = error.and_then(|error| error.as_operation_error()) else { return false };
@@ -76,22 +73,9 @@ fn is_transaction_for_later(attempt: &InterceptorContext) -> bool {
     is_cancelled_for_now(reasons)
 }
 
-fn code(attempt: &InterceptorContext) -> Option<&str> {
-    let error = attempt.output_or_error()?.err()?.as_operation_error()?;
-    macro_rules! of {
-        ($($operation:ty),*) => {
-            None$(.or_else(|| error.downcast_ref::<$operation>().and_then(|error| error.code())))*
-        };
-    }
-    of!(
-        GetItemError,
-        PutItemError,
-        UpdateItemError,
-        DeleteItemError,
-        QueryError,
-        ScanError,
-        BatchWriteItemError,
-        TransactGetItemsError,
-        TransactWriteItemsError
-    )
+/// Looks for an error code in the reply: the SDK has one error type per operation, without a common
+/// code.
+fn has_code(attempt: &InterceptorContext, code: &str) -> bool {
+    let body = attempt.response().and_then(|response| response.body().bytes()).unwrap_or_default();
+    body.windows(code.len()).any(|part| part == code.as_bytes())
 }

@@ -1,7 +1,7 @@
-//! The router table: one item a user agent (seed 002, "Router Table Schema").
+//! The router table: one item per user agent (docs/sources.md#router-table-schema).
 //!
-//! Items are changed, never replaced, so that attributes of others (`router_data` and what a bridge
-//! keeps) stay. Beside the user agents there are two items more, [`HEALTH`] and that of `key_fingerprints`.
+//! Items are updated, never replaced, so that attributes of other software (`router_data`, those of
+//! a bridge) stay. Two further items are [`HEALTH`] and that of `key_fingerprints`.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,18 @@ use state_machine::{
     LastConnect, Month, NodeBinding, NodeId, RouterRecord, RouterType, Time, Uaid,
 };
 
-use super::attributes::{UAID, number, number_of, text, text_of};
+use super::attributes::{UAID, number, number_of, text, text_of, uaid_key};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::{CallError, Item, applied};
 use crate::store::MonthStep;
 
-/// The key of the item that health checks write: no uaid, and without `last_connect`, so that it is
-/// not in the index and no census counts it.
+/// The key of the item that health checks write. It is no uaid, and the item has no `last_connect`:
+/// it is not in the index and not counted.
 pub(super) const HEALTH: &str = "health";
 
 pub(super) const UPDATE: &str = "UpdateItem";
 
-/// Reads a record: one request, of one capacity unit for each 4 KiB.
+/// Reads a record: one request, of one capacity unit per 4 KiB.
 pub(super) async fn read(
     client: &DynamoClient,
     uaid: Uaid,
@@ -32,7 +32,6 @@ pub(super) async fn read(
     item.map(|item| decode(client, uaid, &item)).transpose()
 }
 
-/// Sets the month, if the record is still this connection's.
 pub(super) async fn update_message_month(
     client: &DynamoClient,
     step: &MonthStep,
@@ -44,10 +43,9 @@ pub(super) async fn update_message_month(
         .with(":from", text(client.names.value(step.from)))
         .with(":last_connect", number(step.last_connect.0))
         .mine(&step.node, step.connected_at);
-    was_applied(change.send(client).await)
+    applied(change.send(client).await)
 }
 
-/// Forgets the old month, if the record is still this connection's.
 pub(super) async fn finish_month_move(
     client: &DynamoClient,
     step: &MonthStep,
@@ -69,11 +67,10 @@ pub(super) async fn finish_month_move(
         Some(item) => Some(item),
         None => read_item(client, step.uaid).await?,
     };
-    // There was nothing to forget; it counts whose the record is.
+    // `oldmonth` was another or absent: only the owner of the record counts.
     Ok(item.is_some_and(|item| is_of(&item, &step.node, step.connected_at)))
 }
 
-/// Removes the node, if it is still this connection's.
 pub(super) async fn clear_node(
     client: &DynamoClient,
     uaid: Uaid,
@@ -81,10 +78,10 @@ pub(super) async fn clear_node(
     connected_at: Time,
 ) -> Result<bool, CallError> {
     let change = RecordUpdate::of(uaid).expression("REMOVE node_id").only_if(MINE);
-    was_applied(change.mine(node, connected_at).send(client).await)
+    applied(change.mine(node, connected_at).send(client).await)
 }
 
-/// Removes a record. Answers whether there was one.
+/// Returns whether there was a record.
 pub(super) async fn drop_user(client: &DynamoClient, uaid: Uaid) -> Result<bool, CallError> {
     let table = client.names.router();
     let request = client.sdk.delete_item().table_name(table).key(UAID, text(uaid.to_string()));
@@ -93,13 +90,12 @@ pub(super) async fn drop_user(client: &DynamoClient, uaid: Uaid) -> Result<bool,
     Ok(dropped.attributes.is_some_and(|item| !item.is_empty()))
 }
 
-/// Writes something that means nothing.
+/// The write of a health check.
 pub(super) async fn check(client: &DynamoClient) -> Result<(), CallError> {
     let change = RecordUpdate::of_key(HEALTH.to_owned()).expression("ADD checks :one");
     change.with(":one", number(1_u64)).send(client).await.map(|_changed| ())
 }
 
-/// Reads a record as DynamoDB gives it.
 pub(super) fn decode(
     client: &DynamoClient,
     uaid: Uaid,
@@ -117,7 +113,7 @@ pub(super) fn decode(
     })
 }
 
-/// A record without it is of the type that the original began with.
+/// A record without a type is one of Web Push.
 pub(super) fn router_type(client: &DynamoClient, item: &Item) -> Result<RouterType, CallError> {
     let Some(there) = text_of(item, "router_type") else { return Ok(RouterType::WebPush) };
     RouterType::parse(there).ok_or_else(|| {
@@ -126,7 +122,7 @@ pub(super) fn router_type(client: &DynamoClient, item: &Item) -> Result<RouterTy
     })
 }
 
-/// What a record says of `curmonth` and `oldmonth`.
+/// `curmonth` and `oldmonth` of a record.
 pub(super) fn months(
     client: &DynamoClient,
     item: &Item,
@@ -143,7 +139,6 @@ fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Result<Option<M
     })
 }
 
-/// A record that names no month is of nobody that this server could deliver to.
 pub(super) fn without_month(client: &DynamoClient) -> CallError {
     unreadable(client, "a record has no `curmonth`")
 }
@@ -152,7 +147,6 @@ fn unreadable(client: &DynamoClient, what: &str) -> CallError {
     CallError::unreadable("reading a record", client.names.router(), what)
 }
 
-/// Where the agent of a record is connected.
 pub(super) fn place(item: &Item) -> Option<NodeBinding> {
     Some(NodeBinding { node: node(item)?, connected_at: connected_at(item) })
 }
@@ -161,7 +155,7 @@ fn node(item: &Item) -> Option<NodeId> {
     text_of(item, "node_id").filter(|node| !node.is_empty()).map(NodeId::new)
 }
 
-/// A record without it is older than any connection.
+/// A record without the attribute is older than any connection.
 pub(super) fn connected_at(item: &Item) -> Time {
     Time(number_of(item, "connected_at").unwrap_or(0))
 }
@@ -170,28 +164,17 @@ pub(super) async fn read_item(
     client: &DynamoClient,
     uaid: Uaid,
 ) -> Result<Option<Item>, CallError> {
-    let table = client.names.router();
-    let request = client.sdk.get_item().table_name(table).key(UAID, text(uaid.to_string()));
-    let read = client.call("GetItem", table, request.consistent_read(true).send()).await?;
-    Ok(read.item)
+    client.get(client.names.router(), uaid_key(uaid)).await
 }
 
 pub(super) fn is_of(item: &Item, node: &NodeId, at: Time) -> bool {
     text_of(item, "node_id") == Some(node.as_str()) && connected_at(item) == at
 }
 
-fn was_applied(changed: Result<Item, CallError>) -> Result<bool, CallError> {
-    match changed {
-        Ok(_item) => Ok(true),
-        Err(error) if error.is_condition_failed() => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The record is still of the connection that [`RecordUpdate::mine`] names.
+/// The record still belongs to the connection of [`RecordUpdate::mine`].
 const MINE: &str = "node_id = :node AND connected_at = :at";
 
-/// A change of one item of the router table.
+/// An update of one item of the router table.
 pub(super) struct RecordUpdate {
     key: String,
     expression: String,
@@ -225,7 +208,7 @@ impl RecordUpdate {
         self.with(":node", text(node.as_str())).with(":at", number(connected_at.0))
     }
 
-    /// Answers the item as it was before, without attributes where there was none.
+    /// Returns the item before the update, without attributes if there was none.
     pub(super) async fn send(self, client: &DynamoClient) -> Result<Item, CallError> {
         let table = client.names.router();
         let request = client

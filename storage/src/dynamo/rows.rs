@@ -1,16 +1,18 @@
-//! Rows of the message tables: sort keys and attributes (seed 001, "WebPush Sort Keys"; seed 002, "Message Table Schema").
+//! Rows of the message tables: sort keys (docs/sources.md#sort-keys) and attributes
+//! (docs/sources.md#message-table-schema).
 //!
-//! | sort key | what |
+//! | sort key | row |
 //! |---|---|
 //! | a space | the channels, see `channels` |
-//! | `01:{chid}:{topic}` | the message of a topic; `updateid` tells it from its replacement |
+//! | `01:{chid}:{topic}` | the message of a topic; its replacement has another `updateid` |
 //! | `02:{message id}:{chid}` | a message without a topic, in the order of time |
-//! | `{chid}:{anything}` | "assumed to be original messages from before this scheme was adopted" |
+//! | `{chid}:{anything}` | a message in the oldest format |
 //!
-//! Other software writes these rows too, with a random `updateid` and with a time in microseconds in place of the
-//! message id. What only we write is `accepted_at`, in milliseconds: a row that has it is ours, its `updateid` is the id
-//! of its message and grows with time. The id of a row of others is its `updateid`, too, or where it has none a number
-//! drawn from its sort key. Either is no UUIDv7, so an id tells on its own how its row is found.
+//! Other software writes these rows too, with a random `updateid` and a time in microseconds in
+//! place of the message id. Only this program writes `accepted_at`, in milliseconds; the `updateid`
+//! of such a row is the id of its message and grows with time. The id of another row is its
+//! `updateid`, or a hash of its sort key. Neither is a UUIDv7, so that the id alone determines how
+//! its row is found.
 
 use base64::Engine;
 use base64::alphabet;
@@ -23,20 +25,17 @@ use state_machine::{
 use super::attributes::{UAID, bytes, number, number_of, text, text_of};
 use super::error::Item;
 
-/// The sort key's attribute.
 pub(super) const SORT_KEY: &str = "chidmessageid";
-/// The attribute that tells a message from its replacement.
+/// Distinguishes a message from its replacement.
 pub(super) const UPDATE_ID: &str = "updateid";
 
-/// What begins the sort key of a topic's message.
+/// The prefix of a topic's sort key.
 pub(super) const TOPICAL: &str = "01:";
-/// What begins the sort key of a message without a topic.
 const PLAIN: &str = "02:";
-/// The end of the year 9999: no row expires later by its `expiry`. That attribute is for DynamoDB; of
-/// our rows `accepted_at` and `ttl` say when they expire.
+/// The end of the year 9999, the latest `expiry`. DynamoDB deletes rows by it; this program expires
+/// its rows by `accepted_at` and `ttl`.
 pub(super) const EXPIRY_MAX_S: u64 = 253_402_300_799;
 
-/// The sort key of a message.
 pub(super) fn sort_key(id: MessageId, chid: Chid, topic: Option<&Topic>) -> String {
     match topic {
         Some(topic) => format!("{}{}", topics_of(chid), topic.as_str()),
@@ -44,24 +43,22 @@ pub(super) fn sort_key(id: MessageId, chid: Chid, topic: Option<&Topic>) -> Stri
     }
 }
 
-/// What begins the sort key of every topic's message of a channel.
+/// The prefix of the sort keys of a channel's topics.
 pub(super) fn topics_of(chid: Chid) -> String {
     format!("{TOPICAL}{chid}:")
 }
 
-/// What a sort key tells of its message.
+/// The parts of a message's sort key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SortKey {
-    /// Its channel.
     pub(super) chid: Chid,
-    /// Whether the row is a topic's.
     pub(super) is_topical: bool,
-    /// The topic, where it is one by today's rules.
+    /// The topic, if it is valid by today's rules.
     pub(super) topic: Option<Topic>,
 }
 
 impl SortKey {
-    /// Reads a sort key. None if it is none of a message.
+    /// None if the sort key is none of a message.
     pub(super) fn parse(sort_key: &str) -> Option<Self> {
         if let Some(rest) = sort_key.strip_prefix(TOPICAL) {
             let (chid, topic) = rest.split_once(':')?;
@@ -76,28 +73,26 @@ impl SortKey {
     }
 }
 
-/// The sort key of a row.
 pub(super) fn sort_key_of(item: &Item) -> &str {
     text_of(item, SORT_KEY).unwrap_or_default()
 }
 
-/// Whether a row was written by this program.
+/// Whether this program wrote a row.
 pub(super) fn is_ours(item: &Item) -> bool {
     item.contains_key("accepted_at")
 }
 
-/// Whether an id is one that this program gave.
+/// Whether this program generated an id.
 pub(super) fn is_our_id(id: MessageId) -> bool {
     id.to_bytes()[6] >> 4 == 7
 }
 
-/// The id of the message in a row.
 pub(super) fn id_of(item: &Item) -> MessageId {
     let update_id = text_of(item, UPDATE_ID).and_then(|id| MessageId::parse(id).ok());
     update_id.unwrap_or_else(|| id_of_key(sort_key_of(item)))
 }
 
-/// A number that a sort key always gives, in the form of a UUIDv8: the FNV-1a hash of it.
+/// The FNV-1a hash of a sort key as a UUIDv8.
 fn id_of_key(sort_key: &str) -> MessageId {
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in sort_key.bytes() {
@@ -108,7 +103,6 @@ fn id_of_key(sort_key: &str) -> MessageId {
     MessageId::from_bytes(bytes)
 }
 
-/// A row for a message.
 pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
     let Message { id, chid, ref topic, urgency, accepted_at, ttl, ref payload } = *message;
     let ttl_s = ttl.0.div_ceil(1000);
@@ -135,7 +129,7 @@ pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
     item
 }
 
-/// The message in a row. None if it makes no sense.
+/// The message in a row. None if it cannot be decoded.
 pub(super) fn decode(item: &Item) -> Option<Message> {
     let sort_key_parts = SortKey::parse(sort_key_of(item))?;
     let timestamp = || number_of(item, "timestamp").map(|s| s.saturating_mul(1000));
@@ -152,7 +146,7 @@ pub(super) fn decode(item: &Item) -> Option<Message> {
     })
 }
 
-/// What goes by before a row without any end of its own is left to its month's end.
+/// The TTL of a row without any expiry: the row is deleted with its month.
 const NO_TTL: Span = Span(i64::MAX as u64);
 
 fn ttl(item: &Item, accepted_at: Time) -> Span {
@@ -166,7 +160,7 @@ fn ttl(item: &Item, accepted_at: Time) -> Span {
     }
 }
 
-/// None if there is one that cannot be handed on.
+/// None if the payload cannot be delivered.
 #[expect(clippy::option_option, reason = "a message without a payload is one")]
 fn payload(item: &Item) -> Option<Option<Payload>> {
     let Some(data) = item.get("data") else { return Some(None) };
@@ -178,7 +172,7 @@ fn payload(item: &Item) -> Option<Option<Payload>> {
     Some(Some(Payload { data, encoding: encoding(item)? }))
 }
 
-/// The original wrote bodies as base64url texts.
+/// Autopush stored bodies as base64url texts.
 const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -231,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sort_key_of_a_message_is_none() {
+    fn a_malformed_sort_key_is_none() {
         for wrong in ["", " ", "01:", "01:x:topic", "02:x", "02:", "03:x:y", CHID, "nonsense:x"] {
             assert_eq!(SortKey::parse(wrong), None, "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! The contract, method by method: in which order, of which rank, which operation.
+//! The contract of a store: order, priority and operation of each method.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ impl RouterTable for Dynamo {
     }
 
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
-        // Each push that finds the node gone asks for it: not what may take the last places.
+        // Each push to a lost node clears it: too frequent for the last slots.
         self.write(uaid, async move |client| {
             router::clear_node(&client, uaid, &node, connected_at).await
         })

@@ -1,4 +1,4 @@
-//! What each table looks like: keys, index and TTL (seed 001, `create_router_table`; PROTOCOL §3).
+//! The schema of each table: keys, index and TTL (docs/sources.md#dynamodb-schema).
 
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder;
@@ -12,46 +12,42 @@ use super::attributes::UAID;
 use super::options::Billing;
 use crate::maintenance::Throughput;
 
-/// A key attribute: its name and whether it is a number.
+/// A key attribute's name and type.
 type Key = (&'static str, ScalarAttributeType);
 
-/// The keys and the index of a table.
 #[derive(Debug)]
 pub(super) struct TableSchema {
     partition: &'static str,
-    /// What follows the partition key.
     sort: Option<&'static str>,
-    /// Whether it has [`INDEX`].
+    /// Whether the table has [`INDEX`].
     indexed: bool,
-    /// Whether rows end by [`EXPIRY`].
+    /// Whether rows expire by [`EXPIRY`].
     pub(super) expires: bool,
 }
 
-/// Router records: one item a user agent.
+/// Router records: one item per user agent.
 pub(super) const ROUTER: TableSchema = TableSchema { indexed: true, ..plain(UAID, None) };
 /// Channels and messages of a month.
 pub(super) const MESSAGES: TableSchema =
     TableSchema { expires: true, ..plain(UAID, Some("chidmessageid")) };
-/// SimplePush notifications.
 pub(super) const LEGACY: TableSchema = plain(UAID, Some("chid"));
-/// Sequences of feeds: one item a feed.
+/// Sequences of feeds: one item per feed.
 pub(super) const SEQUENCES: TableSchema = plain("name", None);
-/// Keys of feeds, what waits to be published, and what was.
+/// Keys of feeds, with their waiting and published values.
 pub(super) const FEEDS: TableSchema = plain("feed", Some("item"));
 
 const fn plain(partition: &'static str, sort: Option<&'static str>) -> TableSchema {
     TableSchema { partition, sort, indexed: false, expires: false }
 }
 
-/// Finds users by their last connection.
+/// The index of users by their last connection.
 pub(super) const INDEX: &str = "AccessIndex";
-/// Its partition key.
 pub(super) const INDEX_KEY: &str = "last_connect";
-/// Seconds since the epoch after which a row is of no use.
+/// Seconds since the epoch after which DynamoDB deletes a row.
 pub(super) const EXPIRY: &str = "expiry";
 
 impl TableSchema {
-    /// Says in the request how the table is to look.
+    /// Adds the schema to a request.
     pub(super) fn describe_in(
         &self,
         request: CreateTableFluentBuilder,
@@ -74,7 +70,7 @@ impl TableSchema {
             .set_provisioned_throughput(throughput))
     }
 
-    /// Compares a table with what it should be. Says what is wrong and what to do.
+    /// Compares a table with the schema. The error names the difference and the remedy.
     pub(super) fn compare(&self, table: &TableDescription) -> Result<(), String> {
         if key_schema(&self.keys()).as_deref().ok() != Some(table.key_schema()) {
             return Err(self.wrong_keys());
@@ -133,7 +129,6 @@ impl TableSchema {
     }
 }
 
-/// Throughput as requests name it.
 pub(super) fn provisioned(throughput: Throughput) -> Result<ProvisionedThroughput, BuildError> {
     ProvisionedThroughput::builder()
         .read_capacity_units(throughput.read.into())

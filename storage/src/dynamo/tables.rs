@@ -1,42 +1,40 @@
-//! The tables themselves: made, looked at, listed, dropped.
+//! Creates, describes, lists and drops tables.
 //!
-//! Two nodes may make or drop a table at the same time: both succeed. What takes the server a while is waited for, up
-//! to [`TABLE_WAIT_MAX`].
+//! Two nodes may create or drop a table at the same time: both succeed. Each operation waits for
+//! the server, up to [`TABLE_WAIT_MAX`]. The SDK's waiters are not used: they poll every 20 s at
+//! best.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{TableDescription, TableStatus};
+use aws_sdk_dynamodb::types::{BillingMode, TableDescription, TableStatus};
 use state_machine::Month;
 use tokio::time::sleep;
 
 use super::client::DynamoClient;
 use super::error::CallError;
 use super::options::Billing;
-use super::table_schema::{FEEDS, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema};
-use super::{capacity, ttl};
-use crate::maintenance::Capacity;
+use super::table_schema::{FEEDS, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema, provisioned};
+use super::ttl;
+use crate::maintenance::{Capacity, Throughput};
 
-/// How long a table may take to be made or dropped. AWS needs some ten seconds.
+/// How long creating or dropping a table may take. AWS needs some ten seconds.
 pub(super) const TABLE_WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// Makes the router table if it is not there and tables may be made.
 pub(super) async fn ensure_router(client: &DynamoClient) -> Result<(), CallError> {
     ensure(client, client.names.router(), &ROUTER, client.options.billing).await
 }
 
-/// Makes the table of SimplePush notifications if it is not there and tables may be made.
 pub(super) async fn ensure_legacy(client: &DynamoClient) -> Result<(), CallError> {
     ensure(client, client.names.legacy(), &LEGACY, client.options.billing).await
 }
 
-/// Makes the tables of the feeds if they are not there and tables may be made.
 pub(super) async fn ensure_feeds(client: &DynamoClient) -> Result<(), CallError> {
     ensure(client, client.names.sequences(), &SEQUENCES, client.options.billing).await?;
     ensure(client, client.names.feeds(), &FEEDS, client.options.billing).await
 }
 
-/// Makes a month's table if it is not there and tables may be made. Its throughput is that of the
-/// month before, where that has one.
+/// Creates a month's table if it is missing, with the throughput of the month before.
 pub(super) async fn ensure_month(client: &DynamoClient, month: Month) -> Result<(), CallError> {
     let name = client.names.messages(month);
     if describe(client, &name).await?.is_some() {
@@ -48,23 +46,14 @@ pub(super) async fn ensure_month(client: &DynamoClient, month: Month) -> Result<
 
 /// The months that have a table, oldest first.
 pub(super) async fn months(client: &DynamoClient) -> Result<Vec<Month>, CallError> {
-    let mut months = Vec::new();
-    let mut after = None;
-    loop {
-        let request = client.sdk.list_tables().set_exclusive_start_table_name(after.clone());
-        let page = client.call("ListTables", ALL_TABLES, request.send()).await?;
-        months
-            .extend(page.table_names().iter().filter_map(|name| client.names.month_of_table(name)));
-        match page.last_evaluated_table_name {
-            Some(last) => after = Some(last),
-            None => break,
-        }
-    }
-    months.sort_unstable();
-    Ok(months)
+    let tables = client.sdk.list_tables().into_paginator().items().send();
+    let names = client.call("ListTables", ALL_TABLES, tables.collect::<Result<Vec<_>, _>>());
+    let names = names.await?;
+    let months = names.iter().filter_map(|name| client.names.month_of_table(name));
+    Ok(months.collect::<BTreeSet<_>>().into_iter().collect())
 }
 
-/// Drops a month's table and waits until it is gone. Answers whether there was one.
+/// Drops a month's table and waits for its end. Returns whether there was one.
 pub(super) async fn drop_month(client: &DynamoClient, month: Month) -> Result<bool, CallError> {
     let name = client.names.messages(month);
     let mut wait = Wait::new(client, "DeleteTable", &name);
@@ -83,7 +72,6 @@ pub(super) async fn drop_month(client: &DynamoClient, month: Month) -> Result<bo
     Ok(true)
 }
 
-/// What the server says of a table; none if there is none.
 pub(super) async fn describe(
     client: &DynamoClient,
     name: &str,
@@ -96,7 +84,7 @@ pub(super) async fn describe(
     }
 }
 
-/// Looks whether a table is as it should be, without making or mending anything.
+/// Compares a table with its schema, and changes nothing.
 pub(super) async fn look_at(
     client: &DynamoClient,
     name: &str,
@@ -112,7 +100,7 @@ pub(super) async fn look_at(
     if schema.expires { ttl::look_at(client, name).await } else { Ok(()) }
 }
 
-/// Stands in an error where a request is about no table of its own.
+/// The table in the error of a request on no single table.
 pub(super) const ALL_TABLES: &str = "*";
 
 async fn ensure(
@@ -127,7 +115,7 @@ async fn ensure(
     if schema.expires { ttl::ensure(client, name).await } else { Ok(()) }
 }
 
-/// Makes the table if need be, and waits until it can be used.
+/// Creates the table if it is missing and may be created, and waits until it is usable.
 async fn until_active(
     client: &DynamoClient,
     name: &str,
@@ -152,7 +140,6 @@ async fn until_active(
     }
 }
 
-/// What is to be done about the state of a table.
 enum TableState {
     Ready,
     Wait(&'static str),
@@ -168,7 +155,7 @@ fn table_state(table: &TableDescription) -> TableState {
     }
 }
 
-/// Asks for a table. That somebody else has just done so is as good.
+/// Creates a table, unless another node just did.
 async fn create(
     client: &DynamoClient,
     name: &str,
@@ -186,26 +173,77 @@ async fn create(
     }
 }
 
-/// How a new table is paid for, next to the one of a month that may exist.
+/// The billing of a new table, by that of the month before if it exists.
 async fn billing_after(client: &DynamoClient, month: Month) -> Result<Billing, CallError> {
     let table = match client.options.billing {
         Billing::OnDemand => None,
         Billing::Provisioned(_) => describe(client, &client.names.messages(month)).await?,
     };
-    Ok(match table.as_ref().map(capacity::of) {
+    Ok(match table.as_ref().map(capacity_of) {
         Some(Capacity::Provisioned(throughput)) => Billing::Provisioned(throughput),
         _ => client.options.billing,
     })
 }
 
-/// The error of a table that is not there and must not be made.
 pub(super) fn missing(name: &str) -> CallError {
     CallError::missing_table("DescribeTable", name, MISSING)
 }
 
 const MISSING: &str = "there is no such table: make it with `kalends tables create`";
 
-/// Looks again and again at something that the server is about to finish.
+pub(super) fn capacity_of(table: &TableDescription) -> Capacity {
+    let mode = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
+    let throughput = table.provisioned_throughput().map(|throughput| Throughput {
+        read: units(throughput.read_capacity_units()),
+        write: units(throughput.write_capacity_units()),
+    });
+    match (mode, throughput) {
+        (Some(BillingMode::PayPerRequest), _) | (_, None) => Capacity::OnDemand,
+        (_, Some(throughput)) => Capacity::Provisioned(throughput),
+    }
+}
+
+/// Sets the throughput of a month's table, if it differs.
+pub(super) async fn set_throughput(
+    client: &DynamoClient,
+    month: Month,
+    throughput: Throughput,
+) -> Result<(), CallError> {
+    let name = client.names.messages(month);
+    let mut wait = Wait::new(client, "UpdateTable", &name);
+    loop {
+        let table = describe(client, &name).await?.ok_or_else(|| missing(&name))?;
+        match capacity_of(&table) {
+            Capacity::Provisioned(there) if there == throughput => return Ok(()),
+            Capacity::Provisioned(_) => {}
+            Capacity::OnDemand | Capacity::Unmetered => {
+                return Err(CallError::unreadable("UpdateTable", &name, ON_DEMAND));
+            }
+        }
+        match update(client, &name, throughput).await {
+            Err(error) if error.is_table_in_use() => wait.a_while("it is being changed").await?,
+            done => return done,
+        }
+    }
+}
+
+const ON_DEMAND: &str = "it is paid for on demand and has no throughput that could be set";
+
+async fn update(
+    client: &DynamoClient,
+    name: &str,
+    throughput: Throughput,
+) -> Result<(), CallError> {
+    let throughput = provisioned(throughput).expect("both fields are set");
+    let request = client.sdk.update_table().table_name(name).provisioned_throughput(throughput);
+    client.call("UpdateTable", name, request.send()).await.map(drop)
+}
+
+fn units(count: Option<i64>) -> u32 {
+    count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
+}
+
+/// The pauses between polls of an operation that the server is about to finish.
 pub(super) struct Wait<'a> {
     client: &'a DynamoClient,
     operation: &'static str,
@@ -219,7 +257,7 @@ impl<'a> Wait<'a> {
         Self { client, operation, table, attempt: 0, waited: Duration::ZERO }
     }
 
-    /// Waits a little longer than the last time; an error once it was too long altogether.
+    /// Waits longer each time, and fails after [`TABLE_WAIT_MAX`] in total.
     pub(super) async fn a_while(&mut self, what: &str) -> Result<(), CallError> {
         self.attempt += 1;
         let pause = self.client.pause_before(self.attempt);

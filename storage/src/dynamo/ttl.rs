@@ -1,4 +1,4 @@
-//! The TTL of message tables: rows end by their `expiry`.
+//! The TTL of message tables, by the attribute `expiry`.
 
 use aws_sdk_dynamodb::types::{TimeToLiveDescription, TimeToLiveSpecification, TimeToLiveStatus};
 
@@ -7,7 +7,7 @@ use super::error::CallError;
 use super::table_schema::EXPIRY;
 use super::tables::Wait;
 
-/// Switches the TTL on where it is off and tables may be made, and waits until it is on.
+/// Enables the TTL if it is off and tables may be created, and waits until it is on.
 pub(super) async fn ensure(client: &DynamoClient, table: &str) -> Result<(), CallError> {
     let mut wait = Wait::new(client, "DescribeTimeToLive", table);
     loop {
@@ -22,7 +22,6 @@ pub(super) async fn ensure(client: &DynamoClient, table: &str) -> Result<(), Cal
     }
 }
 
-/// Looks whether it is on.
 pub(super) async fn look_at(client: &DynamoClient, table: &str) -> Result<(), CallError> {
     match ttl_state(client, table).await? {
         TtlState::On => Ok(()),
@@ -37,12 +36,12 @@ pub(super) async fn look_at(client: &DynamoClient, table: &str) -> Result<(), Ca
 const OFF: &str = "its TTL is off: switch it on for the attribute expiry";
 
 enum TtlState {
-    /// Or about to be: rows can be written.
+    /// Enabled or about to be.
     On,
     Off,
-    /// On its way to off, which cannot be undone before it is there.
+    /// Being disabled, which cannot be undone before it is done.
     Changing,
-    /// On for another attribute.
+    /// On for another attribute, with the error.
     Other(String),
 }
 
@@ -64,7 +63,7 @@ async fn ttl_state(client: &DynamoClient, table: &str) -> Result<TtlState, CallE
     })
 }
 
-/// AWS refuses to switch on what was just switched on by another node; the next look finds it on.
+/// AWS rejects the request if another node just enabled the TTL; the next poll finds it on.
 async fn switch_on(client: &DynamoClient, table: &str) -> Result<(), CallError> {
     let specification = TimeToLiveSpecification::builder().enabled(true).attribute_name(EXPIRY);
     let specification = specification.build().expect("both fields are set");

@@ -1,4 +1,4 @@
-//! Registered channels of one month in SQL.
+//! The SQL of the registered channels of one month.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,6 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 use state_machine::{Chid, Uaid};
 
-/// The channels; none for a user agent that never registered any.
 pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<BTreeSet<Chid>>> {
     let mut statement = conn.prepare_cached(READ)?;
     let mut rows = statement.query(params![uaid.0])?;
@@ -41,7 +40,7 @@ pub(super) fn is_registered(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqli
     conn.prepare_cached(FIND)?.exists(params![uaid.0, chid.0])
 }
 
-/// The `chid` of the row that says the user agent is known, with channels or without.
+/// The `chid` of the row that marks the user agent as known, with channels or without.
 const KNOWN: ValueRef<'static> = ValueRef::Blob(&[]);
 
 pub(super) const READ: &str = "SELECT chid FROM channels WHERE uaid = ?1";

@@ -1,10 +1,10 @@
-//! How values of this program stand in columns.
+//! Conversions between columns and the types of `state_machine`.
 
 use std::error::Error;
 
 use rusqlite::types::Type;
 
-/// SQLite's integers are signed. A time beyond the year 292,000,000 is held there.
+/// Saturates: SQLite's integers are signed.
 pub(super) fn to_i64(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -13,7 +13,7 @@ pub(super) fn from_i64(value: i64) -> u64 {
     value.max(0).unsigned_abs()
 }
 
-/// The error of a column that holds what this program never wrote.
+/// The error of a column with a value that this program does not write.
 pub(super) fn corrupt(
     column: usize,
     stored: Type,

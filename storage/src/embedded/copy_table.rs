@@ -1,5 +1,5 @@
-//! Copying a month to another in SQL, some rows at a time: first all channels, because a message is stored only where
-//! its channel is registered, and then the messages.
+//! Copies a month to another page by page: first the channels, because a message is stored only
+//! where its channel is registered, then the messages.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
@@ -10,7 +10,7 @@ use super::{channels, messages};
 use crate::maintenance::CopyProgress;
 use crate::store::Cursor;
 
-/// Rows that one step looks at; the channels of one user agent are never divided.
+/// Rows that one step reads; the channels of one user agent are never divided.
 const ROWS_MAX: u64 = 500;
 
 pub(super) fn copy(
@@ -24,12 +24,11 @@ pub(super) fn copy(
     }
 }
 
-/// How far copying has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopyPosition {
-    /// Behind the channels of this user agent.
+    /// After the channels of this user agent.
     Channels(Option<Uaid>),
-    /// Behind the message of this rowid.
+    /// After the message of this rowid.
     Messages(i64),
 }
 
@@ -94,7 +93,7 @@ fn copy_messages(from: &Connection, to: &Connection, after: i64) -> rusqlite::Re
 pub(super) const ALL_CHANNELS: &str = "
     SELECT uaid, chid FROM channels WHERE uaid > ?1 ORDER BY uaid, chid";
 
-/// The columns of [`messages::FETCH`], and whose it is and where.
+/// The columns of [`messages::FETCH`], then owner and rowid.
 pub(super) const ALL_MESSAGES: &str = "
     SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,
         encoding, encryption, crypto_key, data, uaid, rowid

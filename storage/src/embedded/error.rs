@@ -1,4 +1,4 @@
-//! What can go wrong: when a data directory is opened, and inside the engine.
+//! Errors of opening a data directory and of the writer's jobs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,87 +7,53 @@ use rusqlite::ErrorCode;
 
 use crate::store::StoreError;
 
-/// Why a data directory cannot be used. Nothing in it was changed.
+/// Why a data directory cannot be opened. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory or a file in it cannot be made, read or written.
+    /// The directory or a file in it cannot be created, read or written.
     #[error("cannot use {} as a data directory: {source}", path.display())]
-    Directory {
-        /// The directory or the file in it.
-        path: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// Another process, or another store of this one, has it open.
+    Directory { path: PathBuf, source: io::Error },
+    /// Another process, or another store of this one, holds the lock.
     #[error(
         "the data directory {} is in use by another process, a server or a kalends command: wait \
          for it or stop it",
         dir.display()
     )]
-    InUse {
-        /// The directory.
-        dir: PathBuf,
-    },
-    /// There are message tables but no router table: starting would forget every user agent.
+    InUse { dir: PathBuf },
+    /// There are message tables but no router table: starting would lose every user agent.
     #[error(
         "{} is missing but other tables are there: restore it from a backup, \
          or move the other tables away to start empty",
         file.display()
     )]
-    RouterMissing {
-        /// The file that should be there.
-        file: PathBuf,
-    },
-    /// A month's messages and channels are gone: starting would forget them.
+    RouterMissing { file: PathBuf },
+    /// A listed month has no file: starting would lose its messages and channels.
     #[error("{} is missing: restore it from a backup", file.display())]
-    MonthMissing {
-        /// The file that should be there.
-        file: PathBuf,
-    },
-    /// The file is some other program's database, an empty file, or a table under a wrong name.
+    MonthMissing { file: PathBuf },
+    /// The file is another program's database, empty, or a table under a wrong name.
     #[error(
         "{} is not the database that its name says: move it away or restore it from a backup",
         file.display()
     )]
-    Foreign {
-        /// The file.
-        file: PathBuf,
-    },
+    Foreign { file: PathBuf },
     /// The file was written by a newer version of this program.
     #[error(
         "{} has schema version {found} and this program knows none above {known}: \
          run the newer version again, or restore a backup from before it",
         file.display()
     )]
-    Newer {
-        /// The file.
-        file: PathBuf,
-        /// Its schema version.
-        found: usize,
-        /// The newest schema version known here.
-        known: usize,
-    },
-    /// The file, or one that SQLite keeps beside it, may not be opened or written.
+    Newer { file: PathBuf, found: usize, known: usize },
+    /// The process may not open or write the file, or one that SQLite keeps beside it.
     #[error(
         "cannot use {}: {reason}; look at the owner and the mode of the file, of those beside it and \
          of the directory",
         file.display()
     )]
-    Denied {
-        /// The file.
-        file: PathBuf,
-        /// What SQLite says.
-        reason: String,
-    },
-    /// The file is damaged, not a database, or cannot be brought up to date.
+    Denied { file: PathBuf, reason: String },
+    /// The file is damaged, not a database, or cannot be migrated.
     #[error("cannot open {}: {reason}; if it is damaged, restore it from a backup", file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// What SQLite says.
-        reason: String,
-    },
-    /// The writer thread could not be started.
+    Unreadable { file: PathBuf, reason: String },
+    /// The operating system refused the writer thread.
     #[error("cannot start the store's writer thread: {0}")]
     Thread(io::Error),
 }
@@ -108,11 +74,10 @@ impl OpenError {
     }
 }
 
-/// Why a job of the writer did not do what it should.
+/// Why a job of the writer failed.
 #[derive(Debug)]
 pub(super) enum WriterError {
-    /// This is the answer. The job left nothing behind that its neighbours in the transaction
-    /// should not be committed with.
+    /// The job changed nothing: the other jobs of its transaction may be committed.
     Refused(StoreError),
     /// A statement failed half-way: the transaction must be rolled back.
     Broken(StoreError),
@@ -124,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn told(code: i32) -> String {
+    fn message(code: i32) -> String {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
         OpenError::unreadable(Path::new("router.db"), &error).to_string()
     }
@@ -132,14 +97,14 @@ mod tests {
     #[test]
     fn a_backup_is_named_only_where_a_file_may_be_damaged() {
         for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB] {
-            assert!(told(code).contains("restore it from a backup"), "{}", told(code));
+            assert!(message(code).contains("restore it from a backup"), "{}", message(code));
         }
-        // The last one is said where the log beside the file cannot be written.
+        // The last is SQLite's code where the log beside the file cannot be written.
         let readonly = [ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_CANTINIT];
         for code in [ffi::SQLITE_CANTOPEN, ffi::SQLITE_PERM].into_iter().chain(readonly) {
-            let told = told(code);
-            assert!(told.contains("look at the owner and the mode"), "{told}");
-            assert!(!told.contains("backup"), "{told}");
+            let message = message(code);
+            assert!(message.contains("look at the owner and the mode"), "{message}");
+            assert!(!message.contains("backup"), "{message}");
         }
     }
 }

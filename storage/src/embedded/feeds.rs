@@ -1,7 +1,7 @@
-//! Feeds, a row a key, in the router's file: what is written there together is on disk together.
+//! Feeds, one row per key, in the router's file.
 //!
-//! Only the writer changes them, one job after the other. So a publication that was made of what its job has read
-//! conflicts with none; that it is a [`Publication`] keeps the rule in one place.
+//! Only the writer changes them, one job after the other, so that a [`Publication`] has no
+//! conflicts.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -11,21 +11,21 @@ use super::Embedded;
 use super::columns::{corrupt, to_i64};
 use super::files::FileKey;
 use super::tables::now;
-use super::writer::Target;
 use crate::feeds::{
     FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, PublishResult,
     Sequence, Update, Version, WriteResult,
 };
 use crate::store::{PageLimit, StoreFuture};
 
-/// Keys that one job numbers: a bound on how long the jobs behind it wait.
+/// Keys that one job numbers: bounds how long the jobs behind it wait.
 const PUBLISHED_MAX: usize = 1000;
 
-/// Bytes of values after which one job numbers no further key; a row that is numbered is written anew, its value too.
+/// Bytes of values after which a job numbers no further key: numbering rewrites the row with its
+/// value.
 const PUBLISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl FeedTables for Embedded {
-    /// The tables came with the router's file.
+    /// The tables are part of the router's file.
     fn ensure_feeds(&self) -> StoreFuture<()> {
         now(Ok(()))
     }
@@ -37,15 +37,17 @@ impl FeedTables for Embedded {
         value: FeedValue,
         keys_max: u64,
     ) -> StoreFuture<WriteResult> {
-        self.write_feeds(move |conn| write(conn, feed.as_str(), &key, &value, keys_max))
+        self.write(None, FileKey::Router, move |conn| {
+            write(conn, feed.as_str(), &key, &value, keys_max)
+        })
     }
 
     fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.write_feeds(move |conn| republish(conn, feed.as_str(), &key))
+        self.write(None, FileKey::Router, move |conn| republish(conn, feed.as_str(), &key))
     }
 
     fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.write_feeds(move |conn| delete(conn, feed.as_str(), &key))
+        self.write(None, FileKey::Router, move |conn| delete(conn, feed.as_str(), &key))
     }
 
     fn publish(
@@ -54,7 +56,9 @@ impl FeedTables for Embedded {
         after: Option<FeedKey>,
         limit: usize,
     ) -> StoreFuture<Option<PublishResult>> {
-        self.write_feeds(move |conn| publish(conn, feed.as_str(), after.as_ref(), limit))
+        self.write(None, FileKey::Router, move |conn| {
+            publish(conn, feed.as_str(), after.as_ref(), limit)
+        })
     }
 
     fn fetch_feed(
@@ -63,24 +67,11 @@ impl FeedTables for Embedded {
         after: FeedSyncId,
         limit: PageLimit,
     ) -> StoreFuture<Option<FeedPage>> {
-        let fetched =
-            self.readers.read(FileKey::Router, |conn| fetch(conn, feed.as_str(), after, limit));
-        now(fetched.map(Option::flatten))
+        self.read(FileKey::Router, |conn| fetch(conn, feed.as_str(), after, limit))
     }
 
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
-        let listed = self.readers.read(FileKey::Router, |conn| list(conn, after.as_ref(), limit));
-        now(listed.map(Option::unwrap_or_default))
-    }
-}
-
-impl Embedded {
-    fn write_feeds<T: Send + 'static>(
-        &self,
-        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let target = Target::File(FileKey::Router);
-        self.writer.submit(None, target, move |files| files.write(FileKey::Router, &statements))
+        self.read(FileKey::Router, |conn| list(conn, after.as_ref(), limit))
     }
 }
 
@@ -140,7 +131,7 @@ fn commit(conn: &Connection, feed: &str, publication: &Publication) -> rusqlite:
     conn.prepare_cached(ADVANCE)?.execute(row).map(|_| ())
 }
 
-/// The first keys that wait, by key, and whether these are all of them.
+/// The first waiting keys after `after`, and whether these are all of them.
 fn pending(
     conn: &Connection,
     feed: &str,
@@ -210,12 +201,11 @@ fn list(
     rows.collect()
 }
 
-/// The row of a feed's sequence; none where nothing was ever written to the feed.
 fn sequence(conn: &Connection, feed: &str) -> rusqlite::Result<Option<Sequence>> {
     conn.prepare_cached(SEQUENCE)?.query_row(params![feed], decode_sequence).optional()
 }
 
-/// Removes a feed with all that is in it: what only the trial of a file may.
+/// Removes a feed with its keys, for the preflight check only.
 pub(super) fn remove(conn: &Connection, feed: &str) -> rusqlite::Result<()> {
     for statement in [REMOVE_KEYS, REMOVE_SEQUENCE] {
         conn.execute(statement, params![feed])?;
@@ -228,7 +218,7 @@ fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
     Ok(Sequence { value, version: number(1, row)?, keys: number(2, row)? })
 }
 
-/// Reads the columns of [`FETCH`]; none where the row is there only to tell the head.
+/// Reads the columns of [`FETCH`]; none where the row holds only the head.
 fn update(row: &Row<'_>) -> rusqlite::Result<Option<Update>> {
     if row.get_ref(1)?.as_i64_or_null()?.is_none() {
         return Ok(None);
@@ -247,7 +237,6 @@ fn key(column: usize, row: &Row<'_>) -> rusqlite::Result<FeedKey> {
     FeedKey::parse(text).map_err(|error| corrupt(column, Type::Text, error))
 }
 
-/// The version that a changed row has now.
 fn changed(row: &Row<'_>) -> rusqlite::Result<Version> {
     number(0, row).map(Version)
 }
@@ -257,8 +246,8 @@ fn number(column: usize, row: &Row<'_>) -> rusqlite::Result<u64> {
     u64::try_from(stored).map_err(|error| corrupt(column, Type::Integer, error))
 }
 
-/// A number that SQLite cannot hold is an error: one that stood still would be given out twice. Where a statement adds, the
-/// sum is then no integer any more, which a column of a strict table refuses.
+/// Fails on a number that SQLite cannot hold: a saturated number would be assigned twice. An
+/// addition in SQL overflows to a real number, which a strict table rejects.
 fn to_column(number: u64) -> rusqlite::Result<i64> {
     i64::try_from(number).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
@@ -358,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_cannot_be_held_is_an_error_and_not_given_out_twice() {
+    fn a_number_beyond_the_column_is_an_error_and_not_assigned_twice() {
         let conn = database();
         put(&conn, "a").unwrap();
         set(&conn, "UPDATE sequences SET value = ?1 - 1");
@@ -384,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_nobody_wrote_is_an_error() {
+    fn a_negative_number_is_an_error() {
         let conn = database();
         put(&conn, "a").unwrap();
         conn.execute("UPDATE sequences SET value = -1", []).unwrap();

@@ -1,4 +1,4 @@
-//! The data directory: which files are in it, who may use it, how they are made, opened and removed.
+//! The data directory: its lock, and how its files are created, verified, opened and removed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,36 +16,32 @@ use super::error::OpenError;
 use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema, SchemaError};
 
-/// One database file.
+/// A database file: `router.db` or `messages_2026_11.db`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKey {
-    /// `router.db`
     Router,
-    /// `messages_2026_11.db`
     Month(Month),
 }
 
-/// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionRole {
     Writer,
     Reader,
 }
 
-/// Keeps every other store and every other server away from a directory while it lives.
+/// Excludes every other store and every other server from a directory while it lives.
 #[derive(Debug)]
 pub struct DirLock(File);
 
-/// The directory that holds the files.
 pub(super) struct DataDir {
     path: PathBuf,
 }
 
-/// The months that have a file. Changed by the writer only.
+/// The months that have a file; only the writer changes them.
 pub(super) struct MonthFiles(RwLock<BTreeSet<Month>>);
 
 impl DataDir {
-    /// Opens a data directory, making it if there is none, and checks each file in it.
+    /// Opens or creates a data directory, and verifies each file in it.
     pub(super) fn open(path: &Path) -> Result<(Self, DirLock, MonthFiles), OpenError> {
         make_dir(path).map_err(|error| OpenError::io(path, error))?;
         let lock = DirLock::take(path)?;
@@ -59,8 +55,8 @@ impl DataDir {
         Ok((dir, lock, MonthFiles(RwLock::new(months))))
     }
 
-    /// Makes the file with its tables. It gets its name only when it is whole and on disk, so that
-    /// a file without its tables is never one that a crash left half-made.
+    /// Creates a file with its tables. It is renamed to its name only when it is complete and on
+    /// disk, so that a crash never leaves a file without its tables.
     pub(super) fn make(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
         let unfinished = sibling(&path, ".new");
@@ -68,7 +64,7 @@ impl DataDir {
         self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
     }
 
-    fn make_as(&self, path: &Path, key: FileKey) -> Result<(), CreateError> {
+    fn make_as(&self, path: &Path, key: FileKey) -> Result<(), SchemaError> {
         remove_with_log(path)?;
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let mut conn = connect(path, ConnectionRole::Writer)?;
@@ -81,20 +77,19 @@ impl DataDir {
         if path.try_exists()? {
             return Err(ErrorKind::AlreadyExists.into());
         }
-        // Left there if the process died while it removed the file of that name: SQLite would
-        // apply the old log to the new database.
+        // A process that died while it removed the former file of this name may have left its log:
+        // SQLite would apply it to the new database.
         remove_log(path)?;
         fs::rename(unfinished, path)?;
         sync(&self.path)
     }
 
-    /// Removes the file. No connection may be open on it.
+    /// Removes a file on which no connection is open.
     pub(super) fn remove(&self, key: FileKey) -> io::Result<()> {
         remove_with_log(&self.path_of(key))?;
         sync(&self.path)
     }
 
-    /// Opens a file that exists.
     pub(super) fn connect(
         &self,
         key: FileKey,
@@ -115,7 +110,7 @@ impl DataDir {
         }
     }
 
-    /// A month that is listed must have its file; a file that is not listed yet is listed.
+    /// Requires a file for each listed month, and lists each unlisted file.
     fn compare_with_list(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
         let router = self.path_of(FileKey::Router);
         let failed = |error| OpenError::unreadable(&router, &error);
@@ -130,7 +125,7 @@ impl DataDir {
             .map_err(failed)
     }
 
-    /// What the file takes on disk, its log included.
+    /// The size on disk, the log included.
     pub(super) fn bytes(&self, key: FileKey) -> io::Result<u64> {
         let path = self.path_of(key);
         let log = match fs::metadata(sibling(&path, "-wal")) {
@@ -140,22 +135,21 @@ impl DataDir {
         Ok(fs::metadata(&path)?.len() + log)
     }
 
-    /// What is free on the disk for this user.
+    /// Free bytes on the disk for this user.
     pub(super) fn free_bytes(&self) -> io::Result<u64> {
         let disk = rustix::fs::statvfs(&self.path)?;
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    /// Whether the file is still where it was opened.
     pub(super) fn is_there(&self, key: FileKey) -> bool {
         self.path_of(key).exists()
     }
 
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
-        let opened = connect(&path, ConnectionRole::Writer).map_err(CreateError::from);
+        let opened = connect(&path, ConnectionRole::Writer).map_err(SchemaError::from);
         opened
-            .and_then(|mut conn| Ok(key.schema().verify(&mut conn)?))
+            .and_then(|mut conn| key.schema().verify(&mut conn))
             .map_err(|error| explain(error, &path))
     }
 
@@ -173,7 +167,7 @@ impl DataDir {
 }
 
 impl DirLock {
-    /// Takes the directory, which is there.
+    /// Locks a directory, which must exist.
     pub fn take(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join("lock");
         let file = OpenOptions::new()
@@ -192,10 +186,10 @@ impl DirLock {
 }
 
 impl Drop for DirLock {
-    /// Said explicitly: a child process that was just forked holds the file open too, until it
-    /// becomes another program.
+    /// Unlocks explicitly: a child process that was just forked holds the file open too, until its
+    /// `exec`.
     fn drop(&mut self) {
-        // A lock that cannot be given up goes with the process.
+        // A failed unlock ends with the process.
         let _ = self.0.unlock();
     }
 }
@@ -236,47 +230,22 @@ impl fmt::Display for FileKey {
     }
 }
 
-/// A name that is not exactly that of a month's file is not ours, for example a copy of one.
+/// None for a name that is not exactly a month's, for example of a copy.
 fn month_of_name(name: &str) -> Option<Month> {
     name.strip_prefix("messages_")?.strip_suffix(".db")?.parse().ok()
 }
 
-enum CreateError {
-    Io(io::Error),
-    Schema(SchemaError),
-}
-
-impl From<io::Error> for CreateError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<rusqlite::Error> for CreateError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Schema(SchemaError::Database(error))
-    }
-}
-
-impl From<SchemaError> for CreateError {
-    fn from(error: SchemaError) -> Self {
-        Self::Schema(error)
-    }
-}
-
-fn explain(error: CreateError, file: &Path) -> OpenError {
+fn explain(error: SchemaError, file: &Path) -> OpenError {
     let file = file.to_owned();
     match error {
-        CreateError::Io(source) => OpenError::Directory { path: file, source },
-        CreateError::Schema(SchemaError::Foreign) => OpenError::Foreign { file },
-        CreateError::Schema(SchemaError::Newer { found, known }) => {
-            OpenError::Newer { file, found, known }
-        }
-        CreateError::Schema(SchemaError::Database(error)) => OpenError::unreadable(&file, &error),
+        SchemaError::Io(source) => OpenError::Directory { path: file, source },
+        SchemaError::Foreign => OpenError::Foreign { file },
+        SchemaError::Newer { found, known } => OpenError::Newer { file, found, known },
+        SchemaError::Database(error) => OpenError::unreadable(&file, &error),
     }
 }
 
-/// Never creates: a file that went missing is an error and not an empty table.
+/// Never creates a file: a missing file is an error and not an empty table.
 fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
@@ -310,8 +279,7 @@ fn make_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a database first, and then what SQLite keeps beside it: a database without its log
-/// would be an older one.
+/// Removes a database before its log: a database without its log would be an older one.
 fn remove_with_log(path: &Path) -> io::Result<()> {
     remove_if_there(path)?;
     remove_log(path)
@@ -330,7 +298,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the contents of a file, or the names in a directory, durable.
+/// Syncs the contents of a file, or the names in a directory, to disk.
 fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -341,23 +309,23 @@ fn sibling(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Prepared statements kept a connection; more than there are different ones.
+/// Prepared statements cached per connection; more than there are different ones.
 const STATEMENTS_MAX: usize = 32;
 
-/// How long the writer waits where somebody else, such as an operator's shell, locked the file.
+/// How long the writer waits for a file that another program, such as an operator's shell, locked.
 const WRITER_BUSY_MAX: Duration = Duration::from_secs(5);
 
-/// How long a reader waits while the log of a file is being recovered; it waits for nothing else.
+/// How long a reader waits for the recovery of a file's log, the only thing that it waits for.
 const READER_BUSY_MAX: Duration = Duration::from_secs(1);
 
-/// Pages of 4 KiB in the write-ahead log after which they go to their places in the file. More make
-/// each stored message cheaper, because a page changed many times is then written once.
+/// Pages of 4 KiB in the write-ahead log that start a checkpoint. A longer log makes each stored
+/// message cheaper, because a page that changed many times is written once.
 const CHECKPOINT_PAGES: i64 = 4000;
 
-/// Memory a file for pages that the writer may need again.
+/// The writer's page cache per file.
 const WRITER_CACHE_KIB: i64 = 8 * 1024;
 
-/// Memory a file and reader; a reader forgets its pages with every commit, so more is of no use.
+/// A reader's page cache per file; each commit invalidates it, so that more is of no use.
 const READER_CACHE_KIB: i64 = 512;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Users that stay away, in SQL: found by the index on `last_connect`, dropped by what was read.
+//! The SQL of inactive users, which are found by the index on `last_connect`.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
@@ -32,7 +32,7 @@ pub(super) fn find(
     Ok(InactiveUsers { users, next })
 }
 
-/// Drops those whose record still says what was read.
+/// Drops those whose `last_connect` is unchanged.
 pub(super) fn drop_unchanged(conn: &Connection, users: &[InactiveUser]) -> rusqlite::Result<usize> {
     let mut statement = conn.prepare_cached(DROP_UNCHANGED)?;
     users
@@ -57,7 +57,7 @@ fn position(cursor: &Cursor) -> rusqlite::Result<InactiveUser> {
             last_connect: LastConnect(key.parse().ok()?),
         })
     });
-    position.ok_or_else(|| corrupt(0, Type::Text, "not a position among stale users"))
+    position.ok_or_else(|| corrupt(0, Type::Text, "not a position among inactive users"))
 }
 
 pub(super) const FIND: &str = "

@@ -1,9 +1,8 @@
-//! The maintenance of the embedded engine, method by method: which file, which statements.
+//! The contract of maintenance: the file and the statements of each method.
 
 use std::collections::BTreeSet;
 use std::{io, iter};
 
-use rusqlite::Connection;
 use state_machine::{Month, Uaid};
 
 use super::files::FileKey;
@@ -36,9 +35,7 @@ impl StoreAdmin for Embedded {
     }
 
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth> {
-        let counted =
-            self.readers.read(FileKey::Router, |conn| month_counts::count(conn, after.as_ref()));
-        now(counted.map(Option::unwrap_or_default))
+        self.read(FileKey::Router, |conn| month_counts::count(conn, after.as_ref()))
     }
 
     fn inactive_users(
@@ -46,17 +43,16 @@ impl StoreAdmin for Embedded {
         seen: MonthRange,
         after: Option<Cursor>,
     ) -> StoreFuture<InactiveUsers> {
-        let find = |conn: &_| inactive_users::find(conn, seen, after.as_ref());
-        now(self.readers.read(FileKey::Router, find).map(Option::unwrap_or_default))
+        self.read(FileKey::Router, |conn| inactive_users::find(conn, seen, after.as_ref()))
     }
 
     fn drop_inactive(&self, users: Vec<InactiveUser>) -> StoreFuture<usize> {
-        self.write_records(move |conn| inactive_users::drop_unchanged(conn, &users))
+        self.write(None, FileKey::Router, move |conn| inactive_users::drop_unchanged(conn, &users))
     }
 
-    /// All in one transaction: nothing here is limited to a number of rows a request.
+    /// All in one transaction: SQLite has no limit of rows per request.
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()> {
-        self.write_records(move |conn| inactive_users::drop_all(conn, &uaids))
+        self.write(None, FileKey::Router, move |conn| inactive_users::drop_all(conn, &uaids))
     }
 
     fn copy_rows(
@@ -75,7 +71,9 @@ impl StoreAdmin for Embedded {
         to: Month,
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress> {
-        self.write_records(move |conn| month_counts::rename(conn, from, to, after.as_ref()))
+        self.write(None, FileKey::Router, move |conn| {
+            month_counts::rename(conn, from, to, after.as_ref())
+        })
     }
 
     fn set_throughput(&self, _month: Month, _throughput: Throughput) -> StoreFuture<()> {
@@ -98,15 +96,6 @@ impl StoreAdmin for Embedded {
 }
 
 impl Embedded {
-    /// Writes records of several user agents.
-    fn write_records<T: Send + 'static>(
-        &self,
-        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let target = Target::File(FileKey::Router);
-        self.writer.submit(None, target, move |files| files.write(FileKey::Router, &statements))
-    }
-
     fn try_reading(&self, key: FileKey) -> PreflightCheck {
         let statement = match key {
             FileKey::Router => row_estimate::RECORDS,
@@ -117,8 +106,8 @@ impl Embedded {
         PreflightCheck { what: format!("read {key}"), outcome }
     }
 
-    /// One job, so that it fits into the shortest queue. It ends with the first file that fails, whose
-    /// name is in the error.
+    /// One job, so that it fits into the shortest queue. It ends at the first file that fails; the
+    /// error names it.
     fn try_writing(&self, keys: Vec<FileKey>) -> StoreFuture<()> {
         self.writer.submit(None, Target::ManyFiles, move |files| {
             keys.iter().try_for_each(|key| {
@@ -158,12 +147,12 @@ impl Embedded {
 }
 
 const NO_OTHER_NODES: &str =
-    "the embedded store has one node, which has nobody to compare its keys with";
+    "the embedded store has one node, whose keys have no other node's to match";
 
-/// The columns of one. They are in the router's file, whose size includes them.
+/// The columns of one notification. The size of the router's file includes them.
 const NOTIFICATION_BYTES: u64 = 16 + 16 + 8;
 
-/// A trouble with a file is what a check is there to tell; a store that takes no work is not.
+/// The error of a file is the result of a check; a busy or closed store is an error of the call.
 fn check(what: String, done: Result<(), StoreError>) -> Result<PreflightCheck, StoreError> {
     let outcome = match done {
         Err(StoreError::Failed(reason)) => Err(reason),

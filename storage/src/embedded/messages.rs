@@ -1,4 +1,4 @@
-//! Messages of one month in SQL.
+//! The SQL of the messages of one month.
 
 use std::ops::RangeInclusive;
 
@@ -13,10 +13,10 @@ use super::channels;
 use super::columns::{corrupt, from_i64, to_i64};
 use crate::store::{Cursor, Page, PageLimit, Stored};
 
-/// Rows that one fetch looks at, however many of them have expired: a bound on what it costs.
+/// Rows that one fetch reads, expired ones included: bounds its cost.
 pub(super) const SCAN_ROWS_MAX: usize = 1000;
 
-/// A page, and which of the rows on the way to its end had expired.
+/// A page, and the range of the expired rows that were skipped.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
     pub(super) page: Page,
@@ -31,8 +31,8 @@ pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlit
     }
 }
 
-/// One statement looks for the channel, the same id and the same topic, and inserts. Answers whether
-/// it did.
+/// Inserts the message unless its channel is missing, its id is stored, or its topic has a newer
+/// message. Returns whether it did.
 pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<bool> {
     let (encoding, encryption, crypto_key) = encoding_columns(message.payload.as_ref());
     let changed = conn.prepare_cached(STORE)?.execute(params![
@@ -72,7 +72,7 @@ pub(super) fn fetch(
         }
         let id = MessageId::from_bytes(row.get(0)?);
         if Time(from_i64(row.get(1)?)) <= now {
-            scan.pass_over(id);
+            scan.skip(id);
         } else {
             scan.take(decode(id, row)?);
         }
@@ -84,7 +84,7 @@ fn position(cursor: &Cursor) -> rusqlite::Result<MessageId> {
     MessageId::parse(cursor.as_str()).map_err(|error| corrupt(0, Type::Text, error))
 }
 
-/// Deletes those of the messages that are there. Answers how many.
+/// Returns the number of deleted messages.
 pub(super) fn delete(
     conn: &Connection,
     uaid: Uaid,
@@ -97,7 +97,7 @@ pub(super) fn delete(
         .sum()
 }
 
-/// Deletes what expired in a stretch of a user agent's messages.
+/// Deletes the expired messages of a user agent in a range of ids.
 pub(super) fn sweep(
     conn: &Connection,
     uaid: Uaid,
@@ -109,7 +109,7 @@ pub(super) fn sweep(
     Ok(())
 }
 
-/// Stores a copy of each of a user agent's messages in another month's table.
+/// Copies all messages of a user agent to another month.
 pub(super) fn copy_all(from: &Connection, to: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
     let mut statement = from.prepare_cached(FETCH)?;
     let mut rows = statement.query(params![uaid.0, &[][..]])?;
@@ -123,7 +123,7 @@ pub(super) fn delete_all(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> 
     conn.prepare_cached(DELETE_ALL)?.execute(params![uaid.0]).map(|_| ())
 }
 
-/// What a fetch has seen so far.
+/// The state of a fetch.
 struct Scan {
     limit: PageLimit,
     fetched: Fetched,
@@ -144,19 +144,19 @@ impl Scan {
             || (messages > 0 && self.bytes >= self.limit.bytes)
     }
 
-    fn pass_over(&mut self, id: MessageId) {
+    fn skip(&mut self, id: MessageId) {
         let first = self.fetched.expired.as_ref().map_or(id, |expired| *expired.start());
         self.fetched.expired = Some(first..=id);
-        self.saw(id);
+        self.count(id);
     }
 
     fn take(&mut self, message: Message) {
         self.bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
-        self.saw(message.id);
+        self.count(message.id);
         self.fetched.page.messages.push(message);
     }
 
-    fn saw(&mut self, id: MessageId) {
+    fn count(&mut self, id: MessageId) {
         self.rows += 1;
         self.last = Some(id);
     }

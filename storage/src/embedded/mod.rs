@@ -1,12 +1,12 @@
 //! The embedded engine: SQLite files in a data directory, nothing to install.
 //!
-//! - `router.db` holds the router table and the feeds, `messages_YYYY_MM.db` the message table of a month, so that
-//!   dropping a month is removing a file. `lock` keeps a second process out.
-//! - **Writes** go through one bounded queue to one thread, which commits what has queued up in one
-//!   transaction a file (`writer`). WAL with `synchronous=FULL`: a commit that returned is on disk.
-//! - **Reads** run on the thread that asks, on a few connections (`readers`).
-//! - **Expired messages** are never handed out. They are deleted when their user agent fetches, those
-//!   that the fetch came across; what an absent agent leaves goes with its month.
+//! - `router.db` holds the router table and the feeds, `messages_YYYY_MM.db` the message table of a
+//!   month, so that dropping a month removes a file. `lock` excludes a second process.
+//! - **Writes** pass through one bounded queue to one thread, which commits all queued jobs in one
+//!   transaction per file (`writer`). WAL with `synchronous=FULL`: a returned commit is on disk.
+//! - **Reads** run on the calling thread, on a few connections (`readers`).
+//! - **Expired messages** are never returned. A fetch deletes those that it skipped; those of an
+//!   absent agent are deleted with the file of the month.
 //!
 //! Architecture Invariant: only the writer thread changes a file once the store is open.
 //!
@@ -50,24 +50,26 @@ use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};
 use crate::store::StoreFuture;
 
-/// The bounds of an embedded store.
+/// The limits of an embedded store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedOptions {
-    /// Writes that may wait for the writer; more are answered [`StoreError::Busy`].
+    /// Writes that may wait for the writer; a further one is
+    /// [`StoreError::Busy`](crate::StoreError::Busy).
     pub write_queue_max: usize,
-    /// Writes committed together at most: bounds how long the first of them waits for the last.
+    /// Writes in one commit: bounds how long the first of them waits.
     pub write_batch_max: usize,
-    /// Reads that can run at the same time.
+    /// Reads that may run concurrently.
     pub readers: usize,
-    /// Months that the writer, and each reader, keeps open at most; one more is opened in place of
-    /// the one that was opened the longest time ago.
+    /// Month files that the writer, and each reader, keeps open; the oldest is closed for a further
+    /// one.
     pub months_open_max: usize,
 }
 
-impl Default for EmbeddedOptions {
-    fn default() -> Self {
+impl EmbeddedOptions {
+    /// Options for a queue of `write_queue_max` writes.
+    pub fn new(write_queue_max: usize) -> Self {
         Self {
-            write_queue_max: 4096,
+            write_queue_max,
             write_batch_max: 1024,
             readers: available_parallelism().map_or(4, usize::from).clamp(2, 8),
             months_open_max: 3,
@@ -77,8 +79,8 @@ impl Default for EmbeddedOptions {
 
 /// A store in a directory of this machine.
 ///
-/// Dropping it without [`Store::close`] loses nothing that was answered: the writer finishes what
-/// is queued and then lets go of the directory, without anybody waiting for it.
+/// Dropping it without [`Store::close`](crate::Store::close) loses no write: in the background the
+/// writer finishes the queue and then releases the directory.
 pub struct Embedded {
     dir: Arc<DataDir>,
     months: Arc<MonthFiles>,
@@ -92,9 +94,10 @@ impl Embedded {
         dir.join(FileKey::Router.to_string()).exists()
     }
 
-    /// Opens the data directory, making it (mode 0700) and its files (0600) where there are none.
+    /// Opens the data directory, and creates it (mode 0700) and its files (0600) if they do not
+    /// exist.
     ///
-    /// Blocks while it checks and, if need be, migrates each file.
+    /// Blocks while it checks each file and migrates it to the present schema.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
         let EmbeddedOptions { readers, months_open_max, .. } = *options;
         let (dir, lock, months) = DataDir::open(dir)?;
@@ -107,29 +110,28 @@ impl Embedded {
         Ok(Self { dir, months, readers, writer: writer.map_err(OpenError::Thread)? })
     }
 
-    fn write_router<T: Send + 'static>(
+    /// Runs a query on the calling thread. The result is the default if the month has no file.
+    fn read<T: Default + Send + 'static>(
         &self,
-        uaid: Uaid,
-        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        key: FileKey,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> StoreFuture<T> {
-        let target = Target::File(FileKey::Router);
-        self.writer
-            .submit(Some(uaid), target, move |files| files.write(FileKey::Router, &statements))
+        tables::now(self.readers.read(key, query).map(Option::unwrap_or_default))
     }
 
-    fn write_month<T: Send + 'static>(
+    /// Queues statements for one file, in the order of the user agent's other writes if there is
+    /// one.
+    fn write<T: Send + 'static>(
         &self,
-        uaid: Uaid,
-        month: Month,
+        uaid: Option<Uaid>,
+        key: FileKey,
         statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> StoreFuture<T> {
-        let key = FileKey::Month(month);
-        self.writer
-            .submit(Some(uaid), Target::File(key), move |files| files.write(key, &statements))
+        self.writer.submit(uaid, Target::File(key), move |files| files.write(key, &statements))
     }
 
-    /// Runs the statements in each of the months that has a table. Answers how many
-    /// rows they changed.
+    /// Runs the statements in each of the months that has a table. Returns the number of changed
+    /// rows.
     fn write_months(
         &self,
         uaid: Uaid,
@@ -146,8 +148,9 @@ impl Embedded {
         })
     }
 
-    /// Nobody waits for this, and where the queue is full it is left to the next fetch.
+    /// Deletes expired messages in the background. With a full queue the next fetch does it.
     fn sweep(&self, uaid: Uaid, month: Month, stretch: RangeInclusive<MessageId>, now: Time) {
-        drop(self.write_month(uaid, month, move |conn| messages::sweep(conn, uaid, &stretch, now)));
+        let sweep = move |conn: &_| messages::sweep(conn, uaid, &stretch, now);
+        drop(self.write(Some(uaid), FileKey::Month(month), sweep));
     }
 }

@@ -1,5 +1,5 @@
-//! Which months the router records name, in SQL: counted, and changed. Records are gone through in
-//! the order of their rowids, which an update does not change.
+//! Counts and changes the months that the router records name. The pages follow the rowids, which
+//! an update does not change.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::router;
 use crate::maintenance::{CopyProgress, RecordsByMonth};
 use crate::store::Cursor;
 
-/// Records that one call goes through.
+/// Records in one page.
 const RECORDS_MAX: i64 = 1000;
 
 pub(super) fn count(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RecordsByMonth> {
@@ -31,7 +31,7 @@ pub(super) fn count(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Resu
     Ok(counts)
 }
 
-/// Makes records name another month.
+/// Replaces `from` by `to` in a page of the records.
 pub(super) fn rename(
     conn: &Connection,
     from: Month,
@@ -67,7 +67,7 @@ fn position(after: Option<&Cursor>) -> rusqlite::Result<i64> {
     })
 }
 
-/// A page that is not full was the last.
+/// None where the page is not full and so was the last.
 fn cursor(seen: i64, last: i64) -> Option<Cursor> {
     (seen == RECORDS_MAX).then(|| Cursor::new(last.to_string()))
 }
@@ -75,7 +75,7 @@ fn cursor(seen: i64, last: i64) -> Option<Cursor> {
 pub(super) const COUNT: &str = "
     SELECT rowid, curmonth, oldmonth FROM router WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
 
-/// Its subquery ends after a page, so that what the outer query goes through is bounded.
+/// The subquery ends after a page, which bounds the outer query.
 const END_OF_PAGE: &str = "
     SELECT count(*), max(id) FROM (
         SELECT rowid AS id FROM router WHERE rowid > ?1 ORDER BY rowid LIMIT ?2

@@ -1,8 +1,8 @@
-//! The router file's list of the months that have a file, so that one that went missing is an error
-//! and not an empty month.
+//! The router file's list of the months that have a file, so that a missing file is an error and
+//! not an empty month.
 //!
-//! A month is listed after its file was made and struck off before it is removed: a file that is not
-//! listed is what a crash in between leaves, and is listed when the store is opened.
+//! A month is listed after its file was created, and unlisted before the file is removed. A crash
+//! between leaves an unlisted file, which is listed when the store is opened.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! SimplePush notifications, a row a channel, in the router's file.
+//! SimplePush notifications, one row per channel, in the router's file.
 
 use rusqlite::{Connection, params};
 use state_machine::{Chid, Uaid};
@@ -10,7 +10,7 @@ use crate::notifications::{Notification, NotificationTable};
 use crate::store::StoreFuture;
 
 impl NotificationTable for Embedded {
-    /// The table came with the router's file.
+    /// The table is part of the router's file.
     fn ensure_notifications(&self) -> StoreFuture<()> {
         now(Ok(()))
     }
@@ -21,13 +21,11 @@ impl NotificationTable for Embedded {
         after: Option<Chid>,
         limit: usize,
     ) -> StoreFuture<Vec<Notification>> {
-        let fetched =
-            self.readers.read(FileKey::Router, |conn| fetch(conn, uaid, after.as_ref(), limit));
-        now(fetched.map(Option::unwrap_or_default))
+        self.read(FileKey::Router, |conn| fetch(conn, uaid, after.as_ref(), limit))
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.write_router(uaid, move |conn| save(conn, uaid, notification))
+        self.write(Some(uaid), FileKey::Router, move |conn| save(conn, uaid, notification))
     }
 
     fn delete_notification(
@@ -36,7 +34,7 @@ impl NotificationTable for Embedded {
         chid: Chid,
         version: Option<u64>,
     ) -> StoreFuture<bool> {
-        self.write_router(uaid, move |conn| delete(conn, uaid, chid, version))
+        self.write(Some(uaid), FileKey::Router, move |conn| delete(conn, uaid, chid, version))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Trying out each file: what a node does with it, in one transaction that leaves nothing behind.
+//! Tries the operations of a node on each file, in one transaction that leaves no row.
 
 use bytes::Bytes;
 use rusqlite::{Connection, params};
@@ -13,13 +13,12 @@ use crate::maintenance::PREFLIGHT_UAID;
 use crate::notifications::Notification;
 use crate::store::{PageLimit, Registration};
 
-/// With less free space than this there is no going on: each file's log takes half of it before it is
-/// moved into the file.
+/// The least free space: a file's log takes half of it before a checkpoint.
 const FREE_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
 const CHID: Chid = Chid([0xde; 16]);
 
-/// A feed of this name is nobody's: it is not a name.
+/// Not a valid name, so that no feed has it.
 const NO_FEED: &str = "";
 
 /// Writes, reads and removes a record, a notification and a feed.
@@ -69,7 +68,7 @@ pub(super) fn try_month(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute(channels::REMOVE, params![PREFLIGHT_UAID.0, &[][..]]).map(|_known| ())
 }
 
-/// Whether there is room for what is to be stored.
+/// Fails with less than [`FREE_BYTES_MIN`].
 pub(super) fn compare_space(free_bytes: u64) -> Result<(), String> {
     if free_bytes >= FREE_BYTES_MIN {
         return Ok(());
@@ -98,9 +97,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_is_nearly_full_is_told_with_what_is_missing() {
+    fn a_disk_that_is_nearly_full_is_reported_with_the_free_and_the_needed_space() {
         assert_eq!(compare_space(FREE_BYTES_MIN), Ok(()));
-        let told = compare_space(7 << 20).unwrap_err();
-        assert!(told.starts_with("7 MiB are free and 32 are needed"), "{told}");
+        let error = compare_space(7 << 20).unwrap_err();
+        assert!(error.starts_with("7 MiB are free and 32 are needed"), "{error}");
     }
 }

@@ -1,11 +1,10 @@
-//! Reading, on the thread that asks.
+//! Reads, on the calling thread.
 //!
-//! A point look-up takes a few microseconds, less than handing it to another thread and being woken
-//! by the answer; a page of messages is bounded by its `PageLimit`. So reads run where they are
-//! called, and their answer is ready at once. What that costs: a page of the file that is not in
-//! the system's cache makes the calling thread wait for the disk.
+//! A point look-up takes a few microseconds, less than a switch to another thread and back, and a
+//! page of messages is bounded by its `PageLimit`. The cost: a read of a page that is not in the
+//! system's cache blocks the calling thread.
 //!
-//! In WAL mode a read never waits for the writer, and one that begins after a commit sees it.
+//! In WAL mode a read never waits for the writer, and a read that begins after a commit sees it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,17 +14,17 @@ use rusqlite::Connection;
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
 use crate::store::StoreError;
 
-/// A few sets of connections, each used by one thread at a time.
+/// Sets of connections, each used by one thread at a time.
 pub(super) struct Readers {
     dir: Arc<DataDir>,
     months: Arc<MonthFiles>,
     slots: Box<[Mutex<Slot>]>,
-    /// Where the next look for a free slot begins.
+    /// The slot to try first.
     turn: AtomicUsize,
     months_open_max: usize,
 }
 
-/// Connections that were opened so far, the oldest first.
+/// Open connections, the oldest first.
 #[derive(Default)]
 struct Slot {
     open: Vec<(FileKey, Connection)>,
@@ -44,7 +43,7 @@ impl Readers {
         Self { dir, months, slots, turn: AtomicUsize::new(0), months_open_max }
     }
 
-    /// Runs a query on a file; none if there is no file of that month.
+    /// Runs a query on a file. None if that month has no file.
     pub(super) fn read<T>(
         &self,
         key: FileKey,
@@ -61,17 +60,17 @@ impl Readers {
         }
     }
 
-    /// Closes every connection to a file, waiting for the reads that run on it.
+    /// Closes every connection to a file, and waits for the reads on it.
     ///
-    /// A month leaves [`MonthFiles`] before it is forgotten here: a slot that is looked at later finds
-    /// it gone, and one that is in use opened the file under its lock and is waited for.
+    /// The caller removes the month from [`MonthFiles`] first, so that no slot opens the file
+    /// again.
     pub(super) fn forget(&self, key: FileKey) {
         for slot in &self.slots {
             lock(slot).open.retain(|(open, _)| *open != key);
         }
     }
 
-    /// Closes everything. Reads are answered [`StoreError::Closed`] from now on.
+    /// Closes all connections; further reads are [`StoreError::Closed`].
     pub(super) fn close(&self) {
         for slot in &self.slots {
             *lock(slot) = Slot { open: Vec::new(), closed: true };
@@ -102,7 +101,7 @@ impl Readers {
     }
 }
 
-/// Closes the month that was opened the longest time ago, if as many as allowed are open.
+/// Closes the oldest month if as many as allowed are open.
 fn make_room(open: &mut Vec<(FileKey, Connection)>, months_open_max: usize) {
     let mut months = (0..open.len()).filter(|at| open[*at].0 != FileKey::Router);
     let oldest = months.next();
@@ -113,7 +112,7 @@ fn make_room(open: &mut Vec<(FileKey, Connection)>, months_open_max: usize) {
     }
 }
 
-/// A query that panicked leaves nothing half-done in a connection that only reads.
+/// Ignores poison: a query that panicked leaves a read-only connection intact.
 fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The router table in SQL.
+//! The SQL of the router table.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -11,7 +11,7 @@ pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<Rou
     conn.prepare_cached(READ)?.query_row(params![uaid.0], |row| decode(uaid, row)).optional()
 }
 
-/// Only the writer changes records, so what it has read is still true when it writes.
+/// Reads, then writes: no other thread changes records in between.
 pub(super) fn register(
     conn: &Connection,
     registration: &Registration,
@@ -75,7 +75,7 @@ pub(super) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool>
     Ok(conn.prepare_cached(DROP)?.execute(params![uaid.0])? > 0)
 }
 
-/// Writes something.
+/// The write of a health check.
 pub(super) fn check(conn: &Connection) -> rusqlite::Result<()> {
     conn.prepare_cached(CHECK)?.execute([]).map(|_| ())
 }
@@ -106,7 +106,6 @@ fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<RouterRecord> {
     })
 }
 
-/// Reads a month from a column.
 pub(super) fn month(column: usize, text: &str) -> rusqlite::Result<Month> {
     text.parse().map_err(|error| corrupt(column, Type::Text, error))
 }

@@ -1,17 +1,16 @@
-//! How much is in a table, told in bounded time.
+//! The number of rows in a table, in bounded time.
 
 use rusqlite::{Connection, params};
 
-/// Rows that are counted one by one. Where there are more, their number is told from how far in the space of uaids
-/// these reach: uaids are random, so that it is right to about a third of a percent.
+/// Rows that are counted. The number of more rows is estimated from the uaid that the counted ones
+/// reach: uaids are random, so that the error is about a third of a percent.
 const COUNTED_MAX: u64 = 100_000;
 
-/// Counts the rows of a statement that gives their uaids in order, at most so many as it is told.
+/// Counts the rows of a statement that selects their uaids in order up to a limit.
 pub(super) fn rows(conn: &Connection, statement: &str) -> rusqlite::Result<u64> {
     rows_up_to(conn, statement, COUNTED_MAX)
 }
 
-/// As [`rows`], of which so many are counted.
 pub(super) fn rows_up_to(
     conn: &Connection,
     statement: &str,
@@ -26,7 +25,7 @@ pub(super) fn rows_up_to(
     Ok(if counted < counted_max { counted } else { estimate(counted, last) })
 }
 
-/// How many there are when so many are up to this uaid.
+/// The estimate when `counted` rows reach the uaid `last`.
 fn estimate(counted: u64, last: [u8; 16]) -> u64 {
     let reached = (u128::from_be_bytes(last) >> 64) + 1;
     u64::try_from((u128::from(counted) << 64) / reached).unwrap_or(u64::MAX)
@@ -67,8 +66,8 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_told_from_those_that_were_counted() {
-        let told = rows_up_to(&database(1000), NOTIFICATIONS, 100).unwrap();
-        assert!((990..=1010).contains(&told), "{told}");
+    fn many_rows_are_estimated_from_those_that_were_counted() {
+        let estimate = rows_up_to(&database(1000), NOTIFICATIONS, 100).unwrap();
+        assert!((990..=1010).contains(&estimate), "{estimate}");
     }
 }

@@ -1,30 +1,37 @@
-//! The tables, as SQL, and how a file of an older version is brought up to date.
+//! The tables, and the migration of a file of an older version.
+
+use std::io;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// What one kind of database file consists of.
+/// The schema of one kind of database file.
 pub(super) struct Schema {
-    /// Tells the file from every other SQLite database, and a router table from a message table.
+    /// Distinguishes the file from other SQLite databases, and a router table from a message table.
     pub(super) application_id: i32,
-    /// Each brings the schema one version further; a file's `PRAGMA user_version` counts those that
-    /// were applied. Never change one that was released: add another.
+    /// One per schema version; `PRAGMA user_version` counts the applied ones. Never change a
+    /// released one, add another.
     pub(super) migrations: &'static [&'static str],
 }
 
-/// Why a file does not have, and cannot be given, the schema.
+/// Why a file does not have the schema and cannot be migrated to it.
 #[derive(Debug)]
 pub(super) enum SchemaError {
     Foreign,
-    Newer { found: usize, known: usize },
+    Newer {
+        found: usize,
+        known: usize,
+    },
     Database(rusqlite::Error),
+    /// The file cannot be created.
+    Io(io::Error),
 }
 
-/// Rowid tables with a unique index and not `WITHOUT ROWID` where rows are wide: measured 30 %
-/// cheaper, because a row then goes to the end of its table, and only a narrow index entry to its place.
+/// Wide rows are in rowid tables with a unique index, measured 30 % cheaper than `WITHOUT ROWID`:
+/// the row is appended, and only a narrow index entry is inserted in order.
 ///
-/// A notification's version is eight bytes, the highest first: an integer of SQLite's is signed.
+/// A notification's version is eight bytes, big-endian: SQLite's integers are signed.
 ///
-/// A key of a feed that waits for its number is in `feed_keys_pending`, every other in `feed_keys_by_number`.
+/// A waiting key of a feed is in `feed_keys_pending`, every other in `feed_keys_by_number`.
 pub(super) const ROUTER: Schema = Schema {
     application_id: 0x4b4c_4e52, // "KLNR"
     migrations: &[
@@ -77,11 +84,11 @@ pub(super) const ROUTER: Schema = Schema {
     ],
 };
 
-/// A channel's row is all key, so its table is the index. A row with an empty `chid` says that the
-/// user agent is known here even when it has no channel left.
+/// A channel's row is all key, so its table is the index. A row with an empty `chid` marks a user
+/// agent as known, also without channels.
 ///
-/// The wide columns of a message come last: rows that are passed over because they expired are not
-/// read further than needed.
+/// The wide columns of a message are the last, so that expired rows are skipped without reading
+/// them.
 pub(super) const MESSAGES: Schema = Schema {
     application_id: 0x4b4c_4e4d, // "KLNM"
     migrations: &["
@@ -111,25 +118,25 @@ pub(super) const MESSAGES: Schema = Schema {
 };
 
 impl Schema {
-    /// Gives an empty database its schema.
+    /// Creates the schema in an empty database.
     pub(super) fn create(&self, conn: &mut Connection) -> Result<(), SchemaError> {
         conn.pragma_update(None, "application_id", self.application_id)?;
-        self.bring_up(conn)?;
+        self.migrate(conn)?;
         conn.pragma_update(None, "journal_mode", "wal")?;
         Ok(())
     }
 
-    /// Checks whose database this is, and migrates one of an older version.
+    /// Checks the application id, and migrates a file of an older version.
     pub(super) fn verify(&self, conn: &mut Connection) -> Result<(), SchemaError> {
         let found: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
         if found != self.application_id {
             return Err(SchemaError::Foreign);
         }
-        self.bring_up(conn)
+        self.migrate(conn)
     }
 
-    /// Runs the migrations that are missing, all in one transaction.
-    fn bring_up(&self, conn: &mut Connection) -> Result<(), SchemaError> {
+    /// Runs the missing migrations in one transaction.
+    fn migrate(&self, conn: &mut Connection) -> Result<(), SchemaError> {
         let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let found = usize::try_from(version).map_err(|_| SchemaError::Foreign)?;
         let known = self.migrations.len();
@@ -149,6 +156,12 @@ impl Schema {
 impl From<rusqlite::Error> for SchemaError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Database(error)
+    }
+}
+
+impl From<io::Error> for SchemaError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
@@ -211,7 +224,7 @@ mod tests {
         assert!(matches!(refused, Err(SchemaError::Newer { found: 2, known: 1 })), "{refused:?}");
     }
 
-    /// The plan names the index that is used, or says SCAN.
+    /// The plan names the used index, or has a SCAN.
     #[test]
     fn no_statement_reads_more_than_an_index_leads_it_to() {
         let router_statements = [

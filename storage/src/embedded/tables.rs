@@ -1,4 +1,4 @@
-//! The contract, method by method: which file, which statements, reading or writing.
+//! The contract of a store: the file and the statements of each method.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -16,39 +16,47 @@ use crate::store::{
 
 impl RouterTable for Embedded {
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        let record = self.readers.read(FileKey::Router, |conn| router::read(conn, uaid));
-        now(record.map(Option::flatten))
+        self.read(FileKey::Router, |conn| router::read(conn, uaid))
     }
 
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
-        self.write_router(registration.uaid, move |conn| router::register(conn, &registration))
+        self.write(Some(registration.uaid), FileKey::Router, move |conn| {
+            router::register(conn, &registration)
+        })
     }
 
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write_router(step.uaid, move |conn| router::update_message_month(conn, &step))
+        self.write(Some(step.uaid), FileKey::Router, move |conn| {
+            router::update_message_month(conn, &step)
+        })
     }
 
     fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write_router(step.uaid, move |conn| router::finish_month_move(conn, &step))
+        self.write(Some(step.uaid), FileKey::Router, move |conn| {
+            router::finish_month_move(conn, &step)
+        })
     }
 
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
-        self.write_router(uaid, move |conn| router::clear_node(conn, uaid, &node, connected_at))
+        self.write(Some(uaid), FileKey::Router, move |conn| {
+            router::clear_node(conn, uaid, &node, connected_at)
+        })
     }
 
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
-        self.write_router(uaid, move |conn| router::drop_user(conn, uaid))
+        self.write(Some(uaid), FileKey::Router, move |conn| router::drop_user(conn, uaid))
     }
 }
 
 impl MessageTables for Embedded {
     fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>> {
-        let channels = self.readers.read(FileKey::Month(month), |conn| channels::read(conn, uaid));
-        now(channels.map(Option::flatten))
+        self.read(FileKey::Month(month), |conn| channels::read(conn, uaid))
     }
 
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
-        self.write_month(uaid, month, move |conn| channels::add(conn, uaid, &channels))
+        self.write(Some(uaid), FileKey::Month(month), move |conn| {
+            channels::add(conn, uaid, &channels)
+        })
     }
 
     fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {
@@ -58,7 +66,9 @@ impl MessageTables for Embedded {
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
-        self.write_month(uaid, month, move |conn| messages::store(conn, uaid, &message))
+        self.write(Some(uaid), FileKey::Month(month), move |conn| {
+            messages::store(conn, uaid, &message)
+        })
     }
 
     fn fetch_messages(
@@ -118,7 +128,7 @@ impl Store for Embedded {
     }
 }
 
-/// The answer of a read: it is already there.
+/// A result that is ready, as that of a read.
 pub(super) fn now<T: Send + 'static>(answer: Result<T, StoreError>) -> StoreFuture<T> {
     Box::pin(ready(answer))
 }

@@ -12,16 +12,15 @@ use super::{copy_table, messages, month_list, router};
 use crate::maintenance::CopyProgress;
 use crate::store::{Cursor, StoreError};
 
-/// The files as the writer thread, and nobody else, has them open. One transaction a file holds all
-/// the writes of a batch.
+/// The files that the writer thread has open. One transaction per file holds all writes of a batch.
 pub(super) struct WriteConnections {
     dir: Arc<DataDir>,
     months: Arc<MonthFiles>,
     readers: Arc<Readers>,
-    /// Opened when first written to, the oldest first.
+    /// Opened with the first write, the oldest first.
     open: Vec<OpenFile>,
-    /// Files that could not be opened or committed in this batch, and why. They are not tried
-    /// again before the next batch, so that a batch waits once for a file that is locked.
+    /// Files that could not be opened or committed in this batch. They are not tried again before
+    /// the next batch, so that a batch waits only once for a locked file.
     failed: Vec<(FileKey, StoreError)>,
     months_open_max: usize,
 }
@@ -53,7 +52,7 @@ impl WriteConnections {
         statements(&self.open[at].conn).map_err(|error| broken(key, &error))
     }
 
-    /// As [`WriteConnections::write`]; none if there is no file of that month.
+    /// As [`WriteConnections::write`]; none if that month has no file.
     pub(super) fn write_if_there<T>(
         &mut self,
         month: Month,
@@ -66,7 +65,7 @@ impl WriteConnections {
         }
     }
 
-    /// The copies are on disk before the originals go.
+    /// Commits the copies before it deletes the originals.
     pub(super) fn move_messages(
         &mut self,
         uaid: Uaid,
@@ -85,7 +84,6 @@ impl WriteConnections {
         self.write(from, |conn| messages::delete_all(conn, uaid))
     }
 
-    /// Copies some rows of a month to another.
     pub(super) fn copy(
         &mut self,
         from: Month,
@@ -112,7 +110,7 @@ impl WriteConnections {
         self.write(FileKey::Router, |conn| month_list::add(conn, month))
     }
 
-    /// Writes something, so that a disk that is full or read-only shows, and a file that is gone.
+    /// Writes a row, which fails on a disk that is full or read-only, and on a removed file.
     pub(super) fn check(&mut self) -> Result<(), WriterError> {
         if self.dir.is_there(FileKey::Router) {
             return self.write(FileKey::Router, router::check);
@@ -121,8 +119,8 @@ impl WriteConnections {
         Err(WriterError::Refused(StoreError::Failed(gone)))
     }
 
-    /// Closes every connection first, so that the space is given back when the file is unlinked,
-    /// and so that SQLite cannot later remove the log of a new file of the same name.
+    /// Closes every connection first, so that unlinking the file frees its space, and so that
+    /// SQLite cannot later remove the log of a new file of the same name.
     pub(super) fn drop_month(&mut self, month: Month) -> Result<bool, WriterError> {
         let key = FileKey::Month(month);
         if !self.months.contains(month) {
@@ -143,7 +141,7 @@ impl WriteConnections {
         }
     }
 
-    /// Commits every open transaction, syncing each file once. What fails is noted in
+    /// Commits every open transaction, with one sync per file, and records failures for
     /// [`WriteConnections::failure`].
     pub(super) fn commit_all(&mut self) {
         let written: Vec<FileKey> =
@@ -154,18 +152,17 @@ impl WriteConnections {
     }
 
     pub(super) fn roll_back_all(&mut self) {
-        // A connection that is closed rolls back, whatever state the error left it in.
+        // Closing a connection rolls back, whatever state the error left it in.
         self.open.retain(|file| !file.in_transaction);
     }
 
-    /// Why a write to the file, or to any if none is named, is not on disk though its statements
-    /// were run in this batch.
+    /// Why the batch's writes to the file, or to any file if none is named, are not on disk.
     pub(super) fn failure(&self, key: Option<FileKey>) -> Option<&StoreError> {
         let concerned = |(failed, _): &&(FileKey, StoreError)| key.is_none_or(|key| key == *failed);
         self.failed.iter().find(concerned).map(|(_, error)| error)
     }
 
-    /// Ends a batch: forgets failures, and closes months that are more than allowed.
+    /// Clears the failures, and closes the oldest months beyond the limit.
     pub(super) fn end_batch(&mut self) {
         self.failed.clear();
         let is_month = |file: &OpenFile| file.key != FileKey::Router;
@@ -175,7 +172,7 @@ impl WriteConnections {
         }
     }
 
-    /// Moves the logs into the files and closes them, the readers' connections too.
+    /// Checkpoints and closes all files, also the readers' connections.
     pub(super) fn close(self) -> Result<(), StoreError> {
         self.readers.close();
         for OpenFile { key, conn, .. } in self.open {
@@ -186,7 +183,7 @@ impl WriteConnections {
         Ok(())
     }
 
-    /// Finds or opens a file and begins its transaction. Answers its place in `open`.
+    /// Finds or opens a file and begins its transaction. Returns its index in `open`.
     fn begin(&mut self, key: FileKey) -> Result<usize, WriterError> {
         let at = self.open.iter().position(|file| file.key == key);
         match at {
@@ -233,7 +230,7 @@ impl WriteConnections {
         }
     }
 
-    /// The connection is closed: what state it is in is not known, and closing rolls back.
+    /// Closes the connection, whose state is unknown; closing rolls back.
     fn note_failure(&mut self, key: FileKey, error: &rusqlite::Error) -> StoreError {
         self.open.retain(|file| file.key != key);
         let error = StoreError::Failed(format!("cannot write {key}: {error}"));
@@ -279,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn carried_copies_are_on_disk_before_the_originals_go() {
+    fn moved_messages_are_on_disk_before_the_originals_are_deleted() {
         let home = tempfile::tempdir().unwrap();
         let (dir, _lock, months) = DataDir::open(home.path()).unwrap();
         let (dir, months) = (Arc::new(dir), Arc::new(months));

@@ -1,8 +1,8 @@
-//! The writer thread: takes what has queued up and commits it together.
+//! The writer thread: commits all queued jobs together.
 //!
-//! Making a write durable costs one sync of the disk, however many rows it is. While the thread waits
-//! for that sync, more work queues up, and the next sync is for all of it. Letting the queue fill
-//! for a moment before each commit was measured too, and gained nothing.
+//! A durable commit costs one sync of the disk, however many rows it has. While the thread waits
+//! for the sync, more jobs queue up, and the next sync is for all of them. A pause before each
+//! commit to fill the queue was measured, and gained nothing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,35 +21,34 @@ use super::files::{DirLock, FileKey};
 use super::write_connections::WriteConnections;
 use crate::store::{StoreError, StoreFuture};
 
-/// The way to the writer thread.
+/// The handle of the writer thread.
 pub(super) struct Writer {
-    /// None once closed. The thread ends when this is gone and the queue is empty.
+    /// None once closed. The thread ends when this is dropped and the queue is empty.
     queue: RwLock<Option<SyncSender<Task>>>,
-    /// What the thread's end brought, once it ended.
+    /// The result of closing the files, once the thread ended.
     ended: watch::Receiver<Option<Result<(), StoreError>>>,
 }
 
-/// Which files a job writes to.
+/// The files that a job writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// One file.
     File(FileKey),
-    /// Several, in any order.
+    /// Several files in any order.
     ManyFiles,
-    /// It commits, makes or removes files itself: no other job may be in its batch.
+    /// The job commits, creates or removes files itself, and is alone in its batch.
     Exclusive,
 }
 
 /// A job in the queue.
 struct Task {
-    /// Whose data it writes.
+    /// The user agent whose writes must stay in order.
     uaid: Option<Uaid>,
     target: Target,
     job: Box<dyn Job>,
 }
 
 impl Writer {
-    /// Starts the thread. It holds the lock on the data directory until it ends.
+    /// Starts the thread, which holds the lock of the data directory until it ends.
     pub(super) fn start(
         files: WriteConnections,
         lock: DirLock,
@@ -58,7 +57,7 @@ impl Writer {
         let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
         let (end, ended) = watch::channel(None);
         let writer_loop =
-            WriterLoop { tasks, held: None, files, batch_max: options.write_batch_max };
+            WriterLoop { tasks, postponed: None, files, batch_max: options.write_batch_max };
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             let closed = writer_loop.run();
             drop(lock);
@@ -67,7 +66,7 @@ impl Writer {
         Ok(Self { queue: RwLock::new(Some(queue)), ended })
     }
 
-    /// Queues a job, which is run again if the batch that it was in had to be rolled back.
+    /// Queues a job, which runs again if its batch was rolled back.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         uaid: Option<Uaid>,
@@ -82,7 +81,7 @@ impl Writer {
         }
     }
 
-    /// Lets the thread finish what is queued and close the files.
+    /// Lets the thread finish the queue and close the files.
     pub(super) fn close(&self) -> StoreFuture<()> {
         self.queue.write().unwrap_or_else(PoisonError::into_inner).take();
         let mut ended = self.ended.clone();
@@ -102,11 +101,10 @@ impl Writer {
     }
 }
 
-/// What runs on the thread.
 struct WriterLoop {
     tasks: Receiver<Task>,
-    /// Taken from the queue, but for the next batch.
-    held: Option<Task>,
+    /// The first task of the next batch.
+    postponed: Option<Task>,
     files: WriteConnections,
     batch_max: usize,
 }
@@ -119,14 +117,14 @@ impl WriterLoop {
         self.files.close()
     }
 
-    /// Waits for a task, and takes along what has queued up behind it. None when closed.
+    /// Waits for a task, and takes all that are queued behind it. None when closed.
     fn next_batch(&mut self) -> Option<Vec<Task>> {
-        let first = self.held.take().or_else(|| self.tasks.recv().ok())?;
+        let first = self.postponed.take().or_else(|| self.tasks.recv().ok())?;
         let mut batch = WriteBatch::default();
         let mut next = Some(first);
         while let Some(task) = next.take() {
             if !batch.admits(&task) {
-                self.held = Some(task);
+                self.postponed = Some(task);
                 break;
             }
             batch.push(task);
@@ -147,8 +145,8 @@ impl WriterLoop {
         self.files.end_batch();
     }
 
-    /// Runs every task in the same transactions. If one fails all are rolled back, unless it was
-    /// the only one; answers whether there is something to commit.
+    /// Runs all tasks in the same transactions, and rolls all back if one fails. Returns whether
+    /// they are finished: not where other tasks of the batch must run again.
     fn run_in_group(&mut self, batch: &mut [Task]) -> bool {
         let done = batch.iter_mut().all(|task| task.job.run(&mut self.files));
         if !done {
@@ -157,7 +155,7 @@ impl WriterLoop {
         done || batch.len() == 1
     }
 
-    /// Gives a task transactions of its own, so that one that fails takes no other along.
+    /// Runs a task in its own transactions, so that its failure affects no other.
     fn run_exclusive(&mut self, mut task: Task) {
         if task.job.run(&mut self.files) {
             self.files.commit_all();
@@ -176,7 +174,7 @@ impl WriterLoop {
     }
 }
 
-/// Tasks that are committed together, file by file.
+/// Tasks that are committed together.
 #[derive(Default)]
 struct WriteBatch {
     tasks: Vec<Task>,
@@ -184,7 +182,7 @@ struct WriteBatch {
 }
 
 impl WriteBatch {
-    /// A crash between the commits of two files must not leave a user agent's later write without
+    /// A crash between the commits of two files must not keep a user agent's later write without
     /// its earlier one. So a batch has each agent's writes in one file only.
     fn admits(&self, task: &Task) -> bool {
         let Some(last) = self.tasks.last() else { return true };
@@ -207,18 +205,18 @@ impl WriteBatch {
     }
 }
 
-/// What the thread sees of a job: it can be run, several times if need be, and then answered.
+/// A job with its type erased: it is run, again after a rollback, and then answered.
 trait Job: Send {
-    /// Answers whether what it did may be committed.
+    /// Returns whether its changes may be committed.
     fn run(&mut self, files: &mut WriteConnections) -> bool;
 
-    /// Sends its outcome, or why what it did is not on disk.
+    /// Sends its outcome, or why its changes are not on disk.
     fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
 struct QueuedJob<T, F> {
     run: F,
-    /// What the last run of it brought.
+    /// The outcome of the last run.
     outcome: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -243,7 +241,7 @@ impl<T: Send, F: FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send> 
             Some(error) if outcome.is_ok() => Err(error.clone()),
             _ => outcome,
         };
-        // Nobody may be waiting: a caller that went away cancels nothing.
+        // The caller may have dropped its future, which cancels nothing.
         let _unread = reply.send(answer);
     }
 }
@@ -273,7 +271,7 @@ mod tests {
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
         let files = WriteConnections::new(dir, months, readers, 1);
-        let writer = Writer::start(files, lock, &EmbeddedOptions::default()).unwrap();
+        let writer = Writer::start(files, lock, &EmbeddedOptions::new(4096)).unwrap();
         let tables = "
             CREATE TABLE numbers (n INTEGER PRIMARY KEY);
             CREATE TABLE pairs (n REFERENCES numbers (n) DEFERRABLE INITIALLY DEFERRED)";
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_that_fails_takes_no_other_along() {
+    async fn a_failed_job_does_not_fail_its_batch() {
         let (home, writer) = writer().await;
         let half_done = "INSERT INTO numbers VALUES (2); INSERT INTO nowhere VALUES (2)";
         let jobs = ["INSERT INTO numbers VALUES (1)", half_done, "INSERT INTO numbers VALUES (3)"];
@@ -392,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_commits_by_itself_is_alone_in_its_batch() {
+    fn an_exclusive_job_is_alone_in_its_batch() {
         let mut batch = WriteBatch::default();
         assert!(batch.admits(&task(1, Target::Exclusive)));
         batch.push(task(1, Target::Exclusive));

@@ -1,8 +1,10 @@
-//! The DynamoDB engine on the wire server that all tests of a process share, each with tables of its own.
-//! Include this file with `#[path]`.
+//! The DynamoDB engine on the wire server that all tests of a process share, each with tables of
+//! its own. Include this file with `#[path]`.
 
+#[path = "options.rs"]
+pub(crate) mod options;
 #[path = "mod.rs"]
-mod wire_server;
+pub(crate) mod wire_server;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
 use storage::{Dynamo, DynamoOptions, TestOverrides};
 
-/// The defaults, for tables that nobody has used yet.
+/// Options for tables with an unused prefix.
 pub(crate) fn fresh_tables() -> DynamoOptions {
     static CASES: AtomicU32 = AtomicU32::new(0);
     let case = CASES.fetch_add(1, Ordering::Relaxed);
@@ -18,11 +20,11 @@ pub(crate) fn fresh_tables() -> DynamoOptions {
         endpoint_url: Some(wire_server::shared().url.clone()),
         region: Some("eu-central-1".to_owned()),
         table_prefix: format!("case{case}-"),
-        ..DynamoOptions::default()
+        ..options::options()
     }
 }
 
-/// Opens them: empty the first time, and then with what was left there.
+/// Opens the tables, which keep their rows until the next call.
 pub(crate) fn open(options: &DynamoOptions) -> Arc<Dynamo> {
     let credentials = Credentials::new("key", "secret", None, None, "the test");
     let overrides = TestOverrides {

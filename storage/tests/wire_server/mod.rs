@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// A running server. It ends when this is dropped, and when this process ends, however that comes.
+/// A running server. It ends when this is dropped, and with this process, also by a signal.
 pub(crate) struct WireServer {
     /// What a client takes as its endpoint.
     pub(crate) url: String,
@@ -19,7 +19,7 @@ pub(crate) struct WireServer {
 }
 
 impl WireServer {
-    /// Starts a server that nobody else knows of. Panics where it was not built.
+    /// Starts a server of its own. Panics where it was not built.
     pub(crate) fn start() -> Self {
         let program = program();
         assert!(program.exists(), "{} is not there: run `make tools`", program.display());
@@ -37,7 +37,7 @@ impl WireServer {
 
 impl Drop for WireServer {
     fn drop(&mut self) {
-        // It may have ended already; there is nobody to tell.
+        // It may have ended already, which is no error.
         let _ended = self.process.kill().and_then(|()| self.process.wait());
     }
 }

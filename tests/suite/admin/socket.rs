@@ -71,7 +71,7 @@ async fn a_command_whose_store_stays_locked_fails_with_a_remedy() {
     let mut fixture = AdminFixture::embedded(&[]);
     assert!(fixture.server.terminate().success());
     // A process that holds the store and accepts no commands.
-    let options = storage::EmbeddedOptions::default();
+    let options = storage::EmbeddedOptions::new(4096);
     let other = storage::Embedded::open(&fixture.server.data_dir(), &options).unwrap();
     let why = fixture.stderr_of("tables list").await;
     assert!(why.contains("in use by another process that takes no commands"), "{why}");

@@ -285,7 +285,7 @@ impl BrowserUser {
 
     /// The router record of a user agent; the server must be stopped.
     fn record(&self, uaid: &str) -> RouterRecord {
-        let store = Embedded::open(&self.server.data_dir(), &EmbeddedOptions::default());
+        let store = Embedded::open(&self.server.data_dir(), &EmbeddedOptions::new(4096));
         let store = store.expect("the server has let go of its files");
         let uaid = Uaid::parse(uaid).expect("the server sends a valid uaid");
         let record = System::new().block_on(store.record(uaid));

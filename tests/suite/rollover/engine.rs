@@ -1,5 +1,8 @@
 //! The storage engines of the rollover tests.
 
+#[path = "../../../storage/tests/wire_server/options.rs"]
+mod options;
+
 use storage::dynamo::{Dynamo, DynamoOptions, TestOverrides};
 use storage::{Embedded, EmbeddedOptions, StoreAdmin};
 
@@ -40,7 +43,7 @@ impl Engine for Files {
     }
 
     fn open(&self, server: &Server) -> Box<dyn StoreAdmin> {
-        let store = Embedded::open(&server.data_dir(), &EmbeddedOptions::default());
+        let store = Embedded::open(&server.data_dir(), &EmbeddedOptions::new(4096));
         Box::new(store.expect("the server has let go of its files"))
     }
 }
@@ -60,7 +63,7 @@ impl Engine for Tables {
         let options = DynamoOptions {
             endpoint_url: Some(self.0.url.clone()),
             region: Some(dynamo::REGION.to_owned()),
-            ..DynamoOptions::default()
+            ..options::options()
         };
         let overrides =
             TestOverrides { credentials: Some(dynamo::credentials()), ..TestOverrides::default() };

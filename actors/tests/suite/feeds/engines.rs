@@ -22,7 +22,7 @@ const ROUNDS: usize = 5;
 fn two_nodes_on_files_tell_every_follower_the_last_state_of_every_key() {
     clockwork::run_in_real_time(async {
         let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap();
+        let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
         two_nodes_tell_every_follower(Arc::new(store)).await;
     });
 }

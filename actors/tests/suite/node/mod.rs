@@ -218,7 +218,7 @@ impl Ground {
     pub(crate) async fn on_disk() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =
-            Arc::new(Embedded::open(folder.path(), &EmbeddedOptions::default()).unwrap());
+            Arc::new(Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap());
         store.ensure_month(Month::of(NOW)).await.unwrap();
         Self { _folder: Some(Rc::new(folder)), ..Self::of(store) }
     }

@@ -18,7 +18,7 @@ impl InDirectory {
 
 impl Engine for InDirectory {
     fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
-        let opened = Embedded::open(self.0.path(), &EmbeddedOptions::default());
+        let opened = Embedded::open(self.0.path(), &EmbeddedOptions::new(4096));
         Box::pin(async { Arc::new(opened.unwrap()) as Arc<dyn Store> })
     }
 }

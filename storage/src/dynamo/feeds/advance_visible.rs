@@ -1,15 +1,15 @@
-//! Letting readers see what was published, once all of it can be seen.
+//! Raises `settled` over a publication once all of it is visible.
 
 use aws_sdk_dynamodb::types::{Get, TransactGetItem};
 
 use super::super::attributes::number;
 use super::super::client::DynamoClient;
-use super::super::error::CallError;
+use super::super::error::{CallError, applied};
 use super::rows::{self, SequenceRow, VERSION, sequence_key};
 use crate::feeds::{FeedName, FeedSyncId, Sequence};
 
-/// Lets readers go up to the last number, where a publisher has not done so itself. Answers whether they may: not where
-/// somebody else did meanwhile.
+/// Raises `settled` to the last number for a publisher that has not done so. Returns false if
+/// another publisher changed the sequence meanwhile.
 pub(super) async fn catch_up(
     client: &DynamoClient,
     feed: &FeedName,
@@ -22,7 +22,7 @@ pub(super) async fn catch_up(
     advance(client, feed, row.sequence).await
 }
 
-/// Lets readers go up to the last number of a publication that is known to be done. Answers whether it still was the
+/// Raises `settled` to the last number of a finished publication. Returns whether it still is the
 /// last one.
 pub(super) async fn advance(
     client: &DynamoClient,
@@ -39,15 +39,11 @@ pub(super) async fn advance(
         .condition_expression("version = :version")
         .expression_attribute_values(":settled", number(sequence.value.0))
         .expression_attribute_values(":version", number(sequence.version));
-    match client.call("UpdateItem", table, request.send()).await {
-        Ok(_raised) => Ok(true),
-        Err(error) if error.is_condition_failed() => Ok(false),
-        Err(error) => Err(error),
-    }
+    applied(client.call("UpdateItem", table, request.send()).await)
 }
 
-/// Returns once the publication of these numbers is done as a whole. A transaction that reads what another is writing is
-/// refused until that is done.
+/// Returns once the whole publication of these numbers is finished: a transaction that reads what
+/// another writes is rejected until then.
 async fn until_whole(
     client: &DynamoClient,
     feed: &FeedName,

@@ -1,4 +1,4 @@
-//! Fetching what was published, by number.
+//! Fetches published updates by number.
 
 use super::super::attributes::text_of;
 use super::super::client::DynamoClient;
@@ -7,14 +7,15 @@ use super::rows::{self, ITEM};
 use crate::feeds::{FeedName, FeedPage, FeedSyncId, FeedValue};
 use crate::store::PageLimit;
 
-/// Updates that one page has, however many are asked for.
+/// Updates in one page, whatever its limit.
 const ROWS_MAX: usize = 1000;
-/// Requests that one fetch makes, however many of the rows make no sense.
+/// Requests of one fetch, unreadable rows included.
 const QUERIES_MAX: u32 = 10;
 
-/// The updates behind `after`. None where there is no such feed.
+/// The updates after `after`. None where there is no such feed.
 ///
-/// The sequence is read first: what is numbered meanwhile may be seen in part, and is left to the next page.
+/// The sequence is read first: a later publication may be visible in part, and is left to the next
+/// page.
 pub(super) async fn fetch(
     client: &DynamoClient,
     feed: &FeedName,
@@ -42,7 +43,7 @@ async fn read(
     let values = [(":first", first), (":last", last)];
     let mut start = None;
     for _query in 0..QUERIES_MAX {
-        // One more tells whether the page is the last.
+        // One row more shows whether the page is the last.
         let (items, next) =
             rows::query(client, feed, condition, &values, start, limit.rows + 1).await?;
         let is_all = take_in(client, &mut page, &items, limit);
@@ -59,7 +60,7 @@ async fn read(
     if page.cursor > after { Ok(page) } else { Err(unreadable) }
 }
 
-/// Adds what the page has room for. Answers whether that is all.
+/// Adds updates up to the limit. Returns whether these are all.
 fn take_in(client: &DynamoClient, page: &mut FeedPage, items: &[Item], limit: PageLimit) -> bool {
     let mut bytes = 0;
     for item in items {

@@ -1,4 +1,4 @@
-//! Which feeds there are.
+//! Lists the feeds by name.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,21 @@ use super::preflight::PREFLIGHT_FEED;
 use super::rows::{self, NAME};
 use crate::feeds::{FeedName, FeedState, Sequence};
 
-/// Requests that one list makes, of 1 MB of sequences each: some half a million feeds.
+/// Requests of one list, of 1 MB of sequences each: about half a million feeds.
 const PAGES_MAX: u32 = 64;
 
-/// The first feeds by name behind `after`. DynamoDB has them in no order: all are looked at, and no more kept than asked
-/// for.
+/// The first feeds after `after`, by name. DynamoDB has no order of partition keys: the scan reads
+/// all, and keeps `limit`.
 pub(super) async fn list(
     client: &DynamoClient,
     after: Option<&FeedName>,
     limit: usize,
 ) -> Result<Vec<FeedState>, CallError> {
+    let table = client.names.sequences();
     let mut first = BTreeMap::new();
     let mut start = None;
     for _page in 0..PAGES_MAX {
-        let (items, next) = match scan(client, start).await {
+        let (items, next) = match client.scan(table, None, start, None).await {
             Err(error) if error.is_table_missing() => return Ok(Vec::new()),
             page => page?,
         };
@@ -40,7 +41,7 @@ pub(super) async fn list(
         };
     }
     let what = "there are more feeds than can be listed";
-    Err(CallError::unreadable("Scan", client.names.sequences(), what))
+    Err(CallError::unreadable("Scan", table, what))
 }
 
 fn state((name, sequence): (FeedName, Sequence)) -> FeedState {
@@ -55,14 +56,4 @@ fn decode(client: &DynamoClient, item: &Item) -> Option<(FeedName, Sequence)> {
         client.count_unreadable();
     }
     found.map(|(name, row)| (name, row.sequence))
-}
-
-async fn scan(
-    client: &DynamoClient,
-    start: Option<Item>,
-) -> Result<(Vec<Item>, Option<Item>), CallError> {
-    let table = client.names.sequences();
-    let request = client.sdk.scan().table_name(table).consistent_read(true);
-    let page = client.call("Scan", table, request.set_exclusive_start_key(start).send()).await?;
-    Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
 }

@@ -1,24 +1,25 @@
-//! The feed tables (seed 004): many feeds in two tables.
+//! The feed tables (docs/sources.md#feed-sequences-note): many feeds in two tables.
 //!
 //! ```text
 //! sequences  name              value, version, keys, settled
-//! feeds      feed, k:{key}     version; number, unless it waits for one
-//!            feed, p:{key}     version, value: it waits to be published
-//!            feed, n:{number}  key, version, value: what readers read, by 20 digits
+//! feeds      feed, k:{key}     version; number, unless the key waits for one
+//!            feed, p:{key}     version, value: the key waits to be published
+//!            feed, n:{number}  key, version, value: a published update, its number in 20 digits
 //! ```
 //!
-//! Every change of a key is one transaction on its rows, on the condition that its `k` row has the version that was
-//! read. A publication is one transaction on the condition that the sequence has the version that was read, and each
-//! of its keys too.
+//! Every change of a key is one transaction on its rows, on the condition that the version in its
+//! `k` row is unchanged. A publication is one transaction, on the condition that the versions of
+//! the sequence and of each key are unchanged.
 //!
-//! **A reader may see a transaction in part**: DynamoDB promises no more of several reads, also where each of them is
-//! consistent. One that saw a new `value`, and not yet the rows that were written with it, would pass them for good.
-//! So readers go by `settled`: a publisher raises it once its transaction was answered, and no publication begins
-//! before the last one is settled. What a publisher left behind that died between the two is settled by the next: it
-//! reads those numbers in a transaction, which waits for one that is still under way ([`advance_visible`]).
+//! **A reader may see a transaction in part**: DynamoDB does not isolate several reads, even
+//! consistent ones. A reader that saw a new `value` before the rows that were written with it would
+//! skip them for ever. So readers use `settled`: a publisher raises it once its transaction was
+//! answered, and no publication begins before the last one is settled. If a publisher dies between
+//! the two, the next one settles its publication: it reads the numbers in a transaction, which
+//! waits for an unfinished one ([`advance_visible`]).
 //!
-//! Architecture Invariant: `value` and `version` are changed only by publications, `keys` only by the first write of
-//! a key, `settled` only by [`advance_visible`].
+//! Architecture Invariant: only publications change `value` and `version`, only the first write of
+//! a key changes `keys`, and only [`advance_visible`] changes `settled`.
 
 mod advance_visible;
 mod fetch;
@@ -28,7 +29,6 @@ mod pending;
 pub(super) mod preflight;
 mod publish;
 mod rows;
-mod stored_value;
 mod transact;
 mod write;
 
@@ -58,7 +58,9 @@ impl FeedTables for Dynamo {
     }
 
     fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.call(async move |client| write::change(&client, &feed, &key, KeyChange::Nothing).await)
+        self.call(async move |client| {
+            write::change(&client, &feed, &key, KeyChange::Republish).await
+        })
     }
 
     fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {

@@ -1,4 +1,4 @@
-//! Losing to others, and trying again: everything here is done on the condition that nobody else was faster.
+//! Retries of transactions that lost to a concurrent one.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -8,15 +8,14 @@ use tokio::time::sleep;
 use super::super::client::DynamoClient;
 use super::super::error::CallError;
 
-/// How often one call is tried that others were faster than.
+/// Attempts of one call.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// The attempts of one call. Its last one begins before a request would have to be answered.
+/// The attempts of one call. The last one begins within the time of one request.
 pub(super) struct RetryBudget<'a> {
     client: &'a DynamoClient,
     attempt: u32,
     begun: Instant,
-    /// Whether an attempt may have been carried out all the same.
     indeterminate: bool,
 }
 
@@ -25,7 +24,7 @@ impl<'a> RetryBudget<'a> {
         Self { client, attempt: 0, begun: Instant::now(), indeterminate: false }
     }
 
-    /// Waits before another attempt. The error is what is answered where there is none.
+    /// Waits before another attempt. The error is `lost` if there is none.
     pub(super) async fn next_attempt(&mut self, lost: CallError) -> Result<(), CallError> {
         self.attempt += 1;
         self.indeterminate |= lost.is_indeterminate();
@@ -38,7 +37,7 @@ impl<'a> RetryBudget<'a> {
     }
 }
 
-/// So that two that lost to each other do not meet again.
+/// Jitter, so that two calls that conflicted do not conflict again.
 fn any_part_of(pause: Duration) -> Duration {
     let thousandths = RandomState::new().hash_one(0) % 1000;
     pause * thousandths as u32 / 1000

@@ -1,4 +1,4 @@
-//! The keys that wait to be published.
+//! Reads the keys that wait to be published.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,35 @@ use super::super::error::{CallError, Item};
 use super::rows;
 use crate::feeds::{FeedKey, FeedName, FeedValue};
 
-/// Keys in one publication: three actions each and one for the sequence, of the hundred that a transaction has.
+/// Keys in one publication: three actions each and one for the sequence, of the hundred that a
+/// transaction has.
 pub(super) const PUBLISHED_MAX: usize = 33;
-/// Bytes of keys and values in one publication. A transaction has 4 MB, and each is in it twice: where it waits and where
-/// it is published.
+/// Bytes of keys and values in one publication. A transaction has 4 MB, and holds each twice: as
+/// the waiting row and as the published row.
 const BYTES_MAX: usize = 1 << 20;
-/// Requests that one look makes, however many of the rows make no sense.
+/// Requests of one read, unreadable rows included.
 const QUERIES_MAX: u32 = 10;
 
-/// Some of the keys that wait.
+/// A page of waiting keys.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub(super) rows: Vec<WaitingRow>,
-    /// No key waits behind these.
+    /// Whether no key waits after these.
     pub(super) is_all: bool,
-    /// The last key that was looked at.
+    /// The last key that was read.
     pub(super) last: Option<FeedKey>,
     bytes: usize,
 }
 
-/// A key that waits, and what it holds.
+/// A waiting key and its value.
 #[derive(Debug)]
 pub(super) struct WaitingRow {
     pub(super) pending: UnpublishedKey,
     pub(super) value: Option<FeedValue>,
 }
 
-/// The first keys that wait behind `after`. Rows that make no sense are passed over, and those that were `refused`: they
-/// say of a key what is not so.
+/// The first waiting keys after `after`. Skips unreadable rows and those of `refused`, whose
+/// version is not that of their key.
 pub(super) async fn read(
     client: &DynamoClient,
     feed: &FeedName,
@@ -50,7 +51,7 @@ pub(super) async fn read(
     let values = [(":pending", rows::PENDING.to_owned())];
     let mut start = after.map(|after| rows::row_key(feed, &rows::pending_item(after)));
     for _query in 0..QUERIES_MAX {
-        // One more tells whether others wait behind these.
+        // One row more shows whether others wait after these.
         let (items, next) = rows::query(client, feed, condition, &values, start, limit + 1).await?;
         if !waiting.take_in(client, &items, limit, refused) {
             return Ok(waiting);
@@ -67,7 +68,7 @@ pub(super) async fn read(
 }
 
 impl Waiting {
-    /// Takes in what there is room for. Answers whether that is all.
+    /// Takes rows up to the limits. Returns whether these are all.
     fn take_in(
         &mut self,
         client: &DynamoClient,

@@ -1,4 +1,4 @@
-//! What is tried out of the feed tables. The rows are of no feed: theirs is not a name.
+//! The preflight steps of the feed tables.
 
 use aws_sdk_dynamodb::types::{Delete, Get, Put, TransactGetItem, TransactWriteItem, Update};
 
@@ -8,10 +8,10 @@ use super::super::error::Item;
 use super::super::preflight::{PreflightStep, get};
 use super::rows::{FEED, ITEM, NAME};
 
-/// Nobody's feed.
+/// Not a valid name, so that no feed has it.
 pub(super) const PREFLIGHT_FEED: &str = "(preflight)";
 
-/// Each transaction is on one table, so that what it lacks is told of that table.
+/// Each transaction is on one table, so that its error names that table.
 pub(in super::super) fn steps_of_sequences(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let table = client.names.sequences();
     let key = Item::from([(NAME.to_owned(), text(PREFLIGHT_FEED))]);
@@ -34,7 +34,6 @@ pub(in super::super) fn steps_of_sequences(client: &DynamoClient) -> Vec<Preflig
     ]
 }
 
-/// The same for the keys.
 pub(in super::super) fn steps_of_feeds(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let table = client.names.feeds();
     let nobody = || (FEED.to_owned(), text(PREFLIGHT_FEED));

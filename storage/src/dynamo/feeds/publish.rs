@@ -1,4 +1,4 @@
-//! Publishing: steps 1 to 4 of seed 004 in one transaction, and then letting readers see it.
+//! Publishes waiting keys in one transaction, and then advances `settled`.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::rows::{self, KeyRow, SequenceRow};
 use super::transact::{self, TRANSACT, Transacted, transact};
 use crate::feeds::{FeedKey, FeedName, PublishResult, Update};
 
-/// Gives keys that wait the next numbers. None where there is no such feed.
+/// Assigns the next numbers to waiting keys. None where there is no such feed.
 pub(super) async fn publish(
     client: &DynamoClient,
     feed: &FeedName,
@@ -22,7 +22,7 @@ pub(super) async fn publish(
     limit: usize,
 ) -> Result<Option<PublishResult>, CallError> {
     let mut budget = RetryBudget::new(client);
-    // A row that says again what was refused before is not just late.
+    // A row that is refused twice is wrong, and not only late.
     let mut refused = BTreeSet::new();
     loop {
         let Some(row) = rows::sequence(client, feed).await? else { return Ok(None) };
@@ -38,7 +38,7 @@ pub(super) async fn publish(
 
 enum Numbered {
     Done(PublishResult),
-    /// Somebody else was faster.
+    /// Another publisher changed the rows first.
     Lost(CallError),
 }
 
@@ -61,13 +61,13 @@ async fn number(
     if let Transacted::Refused(lost) = transact(client, actions).await? {
         return Ok(Numbered::Lost(lost));
     }
-    // Where somebody else has published since, they settled this before.
+    // A publisher that published since has settled this before.
     let settled = advance_visible::advance(client, feed, publication.sequence).await;
     let _is_last = settled.map_err(|error| error.after_writes(true))?;
     Ok(Numbered::Done(publication.outcome(waiting.is_all)))
 }
 
-/// The keys come first, [`ACTIONS_A_KEY`] each.
+/// The actions of the keys, [`ACTIONS_A_KEY`] each, and that of the sequence.
 fn actions(
     client: &DynamoClient,
     feed: &FeedName,

@@ -1,4 +1,4 @@
-//! What the rows of both tables hold, and how they are read.
+//! The rows of both tables.
 
 use super::super::attributes::{number, number_of, text, text_of};
 use super::super::client::DynamoClient;
@@ -9,7 +9,7 @@ use crate::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Update, V
 pub(super) const NAME: &str = "name";
 /// The partition key of the feeds' rows.
 pub(super) const FEED: &str = "feed";
-/// Their sort key.
+/// The sort key of the feeds' rows.
 pub(super) const ITEM: &str = "item";
 
 pub(super) const VALUE: &str = "value";
@@ -19,36 +19,35 @@ pub(super) const SETTLED: &str = "settled";
 const KEY: &str = "key";
 const NUMBER: &str = "number";
 
-/// What the sort key of a key that waits begins with.
+/// The prefix of a waiting key's sort key.
 pub(super) const PENDING: &str = "p:";
 const NUMBERED: &str = "n:";
 
 /// The greatest lead of `value` over `settled`: one publication gives fewer numbers.
 pub(super) const UNSETTLED_MAX: u64 = 100;
 
-/// A sequence, and how far readers may go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SequenceRow {
     pub(super) sequence: Sequence,
-    /// Everything up to here is seen by every consistent read.
+    /// Every consistent read sees all updates up to this number.
     pub(super) settled: FeedSyncId,
 }
 
-/// Where a key is.
+/// The `k` row of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyRow {
     pub(super) version: Version,
-    /// None while it waits.
+    /// None while the key waits.
     pub(super) number: Option<FeedSyncId>,
 }
 
-/// Reads a sequence. None where there is no such feed, or no table.
+/// None where there is no such feed, or no table.
 pub(super) async fn sequence(
     client: &DynamoClient,
     feed: &FeedName,
 ) -> Result<Option<SequenceRow>, CallError> {
     let table = client.names.sequences();
-    let item = match get(client, table, sequence_key(feed)).await {
+    let item = match client.get(table, sequence_key(feed)).await {
         Err(error) if error.is_table_missing() => None,
         item => item?,
     };
@@ -57,30 +56,21 @@ pub(super) async fn sequence(
     item.map(|item| decode_sequence(&item).ok_or_else(unreadable)).transpose()
 }
 
-/// Reads where a key is. None where it was never written.
+/// None where the key was never written.
 pub(super) async fn key_row(
     client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
 ) -> Result<Option<KeyRow>, CallError> {
     let table = client.names.feeds();
-    let item = get(client, table, row_key(feed, &key_item(key))).await?;
+    let item = client.get(table, row_key(feed, &key_item(key))).await?;
     let unreadable =
         || CallError::unreadable("GetItem", table, "the row of the key makes no sense");
     item.map(|item| decode_key(&item).ok_or_else(unreadable)).transpose()
 }
 
-/// Reads an item, consistently.
-pub(super) async fn get(
-    client: &DynamoClient,
-    table: &str,
-    key: Item,
-) -> Result<Option<Item>, CallError> {
-    let request = client.sdk.get_item().table_name(table).set_key(Some(key)).consistent_read(true);
-    Ok(client.call("GetItem", table, request.send()).await?.item)
-}
-
-/// A page of a feed's rows, read consistently: those that a condition on `#item` with these values holds for.
+/// A consistent page of the feed's rows that match a condition on `#item`, and the start of the
+/// next page.
 pub(super) async fn query(
     client: &DynamoClient,
     feed: &FeedName,
@@ -107,39 +97,33 @@ pub(super) async fn query(
     Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
 }
 
-/// The key of a sequence.
 pub(super) fn sequence_key(feed: &FeedName) -> Item {
     Item::from([(NAME.to_owned(), text(feed.as_str()))])
 }
 
-/// The key of a row of a feed.
 pub(super) fn row_key(feed: &FeedName, item: &str) -> Item {
     Item::from([(FEED.to_owned(), text(feed.as_str())), (ITEM.to_owned(), text(item))])
 }
 
-/// The sort key that says where a key is.
 pub(super) fn key_item(key: &FeedKey) -> String {
     format!("k:{key}")
 }
 
-/// The sort key of what waits to be published.
 pub(super) fn pending_item(key: &FeedKey) -> String {
     format!("{PENDING}{key}")
 }
 
-/// The sort key of what was published. As many digits as any number has, so that the rows are in order.
+/// Padded to the digits of the greatest number, so that the rows are in order.
 pub(super) fn numbered_item(number: FeedSyncId) -> String {
     format!("{NUMBERED}{:020}", number.0)
 }
 
-/// Says where a key is.
 pub(super) fn encode_key(feed: &FeedName, key: &FeedKey, row: KeyRow) -> Item {
     let number_there = row.number.map(|there| (NUMBER.to_owned(), number(there.0)));
     let version = (VERSION.to_owned(), number(row.version.0));
     row_key(feed, &key_item(key)).into_iter().chain([version]).chain(number_there).collect()
 }
 
-/// What waits to be published.
 pub(super) fn encode_pending(
     feed: &FeedName,
     key: &FeedKey,
@@ -149,7 +133,6 @@ pub(super) fn encode_pending(
     with_value(row_key(feed, &pending_item(key)), version, value)
 }
 
-/// What was published.
 pub(super) fn encode_numbered(feed: &FeedName, update: &Update) -> Item {
     let key = (KEY.to_owned(), text(update.key.as_str()));
     let row_key =
@@ -179,25 +162,24 @@ fn decode_key(item: &Item) -> Option<KeyRow> {
     Some(KeyRow { version: Version(number_of(item, VERSION)?), number })
 }
 
-/// Reads what was published.
 pub(super) fn decode_numbered(item: &Item) -> Option<Update> {
     let key = FeedKey::parse(text_of(item, KEY)?).ok()?;
     let (version, value) = decode_value(item)?;
     Some(Update { feed_sync_id: number_at(text_of(item, ITEM)?)?, key, version, value })
 }
 
-/// The key that a row is of which waits to be published.
+/// The key of a waiting row.
 pub(super) fn pending_at(item: &Item) -> Option<FeedKey> {
     FeedKey::parse(text_of(item, ITEM)?.strip_prefix(PENDING)?).ok()
 }
 
-/// The number that a row has.
+/// The number of a published row.
 pub(super) fn number_at(item: &str) -> Option<FeedSyncId> {
     let digits = item.strip_prefix(NUMBERED).filter(|digits| digits.len() == 20)?;
     digits.parse().ok().map(FeedSyncId)
 }
 
-/// Version and value of a row that has both; there is no value where the key was deleted.
+/// Version and value of a waiting or published row; a deleted key has no value.
 pub(super) fn decode_value(item: &Item) -> Option<(Version, Option<FeedValue>)> {
     let version = Version(number_of(item, VERSION)?);
     let value = match item.contains_key(VALUE) {

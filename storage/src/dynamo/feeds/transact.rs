@@ -1,4 +1,4 @@
-//! One transaction on both tables.
+//! Transactions on both tables.
 
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem, Update};
@@ -10,18 +10,16 @@ use super::super::error::{CallError, Item};
 use super::rows::{KEYS, NAME, VALUE, sequence_key};
 use crate::feeds::{FeedName, Version};
 
-/// DynamoDB's name of it.
 pub(super) const TRANSACT: &str = "TransactWriteItems";
 
-/// What became of a transaction.
 pub(super) enum Transacted {
     Done,
-    /// Something is not as it was read; this says which actions found that. Nothing was done.
+    /// A condition does not hold, and nothing was done. The error has the refused actions.
     Refused(CallError),
 }
 
-/// Does all of it or nothing. The SDK gives every transaction a token, and keeps it when it makes the request once more:
-/// one whose answer was lost is not done twice.
+/// Executes all actions or none. The SDK sends every attempt with the same token: a transaction
+/// whose reply was lost is not executed twice.
 pub(super) async fn transact(
     client: &DynamoClient,
     actions: Vec<TransactWriteItem>,
@@ -34,12 +32,11 @@ pub(super) async fn transact(
     }
 }
 
-/// Writes a row of a feed.
 pub(super) fn put(client: &DynamoClient, item: Item) -> TransactWriteItem {
     of_put(Put::builder().table_name(client.names.feeds()).set_item(Some(item)))
 }
 
-/// Writes the row of a key, where it still has the version that was read, if there was one.
+/// Writes the row of a key, if its version is still `read`, or if there is still none.
 pub(super) fn put_if(
     client: &DynamoClient,
     item: Item,
@@ -54,14 +51,13 @@ pub(super) fn put_if(
     })
 }
 
-/// Removes a row of a feed.
 pub(super) fn delete(client: &DynamoClient, key: Item) -> TransactWriteItem {
     let delete = Delete::builder().table_name(client.names.feeds()).set_key(Some(key));
     TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
 }
 
-/// Counts a new key, and makes the sequence with the first. One that lacks what it should have is left alone: its
-/// numbers would begin anew.
+/// Counts a new key, and creates the sequence with the first. An incomplete sequence is not
+/// changed: its numbers would start again.
 pub(super) fn count_key(
     client: &DynamoClient,
     feed: &FeedName,
@@ -85,7 +81,7 @@ pub(super) fn count_key(
     of_update(update)
 }
 
-/// Takes the numbers of a publication from the sequence.
+/// Advances the sequence by the numbers of a publication.
 pub(super) fn advance(
     client: &DynamoClient,
     feed: &FeedName,

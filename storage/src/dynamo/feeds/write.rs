@@ -1,4 +1,4 @@
-//! Changing a key: it leaves its number in the same transaction, and waits to be published.
+//! Changes a key: the transaction also removes its number, so that it waits to be published.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 
@@ -7,23 +7,19 @@ use super::super::error::CallError;
 use super::super::tables;
 use super::optimistic_retry::RetryBudget;
 use super::rows::{self, KeyRow};
-use super::stored_value::{self, StoredValue};
 use super::transact::{self, Transacted, transact};
 use crate::feeds::{FeedKey, FeedName, FeedValue, Version, WriteResult};
 
-/// The place of the key's row in a transaction that changes it.
+/// The index of the key's row in a transaction that changes it.
 const ROW: usize = 0;
 
-/// What becomes of a key that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyChange {
-    /// It is published again.
-    Nothing,
-    /// It is deleted.
+    Republish,
     Delete,
 }
 
-/// Sets a key. The tables are made by the first that finds them missing.
+/// Sets a key, and creates the tables if they are missing.
 pub(super) async fn write(
     client: &DynamoClient,
     feed: &FeedName,
@@ -40,7 +36,7 @@ pub(super) async fn write(
     }
 }
 
-/// Changes a key that is there. None where there is none, or nothing to delete.
+/// Changes an existing key. None where there is none, or nothing to delete.
 pub(super) async fn change(
     client: &DynamoClient,
     feed: &FeedName,
@@ -54,20 +50,34 @@ pub(super) async fn change(
             row => row?,
         };
         let Some(row) = row else { return Ok(None) };
-        let lost = match stored_value::read(client, feed, key, row).await? {
-            StoredValue::Value(None) if change == KeyChange::Delete => return Ok(None),
-            StoredValue::Value(value) => {
-                let value = value.filter(|_| change == KeyChange::Nothing);
+        let lost = match stored_value(client, feed, key, row).await? {
+            Some(None) if change == KeyChange::Delete => return Ok(None),
+            Some(value) => {
+                let value = value.filter(|_| change == KeyChange::Republish);
                 let rows = rows_of_change(client, feed, key, Some(row), value.as_ref());
                 match transact(client, rows).await? {
                     Transacted::Done => return Ok(Some(row.version.next())),
                     Transacted::Refused(lost) => lost,
                 }
             }
-            StoredValue::Changed => CallError::contended("GetItem", client.names.feeds()),
+            None => CallError::contended("GetItem", client.names.feeds()),
         };
         budget.next_attempt(lost).await?;
     }
+}
+
+/// The value of a key whose row was read: the outer `None` if the key changed meanwhile, the inner
+/// one if it is deleted.
+async fn stored_value(
+    client: &DynamoClient,
+    feed: &FeedName,
+    key: &FeedKey,
+    row: KeyRow,
+) -> Result<Option<Option<FeedValue>>, CallError> {
+    let item = row.number.map_or_else(|| rows::pending_item(key), rows::numbered_item);
+    let item = client.get(client.names.feeds(), rows::row_key(feed, &item)).await?;
+    let found = item.as_ref().and_then(rows::decode_value);
+    Ok(found.filter(|(version, _)| *version == row.version).map(|(_, value)| value))
 }
 
 async fn set(
@@ -102,7 +112,7 @@ async fn set(
     }
 }
 
-/// The rows of a key that takes its next version and waits.
+/// The actions by which a key takes its next version and waits.
 fn rows_of_change(
     client: &DynamoClient,
     feed: &FeedName,
@@ -124,12 +134,12 @@ fn rows_of_change(
     actions
 }
 
-/// Whether the key is as it was read, and so the sequence was in the way.
+/// Whether the sequence refused the write, and not the key.
 fn is_only_the_count(lost: &CallError) -> bool {
     lost.refused_actions().is_some_and(|refused| !refused.contains(&ROW))
 }
 
-/// An error where the sequence cannot be read: it is not touched then.
+/// Fails if the sequence cannot be read.
 async fn is_full(client: &DynamoClient, feed: &FeedName, keys_max: u64) -> Result<bool, CallError> {
     let row = rows::sequence(client, feed).await?;
     Ok(row.is_some_and(|row| row.sequence.keys >= keys_max))

@@ -1,0 +1,222 @@
+//! Every sentence of `storage::store` and `storage::feeds`, as a test on each engine.
+//!
+//! A case is a function that takes a fresh [`World`](world::World). It is named once, in `engine!`
+//! below, which makes one test of it for every engine. To add an engine, implement
+//! [`Engine`](world::Engine) and add a line at the end.
+
+mod channels;
+mod dynamo_engine;
+mod embedded_engine;
+mod feed_fetching;
+mod feed_histories;
+mod feed_keys;
+mod feed_lifecycle;
+mod feed_publishing;
+mod feed_races;
+mod feed_time_table;
+mod feed_world;
+mod fetching;
+mod lifecycle;
+mod messages;
+mod months;
+mod races;
+mod router;
+mod world;
+
+/// Makes the tests of an engine.
+macro_rules! engine {
+    ($engine:ident, $new:expr) => {
+        mod $engine {
+            engine!(@case $new, router:
+                a_record_that_was_never_written_is_none
+                a_registration_makes_a_record_in_the_month_it_names
+                a_registration_that_makes_none_leaves_an_unknown_agent_unknown
+                a_later_registration_replaces_the_node_and_keeps_the_months
+                a_registration_answers_where_the_agent_was_before
+                a_registration_that_is_not_later_writes_nothing
+                a_cleared_node_does_not_make_an_earlier_registration_later
+                a_read_sees_every_write_answered_before
+                a_month_move_sets_both_months_and_the_index_key
+                a_month_move_by_another_connection_changes_nothing
+                a_finished_move_forgets_the_old_month
+                finishing_a_move_from_another_month_leaves_the_old_month
+                finishing_the_move_of_another_connection_changes_nothing
+                a_node_is_cleared_by_the_connection_that_wrote_it
+                a_node_of_another_connection_is_not_cleared
+                a_dropped_record_is_gone_and_no_other
+            );
+            engine!(@case $new, channels:
+                channels_are_none_where_nothing_was_registered
+                channels_are_none_where_there_is_no_table
+                channels_that_were_added_are_read_back
+                adding_channels_takes_none_away
+                an_empty_set_makes_the_agent_known
+                an_empty_set_takes_no_channel_away
+                removing_the_last_channel_leaves_an_empty_set
+                removing_a_channel_of_an_unknown_agent_does_not_make_it_known
+                a_channel_is_removed_in_each_month_named_and_in_no_other
+                a_month_without_a_table_is_passed_over_when_a_channel_is_removed
+                channels_cannot_be_added_where_there_is_no_table
+                agents_and_months_have_channels_of_their_own
+                a_thousand_channels_are_read_back
+            );
+            engine!(@case $new, messages:
+                every_kind_of_message_is_fetched_as_it_was_stored
+                a_message_of_an_unregistered_channel_is_not_stored
+                a_channel_registered_in_another_month_does_not_count
+                storing_a_message_again_stores_it_once
+                a_greater_id_replaces_the_message_of_its_topic
+                a_lesser_id_is_dropped_in_favour_of_the_one_that_is_there
+                topics_of_other_channels_and_agents_are_other_topics
+                a_message_cannot_be_stored_where_there_is_no_table
+                a_deleted_message_is_gone_and_no_other
+                deleting_what_is_not_there_counts_nothing
+                deleting_needs_the_right_agent_and_channel
+                a_topic_message_is_deleted_without_its_topic_being_known
+                the_replacement_of_a_deleted_message_stays
+                messages_are_deleted_in_each_month_named
+            );
+            engine!(@case $new, fetching:
+                messages_are_ordered_by_their_ids
+                a_fetch_goes_on_behind_the_last_page
+                a_fetch_goes_on_where_the_last_message_was_deleted
+                a_page_has_no_more_messages_than_asked_for
+                a_page_ends_with_the_message_that_reaches_its_bytes
+                the_first_message_is_in_the_page_however_large_it_is
+                a_page_limit_of_zero_still_gets_one_message
+                pages_together_have_every_message_once
+                the_last_page_says_that_it_is_the_last
+                an_expired_message_is_not_fetched
+                a_message_lives_up_to_its_last_millisecond
+                the_longest_ttl_never_expires
+                a_live_message_is_found_behind_thousands_that_expired
+                an_agent_without_messages_has_an_empty_page
+                a_month_without_a_table_has_no_messages
+            );
+            engine!(@case $new, months:
+                months_are_listed_oldest_first
+                making_a_month_that_is_there_keeps_what_is_in_it
+                a_dropped_month_is_gone_with_all_in_it
+                dropping_a_month_that_is_not_there_answers_so
+                a_month_made_again_is_empty
+                moved_messages_are_in_the_new_month_only
+                moving_keeps_the_newer_message_of_a_topic
+                messages_of_channels_not_registered_in_the_new_month_are_only_deleted
+                moving_continues_after_a_crash
+                moving_affects_no_other_agents_messages
+                nothing_is_lost_when_there_is_no_table_to_move_to
+                there_is_nothing_to_move_from_a_month_without_a_table
+                moving_to_the_same_month_changes_nothing
+            );
+            engine!(@case $new, lifecycle:
+                everything_answered_is_there_after_a_restart
+                a_store_that_works_passes_its_check
+                a_call_whose_future_is_dropped_is_still_done
+                calls_of_one_agent_happen_in_the_order_they_were_made
+                closing_finishes_what_is_queued
+                a_closed_store_takes_no_further_work
+                closing_again_answers_again
+            );
+            engine!(@case $new, races:
+                puts_of_the_same_instant_are_all_kept
+                the_greatest_id_wins_every_race_for_a_topic
+                a_delete_that_races_with_the_replacement_hits_only_its_own_message
+                of_registrations_at_once_the_latest_stays
+                of_registrations_of_the_same_instant_one_is_written
+                registrations_at_once_answer_each_the_place_of_the_one_before
+                a_late_disconnect_never_clears_a_newer_connection
+                of_two_connections_only_the_newer_moves_the_month
+                channels_added_at_once_are_all_registered
+                a_message_is_taken_by_one_of_the_deletes_that_race_for_it
+                a_month_dropped_under_load_breaks_no_call
+            );
+            engine!(@case $new, feed_keys:
+                a_feed_is_unknown_before_its_first_write
+                a_feed_is_there_from_its_first_write_on
+                each_write_of_a_key_is_one_version_more
+                a_publication_is_a_change_of_the_row_too
+                republishing_changes_the_version_and_the_number_only
+                a_key_that_waits_is_republished_and_gets_one_number
+                a_key_that_was_never_written_is_neither_republished_nor_deleted
+                a_deleted_key_is_published_without_a_value
+                a_key_deleted_before_it_was_published_is_published_as_gone
+                there_is_nothing_to_delete_of_a_deleted_key
+                a_deleted_key_is_republished_as_gone
+                a_deleted_key_is_written_again_and_its_versions_go_on
+                a_key_more_than_allowed_is_not_written
+                keys_that_were_deleted_count_among_those_allowed
+                a_feed_that_may_have_no_keys_is_not_created
+                feeds_have_keys_and_numbers_of_their_own
+                the_largest_value_and_the_longest_key_come_back
+                texts_come_back_as_they_were_written
+                keys_that_look_alike_are_different_keys
+                making_the_tables_again_keeps_what_is_in_them
+            );
+            engine!(@case $new, feed_publishing:
+                where_nothing_waits_nothing_is_published
+                one_publication_gives_the_first_key_the_next_number
+                a_batch_is_numbered_in_the_order_of_its_keys
+                a_publication_starts_after_the_given_key
+                a_publication_gives_no_more_numbers_than_its_limit
+                a_limit_of_zero_still_publishes_a_key
+                a_key_gets_one_number_for_a_change
+                publishing_the_last_record_again_gives_it_a_greater_number
+                numbers_go_on_where_no_key_has_one
+                numbers_go_on_growing_after_a_restart
+                more_keys_than_a_transaction_can_hold_are_all_published
+                more_bytes_than_a_transaction_can_hold_are_all_published
+            );
+            engine!(@case $new, feed_fetching:
+                updates_come_by_their_numbers
+                more_than_nine_and_ninety_nine_updates_are_ordered_by_their_numbers
+                a_fetch_goes_on_behind_its_cursor
+                a_fetch_sees_every_publication_answered_before
+                a_key_is_not_fetched_before_it_is_published
+                pages_have_no_more_updates_than_asked_for_and_together_all
+                a_page_ends_with_the_update_that_reaches_its_bytes
+                a_page_limit_of_zero_still_reaches_the_end
+                the_cursor_moves_over_numbers_that_were_left
+                gaps_between_updates_hide_none
+                a_cursor_at_the_head_stays_where_it_is
+                a_cursor_from_the_future_gets_nothing_and_stays
+                a_late_consumer_sees_each_keys_last_state_once
+                feeds_are_listed_by_name
+                a_list_of_feeds_goes_on_behind_the_last_of_them
+            );
+            engine!(@case $new, feed_lifecycle:
+                every_feed_is_there_after_a_restart
+                calls_for_feeds_whose_futures_are_dropped_are_still_done
+                closing_finishes_what_is_queued_for_feeds
+                a_closed_store_takes_no_work_for_feeds
+            );
+            engine!(@case $new, feed_races:
+                publishers_at_once_give_each_number_to_one_key
+                writers_of_one_key_are_told_different_versions_and_the_last_value_stays
+                first_writes_at_once_make_one_feed
+                writers_at_once_make_no_more_keys_than_allowed
+                a_write_that_races_with_a_publisher_is_not_lost
+                a_reader_beside_a_storm_misses_nothing_and_never_goes_back
+                no_number_appears_behind_a_head_that_was_seen
+            );
+            engine!(@case $new, feed_time_table:
+                a_consumer_of_the_time_table_sees_the_last_version
+            );
+            engine!(@case $new, feed_histories:
+                an_engine_matches_the_reference_table
+            );
+        }
+    };
+    (@case $new:expr, $module:ident: $($case:ident)*) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                async fn $case() {
+                    crate::conformance::$module::$case(crate::conformance::world::World::open($new).await).await;
+                }
+            )*
+        }
+    };
+}
+
+engine!(embedded, crate::conformance::embedded_engine::InDirectory::new());
+engine!(dynamodb, crate::conformance::dynamo_engine::OnWireServer::new());

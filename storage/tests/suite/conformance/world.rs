@@ -1,0 +1,200 @@
+//! What a case starts from: an open store with two months, and names for its agents and messages.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use state_machine::{
+    Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterRecord,
+    RouterType, Span, Time, Topic, Uaid, Urgency,
+};
+use storage::{
+    FeedTables, MonthStep, PageLimit, RegisterResult, Registration, Store, StoreAdmin, Stored,
+};
+
+/// How to get at an engine.
+pub(crate) trait Engine: Send + Sync + 'static {
+    /// Opens the store: empty the first time, and then with what was left there.
+    fn open(&self) -> BoxFuture<'_, Arc<dyn StoreAdmin>>;
+}
+
+/// An open store with tables for [`OLD`] and [`NEW`] and for feeds. All its methods are those of
+/// the store.
+pub(crate) struct World {
+    engine: Box<dyn Engine>,
+    store: Arc<dyn StoreAdmin>,
+}
+
+impl World {
+    pub(crate) async fn open(engine: impl Engine) -> Self {
+        let store = engine.open().await;
+        store.ensure_month(month(OLD)).await.unwrap();
+        store.ensure_month(month(NEW)).await.unwrap();
+        store.ensure_feeds().await.unwrap();
+        Self { engine: Box::new(engine), store }
+    }
+
+    /// The same store after a restart.
+    pub(crate) async fn restart(mut self) -> Self {
+        self.store.close().await.unwrap();
+        self.store = self.engine.open().await;
+        self
+    }
+
+    /// For tasks of their own.
+    pub(crate) fn shared(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    /// For tasks of their own that use feeds.
+    pub(crate) fn shared_feeds(&self) -> Arc<dyn FeedTables> {
+        self.store.clone()
+    }
+
+    /// Registers channels 1 to 3 of agents 1 and 2 in both months.
+    pub(crate) async fn with_channels(self) -> Self {
+        for uaid in [agent(1), agent(2)] {
+            for name in [OLD, NEW] {
+                self.add_channels(uaid, month(name), chids([1, 2, 3])).await.unwrap();
+            }
+        }
+        self
+    }
+
+    /// Stores a message of agent 1.
+    pub(crate) async fn put(&self, name: &str, message: &Message) {
+        let stored = self.store_message(agent(1), month(name), message.clone()).await;
+        assert_eq!(stored, Ok(Stored::Done));
+    }
+
+    /// All live messages of agent 1.
+    pub(crate) async fn waiting(&self, name: &str) -> Vec<Message> {
+        self.waiting_for(agent(1), name).await
+    }
+
+    pub(crate) async fn waiting_for(&self, uaid: Uaid, name: &str) -> Vec<Message> {
+        waiting(&*self.store, uaid, month(name)).await
+    }
+
+    /// Registers agent 1 at `connected_at`, which must succeed.
+    pub(crate) async fn connect(&self, connected_at: u64) -> RouterRecord {
+        match self.register_user(registration(connected_at)).await.unwrap() {
+            RegisterResult::Registered(record, _) => record,
+            refused => panic!("{refused:?}"),
+        }
+    }
+}
+
+impl Deref for World {
+    type Target = dyn StoreAdmin;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+/// Every page of an agent's messages that live at [`NOW`].
+pub(crate) async fn waiting(store: &dyn Store, uaid: Uaid, month: Month) -> Vec<Message> {
+    let mut messages = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.fetch_messages(uaid, month, after, PAGE, NOW).await.unwrap();
+        messages.extend(page.messages);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return messages,
+        }
+    }
+}
+
+pub(crate) const OLD: &str = "2026_10";
+pub(crate) const NEW: &str = "2026_11";
+/// A month that has no table.
+pub(crate) const UNMADE: &str = "2026_12";
+
+/// In November 2026. Messages are accepted a second earlier.
+pub(crate) const NOW: Time = Time(1_793_700_000_000);
+
+pub(crate) const PAGE: PageLimit = PageLimit { rows: 100, bytes: 100_000 };
+
+pub(crate) fn month(name: &str) -> Month {
+    name.parse().unwrap()
+}
+
+pub(crate) fn agent(number: u8) -> Uaid {
+    Uaid([number; 16])
+}
+
+pub(crate) fn chid(number: u16) -> Chid {
+    let mut bytes = [0xc0; 16];
+    bytes[14..].copy_from_slice(&number.to_be_bytes());
+    Chid(bytes)
+}
+
+pub(crate) fn chids(numbers: impl IntoIterator<Item = u16>) -> BTreeSet<Chid> {
+    numbers.into_iter().map(chid).collect()
+}
+
+pub(crate) fn node(name: &str) -> NodeId {
+    NodeId::new(name)
+}
+
+/// Of agent 1 at node "a"; makes a record in [`OLD`].
+pub(crate) fn registration(connected_at: u64) -> Registration {
+    Registration {
+        uaid: agent(1),
+        router_type: RouterType::WebPush,
+        node: node("a"),
+        connected_at: Time(connected_at),
+        last_connect: LastConnect(connected_at * 10),
+        create_in: Some(month(OLD)),
+    }
+}
+
+/// Agent 1 moves from [`OLD`] to [`NEW`], on the connection of [`registration`].
+pub(crate) fn step(connected_at: u64) -> MonthStep {
+    MonthStep {
+        uaid: agent(1),
+        node: node("a"),
+        connected_at: Time(connected_at),
+        from: month(OLD),
+        to: month(NEW),
+        last_connect: LastConnect(4711),
+    }
+}
+
+/// A message for channel 1 whose id is in the order of `number`, a minute to live.
+pub(crate) fn message(number: u32) -> Message {
+    Message {
+        id: id(number, false),
+        chid: chid(1),
+        topic: None,
+        urgency: Urgency::Normal,
+        accepted_at: NOW - Span::from_secs(1),
+        ttl: Span::from_secs(60),
+        payload: Some(Payload {
+            data: Bytes::from(format!("message {number}")),
+            encoding: Encoding::Aes128Gcm,
+        }),
+    }
+}
+
+pub(crate) fn topical(number: u32, topic: &str) -> Message {
+    Message { id: id(number, true), topic: Some(Topic::parse(topic).unwrap()), ..message(number) }
+}
+
+/// A message that expired at [`NOW`].
+pub(crate) fn expired(number: u32) -> Message {
+    Message { ttl: Span::from_secs(1), ..message(number) }
+}
+
+pub(crate) fn sized(number: u32, bytes: usize) -> Message {
+    let data = Bytes::from(vec![0xaa; bytes]);
+    Message { payload: Some(Payload { data, encoding: Encoding::Aes128Gcm }), ..message(number) }
+}
+
+fn id(number: u32, has_topic: bool) -> MessageId {
+    MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x5ee4, has_topic)
+}

@@ -1,0 +1,452 @@
+//! Rows that other software wrote, in the shapes of the original, and the shapes of our own.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
+use aws_sdk_dynamodb::types::AttributeValue;
+use bytes::Bytes;
+use state_machine::{
+    Encoding, Message, MessageId, MessageKey, Month, NodeId, Payload, Span, Time, Topic, Urgency,
+};
+use storage::{
+    Dynamo, DynamoOptions, MessageTables, PageLimit, RegisterResult, Registration, RouterTable,
+    Store, StoreAdmin, StoreError, Stored, TestOverrides,
+};
+
+use crate::dynamo::things::*;
+use crate::wire_engine::wire_server;
+
+type Item = HashMap<String, AttributeValue>;
+
+/// An engine with tables of its own, and a client that sees them as they are.
+struct World {
+    store: Dynamo,
+    raw: Client,
+    prefix: String,
+}
+
+impl World {
+    /// With tables for November and December in which the channel is registered.
+    async fn open() -> Self {
+        static WORLDS: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("foreign{}-", WORLDS.fetch_add(1, Ordering::Relaxed));
+        let url = wire_server::shared().url.clone();
+        let config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("eu-central-1"))
+            .endpoint_url(&url)
+            .credentials_provider(credentials());
+        let table_prefix = prefix.clone();
+        let options = DynamoOptions { endpoint_url: Some(url), table_prefix, ..options() };
+        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
+        let store = Dynamo::open_with(&options, overrides).unwrap();
+        for month in [november(), december()] {
+            store.ensure_month(month).await.unwrap();
+            store.add_channels(AGENT, month, BTreeSet::from([CHANNEL])).await.unwrap();
+        }
+        Self { store, raw: Client::from_conf(config.build()), prefix }
+    }
+
+    async fn put(&self, table: &str, item: Item) {
+        let table = format!("{}{table}", self.prefix);
+        self.raw.put_item().table_name(table).set_item(Some(item)).send().await.unwrap();
+    }
+
+    async fn put_row(
+        &self,
+        sort_key: &str,
+        more: impl IntoIterator<Item = (&str, AttributeValue)>,
+    ) {
+        let keys = [("uaid", s(&AGENT.to_string())), ("chidmessageid", s(sort_key))];
+        let item = keys.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value));
+        self.put("message_2026_11", item.collect()).await;
+    }
+
+    /// All rows of a table.
+    async fn rows(&self, table: &str) -> Vec<Item> {
+        let table = format!("{}{table}", self.prefix);
+        self.raw.scan().table_name(table).send().await.unwrap().items.unwrap_or_default()
+    }
+
+    /// The rows of a table that hold messages, by sort key.
+    async fn message_rows(&self, month: Month) -> Vec<Item> {
+        let mut rows = self.rows(&format!("message_{month}")).await;
+        rows.retain(|row| row["chidmessageid"] != s(" "));
+        rows.sort_by_key(|row| row["chidmessageid"].as_s().unwrap().clone());
+        rows
+    }
+
+    async fn waiting(&self, month: Month) -> Vec<Message> {
+        let limit = PageLimit { rows: 100, bytes: 100_000 };
+        let page = self.store.fetch_messages(AGENT, month, None, limit, NOW).await.unwrap();
+        assert_eq!(page.next, None);
+        page.messages
+    }
+
+    async fn delete(&self, message: MessageKey) -> usize {
+        self.store.delete_messages(AGENT, vec![november()], vec![message]).await.unwrap()
+    }
+}
+
+fn s(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+fn n(number: u64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+fn headers(pairs: &[(&str, &str)]) -> AttributeValue {
+    AttributeValue::M(pairs.iter().map(|(name, value)| ((*name).to_owned(), s(value))).collect())
+}
+
+/// Random ids, as the original draws them.
+const RANDOM: [&str; 3] = [
+    "9d7f2c1e5b8a4e0f9c3d6a7b8c9d0e1f",
+    "ffffffffffff4fffbfffffffffffffff",
+    "00000000000040008000000000000000",
+];
+const SECONDS: u64 = NOW.0 / 1000;
+
+/// A row of each kind that the original wrote, without its keys.
+fn attributes(update_id: &str) -> [(&'static str, AttributeValue); 3] {
+    [("updateid", s(update_id)), ("ttl", n(60)), ("timestamp", n(SECONDS - 1))]
+}
+
+/// "Non-versioned", timestamped and of a topic; the last has no payload.
+async fn original_rows(world: &World) -> [String; 3] {
+    let keys = [
+        format!("{CHANNEL}:gAAAAABYaLKq=:more"),
+        format!("02:1793699999000000:{CHANNEL}"),
+        format!("01:{CHANNEL}:a-topic"),
+    ];
+    let aes128gcm = [("data", s("_-8")), ("headers", headers(&[("encoding", "aes128gcm")]))];
+    let aesgcm =
+        headers(&[("encoding", "aesgcm"), ("encryption", "salt=x"), ("crypto_key", "dh=y")]);
+    world.put_row(&keys[0], attributes(RANDOM[0]).into_iter().chain(aes128gcm)).await;
+    let aesgcm = [("data", s("_-8")), ("headers", aesgcm)];
+    world.put_row(&keys[1], attributes(RANDOM[1]).into_iter().chain(aesgcm)).await;
+    world.put_row(&keys[2], attributes(RANDOM[2])).await;
+    keys
+}
+
+/// The messages of the rows, the topic's first: its id is the least.
+fn original_messages() -> [Message; 3] {
+    let of = |id, encoding| Message {
+        id: MessageId::parse(id).unwrap(),
+        accepted_at: NOW - Span::from_secs(1),
+        payload: Some(Payload { data: Bytes::from_static(&[0xff, 0xef]), encoding }),
+        ..message(1)
+    };
+    let aesgcm = Encoding::AesGcm { encryption: "salt=x".into(), crypto_key: "dh=y".into() };
+    let topical = Message { payload: None, ..of(RANDOM[2], Encoding::Aes128Gcm) };
+    [
+        Message { topic: Some(Topic::parse("a-topic").unwrap()), ..topical },
+        of(RANDOM[0], Encoding::Aes128Gcm),
+        of(RANDOM[1], aesgcm),
+    ]
+}
+
+#[tokio::test]
+async fn messages_of_autopush_are_delivered_before_ours() {
+    let world = World::open().await;
+    original_rows(&world).await;
+    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    let [first, second, third] = original_messages();
+    assert_eq!(world.waiting(november()).await, [first, second, third, message(1)]);
+}
+
+/// An acknowledgement knows neither the topic nor the sort key.
+#[tokio::test]
+async fn messages_of_autopush_are_deleted_by_their_returned_ids() {
+    for topic_is_known in [true, false] {
+        let world = World::open().await;
+        original_rows(&world).await;
+        for message in original_messages() {
+            let reference = message.key();
+            let topic = reference.topic.clone().filter(|_| topic_is_known);
+            let reference = MessageKey { topic, ..reference };
+            let others = MessageKey { chid: state_machine::Chid([0; 16]), ..reference.clone() };
+            assert_eq!(world.delete(others).await, 0);
+            assert_eq!(world.delete(reference.clone()).await, 1, "{reference:?}");
+            assert_eq!(world.delete(reference).await, 0);
+        }
+        assert_eq!(world.message_rows(november()).await, []);
+    }
+}
+
+#[tokio::test]
+async fn messages_of_autopush_and_ours_are_deleted_together() {
+    let world = World::open().await;
+    original_rows(&world).await;
+    for message in [message(1), topical(2)] {
+        world.store.store_message(AGENT, november(), message).await.unwrap();
+    }
+    let of_topic = MessageKey { topic: None, ..topical(2).key() };
+    let [_replaced, first, second] = original_messages().map(|message| message.key());
+    let all = vec![first.clone(), message(1).key(), of_topic, second, first];
+    let months = vec![november(), december()];
+    assert_eq!(world.store.delete_messages(AGENT, months, all).await, Ok(4));
+    assert_eq!(world.message_rows(november()).await, []);
+}
+
+#[tokio::test]
+async fn a_row_of_autopush_that_was_replaced_is_not_deleted() {
+    let world = World::open().await;
+    let keys = original_rows(&world).await;
+    for key in &keys {
+        world.put_row(key, attributes("11111111111141118111111111111111")).await;
+    }
+    for message in original_messages() {
+        assert_eq!(world.delete(message.key()).await, 0);
+    }
+    assert_eq!(world.message_rows(november()).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_row_without_an_updateid_has_one_id_and_is_deleted_by_it() {
+    let world = World::open().await;
+    world.put_row(&format!("{CHANNEL}:x"), [("ttl", n(60)), ("timestamp", n(SECONDS))]).await;
+    let waiting = world.waiting(november()).await;
+    assert_eq!(waiting, world.waiting(november()).await);
+    let [message] = &waiting[..] else { panic!("{waiting:?}") };
+    assert_eq!((message.chid, &message.payload), (CHANNEL, &None));
+    assert_eq!(world.delete(message.key()).await, 1);
+    assert_eq!(world.waiting(november()).await, []);
+}
+
+#[tokio::test]
+async fn a_message_of_autopush_expires() {
+    let world = World::open().await;
+    let timestamp = |seconds| [("ttl", n(60)), ("timestamp", n(seconds))];
+    world.put_row(&format!("{CHANNEL}:expired"), timestamp(SECONDS - 60)).await;
+    world.put_row(&format!("{CHANNEL}:lives"), timestamp(SECONDS - 59)).await;
+    world.put_row(&format!("{CHANNEL}:for ever"), []).await;
+    world.put_row(&format!("{CHANNEL}:by expiry"), [("expiry", n(SECONDS))]).await;
+    let accepted: Vec<Time> =
+        world.waiting(november()).await.iter().map(|message| message.accepted_at).collect();
+    assert_eq!(accepted, [Time(0), Time((SECONDS - 59) * 1000)]);
+}
+
+/// Random ids have no order in time.
+#[tokio::test]
+async fn our_message_replaces_the_originals_of_its_topic() {
+    let world = World::open().await;
+    for update_id in RANDOM {
+        world.put_row(&format!("01:{CHANNEL}:a-topic"), attributes(update_id)).await;
+        let stored = world.store.store_message(AGENT, november(), topical(1)).await;
+        assert_eq!(stored, Ok(Stored::Done));
+        assert_eq!(world.waiting(november()).await, [topical(1)]);
+    }
+}
+
+#[tokio::test]
+async fn rows_of_autopush_are_moved_unchanged() {
+    let world = World::open().await;
+    original_rows(&world).await;
+    let rows = world.message_rows(november()).await;
+    world.store.move_messages(AGENT, november(), december()).await.unwrap();
+    assert_eq!(world.message_rows(december()).await, rows);
+    assert_eq!(world.message_rows(november()).await, []);
+}
+
+#[tokio::test]
+async fn a_moved_message_of_autopush_does_not_replace_one_of_its_topic() {
+    let world = World::open().await;
+    world.put_row(&format!("01:{CHANNEL}:a-topic"), attributes(RANDOM[1])).await;
+    world.store.store_message(AGENT, december(), topical(1)).await.unwrap();
+    world.store.move_messages(AGENT, november(), december()).await.unwrap();
+    assert_eq!(world.waiting(december()).await, [topical(1)]);
+    assert_eq!(world.message_rows(november()).await, []);
+}
+
+#[tokio::test]
+async fn an_unreadable_row_blocks_no_other_row_and_is_counted() {
+    let world = World::open().await;
+    world.put_row("nonsense", []).await;
+    world.put_row(&format!("{CHANNEL}:x"), [("data", s("%%"))]).await;
+    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    assert_eq!(world.waiting(november()).await, [message(1)]);
+    assert_eq!(world.store.rows_unreadable(), 2);
+    world.store.move_messages(AGENT, november(), december()).await.unwrap();
+    assert_eq!(world.waiting(december()).await, [message(1)]);
+    assert_eq!(world.message_rows(november()).await.len(), 1, "nobody knows whose it is");
+}
+
+/// With it would go every subscription of the agent.
+#[tokio::test]
+async fn the_channels_of_autopush_do_not_expire_any_more() {
+    let world = World::open().await;
+    let chids = ("chids", AttributeValue::Ss(vec![CHANNEL.to_string()]));
+    world.put_row(" ", [chids, ("expiry", n(SECONDS + 60))]).await;
+    world.store.add_channels(AGENT, november(), BTreeSet::new()).await.unwrap();
+    let rows = world.rows("message_2026_11").await;
+    assert_eq!(rows.len(), 1);
+    assert!(!rows[0].contains_key("expiry") && rows[0].contains_key("chids"));
+}
+
+/// A connection that reads its channels relies on them.
+#[tokio::test]
+async fn the_channels_of_autopush_do_not_expire_once_they_were_asked_for() {
+    let world = World::open().await;
+    let chids = ("chids", AttributeValue::Ss(vec![CHANNEL.to_string()]));
+    world.put_row(" ", [chids, ("expiry", n(SECONDS + 60)), ("other", s("stays"))]).await;
+    let read = world.store.channels(AGENT, november()).await;
+    assert_eq!(read, Ok(Some(BTreeSet::from([CHANNEL]))));
+    let rows = world.rows("message_2026_11").await;
+    assert_eq!(rows.len(), 1);
+    assert!(!rows[0].contains_key("expiry") && rows[0].contains_key("chids"));
+    assert_eq!(rows[0]["other"], s("stays"));
+}
+
+#[tokio::test]
+async fn unknown_attributes_of_a_record_are_preserved() {
+    let world = World::open().await;
+    let router_data = headers(&[("token", "x")]);
+    for curmonth in ["message_2026_11", "2026_11"] {
+        let record = [
+            ("uaid", s(&AGENT.to_string())),
+            ("router_type", s("webpush")),
+            ("node_id", s("https://10.0.0.1:8081")),
+            ("connected_at", n(100)),
+            ("last_connect", n(2_026_111_400_007)),
+            ("curmonth", s(curmonth)),
+            ("router_data", router_data.clone()),
+        ];
+        world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+        let read = world.store.record(AGENT).await.unwrap().unwrap();
+        assert_eq!(read.node, Some(NodeId::new("https://10.0.0.1:8081")));
+        assert_eq!((read.curmonth, read.oldmonth), (november(), None));
+        let december = Registration { create_in: Some(december()), ..registration(101) };
+        let registered = world.store.register_user(december).await.unwrap();
+        assert!(
+            matches!(registered, RegisterResult::Registered(record, _) if record.curmonth == november())
+        );
+        let rows = world.rows("router").await;
+        assert_eq!(rows[0]["router_data"], router_data);
+        assert_eq!(rows[0]["curmonth"], s(curmonth));
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_not_written() {
+    let world = World::open().await;
+    let full = format!("{}message_2026_11", world.prefix);
+    for (curmonth, oldmonth, says) in [
+        (
+            Some(s("others_2026_11")),
+            None,
+            "the curmonth `others_2026_11`, which is no message table",
+        ),
+        (Some(s("2026_11")), Some(s("others_2026_10")), "the oldmonth `others_2026_10`"),
+        (Some(s(&full)), Some(s("")), "the oldmonth ``"),
+        (Some(n(7)), None, "the curmonth ``"),
+        (None, None, "a record has no `curmonth`"),
+    ] {
+        let record = [
+            ("uaid", Some(s(&AGENT.to_string()))),
+            ("node_id", Some(s("http://10.0.0.1:8081"))),
+            ("connected_at", Some(n(100))),
+            ("curmonth", curmonth),
+            ("oldmonth", oldmonth),
+        ];
+        let record: Item = record
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
+        world.put("router", record.clone()).await;
+        let known = Registration { create_in: None, ..registration(101) };
+        let read = world.store.record(AGENT).await.unwrap_err().to_string();
+        let told = world.store.register_user(known).await.unwrap_err().to_string();
+        assert!(told.contains(says) && told == read, "{told}\n{read}");
+        assert_eq!(world.rows("router").await, [record]);
+    }
+}
+
+/// It is between two months, which is as much as a condition can see.
+#[tokio::test]
+async fn a_record_of_an_invalid_month_is_rejected() {
+    let world = World::open().await;
+    let record = [("uaid", s(&AGENT.to_string())), ("curmonth", s("message_2026_13"))];
+    world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    let told = world.store.register_user(registration(101)).await.unwrap_err().to_string();
+    assert!(told.contains("the curmonth `message_2026_13`"), "{told}");
+}
+
+#[tokio::test]
+async fn our_rows_have_the_attributes_of_autopush_and_a_few_more() {
+    let world = World::open().await;
+    let odd = Message { ttl: Span(1), urgency: Urgency::High, ..topical(2) };
+    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    world.store.store_message(AGENT, november(), odd.clone()).await.unwrap();
+    assert_eq!(world.waiting(november()).await, [message(1), odd]);
+    let rows = world.message_rows(november()).await;
+    let common = |update_id: &str, text: &str| {
+        Item::from([
+            ("uaid".to_owned(), s(&AGENT.to_string())),
+            ("updateid".to_owned(), s(update_id)),
+            ("timestamp".to_owned(), n(SECONDS)),
+            ("accepted_at".to_owned(), n(NOW.0)),
+            ("data".to_owned(), AttributeValue::B(text.as_bytes().into())),
+            ("headers".to_owned(), headers(&[("encoding", "aes128gcm")])),
+        ])
+    };
+    let mut topical_row = common(&id(2, true).to_string(), "message 2");
+    topical_row.extend(
+        [
+            ("chidmessageid", s(&format!("01:{CHANNEL}:a-topic"))),
+            ("ttl", n(1)),
+            ("ttl_ms", n(1)),
+            ("expiry", n(SECONDS + 1)),
+            ("urgency", s("high")),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    let mut row = common(&id(1, false).to_string(), "message 1");
+    row.extend(
+        [
+            ("chidmessageid", s(&format!("02:{}:{CHANNEL}", id(1, false)))),
+            ("ttl", n(60)),
+            ("expiry", n(SECONDS + 60)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    assert_eq!(rows, [topical_row, row]);
+}
+
+/// What is found by `last_connect` is a user agent.
+#[tokio::test]
+async fn a_health_check_leaves_one_item_that_is_no_user_agent() {
+    let world = World::open().await;
+    world.store.check().await.unwrap();
+    world.store.check().await.unwrap();
+    let expected = Item::from([("uaid".to_owned(), s("health")), ("checks".to_owned(), n(2))]);
+    assert_eq!(world.rows("router").await, [expected]);
+}
+
+#[tokio::test]
+async fn the_marks_of_keys_are_one_item_that_is_no_user_agent() {
+    let world = World::open().await;
+    let mark = "crypto:00".to_owned();
+    let marks = BTreeSet::from([mark.clone()]);
+    assert_eq!(world.store.put_key_fingerprints(BTreeSet::new(), marks).await, Ok(true));
+    let marks = AttributeValue::Ss(vec![mark]);
+    let expected = Item::from([("uaid".to_owned(), s("keys")), ("marks".to_owned(), marks)]);
+    assert_eq!(world.rows("router").await, [expected]);
+}
+
+/// DynamoDB takes items of 400 KB.
+#[tokio::test]
+async fn a_message_too_large_for_an_item_is_refused_with_a_reason() {
+    let world = World::open().await;
+    let data = Bytes::from(vec![0; 500_000]);
+    let payload = Some(Payload { data, encoding: Encoding::Aes128Gcm });
+    let large = Message { payload, ..message(1) };
+    let stored = world.store.store_message(AGENT, november(), large).await;
+    let Err(StoreError::Failed(told)) = stored else { panic!("{stored:?}") };
+    let table = format!("PutItem on table {}message_2026_11: ValidationException", world.prefix);
+    assert!(told.starts_with(&table) && told.contains("size"), "{told}");
+    assert_eq!(world.waiting(november()).await, []);
+}

@@ -1,0 +1,200 @@
+//! Files that are damaged, missing, or of another program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use storage::{Embedded, MessageTables, RouterTable, Store, StoreError};
+use tempfile::TempDir;
+
+use crate::embedded::{agent, furnish, month, open, refusal};
+
+/// A data directory with a router table and one month, closed.
+async fn data_dir() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    store.close().await.unwrap();
+    home
+}
+
+fn router(home: &TempDir) -> PathBuf {
+    home.path().join("router.db")
+}
+
+fn messages(home: &TempDir) -> PathBuf {
+    home.path().join("messages_2026_11.db")
+}
+
+fn pragma(file: &Path, set: &str) {
+    Connection::open(file).unwrap().execute_batch(&format!("PRAGMA {set}")).unwrap();
+}
+
+/// The store does not open, names the faulty file, and changes nothing.
+fn assert_refused(home: &TempDir, file: &Path, reason: &str) {
+    let before = fs::read(file).ok();
+    let refusal = refusal(home.path());
+    assert!(refusal.contains(file.to_str().unwrap()), "{refusal}");
+    assert!(refusal.contains(reason), "{refusal}");
+    assert_eq!(fs::read(file).ok(), before);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    for file in [router, messages] {
+        let home = data_dir().await;
+        fs::write(file(&home), "uaid,node\n".repeat(1000)).unwrap();
+        assert_refused(&home, &file(&home), "not a database");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_is_refused() {
+    for file in [router, messages] {
+        let home = data_dir().await;
+        fs::write(file(&home), "").unwrap();
+        assert_refused(&home, &file(&home), "not the database that its name says");
+    }
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_refused() {
+    for file in [router, messages] {
+        let home = data_dir().await;
+        let whole = fs::read(file(&home)).unwrap();
+        fs::write(file(&home), &whole[..whole.len() / 2]).unwrap();
+        assert_refused(&home, &file(&home), "malformed");
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_refused() {
+    for file in [router, messages] {
+        let home = data_dir().await;
+        fs::remove_file(file(&home)).unwrap();
+        let other = Connection::open(file(&home)).unwrap();
+        other.execute_batch("CREATE TABLE router (uaid TEXT)").unwrap();
+        assert_refused(&home, &file(&home), "not the database that its name says");
+    }
+}
+
+#[tokio::test]
+async fn a_message_table_in_the_place_of_the_router_table_is_refused() {
+    let home = data_dir().await;
+    fs::copy(messages(&home), router(&home)).unwrap();
+    assert_refused(&home, &router(&home), "not the database that its name says");
+}
+
+#[tokio::test]
+async fn a_missing_router_table_beside_messages_is_refused() {
+    let home = data_dir().await;
+    fs::remove_file(router(&home)).unwrap();
+    assert_refused(&home, &router(&home), "missing");
+    assert!(!router(&home).exists());
+}
+
+#[tokio::test]
+async fn a_missing_router_table_beside_its_own_log_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("router.db-wal"), "frames").unwrap();
+    assert_refused(&home, &router(&home), "missing");
+}
+
+#[tokio::test]
+async fn a_directory_in_the_place_of_a_file_is_refused() {
+    let home = data_dir().await;
+    fs::remove_file(router(&home)).unwrap();
+    fs::create_dir(router(&home)).unwrap();
+    assert_refused(&home, &router(&home), "unable to open");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_as_it_is() {
+    for file in [router, messages] {
+        let home = data_dir().await;
+        pragma(&file(&home), "user_version = 99");
+        assert_refused(&home, &file(&home), "schema version 99");
+    }
+}
+
+#[tokio::test]
+async fn a_data_directory_that_is_a_file_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("data");
+    fs::write(&file, "").unwrap();
+    assert!(refusal(&file).contains("cannot use"), "{}", refusal(&file));
+}
+
+/// Overwrites every page but the first: the header still looks fine.
+fn overwrite(file: &Path) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[4096..].fill(0xa5);
+    fs::write(file, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_router_table_damaged_behind_its_header_is_refused() {
+    let home = data_dir().await;
+    overwrite(&router(&home));
+    assert_refused(&home, &router(&home), "malformed");
+}
+
+#[tokio::test]
+async fn a_missing_month_is_refused_and_its_log_is_kept() {
+    let home = data_dir().await;
+    let log = home.path().join("messages_2026_11.db-wal");
+    fs::write(&log, "frames").unwrap();
+    fs::remove_file(messages(&home)).unwrap();
+    assert_refused(&home, &messages(&home), "missing");
+    assert!(log.exists() && !messages(&home).exists());
+}
+
+#[tokio::test]
+async fn a_dropped_month_is_not_missed() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    assert_eq!(store.drop_month(month()).await, Ok(true));
+    store.close().await.unwrap();
+    assert_eq!(open(home.path()).months().await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_router_table_that_is_removed_while_running_shows_in_the_check() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    assert_eq!(store.check().await, Ok(()));
+    fs::remove_file(router(&home)).unwrap();
+    assert!(matches!(store.check().await, Err(StoreError::Failed(_))));
+}
+
+#[tokio::test]
+async fn damage_found_while_running_is_an_error_and_not_an_empty_answer() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    overwrite(&router(&home));
+    overwrite(&messages(&home));
+    let all = storage::PageLimit { rows: 10, bytes: 10_000 };
+    let answers = [
+        store.record(agent(1)).await.map(drop),
+        store.channels(agent(1), month()).await.map(drop),
+        store.fetch_messages(agent(1), month(), None, all, crate::embedded::NOW).await.map(drop),
+        store.register_user(crate::embedded::registration(agent(1), 2)).await.map(drop),
+        store.store_message(agent(1), month(), crate::embedded::message(2)).await.map(drop),
+    ];
+    for answer in answers {
+        let malformed =
+            matches!(&answer, Err(StoreError::Failed(text)) if text.contains("malformed"));
+        assert!(malformed, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn files_with_other_names_are_left_alone() {
+    let home = data_dir().await;
+    for name in ["messages_2026_11.db.bak", "messages_2026_13.db", "keys.toml"] {
+        fs::write(home.path().join(name), "not ours").unwrap();
+    }
+    let store: Embedded = open(home.path());
+    assert_eq!(store.months().await, Ok(vec![month()]));
+    assert_eq!(fs::read_to_string(home.path().join("messages_2026_13.db")).unwrap(), "not ours");
+}

@@ -1,0 +1,103 @@
+//! What the embedded engine promises beyond the contract: one process a directory, files that are
+//! damaged or not ours, a full queue, disk space, and kill -9.
+
+mod damage;
+mod kill;
+mod kill_feeds;
+mod operation;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use bytes::Bytes;
+use state_machine::{
+    Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterType, Span,
+    Time, Uaid, Urgency,
+};
+use storage::{Embedded, EmbeddedOptions, PageLimit, Registration, Store};
+
+const NOW: Time = Time(1_793_700_000_000);
+const CHID: Chid = Chid([7; 16]);
+
+/// Where a test that runs itself once more as a child process finds its directory.
+const CHILD_DIR: &str = "STORAGE_TEST_CHILD_DIR";
+
+/// Runs one test of this binary in a process of its own.
+fn run_as_child(test: &str, dir: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD_DIR, dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn open(dir: &Path) -> Embedded {
+    Embedded::open(dir, &EmbeddedOptions::new(4096)).unwrap()
+}
+
+/// Why the directory cannot be opened.
+fn refusal(dir: &Path) -> String {
+    match Embedded::open(dir, &EmbeddedOptions::new(4096)) {
+        Ok(_) => panic!("opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn month() -> Month {
+    "2026_11".parse().unwrap()
+}
+
+fn agent(number: u8) -> Uaid {
+    Uaid([number; 16])
+}
+
+fn registration(uaid: Uaid, connected_at: u64) -> Registration {
+    Registration {
+        uaid,
+        router_type: RouterType::WebPush,
+        node: NodeId::new("a"),
+        connected_at: Time(connected_at),
+        last_connect: LastConnect(1),
+        create_in: Some(month()),
+    }
+}
+
+fn message(number: u32) -> Message {
+    Message {
+        id: MessageId::from_uuid_v7(u128::from(number) << 80, false),
+        chid: CHID,
+        topic: None,
+        urgency: Urgency::Normal,
+        accepted_at: NOW,
+        ttl: Span::from_secs(60),
+        payload: Some(Payload {
+            data: Bytes::from(number.to_string().repeat(50)),
+            encoding: Encoding::Aes128Gcm,
+        }),
+    }
+}
+
+/// A store with one agent of one channel and one message.
+async fn furnish(store: &Embedded) {
+    use storage::{MessageTables, RouterTable};
+    store.register_user(registration(agent(1), 1)).await.unwrap();
+    store.ensure_month(month()).await.unwrap();
+    store.add_channels(agent(1), month(), [CHID].into()).await.unwrap();
+    store.store_message(agent(1), month(), message(1)).await.unwrap();
+}
+
+async fn waiting(store: &dyn Store, uaid: Uaid, at: Time) -> Vec<Message> {
+    let all = PageLimit { rows: usize::MAX, bytes: usize::MAX };
+    let mut messages = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.fetch_messages(uaid, month(), after, all, at).await.unwrap();
+        messages.extend(page.messages);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return messages,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Living with the store: locks, modes, bounds, disk space.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use futures_util::FutureExt;
+use rusqlite::Connection;
+use state_machine::{Message, Month, Span};
+use storage::{
+    Embedded, EmbeddedOptions, MessageTables, PageLimit, RouterTable, Store, StoreError, Stored,
+};
+
+use crate::embedded::{
+    CHID, CHILD_DIR, NOW, agent, furnish, message, month, open, refusal, registration,
+    run_as_child, waiting,
+};
+
+#[tokio::test]
+async fn a_second_process_is_refused_with_the_name_of_the_directory() {
+    if let Some(dir) = std::env::var_os(CHILD_DIR) {
+        println!("refusal: {}", refusal(Path::new(&dir)));
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    let name = "embedded::operation::a_second_process_is_refused_with_the_name_of_the_directory";
+    let mut child = run_as_child(name, home.path());
+    let mut printed = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    assert!(child.wait().unwrap().success());
+    let expected = format!("refusal: the data directory {} is in use", home.path().display());
+    assert!(printed.contains(&expected), "{printed}");
+    assert_eq!(waiting(&store, agent(1), NOW).await, [message(1)]);
+}
+
+#[tokio::test]
+async fn the_directory_is_free_again_once_the_store_is_closed() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    assert!(refusal(home.path()).contains("in use"));
+    store.close().await.unwrap();
+    open(home.path());
+}
+
+/// The writer lets go of the lock when it has finished: waiting for the lock is waiting for that.
+#[tokio::test]
+async fn dropping_the_store_finishes_what_was_queued() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    for number in 2..=500 {
+        drop(store.store_message(agent(1), month(), message(number)));
+    }
+    drop(store);
+    File::open(home.path().join("lock")).unwrap().lock().unwrap();
+    let store = open(home.path());
+    assert_eq!(waiting(&store, agent(1), NOW).await.len(), 500);
+}
+
+#[tokio::test]
+async fn other_users_cannot_read_the_files() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("made/by/the/store");
+    let store = open(&dir);
+    furnish(&store).await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let files: Vec<PathBuf> =
+        fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 7, "two databases with log and index, and the lock: {files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+/// Another connection holds the file's lock, so that the writer waits.
+#[tokio::test]
+async fn a_full_queue_is_answered_busy_at_once_and_nothing_of_it_is_done() {
+    let home = tempfile::tempdir().unwrap();
+    let options =
+        EmbeddedOptions { write_queue_max: 4, write_batch_max: 1, ..EmbeddedOptions::new(4096) };
+    let store = Embedded::open(home.path(), &options).unwrap();
+    furnish(&store).await;
+    let shell = Connection::open(home.path().join("messages_2026_11.db")).unwrap();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (mut refused, mut queued) = (0, Vec::new());
+    for number in 2..=50 {
+        let mut answer = store.store_message(agent(1), month(), message(number));
+        match (&mut answer).now_or_never() {
+            Some(answer) => {
+                assert_eq!(answer, Err(StoreError::Busy));
+                refused += 1;
+            }
+            None => queued.push((number, answer)),
+        }
+    }
+    assert!(queued.len() <= 6, "one in work, one taken, four waiting: {}", queued.len());
+    assert_eq!(refused + queued.len(), 49);
+    shell.execute_batch("ROLLBACK").unwrap();
+    let mut expected = vec![message(1)];
+    for (number, answer) in queued {
+        assert_eq!(answer.await, Ok(Stored::Done));
+        expected.push(message(number));
+    }
+    assert_eq!(waiting(&store, agent(1), NOW).await, expected);
+}
+
+#[tokio::test]
+async fn reads_go_on_while_the_writer_waits() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    let shell = Connection::open(home.path().join("messages_2026_11.db")).unwrap();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut stored = store.store_message(agent(1), month(), message(2));
+    assert_eq!(waiting(&store, agent(1), NOW).await, [message(1)]);
+    assert!((&mut stored).now_or_never().is_none());
+    shell.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(stored.await, Ok(Stored::Done));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn dropping_a_month_gives_its_disk_space_back_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    for number in 2..=200 {
+        drop(store.store_message(agent(1), month(), message(number)));
+    }
+    assert_eq!(waiting(&store, agent(1), NOW).await[0], message(1));
+    assert!(open_files(home.path()).iter().any(|name| name.contains("messages")));
+    assert_eq!(store.drop_month(month()).await, Ok(true));
+    let left: Vec<_> = fs::read_dir(home.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("messages"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new());
+    let held: Vec<_> =
+        open_files(home.path()).into_iter().filter(|name| name.contains("messages")).collect();
+    assert_eq!(held, Vec::<String>::new(), "an unlinked file that is open keeps its space");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn many_months_do_not_hold_many_files_open() {
+    let home = tempfile::tempdir().unwrap();
+    let options = EmbeddedOptions { months_open_max: 2, readers: 1, ..EmbeddedOptions::new(4096) };
+    let store = Embedded::open(home.path(), &options).unwrap();
+    let months: Vec<Month> =
+        std::iter::successors(Some(month()), |month| Some(month.previous())).take(24).collect();
+    for month in &months {
+        store.ensure_month(*month).await.unwrap();
+        store.add_channels(agent(1), *month, [CHID].into()).await.unwrap();
+        store.store_message(agent(1), *month, message(1)).await.unwrap();
+    }
+    for month in &months {
+        let channels = store.channels(agent(1), *month).await;
+        assert_eq!(channels, Ok(Some([CHID].into())));
+    }
+    let deleted = store.delete_messages(agent(1), months.clone(), vec![message(1).key()]).await;
+    assert_eq!(deleted, Ok(24));
+    store.check().await.unwrap();
+    let names: BTreeSet<String> = open_files(home.path()).into_iter().collect();
+    let databases = names.iter().filter(|name| name.ends_with(".db") && name.contains("mess"));
+    assert!(databases.count() <= 4, "two of the writer, two of the reader: {names:?}");
+}
+
+#[tokio::test]
+async fn expired_messages_are_deleted_when_their_agent_fetches() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    for number in 2..=20 {
+        let ttl = Span::from_secs(if number % 2 == 0 { 5 } else { 60 });
+        let message = Message { ttl, ..message(number) };
+        store.store_message(agent(1), month(), message).await.unwrap();
+    }
+    let later = NOW + Span::from_secs(5);
+    assert_eq!(waiting(&store, agent(1), later).await.len(), 10);
+    store.close().await.unwrap();
+    let file = Connection::open(home.path().join("messages_2026_11.db")).unwrap();
+    let rows = file.query_row("SELECT count(*) FROM messages", [], |row| row.get(0));
+    assert_eq!(rows, Ok(10));
+}
+
+/// An agent with many expired messages does not block the reading thread.
+#[tokio::test]
+async fn a_fetch_looks_at_a_bounded_number_of_rows() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    let expired = |number| Message { ttl: Span::ZERO, ..message(number) };
+    for number in 2..=1500 {
+        drop(store.store_message(agent(1), month(), expired(number)));
+    }
+    store.store_message(agent(1), month(), message(1501)).await.unwrap();
+    let limit = PageLimit { rows: 100, bytes: 100_000 };
+    let first = store.fetch_messages(agent(1), month(), None, limit, NOW).await.unwrap();
+    assert_eq!(first.messages, [message(1)]);
+    assert!(first.next.is_some());
+    let second = store.fetch_messages(agent(1), month(), first.next, limit, NOW).await.unwrap();
+    assert_eq!((second.messages, second.next), (vec![message(1501)], None));
+}
+
+#[tokio::test]
+async fn closing_leaves_whole_files_without_logs() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    assert!(store.record(agent(1)).await.unwrap().is_some());
+    store.register_user(registration(agent(1), 2)).await.unwrap();
+    store.close().await.unwrap();
+    let mut names: Vec<_> = fs::read_dir(home.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["lock", "messages_2026_11.db", "router.db"]);
+}
+
+/// Names of the files in a directory that this process has open, those unlinked included.
+fn open_files(dir: &Path) -> Vec<String> {
+    let links = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    links
+        .filter_map(|link| fs::read_link(link.path()).ok())
+        .filter(|file| file.starts_with(dir))
+        .map(|file| file.to_str().unwrap().to_owned())
+        .collect()
+}

@@ -1,0 +1,11 @@
+//! The tests of the contract on both engines, and of each engine beyond it, in one binary: each
+//! binary links the AWS SDK.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
+
+mod conformance;
+mod dynamo;
+mod embedded;
+mod maintenance;
+#[path = "../wire_server/engine.rs"]
+mod wire_engine;

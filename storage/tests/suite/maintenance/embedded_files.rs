@@ -1,0 +1,91 @@
+//! What only the embedded engine can meet: files of an older version, and damaged ones.
+
+use std::fs;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
+use storage::maintenance::{PreflightCheck, Throughput};
+use storage::{Embedded, EmbeddedOptions, Notification, StoreAdmin, StoreError};
+
+use crate::maintenance::engines::embedded;
+use crate::maintenance::world::{DECEMBER, World, agent, chid, month};
+
+#[tokio::test]
+async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users() {
+    let world = embedded();
+    world.connect(agent(1), DECEMBER).await;
+    world.close().await.unwrap();
+    let home = world.home.unwrap();
+    let file = Connection::open(home.path().join("router.db")).unwrap();
+    file.execute_batch(
+        "DROP INDEX router_by_last_connect; DROP TABLE notifications;
+         DROP TABLE sequences; DROP TABLE feed_keys; PRAGMA user_version = 1",
+    )
+    .unwrap();
+    drop(file);
+    let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
+    let world = World::new(Arc::new(store), Some(home));
+    let found = world.inactive("2026_12", "2026_12").await;
+    assert_eq!(found.iter().map(|user| user.uaid).collect::<Vec<_>>(), [agent(1)]);
+    let notification = Notification { chid: chid(1), version: 1 };
+    assert_eq!(world.save_notification(agent(1), notification).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_router_file_of_the_second_version_is_given_the_feeds_and_keeps_its_rows() {
+    let world = embedded();
+    world.connect(agent(1), DECEMBER).await;
+    let notification = Notification { chid: chid(1), version: 1 };
+    world.save_notification(agent(1), notification).await.unwrap();
+    world.close().await.unwrap();
+    let home = world.home.unwrap();
+    let file = Connection::open(home.path().join("router.db")).unwrap();
+    file.execute_batch("DROP TABLE sequences; DROP TABLE feed_keys; PRAGMA user_version = 2")
+        .unwrap();
+    drop(file);
+    let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
+    let world = World::new(Arc::new(store), Some(home));
+    assert_eq!(world.feeds(None, 10).await, Ok(Vec::new()));
+    let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("a").unwrap());
+    let value = FeedValue::parse("1").unwrap();
+    let written = world.write_key(feed.clone(), key, value, 1).await;
+    assert_eq!(written, Ok(WriteResult::Done(Version(1))));
+    let published = world.publish(feed, None, 1).await.unwrap().unwrap();
+    assert_eq!((published.count, published.head), (1, FeedSyncId(1)));
+    assert!(world.exists(agent(1)).await);
+    let kept = world.fetch_notifications(agent(1), None, 10).await;
+    assert_eq!(kept, Ok(vec![notification]));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_reported_by_its_name() {
+    let world = embedded().with_months(&["2026_11", "2026_12"]).await;
+    let file = world.home.as_ref().unwrap().path().join("messages_2026_11.db");
+    world.close().await.unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let store = Embedded::open(file.parent().unwrap(), &EmbeddedOptions::new(4096)).unwrap();
+    bytes[4096..].fill(0xa5);
+    fs::write(&file, bytes).unwrap();
+    let checks = store.preflight(["2026_11", "2026_12"].map(month).into()).await.unwrap();
+    let failed: Vec<&PreflightCheck> =
+        checks.iter().filter(|check| check.outcome.is_err()).collect();
+    let names: Vec<&str> = failed.iter().map(|check| check.what.as_str()).collect();
+    assert_eq!(names, ["read messages_2026_11.db", "write each file"]);
+    let told = failed[1].outcome.as_ref().unwrap_err();
+    assert!(told.contains("messages_2026_11.db"), "{told}");
+}
+
+#[tokio::test]
+async fn a_closed_store_cannot_be_tried_out() {
+    let world = embedded();
+    world.close().await.unwrap();
+    assert_eq!(world.preflight([month("2026_12")].into()).await, Err(StoreError::Closed));
+}
+
+#[tokio::test]
+async fn there_is_no_throughput_to_set() {
+    let world = embedded().with_months(&["2026_12"]).await;
+    let set = world.set_throughput(month("2026_12"), Throughput { read: 1, write: 1 }).await;
+    assert!(matches!(set, Err(StoreError::Unsupported(_))), "{set:?}");
+}

@@ -1,0 +1,136 @@
+//! Counting records by month, and making them name another.
+
+use std::sync::Arc;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::future::join_all;
+use state_machine::{Month, Span, Uaid};
+use storage::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
+
+use crate::maintenance::engines::{client, open, options};
+use crate::maintenance::world::{DAY, DECEMBER, World, agent, month};
+
+/// Agents 1 and 2 are on November, 3 moves from November to December, 4 is on December.
+async fn with_records(world: World) -> World {
+    let november = DECEMBER - DAY;
+    for number in 1..=3 {
+        world.connect(agent(number), november).await;
+    }
+    world.begin_move(agent(3), november, "2026_12").await;
+    world.connect(agent(4), DECEMBER + Span(1)).await;
+    world
+}
+
+async fn all_counts(world: &World) -> RecordsByMonth {
+    let mut all = RecordsByMonth::default();
+    loop {
+        let page = world.records_by_month(all.next.take()).await.unwrap();
+        for (sum, counts) in
+            [(&mut all.curmonth, page.curmonth), (&mut all.oldmonth, page.oldmonth)]
+        {
+            for (month, count) in counts {
+                *sum.entry(month).or_default() += count;
+            }
+        }
+        all.unreadable += page.unreadable;
+        match page.next {
+            Some(next) => all.next = Some(next),
+            None => return all,
+        }
+    }
+}
+
+fn counts(of: &[(&str, u64)]) -> std::collections::BTreeMap<Month, u64> {
+    of.iter().map(|(name, count)| (month(name), *count)).collect()
+}
+
+async fn rename(world: &World, from: &str, to: &str) -> CopyProgress {
+    let mut all = CopyProgress::default();
+    loop {
+        let step = world.move_records(month(from), month(to), all.next.take()).await.unwrap();
+        all.seen += step.seen;
+        all.written += step.written;
+        match step.next {
+            Some(next) => all.next = Some(next),
+            None => return all,
+        }
+    }
+}
+
+async fn months_of(world: &World, number: u16) -> (Month, Option<Month>) {
+    let record = world.record(agent(number)).await.unwrap().unwrap();
+    (record.curmonth, record.oldmonth)
+}
+
+pub(crate) async fn records_are_counted_by_both_months(world: World) {
+    assert_eq!(all_counts(&world).await, RecordsByMonth::default());
+    let world = with_records(world).await;
+    world.check().await.unwrap();
+    let counted = all_counts(&world).await;
+    assert_eq!(counted.curmonth, counts(&[("2026_11", 2), ("2026_12", 2)]));
+    assert_eq!(counted.oldmonth, counts(&[("2026_11", 1)]));
+    assert_eq!(counted.unreadable, 0);
+}
+
+/// With another prefix of the message tables: the users are there all the same.
+#[tokio::test]
+async fn records_whose_months_cannot_be_read_are_counted_apart() {
+    let options = options();
+    let world = World::new(Arc::new(open(&options).unwrap()), None);
+    world.check().await.unwrap();
+    let put = async |uaid: Uaid, months: &[(&str, &str)]| {
+        let text = |text: &str| AttributeValue::S(text.to_owned());
+        let mut request = client().put_item().table_name(format!("{}router", options.table_prefix));
+        request = request.item("uaid", text(&uaid.to_string()));
+        for (name, value) in months {
+            request = request.item(*name, text(value));
+        }
+        request.send().await.unwrap();
+    };
+    put(PREFLIGHT_UAID, &[]).await;
+    assert_eq!(all_counts(&world).await, RecordsByMonth::default());
+    put(agent(1), &[("curmonth", "messages_2026_11")]).await;
+    put(agent(2), &[]).await;
+    put(agent(3), &[("curmonth", "message_2026_12"), ("oldmonth", "messages_2026_11")]).await;
+    put(agent(4), &[("curmonth", "message_2026_12")]).await;
+    let counted = all_counts(&world).await;
+    assert_eq!(counted.unreadable, 3);
+    assert_eq!(counted.curmonth, counts(&[("2026_12", 2)]));
+    assert_eq!(counted.oldmonth, counts(&[]));
+}
+
+pub(crate) async fn records_that_name_a_month_are_made_to_name_another(world: World) {
+    let world = with_records(world).await;
+    let moved = rename(&world, "2026_11", "2027_01").await;
+    assert!(moved.seen >= 4, "{moved:?}");
+    assert_eq!(moved.written, 3);
+    for number in 1..=2 {
+        assert_eq!(months_of(&world, number).await, (month("2027_01"), None));
+    }
+    assert_eq!(months_of(&world, 3).await, (month("2026_12"), Some(month("2027_01"))));
+    assert_eq!(months_of(&world, 4).await, (month("2026_12"), None));
+}
+
+pub(crate) async fn more_records_than_one_step_takes_are_counted_and_moved(world: World) {
+    let all = 1..=1100;
+    join_all(all.clone().map(|number| world.connect(agent(number), DECEMBER))).await;
+    assert!(world.records_by_month(None).await.unwrap().next.is_some(), "one step is bounded");
+    assert_eq!(all_counts(&world).await.curmonth, counts(&[("2026_12", 1100)]));
+    let moved = rename(&world, "2026_12", "2027_01").await;
+    assert_eq!((moved.seen, moved.written), (1100, 1100));
+    assert_eq!(all_counts(&world).await.curmonth, counts(&[("2027_01", 1100)]));
+}
+
+pub(crate) async fn moved_records_are_not_moved_again(world: World) {
+    let world = with_records(world).await;
+    rename(&world, "2026_11", "2027_01").await;
+    assert_eq!(rename(&world, "2026_11", "2027_01").await.written, 0);
+}
+
+pub(crate) async fn a_move_that_would_end_where_it_began_is_finished(world: World) {
+    let world = with_records(world).await;
+    rename(&world, "2026_11", "2026_12").await;
+    assert_eq!(months_of(&world, 3).await, (month("2026_12"), None));
+    assert_eq!(all_counts(&world).await.curmonth, counts(&[("2026_12", 4)]));
+    assert_eq!(all_counts(&world).await.oldmonth, counts(&[]));
+}
