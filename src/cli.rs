@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::admin::args::{ParsedCommand, with_short_help};
-use crate::admin::{self, Preflight, TablesAction, UsersAction};
+use crate::admin::commands::{NoArgs, OnStore, Request, with_short_help};
+use crate::admin::{self, TablesAction, UsersAction};
 use crate::dev::listen::{self, ListenArgs};
 use crate::dev::push::{self, PushArgs};
 use crate::dev::vapid_key::VapidKey;
@@ -80,7 +80,7 @@ pub enum Action {
     Keys(KeysAction),
     /// Try out whether a server could use its store
     #[command(after_help = admin::help::PREFLIGHT)]
-    Preflight(Preflight),
+    Preflight(OnStore<NoArgs>),
     /// Look after the message tables of the months
     #[command(subcommand, after_help = admin::help::TABLES)]
     Tables(TablesAction),
@@ -222,9 +222,9 @@ fn run(cli: Cli) -> ExitCode {
         Action::Endpoint(args) => run_server(Role::Endpoint, &args),
         Action::Listen(args) => exit_code(listen::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
-        Action::Preflight(preflight) => run_admin(preflight.asked()),
-        Action::Tables(action) => run_admin(action.asked()),
-        Action::Users(action) => run_admin(action.asked()),
+        Action::Preflight(preflight) => run_admin((Request::Preflight, preflight.flags)),
+        Action::Tables(action) => run_admin(action.into_request()),
+        Action::Users(action) => run_admin(action.into_request()),
         Action::Feed(action) => run_feed(action),
         Action::Broadcast(action) => run_broadcast(action),
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
@@ -268,8 +268,8 @@ fn run_server(role: Role, ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
     }
 }
 
-fn run_admin(ParsedCommand { request, flags, is_json }: ParsedCommand) -> ExitCode {
-    with_settings(&flags, |settings| admin::command::run(request, settings, is_json))
+fn run_admin((request, flags): (Request, Flags)) -> ExitCode {
+    with_settings(&flags, |settings| admin::command::run(request, settings))
 }
 
 fn run_feed(action: FeedAction) -> ExitCode {

@@ -1,4 +1,4 @@
-//! Which way to the store: its own process, or through the server that holds it.
+//! Where a command runs: in its own process, or in the server that holds the store.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,29 +11,28 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
 use super::command::AdminError;
+use super::commands::Request;
 use super::job_context::{JobContext, Servers};
-use super::request::Request;
 use super::{client, owner};
 use crate::server::unix_now;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
 
-/// How long a data directory is waited for that somebody has who takes no commands: a server that
-/// is starting or stopping, or another command.
+/// How long a command waits for a store that is held by a process without `admin.sock`: a server that starts or
+/// stops, or another command.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// How often it is tried.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The interval between attempts to open the store.
+const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// A way to the store.
 pub enum Backend {
-    /// Through the server that holds it.
+    /// The server that holds the store.
     Server(UnixStream),
-    /// It was free, and is ours now.
+    /// The store itself, which no server holds.
     Own(JobContext),
 }
 
-/// Finds the store that the settings name. Makes none, and no tables but for a request to do so.
+/// Finds the store that the settings name. Creates no store, and no tables unless the request is for them.
 pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, AdminError> {
     match settings.store {
         StoreKind::Embedded => reach_embedded(settings).await,
@@ -41,7 +40,7 @@ pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, Ad
     }
 }
 
-/// What is copied is there already: under a prefix that is mistyped nothing is made for it.
+/// A copy needs tables that exist: a mistyped prefix must not create any.
 async fn reach_dynamo(request: &Request, settings: &Settings) -> Result<Backend, AdminError> {
     let open =
         |create_tables| open(&Settings { create_tables, ..settings.clone() }, Servers::Unknown);
@@ -74,18 +73,18 @@ async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
                 if Instant::now() >= deadline {
                     return Err(AdminError::InUse { dir });
                 }
-                sleep(LOOK_EVERY).await;
+                sleep(RETRY_EVERY).await;
             }
             opened => return opened.map(Backend::Own),
         }
     }
 }
 
-/// A connection to the server, if there is one.
+/// A connection to the server that holds the data directory, if there is one.
 pub(crate) async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
     match client::connect(data_dir).await {
         Ok(stream) => Ok(Some(stream)),
-        // None was ever there, or what a killed server left.
+        // There was never a server, or it was killed and left its socket.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
         Err(error) => Err(unreachable(data_dir, error)),
@@ -117,15 +116,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_not_let_in_is_told_who_would_be() {
-        let told = |kind: ErrorKind| unreachable(Path::new("/srv/data"), kind.into()).to_string();
+    fn a_refused_connection_names_the_user_who_may_connect() {
+        let text = |kind: ErrorKind| unreachable(Path::new("/srv/data"), kind.into()).to_string();
         assert_eq!(
-            told(ErrorKind::PermissionDenied),
+            text(ErrorKind::PermissionDenied),
             "not allowed to use /srv/data/admin.sock: run it as the owner of /srv/data"
         );
-        let other = told(ErrorKind::OutOfMemory);
+        let other = text(ErrorKind::OutOfMemory);
         assert!(
-            other.starts_with("cannot talk to the server over /srv/data/admin.sock: "),
+            other.starts_with("cannot connect to the server over /srv/data/admin.sock: "),
             "{other}"
         );
     }

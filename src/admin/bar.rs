@@ -7,25 +7,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::Progress;
 
-/// How often a line is written where there is no terminal. What ends sooner writes none.
+/// The interval of lines without a terminal. A command that ends sooner writes none.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 const KNOWN: &str = "{msg} [{bar:30}] {human_pos} of {human_len}, {eta} left";
 const UNKNOWN: &str = "{spinner} {msg}: {human_pos}";
 
-/// Shows how far a job has come.
+/// Shows the progress of a job.
 pub enum Bar {
-    /// On a terminal.
+    /// A bar on a terminal.
     Drawn(ProgressBar),
-    /// Elsewhere.
-    Lines {
-        /// When the next line is due.
-        due: Instant,
-    },
+    /// Lines in a file or a pipe.
+    Lines { due: Instant },
 }
 
 impl Bar {
-    /// One that is drawn, or one that is written in lines.
     pub fn new(is_terminal: bool) -> Self {
         match is_terminal {
             true => Self::Drawn(ProgressBar::no_length()),
@@ -33,28 +29,26 @@ impl Bar {
         }
     }
 
-    /// Shows it.
     pub fn show(&mut self, progress: &Progress) {
         match self {
             Self::Drawn(bar) => draw(bar, progress),
             Self::Lines { due } => {
                 if let Some(line) = line_if_due(due, Instant::now(), progress) {
-                    // Where standard error is closed there is nobody to tell.
+                    // Standard error may be closed.
                     let _ = writeln!(stderr(), "{line}");
                 }
             }
         }
     }
 
-    /// Shows how far a job has come that goes on for ever: elsewhere than on a terminal it is of interest
-    /// only while it is behind.
+    /// Shows the progress of a job without an end: without a terminal, only while it is behind.
     pub fn follow(&mut self, progress: &Progress, is_done: bool) {
         if !is_done || matches!(self, Self::Drawn(_)) {
             self.show(progress);
         }
     }
 
-    /// Prints something while the bar is out of the way.
+    /// Hides the bar while `print` runs.
     pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         match self {
             Self::Drawn(bar) if is_shown(bar) => bar.suspend(print),
@@ -62,7 +56,6 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away.
     pub fn end(&self) {
         if let Self::Drawn(bar) = self {
             bar.finish_and_clear();
@@ -70,21 +63,21 @@ impl Bar {
     }
 }
 
-/// One that was not drawn yet would be drawn empty.
+/// Suspending a bar that was not drawn yet would draw it empty.
 fn is_shown(bar: &ProgressBar) -> bool {
     !bar.message().is_empty() && !bar.is_finished()
 }
 
 fn draw(bar: &ProgressBar, progress: &Progress) {
     let Progress { what, done, of } = progress;
-    // Another job of the same command begins anew, with its own estimate of the time.
+    // Another step of the same command has an estimate of its own.
     if bar.message() != *what {
         let style = ProgressStyle::with_template(if of.is_some() { KNOWN } else { UNKNOWN });
         bar.reset();
         bar.set_style(style.expect("the templates are sound"));
         bar.set_message(what.clone());
     }
-    // The number of rows is about that of some time ago.
+    // DynamoDB's number of rows is hours old.
     bar.set_length(of.map_or(*done, |of| of.max(*done)));
     bar.set_position(*done);
 }
@@ -123,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_knows_where_it_is() {
+    fn a_bar_shows_position_and_length() {
         let bar = ProgressBar::hidden();
         draw(&bar, &progress(3, None));
         assert_eq!((bar.position(), bar.length()), (3, Some(3)));

@@ -1,4 +1,4 @@
-//! A command from its beginning to its exit code.
+//! A command from its request to its exit code.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
@@ -11,122 +11,75 @@ use tokio::sync::{mpsc, watch};
 
 use super::backend::{Backend, reach};
 use super::bar::Bar;
-use super::cursor_file::CursorError;
+use super::commands::Request;
 use super::job_context::JobContext;
 use super::output::{Completion, Output};
 use super::print::Printer;
-use super::request::Request;
+use super::socket::FILE;
+use super::tail_cursor::CursorError;
 use super::{client, job, keys_check};
 use crate::settings::Settings;
 use crate::store::OpenStoreError;
 
-/// What is said when a command was interrupted. All commands are repeatable.
-const STOPPED: &str = "stopped between two steps; run it again to go on";
+/// The error of an interrupted command. All commands are repeatable.
+const STOPPED: &str = "stopped between two steps; run it again to continue";
 
-/// Why a command did not do what it was asked.
+/// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// There is no store.
     #[error(
         "there is no store in {}: name its directory with --data-dir, or start a server, which \
          makes one",
         dir.display()
     )]
-    NoStore {
-        /// Where.
-        dir: PathBuf,
-    },
-    /// There cannot be one.
+    NoStore { dir: PathBuf },
     #[error("{} is not a directory: name that of the store with --data-dir", path.display())]
-    NotADirectory {
-        /// What is a file or a device.
-        path: PathBuf,
-    },
-    /// It is another user's.
+    NotADirectory { path: PathBuf },
+    /// Files that this process would make in it would be closed to its server.
     #[error(
         "the store in {} belongs to uid {owner}, and this runs as uid {own}: run it as that user \
          (sudo -u '#{owner}' kalends ...)",
         dir.display()
     )]
-    NotOurs {
-        /// Where.
-        dir: PathBuf,
-        /// Whose it is.
-        owner: u32,
-        /// Who we are.
-        own: u32,
-    },
-    /// The store cannot be opened.
+    NotOurs { dir: PathBuf, owner: u32, own: u32 },
     #[error(transparent)]
     Open(OpenStoreError),
-    /// There is no router table.
     #[error(
         "{0} (`kalends tables create` makes it, and so does a server unless create_tables = false)"
     )]
     NoRouter(DynamoOpenError),
-    /// Somebody has the store who takes no commands.
     #[error(
-        "the data directory {} is in use by another process that takes no commands: a server \
-         that starts, stops or has no admin.sock (its log says why), or another command; try again",
+        "the data directory {} is in use by another process that accepts no commands: a server \
+         that starts, stops or has no admin.sock (its log has the reason), or another command; try again",
         dir.display()
     )]
-    InUse {
-        /// Where.
-        dir: PathBuf,
-    },
-    /// The server is another user's.
+    InUse { dir: PathBuf },
     #[error(
         "not allowed to use {}: run it as the owner of {}",
-        dir.join(super::address::FILE).display(),
+        dir.join(FILE).display(),
         dir.display()
     )]
-    Denied {
-        /// Its data directory.
-        dir: PathBuf,
-    },
-    /// The server cannot be talked to.
-    #[error("cannot talk to the server over {}: {error}", dir.join(super::address::FILE).display())]
-    Unreachable {
-        /// Its data directory.
-        dir: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// The server cannot be heard any more.
-    #[error("cannot hear the server any more: {0}; what was done is done, run it again to go on")]
-    Server(io::Error),
-    /// The server went away.
-    #[error("the server went away; what was done is done, run it again to go on")]
-    ServerGone,
-    /// The server says something else.
+    Denied { dir: PathBuf },
+    #[error("cannot connect to the server over {}: {error}", dir.join(FILE).display())]
+    Unreachable { dir: PathBuf, error: io::Error },
     #[error(
-        "the server's answer is not understood: use the kalends that the server was started with"
+        "the connection to the server broke: {0}; completed steps remain, run it again to continue"
     )]
+    Server(io::Error),
+    #[error("the server ended; completed steps remain, run it again to continue")]
+    ServerGone,
+    #[error("the server's answer cannot be read: use the kalends that the server was started with")]
     NoAnswer,
-    /// The store failed.
     #[error("the store failed: {0}")]
     Store(#[from] StoreError),
-    /// A cursor is not known or not kept.
     #[error(transparent)]
     Cursor(#[from] CursorError),
-    /// The process has not got what it needs.
+    /// Standard output, a runtime or a socket failed.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The job failed or was refused.
     #[error("{0}")]
     Job(String),
-}
-
-/// Does what is asked for on the store that the settings name.
-pub fn run(request: Request, settings: &Settings, is_json: bool) -> Result<(), AdminError> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let mut printer = Printer::new(stdout().lock(), is_json, Bar::new(stderr().is_terminal()));
-    match runtime.block_on(ask(request, settings, &mut printer))? {
-        Completion::Done => Ok(()),
-        Completion::Unwell => Err(AdminError::Job("not everything is as it should be".into())),
-        Completion::Stopped => Err(AdminError::Job(STOPPED.into())),
-        Completion::Failed(why) => Err(AdminError::Job(why)),
-    }
 }
 
 impl From<OpenStoreError> for AdminError {
@@ -138,64 +91,77 @@ impl From<OpenStoreError> for AdminError {
     }
 }
 
-async fn ask<W: Write>(
+/// Runs a request on the store that the settings name, and prints its output.
+pub fn run(request: Request, settings: &Settings) -> Result<(), AdminError> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let bar = Bar::new(stderr().is_terminal());
+    let mut printer = Printer::new(stdout().lock(), request.is_json(), bar);
+    match runtime.block_on(run_and_print(request, settings, &mut printer))? {
+        Completion::Done => Ok(()),
+        Completion::Unwell => Err(AdminError::Job("not everything is as it should be".into())),
+        Completion::Stopped => Err(AdminError::Job(STOPPED.into())),
+        Completion::Failed(why) => Err(AdminError::Job(why)),
+    }
+}
+
+async fn run_and_print<W: Write>(
     request: Request,
     settings: &Settings,
     printer: &mut Printer<W>,
 ) -> Result<Completion, AdminError> {
-    let reached = reach(&request, settings).await;
+    let backend = reach(&request, settings).await;
     if request != Request::Preflight {
-        return ask_store(request, reached?, printer).await;
+        return run_on(backend?, request, printer).await;
     }
     let mut is_well = true;
-    for keys in keys_check::check(settings, own_store(&reached)).await {
-        is_well &= keys.problem.is_none();
-        printer.print(Output::Check(keys))?;
+    for check in keys_check::check(settings, own_store(&backend)).await {
+        is_well &= check.outcome.is_ok();
+        printer.print(Output::Check(check))?;
     }
-    match ask_store(request, reached?, printer).await? {
+    match run_on(backend?, request, printer).await? {
         Completion::Done if !is_well => Ok(Completion::Unwell),
         end => Ok(end),
     }
 }
 
-fn own_store(reached: &Result<Backend, AdminError>) -> Option<&dyn StoreAdmin> {
-    match reached {
+fn own_store(backend: &Result<Backend, AdminError>) -> Option<&dyn StoreAdmin> {
+    match backend {
         Ok(Backend::Own(context)) => Some(&*context.store),
         Ok(Backend::Server(_)) | Err(_) => None,
     }
 }
 
-async fn ask_store<W: Write>(
+async fn run_on<W: Write>(
+    backend: Backend,
     request: Request,
-    way: Backend,
     printer: &mut Printer<W>,
 ) -> Result<Completion, AdminError> {
-    match way {
-        Backend::Server(stream) => client::ask(stream, &request, printer, interrupt()).await,
+    match backend {
+        Backend::Server(stream) => client::call(stream, &request, printer, interrupt()).await,
         Backend::Own(context) => {
-            let end = work(request, &context, printer, interrupt()).await;
+            let end = run_here(request, &context, printer, interrupt()).await;
             context.store.close().await?;
             end
         }
     }
 }
 
-/// Does it here. When `stop` comes, it stops between two steps.
-pub(crate) async fn work<W: Write>(
+/// Runs the job in this process. On `stop` it stops between two steps.
+pub(crate) async fn run_here<W: Write>(
     request: Request,
     context: &JobContext,
     printer: &mut Printer<W>,
     stop: impl Future,
 ) -> Result<Completion, AdminError> {
-    let (lines, mut told) = mpsc::channel(job::LINES_MAX);
+    let (outputs, mut queue) = mpsc::channel(job::OUTPUTS_MAX);
     let (stopping, stopped) = watch::channel(false);
     let print = async {
-        while let Some(line) = told.recv().await {
-            printer.print(line)?;
+        while let Some(output) = queue.recv().await {
+            printer.print(output)?;
         }
         Ok::<_, AdminError>(())
     };
-    let work = async { Ok(job::perform(request, context, lines, stopped).await) };
+    let work = async { Ok(job::perform(request, context, outputs, stopped).await) };
     let both = async { tokio::try_join!(work, print) };
     tokio::pin!(both);
     let ended = tokio::select! {
@@ -208,10 +174,10 @@ pub(crate) async fn work<W: Write>(
     ended.map(|(end, ())| end)
 }
 
-/// The first interrupt stops the job between two steps, the second ends the process.
+/// Waits for the first interrupt. A second one ends the process.
 pub(crate) async fn interrupt() {
     if ctrl_c().await.is_err() {
-        // It cannot be waited for: then it ends the process, as it does by itself.
+        // Without a handler the first interrupt ends the process.
         std::future::pending::<()>().await;
     }
     tokio::spawn(async {

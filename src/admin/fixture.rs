@@ -1,4 +1,4 @@
-//! What the tests here stand on: a real store in a directory of its own, in the middle of 2026_11.
+//! The fixture of the tests of this folder: a real store in a directory of its own, in the middle of 2026_11.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use storage::{Embedded, EmbeddedOptions, Registration, StoreAdmin};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 
+use super::commands::Request;
 use super::job;
 use super::job_context::{FeedBounds, JobContext, Servers};
 use super::output::{Completion, Output};
-use super::request::{MonthName, Request};
 
 /// The fifteenth of 2026_11.
 pub(super) const NOW: Time = Time(20_772 * DAY_MS);
@@ -47,8 +47,7 @@ impl Fixture {
         }
     }
 
-    /// Registers users who connected then and were never seen again: their number goes into their
-    /// ids.
+    /// Registers users who connected then and never again. Each uaid holds its number.
     pub(super) async fn users_of(&self, numbers: impl Iterator<Item = u16>, connected: Time) {
         for number in numbers {
             let registration = registration(number, connected);
@@ -56,19 +55,18 @@ impl Fixture {
         }
     }
 
-    /// How many users there are.
     pub(super) async fn users(&self) -> u64 {
         let census = self.context.store.records_by_month(None).await.unwrap();
         census.curmonth.values().sum()
     }
 
-    /// The tables that there are.
+    /// The months that have a table.
     pub(super) async fn months(&self) -> Vec<String> {
         let months = self.context.store.months().await.unwrap();
         months.iter().map(Month::to_string).collect()
     }
 
-    /// What a request is answered with, without progress, and how it ended.
+    /// The outputs of a request without progress, and its completion.
     pub(super) async fn ask(&self, request: Request) -> (Vec<Output>, Completion) {
         let (_stop, stopped) = watch::channel(false);
         self.ask_until(request, stopped).await
@@ -79,27 +77,27 @@ impl Fixture {
         request: Request,
         stop: watch::Receiver<bool>,
     ) -> (Vec<Output>, Completion) {
-        let (lines, mut told) = mpsc::channel(job::LINES_MAX);
-        let mut heard = Vec::new();
-        let hear = async {
-            while let Some(line) = told.recv().await {
-                heard.push(line);
+        let (outputs, mut queue) = mpsc::channel(job::OUTPUTS_MAX);
+        let mut read = Vec::new();
+        let reading = async {
+            while let Some(line) = queue.recv().await {
+                read.push(line);
             }
         };
-        let (end, ()) = tokio::join!(job::perform(request, &self.context, lines, stop), hear);
-        assert_eq!(heard.pop(), Some(Output::End(end.clone())));
-        heard.retain(|line| !matches!(line, Output::Progress(_)));
-        (heard, end)
+        let (end, ()) = tokio::join!(job::perform(request, &self.context, outputs, stop), reading);
+        assert_eq!(read.pop(), Some(Output::End(end.clone())));
+        read.retain(|line| !matches!(line, Output::Progress(_)));
+        (read, end)
     }
 
-    /// The sentences of a request that goes well.
+    /// The notes of a request that must succeed.
     pub(super) async fn notes(&self, request: Request) -> Vec<String> {
         let (lines, end) = self.ask(request).await;
         assert_eq!(end, Completion::Done, "{lines:?}");
         lines.into_iter().map(note).collect()
     }
 
-    /// Why a request is refused.
+    /// The reason of a refusal.
     pub(super) async fn refused(&self, request: Request) -> String {
         match self.ask(request).await {
             (lines, Completion::Failed(why)) if lines.is_empty() => why,
@@ -117,10 +115,6 @@ pub(super) fn note(line: Output) -> String {
 
 pub(super) fn month(text: &str) -> Month {
     text.parse().unwrap()
-}
-
-pub(super) fn month_name(text: &str) -> MonthName {
-    MonthName(month(text))
 }
 
 /// The middle of a month.

@@ -1,4 +1,4 @@
-//! What a job works on.
+//! The store that a job works on, and what the job must know of the servers that use it.
 
 use std::sync::Arc;
 
@@ -9,63 +9,58 @@ use storage::StoreAdmin;
 
 use crate::settings::Settings;
 
-/// A store, and what is to be known of the servers that use it.
 #[derive(Clone)]
 pub struct JobContext {
-    /// The store.
     pub store: Arc<dyn StoreAdmin>,
-    /// Says which month it is.
+    /// Decides which month is the present one.
     pub clock: Clock,
-    /// Whether tables move with the month.
+    /// Whether a new table is used each month.
     pub rotation: bool,
-    /// Whether a server makes the tables that are missing.
+    /// Whether a server creates missing tables.
     pub makes_tables: bool,
-    /// The servers.
     pub servers: Servers,
-    /// What writes and follows feeds here; none where no server runs here, which publishes what is written.
+    /// Writes and follows feeds through the publisher of this process. None in the process of a command, which
+    /// publishes what it writes.
     pub feeds: Option<Feeds>,
-    /// What a feed may hold.
     pub feed_bounds: FeedBounds,
 }
 
-/// What a feed may hold.
+/// The bounds of any feed, from the settings.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedBounds {
-    /// Keys, those that were deleted too.
+    /// Maximum number of keys, including deleted ones.
     pub keys_max: u64,
-    /// Bytes of a value.
+    /// Maximum size of a value, in bytes.
     pub value_bytes_max: usize,
 }
 
-impl FeedBounds {
-    /// What this feed may hold.
-    pub fn of(self, feed: &FeedName) -> Self {
-        let Self { keys_max, value_bytes_max } = self;
-        let value_bytes_max = feed.value_bytes_max(value_bytes_max);
-        Self { keys_max: feed.keys_max(keys_max), value_bytes_max }
-    }
-}
-
-/// Whether servers use the store.
+/// The servers that use the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Servers {
-    /// The one that this runs in.
+    /// The server that this job runs in.
     ThisOne,
-    /// None: they are kept out by a lock.
+    /// None: a lock keeps them out.
     Stopped,
-    /// There is no knowing.
+    /// Unknown: DynamoDB does not show who uses a table.
     Unknown,
 }
 
 impl JobContext {
-    /// What time it is.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// What month it is.
     pub fn this_month(&self) -> Month {
         Month::of(self.now())
+    }
+}
+
+impl FeedBounds {
+    /// The bounds of this feed, which its purpose may narrow.
+    pub fn of(self, feed: &FeedName) -> Self {
+        let Self { keys_max, value_bytes_max } = self;
+        let value_bytes_max = feed.value_bytes_max(value_bytes_max);
+        Self { keys_max: feed.keys_max(keys_max), value_bytes_max }
     }
 }
 
@@ -76,7 +71,7 @@ impl From<&Settings> for FeedBounds {
     }
 }
 
-/// The month so many months before.
+/// The month `count` months before another.
 pub fn months_before(month: Month, count: u32) -> Month {
     (0..count).fold(month, |month, _| month.previous())
 }

@@ -1,215 +1,144 @@
-//! What comes back while a command runs, a line each.
+//! What a command writes while it runs. Between server and command it is one JSON value a line.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use storage::maintenance::{Capacity, Table, TableStatus, Throughput};
+use state_machine::Month;
+use state_machine::feed::{FeedKey, FeedPage, FeedValue};
+use storage::feeds::FeedState;
+use storage::maintenance::{PreflightCheck, TableStatus};
 
-use super::feed::{BroadcastRow, FeedRow, Page};
-use super::request::{MonthName, Units};
-
-/// One thing that is told.
+/// A piece of output, printed as soon as it arrives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// How far it has come.
+    /// Progress of a long step.
     Progress(Progress),
-    /// A sentence.
+    /// A sentence for standard output.
     Note(String),
-    /// Something that was tried out.
-    Check(CheckRow),
-    /// The tables that there are.
-    Tables(Vec<TableRow>),
-    /// How the store stands.
+    /// The result of one check of `preflight`.
+    Check(PreflightCheck),
+    /// All tables of the store.
+    Tables(Vec<TableStatus>),
+    /// The state of the store, of `tables status`.
     Status(Box<Status>),
-    /// Some of the feeds that there are.
-    Feeds(Vec<FeedRow>),
-    /// Some of a feed's updates.
-    Page(Page),
-    /// Some of the broadcasts that there are.
-    Broadcasts(Vec<BroadcastRow>),
-    /// What holds it up. It goes on by itself.
+    /// A batch of feeds, by name.
+    Feeds(Vec<FeedState>),
+    /// A page of a feed's updates.
+    Page(FeedPage),
+    /// A batch of broadcasts, by id.
+    Broadcasts(Vec<Broadcast>),
+    /// A temporary failure, after which the job continues by itself. Printed on standard error.
     Problem(String),
-    /// The last line.
+    /// The last output of every command.
     End(Completion),
 }
 
-/// How far it has come.
+/// How far a step has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// With what.
+    /// The step, such as `counting clients`.
     pub what: String,
-    /// So many are done.
     pub done: u64,
-    /// Of so many, about; where that is known.
+    /// Items in all where that is known; DynamoDB's counts are hours old.
     pub of: Option<u64>,
 }
 
-/// How it ended.
+/// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Completion {
-    /// All is done.
+    /// The command did its work.
     Done,
-    /// All is done, and what was found is not as it should be.
+    /// The command did its work, and a check failed.
     Unwell,
-    /// It was stopped between two steps; what was done is done.
+    /// The command was stopped between two steps; completed steps remain.
     Stopped,
-    /// It was refused or failed. Says why and what to do.
+    /// The command failed or was refused: the reason, and what to do.
     Failed(String),
 }
 
-/// Something that was tried out.
+/// A broadcast and its present version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckRow {
-    /// What.
-    pub what: String,
-    /// What is wrong, if anything is.
-    pub problem: Option<String>,
+pub struct Broadcast {
+    pub id: FeedKey,
+    pub version: FeedValue,
 }
 
-/// A table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableRow {
-    /// What is in it.
-    pub holds: Holds,
-    /// Whose month, where it is a month's.
-    pub month: Option<MonthName>,
-    /// Its name in the store.
-    pub name: String,
-    /// The store's word for its state.
-    pub state: String,
-    /// Rows.
-    pub items: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// What can be asked of it.
-    pub throughput: Ask,
-}
-
-/// What is in a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Holds {
-    /// The router records.
-    Router,
-    /// SimplePush notifications.
-    Notifications,
-    /// Sequences of feeds.
-    Sequences,
-    /// Keys of feeds.
-    Feeds,
-    /// Channels and messages.
-    Messages,
-}
-
-/// What can be asked of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ask {
-    /// What the machine can do.
-    Unmetered,
-    /// What is asked for is paid for.
-    OnDemand,
-    /// So much and no more.
-    Provisioned(Units),
-}
-
-/// How the store stands.
+/// The state of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// The month it is.
-    pub this_month: MonthName,
-    /// Whether tables move with the month.
+    /// The present month by the clock of the process that holds the store.
+    pub this_month: Month,
+    /// Whether a new table is used each month.
     pub rotation: bool,
-    /// The tables that there are.
-    pub tables: Vec<TableRow>,
-    /// How many clients are on which month.
-    pub clients: BTreeMap<MonthName, u64>,
-    /// How many have an unfinished move away from which month.
-    pub unfinished_moves: BTreeMap<MonthName, u64>,
+    pub tables: Vec<TableStatus>,
+    /// Number of clients on each month.
+    pub clients: BTreeMap<Month, u64>,
+    /// Number of clients with an unfinished move away from each month.
+    pub unfinished_moves: BTreeMap<Month, u64>,
     /// The months that `kalends tables drop-old` would drop.
-    pub droppable: Vec<MonthName>,
-    /// What to do, in sentences.
+    pub droppable: Vec<Month>,
+    /// What the operator should do, in sentences.
     pub advice: Vec<String>,
 }
 
-impl From<TableStatus> for TableRow {
-    fn from(table: TableStatus) -> Self {
-        let (holds, month) = match table.table {
-            Table::Router => (Holds::Router, None),
-            Table::Notifications => (Holds::Notifications, None),
-            Table::Sequences => (Holds::Sequences, None),
-            Table::Feeds => (Holds::Feeds, None),
-            Table::Messages(month) => (Holds::Messages, Some(MonthName(month))),
-        };
-        let TableStatus { name, state, items, bytes, capacity, .. } = table;
-        Self { holds, month, name, state, items, bytes, throughput: capacity.into() }
-    }
-}
-
-impl From<Capacity> for Ask {
-    fn from(capacity: Capacity) -> Self {
-        match capacity {
-            Capacity::Unmetered => Self::Unmetered,
-            Capacity::OnDemand => Self::OnDemand,
-            Capacity::Provisioned(Throughput { read, write }) => {
-                Self::Provisioned(Units { read, write })
-            }
-        }
-    }
-}
-
-impl From<Output> for String {
-    /// The line as it stands on the socket.
-    fn from(line: Output) -> Self {
-        let mut text = serde_json::to_string(&line).expect("a line has only text as keys");
-        text.push('\n');
-        text
+impl Output {
+    /// The output as one line of JSON.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("all keys are text") + "\n"
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use state_machine::feed::{FeedName, FeedSyncId, Sequence};
+    use storage::maintenance::{Capacity, Table, Throughput};
+
     use super::*;
 
     #[test]
-    fn every_line_is_read_as_it_was_written() {
-        let month = MonthName("2026_11".parse().unwrap());
-        let row = TableRow {
-            holds: Holds::Messages,
-            month: Some(month),
+    fn every_output_is_read_from_the_line_it_was_written_as() {
+        let month: Month = "2026_11".parse().unwrap();
+        let table = |table| TableStatus {
+            table,
             name: "message_2026_11".into(),
             state: "active".into(),
             items: 3,
             bytes: 4096,
-            throughput: Ask::Provisioned(Units { read: 5, write: 6 }),
+            capacity: Capacity::Provisioned(Throughput { read: 5, write: 6 }),
         };
+        let tables = vec![table(Table::Router), table(Table::Messages(month))];
         let status = Status {
             this_month: month,
             rotation: true,
-            tables: vec![row.clone()],
+            tables: tables.clone(),
             clients: BTreeMap::from([(month, 3)]),
             unfinished_moves: BTreeMap::new(),
             droppable: vec![month],
             advice: vec!["all is well\nreally".into()],
         };
-        for line in [
+        let sequence = Sequence { value: FeedSyncId(3), version: 0, keys: 2 };
+        let feed = FeedState { name: FeedName::broadcasts(), sequence };
+        let page = FeedPage { updates: Vec::new(), cursor: FeedSyncId(3), head: FeedSyncId(4) };
+        let (id, version) = (FeedKey::parse("a/b").unwrap(), FeedValue::parse("\"1\"").unwrap());
+        for output in [
             Output::Progress(Progress { what: "users".into(), done: 1, of: Some(2) }),
             Output::Note("made 2026_11".into()),
-            Output::Check(CheckRow { what: "read".into(), problem: Some("no".into()) }),
-            Output::Tables(vec![row]),
+            Output::Check(PreflightCheck { what: "read".into(), outcome: Ok(()) }),
+            Output::Check(PreflightCheck { what: "read".into(), outcome: Err("no".into()) }),
+            Output::Tables(tables),
             Output::Status(Box::new(status)),
-            Output::Feeds(vec![FeedRow { feed: "f".into(), head: 3, keys: 2 }]),
-            Output::Page(Page { updates: Vec::new(), cursor: 3, head: 4 }),
-            Output::Broadcasts(vec![BroadcastRow { id: "a/b".into(), version: "\"1\"".into() }]),
+            Output::Feeds(vec![feed]),
+            Output::Page(page),
+            Output::Broadcasts(vec![Broadcast { id, version }]),
             Output::Problem("down".into()),
             Output::End(Completion::Done),
             Output::End(Completion::Failed("why".into())),
         ] {
-            let text = String::from(line.clone());
-            assert_eq!(text.matches('\n').count(), 1);
-            assert_eq!(serde_json::from_str::<Output>(&text).unwrap(), line);
+            let line = output.to_line();
+            assert_eq!(line.matches('\n').count(), 1);
+            assert_eq!(serde_json::from_str::<Output>(&line).unwrap(), output);
         }
     }
 }

@@ -1,46 +1,50 @@
-//! What a command prints on standard output: for people, or one JSON object a line.
+//! Prints the output of a command on standard output: as text, or one JSON object a line.
 
 use std::io::{Write, stderr};
+use std::mem;
 
 use indicatif::HumanBytes;
+use serde::Serialize;
 use serde_json::json;
+use state_machine::feed::{FeedPage, Update};
+use storage::feeds::FeedState;
+use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Throughput};
 
 use super::bar::Bar;
 use super::command::AdminError;
-use super::feed::Page;
-use super::output::{Ask, CheckRow, Completion, Holds, Output, Status, TableRow};
-use super::print_feed::{broadcasts_text, feeds_text, page_text};
-use super::request::{MonthName, Units};
+use super::output::{Broadcast, Completion, Output, Status};
 use super::tail_cursor::TailCursor;
 
-/// Prints lines as they come.
+/// Bytes of keys and values after which a tail keeps its cursor, also within a page.
+const KEEP_AFTER_BYTES: usize = 128 * 1024;
+
 pub struct Printer<W> {
     to: W,
     is_json: bool,
     bar: Bar,
+    /// Whether the head of a list of feeds was printed.
     has_listed: bool,
-    tailed: Option<TailCursor>,
+    tail: Option<TailCursor>,
 }
 
 impl<W: Write> Printer<W> {
-    /// Prints to `to`, and shows progress on `bar`.
+    /// Prints to `to`, and progress on `bar`.
     pub fn new(to: W, is_json: bool, bar: Bar) -> Self {
-        Self { to, is_json, bar, has_listed: false, tailed: None }
+        Self { to, is_json, bar, has_listed: false, tail: None }
     }
 
-    /// The same for a feed's updates: what was printed is remembered.
-    pub fn tailing(self, tailed: TailCursor) -> Self {
-        Self { tailed: Some(tailed), ..self }
+    /// The same printer, which keeps the cursor of the updates that it prints.
+    pub fn tailing(self, tail: TailCursor) -> Self {
+        Self { tail: Some(tail), ..self }
     }
 
-    /// How far a feed's updates were printed.
-    pub fn tailed(&self) -> Option<&TailCursor> {
-        self.tailed.as_ref()
+    pub fn tail(&self) -> Option<&TailCursor> {
+        self.tail.as_ref()
     }
 
-    /// Prints a line; gives the end, if that is what it was.
-    pub fn print(&mut self, line: Output) -> Result<Option<Completion>, AdminError> {
-        let text = match line {
+    /// Prints an output. The last one is returned instead.
+    pub fn print(&mut self, output: Output) -> Result<Option<Completion>, AdminError> {
+        let text = match output {
             Output::Progress(progress) => {
                 self.bar.show(&progress);
                 return Ok(None);
@@ -49,45 +53,69 @@ impl<W: Write> Printer<W> {
                 self.bar.end();
                 return Ok(Some(end));
             }
-            Output::Page(page) => return self.page(&page).map(|()| None),
+            Output::Page(page) => return self.page(page).map(|()| None),
             Output::Problem(text) => {
                 self.eprint(&text);
                 return Ok(None);
             }
             Output::Note(text) => text + "\n",
             Output::Check(check) => check_text(&check) + "\n",
-            Output::Tables(tables) if self.is_json => {
-                json!({ "tables": tables }).to_string() + "\n"
-            }
+            Output::Tables(tables) if self.is_json => to_json(&json!({ "tables": tables })),
             Output::Tables(tables) => tables_text(&tables) + "\n",
-            Output::Status(status) if self.is_json => json!(status).to_string() + "\n",
+            Output::Status(status) if self.is_json => to_json(&json!(status)),
             Output::Status(status) => status_text(&status) + "\n",
+            Output::Feeds(feeds) if self.is_json => feeds.iter().map(to_json).collect(),
             Output::Feeds(feeds) => {
-                let is_first = !std::mem::replace(&mut self.has_listed, true);
-                feeds_text(&feeds, self.is_json, is_first)
+                let is_first = !mem::replace(&mut self.has_listed, true);
+                feeds_text(&feeds, is_first)
             }
-            Output::Broadcasts(broadcasts) => broadcasts_text(&broadcasts, self.is_json),
+            Output::Broadcasts(all) if self.is_json => all.iter().map(to_json).collect(),
+            Output::Broadcasts(all) => all.iter().map(broadcast_text).collect(),
         };
         self.write(&text)?;
         Ok(None)
     }
 
-    /// Takes the progress away.
+    /// Removes the progress bar.
     pub fn end(&self) {
         self.bar.end();
     }
 
-    /// Says something on standard error.
+    /// Prints a line on standard error.
     pub fn eprint(&self, text: &str) {
-        // Where it is closed there is nobody to tell.
+        // It may be closed.
         let _ = self.bar.aside(|| writeln!(stderr(), "kalends: {text}"));
     }
 
-    fn page(&mut self, page: &Page) -> Result<(), AdminError> {
-        self.write(&page_text(page, self.is_json))?;
-        if let Some(tailed) = &mut self.tailed {
-            tailed.printed(page)?;
-            self.bar.follow(&tailed.progress(), tailed.is_at_the_head());
+    /// Prints the updates of a page. The cursor is kept after every [`KEEP_AFTER_BYTES`] and at the end: a consumer that
+    /// has the updates up to a number has all that the feed still holds up to there.
+    fn page(&mut self, page: FeedPage) -> Result<(), AdminError> {
+        let FeedPage { updates, cursor, head } = page;
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        for update in updates {
+            let more = update.key.as_str().len()
+                + update.value.as_ref().map_or(0, |value| value.as_str().len());
+            if bytes > 0 && bytes + more > KEEP_AFTER_BYTES {
+                self.updates(FeedPage { updates: mem::take(&mut part), cursor, head }, true)?;
+                bytes = 0;
+            }
+            bytes += more;
+            part.push(update);
+        }
+        self.updates(FeedPage { updates: part, cursor, head }, false)
+    }
+
+    fn updates(&mut self, mut part: FeedPage, has_more: bool) -> Result<(), AdminError> {
+        let line =
+            |update: &Update| if self.is_json { to_json(update) } else { update_text(update) };
+        let text: String = part.updates.iter().map(line).collect();
+        self.write(&text)?;
+        if has_more && let Some(last) = part.updates.last() {
+            part.cursor = last.feed_sync_id;
+        }
+        if let Some(tail) = &mut self.tail {
+            tail.printed(&part)?;
+            self.bar.follow(&tail.progress(), tail.is_at_the_head());
         }
         Ok(())
     }
@@ -99,52 +127,57 @@ impl<W: Write> Printer<W> {
     }
 }
 
-fn check_text(check: &CheckRow) -> String {
-    match &check.problem {
-        None => format!("ok      {}", check.what),
-        Some(problem) => format!("FAILED  {}: {problem}", check.what),
+/// A line of JSON.
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("all keys are text") + "\n"
+}
+
+fn check_text(check: &PreflightCheck) -> String {
+    match &check.outcome {
+        Ok(()) => format!("ok      {}", check.what),
+        Err(problem) => format!("FAILED  {}: {problem}", check.what),
     }
 }
 
-fn tables_text(tables: &[TableRow]) -> String {
+fn tables_text(tables: &[TableStatus]) -> String {
     let head = ["TABLE", "NAME", "STATE", "ITEMS", "SIZE", "THROUGHPUT"].map(str::to_owned);
-    let row = |table: &TableRow| {
+    let row = |status: &TableStatus| {
         [
-            table_text(table),
-            table.name.clone(),
-            table.state.clone(),
-            table.items.to_string(),
-            HumanBytes(table.bytes).to_string(),
-            throughput_text(table.throughput),
+            table_text(status.table),
+            status.name.clone(),
+            status.state.clone(),
+            status.items.to_string(),
+            HumanBytes(status.bytes).to_string(),
+            throughput_text(status.capacity),
         ]
     };
     columns(&[vec![head], tables.iter().map(row).collect()].concat())
 }
 
-fn table_text(table: &TableRow) -> String {
-    match (table.holds, table.month) {
-        (Holds::Messages, Some(month)) => month.into(),
-        (Holds::Messages, None) => "messages".into(),
-        (Holds::Router, _) => "router".into(),
-        (Holds::Notifications, _) => "notifications".into(),
-        (Holds::Sequences, _) => "sequences".into(),
-        (Holds::Feeds, _) => "feeds".into(),
+fn table_text(table: Table) -> String {
+    match table {
+        Table::Messages(month) => month.to_string(),
+        Table::Router => "router".into(),
+        Table::Notifications => "notifications".into(),
+        Table::Sequences => "sequences".into(),
+        Table::Feeds => "feeds".into(),
     }
 }
 
-fn throughput_text(throughput: Ask) -> String {
-    match throughput {
-        Ask::Unmetered => "unmetered".into(),
-        Ask::OnDemand => "on demand".into(),
-        Ask::Provisioned(Units { read, write }) => format!("{read} reads, {write} writes/s"),
+fn throughput_text(capacity: Capacity) -> String {
+    match capacity {
+        Capacity::Unmetered => "unmetered".into(),
+        Capacity::OnDemand => "on demand".into(),
+        Capacity::Provisioned(Throughput { read, write }) => {
+            format!("{read} reads, {write} writes/s")
+        }
     }
 }
 
 fn status_text(status: &Status) -> String {
+    let rotation = if status.rotation { "on" } else { "off" };
     let mut text = tables_text(&status.tables);
-    text += &format!("\n\nIt is {}, rotation is ", String::from(status.this_month));
-    text += if status.rotation { "on" } else { "off" };
-    text += "\n\n";
+    text += &format!("\n\nIt is {}, rotation is {rotation}\n\n", status.this_month);
     text += &clients_text(status);
     for advice in &status.advice {
         text += &format!("\n- {advice}");
@@ -155,22 +188,54 @@ fn status_text(status: &Status) -> String {
 fn clients_text(status: &Status) -> String {
     let count = |count: Option<&u64>| count.copied().unwrap_or(0).to_string();
     let months = status.clients.keys().chain(status.unfinished_moves.keys());
-    let mut months: Vec<MonthName> = months.copied().collect();
+    let mut months: Vec<_> = months.copied().collect();
     months.sort();
     months.dedup();
     if months.is_empty() {
         return "There are no clients\n".into();
     }
     let head = ["MONTH", "CLIENTS ON IT", "MOVING AWAY FROM IT"].map(str::to_owned);
-    let row = |month: &MonthName| {
+    let rows = months.iter().map(|month| {
         let (on, away) = (status.clients.get(month), status.unfinished_moves.get(month));
-        [String::from(*month), count(on), count(away)]
-    };
-    columns(&[vec![head], months.iter().map(row).collect()].concat()) + "\n"
+        [month.to_string(), count(on), count(away)]
+    });
+    columns(&[vec![head], rows.collect()].concat()) + "\n"
 }
 
-/// Rows whose cells stand under each other, without blanks at their ends.
-pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+fn update_text(update: &Update) -> String {
+    let Update { feed_sync_id, key, value, .. } = update;
+    let key = on_one_line(key.as_str());
+    match value {
+        Some(value) => format!("{feed_sync_id} {key} = {}\n", on_one_line(value.as_str())),
+        None => format!("{feed_sync_id} {key} deleted\n"),
+    }
+}
+
+fn feeds_text(feeds: &[FeedState], is_first: bool) -> String {
+    let head = ["FEED", "HEAD", "KEYS"].map(str::to_owned);
+    let row = |feed: &FeedState| {
+        [feed.name.to_string(), feed.sequence.value.to_string(), feed.sequence.keys.to_string()]
+    };
+    let head = is_first.then_some(head).into_iter();
+    columns(&head.chain(feeds.iter().map(row)).collect::<Vec<_>>()) + "\n"
+}
+
+fn broadcast_text(broadcast: &Broadcast) -> String {
+    let Broadcast { id, version } = broadcast;
+    format!("{} = {}\n", on_one_line(id.as_str()), on_one_line(version.as_str()))
+}
+
+/// Escapes control characters: the text comes from the writer of a feed, and must not control the terminal.
+fn on_one_line(text: &str) -> String {
+    let escape = |character: char| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+/// Aligns the cells of each column, without blanks at the ends of lines.
+fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
@@ -185,29 +250,39 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::Value;
+    use state_machine::Month;
+    use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Version};
 
     use super::*;
     use crate::admin::output::Progress;
 
-    fn print(is_json: bool, line: Output) -> String {
-        let mut printer = Printer::new(Vec::new(), is_json, Bar::new(false));
-        assert_eq!(printer.print(line).unwrap(), None);
+    fn printer(is_json: bool) -> Printer<Vec<u8>> {
+        Printer::new(Vec::new(), is_json, Bar::new(false))
+    }
+
+    fn printed(printer: Printer<Vec<u8>>) -> String {
         String::from_utf8(printer.to).unwrap()
     }
 
-    fn month(text: &str) -> MonthName {
-        MonthName(text.parse().unwrap())
+    fn print(is_json: bool, output: Output) -> String {
+        let mut printer = printer(is_json);
+        assert_eq!(printer.print(output).unwrap(), None);
+        printed(printer)
     }
 
-    fn tables() -> Vec<TableRow> {
-        let row = |name: &str, holds, month, throughput| {
+    fn month(text: &str) -> Month {
+        text.parse().unwrap()
+    }
+
+    fn tables() -> Vec<TableStatus> {
+        let row = |name: &str, table, capacity| {
             let (name, state) = (name.into(), "active".into());
-            TableRow { holds, month, name, state, items: 12, bytes: 4096, throughput }
+            TableStatus { table, name, state, items: 12, bytes: 4096, capacity }
         };
-        let units = Ask::Provisioned(Units { read: 5, write: 6 });
+        let units = Capacity::Provisioned(Throughput { read: 5, write: 6 });
         vec![
-            row("router", Holds::Router, None, Ask::OnDemand),
-            row("message_2026_11", Holds::Messages, Some(month("2026_11")), units),
+            row("router", Table::Router, Capacity::OnDemand),
+            row("message_2026_11", Table::Messages(month("2026_11")), units),
         ]
     }
 
@@ -223,8 +298,21 @@ mod tests {
         }))
     }
 
+    fn update(number: u64, value: Option<&str>) -> Update {
+        Update {
+            feed_sync_id: FeedSyncId(number),
+            key: FeedKey::parse("a/b").unwrap(),
+            version: Version(2),
+            value: value.map(|value| FeedValue::parse(value).unwrap()),
+        }
+    }
+
+    fn page(updates: Vec<Update>) -> FeedPage {
+        FeedPage { updates, cursor: FeedSyncId(9), head: FeedSyncId(99) }
+    }
+
     #[test]
-    fn tables_stand_in_columns() {
+    fn tables_are_printed_in_columns() {
         assert_eq!(
             print(false, Output::Tables(tables())),
             "TABLE    NAME             STATE   ITEMS  SIZE      THROUGHPUT\n\
@@ -234,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_who_is_where_and_what_to_do() {
+    fn a_status_shows_the_clients_by_month_and_the_advice() {
         let printed = print(false, status());
         let expected = "\n\nIt is 2026_11, rotation is on\n\n\
              MONTH    CLIENTS ON IT  MOVING AWAY FROM IT\n\
@@ -252,6 +340,7 @@ mod tests {
         let printed: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(printed["tables"][0]["holds"], "router");
         assert_eq!(printed["tables"][0]["throughput"], "on_demand");
+        assert_eq!(printed["tables"][1]["holds"], "messages");
         assert_eq!(printed["tables"][1]["month"], "2026_11");
         assert_eq!(printed["tables"][1]["bytes"], 4096);
         assert_eq!(printed["tables"][1]["throughput"]["provisioned"]["write"], 6);
@@ -263,18 +352,71 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_told_apart_at_their_beginning() {
-        let check = |problem: Option<&str>| {
-            let problem = problem.map(str::to_owned);
-            print(false, Output::Check(CheckRow { what: "read router".into(), problem }))
+    fn a_check_begins_with_its_outcome() {
+        let check = |outcome| {
+            print(false, Output::Check(PreflightCheck { what: "read router".into(), outcome }))
         };
-        assert_eq!(check(None), "ok      read router\n");
-        assert_eq!(check(Some("allow it")), "FAILED  read router: allow it\n");
+        assert_eq!(check(Ok(())), "ok      read router\n");
+        assert_eq!(check(Err("allow it".into())), "FAILED  read router: allow it\n");
     }
 
     #[test]
-    fn progress_is_nothing_that_is_printed() {
+    fn progress_is_not_printed_on_standard_output() {
         let progress = Progress { what: "x".into(), done: 1, of: None };
         assert_eq!(print(false, Output::Progress(progress)), "");
+    }
+
+    #[test]
+    fn an_update_is_one_line_whatever_it_holds() {
+        let updates = || {
+            page(vec![update(5, Some("\"1\"")), update(6, Some("x\n\u{1b}[2J")), update(7, None)])
+        };
+        let expected = "5 a/b = \"1\"\n6 a/b = x\\n\\u{1b}[2J\n7 a/b deleted\n";
+        assert_eq!(print(false, Output::Page(updates())), expected);
+        let json = print(true, Output::Page(updates()));
+        let first = r#"{"feed_sync_id":5,"key":"a/b","version":2,"value":"\"1\""}"#;
+        assert_eq!(json.lines().next(), Some(first));
+        assert_eq!(json.lines().count(), 3);
+        assert_eq!(print(true, Output::Page(page(vec![]))), "");
+    }
+
+    #[test]
+    fn the_cursor_is_kept_within_a_large_page_and_at_its_end() {
+        let most = "x".repeat(FeedValue::BYTES_MAX);
+        let tail = TailCursor::begin(&FeedName::broadcasts(), 0, None).unwrap();
+        let mut printer = printer(false).tailing(tail);
+        for (updates, has_more, cursor) in [
+            (vec![update(3, Some("x"))], true, 3),
+            (vec![update(5, Some("x"))], false, 9),
+            (vec![update(10, Some(&most)), update(12, Some(&most))], true, 12),
+        ] {
+            printer.updates(page(updates), has_more).unwrap();
+            assert_eq!(printer.tail().unwrap().cursor(), cursor);
+        }
+        let large = [3, 5, 6, 8].map(|number| update(number, Some(&most)));
+        printer.page(page(large.to_vec())).unwrap();
+        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (9, 8));
+    }
+
+    #[test]
+    fn feeds_are_printed_in_columns_under_one_head() {
+        let sequence = Sequence { value: FeedSyncId(12), version: 0, keys: 3 };
+        let feeds = || Output::Feeds(vec![FeedState { name: FeedName::broadcasts(), sequence }]);
+        let mut printer = printer(false);
+        printer.print(feeds()).unwrap();
+        printer.print(feeds()).unwrap();
+        let expected = "FEED        HEAD  KEYS\nbroadcasts  12    3\nbroadcasts  12  3\n";
+        assert_eq!(printed(printer), expected);
+        let json = "{\"feed\":\"broadcasts\",\"head\":12,\"keys\":3}\n";
+        assert_eq!(print(true, feeds()), json);
+    }
+
+    #[test]
+    fn broadcasts_are_printed_with_their_versions() {
+        let (id, version) = (FeedKey::parse("a/b").unwrap(), FeedValue::parse("\"1\"").unwrap());
+        let all =
+            || Output::Broadcasts(vec![Broadcast { id: id.clone(), version: version.clone() }]);
+        assert_eq!(print(false, all()), "a/b = \"1\"\n");
+        assert_eq!(print(true, all()), "{\"id\":\"a/b\",\"version\":\"\\\"1\\\"\"}\n");
     }
 }

@@ -1,85 +1,89 @@
-//! The server's end of `admin.sock`, through which commands reach a store that it holds.
+//! The server of `admin.sock`, through which commands use a store that the server holds.
 //!
-//! A client sends one request on one line, and gets lines until the one that says how it ended. It
-//! stops the job by closing its side. Who may connect is settled by the file's mode: its owner.
-//! Commands that end and those that follow a feed have places of their own, so that neither keeps
-//! the other out.
+//! It is HTTP: `POST /commands`, with the [`Request`] as the first line of the body. The response is a line of JSON for
+//! each [`Output`]. The request's body stays open while the command is wanted; its end, or the end of the
+//! connection, stops the job between two steps. The mode of the file lets only its owner connect.
 //!
-//! It has a thread of its own, so that no job holds up what the server is there for.
+//! Jobs run on a thread of their own, so that none delays the server's connections.
 
-use std::fs::{self, Permissions};
+use std::convert::Infallible;
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener as BlockingListener;
-use std::path::Path;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
+use actix_web::dev::ServerHandle;
+use actix_web::rt::spawn;
+use actix_web::web::{self, Bytes, Data, Payload};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use futures_util::{StreamExt, stream};
 use slog::{Logger, info, warn};
-use socket2::{Domain, SockAddr, Socket, Type};
 use state_machine::feed::FeedValue;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::runtime::Builder;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
 
-use super::address::{Address, FILE};
+use super::client::short_path;
+use super::commands::Request;
 use super::job;
 use super::job_context::JobContext;
-use super::output::{Completion, Output};
-use super::request::Request;
 
-/// Bytes a request may have: the largest value of a feed, of which JSON may make six bytes of one,
-/// and what is around it.
-pub const REQUEST_BYTES_MAX: usize = 6 * FeedValue::BYTES_MAX + 4096;
+/// The socket's name in the data directory.
+pub const FILE: &str = "admin.sock";
 
-/// Commands that are at work at once.
-pub const COMMANDS_MAX: usize = 8;
+/// The path that commands are posted to.
+pub(super) const PATH: &str = "/commands";
 
-/// Commands that follow a feed at once.
-pub const TAILS_MAX: usize = 16;
+/// The header with the client's version.
+pub(super) const VERSION_HEADER: &str = "kalends-version";
 
-/// Connections at once: beside those at work, some that still have to say what they want.
-pub const CONNECTIONS_MAX: usize = COMMANDS_MAX + TAILS_MAX + 8;
+/// The version of client and server, which must be the same: requests and outputs have no version of their own.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Maximum size of a request, in bytes: the largest value of a feed, of which JSON may write a byte as six, and the
+/// fields around it.
+const REQUEST_BYTES_MAX: usize = 6 * FeedValue::BYTES_MAX + 4096;
+
+/// Commands that run at once.
+const COMMANDS_MAX: usize = 8;
+
+/// `feed tail` commands that run at once. They have permits of their own: neither kind keeps the other out.
+const TAILS_MAX: usize = 16;
+
+/// Connections at once; further ones wait to be accepted.
+const CONNECTIONS_MAX: usize = COMMANDS_MAX + TAILS_MAX + 8;
 
 /// How long a client may take to send its request.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a client may take to read a line before it counts as gone.
-const WRITE_WAIT: Duration = Duration::from_secs(30);
+/// How long the end of the server waits for jobs to stop between two steps, in seconds.
+const STOP_WAIT_S: u64 = 1;
 
-/// How long is waited after a connection could not be accepted.
-const ACCEPT_WAIT: Duration = Duration::from_secs(1);
-
-/// How long the end of a server waits for jobs to end between two steps.
-const STOP_WAIT: Duration = Duration::from_secs(1);
-
-/// Connections that the system holds which were not accepted yet.
-const BACKLOG: i32 = 16;
-
-/// The socket before it is ready.
+/// The socket's name until its mode is set.
 const UNFINISHED: &str = "admin.sock.new";
 
-/// A socket that is listened on. Its file goes when this is dropped.
+/// A socket that accepts commands. Its file is removed when this is dropped.
 pub struct AdminSocket {
-    address: Address,
+    path: PathBuf,
+    _dir: File,
     stop: watch::Sender<bool>,
-    ended: oneshot::Receiver<()>,
+    server: ServerHandle,
 }
 
-/// Places for commands at work.
+/// What each request needs.
 #[derive(Clone)]
-struct Places {
+struct Admin {
+    context: JobContext,
     commands: Arc<Semaphore>,
     tails: Arc<Semaphore>,
+    server_stops: watch::Receiver<bool>,
+    log: Logger,
 }
 
-/// Listens in the data directory, which this process must have to itself. None where that cannot
-/// be; the log says why, and the server works without it.
+/// Listens in the data directory, which this process must hold. None if the socket cannot be made: the log has the
+/// reason, and the server works without it.
 pub fn start(data_dir: &Path, context: JobContext, log: &Logger) -> Option<AdminSocket> {
     try_start(data_dir, context, log)
         .inspect_err(|error| {
@@ -90,198 +94,162 @@ pub fn start(data_dir: &Path, context: JobContext, log: &Logger) -> Option<Admin
 }
 
 fn try_start(data_dir: &Path, context: JobContext, log: &Logger) -> io::Result<AdminSocket> {
-    let (address, listener) = bind(data_dir)?;
-    let ((stop, stopped), (is_ended, ended)) = (watch::channel(false), oneshot::channel());
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let log = log.clone();
-    thread::Builder::new().name("admin".into()).spawn(move || {
-        if let Err(error) = runtime.block_on(accept(listener, &context, stopped, &log)) {
-            warn!(log, "cannot accept on admin.sock any more"; "error" => %error);
-        }
-        // The server may have ended without waiting for this.
-        let _ = is_ended.send(());
-    })?;
-    Ok(AdminSocket { address, stop, ended })
+    let (stop, server_stops) = watch::channel(false);
+    let admin = Admin {
+        context,
+        commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+        tails: Arc::new(Semaphore::new(TAILS_MAX)),
+        server_stops,
+        log: log.clone(),
+    };
+    let listener = bind(data_dir)?;
+    let (dir, path) = short_path(data_dir, FILE)?;
+    let app =
+        move || App::new().app_data(Data::new(admin.clone())).route(PATH, web::post().to(answer));
+    let server = HttpServer::new(app)
+        .workers(1)
+        .max_connections(CONNECTIONS_MAX)
+        .client_request_timeout(REQUEST_WAIT)
+        .shutdown_timeout(STOP_WAIT_S)
+        .disable_signals()
+        .listen_uds(listener)?
+        .run();
+    let handle = server.handle();
+    spawn(server);
+    Ok(AdminSocket { path, _dir: dir, stop, server: handle })
 }
 
-/// Binds under another name, so that under its own it is never open to others, and takes the place
-/// of what a killed server left.
-fn bind(data_dir: &Path) -> io::Result<(Address, BlockingListener)> {
-    let unfinished = Address::new(data_dir, UNFINISHED)?;
-    let address = Address::new(data_dir, FILE)?;
-    match fs::remove_file(unfinished.path()) {
+/// Binds under another name and renames: the file under its final name always has its mode, and replaces what a
+/// killed server left.
+fn bind(data_dir: &Path) -> io::Result<UnixListener> {
+    let (_dir, unfinished) = short_path(data_dir, UNFINISHED)?;
+    match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(unfinished.path())?)?;
-    fs::set_permissions(unfinished.path(), Permissions::from_mode(0o600))?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    fs::rename(unfinished.path(), address.path())?;
-    Ok((address, socket.into()))
+    let listener = UnixListener::bind(&unfinished)?;
+    fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
+    fs::rename(&unfinished, unfinished.with_file_name(FILE))?;
+    Ok(listener)
 }
 
 impl AdminSocket {
-    /// Takes no further commands, and stops those at work between two steps.
-    pub async fn stop(mut self) {
+    /// Stops the jobs between two steps, and the server. A job that takes longer than [`STOP_WAIT_S`] ends with the
+    /// store.
+    pub async fn stop(self) {
         self.stop.send_replace(true);
-        // What is still at work then gets its answer from a store that is closed.
-        let _ = timeout(STOP_WAIT, &mut self.ended).await;
+        self.server.stop(true).await;
     }
 }
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        // A file that stays is one that the next server replaces.
-        let _ = fs::remove_file(self.address.path());
+        // The next server replaces a file that stays.
+        let _ = fs::remove_file(&self.path);
     }
 }
 
-async fn accept(
-    listener: BlockingListener,
-    context: &JobContext,
-    stopped: watch::Receiver<bool>,
-    log: &Logger,
-) -> io::Result<()> {
-    let mut stop = stopped.clone();
-    let listener = UnixListener::from_std(listener)?;
-    let (mut connections, places) = (JoinSet::new(), Places::new());
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                let stream = match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(error) => {
-                        // No descriptors are left, most likely: others will end.
-                        warn!(log, "cannot accept on admin.sock, will try again"; "error" => %error);
-                        sleep(ACCEPT_WAIT).await;
-                        continue;
-                    }
-                };
-                while connections.try_join_next().is_some() {}
-                if connections.len() < CONNECTIONS_MAX {
-                    let (context, places, log) = (context.clone(), places.clone(), log.clone());
-                    connections.spawn(serve(stream, context, places, stopped.clone(), log));
-                } else {
-                    refuse(&stream);
-                }
+async fn answer(request: HttpRequest, body: Payload, admin: Data<Admin>) -> HttpResponse {
+    match admin.run(&request, body).await {
+        Ok(response) => response,
+        Err(refused) => HttpResponse::BadRequest().body(refused),
+    }
+}
+
+impl Admin {
+    /// Starts the job of a request. The response streams its output.
+    async fn run(&self, http: &HttpRequest, mut body: Payload) -> Result<HttpResponse, String> {
+        check_version(http)?;
+        let request = read_request(&mut body).await?;
+        let permit = self.permit(&request)?;
+        let (outputs, queue) = mpsc::channel(job::OUTPUTS_MAX);
+        let (admin, mut server_stops) = (self.clone(), self.server_stops.clone());
+        spawn(async move {
+            let (stop, stopped) = watch::channel(false);
+            let job = admin.perform(request, outputs, stopped);
+            tokio::pin!(job);
+            tokio::select! {
+                () = &mut job => {}
+                () = ended(body) => stop_job(&stop, job).await,
+                _ = server_stops.wait_for(|stops| *stops) => stop_job(&stop, job).await,
             }
-            // An error is a server that is gone.
-            _ = stop.wait_for(|stop| *stop) => break,
-        }
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
-    Ok(())
-}
-
-/// Says so, if that can be said without waiting.
-fn refuse(stream: &UnixStream) {
-    let why = format!("{CONNECTIONS_MAX} commands are connected already: try again later");
-    let _ = stream.try_write(String::from(Output::End(Completion::Failed(why))).as_bytes());
-}
-
-impl Places {
-    fn new() -> Self {
-        Self {
-            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
-            tails: Arc::new(Semaphore::new(TAILS_MAX)),
-        }
+            drop(permit);
+        });
+        let lines = stream::unfold(queue, async |mut queue| {
+            let output = queue.recv().await?;
+            Some((Ok::<_, Infallible>(Bytes::from(output.to_line())), queue))
+        });
+        Ok(HttpResponse::Ok().content_type("application/x-ndjson").streaming(lines))
     }
 
-    /// A place for as long as what is returned lives.
-    fn take(&self, request: &Request) -> Result<OwnedSemaphorePermit, String> {
-        let (places, taken) = match request {
+    async fn perform(
+        &self,
+        request: Request,
+        outputs: mpsc::Sender<super::output::Output>,
+        stop: watch::Receiver<bool>,
+    ) {
+        let shown = format!("{request:?}");
+        info!(self.log, "an operator's command began"; "request" => &shown);
+        let end = job::perform(request, &self.context, outputs, stop).await;
+        info!(self.log, "an operator's command ended"; "request" => &shown, "end" => ?end);
+    }
+
+    fn permit(&self, request: &Request) -> Result<OwnedSemaphorePermit, String> {
+        let (permits, running) = match request {
             Request::FeedTail(_) => (&self.tails, format!("{TAILS_MAX} commands follow feeds")),
-            _ => (&self.commands, format!("{COMMANDS_MAX} commands are at work")),
+            _ => (&self.commands, format!("{COMMANDS_MAX} commands are running")),
         };
-        let place = Arc::clone(places).try_acquire_owned();
-        place.map_err(|_| format!("{taken} already: try again later"))
+        let permit = Arc::clone(permits).try_acquire_owned();
+        permit.map_err(|_| format!("{running} already: try again later"))
     }
 }
 
-/// One connection: reads the request, and does it until it is done or not wanted any more.
-async fn serve(
-    stream: UnixStream,
-    context: JobContext,
-    places: Places,
-    server_stops: watch::Receiver<bool>,
-    log: Logger,
-) {
-    let (read, write) = stream.into_split();
-    let mut read = BufReader::new(read);
-    let (lines, queue) = mpsc::channel(job::LINES_MAX);
-    let (stop, stopped) = watch::channel(false);
-    let work = async {
-        let request = read_request(&mut read).await;
-        match request.and_then(|request| Ok((places.take(&request)?, request))) {
-            Ok((_place, request)) => {
-                let work = perform(request, &context, lines, stopped, &log);
-                stop_when(gone(&mut read, server_stops), &stop, work).await;
+async fn stop_job(stop: &watch::Sender<bool>, job: impl Future<Output = ()>) {
+    stop.send_replace(true);
+    job.await;
+}
+
+fn check_version(http: &HttpRequest) -> Result<(), String> {
+    let version = http.headers().get(VERSION_HEADER).and_then(|value| value.to_str().ok());
+    match version {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(format!(
+            "this command is version {other} and the server is version {VERSION}: use the same program"
+        )),
+        None => Err("this is no request of a kalends command".to_owned()),
+    }
+}
+
+/// Reads the first line of the body.
+async fn read_request(body: &mut Payload) -> Result<Request, String> {
+    let mut line = Vec::new();
+    let read = async {
+        while let Some(chunk) = body.next().await {
+            line.extend_from_slice(
+                &chunk.map_err(|error| format!("the request broke off: {error}"))?,
+            );
+            if line.len() > REQUEST_BYTES_MAX {
+                return Err(format!("a request has at most {REQUEST_BYTES_MAX} bytes"));
             }
-            Err(why) => drop(lines.send(Output::End(Completion::Failed(why))).await),
+            if line.ends_with(b"\n") {
+                break;
+            }
         }
+        Ok(())
     };
-    tokio::join!(work, write_lines(queue, write));
-}
-
-async fn perform(
-    request: Request,
-    context: &JobContext,
-    lines: mpsc::Sender<Output>,
-    stop: watch::Receiver<bool>,
-    log: &Logger,
-) {
-    let asked = format!("{request:?}");
-    info!(log, "an operator's command begins"; "request" => &asked);
-    let end = job::perform(request, context, lines, stop).await;
-    info!(log, "an operator's command ended"; "request" => &asked, "end" => ?end);
-}
-
-/// Does the work, and tells it to stop when the event comes before its end.
-async fn stop_when(event: impl Future, stop: &watch::Sender<bool>, work: impl Future<Output = ()>) {
-    tokio::pin!(work);
-    tokio::select! {
-        () = &mut work => {}
-        _ = event => {
-            stop.send_replace(true);
-            work.await;
-        }
+    let seconds = REQUEST_WAIT.as_secs();
+    timeout(REQUEST_WAIT, read).await.map_err(|_| format!("no request within {seconds} s"))??;
+    let request = serde_json::from_slice::<Request>(&line)
+        .map_err(|error| format!("the server does not know this request: {error}"))?;
+    match request.is_within_bounds() {
+        true => Ok(request),
+        false => Err("the request has a number that is out of bounds".to_owned()),
     }
 }
 
-/// Comes when the client closed its side, or said something where there is nothing to say, or the
-/// server stops.
-async fn gone(read: &mut BufReader<OwnedReadHalf>, mut server_stops: watch::Receiver<bool>) {
-    tokio::select! {
-        _ = read.read_u8() => {}
-        _ = server_stops.wait_for(|stop| *stop) => {}
-    }
-}
-
-async fn read_request(read: &mut BufReader<OwnedReadHalf>) -> Result<Request, String> {
-    let (mut line, max) = (Vec::new(), REQUEST_BYTES_MAX as u64 + 1);
-    let mut bounded = read.take(max);
-    match timeout(REQUEST_WAIT, bounded.read_until(b'\n', &mut line)).await {
-        Err(_) => Err(format!("no request came within {} s", REQUEST_WAIT.as_secs())),
-        Ok(Err(error)) => Err(format!("the request cannot be read: {error}")),
-        Ok(Ok(_)) if line.len() > REQUEST_BYTES_MAX => {
-            Err(format!("a request has at most {REQUEST_BYTES_MAX} bytes"))
-        }
-        Ok(Ok(_)) => Request::from_line(&line),
-    }
-}
-
-/// Ends with the queue, or with the client.
-async fn write_lines(mut queue: mpsc::Receiver<Output>, mut write: OwnedWriteHalf) {
-    while let Some(line) = queue.recv().await {
-        let text = String::from(line);
-        match timeout(WRITE_WAIT, write.write_all(text.as_bytes())).await {
-            Ok(Ok(())) => {}
-            _ => return,
-        }
-    }
+/// Waits for the end of the body, which is that of the connection at the latest.
+async fn ended(mut body: Payload) {
+    while let Some(Ok(_)) = body.next().await {}
 }
 
 #[cfg(test)]

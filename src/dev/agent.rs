@@ -1,7 +1,7 @@
-//! What a user agent says and hears on its WebSocket. No IO and no clock in this file: texts come
-//! in, texts and events go out.
+//! The protocol of a user agent on its WebSocket. No IO and no clock in this file: texts are
+//! arguments, texts and events are results.
 //!
-//! It knows the protocol from its description and not from the server's code, and is as strict as
+//! It is written from the description of the protocol and not from the server's code. It is as strict as
 //! Firefox: where Firefox would drop the connection, it reports an error.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,17 +17,15 @@ use super::from_base64url;
 use super::identity::Identity;
 use super::subscription::Subscription;
 
-/// Versions that are remembered to drop repeats.
+/// Versions that are kept to recognise repeated messages.
 const REMEMBERED_MAX: usize = 1024;
 
-/// One user agent.
 #[derive(Debug)]
 pub struct Agent {
-    /// Who it is.
     pub identity: Identity,
     phase: Phase,
     remembered: VecDeque<String>,
-    /// The broadcasts it wants to hear of, and the versions it has of them.
+    /// The broadcasts that it subscribes to, with the versions it has.
     broadcasts: BTreeMap<String, String>,
 }
 
@@ -38,94 +36,76 @@ enum Phase {
     Subscribed,
 }
 
-/// What follows from something that was heard.
+/// The result of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// What to tell the user.
+    /// What happened, for the user.
     pub events: Vec<Event>,
-    /// What to say then.
-    pub say: Vec<String>,
+    /// The texts to send.
+    pub send: Vec<String>,
 }
 
-/// Something that happened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The server knows us by this id.
+    /// The server accepted the agent under this id.
     Connected {
-        /// The id.
         uaid: String,
     },
-    /// The server no longer knew us: the subscription is gone, and a new one is made.
+    /// The server did not know the agent any more. Its subscription is lost, and a new one is made.
     Forgotten,
     /// Pushes can be sent to this subscription.
     Subscribed(Subscription),
-    /// A message.
     Message(Received),
-    /// A broadcast has this version now.
+    /// A broadcast and its present version.
     Broadcast {
-        /// Which.
         id: String,
-        /// Its version.
         version: String,
     },
-    /// A broadcast is not told, for now or for good.
+    /// The server does not send a broadcast, for now or for good.
     BroadcastRefused {
-        /// Which.
         id: String,
-        /// Why.
         reason: String,
     },
-    /// A message that came before; it was acked again and is not shown again.
+    /// A message that was received before. It is acked again and not shown again.
     Repeated {
-        /// Which.
         version: String,
     },
 }
 
-/// A message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its id.
+    /// The message's id.
     pub version: String,
-    /// The content encoding; none for a push without a message.
+    /// The content encoding; none for a push without a body.
     pub encoding: Option<&'static str>,
-    /// What it says, or why that cannot be known.
+    /// The plain text, or why it cannot be decrypted.
     pub body: Result<Vec<u8>, String>,
 }
 
-/// The server does not keep to the protocol, or refuses us.
+/// The server violates the protocol, or refuses the agent.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
-    /// Not JSON.
-    #[error("the server said something that is not a JSON object: {0}")]
+    #[error("the server sent something that is not a JSON object: {0}")]
     NotJson(String),
-    /// Refused.
     #[error("the server refused {what} with status {status}{reason}")]
     Refused {
-        /// What was refused.
         what: &'static str,
-        /// How.
         status: u16,
-        /// Why, where it says so.
+        /// The server's reason, or nothing.
         reason: String,
     },
-    /// Something is missing or not as it must be.
+    /// A field is missing or invalid.
     #[error("the server's {what} has no usable {field}")]
-    Malformed {
-        /// In which message.
-        what: &'static str,
-        /// Where.
-        field: &'static str,
-    },
-    /// Not what comes now.
-    #[error("the server said {0} out of turn")]
+    Malformed { what: &'static str, field: &'static str },
+    /// A message that the agent did not expect in its phase.
+    #[error("the server sent {0} out of turn")]
     OutOfTurn(&'static str),
 }
 
-/// Any message of the server's.
+/// Any message of the server.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Heard {
+struct ServerMessage {
     message_type: Option<String>,
     status: Option<u16>,
     reason: Option<String>,
@@ -146,25 +126,24 @@ struct Headers {
     crypto_key: Option<String>,
 }
 
-/// What became of a message, for the ack.
+/// The codes of an ack.
 const DELIVERED: u16 = 100;
 const NOT_DECRYPTED: u16 = 101;
 const NOT_DELIVERED: u16 = 102;
 
 impl Agent {
-    /// An agent that has not said hello.
     pub fn new(identity: Identity) -> Self {
         let (remembered, broadcasts) = (VecDeque::new(), BTreeMap::new());
         Self { identity, phase: Phase::AwaitingHello, remembered, broadcasts }
     }
 
-    /// The same agent, which wants to hear of these broadcasts too. It has no version of them.
+    /// Subscribes to broadcasts too, of which the agent has no version.
     pub fn with_broadcasts(mut self, ids: &[String]) -> Self {
         self.broadcasts.extend(ids.iter().map(|id| (id.clone(), String::new())));
         self
     }
 
-    /// The first thing to say on a new connection.
+    /// The first text of a new connection.
     pub fn hello(&mut self) -> String {
         self.phase = Phase::AwaitingHello;
         let mut hello = json!({
@@ -176,31 +155,31 @@ impl Agent {
         hello.to_string()
     }
 
-    /// Whether the server owes us an answer.
+    /// Whether the server still has to answer.
     pub fn is_waiting(&self) -> bool {
         self.phase != Phase::Subscribed
     }
 
-    /// Takes in a text of the server's.
+    /// Handles a text of the server.
     pub fn on_message(&mut self, text: &str) -> Result<Step, AgentError> {
-        let heard: Heard =
+        let heard: ServerMessage =
             serde_json::from_str(text).map_err(|error| AgentError::NotJson(error.to_string()))?;
         match heard.message_type.as_deref() {
             Some("hello") => self.on_hello(heard),
             Some("register") => self.on_register(heard),
             Some("notification") => self.on_notification(&heard),
-            Some("broadcast") => Ok(Step { events: self.told(&heard), say: Vec::new() }),
-            // A ping's answer, and whatever a later server may say.
+            Some("broadcast") => Ok(Step { events: self.on_broadcasts(&heard), send: Vec::new() }),
+            // The answer to a ping, and messages of later servers.
             None | Some(_) => Ok(Step::default()),
         }
     }
 
-    fn on_hello(&mut self, heard: Heard) -> Result<Step, AgentError> {
+    fn on_hello(&mut self, heard: ServerMessage) -> Result<Step, AgentError> {
         if self.phase != Phase::AwaitingHello {
             return Err(AgentError::OutOfTurn("hello"));
         }
         check_status("hello", &heard)?;
-        let news = self.told(&heard);
+        let news = self.on_broadcasts(&heard);
         let uaid = heard.uaid.filter(|uaid| (1..=128).contains(&uaid.len()));
         let uaid = uaid.ok_or(AgentError::Malformed { what: "hello", field: "uaid" })?;
         let mut step = Step::default();
@@ -219,17 +198,17 @@ impl Agent {
             }
             None => {
                 self.phase = Phase::AwaitingRegister;
-                step.say.push(self.register());
+                step.send.push(self.register());
             }
         }
         Ok(step)
     }
 
-    /// The versions stand by their ids, and by `errors` why others are not told.
-    fn told(&mut self, heard: &Heard) -> Vec<Event> {
-        let told = heard.broadcasts.as_ref().and_then(Value::as_object).into_iter().flatten();
+    /// The versions by id, and under `errors` the reasons of refusals.
+    fn on_broadcasts(&mut self, heard: &ServerMessage) -> Vec<Event> {
+        let sent = heard.broadcasts.as_ref().and_then(Value::as_object).into_iter().flatten();
         let mut events = Vec::new();
-        for (id, version) in told {
+        for (id, version) in sent {
             if let Some(version) = version.as_str() {
                 let (id, version) = (id.clone(), version.to_owned());
                 self.broadcasts.insert(id.clone(), version.clone());
@@ -251,7 +230,7 @@ impl Agent {
         register.to_string()
     }
 
-    fn on_register(&mut self, heard: Heard) -> Result<Step, AgentError> {
+    fn on_register(&mut self, heard: ServerMessage) -> Result<Step, AgentError> {
         if self.phase != Phase::AwaitingRegister {
             return Err(AgentError::OutOfTurn("register"));
         }
@@ -264,10 +243,10 @@ impl Agent {
         self.identity.endpoint = Some(endpoint.ok_or(malformed("pushEndpoint"))?);
         self.phase = Phase::Subscribed;
         let events = self.identity.subscription().map(Event::Subscribed).into_iter().collect();
-        Ok(Step { events, say: Vec::new() })
+        Ok(Step { events, send: Vec::new() })
     }
 
-    fn on_notification(&mut self, heard: &Heard) -> Result<Step, AgentError> {
+    fn on_notification(&mut self, heard: &ServerMessage) -> Result<Step, AgentError> {
         if self.phase == Phase::AwaitingHello {
             return Err(AgentError::OutOfTurn("notification"));
         }
@@ -280,18 +259,18 @@ impl Agent {
             self.receive(&channel, version.clone(), heard)?
         };
         self.remember(version.clone());
-        let say = vec![ack(&channel, &version, code)];
-        Ok(Step { events: vec![event], say })
+        let send = vec![ack(&channel, &version, code)];
+        Ok(Step { events: vec![event], send })
     }
 
     fn receive(
         &self,
         channel: &str,
         version: String,
-        heard: &Heard,
+        heard: &ServerMessage,
     ) -> Result<(Event, u16), AgentError> {
         if channel != self.identity.channel {
-            let body = Err(format!("it is for channel {channel}, which is not ours"));
+            let body = Err(format!("it is for channel {channel}, which is not the agent's"));
             return Ok((Event::Message(Received { version, encoding: None, body }), NOT_DELIVERED));
         }
         let (encoding, body) = match payload(heard)? {
@@ -316,7 +295,7 @@ impl Agent {
     }
 }
 
-fn check_status(what: &'static str, heard: &Heard) -> Result<(), AgentError> {
+fn check_status(what: &'static str, heard: &ServerMessage) -> Result<(), AgentError> {
     match heard.status {
         Some(200) => Ok(()),
         Some(status) => {
@@ -328,7 +307,7 @@ fn check_status(what: &'static str, heard: &Heard) -> Result<(), AgentError> {
 }
 
 /// The encrypted body: `data` and `headers` come together or not at all.
-fn payload(heard: &Heard) -> Result<Option<Payload>, AgentError> {
+fn payload(heard: &ServerMessage) -> Result<Option<Payload>, AgentError> {
     let malformed = |field| AgentError::Malformed { what: "notification", field };
     let (data, headers) = match (&heard.data, &heard.headers) {
         (None, None) => return Ok(None),

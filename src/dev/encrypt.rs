@@ -1,6 +1,6 @@
 //! Encryption of messages, both ways: `aes128gcm` (RFC 8291) and the older `aesgcm`.
 //!
-//! Mozilla's `ece` crate does it; its cryptography is aws-lc's, by the adapter below.
+//! Mozilla's `ece` crate encrypts; the adapter below gives it the cryptography of aws-lc.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
@@ -15,16 +15,16 @@ use super::from_base64url;
 use super::keypair::{KeyPair, is_public};
 use super::subscription::Keys;
 
-/// Bytes of a subscription's authentication secret.
+/// Size of a subscription's authentication secret, in bytes.
 pub const AUTH_BYTES: usize = 16;
 
-/// The longest message, in bytes, whose encrypted form every push service takes.
+/// The longest message, in bytes, whose encrypted form every push service accepts.
 ///
-/// Services take bodies of 4096 bytes (RFC 8030 §7.2), and messages are padded to a multiple of
+/// Services accept bodies of 4096 bytes (RFC 8030 §7.2), and messages are padded to a multiple of
 /// 128 bytes to hide their length.
 pub const MESSAGE_BYTES_MAX: usize = 3966;
 
-/// How to encrypt.
+/// The content encoding of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Coding {
     /// RFC 8188, what every user agent of today understands
@@ -36,10 +36,8 @@ pub enum Coding {
 /// Why a message was not encrypted.
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptError {
-    /// It does not fit into one push.
     #[error("the message has {0} bytes; a push carries at most {MESSAGE_BYTES_MAX}")]
     TooLong(usize),
-    /// Something else.
     #[error("the message could not be encrypted: {0}")]
     Failed(#[from] ece::Error),
 }
@@ -47,7 +45,7 @@ pub enum EncryptError {
 /// Why a message was not decrypted.
 #[derive(Debug, thiserror::Error)]
 pub enum DecryptError {
-    /// A header that the old encoding needs is not there or cannot be read.
+    /// A header of the old encoding is missing or malformed.
     #[error("the {0} is missing or malformed")]
     Header(&'static str),
     /// It was encrypted for another subscription, or damaged.
@@ -55,8 +53,7 @@ pub enum DecryptError {
     Failed(#[from] ece::Error),
 }
 
-/// Encrypts a message for a subscription. It must not be empty: a push without a message has no
-/// payload.
+/// Encrypts a message for a subscription. An empty message is a push without a payload, and is not encrypted.
 pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, EncryptError> {
     use_aws_lc();
     if message.len() > MESSAGE_BYTES_MAX {
@@ -125,13 +122,13 @@ fn parameter<'a>(header: &'a str, wanted: &str) -> Option<&'a str> {
     })
 }
 
-/// `ece` wants its cryptography set once in a process.
+/// Sets the cryptography of `ece`, once in a process.
 fn use_aws_lc() {
-    // An error says that it was set before, and there is nothing else that it could be set to.
+    // An error means that it is set already.
     let _set_before = set_cryptographer(&AwsLc);
 }
 
-/// aws-lc as `ece` calls it.
+/// The adapter of aws-lc for `ece`.
 struct AwsLc;
 
 struct Local(KeyPair);
@@ -212,7 +209,7 @@ fn aes_gcm_128(key: &[u8], iv: &[u8]) -> ece::Result<(LessSafeKey, Nonce)> {
     Ok((LessSafeKey::new(key), nonce))
 }
 
-/// How many bytes to derive.
+/// Number of bytes to derive.
 struct Length(usize);
 
 impl KeyType for Length {
@@ -301,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encrypted_is_decrypted_in_both_encodings_up_to_the_longest_message() {
+    fn an_encrypted_message_is_decrypted_in_both_encodings_up_to_the_longest() {
         let pair = KeyPair::generate();
         for coding in [Coding::Aes128gcm, Coding::Aesgcm] {
             for length in [1, 127, 128, 3900, MESSAGE_BYTES_MAX] {
@@ -328,14 +325,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_does_not_fit_is_refused() {
+    fn a_message_that_is_too_long_is_refused() {
         let message = [0; MESSAGE_BYTES_MAX + 1];
         let refused = encrypt(&keys(&KeyPair::generate()), &message, Coding::Aes128gcm);
         assert!(matches!(refused, Err(EncryptError::TooLong(3967))));
     }
 
     #[test]
-    fn a_message_for_somebody_else_or_a_damaged_one_is_refused() {
+    fn a_message_for_another_subscription_or_a_damaged_one_is_refused() {
         let (pair, other) = (KeyPair::generate(), KeyPair::generate());
         let mut payload = encrypt(&keys(&pair), b"hello", Coding::Aes128gcm).unwrap();
         assert!(decrypt(&other, &AUTH, &payload).is_err());

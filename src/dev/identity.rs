@@ -1,4 +1,4 @@
-//! What a user agent remembers: who it is, its channel, and the keys of its subscription.
+//! The state of a user agent: its id, its channel, and the keys of its subscription.
 
 use std::path::Path;
 
@@ -15,15 +15,14 @@ use super::{ToolError, from_base64url, read, to_base64url, write_private};
 /// A user agent with one channel.
 #[derive(Debug)]
 pub struct Identity {
-    /// The URL of its server. None only in files that were written before it was kept there.
+    /// The URL of its server. None in files of early versions.
     pub server: Option<Url>,
-    /// The id that the server gave it.
+    /// The id that the server assigned.
     pub uaid: Option<String>,
-    /// Its channel.
     pub channel: String,
-    /// Where to send to that channel, once it is registered.
+    /// The endpoint of the channel, once it is registered.
     pub endpoint: Option<Url>,
-    /// The only VAPID key, in base64url, that may send to it.
+    /// The VAPID key, in base64url, to which sending is restricted.
     pub vapid_public_key: Option<String>,
     /// The key pair that messages are encrypted for.
     pub pair: KeyPair,
@@ -31,7 +30,7 @@ pub struct Identity {
     pub auth: [u8; AUTH_BYTES],
 }
 
-/// The form in a file.
+/// The JSON in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Json {
@@ -45,7 +44,7 @@ struct Json {
 }
 
 impl Identity {
-    /// A new user agent, for the server at that URL, which does not know it yet.
+    /// A new user agent for the server at that URL.
     pub fn generate(server: &Url, vapid_public_key: Option<String>) -> Self {
         let mut auth = [0; AUTH_BYTES];
         rand::fill(&mut auth).expect("the system gives random bytes");
@@ -61,9 +60,9 @@ impl Identity {
         }
     }
 
-    /// The one in a file, or a new one where there is no file. A file made for another server is
-    /// refused: that one would give the agent a new id, and the old subscription would be lost. So
-    /// is one made for another VAPID key: that key cannot be changed.
+    /// Reads a file, or makes a new agent if there is no file. A file of another server is refused: that server would
+    /// assign a new id, and the old subscription would be lost. A file with another VAPID key is refused too: the key
+    /// cannot be changed.
     pub fn load_or_generate(
         path: &Path,
         server: &Url,
@@ -83,7 +82,7 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Why it is not for that server and that VAPID key.
+    /// Why it does not belong to that server and that VAPID key.
     fn mismatch(&self, server: &Url, vapid_public_key: Option<&str>) -> Option<String> {
         if let Some(own) = self.server.as_ref().filter(|own| *own != server) {
             return Some(format!(
@@ -104,14 +103,14 @@ impl Identity {
         write_private(path, &self.to_json())
     }
 
-    /// Begins anew with the id that a server gave, without a subscription.
+    /// Takes a new id of the server; the subscription is lost.
     pub fn start_over(&mut self, uaid: String) {
         self.uaid = Some(uaid);
         self.channel = channel();
         self.endpoint = None;
     }
 
-    /// What to tell application servers, once there is an endpoint.
+    /// What application servers need, once there is an endpoint.
     pub fn subscription(&self) -> Option<Subscription> {
         let keys = Keys { p256dh: *self.pair.public(), auth: self.auth };
         self.endpoint.clone().map(|endpoint| Subscription { endpoint, keys })
@@ -147,12 +146,12 @@ impl Identity {
     }
 }
 
-/// A fresh channel id, as Firefox makes them.
+/// A new channel id, a UUID as in Firefox.
 fn channel() -> String {
     Uuid::new_v4().to_string()
 }
 
-/// Reads a VAPID public key from the command line, and writes it in the one form that is compared.
+/// Parses a VAPID public key, and returns the form in which keys are compared.
 pub fn vapid_public_key(text: &str) -> Result<String, String> {
     let bytes = from_base64url(text).filter(|bytes| is_public(bytes));
     let bytes = bytes.ok_or("expected a P-256 public key: 65 bytes in base64url")?;
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_names_no_server_is_taken_and_names_it_from_then_on() {
+    fn a_file_without_a_server_is_accepted_and_names_it_from_then_on() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
         let old = Identity::generate(&server(), None).to_json();

@@ -40,7 +40,6 @@ impl KeyPair {
         Self { private, public }
     }
 
-    /// The public key.
     pub fn public(&self) -> &[u8; PUBLIC_BYTES] {
         &self.public
     }
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pairs_agree_on_a_secret_and_with_nonsense_there_is_none() {
+    fn two_pairs_agree_on_a_secret_and_refuse_invalid_keys() {
         let (one, other) = (KeyPair::generate(), KeyPair::generate());
         assert_eq!(one.agree(other.public()), other.agree(one.public()));
         assert!(one.agree(other.public()).is_some());

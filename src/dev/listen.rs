@@ -8,6 +8,8 @@ use actix_web::rt::System;
 use actix_web::rt::time::{sleep, timeout};
 use aws_lc_rs::rand;
 use futures_util::{SinkExt, StreamExt};
+use state_machine::Span;
+use state_machine::backoff::Backoff;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -19,14 +21,13 @@ use super::output::Output;
 use super::{ToolError, printable};
 use crate::https_client::{WebSocket, WebSocketClient, why};
 
-/// What `kalends listen` is told.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ListenArgs {
     /// Server to connect to: a ws, wss, http or https URL
     #[arg(value_name = "URL", default_value = "ws://127.0.0.1:8080/", value_parser = websocket)]
     pub url: Url,
 
-    /// Keep id, channel and keys in FILE (mode 0600): a later run gets what waited in the meantime.
+    /// Keep id, channel and keys in FILE (mode 0600), so that a later run gets the messages of the meantime.
     /// For one server and one run at a time
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
@@ -39,7 +40,7 @@ pub struct ListenArgs {
     #[arg(long, value_name = "KEY", value_parser = vapid_public_key, allow_hyphen_values = true)]
     pub vapid_public_key: Option<String>,
 
-    /// Subscribe to the broadcast ID too, and print each version that is told. May be repeated
+    /// Subscribe to the broadcast ID too, and print each version. May be repeated
     #[arg(long = "broadcast", value_name = "ID")]
     pub broadcasts: Vec<String>,
 
@@ -52,7 +53,7 @@ pub struct ListenArgs {
     pub json: bool,
 }
 
-/// Listens until the asked number of messages came, or for ever.
+/// Runs until `--count` messages are received, or for ever.
 pub fn run(args: &ListenArgs) -> Result<(), ToolError> {
     System::new().block_on(async {
         let mut listener = Listener::new(args, stdout(), Timing::default())?;
@@ -60,7 +61,7 @@ pub fn run(args: &ListenArgs) -> Result<(), ToolError> {
     })
 }
 
-/// Reads the server's URL; the WebSocket is where the HTTP is.
+/// Parses the server's URL. The WebSocket has the path of the HTTP URL.
 fn websocket(text: &str) -> Result<Url, String> {
     let expected = || format!("expected a ws, wss, http or https URL{}", with_scheme(text));
     let mut url = Url::parse(text).map_err(|_| expected())?;
@@ -73,7 +74,7 @@ fn websocket(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What was most likely meant by a host and a port alone.
+/// A suggestion for a host and a port without a scheme.
 fn with_scheme(text: &str) -> String {
     match Url::parse(&format!("ws://{text}")) {
         Ok(url) if !text.contains("://") => format!(": did you mean {url}?"),
@@ -81,20 +82,19 @@ fn with_scheme(text: &str) -> String {
     }
 }
 
-/// How long things may take.
+/// The timeouts.
 struct Timing {
     /// Connecting: finding the server, TCP, TLS and HTTP.
     connect: Duration,
-    /// An answer of the server's; Firefox gives it 10 s.
+    /// An answer of the server, as in Firefox.
     answer: Duration,
-    /// Silence before we ask whether the server is there; Firefox waits 30 minutes.
+    /// Silence before a ping, as in Firefox.
     idle: Duration,
-    /// A sign of life after that; Firefox gives it 10 s too.
+    /// The answer to the ping, as in Firefox.
     pong: Duration,
-    /// The first wait before connecting again; each further one is twice as long.
-    retry: Duration,
-    /// The longest wait before connecting again.
-    retry_max: Duration,
+    /// The first wait before a reconnect; it doubles up to `retry_max`.
+    retry: Span,
+    retry_max: Span,
 }
 
 impl Default for Timing {
@@ -104,15 +104,15 @@ impl Default for Timing {
             answer: Duration::from_secs(10),
             idle: Duration::from_secs(30 * 60),
             pong: Duration::from_secs(10),
-            retry: Duration::from_millis(500),
-            retry_max: Duration::from_secs(30),
+            retry: Span(500),
+            retry_max: Span::from_secs(30),
         }
     }
 }
 
-/// The close code that asks an agent not to come back by itself.
+/// The close code after which an agent must not reconnect by itself.
 const DO_NOT_RETURN: u16 = 4774;
-/// The close code of a connection that another one of the same agent took the place of.
+/// The close code of a connection that a newer one of the same agent replaced.
 const REPLACED: u16 = 4409;
 
 struct Listener<'a, W> {
@@ -121,19 +121,18 @@ struct Listener<'a, W> {
     agent: Agent,
     output: Output<W>,
     client: WebSocketClient,
-    /// Messages still to come.
+    /// Messages until the end.
     left: Option<u64>,
-    /// The server has known us once.
+    /// Whether the server has ever accepted the agent.
     was_connected: bool,
-    /// The next wait before connecting again.
-    retry: Duration,
+    backoff: Backoff,
 }
 
-/// Why a connection ended before all messages came.
+/// Why a connection ended before the last message.
 enum Ended {
-    /// Another connection may do better.
+    /// A reconnect may succeed.
     Lost(String),
-    /// It may not.
+    /// A reconnect would fail too.
     Failed(ToolError),
 }
 
@@ -164,7 +163,7 @@ impl<'a, W: Write> Listener<'a, W> {
             client: WebSocketClient::new(&args.url)?,
             left: args.count,
             was_connected: false,
-            retry: timing.retry,
+            backoff: Backoff::new(timing.retry, timing.retry_max),
             timing,
         })
     }
@@ -177,25 +176,24 @@ impl<'a, W: Write> Listener<'a, W> {
                 Err(Ended::Lost(why)) => why,
             };
             if !self.was_connected {
-                // More likely a wrong URL than a server that will come back.
+                // Most likely a wrong URL.
                 return Err(ToolError::Unreachable { url: self.args.url.to_string(), why });
             }
-            let wait = jittered(self.retry);
-            self.retry = (self.retry * 2).min(self.timing.retry_max);
+            let wait = jittered(Duration::from_millis(self.backoff.next().0));
             self.output.disconnected(&why, wait)?;
             sleep(wait).await;
         }
     }
 
-    /// One connection, until it breaks or enough messages came.
+    /// One connection, until it breaks or the last message is received.
     async fn session(&mut self) -> Result<(), Ended> {
         let mut socket = self.connect().await?;
         let hello = self.agent.hello();
-        self.say(&mut socket, Message::text(hello)).await?;
+        self.send(&mut socket, Message::text(hello)).await?;
         while self.left != Some(0) {
             match self.next(&mut socket).await? {
                 Message::Text(text) => self.on_message(&mut socket, &text).await?,
-                // A ping is answered by the library, as soon as the next message is waited for.
+                // The library answers a ping while the next message is awaited.
                 Message::Ping(_) | Message::Pong(_) => {}
                 Message::Close(frame) => return Err(self.closed(frame)),
                 Message::Binary(_) | Message::Frame(_) => {
@@ -203,8 +201,8 @@ impl<'a, W: Write> Listener<'a, W> {
                     return Err(ToolError::Refused(text.into()).into());
                 }
             }
-            // Firefox starts its waits anew as soon as it hears anything.
-            self.retry = self.timing.retry;
+            // As in Firefox, any message resets the wait.
+            self.backoff.reset();
         }
         self.leave(&mut socket).await;
         Ok(())
@@ -217,14 +215,14 @@ impl<'a, W: Write> Listener<'a, W> {
         }
     }
 
-    /// The next message. After a long silence the server is asked for a sign of life.
+    /// The next message. After a long silence the server is pinged.
     async fn next(&self, socket: &mut WebSocket) -> Result<Message, Ended> {
         let mut patience = self.timing.answer;
         if !self.agent.is_waiting() {
             if let Ok(message) = timeout(self.timing.idle, socket.next()).await {
                 return whole(message);
             }
-            self.say(socket, Message::text("{}")).await?;
+            self.send(socket, Message::text("{}")).await?;
             patience = self.timing.pong;
         }
         match timeout(patience, socket.next()).await {
@@ -234,7 +232,7 @@ impl<'a, W: Write> Listener<'a, W> {
     }
 
     async fn on_message(&mut self, socket: &mut WebSocket, text: &str) -> Result<(), Ended> {
-        let Step { events, say } = match self.agent.on_message(text) {
+        let Step { events, send } = match self.agent.on_message(text) {
             Err(error @ AgentError::Refused { status: 500.., .. }) => {
                 return Err(Ended::Lost(error.to_string()));
             }
@@ -244,13 +242,13 @@ impl<'a, W: Write> Listener<'a, W> {
             self.keep(event)?;
             self.output.event(event)?;
         }
-        for text in say {
-            self.say(socket, Message::text(text)).await?;
+        for text in send {
+            self.send(socket, Message::text(text)).await?;
         }
         Ok(())
     }
 
-    /// Takes note of an event, before anybody sees it: what is printed is also on disk.
+    /// Stores an event before it is printed.
     fn keep(&mut self, event: &Event) -> Result<(), ToolError> {
         match event {
             Event::Connected { .. } => self.was_connected = true,
@@ -273,7 +271,7 @@ impl<'a, W: Write> Listener<'a, W> {
         }
     }
 
-    async fn say(&self, socket: &mut WebSocket, message: Message) -> Result<(), Ended> {
+    async fn send(&self, socket: &mut WebSocket, message: Message) -> Result<(), Ended> {
         match timeout(self.timing.answer, socket.send(message)).await {
             Ok(sent) => sent.map_err(|error| Ended::Lost(why(&error))),
             Err(_) => Err(Ended::Lost("the server does not read".into())),
@@ -286,10 +284,10 @@ impl<'a, W: Write> Listener<'a, W> {
         };
         let refused = |text: String| Ended::Failed(ToolError::Refused(text));
         match u16::from(code) {
-            // Two that both came back would displace each other for ever.
+            // Two agents that both reconnect would replace each other for ever.
             REPLACED => refused(self.replaced()),
             DO_NOT_RETURN => {
-                refused("the server asked this agent not to come back (close code 4774)".into())
+                refused("the server asked this agent not to reconnect (close code 4774)".into())
             }
             code if reason.is_empty() => {
                 Ended::Lost(format!("the server closed the connection ({code})"))
@@ -312,11 +310,11 @@ impl<'a, W: Write> Listener<'a, W> {
         }
     }
 
-    /// Says goodbye and waits for the server to do so: by then it has read all our acks.
+    /// Closes the connection and waits for the server to close it too: by then it has read all acks.
     async fn leave(&self, socket: &mut WebSocket) {
         let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
         let goodbye = Message::Close(Some(frame));
-        if self.say(socket, goodbye).await.is_err() {
+        if self.send(socket, goodbye).await.is_err() {
             return;
         }
         let gone = async {
@@ -341,7 +339,7 @@ fn whole(message: Option<Result<Message, Error>>) -> Result<Message, Ended> {
     }
 }
 
-/// Half to all of a wait, so that agents which were cut off together do not come back together.
+/// Half to all of a wait, so that agents disconnected together do not reconnect together.
 fn jittered(wait: Duration) -> Duration {
     let mut random = [0; 1];
     rand::fill(&mut random).expect("the system gives random bytes");

@@ -1,4 +1,4 @@
-//! What an application server knows of a user agent: `PushSubscription.toJSON()` of the Push API.
+//! The subscription that an application server gets of a user agent: `PushSubscription.toJSON()` of the Push API.
 
 use std::path::Path;
 
@@ -9,25 +9,22 @@ use super::encrypt::AUTH_BYTES;
 use super::keypair::{PUBLIC_BYTES, is_public};
 use super::{ToolError, from_base64url, read, to_base64url, write_private};
 
-/// A subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// Where to send pushes.
     pub endpoint: Url,
-    /// How to encrypt them.
     pub keys: Keys,
 }
 
-/// What messages to a subscription are encrypted with.
+/// The keys that messages to a subscription are encrypted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// The user agent's public key.
+    /// The public key of the user agent.
     pub p256dh: [u8; PUBLIC_BYTES],
-    /// Its authentication secret.
+    /// The secret that messages are authenticated with.
     pub auth: [u8; AUTH_BYTES],
 }
 
-/// The form in JSON. Browsers add `expirationTime` and may add more.
+/// The JSON. Browsers add `expirationTime` and may add more.
 #[derive(Serialize, Deserialize)]
 struct Json {
     endpoint: String,
@@ -41,7 +38,7 @@ struct JsonKeys {
 }
 
 impl Subscription {
-    /// Reads what a browser's `JSON.stringify(subscription)` gives.
+    /// Parses the result of a browser's `JSON.stringify(subscription)`.
     pub fn from_json(text: &str) -> Result<Self, String> {
         let json: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let endpoint =
@@ -49,14 +46,13 @@ impl Subscription {
         Ok(Self { endpoint, keys: Keys::parse(&json.keys.p256dh, &json.keys.auth)? })
     }
 
-    /// Writes it as a browser does.
+    /// The JSON as a browser writes it.
     pub fn to_json(&self) -> String {
         let (p256dh, auth) = self.keys.to_texts();
         let json = Json { endpoint: self.endpoint.to_string(), keys: JsonKeys { p256dh, auth } };
         serde_json::to_string(&json).expect("texts can be written as JSON")
     }
 
-    /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, ToolError> {
         Self::from_json(&read(path)?).map_err(|why| ToolError::Malformed {
             path: path.to_owned(),
@@ -65,14 +61,14 @@ impl Subscription {
         })
     }
 
-    /// Writes a file that only its owner may read: who has it can send messages.
+    /// Writes a file with mode 0600: its reader can send messages.
     pub fn save(&self, path: &Path) -> Result<(), ToolError> {
         write_private(path, &(self.to_json() + "\n"))
     }
 }
 
 impl Keys {
-    /// Reads the two keys as a browser writes them.
+    /// Parses the two keys as a browser writes them.
     pub fn parse(p256dh: &str, auth: &str) -> Result<Self, String> {
         let p256dh = from_base64url(p256dh).filter(|bytes| is_public(bytes));
         let p256dh = p256dh.and_then(|bytes| bytes.try_into().ok());
@@ -102,7 +98,7 @@ mod tests {
         assert_eq!(Subscription::from_json(&subscription.to_json()), Ok(subscription));
     }
 
-    /// What Firefox gives, with padding as some libraries add it.
+    /// A subscription of Firefox, with the padding that some libraries add.
     #[test]
     fn a_browsers_subscription_is_read() {
         let text = r#"{
@@ -117,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_subscription_is_said() {
+    fn errors_of_a_subscription_are_reported() {
         let point = to_base64url(KeyPair::generate().public());
         let json = |endpoint: &str, p256dh: &str, auth: &str| {
             let keys = serde_json::json!({"p256dh": p256dh, "auth": auth});

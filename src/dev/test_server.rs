@@ -1,4 +1,4 @@
-//! Servers for tests of the tools: they do what a test says and keep what they were sent.
+//! Servers for tests of the tools. Each test scripts the answers and checks the requests.
 
 use std::net::SocketAddr;
 
@@ -11,21 +11,18 @@ use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, 
 use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tokio_tungstenite::{WebSocketStream, accept_async, accept_hdr_async};
 
-/// What a TLS connection starts with (RFC 8446 §5.1).
+/// The first byte of a TLS connection (RFC 8446 §5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 22;
 
-/// A listening socket.
 pub(super) struct TestServer(TcpListener);
 
 /// A WebSocket with a user agent at its other end.
 pub(super) struct TestSocket(pub(super) WebSocketStream<TcpStream>);
 
-/// A request.
 #[derive(Debug)]
 pub(super) struct TestRequest {
     /// Request line and headers.
     pub(super) head: String,
-    /// The body.
     pub(super) body: Vec<u8>,
 }
 
@@ -46,29 +43,28 @@ impl TestServer {
         (Self(listener), address)
     }
 
-    /// Accepts one connection and makes it a WebSocket of the subprotocol that it asks for.
+    /// Accepts one WebSocket with the subprotocol that it requests.
     pub(super) async fn websocket(&self) -> TestSocket {
         let stream = self.connection().await;
         TestSocket(accept_hdr_async(stream, take_protocol).await.unwrap())
     }
 
-    /// Accepts one connection and makes it a WebSocket without a subprotocol.
+    /// Accepts one WebSocket without a subprotocol.
     pub(super) async fn websocket_without_protocol(&self) -> TestSocket {
         let stream = self.connection().await;
         TestSocket(accept_async(stream).await.unwrap())
     }
 
-    /// Accepts one connection.
     pub(super) async fn connection(&self) -> TcpStream {
         self.0.accept().await.unwrap().0
     }
 
-    /// Accepts one connection and gives the first byte that comes.
+    /// Accepts one connection and returns its first byte.
     pub(super) async fn first_byte(&self) -> u8 {
         self.connection().await.read_u8().await.unwrap()
     }
 
-    /// Accepts one connection, answers its request, and tells what it was.
+    /// Accepts one connection, answers its request, and returns the request.
     pub(super) async fn answer(&self, response: &str) -> TestRequest {
         let mut stream = self.connection().await;
         let request = read_request(&mut stream).await;
@@ -86,7 +82,6 @@ impl TestSocket {
         }
     }
 
-    /// Sends JSON.
     pub(super) async fn say(&mut self, value: Value) {
         self.0.send(Message::text(value.to_string())).await.unwrap();
     }

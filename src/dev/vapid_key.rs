@@ -9,12 +9,10 @@ use rustls::pki_types::pem::PemObject;
 use super::keypair::KeyPair;
 use super::{ToolError, from_base64url, read, write_private};
 
-/// A VAPID key, and whether it was made just now.
 #[derive(Debug)]
 pub struct VapidKey {
-    /// The key.
     pub pair: KeyPair,
-    /// The file was not there and has been written.
+    /// Whether the file was missing and has been written.
     pub is_new: bool,
 }
 

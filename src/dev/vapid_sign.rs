@@ -7,19 +7,19 @@ use url::Url;
 use super::keypair::KeyPair;
 use super::to_base64url;
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Claims {
-    /// Origin of the push service that it is for.
+    /// The origin of the push service.
     pub aud: String,
     /// When it expires, in seconds since the Unix epoch: at most 24 hours from now.
     pub exp: u64,
-    /// How to reach whoever runs the application server: a `mailto:` or `https:` URL.
+    /// The contact of the application server: a `mailto:` or `https:` URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub: Option<String>,
 }
 
-/// How long tokens made here are good for, in seconds; services take up to 24 hours.
+/// The validity of tokens, in seconds; services accept up to 24 hours.
 pub const VALID_S: u64 = 12 * 60 * 60;
 
 impl Claims {
@@ -53,7 +53,7 @@ mod tests {
     use crate::dev::from_base64url;
     use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 
-    /// RFC 8292 §2.4.
+    /// The example of RFC 8292 §2.4.
     const RFC_TOKEN: &str = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJodHRwczovL3B1c2guZXhhb\
         XBsZS5uZXQiLCJleHAiOjE0NTM1MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0.i3CYb7t4xfxC\
         DquptFOepC9GAu_HLGkMlMuCGSK2rpiUfnK9ojFwDXb1JrErtmysazNjjvW2L9OkSSHzvoD1oA";

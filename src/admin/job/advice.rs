@@ -1,4 +1,4 @@
-//! What `tables status` says there is to do, in plain sentences.
+//! The advice of `tables status`, in sentences.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use storage::maintenance::{Table, TableStatus};
 
 use super::census::Clients;
 use super::drop_old::old_months;
+use crate::admin::commands::INACTIVE_MONTHS_MIN;
 use crate::admin::job_context::months_before;
-use crate::admin::request::INACTIVE_MONTHS_MIN;
 use crate::server::maintenance;
 
-/// The store's word for a table that can be used.
+/// The state of a table that can be used.
 const ACTIVE: &str = "active";
 
-/// Months before this one whose tables are in ordinary use.
+/// Months before the present one whose tables are in ordinary use.
 const KEPT: u32 = 1;
 
-/// How things stand.
-pub(super) struct Standing<'a> {
+/// What the advice is drawn from.
+pub(super) struct StoreState<'a> {
     pub(super) now: Time,
     pub(super) rotation: bool,
     pub(super) makes_tables: bool,
@@ -26,7 +26,7 @@ pub(super) struct Standing<'a> {
     pub(super) clients: &'a Clients,
 }
 
-impl Standing<'_> {
+impl StoreState<'_> {
     /// The months that `tables drop-old` drops.
     pub(super) fn droppable(&self) -> Vec<Month> {
         let mut old = self.old();
@@ -54,78 +54,78 @@ impl Standing<'_> {
     }
 }
 
-/// What there is to do, what will come right by itself, or that all is well.
-pub(super) fn advice(standing: &Standing<'_>) -> Vec<String> {
+/// What to do, what will be done by itself, or that all is well.
+pub(super) fn advice(state: &StoreState<'_>) -> Vec<String> {
     let mut advice = Vec::new();
-    advice.extend(not_active(standing));
-    advice.extend(ahead(standing));
-    advice.extend(missing(standing));
-    advice.extend(unreadable(standing));
-    advice.extend(clients_without_table(standing));
-    advice.extend(clients_behind(standing));
-    advice.extend(unfinished(standing));
-    advice.extend(droppable(standing));
-    advice.extend(forgotten(standing));
-    advice.extend(frozen(standing));
+    advice.extend(not_active(state));
+    advice.extend(ahead(state));
+    advice.extend(missing(state));
+    advice.extend(unreadable(state));
+    advice.extend(clients_without_table(state));
+    advice.extend(clients_behind(state));
+    advice.extend(unfinished(state));
+    advice.extend(droppable(state));
+    advice.extend(forgotten(state));
+    advice.extend(frozen(state));
     if advice.is_empty() {
         advice.push("all is well, there is nothing to do".to_owned());
     }
     advice
 }
 
-fn not_active(standing: &Standing<'_>) -> Vec<String> {
-    let idle = standing.tables.iter().filter(|table| !table.state.eq_ignore_ascii_case(ACTIVE));
+fn not_active(state: &StoreState<'_>) -> Vec<String> {
+    let idle = state.tables.iter().filter(|table| !table.state.eq_ignore_ascii_case(ACTIVE));
     idle.map(|table| format!("{} is {} and cannot be used yet", table.name, table.state)).collect()
 }
 
-/// Next month's table may be there long before; clients come to be on a month when it has begun,
-/// but with rotation off when they are moved to the newest table.
-fn ahead(standing: &Standing<'_>) -> Option<String> {
-    let this = standing.this_month();
-    let latest = if standing.rotation { this } else { this.next() };
-    let tables = standing.months().into_iter().filter(|month| *month > this.next());
-    let clients = standing.clients.on.keys().copied().filter(|month| *month > latest);
+/// Months that have not begun. Next month's table may exist long before. Clients are on a month once it has begun; with
+/// rotation off, once they are moved to the newest table.
+fn ahead(state: &StoreState<'_>) -> Option<String> {
+    let this = state.this_month();
+    let latest = if state.rotation { this } else { this.next() };
+    let tables = state.months().into_iter().filter(|month| *month > this.next());
+    let clients = state.clients.on.keys().copied().filter(|month| *month > latest);
     let months: BTreeSet<_> = tables.chain(clients).collect();
-    let say = || {
+    let text = || {
         format!(
             "tables or clients are on {}, and it is {this} by the clock here: is a clock wrong?",
             list(months.iter())
         )
     };
-    (!months.is_empty()).then(say)
+    (!months.is_empty()).then(text)
 }
 
-fn missing(standing: &Standing<'_>) -> Vec<String> {
-    let there = standing.months();
-    let mut needed = maintenance::needed_months(&there, standing.now, standing.rotation);
-    if standing.rotation && !standing.makes_tables {
-        // A server that makes tables makes this one in time.
-        needed.insert(standing.this_month().next());
+fn missing(state: &StoreState<'_>) -> Vec<String> {
+    let there = state.months();
+    let mut needed = maintenance::needed_months(&there, state.now, state.rotation);
+    if state.rotation && !state.makes_tables {
+        // A server that may create tables creates this one in time.
+        needed.insert(state.this_month().next());
     }
     let missing = needed.into_iter().filter(|month| !there.contains(month));
-    let by_itself = if standing.makes_tables { ", and so does a running server" } else { "" };
-    let say = |month| format!("{month} has no table: `kalends tables create` makes it{by_itself}");
-    missing.map(say).collect()
+    let by_itself = if state.makes_tables { ", and so does a running server" } else { "" };
+    let text = |month| format!("{month} has no table: `kalends tables create` makes it{by_itself}");
+    missing.map(text).collect()
 }
 
-/// Records of another installation, most likely.
-fn unreadable(standing: &Standing<'_>) -> Option<String> {
-    let count = standing.clients.unreadable;
-    let say = || {
+/// Records most likely of another installation.
+fn unreadable(state: &StoreState<'_>) -> Option<String> {
+    let count = state.clients.unreadable;
+    let text = || {
         format!(
             "{count} records name a month that is no message table here and are not served: is \
              dynamodb_message_prefix right?"
         )
     };
-    (count > 0).then(say)
+    (count > 0).then(text)
 }
 
-/// Clients whose channels are gone.
-fn clients_without_table(standing: &Standing<'_>) -> Vec<String> {
-    let there = standing.months();
-    let last = months_before(standing.this_month(), INACTIVE_MONTHS_MIN);
-    let lost = standing.clients.on.iter().filter(|(month, _)| !there.contains(month));
-    let say = |(month, count): (&Month, &u64)| {
+/// Clients whose channels were dropped with their table.
+fn clients_without_table(state: &StoreState<'_>) -> Vec<String> {
+    let there = state.months();
+    let last = months_before(state.this_month(), INACTIVE_MONTHS_MIN);
+    let lost = state.clients.on.iter().filter(|(month, _)| !there.contains(month));
+    let text = |(month, count): (&Month, &u64)| {
         let lost = format!(
             "{} on {month}, which has no table: they get a new id when they connect",
             are(*count)
@@ -138,19 +138,19 @@ fn clients_without_table(standing: &Standing<'_>) -> Vec<String> {
             false => lost,
         }
     };
-    lost.map(say).collect()
+    lost.map(text).collect()
 }
 
-fn clients_behind(standing: &Standing<'_>) -> Vec<String> {
-    let (this, there) = (standing.this_month(), standing.months());
-    let used = if standing.rotation { Some(this) } else { there.last().copied() };
-    let old = standing.old();
-    let behind = standing
+fn clients_behind(state: &StoreState<'_>) -> Vec<String> {
+    let (this, there) = (state.this_month(), state.months());
+    let used = if state.rotation { Some(this) } else { there.last().copied() };
+    let old = state.old();
+    let behind = state
         .clients
         .on
         .iter()
         .filter(|(month, _)| used.is_some_and(|used| **month < used) && there.contains(month));
-    let say = |(month, count): (&Month, &u64)| match old.contains(month) {
+    let text = |(month, count): (&Month, &u64)| match old.contains(month) {
         true => format!(
             "{} still on {month}: they move when they connect; `kalends users drop-inactive` drops \
              those that stay away, then `kalends tables drop-old` drops the table",
@@ -158,39 +158,42 @@ fn clients_behind(standing: &Standing<'_>) -> Vec<String> {
         ),
         false => format!("{} still on {month}: they move when they connect", are(*count)),
     };
-    behind.map(say).collect()
+    behind.map(text).collect()
 }
 
-fn unfinished(standing: &Standing<'_>) -> Vec<String> {
-    let say = |(month, count): (&Month, &u64)| {
+fn unfinished(state: &StoreState<'_>) -> Vec<String> {
+    let text = |(month, count): (&Month, &u64)| {
         let moves = if *count == 1 { "1 client has" } else { &format!("{count} clients have") };
-        format!("{moves} an unfinished move from {month}: it goes on when they connect")
+        format!("{moves} an unfinished move from {month}: it continues when they connect")
     };
-    standing.clients.moving_from.iter().map(say).collect()
+    state.clients.moving_from.iter().map(text).collect()
 }
 
-fn droppable(standing: &Standing<'_>) -> Option<String> {
-    let months = standing.droppable();
-    let say = || {
-        format!("nobody is on {} any more: `kalends tables drop-old` drops it", list(months.iter()))
+fn droppable(state: &StoreState<'_>) -> Option<String> {
+    let months = state.droppable();
+    let text = || {
+        format!(
+            "no client is on {} any more: `kalends tables drop-old` drops it",
+            list(months.iter())
+        )
     };
-    (!months.is_empty()).then(say)
+    (!months.is_empty()).then(text)
 }
 
-/// With rotation off nothing is dropped for its age, nor what was left after a copy.
-fn forgotten(standing: &Standing<'_>) -> Vec<String> {
-    let mut months = standing.months();
+/// Tables left after a copy. With rotation off, `tables drop-old` drops none.
+fn forgotten(state: &StoreState<'_>) -> Vec<String> {
+    let mut months = state.months();
     months.pop();
-    months.retain(|month| !standing.rotation && standing.clients.naming(*month) == 0);
-    let say = |month| {
-        format!("nobody is on {month} any more: `kalends tables drop {month} --yes` drops it")
+    months.retain(|month| !state.rotation && state.clients.naming(*month) == 0);
+    let text = |month| {
+        format!("no client is on {month} any more: `kalends tables drop {month} --yes` drops it")
     };
-    months.into_iter().map(say).collect()
+    months.into_iter().map(text).collect()
 }
 
-fn frozen(standing: &Standing<'_>) -> Option<String> {
-    let newest = standing.months().last().copied()?;
-    (!standing.rotation).then(|| format!("rotation is off: {newest} stays in use"))
+fn frozen(state: &StoreState<'_>) -> Option<String> {
+    let newest = state.months().last().copied()?;
+    (!state.rotation).then(|| format!("rotation is off: {newest} stays in use"))
 }
 
 fn list<'a>(months: impl Iterator<Item = &'a Month>) -> String {
@@ -213,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// In 2026_11.
+    /// A day in 2026_11.
     const NOW: Time = Time(20_770 * 24 * 60 * 60 * 1000);
 
     fn month(text: &str) -> Month {
@@ -234,75 +237,78 @@ mod tests {
         counts.iter().map(|(text, count)| (month(text), *count)).collect()
     }
 
-    fn say(rotation: bool, tables: &[TableStatus], on: &[(&str, u64)]) -> Vec<String> {
+    fn advise(rotation: bool, tables: &[TableStatus], on: &[(&str, u64)]) -> Vec<String> {
         let clients = Clients { on: counts(on), ..Clients::default() };
-        advice(&standing(rotation, tables, &clients))
+        advice(&state(rotation, tables, &clients))
     }
 
-    fn standing<'a>(
+    fn state<'a>(
         rotation: bool,
         tables: &'a [TableStatus],
         clients: &'a Clients,
-    ) -> Standing<'a> {
-        Standing { now: NOW, rotation, makes_tables: true, tables, clients }
+    ) -> StoreState<'a> {
+        StoreState { now: NOW, rotation, makes_tables: true, tables, clients }
     }
 
     #[test]
-    fn where_all_is_well_there_is_nothing_to_do() {
+    fn a_complete_store_needs_nothing() {
         let tables = tables(&["2026_10", "2026_11", "2026_12"]);
-        assert_eq!(say(true, &tables, &[("2026_11", 9)]), ["all is well, there is nothing to do"]);
-    }
-
-    #[test]
-    fn records_that_no_server_can_read_are_told_with_where_to_look() {
-        let clients = Clients { unreadable: 2, ..Clients::default() };
-        let said = advice(&standing(true, &tables(&["2026_10", "2026_11"]), &clients));
-        assert!(said.len() == 1 && said[0].starts_with("2 records name a month"), "{said:?}");
-    }
-
-    #[test]
-    fn clients_behind_are_told_by_month_with_what_becomes_of_them() {
-        let tables = tables(&["2026_08", "2026_09", "2026_10", "2026_11", "2026_12"]);
-        let said = say(true, &tables, &[("2026_09", 3), ("2026_10", 1), ("2026_11", 9)]);
         assert_eq!(
-            said,
+            advise(true, &tables, &[("2026_11", 9)]),
+            ["all is well, there is nothing to do"]
+        );
+    }
+
+    #[test]
+    fn unreadable_records_are_reported_with_the_setting_to_check() {
+        let clients = Clients { unreadable: 2, ..Clients::default() };
+        let lines = advice(&state(true, &tables(&["2026_10", "2026_11"]), &clients));
+        assert!(lines.len() == 1 && lines[0].starts_with("2 records name a month"), "{lines:?}");
+    }
+
+    #[test]
+    fn clients_on_past_months_are_reported_by_month_with_what_moves_them() {
+        let tables = tables(&["2026_08", "2026_09", "2026_10", "2026_11", "2026_12"]);
+        let lines = advise(true, &tables, &[("2026_09", 3), ("2026_10", 1), ("2026_11", 9)]);
+        assert_eq!(
+            lines,
             [
                 "3 clients are still on 2026_09: they move when they connect; `kalends users \
                  drop-inactive` drops those that stay away, then `kalends tables drop-old` drops the table",
                 "1 client is still on 2026_10: they move when they connect",
-                "nobody is on 2026_08 any more: `kalends tables drop-old` drops it",
+                "no client is on 2026_08 any more: `kalends tables drop-old` drops it",
             ]
         );
     }
 
     #[test]
-    fn clients_of_a_table_that_is_gone_are_told() {
+    fn clients_of_a_dropped_table_are_reported() {
         let tables = tables(&["2026_10", "2026_11", "2026_12"]);
-        let said = say(true, &tables, &[("2026_05", 2)]);
+        let lines = advise(true, &tables, &[("2026_05", 2)]);
         let expected = "2 clients are on 2026_05, which has no table: they get a new id when they \
                         connect; `kalends users drop-inactive --since 2026_05` drops those last seen \
                         from 2026_05 to 2026_09";
-        assert_eq!(said, [expected]);
+        assert_eq!(lines, [expected]);
     }
 
     #[test]
-    fn a_search_is_advised_only_from_a_month_that_it_can_begin_with() {
+    fn a_search_is_advised_only_from_a_month_that_it_accepts() {
         let tables = tables(&["2026_11", "2026_12"]);
-        let said = say(true, &tables, &[("2026_10", 1)]);
-        assert_eq!(said.len(), 2);
+        let lines = advise(true, &tables, &[("2026_10", 1)]);
+        assert_eq!(lines.len(), 2);
         assert_eq!(
-            said[1],
+            lines[1],
             "1 client is on 2026_10, which has no table: they get a new id when they connect"
         );
     }
 
     #[test]
-    fn missing_tables_and_those_in_the_making_are_told() {
+    fn missing_tables_and_those_being_created_are_reported() {
         let mut tables = tables(&["2026_11", "2026_12"]);
         tables[2].state = "CREATING".into();
-        let said = say(true, &tables, &[]);
+        let lines = advise(true, &tables, &[]);
         assert_eq!(
-            said,
+            lines,
             [
                 "Messages(2026_12) is CREATING and cannot be used yet",
                 "2026_10 has no table: `kalends tables create` makes it, and so does a running server",
@@ -311,50 +317,54 @@ mod tests {
     }
 
     #[test]
-    fn next_months_table_is_missed_on_the_day_before_or_at_once_where_servers_make_none() {
+    fn next_months_table_is_needed_a_day_before_or_at_once_where_servers_create_none() {
         let (tables, clients) = (tables(&["2026_10", "2026_11"]), Clients::default());
         let day_before = Time(20_787 * 24 * 60 * 60 * 1000);
-        let said = |now, makes_tables| {
-            advice(&Standing { now, makes_tables, ..standing(true, &tables, &clients) })
+        let advise_at = |now, makes_tables| {
+            advice(&StoreState { now, makes_tables, ..state(true, &tables, &clients) })
         };
         let well = ["all is well, there is nothing to do"];
-        assert_eq!(said(NOW, true), well);
-        assert_eq!(said(day_before - Span(1), true), well);
+        assert_eq!(advise_at(NOW, true), well);
+        assert_eq!(advise_at(day_before - Span(1), true), well);
         let by_hand = "2026_12 has no table: `kalends tables create` makes it";
-        assert_eq!(said(day_before, true), [format!("{by_hand}, and so does a running server")]);
-        assert_eq!(said(NOW, false), [by_hand]);
+        assert_eq!(
+            advise_at(day_before, true),
+            [format!("{by_hand}, and so does a running server")]
+        );
+        assert_eq!(advise_at(NOW, false), [by_hand]);
     }
 
     #[test]
-    fn months_that_are_yet_to_come_make_a_clock_doubtful() {
+    fn future_months_question_the_clock() {
         let tables = tables(&["2026_10", "2026_11", "2026_12", "2027_02"]);
-        let said = say(true, &tables, &[("2026_12", 1), ("2027_03", 1)]);
+        let lines = advise(true, &tables, &[("2026_12", 1), ("2027_03", 1)]);
         assert_eq!(
-            said[0],
+            lines[0],
             "tables or clients are on 2026_12, 2027_02, 2027_03, and it is 2026_11 by the clock \
              here: is a clock wrong?"
         );
-        assert!(!said[1].contains("--since"), "{said:?}");
-        let said = say(false, &tables[..4], &[("2026_10", 1), ("2026_11", 1), ("2026_12", 1)]);
-        assert!(!said.iter().any(|line| line.contains("clock")), "{said:?}");
+        assert!(!lines[1].contains("--since"), "{lines:?}");
+        let lines = advise(false, &tables[..4], &[("2026_10", 1), ("2026_11", 1), ("2026_12", 1)]);
+        assert!(!lines.iter().any(|line| line.contains("clock")), "{lines:?}");
     }
 
     #[test]
     fn unfinished_moves_keep_their_table() {
         let tables = tables(&["2026_09", "2026_10", "2026_11", "2026_12"]);
         let clients = Clients { moving_from: counts(&[("2026_09", 1)]), ..Clients::default() };
-        let standing = standing(true, &tables, &clients);
-        assert_eq!(standing.droppable(), []);
-        let expected = "1 client has an unfinished move from 2026_09: it goes on when they connect";
-        assert_eq!(advice(&standing), [expected]);
+        let state = state(true, &tables, &clients);
+        assert_eq!(state.droppable(), []);
+        let expected =
+            "1 client has an unfinished move from 2026_09: it continues when they connect";
+        assert_eq!(advice(&state), [expected]);
     }
 
     #[test]
-    fn a_frozen_table_is_told_and_nothing_is_old() {
+    fn with_rotation_off_the_newest_table_is_reported_and_none_is_old() {
         let tables = tables(&["2026_03", "2026_05"]);
-        let said = say(false, &tables, &[("2026_03", 2), ("2026_05", 2)]);
+        let lines = advise(false, &tables, &[("2026_03", 2), ("2026_05", 2)]);
         assert_eq!(
-            said,
+            lines,
             [
                 "2 clients are still on 2026_03: they move when they connect",
                 "rotation is off: 2026_05 stays in use",
@@ -363,16 +373,16 @@ mod tests {
     }
 
     #[test]
-    fn with_rotation_off_a_table_that_was_left_after_a_copy_is_told() {
-        let said = say(false, &tables(&["2026_03", "2026_11"]), &[("2026_11", 2)]);
+    fn with_rotation_off_a_table_left_after_a_copy_is_reported() {
+        let lines = advise(false, &tables(&["2026_03", "2026_11"]), &[("2026_11", 2)]);
         assert_eq!(
-            said,
+            lines,
             [
-                "nobody is on 2026_03 any more: `kalends tables drop 2026_03 --yes` drops it",
+                "no client is on 2026_03 any more: `kalends tables drop 2026_03 --yes` drops it",
                 "rotation is off: 2026_11 stays in use",
             ]
         );
-        let said = say(false, &tables(&["2026_11"]), &[]);
-        assert_eq!(said, ["rotation is off: 2026_11 stays in use"], "the newest is in use");
+        let lines = advise(false, &tables(&["2026_11"]), &[]);
+        assert_eq!(lines, ["rotation is off: 2026_11 stays in use"], "the newest is in use");
     }
 }

@@ -1,4 +1,4 @@
-//! Who is on which month.
+//! Counts the clients on each month.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use storage::maintenance::{Table, TableStatus};
 use super::{JobError, Report};
 use crate::admin::job_context::JobContext;
 
-/// All router records, counted.
+/// The router records, counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Clients {
-    /// By the month they are on.
+    /// Number of records by the month that the client is on.
     pub(super) on: BTreeMap<Month, u64>,
-    /// By the month they have an unfinished move away from.
+    /// Number of records with an unfinished move, by the month that it leaves.
     pub(super) moving_from: BTreeMap<Month, u64>,
-    /// Those whose months cannot be read.
+    /// Number of records whose months cannot be read.
     pub(super) unreadable: u64,
 }
 
 impl Clients {
-    /// How many records name the month, one way or the other.
+    /// Number of records that name the month either way.
     pub(super) fn naming(&self, month: Month) -> u64 {
         let count = |months: &BTreeMap<Month, u64>| months.get(&month).copied().unwrap_or(0);
         count(&self.on).saturating_add(count(&self.moving_from))
     }
 }
 
-/// Counts them. A record is never on an older month later on, so a month that nobody names here
-/// is one that nobody will come to name.
+/// Counts all records. A record never moves back to an older month, so a past month that no record names here will
+/// not be named later.
 pub(super) async fn count(
     context: &JobContext,
     tables: &[TableStatus],

@@ -1,27 +1,26 @@
 //! `tables copy`: gives a table another month's name, while no server is running (seed 002, "the
 //! current table renamed").
 //!
-//! First all rows, then the records: until a record names the new table it is complete in the old
-//! one, and after that in the new one. So it can break off anywhere and be run again, as long as no
-//! server worked on the store meanwhile. When all records name the new table it is refused: rows
-//! that are gone from there since, because they were delivered, would come back.
+//! The job copies all rows, then moves the records. Until a record names the new table, its messages are complete in
+//! the old one; after that, in the new one. So the job can be repeated after a failure, unless a server used the
+//! store meanwhile. Once all records name the new table the job is refused: it would restore messages that
+//! were delivered since.
 
 use state_machine::Month;
 use storage::maintenance::Table;
 
 use super::census::{self, Clients};
 use super::{JobError, Report};
+use crate::admin::commands::{Copy, INACTIVE_MONTHS_MIN};
 use crate::admin::job_context::{JobContext, Servers, months_before};
-use crate::admin::request::{Copy, INACTIVE_MONTHS_MIN};
 
-/// Copies the rows, then makes the records name the copy.
 pub(super) async fn run(
-    asked: &Copy,
+    copy: &Copy,
     context: &JobContext,
     report: &mut Report,
 ) -> Result<(), JobError> {
-    let (from, to) = (asked.from.0, asked.to.0);
-    refuse(asked, context).map_or(Ok(()), |why| Err(JobError::Refused(why)))?;
+    let (from, to) = (copy.from, copy.to);
+    refuse(copy, context).map_or(Ok(()), |why| Err(JobError::Refused(why)))?;
     let tables = report.step(|| context.store.tables()).await?;
     let items = |table| tables.iter().find(|known| known.table == table).map(|known| known.items);
     let rows = items(Table::Messages(from));
@@ -47,17 +46,17 @@ async fn note_next_steps(
 ) -> Result<(), JobError> {
     report.note(format!("next: `kalends tables drop {from} --yes`, then start the server")).await?;
     if from > months_before(context.this_month(), INACTIVE_MONTHS_MIN) {
-        // A search could not begin there yet, and by itself it begins before.
+        // `--since` does not accept this month yet, and the default is earlier.
         return Ok(());
     }
     let since = format!(
-        "from now on: `kalends users drop-inactive --since {from}`, for by itself it looks back no \
-         further than the oldest table and three months"
+        "from now on: `kalends users drop-inactive --since {from}`, since the default is the month of the \
+         oldest table, and three months at least"
     );
     report.note(since).await
 }
 
-/// What is left to do where everybody is on the copy already.
+/// The refusal of a copy that all clients are on already, with the next step.
 fn is_done((from, to): (Month, Month), is_from_there: bool, clients: &Clients) -> Option<String> {
     let on_copy = clients.naming(to);
     if clients.naming(from) > 0 || on_copy == 0 {
@@ -69,21 +68,21 @@ fn is_done((from, to): (Month, Month), is_from_there: bool, clients: &Clients) -
         false => format!("and there is no table of {from} any more"),
     };
     Some(format!(
-        "no client is on {from} and {are} on {to}: there is nothing to copy, and what was delivered \
+        "no client is on {from} and {are} on {to}: there is nothing to copy, and messages delivered \
          since would be delivered again; {next}"
     ))
 }
 
-fn refuse(asked: &Copy, context: &JobContext) -> Option<String> {
-    let (from, to) = (asked.from.0, asked.to.0);
+fn refuse(copy: &Copy, context: &JobContext) -> Option<String> {
+    let (from, to) = (copy.from, copy.to);
     match context.servers {
         Servers::ThisOne => Some(
-            "a server is running on this store: stop it first, or clients would go on writing to \
-             the table that is copied"
+            "a server is running on this store: stop it first, or clients would write to the \
+             table while it is copied"
                 .into(),
         ),
-        Servers::Unknown if !asked.server_stopped => Some(
-            "this is safe only while no server uses the tables: stop all of them, then say \
+        Servers::Unknown if !copy.server_stopped => Some(
+            "this is safe only while no server uses the tables: stop all of them, then add \
              --server-stopped"
                 .into(),
         ),
@@ -92,7 +91,7 @@ fn refuse(asked: &Copy, context: &JobContext) -> Option<String> {
              newest table is the one in use"
         )),
         _ if to > context.this_month() => Some(format!(
-            "{to} is yet to come: clients would not move on before it is over; copy to {} at most",
+            "{to} has not begun: clients would not move on before it is over; copy to {} at most",
             context.this_month()
         )),
         _ => None,

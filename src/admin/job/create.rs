@@ -1,20 +1,20 @@
-//! `tables create`: the tables of last, this and next month, with the throughput they need.
+//! `tables create`: creates the tables of last, this and next month, with the throughput they need.
 
 use state_machine::month::CivilHour;
 use state_machine::{Month, Time};
 use storage::maintenance::{Capacity, Table, TableStatus, Throughput};
 
 use super::{JobError, Report};
+use crate::admin::commands::Create;
 use crate::admin::job_context::JobContext;
-use crate::admin::request::Create;
 
 /// Days of a month in which last month's table keeps its throughput: clients are still moving.
 const MOVING_DAYS: u8 = 3;
 
-/// Makes what is missing, gives next month's table the throughput of this month's, and lowers that
-/// of last month's where it is asked to.
+/// Creates missing tables, gives next month's table the throughput of this month's, and lowers that of last
+/// month's with `--lower-prior`.
 pub(super) async fn run(
-    asked: &Create,
+    create: &Create,
     context: &JobContext,
     report: &Report,
 ) -> Result<(), JobError> {
@@ -33,14 +33,14 @@ pub(super) async fn run(
     if let Some(change) = copied(of(this), of(this.next()), this) {
         apply(this.next(), change, context, report).await?;
     }
-    if let Some(lower) = asked.lower_prior {
-        let change = lowered(of(this.previous()), lower.into(), context.now());
+    if let Some(lower) = create.lower_prior {
+        let change = lowered(of(this.previous()), lower, context.now());
         apply(this.previous(), change, context, report).await?;
     }
     Ok(())
 }
 
-/// The table of SimplePush, which a server that makes tables makes when it is first written to.
+/// The table of SimplePush, which a server creates at its first write.
 async fn make_notifications(context: &JobContext, report: &Report) -> Result<(), JobError> {
     let tables = report.step(|| context.store.tables()).await?;
     if tables.iter().any(|known| known.table == Table::Notifications) {
@@ -50,7 +50,7 @@ async fn make_notifications(context: &JobContext, report: &Report) -> Result<(),
     report.note("the table of notifications is made").await
 }
 
-/// The tables of feeds, which the embedded store has in its router's file and does not list.
+/// The tables of feeds. The embedded store keeps them in the router's file and does not list them.
 async fn make_feeds(context: &JobContext, report: &Report) -> Result<(), JobError> {
     let are_there = async || {
         let tables = report.step(|| context.store.tables()).await?;
@@ -65,8 +65,7 @@ async fn make_feeds(context: &JobContext, report: &Report) -> Result<(), JobErro
     Ok(())
 }
 
-/// Where rotation is off: one table is enough, and a newer one would be the one in use after the
-/// next start of a server.
+/// With rotation off one table is enough. A newer one would be used after the next start of a server.
 async fn keep_one(this: Month, context: &JobContext, report: &Report) -> Result<(), JobError> {
     let months = report.step(|| context.store.months()).await?;
     match months.last() {
@@ -83,16 +82,16 @@ async fn make(
     context: &JobContext,
     report: &Report,
 ) -> Result<(), JobError> {
-    // Also where the table is there: it may be one that is still being made.
+    // A table that exists may still be in creation.
     report.step(|| context.store.ensure_month(month)).await?;
     report.note(format!("{month} {}", if is_there { "was there" } else { "is made" })).await
 }
 
-/// What is to become of a table's throughput.
+/// A change of a table's throughput.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     Set(Throughput),
-    /// It stays as it is, for this reason.
+    /// No change, for this reason.
     Keep(String),
 }
 
@@ -112,7 +111,7 @@ async fn apply(
     }
 }
 
-/// What next month's table needs; none where throughput is nothing that tables have.
+/// The change of next month's table; none if the tables have no throughput or the same.
 fn copied(this: Option<Capacity>, next: Option<Capacity>, month: Month) -> Option<Change> {
     match (this?, next?) {
         (Capacity::Provisioned(this), Capacity::Provisioned(next)) if this == next => None,
@@ -125,7 +124,7 @@ fn copied(this: Option<Capacity>, next: Option<Capacity>, month: Month) -> Optio
     }
 }
 
-/// What last month's table can do without; never more than it has.
+/// The change of last month's table, which is never raised.
 fn lowered(prior: Option<Capacity>, to: Throughput, now: Time) -> Change {
     let CivilHour { day, .. } = CivilHour::of(now);
     let month = Month::of(now).previous();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn next_month_gets_the_throughput_of_this_one() {
+    fn next_month_gets_the_throughput_of_this_month() {
         let month = Month::of(DECEMBER);
         let set = |read, write| Some(Change::Set(Throughput { read, write }));
         assert_eq!(copied(provisioned(9, 8), provisioned(1, 2), month), set(9, 8));

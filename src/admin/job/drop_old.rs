@@ -1,21 +1,20 @@
-//! `tables drop-old` and `tables drop`: message tables that nobody needs any more.
+//! `tables drop-old` and `tables drop`: drop message tables that are no longer needed.
 //!
-//! A table that clients are still on stays unless it is forced away: what waits in it is lost
-//! with it, and its clients get a new id and subscribe anew. `users drop-inactive` is the orderly
-//! way to be rid of clients that stay away; after it, nobody is on the tables of their months.
+//! A table that clients are still on is kept unless `--force` is given. Its messages would be lost, and its clients
+//! would get a new id and subscribe anew. `users drop-inactive` drops absent clients first.
 
 use state_machine::Month;
 
 use super::{JobError, Report, census};
+use crate::admin::commands::{Drop, DropOld};
 use crate::admin::job_context::{JobContext, months_before};
-use crate::admin::request::{Drop, DropOld};
 
-/// What `--force` is told to do to the clients of a table.
+/// What `--force` does to the clients of a table.
 const FATE: &str = "they get a new id when they connect, and subscribe anew";
 
-/// Drops the tables of all months before those that are kept.
+/// Drops the tables of all months before the kept ones.
 pub(super) async fn run(
-    asked: &DropOld,
+    drop_old: &DropOld,
     context: &JobContext,
     report: &mut Report,
 ) -> Result<(), JobError> {
@@ -24,14 +23,14 @@ pub(super) async fn run(
     if !context.rotation {
         return report.note(frozen(&months)).await;
     }
-    let old = old_months(&months, context.this_month(), asked.keep);
+    let old = old_months(&months, context.this_month(), drop_old.keep);
     if old.is_empty() {
-        let first = months_before(context.this_month(), asked.keep);
+        let first = months_before(context.this_month(), drop_old.keep);
         return report.note(format!("no table is older than {first}: nothing to drop")).await;
     }
     let clients = census::count(context, &tables, report).await?;
     for month in old {
-        match (clients.naming(month), asked.force, asked.dry_run) {
+        match (clients.naming(month), drop_old.force, drop_old.dry_run) {
             (count @ 1.., false, _) => report.note(kept(month, count)).await?,
             (count, _, true) => report.note(format!("would drop {}", with(month, count))).await?,
             (count, _, false) => drop_month(month, count, context, report).await?,
@@ -40,39 +39,38 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// The months whose tables are dropped: those before the ones that are kept, but never the newest
-/// that there is.
+/// The months whose tables are dropped: those before the kept ones, but never the newest.
 pub(super) fn old_months(months: &[Month], this: Month, keep: u32) -> Vec<Month> {
     let (first_kept, newest) = (months_before(this, keep), months.iter().max());
     let is_old = |month: &&Month| **month < first_kept && Some(*month) != newest;
     months.iter().filter(is_old).copied().collect()
 }
 
-/// Drops one table, if nobody uses it and it is really meant.
+/// Drops one table if no server uses it and `--yes` is given.
 pub(super) async fn drop_one(
-    asked: &Drop,
+    drop: &Drop,
     context: &JobContext,
     report: &mut Report,
 ) -> Result<(), JobError> {
-    let month = asked.month.0;
+    let month = drop.month;
     let months = report.step(|| context.store.months()).await?;
     if !months.contains(&month) {
         return report.note(format!("there is no table of {month}: nothing to drop")).await;
     }
-    if let Some(use_of_it) = in_use(month, &months, context) {
-        return Err(JobError::Refused(format!("{month} stays: {use_of_it}")));
+    if let Some(reason) = in_use(month, &months, context) {
+        return Err(JobError::Refused(format!("{month} stays: {reason}")));
     }
     let tables = report.step(|| context.store.tables()).await?;
     let count = census::count(context, &tables, report).await?.naming(month);
-    let refused = match (count, asked.force, asked.yes) {
+    let refused = match (count, drop.force, drop.yes) {
         (1.., false, _) => kept(month, count),
-        (_, _, false) => format!("this would drop {}; say --yes to do it", with(month, count)),
+        (_, _, false) => format!("this would drop {}; add --yes to do it", with(month, count)),
         (_, _, true) => return drop_month(month, count, context, report).await,
     };
     Err(JobError::Refused(refused))
 }
 
-/// What a node uses the month for.
+/// Why the month's table is in use, if it is.
 fn in_use(month: Month, months: &[Month], context: &JobContext) -> Option<&'static str> {
     let this = context.this_month();
     match context.rotation {
@@ -120,8 +118,7 @@ fn kept(month: Month, count: u64) -> String {
 fn frozen(months: &[Month]) -> String {
     match months.last() {
         Some(newest) => format!(
-            "rotation is off and {newest} stays in use, so age says nothing about a table: nothing \
-             to drop; `kalends tables drop MONTH --yes` drops one that is no longer needed"
+            "rotation is off and {newest} stays in use, so no table is old: nothing to drop; `kalends tables drop MONTH --yes` drops one that is no longer needed"
         ),
         None => "there are no message tables: nothing to drop".to_owned(),
     }
@@ -146,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_year_is_a_month_like_others() {
+    fn the_change_of_year_is_an_ordinary_month() {
         let there = months(&["2026_11", "2026_12", "2027_01"]);
         assert_eq!(old_months(&there, there[2], 1), months(&["2026_11"]));
     }
 
     #[test]
-    fn the_newest_table_stays_however_old_it_is() {
+    fn the_newest_table_is_kept_at_any_age() {
         let there = months(&["2024_01", "2024_02"]);
         assert_eq!(old_months(&there, "2026_11".parse().unwrap(), 1), months(&["2024_01"]));
         assert_eq!(old_months(&there[..1], "2026_11".parse().unwrap(), 1), months(&[]));

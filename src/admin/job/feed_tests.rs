@@ -1,28 +1,23 @@
 //! The jobs of feeds on a real store, where no server publishes for them.
 
-use state_machine::feed::{FeedKey, FeedName, FeedValue};
+use state_machine::feed::{FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, Sequence};
+use storage::feeds::FeedState;
 use tokio::sync::watch;
 
-use crate::admin::feed::{FeedPut, FeedRow, FeedTail, Key, KeyArgs, Name, Page, Value};
+use crate::admin::commands::{FeedPut, FeedTail, KeyArgs, ReadOnlyArgs, Request};
 use crate::admin::fixture::Fixture;
 use crate::admin::output::{Completion, Output};
-use crate::admin::request::Request;
 
-fn name(text: &str) -> Name {
-    Name(FeedName::parse(text).unwrap())
+fn name(text: &str) -> FeedName {
+    FeedName::parse(text).unwrap()
 }
 
-fn key(text: &str) -> Key {
-    Key(FeedKey::parse(text).unwrap())
+fn put(feed: &str, key: &str, value: &str) -> Request {
+    Request::FeedPut(FeedPut { of: of(feed, key), value: FeedValue::parse(value).unwrap() })
 }
 
-fn put(feed: &str, of: &str, value: &str) -> Request {
-    let value = Value(FeedValue::parse(value).unwrap());
-    Request::FeedPut(FeedPut { feed: name(feed), key: key(of), value })
-}
-
-fn of(feed: &str, of: &str) -> KeyArgs {
-    KeyArgs { feed: name(feed), key: key(of) }
+fn of(feed: &str, key: &str) -> KeyArgs {
+    KeyArgs { feed: name(feed), key: FeedKey::parse(key).unwrap() }
 }
 
 fn tail(after: u64, count: Option<u64>) -> FeedTail {
@@ -33,48 +28,48 @@ fn tail(after: u64, count: Option<u64>) -> FeedTail {
 async fn updates(fixture: &Fixture, tail: FeedTail) -> (Vec<String>, u64) {
     let (lines, end) = fixture.ask(Request::FeedTail(tail)).await;
     assert_eq!(end, Completion::Done);
-    let (mut updates, mut came_to) = (Vec::new(), 0);
+    let (mut updates, mut reached) = (Vec::new(), 0);
     for line in lines {
-        let Output::Page(Page { updates: rows, cursor, .. }) = line else { panic!("{line:?}") };
-        came_to = cursor;
+        let Output::Page(FeedPage { updates: rows, cursor, .. }) = line else { panic!("{line:?}") };
+        reached = cursor.0;
         updates.extend(rows.into_iter().map(|row| {
-            let value = row.value.unwrap_or_else(|| "deleted".into());
+            let value = row.value.map_or_else(|| "deleted".to_owned(), |value| value.to_string());
             format!("{} {}={value}", row.feed_sync_id, row.key)
         }));
     }
-    (updates, came_to)
+    (updates, reached)
 }
 
 #[tokio::test]
-async fn what_is_written_is_published_before_the_command_ends() {
+async fn a_write_is_published_before_the_command_ends() {
     let fixture = Fixture::with(&[]).await;
     let said = fixture.notes(put("f", "a/b", "1")).await;
-    assert_eq!(said, ["wrote a/b of f, its version is 1", "published, f has come to number 1"]);
+    assert_eq!(said, ["wrote a/b of f, its version is 1", "published, the last number of f is 1"]);
     let said = fixture.notes(put("f", "a/b", "2")).await;
-    assert_eq!(said, ["wrote a/b of f, its version is 3", "published, f has come to number 2"]);
+    assert_eq!(said, ["wrote a/b of f, its version is 3", "published, the last number of f is 2"]);
     let said = fixture.notes(Request::FeedRepublish(of("f", "a/b"))).await;
     assert_eq!(said[0], "a/b of f gets a new number, its version is 5");
     assert_eq!(updates(&fixture, tail(0, None)).await, (vec!["3 a/b=2".to_owned()], 3));
 
     let said = fixture.notes(Request::FeedDelete(of("f", "a/b"))).await;
-    let deleted = ["deleted a/b of f, its version is 7", "published, f has come to number 4"];
+    let deleted = ["deleted a/b of f, its version is 7", "published, the last number of f is 4"];
     assert_eq!(said, deleted);
     assert_eq!(updates(&fixture, tail(0, None)).await, (vec!["4 a/b=deleted".to_owned()], 4));
 }
 
 #[tokio::test]
-async fn what_others_left_unpublished_is_published_too() {
+async fn keys_that_others_left_unpublished_are_published_too() {
     let fixture = Fixture::with(&[]).await;
     for number in 0..2 {
         let left = FeedKey::parse(&format!("left-{number}")).unwrap();
         let value = FeedValue::parse("x").unwrap();
-        fixture.context.store.write_key(name("f").0, left, value, 100).await.unwrap();
+        fixture.context.store.write_key(name("f"), left, value, 100).await.unwrap();
     }
-    assert_eq!(fixture.notes(put("f", "a", "1")).await[1], "published, f has come to number 3");
+    assert_eq!(fixture.notes(put("f", "a", "1")).await[1], "published, the last number of f is 3");
 }
 
 #[tokio::test]
-async fn what_a_feed_does_not_take_is_refused_with_the_setting_that_says_so() {
+async fn a_write_beyond_a_bound_is_refused_with_the_setting() {
     let fixture = Fixture::with(&[]).await;
     let why = fixture.refused(put("f", "a", &"x".repeat(101))).await;
     assert_eq!(why, "the value has 101 bytes, and f takes 100 (feed_value_bytes_max)");
@@ -88,7 +83,7 @@ async fn what_a_feed_does_not_take_is_refused_with_the_setting_that_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_neither_deleted_nor_published_again_nor_followed() {
+async fn a_missing_key_or_feed_is_refused() {
     let fixture = Fixture::with(&[]).await;
     let why = fixture.refused(Request::FeedDelete(of("f", "a"))).await;
     assert_eq!(why, "there is no a in f: nothing to delete");
@@ -99,11 +94,11 @@ async fn what_is_not_there_is_neither_deleted_nor_published_again_nor_followed()
 
     fixture.notes(put("f", "a", "1")).await;
     let why = fixture.refused(Request::FeedTail(tail(2, None))).await;
-    assert!(why.starts_with("the cursor 2 is from the future, f has come to number 1"), "{why}");
+    assert!(why.starts_with("the cursor 2 is from the future, the last number of f is 1"), "{why}");
 }
 
 #[tokio::test]
-async fn a_tail_tells_what_is_behind_a_number_and_no_more_than_is_wanted() {
+async fn a_tail_writes_the_updates_behind_a_number_up_to_the_count() {
     let fixture = Fixture::with(&[]).await;
     for (of, value) in [("a", "1"), ("b", "2"), ("c", "3"), ("a", "4")] {
         fixture.notes(put("f", of, value)).await;
@@ -116,7 +111,7 @@ async fn a_tail_tells_what_is_behind_a_number_and_no_more_than_is_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_nobody_publishes_for_is_looked_at_until_something_comes() {
+async fn a_store_without_a_publisher_is_polled_until_there_is_an_update() {
     let fixture = Fixture::with(&[]).await;
     fixture.notes(put("f", "a", "1")).await;
     let (_stop, stopped) = watch::channel(false);
@@ -128,11 +123,11 @@ async fn a_store_that_nobody_publishes_for_is_looked_at_until_something_comes() 
     };
     let ((lines, end), _) = tokio::join!(tail, write);
     let [Output::Page(page)] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!((end, &*page.updates[0].key, page.cursor), (Completion::Done, "b", 2));
+    assert_eq!((end, page.updates[0].key.as_str(), page.cursor.0), (Completion::Done, "b", 2));
 }
 
 #[tokio::test]
-async fn a_tail_that_waits_stops_when_it_is_told_to() {
+async fn a_waiting_tail_can_be_stopped() {
     let fixture = Fixture::with(&[]).await;
     fixture.notes(put("f", "a", "1")).await;
     let (stop, stopped) = watch::channel(false);
@@ -147,20 +142,29 @@ async fn a_tail_that_waits_stops_when_it_is_told_to() {
 async fn feeds_and_broadcasts_are_listed() {
     let fixture = Fixture::with(&[]).await;
     assert_eq!(
-        fixture.ask(Request::FeedList).await,
+        fixture.ask(Request::FeedList(ReadOnlyArgs::default())).await,
         (vec![Output::Feeds(vec![])], Completion::Done)
     );
-    assert_eq!(fixture.ask(Request::BroadcastList).await, (vec![], Completion::Done));
+    assert_eq!(
+        fixture.ask(Request::BroadcastList(ReadOnlyArgs::default())).await,
+        (vec![], Completion::Done)
+    );
     for (of, version) in [("b", "1"), ("a/b", "2"), ("c", "3"), ("b", "4")] {
         fixture.notes(put("broadcasts", of, version)).await;
     }
     fixture.notes(Request::FeedDelete(of("broadcasts", "c"))).await;
     fixture.notes(put("f", "k", "1")).await;
-    let row = |feed: &str, head, keys| FeedRow { feed: feed.into(), head, keys };
+    let row = |feed: &str, head, keys| {
+        // The version of the sequence is the store's own.
+        let sequence = Sequence { value: FeedSyncId(head), version: 0, keys };
+        FeedState { name: name(feed), sequence }
+    };
     let feeds = Output::Feeds(vec![row("broadcasts", 5, 3), row("f", 1, 1)]);
-    assert_eq!(fixture.ask(Request::FeedList).await, (vec![feeds], Completion::Done));
+    let (lines, _) = fixture.ask(Request::FeedList(ReadOnlyArgs::default())).await;
+    let shown: Vec<_> = lines.iter().map(Output::to_line).collect();
+    assert_eq!(shown, [feeds.to_line()]);
 
-    let (lines, _) = fixture.ask(Request::BroadcastList).await;
+    let (lines, _) = fixture.ask(Request::BroadcastList(ReadOnlyArgs::default())).await;
     let [Output::Broadcasts(rows)] = &lines[..] else { panic!("{lines:?}") };
     let rows: Vec<_> = rows.iter().map(|row| format!("{}={}", row.id, row.version)).collect();
     assert_eq!(rows, ["a/b=2", "b=4"]);

@@ -1,7 +1,9 @@
-//! Where a job tells how it goes, and hears that it is to stop.
+//! Where a job writes its output and learns that it must stop.
 
 use std::time::Duration;
 
+use state_machine::Span;
+use state_machine::backoff::Backoff;
 use storage::{StoreError, StoreFuture};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -9,55 +11,54 @@ use tokio::time::{Instant, sleep_until};
 use super::JobError;
 use crate::admin::output::{Output, Progress};
 
-/// Lines that may wait until they are printed or sent.
-pub const LINES_MAX: usize = 16;
+/// Outputs that wait to be printed or sent.
+pub const OUTPUTS_MAX: usize = 16;
 
-/// How often progress is told at most.
+/// The minimum interval between two outputs of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// How long is waited before a step is taken again that the store had no room for; it doubles
-/// with every refusal.
-const BUSY_WAIT: Duration = Duration::from_millis(500);
+/// The first wait before a step is repeated that the store refused as busy; it doubles with every refusal.
+const BUSY_WAIT: Span = Span(500);
 
-/// How often the store may have no room for one step: half a minute in all.
+/// The longest of these waits.
+const BUSY_WAIT_MAX: Span = Span::from_secs(16);
+
+/// Refusals of one step after which the job fails: half a minute in all.
 const REFUSALS_MAX: u32 = 6;
 
-/// A job's way to whoever asked for it.
 pub struct Report {
-    lines: mpsc::Sender<Output>,
+    outputs: mpsc::Sender<Output>,
     stop: watch::Receiver<bool>,
     next_progress: Instant,
 }
 
 impl Report {
-    /// Tells its lines to `lines`, and is to stop when `stop` turns true or its sender is gone.
-    pub fn new(lines: mpsc::Sender<Output>, stop: watch::Receiver<bool>) -> Self {
-        Self { lines, stop, next_progress: Instant::now() }
+    /// Writes to `outputs`. The job must stop when `stop` turns true, its sender is gone, or nothing reads the outputs.
+    pub fn new(outputs: mpsc::Sender<Output>, stop: watch::Receiver<bool>) -> Self {
+        Self { outputs, stop, next_progress: Instant::now() }
     }
 
-    /// Tells something; where nobody listens any more, the job stops.
-    pub async fn emit(&self, line: Output) -> Result<(), JobError> {
-        self.lines.send(line).await.map_err(|_| JobError::Stopped)
+    pub async fn emit(&self, output: Output) -> Result<(), JobError> {
+        self.outputs.send(output).await.map_err(|_| JobError::Stopped)
     }
 
-    /// Tells a sentence.
     pub async fn note(&self, text: impl Into<String>) -> Result<(), JobError> {
         self.emit(Output::Note(text.into())).await
     }
 
-    /// Tells how far it has come, unless that was told just now or nobody keeps up with it.
+    /// Writes progress, unless some was written just now or the reader does not keep up.
     pub fn progress(&mut self, what: &str, done: u64, of: Option<u64>) {
         let now = Instant::now();
         if now >= self.next_progress {
             self.next_progress = now + PROGRESS_EVERY;
             let progress = Progress { what: what.to_owned(), done, of };
-            // The next one says the same and more.
-            let _ = self.lines.try_send(Output::Progress(progress));
+            // The next one replaces it.
+            let _ = self.outputs.try_send(Output::Progress(progress));
         }
     }
 
-    /// Takes one step, unless the job is to stop. A step that was begun is waited for, one that the
-    /// store has no room for is taken again later.
+    /// Runs one step unless the job must stop. A step that has begun is finished; one that the store refuses as busy
+    /// is repeated.
     pub async fn step<T>(&self, mut step: impl FnMut() -> StoreFuture<T>) -> Result<T, JobError> {
         let mut refusals = 0;
         loop {
@@ -69,39 +70,35 @@ impl Report {
         }
     }
 
-    /// Waits for the store to have room again, until that is too often.
+    /// Waits before a step is repeated. Fails after [`REFUSALS_MAX`].
     pub async fn backoff(&self, refusals: &mut u32) -> Result<(), JobError> {
         if *refusals == REFUSALS_MAX {
             return Err(StoreError::Busy.into());
         }
-        let wait = BUSY_WAIT * 2_u32.pow(*refusals);
+        let wait = Backoff::delay(BUSY_WAIT, BUSY_WAIT_MAX, *refusals);
         *refusals += 1;
-        self.wait_until(Instant::now() + wait).await
+        self.wait_until(Instant::now() + Duration::from_millis(wait.0)).await
     }
 
-    /// Whether the job may go on.
     pub fn check_stopped(&self) -> Result<(), JobError> {
-        if self.is_stopped() { Err(JobError::Stopped) } else { Ok(()) }
+        let is_stopped =
+            *self.stop.borrow() || self.stop.has_changed().is_err() || self.outputs.is_closed();
+        if is_stopped { Err(JobError::Stopped) } else { Ok(()) }
     }
 
-    /// Waits, unless the job is to stop.
     pub async fn wait_until(&self, time: Instant) -> Result<(), JobError> {
         self.or_interrupted(sleep_until(time)).await
     }
 
-    /// Waits for something, unless the job is to stop.
+    /// Waits for an event unless the job must stop.
     pub async fn or_interrupted<T>(&self, event: impl Future<Output = T>) -> Result<T, JobError> {
         let mut stop = self.stop.clone();
         tokio::select! {
-            // An error is a sender that is gone.
+            // An error means that the sender is gone.
             _ = stop.wait_for(|stop| *stop) => Err(JobError::Stopped),
-            () = self.lines.closed() => Err(JobError::Stopped),
+            () = self.outputs.closed() => Err(JobError::Stopped),
             output = event => Ok(output),
         }
-    }
-
-    fn is_stopped(&self) -> bool {
-        *self.stop.borrow() || self.stop.has_changed().is_err() || self.lines.is_closed()
     }
 }
 
@@ -110,9 +107,9 @@ mod tests {
     use super::*;
 
     fn report() -> (Report, mpsc::Receiver<Output>, watch::Sender<bool>) {
-        let (lines, told) = mpsc::channel(LINES_MAX);
+        let (outputs, queue) = mpsc::channel(OUTPUTS_MAX);
         let (stop, stopped) = watch::channel(false);
-        (Report::new(lines, stopped), told, stop)
+        (Report::new(outputs, stopped), queue, stop)
     }
 
     fn one() -> StoreFuture<u8> {
@@ -120,8 +117,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn steps_are_taken_until_it_is_told_to_stop() {
-        let (report, _told, stop) = report();
+    async fn no_step_begins_after_the_job_is_stopped() {
+        let (report, _queue, stop) = report();
         assert_eq!(report.step(one).await, Ok(1));
         stop.send(true).unwrap();
         assert_eq!(report.step(one).await, Err(JobError::Stopped));
@@ -131,8 +128,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_step_is_taken_again_while_the_store_is_busy_but_not_for_ever() {
-        let (report, _told, _stop) = report();
+    async fn a_step_is_repeated_while_the_store_is_busy_for_half_a_minute() {
+        let (report, _queue, _stop) = report();
         let mut tries = 0;
         let busy_twice = || -> StoreFuture<u8> {
             tries += 1;
@@ -150,29 +147,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_job_that_nobody_listens_to_stops() {
-        let (report, told, _stop) = report();
-        drop(told);
+    async fn a_job_without_a_reader_stops() {
+        let (report, queue, _stop) = report();
+        drop(queue);
         assert_eq!(report.note("x").await, Err(JobError::Stopped));
         assert_eq!(report.step(one).await, Err(JobError::Stopped));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn progress_is_told_ten_times_a_second_and_holds_nothing_up() {
-        let (mut report, mut told, _stop) = report();
+    async fn progress_is_written_ten_times_a_second_and_delays_nothing() {
+        let (mut report, mut queue, _stop) = report();
         for done in 0..1000 {
             report.progress("users", done, None);
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        let mut heard = Vec::new();
-        while let Ok(Output::Progress(progress)) = told.try_recv() {
-            heard.push(progress.done);
+        let mut written = Vec::new();
+        while let Ok(Output::Progress(progress)) = queue.try_recv() {
+            written.push(progress.done);
         }
-        assert_eq!(heard, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]);
+        assert_eq!(written, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]);
         for done in 0..1000 {
             report.progress("users", done, None);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
-        assert_eq!(told.len(), LINES_MAX);
+        assert_eq!(queue.len(), OUTPUTS_MAX);
     }
 }

@@ -1,32 +1,33 @@
 //! Every job on a real store.
 
+use storage::maintenance::Throughput;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::admin::fixture::{Fixture, NOW, in_month, month, month_name, note, uaid};
+use crate::admin::commands::{Copy, Create, Drop, DropInactive, DropOld, ReadOnlyArgs, Request};
+use crate::admin::fixture::{Fixture, NOW, in_month, month, note, uaid};
 use crate::admin::job_context::Servers;
 use crate::admin::output::{Completion, Output};
-use crate::admin::request::{Copy, Create, Drop, DropInactive, DropOld, Request, Units};
 
 const DROP_OLD: DropOld = DropOld { keep: 1, dry_run: false, force: false };
 const DROP_INACTIVE: DropInactive =
     DropInactive { months: 2, rate: 100, dry_run: false, since: None };
 
 fn drop(text: &str, yes: bool, force: bool) -> Request {
-    Request::Drop(Drop { month: month_name(text), yes, force })
+    Request::Drop(Drop { month: month(text), yes, force })
 }
 
 fn copy(from: &str, to: &str) -> Request {
-    let (from, to) = (month_name(from), month_name(to));
+    let (from, to) = (month(from), month(to));
     Request::Copy(Copy { from, to, server_stopped: false })
 }
 
 #[tokio::test]
-async fn a_fresh_store_is_ready_and_missing_tables_are_made_once() {
+async fn a_fresh_store_passes_preflight_and_missing_tables_are_created_once() {
     let fixture = Fixture::with(&[]).await;
     let (checks, end) = fixture.ask(Request::Preflight).await;
     assert_eq!(end, Completion::Done);
-    assert!(matches!(&checks[..], [Output::Check(check), ..] if check.problem.is_none()));
+    assert!(matches!(&checks[..], [Output::Check(check), ..] if check.outcome.is_ok()));
 
     let ensure = Request::Create(Create { lower_prior: None });
     let made = ["2026_10 is made", "2026_11 is made", "2026_12 is made"];
@@ -37,15 +38,15 @@ async fn a_fresh_store_is_ready_and_missing_tables_are_made_once() {
 }
 
 #[tokio::test]
-async fn where_tables_have_no_throughput_there_is_none_to_lower() {
+async fn tables_without_throughput_have_none_to_lower() {
     let fixture = Fixture::with(&["2026_10", "2026_11", "2026_12"]).await;
-    let lower_prior = Some(Units { read: 1, write: 1 });
+    let lower_prior = Some(Throughput { read: 1, write: 1 });
     let notes = fixture.notes(Request::Create(Create { lower_prior })).await;
     assert_eq!(notes[3..], ["2026_10 has no throughput that could be lowered"]);
 }
 
 #[tokio::test]
-async fn a_frozen_table_gets_no_newer_one_beside_it() {
+async fn with_rotation_off_no_newer_table_is_created() {
     let mut fixture = Fixture::with(&["2026_05"]).await;
     fixture.context.rotation = false;
     let notes = fixture.notes(Request::Create(Create { lower_prior: None })).await;
@@ -54,7 +55,7 @@ async fn a_frozen_table_gets_no_newer_one_beside_it() {
 }
 
 #[tokio::test]
-async fn old_tables_that_nobody_is_on_are_dropped_and_the_others_kept() {
+async fn old_tables_without_clients_are_dropped_and_the_others_kept() {
     let fixture = Fixture::with(&["2026_07", "2026_08", "2026_10", "2026_11"]).await;
     fixture.users_of(0..3, in_month("2026_08")).await;
     let dry = Request::DropOld(DropOld { dry_run: true, ..DROP_OLD });
@@ -75,7 +76,7 @@ async fn old_tables_that_nobody_is_on_are_dropped_and_the_others_kept() {
 }
 
 #[tokio::test]
-async fn with_rotation_off_age_drops_nothing() {
+async fn with_rotation_off_no_table_is_old() {
     let mut fixture = Fixture::with(&["2026_03", "2026_05"]).await;
     fixture.context.rotation = false;
     let forced = Request::DropOld(DropOld { force: true, ..DROP_OLD });
@@ -85,7 +86,7 @@ async fn with_rotation_off_age_drops_nothing() {
 }
 
 #[tokio::test]
-async fn one_table_is_dropped_when_nobody_needs_it_and_it_is_meant() {
+async fn one_table_is_dropped_if_it_is_unused_and_confirmed() {
     let mut fixture = Fixture::with(&["2026_03", "2026_05", "2026_10", "2026_11"]).await;
     fixture.users_of(0..1, in_month("2026_05")).await;
     for in_use in ["2026_10", "2026_11"] {
@@ -93,7 +94,7 @@ async fn one_table_is_dropped_when_nobody_needs_it_and_it_is_meant() {
         assert!(why.contains("nodes use the tables of last, this and next month"), "{why}");
     }
     let why = fixture.refused(drop("2026_03", false, false)).await;
-    assert!(why.starts_with("this would drop 2026_03, which no client is on; say --yes"), "{why}");
+    assert!(why.starts_with("this would drop 2026_03, which no client is on; add --yes"), "{why}");
     let why = fixture.refused(drop("2026_05", true, false)).await;
     assert!(why.starts_with("kept 2026_05: 1 client is still on it"), "{why}");
     assert_eq!(fixture.months().await.len(), 4);
@@ -113,12 +114,12 @@ async fn one_table_is_dropped_when_nobody_needs_it_and_it_is_meant() {
 }
 
 #[tokio::test]
-async fn a_copy_is_refused_where_it_would_lose_something() {
+async fn a_copy_that_would_lose_messages_is_refused() {
     let mut fixture = Fixture::with(&["2026_05", "2026_11"]).await;
     for (from, to, expected) in [
         ("2026_05", "2026_05", "is not later than"),
         ("2026_11", "2026_05", "is not later than"),
-        ("2026_05", "2026_12", "is yet to come"),
+        ("2026_05", "2026_12", "has not begun"),
         ("2026_04", "2026_11", "there is no table of 2026_04"),
     ] {
         let why = fixture.refused(copy(from, to)).await;
@@ -129,14 +130,14 @@ async fn a_copy_is_refused_where_it_would_lose_something() {
     assert!(why.starts_with("a server is running on this store: stop it first"), "{why}");
     fixture.context.servers = Servers::Unknown;
     let why = fixture.refused(copy("2026_05", "2026_11")).await;
-    assert!(why.contains("say --server-stopped"), "{why}");
-    let (from, to) = (month_name("2026_05"), month_name("2026_11"));
+    assert!(why.contains("add --server-stopped"), "{why}");
+    let (from, to) = (month("2026_05"), month("2026_11"));
     let confirmed = Request::Copy(Copy { from, to, server_stopped: true });
     assert_eq!(fixture.ask(confirmed).await.1, Completion::Done);
 }
 
 #[tokio::test]
-async fn a_copied_table_has_all_records_and_what_is_left_to_do_is_told() {
+async fn a_copied_table_has_all_records_and_the_next_steps_are_noted() {
     let fixture = Fixture::with(&["2026_05"]).await;
     fixture.users_of(0..3, in_month("2026_05")).await;
     let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
@@ -148,8 +149,8 @@ async fn a_copied_table_has_all_records_and_what_is_left_to_do_is_told() {
         [
             "3 records name 2026_11 instead of 2026_05 now",
             "next: `kalends tables drop 2026_05 --yes`, then start the server",
-            "from now on: `kalends users drop-inactive --since 2026_05`, for by itself it looks back no \
-             further than the oldest table and three months",
+            "from now on: `kalends users drop-inactive --since 2026_05`, since the default is the month of the \
+             oldest table, and three months at least",
         ]
     );
     assert_eq!(store.record(uaid(1)).await.unwrap().unwrap().curmonth, month("2026_11"));
@@ -158,7 +159,7 @@ async fn a_copied_table_has_all_records_and_what_is_left_to_do_is_told() {
 }
 
 #[tokio::test]
-async fn a_table_that_everybody_was_moved_from_is_not_copied_again() {
+async fn a_table_that_all_clients_left_is_not_copied_again() {
     let fixture = Fixture::with(&["2026_05"]).await;
     fixture.users_of(0..3, in_month("2026_05")).await;
     let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
@@ -177,7 +178,7 @@ async fn a_table_that_everybody_was_moved_from_is_not_copied_again() {
 }
 
 #[tokio::test]
-async fn a_copy_that_broke_off_goes_on() {
+async fn a_copy_that_broke_off_is_resumed() {
     let fixture = Fixture::with(&["2026_05", "2026_11"]).await;
     fixture.users_of(0..2, in_month("2026_05")).await;
     // As if the record of this one had been moved.
@@ -187,11 +188,11 @@ async fn a_copy_that_broke_off_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn users_that_stay_away_are_counted_and_then_dropped_at_the_rate() {
+async fn inactive_users_are_counted_and_then_dropped_at_the_rate() {
     let fixture = Fixture::with(&["2026_08", "2026_11"]).await;
     fixture.users_of(0..60, in_month("2026_08")).await;
     fixture.users_of(60..62, in_month("2026_10")).await;
-    // They came back.
+    // They connected again.
     fixture.users_of(0..10, NOW).await;
 
     let dry = Request::DropInactive(DropInactive { dry_run: true, ..DROP_INACTIVE });
@@ -201,7 +202,7 @@ async fn users_that_stay_away_are_counted_and_then_dropped_at_the_rate() {
 
     let began = Instant::now();
     let slowly = Request::DropInactive(DropInactive { rate: 10, ..DROP_INACTIVE });
-    let dropped = "dropped 50 users; 0 had come back meanwhile and were kept";
+    let dropped = "dropped 50 users; 0 connected meanwhile and were kept";
     assert_eq!(fixture.notes(slowly.clone()).await, [found, dropped]);
     assert!(began.elapsed().as_secs_f64() >= 5.0, "{:?}", began.elapsed());
     assert_eq!(fixture.users().await, 12);
@@ -210,7 +211,7 @@ async fn users_that_stay_away_are_counted_and_then_dropped_at_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_stops_between_two_batches_and_says_what_is_left() {
+async fn dropping_stops_between_two_batches_and_reports_what_is_left() {
     let fixture = Fixture::with(&["2026_08"]).await;
     fixture.users_of(0..60, in_month("2026_08")).await;
     let (stop, stopped) = watch::channel(false);
@@ -227,29 +228,29 @@ async fn dropping_stops_between_two_batches_and_says_what_is_left() {
 }
 
 #[tokio::test]
-async fn users_of_this_month_cannot_be_asked_for() {
+async fn users_of_this_month_cannot_be_dropped() {
     let fixture = Fixture::with(&["2026_11"]).await;
-    let since = Some(month_name("2026_10"));
+    let since = Some(month("2026_10"));
     let why = fixture.refused(Request::DropInactive(DropInactive { since, ..DROP_INACTIVE })).await;
-    assert_eq!(why, "--since must not be later than 2026_09: newer users are not stale");
+    assert_eq!(why, "--since must not be later than 2026_09: newer users are not inactive");
 }
 
 #[tokio::test]
-async fn the_status_counts_every_client_and_says_what_is_to_do() {
+async fn the_status_counts_every_client_and_advises() {
     let fixture = Fixture::with(&["2026_09", "2026_10", "2026_11", "2026_12"]).await;
     fixture.users_of(0..3, in_month("2026_09")).await;
     fixture.users_of(3..5, NOW).await;
-    let (lines, end) = fixture.ask(Request::Status).await;
+    let (lines, end) = fixture.ask(Request::Status(ReadOnlyArgs::default())).await;
     assert_eq!(end, Completion::Done);
     let [Output::Status(status)] = &lines[..] else { panic!("{lines:?}") };
     let clients: Vec<_> = status.clients.iter().map(|(month, count)| (*month, *count)).collect();
-    assert_eq!(clients, [(month_name("2026_09"), 3), (month_name("2026_11"), 2)]);
-    assert_eq!(status.this_month, month_name("2026_11"));
+    assert_eq!(clients, [(month("2026_09"), 3), (month("2026_11"), 2)]);
+    assert_eq!(status.this_month, month("2026_11"));
     assert_eq!((status.tables.len(), status.droppable.len()), (6, 0));
     assert!(status.advice[0].starts_with("3 clients are still on 2026_09"), "{status:?}");
 
     fixture.notes(Request::DropInactive(DROP_INACTIVE)).await;
-    let (lines, _) = fixture.ask(Request::Status).await;
+    let (lines, _) = fixture.ask(Request::Status(ReadOnlyArgs::default())).await;
     let [Output::Status(status)] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!(status.droppable, [month_name("2026_09")]);
+    assert_eq!(status.droppable, [month("2026_09")]);
 }

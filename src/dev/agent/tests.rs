@@ -46,13 +46,13 @@ fn notification(agent: &Agent, version: &str, message: &[u8], coding: Coding) ->
 }
 
 fn ack_code(step: &Step) -> u64 {
-    let ack = value(&step.say[0]);
-    assert_eq!((step.say.len(), &ack["messageType"]), (1, &json!("ack")));
+    let ack = value(&step.send[0]);
+    assert_eq!((step.send.len(), &ack["messageType"]), (1, &json!("ack")));
     ack["updates"][0]["code"].as_u64().unwrap()
 }
 
 #[test]
-fn a_new_agent_says_hello_without_a_uaid_and_registers_its_channel() {
+fn a_new_agent_sends_hello_without_a_uaid_and_registers_its_channel() {
     let mut agent = Agent::new(new_identity(Some("BKEY".into())));
     let hello = value(&agent.hello());
     assert_eq!(hello, json!({"messageType": "hello", "use_webpush": true, "broadcasts": {}}));
@@ -62,7 +62,7 @@ fn a_new_agent_says_hello_without_a_uaid_and_registers_its_channel() {
     assert_eq!(step.events, [Event::Connected { uaid: "abc".into() }]);
     let channel = agent.identity.channel.clone();
     let register = json!({"messageType": "register", "channelID": channel, "key": "BKEY"});
-    assert_eq!(value(&step.say[0]), register);
+    assert_eq!(value(&step.send[0]), register);
     assert!(agent.is_waiting());
 
     let step = agent.on_message(&registered(&agent)).unwrap();
@@ -73,22 +73,22 @@ fn a_new_agent_says_hello_without_a_uaid_and_registers_its_channel() {
 }
 
 #[test]
-fn a_known_agent_says_who_it_is_and_does_not_register_again() {
+fn a_known_agent_sends_its_uaid_and_does_not_register_again() {
     let mut agent = subscribed();
     assert_eq!(value(&agent.hello())["uaid"], "abc");
     let step = agent.on_message(r#"{"messageType":"hello","status":200,"uaid":"abc"}"#).unwrap();
-    assert!(step.say.is_empty());
+    assert!(step.send.is_empty());
     assert!(matches!(step.events[1], Event::Subscribed(_)));
 }
 
 #[test]
-fn an_agent_that_was_forgotten_registers_a_new_channel() {
+fn an_agent_that_the_server_forgot_registers_a_new_channel() {
     let mut agent = subscribed();
     let channel = agent.identity.channel.clone();
     agent.hello();
     let step = agent.on_message(r#"{"messageType":"hello","status":200,"uaid":"def"}"#).unwrap();
     assert_eq!(step.events, [Event::Connected { uaid: "def".into() }, Event::Forgotten]);
-    assert_eq!(value(&step.say[0])["messageType"], "register");
+    assert_eq!(value(&step.send[0])["messageType"], "register");
     assert_ne!(agent.identity.channel, channel);
 }
 
@@ -156,7 +156,7 @@ fn repeats_are_known_among_a_bounded_number_of_messages() {
 }
 
 #[test]
-fn versions_of_broadcasts_are_told_and_said_again_with_the_next_hello() {
+fn versions_of_broadcasts_are_reported_and_sent_with_the_next_hello() {
     let ids = ["news".to_owned(), "none".to_owned()];
     let mut agent = Agent::new(new_identity(None)).with_broadcasts(&ids);
     let none = json!({"news": "", "none": ""});
@@ -170,12 +170,12 @@ fn versions_of_broadcasts_are_told_and_said_again_with_the_next_hello() {
     assert_eq!(step.events, [connected, Event::BroadcastRefused { id, reason }, news("\"1\"")]);
     let step =
         agent.on_message(r#"{"messageType":"broadcast","broadcasts":{"news":"2"}}"#).unwrap();
-    assert_eq!((step.events, step.say), (vec![news("2")], Vec::new()));
+    assert_eq!((step.events, step.send), (vec![news("2")], Vec::new()));
     assert_eq!(value(&agent.hello())["broadcasts"], json!({"news": "2", "none": ""}));
 }
 
 #[test]
-fn pings_and_unknown_messages_are_passed_over() {
+fn pings_and_unknown_messages_are_ignored() {
     let mut agent = subscribed();
     for text in ["{}", r#"{"messageType":"broadcast","broadcasts":5}"#, r#"{"messageType":"x"}"#] {
         assert_eq!(agent.on_message(text), Ok(Step::default()));
@@ -201,7 +201,7 @@ fn a_server_that_refuses_or_errs_is_reported() {
 }
 
 #[test]
-fn a_notification_that_firefox_would_not_take_is_reported() {
+fn a_notification_that_firefox_would_refuse_is_reported() {
     let mut agent = subscribed();
     let channel = agent.identity.channel.clone();
     let aes128gcm = json!({"encoding": "aes128gcm"});

@@ -28,7 +28,7 @@ fn args(address: SocketAddr, more: &[&str]) -> ListenArgs {
 }
 
 fn timing() -> Timing {
-    let retry = Duration::from_millis(1);
+    let retry = state_machine::Span(1);
     Timing { retry, retry_max: retry, ..Timing::default() }
 }
 
@@ -106,7 +106,7 @@ fn files() -> Files {
 }
 
 #[actix_web::test]
-async fn it_subscribes_prints_the_messages_acks_them_and_ends_after_the_asked_number() {
+async fn it_subscribes_prints_and_acks_messages_and_ends_after_the_count() {
     let (fake, address) = TestServer::start().await;
     let files = files();
     let to = files.subscription.clone();
@@ -156,7 +156,7 @@ async fn a_message_may_come_in_parts_with_a_ping_between_them() {
 }
 
 #[actix_web::test]
-async fn a_server_that_takes_no_subprotocol_will_do() {
+async fn a_server_without_a_subprotocol_is_accepted() {
     let (fake, address) = TestServer::start().await;
     let server = spawn(async move {
         drop(fake.websocket_without_protocol().await);
@@ -174,7 +174,7 @@ async fn a_server_that_takes_no_subprotocol_will_do() {
 }
 
 #[actix_web::test]
-async fn a_later_run_with_the_same_state_is_the_same_agent_and_reads_what_waited() {
+async fn a_later_run_with_the_same_state_gets_the_waiting_messages() {
     let (fake, address) = TestServer::start().await;
     let files = files();
     let to = files.subscription.clone();
@@ -208,7 +208,7 @@ async fn a_later_run_with_the_same_state_is_the_same_agent_and_reads_what_waited
 }
 
 #[actix_web::test]
-async fn it_comes_back_when_the_connection_is_lost() {
+async fn it_reconnects_when_the_connection_is_lost() {
     let (fake, address) = TestServer::start().await;
     let server = spawn(async move {
         let mut socket = fake.websocket().await;
@@ -249,7 +249,7 @@ async fn it_subscribes_to_broadcasts_and_prints_their_versions() {
     let args = args(address, &["--broadcast", "news", "--broadcast", "weather"]);
     let (result, printed) = listen(&args, timing()).await;
     server.await.unwrap();
-    assert!(result.is_err(), "it was asked not to come back");
+    assert!(result.is_err(), "close code 4774 ends it");
     let expected = [
         json!({"event": "broadcast_refused", "id": "weather", "reason": "Broadcast not found"}),
         json!({"event": "broadcast", "id": "news", "version": "v2"}),
@@ -258,7 +258,7 @@ async fn it_subscribes_to_broadcasts_and_prints_their_versions() {
 }
 
 #[actix_web::test]
-async fn it_asks_a_silent_server_for_a_sign_of_life_and_leaves_one_that_gives_none() {
+async fn it_pings_a_silent_server_and_leaves_one_that_does_not_answer() {
     let (fake, address) = TestServer::start().await;
     let server = spawn(async move {
         let mut socket = fake.websocket().await;
@@ -280,7 +280,7 @@ async fn it_asks_a_silent_server_for_a_sign_of_life_and_leaves_one_that_gives_no
 }
 
 #[actix_web::test]
-async fn a_server_that_asks_it_not_to_come_back_ends_it() {
+async fn close_code_4774_ends_it() {
     let (fake, address) = TestServer::start().await;
     spawn(async move {
         let mut socket = fake.websocket().await;
@@ -293,7 +293,7 @@ async fn a_server_that_asks_it_not_to_come_back_ends_it() {
 }
 
 #[actix_web::test]
-async fn a_listener_that_another_took_the_place_of_ends_and_names_the_file_they_share() {
+async fn close_code_4409_ends_it_with_the_name_of_the_shared_file() {
     let files = files();
     let shared = format!("another `kalends listen` uses {}", files.state);
     for (state, expected) in [
@@ -353,7 +353,7 @@ async fn a_server_that_sends_no_text_ends_it() {
 }
 
 #[actix_web::test]
-async fn a_server_that_accepts_and_says_nothing_is_left() {
+async fn a_server_that_accepts_and_stays_silent_is_left() {
     let (fake, address) = TestServer::start().await;
     let timing = Timing { connect: Duration::from_millis(200), ..timing() };
     let (result, _) = listen(&args(address, &[]), timing).await;
@@ -363,7 +363,7 @@ async fn a_server_that_accepts_and_says_nothing_is_left() {
 }
 
 #[actix_web::test]
-async fn a_secure_server_is_spoken_to_in_tls() {
+async fn a_wss_url_uses_tls() {
     let (fake, address) = TestServer::start().await;
     let server = spawn(async move { fake.first_byte().await });
     let url = format!("https://{address}/");
@@ -374,7 +374,7 @@ async fn a_secure_server_is_spoken_to_in_tls() {
 }
 
 #[actix_web::test]
-async fn a_server_that_is_not_there_or_no_websocket_ends_it_at_once() {
+async fn a_missing_server_or_one_without_a_websocket_ends_it_at_once() {
     let (fake, address) = TestServer::start().await;
     let answered =
         spawn(
@@ -391,7 +391,7 @@ async fn a_server_that_is_not_there_or_no_websocket_ends_it_at_once() {
 }
 
 #[test]
-fn http_urls_name_the_websocket_at_the_same_place() {
+fn an_http_url_means_the_websocket_at_its_path() {
     for (text, url) in [
         ("http://a:8080", "ws://a:8080/"),
         ("https://a/b", "wss://a/b"),
@@ -404,7 +404,7 @@ fn http_urls_name_the_websocket_at_the_same_place() {
 }
 
 #[test]
-fn a_host_and_port_alone_are_refused_with_the_url_that_was_meant() {
+fn a_host_and_port_alone_are_refused_with_a_suggested_url() {
     let expected = "expected a ws, wss, http or https URL";
     for (text, meant) in [
         ("localhost:8080", ": did you mean ws://localhost:8080/?"),
@@ -416,7 +416,7 @@ fn a_host_and_port_alone_are_refused_with_the_url_that_was_meant() {
 }
 
 #[actix_web::test]
-async fn what_a_handshake_failed_for_is_told_with_what_to_do() {
+async fn a_failed_handshake_is_reported_with_what_to_do() {
     for (answer, scheme, expected) in [
         ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "ws", "try wss:"),
         ("HTTP/1.0 400 Bad Request\r\n\r\n", "ws", "try wss:"),

@@ -73,7 +73,7 @@ fn decrypted(agent: &Identity, request: &TestRequest) -> Vec<u8> {
 }
 
 #[actix_web::test]
-async fn a_message_is_encrypted_signed_and_posted_and_the_answer_is_told() {
+async fn a_message_is_encrypted_signed_and_posted_and_the_answer_printed() {
     let (fake, address) = TestServer::start().await;
     let agent = agent(address);
     let words = ["-m", "hello", "--ttl", "60", "--topic", "t", "--urgency", "high"];
@@ -117,7 +117,7 @@ async fn an_empty_message_is_a_push_without_a_body() {
 }
 
 #[actix_web::test]
-async fn a_refusal_is_told_with_the_servers_reason_and_what_to_do() {
+async fn a_refusal_is_reported_with_the_servers_reason_and_what_to_do() {
     let reason = r#"{"code":410,"errno":106,"error":"Gone","message":"no such \u001b[1m"}"#;
     let gone = response("410 Gone", "", reason);
     let busy = response("503 Service Unavailable", "retry-after: 5\r\n", "oops");
@@ -162,7 +162,7 @@ fn a_refused_token_is_advised_on_by_the_claim_that_is_wrong() {
 }
 
 #[test]
-fn a_message_in_the_endpoints_place_is_told_where_messages_go() {
+fn a_message_in_place_of_the_endpoint_is_refused_with_the_flag() {
     for text in ["hello", "localhost:8080/wpush/x", "ftp://a"] {
         assert!(endpoint(text).unwrap_err().contains("a message goes behind -m"), "{text}");
         let error = Line::try_parse_from(["push", "--subscription", "s", text]).err().unwrap();
@@ -172,7 +172,7 @@ fn a_message_in_the_endpoints_place_is_told_where_messages_go() {
 }
 
 #[test]
-fn who_is_responsible_is_a_mail_address_or_a_page() {
+fn the_contact_is_a_mail_address_or_a_page() {
     for right in ["mailto:me@example.net", "https://example.net/contact"] {
         assert_eq!(contact(right), Ok(right.to_owned()));
     }
@@ -182,7 +182,7 @@ fn who_is_responsible_is_a_mail_address_or_a_page() {
 }
 
 #[actix_web::test]
-async fn an_endpoint_with_a_secure_scheme_on_a_plain_port_is_told() {
+async fn an_https_endpoint_on_a_plain_port_is_reported() {
     let (fake, address) = TestServer::start().await;
     spawn(async move {
         let mut stream = fake.connection().await;
@@ -197,7 +197,7 @@ async fn an_endpoint_with_a_secure_scheme_on_a_plain_port_is_told() {
 }
 
 #[actix_web::test]
-async fn a_server_that_is_not_there_is_told() {
+async fn a_missing_server_is_reported() {
     let (fake, address) = TestServer::start().await;
     drop(fake);
     let endpoint = format!("http://{address}/wpush/token");
@@ -207,7 +207,7 @@ async fn a_server_that_is_not_there_is_told() {
 }
 
 #[actix_web::test]
-async fn a_secure_endpoint_is_spoken_to_in_tls() {
+async fn an_https_endpoint_uses_tls() {
     let (fake, address) = TestServer::start().await;
     let server = spawn(async move { fake.first_byte().await });
     let endpoint = format!("https://{address}/wpush/token");
@@ -218,7 +218,7 @@ async fn a_secure_endpoint_is_spoken_to_in_tls() {
 }
 
 #[test]
-fn a_subscription_file_says_where_and_how_to_send() {
+fn a_subscription_file_has_the_endpoint_and_the_keys() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sub.json");
     let subscription = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap();
@@ -230,7 +230,7 @@ fn a_subscription_file_says_where_and_how_to_send() {
 }
 
 #[test]
-fn a_message_from_a_file_is_sent_as_it_is() {
+fn a_message_from_a_file_is_sent_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("message");
     write_private(&path, "a\nb\n").unwrap();
@@ -254,7 +254,7 @@ fn a_vapid_key_file_is_made_once_and_signs_every_push() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_told_before_anything_is_sent() {
+fn arguments_that_cannot_be_sent_are_refused_before_any_request() {
     let keys = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap().keys;
     let (p256dh, auth) = keys.to_texts();
     let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));

@@ -3,29 +3,29 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
-use state_machine::feed::{FeedKey, FeedName, FeedTextError, FeedValue};
+use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use url::Url;
 
 use super::help;
+use crate::admin::commands::{FeedTail, KeyArgs, OnStore, ReadOnlyArgs};
 use crate::settings::Flags;
 use crate::settings::value::{PublicUrl, Value as _};
 
-/// `kalends feed`
 #[derive(Debug, Subcommand)]
 pub enum FeedAction {
-    /// Set a key, and have that published
+    /// Set a key, and publish it
     #[command(after_help = help::PUT)]
     Put(Put),
-    /// Delete a key, and have that published
+    /// Delete a key, and publish that
     #[command(after_help = help::DELETE)]
     Delete(Keyed),
-    /// Have a key published again as it is
+    /// Publish a key again with its present value
     #[command(after_help = help::REPUBLISH)]
     Republish(Keyed),
-    /// Say which feeds there are: name, greatest number, keys
+    /// List the feeds: name, greatest number, keys
     #[command(after_help = help::LIST)]
-    List(ReadOnlyArgs),
-    /// Print a feed's updates as they come
+    List(OnStore<ReadOnlyArgs>),
+    /// Print a feed's updates as they are published
     #[command(after_help = help::TAIL)]
     Tail(Tail),
     /// Make a token with which other programs can use one feed over HTTP
@@ -33,140 +33,97 @@ pub enum FeedAction {
     Token(Token),
 }
 
-/// `kalends broadcast`
 #[derive(Debug, Subcommand)]
 pub enum BroadcastAction {
-    /// Set the version of a broadcast: connected user agents that subscribed to it are told
+    /// Set the version of a broadcast, and send it to the connected user agents that subscribed to it
     #[command(after_help = help::BROADCAST_PUT)]
     Put(BroadcastPut),
-    /// Say which broadcasts there are: id, version
+    /// List the broadcasts: id, version
     #[command(after_help = help::BROADCAST_LIST)]
-    List(ReadOnlyArgs),
+    List(OnStore<ReadOnlyArgs>),
 }
 
-/// `kalends feed put`
 #[derive(Debug, Args)]
 pub struct Put {
-    /// Which key.
     #[command(flatten)]
     pub keyed: Keyed,
-    /// Text it is to hold; without it, or with -, what standard input holds
+    /// The text to set it to; without it, or with -, standard input is read
     #[arg(allow_negative_numbers = true)]
     pub value: Option<String>,
 }
 
-/// One key, and where it is.
+/// A key, and the server or store that holds it.
 #[derive(Debug, Args)]
 pub struct Keyed {
-    /// Name of the feed: 1 to 64 of a-z 0-9 - _
-    #[arg(value_parser = feed)]
-    pub feed: FeedName,
-    /// The key: 1 to 256 bytes of text
-    #[arg(value_parser = key)]
-    pub key: FeedKey,
-    /// Ask the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow it to write
+    #[command(flatten)]
+    pub of: KeyArgs,
+    /// Use the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow writing
     #[arg(long, value_name = "URL", value_parser = server)]
     pub url: Option<Url>,
-    /// The settings that name the store.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// `kalends feed list`, `kalends broadcast list`
-#[derive(Debug, Args)]
-pub struct ReadOnlyArgs {
-    /// Print one JSON object a line
-    #[arg(long)]
-    pub json: bool,
-    /// The settings that name the store.
-    #[command(flatten)]
-    pub flags: Flags,
-}
-
-/// `kalends feed tail`
 #[derive(Debug, Args)]
 pub struct Tail {
-    /// What to print.
     #[command(flatten)]
-    pub what: TailWhat,
-    /// Ask the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow it to read
+    pub tail: FeedTail,
+    /// Keep the number of the last printed update in FILE, and begin behind it. Each update is printed at
+    /// least once, also after kill -9: the last ones may be printed again. FILE.lock keeps a second tail away
+    #[arg(long, value_name = "FILE")]
+    pub cursor_file: Option<PathBuf>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Use the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow reading
     #[arg(long, value_name = "URL", value_parser = server)]
     pub url: Option<Url>,
-    /// The settings that name the store.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// What `kalends feed tail` prints.
-#[derive(Debug, Args)]
-pub struct TailWhat {
-    /// Name of the feed
-    #[arg(value_parser = feed)]
-    pub feed: FeedName,
-    /// Keep the number of the last update that was printed in FILE, and begin behind the one in it. Each
-    /// update is printed at least once, whatever is killed: the last ones may be printed again
-    #[arg(long, value_name = "FILE")]
-    pub cursor_file: Option<PathBuf>,
-    /// Begin behind number N; with --cursor-file, only where FILE is not there yet
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub after: u64,
-    /// End after N updates
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
-    /// End when all that is there was printed
-    #[arg(long)]
-    pub once: bool,
-    /// Print one JSON object a line
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `kalends feed token`
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("scopes").args(["read", "write"]).multiple(true).required(true))]
 pub struct Token {
-    /// Name of the feed, which need not be there yet
-    #[arg(value_parser = feed)]
+    /// Name of the feed, which need not exist yet
+    #[arg(value_parser = FeedName::parse)]
     pub feed: FeedName,
-    /// Allow to read the feed
+    /// Allow reading the feed
     #[arg(long)]
     pub read: bool,
-    /// Allow to set, delete and republish keys
+    /// Allow setting, deleting and republishing keys
     #[arg(long)]
     pub write: bool,
-    /// Let it expire after so many days; without this it is good until feed_tokens_epoch is raised
+    /// Let it expire after this many days; without this it is valid until feed_tokens_epoch is raised
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=DAYS_MAX))]
     pub days: Option<u64>,
-    /// The settings that name the keys.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// `kalends broadcast put`
 #[derive(Debug, Args)]
 pub struct BroadcastPut {
     /// Id of the broadcast, such as remote-settings/monitor_changes
-    #[arg(value_parser = key)]
+    #[arg(value_parser = FeedKey::parse)]
     pub id: FeedKey,
-    /// Its version now: a text that says nothing to Kalends
-    #[arg(value_parser = version, allow_negative_numbers = true)]
+    /// Its new version: a text without meaning to Kalends
+    #[arg(value_parser = FeedValue::parse, allow_negative_numbers = true)]
     pub version: FeedValue,
-    /// The settings that name the store.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// Days after which a token can expire: a hundred years.
+/// The longest validity of a token with an end, in days: a hundred years.
 const DAYS_MAX: u64 = 36_525;
 
 impl FeedAction {
-    /// Settings that were given.
+    /// The settings on the command line.
     pub fn flags(&self) -> &Flags {
         match self {
             Self::Put(Put { keyed, .. }) | Self::Delete(keyed) | Self::Republish(keyed) => {
                 &keyed.flags
             }
-            Self::List(look) => &look.flags,
+            Self::List(list) => &list.flags,
             Self::Tail(tail) => &tail.flags,
             Self::Token(token) => &token.flags,
         }
@@ -174,28 +131,16 @@ impl FeedAction {
 }
 
 impl BroadcastAction {
-    /// Settings that were given.
+    /// The settings on the command line.
     pub fn flags(&self) -> &Flags {
         match self {
             Self::Put(put) => &put.flags,
-            Self::List(look) => &look.flags,
+            Self::List(list) => &list.flags,
         }
     }
 }
 
-fn feed(text: &str) -> Result<FeedName, FeedTextError> {
-    FeedName::parse(text)
-}
-
-fn key(text: &str) -> Result<FeedKey, FeedTextError> {
-    FeedKey::parse(text)
-}
-
-fn version(text: &str) -> Result<FeedValue, FeedTextError> {
-    FeedValue::parse(text)
-}
-
-/// Reads where a server is. A token in the URL would be in the list of processes.
+/// Parses an origin. A token in the URL would show in the list of processes.
 fn server(text: &str) -> Result<Url, String> {
     let url = PublicUrl::parse(text)?;
     Ok(Url::parse(url.as_str()).expect("an origin is a URL"))
@@ -224,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_what_is_said_or_standard_input() {
+    fn a_value_is_an_argument_or_standard_input() {
         let value = |text: &str| match parse(text).unwrap() {
             FeedAction::Put(put) => put.value,
             other => panic!("{other:?}"),
@@ -237,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_arguments_are_refused() {
         for wrong in [
             "put",
             "put f",

@@ -1,40 +1,43 @@
-//! The feeds of a server, over HTTP.
+//! The client of a server's feeds over HTTP.
 
 use std::fmt::Write;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use state_machine::feed::{FeedKey, FeedName, FeedValue};
+use state_machine::feed::{FeedKey, FeedName, FeedPage, FeedValue};
 use ureq::http::header::AUTHORIZATION;
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 use url::Url;
 
 use super::FeedCliError;
-use crate::admin::feed::Page;
 use crate::dev::{ToolError, printable};
 use crate::https_client::{http_client, why_unanswered};
 
-/// The variable that holds the token: a flag would be in the list of processes.
+/// The variable with the token: a flag would show in the list of processes.
 pub const TOKEN_VARIABLE: &str = "KALENDS_FEED_TOKEN";
 
-/// Bytes of a page at most: what a server puts into one by default, of which JSON may make six bytes of one, and a lot more.
+/// Maximum size of a page, in bytes: several times the default of a server, of which JSON may write a byte as six.
 const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Bytes of any other answer.
+/// Maximum size of any other answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 65_536;
 
-/// How long the answer may take beside the time that it was asked to wait.
+/// How long the head of an answer may take beyond the `wait` of the request.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// How long the body of a page may take.
 const PAGE_WAIT: Duration = Duration::from_secs(60);
 
-/// A server's word that the cursor is from the future (docs/feeds.md).
+/// The errno for a cursor from the future (docs/feeds.md).
 const FROM_THE_FUTURE: u16 = 308;
 
-/// A server.
+/// Characters that are encoded in one segment of a path (RFC 3986 §3.3). Dots too: `.` and `..` alone have a meaning.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// A server and the token for one of its feeds.
 #[derive(Debug, Clone)]
 pub struct Remote {
     base: String,
@@ -42,21 +45,22 @@ pub struct Remote {
     authorization: String,
 }
 
-/// Why there is no answer, or not the one that was asked for.
+/// Why a request did not succeed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It may be otherwise the next time.
-    Lost(String),
-    /// It will not.
+    /// A later attempt may succeed.
+    Temporary(String),
+    /// A later attempt would fail too.
     Refused(String),
 }
 
+/// The answer to a write.
 #[derive(Deserialize)]
-struct Told {
+struct Written {
     version: u64,
 }
 
-/// What a server says of an error.
+/// The body of an error.
 #[derive(Deserialize)]
 struct Refusal {
     errno: u16,
@@ -85,38 +89,37 @@ impl Remote {
         })
     }
 
-    /// Where it is.
     pub fn url(&self) -> &str {
         &self.base
     }
 
-    /// Sets a key; gives its version.
+    /// Sets a key; returns its version.
     pub fn put(&self, feed: &FeedName, key: &FeedKey, value: &FeedValue) -> Result<u64, ToolError> {
         let request = self.agent.put(self.of_key(feed, key));
         let request = request.header(AUTHORIZATION, &self.authorization);
         self.version(request.send(value.as_str()))
     }
 
-    /// Deletes a key; gives its version.
+    /// Deletes a key; returns its version.
     pub fn delete(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ToolError> {
         let request = self.agent.delete(self.of_key(feed, key));
         self.version(request.header(AUTHORIZATION, &self.authorization).call())
     }
 
-    /// Has a key published again; gives its version.
+    /// Publishes a key again; returns its version.
     pub fn republish(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ToolError> {
         let request = self.agent.post(self.of_key(feed, key) + "/republish");
         self.version(request.header(AUTHORIZATION, &self.authorization).send_empty())
     }
 
-    /// What is behind `after`, at most `limit` updates. Where nothing is, the server waits for up to `wait` until something is.
+    /// Up to `limit` updates behind `after`. If there are none, the server waits for one up to `wait`.
     pub fn fetch(
         &self,
         feed: &FeedName,
         after: u64,
         limit: Option<u64>,
         wait: Duration,
-    ) -> Result<Page, Failure> {
+    ) -> Result<FeedPage, Failure> {
         let mut url =
             format!("{}/v1/feeds/{feed}?after={after}&wait={}", self.base, wait.as_secs());
         if let Some(limit) = limit {
@@ -132,15 +135,17 @@ impl Remote {
     }
 
     fn version(&self, answered: Result<Response<Body>, ureq::Error>) -> Result<u64, ToolError> {
-        match read::<Told>(answered, ANSWER_BYTES_MAX) {
-            Ok(Told { version }) => Ok(version),
+        match read::<Written>(answered, ANSWER_BYTES_MAX) {
+            Ok(Written { version }) => Ok(version),
             Err(Failure::Refused(why)) => Err(ToolError::Refused(why)),
-            Err(Failure::Lost(why)) => Err(ToolError::Unreachable { url: self.base.clone(), why }),
+            Err(Failure::Temporary(why)) => {
+                Err(ToolError::Unreachable { url: self.base.clone(), why })
+            }
         }
     }
 
     fn of_key(&self, feed: &FeedName, key: &FeedKey) -> String {
-        format!("{}/v1/feeds/{feed}/{}", self.base, encoded(key.as_str()))
+        format!("{}/v1/feeds/{feed}/{}", self.base, utf8_percent_encode(key.as_str(), ENCODED))
     }
 }
 
@@ -148,7 +153,7 @@ fn read<T: DeserializeOwned>(
     answered: Result<Response<Body>, ureq::Error>,
     bytes_max: u64,
 ) -> Result<T, Failure> {
-    let mut response = answered.map_err(|error| Failure::Lost(why_unanswered(error)))?;
+    let mut response = answered.map_err(|error| Failure::Temporary(why_unanswered(error)))?;
     let (status, body) = (response.status(), response.body_mut());
     if !status.is_success() {
         let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
@@ -159,7 +164,7 @@ fn read<T: DeserializeOwned>(
         ureq::Error::BodyExceedsLimit(bytes) => {
             Failure::Refused(format!("the server's answer has more than {bytes} bytes"))
         }
-        error => Failure::Lost(why_unanswered(error)),
+        error => Failure::Temporary(why_unanswered(error)),
     })?;
     serde_json::from_slice(&body).map_err(|_| {
         Failure::Refused("the server answers something else: is that a Kalends server?".into())
@@ -167,15 +172,15 @@ fn read<T: DeserializeOwned>(
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {
-    let said = serde_json::from_slice::<Refusal>(body).ok();
+    let refusal = serde_json::from_slice::<Refusal>(body).ok();
     let mut why = format!("the server answers {status}");
-    match &said {
+    match &refusal {
         Some(Refusal { message, .. }) => why += &format!(": {}", printable(message)),
         None if status.is_redirection() => why += ": name the URL that it redirects to",
         None if status.is_client_error() => why += ": is that the URL of a Kalends server?",
         None => {}
     }
-    if said.is_some_and(|said| said.errno == FROM_THE_FUTURE) {
+    if refusal.is_some_and(|refusal| refusal.errno == FROM_THE_FUTURE) {
         why += "; remove the cursor file, or give a lesser --after";
     }
     let may_pass = matches!(
@@ -187,18 +192,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT
     );
-    if may_pass { Failure::Lost(why) } else { Failure::Refused(why) }
-}
-
-/// A text as one segment of a path (RFC 3986 §3.3). Dots are encoded too: `.` and `..` alone would be taken for
-/// something else.
-fn encoded(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
-    let encode = |byte: u8| match is_plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
+    if may_pass { Failure::Temporary(why) } else { Failure::Refused(why) }
 }
 
 #[cfg(test)]
@@ -206,7 +200,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_one_segment() {
+    fn every_key_is_one_segment_of_a_path() {
+        let encoded = |text| utf8_percent_encode(text, ENCODED).to_string();
         assert_eq!(encoded("remote-settings/a_b~1"), "remote-settings%2Fa_b~1");
         assert_eq!(encoded(".."), "%2E%2E");
         assert_eq!(encoded("ä ?#%"), "%C3%A4%20%3F%23%25");
@@ -216,25 +211,25 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_told_from_what_will_not() {
+    fn temporary_failures_differ_from_refusals() {
         let body = |errno: u16| format!(r#"{{"errno": {errno}, "message": "no\u001b[2J"}}"#);
-        let told = |status: u16, body: &str| {
+        let failure = |status: u16, body: &str| {
             refusal(StatusCode::from_u16(status).unwrap(), body.as_bytes())
         };
         for status in [408, 429, 500, 502, 503, 504] {
-            assert!(matches!(told(status, &body(201)), Failure::Lost(_)), "{status}");
+            assert!(matches!(failure(status, &body(201)), Failure::Temporary(_)), "{status}");
         }
         for (status, expected) in [
             (401, "the server answers 401 Unauthorized: no\\u{1b}[2J"),
             (403, "the server answers 403 Forbidden: no\\u{1b}[2J"),
             (507, "the server answers 507 Insufficient Storage: no\\u{1b}[2J"),
         ] {
-            assert_eq!(told(status, &body(301)), Failure::Refused(expected.into()));
+            assert_eq!(failure(status, &body(301)), Failure::Refused(expected.into()));
         }
-        let future = told(400, &body(FROM_THE_FUTURE));
+        let future = failure(400, &body(FROM_THE_FUTURE));
         assert!(matches!(future, Failure::Refused(why) if why.ends_with("give a lesser --after")));
         for (status, expected) in [(404, "a Kalends server?"), (301, "that it redirects to")] {
-            let other = told(status, "<html>");
+            let other = failure(status, "<html>");
             assert!(
                 matches!(&other, Failure::Refused(why) if why.ends_with(expected)),
                 "{other:?}"

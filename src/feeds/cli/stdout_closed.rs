@@ -1,4 +1,4 @@
-//! Whether anybody reads what is printed.
+//! Detects that the reader of standard output is gone.
 
 use std::fs::File;
 use std::future::pending;
@@ -8,9 +8,9 @@ use std::os::unix::fs::FileTypeExt;
 use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 
-/// Waits until the other end of a pipe is closed; for ever where it is no pipe.
+/// Waits until the other end of a pipe is closed; for ever if `to` is no pipe.
 ///
-/// A write would say so too, but there may be nothing to write for a long time.
+/// A write would fail too, but a feed may have nothing to write for a long time.
 pub async fn wait(to: impl AsFd) {
     if let Some(pipe) = pipe(to)
         && let Ok(pipe) = Sender::from_owned_fd_unchecked(pipe)
@@ -21,7 +21,7 @@ pub async fn wait(to: impl AsFd) {
     pending::<()>().await;
 }
 
-/// A handle of its own, where it is a pipe. What is written through others blocks as before.
+/// A handle of its own to a pipe, so that writes through other handles block as before.
 fn pipe(to: impl AsFd) -> Option<OwnedFd> {
     let file = File::from(to.as_fd().try_clone_to_owned().ok()?);
     file.metadata().is_ok_and(|found| found.file_type().is_fifo()).then(|| file.into())
@@ -40,7 +40,7 @@ mod tests {
     const AT_ONCE: Duration = Duration::from_secs(10);
 
     #[tokio::test]
-    async fn only_who_closes_a_pipe_is_gone() {
+    async fn only_a_closed_pipe_ends_the_wait() {
         let file = tempfile::tempfile().unwrap();
         let ((_read, mut open), (reader, shut)) = (pipe().unwrap(), pipe().unwrap());
         open.write_all(b"x").unwrap();

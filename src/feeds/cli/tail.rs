@@ -1,118 +1,118 @@
-//! `kalends feed tail`: a feed's updates through its store, or through the server that has it.
+//! `kalends feed tail`: a feed's updates from the store, or through the server that holds it.
 
 use std::io::ErrorKind::BrokenPipe;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::time::Duration;
 
+use state_machine::Span;
+use state_machine::backoff::Backoff;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::args::TailWhat;
+use super::args::Tail;
 use super::{FeedCliError, stdout_closed};
 use crate::admin::backend::{Backend, connect, reach};
 use crate::admin::bar::Bar;
 use crate::admin::client;
-use crate::admin::command::{AdminError, interrupt, work};
-use crate::admin::feed::{FeedTail, Name};
+use crate::admin::command::{AdminError, interrupt, run_here};
+use crate::admin::commands::{FeedTail, Request};
 use crate::admin::output::Completion;
 use crate::admin::print::Printer;
-use crate::admin::request::Request;
 use crate::admin::tail_cursor::TailCursor;
 use crate::settings::{Settings, StoreKind};
 
-/// How long is waited before a server that is not there is looked for again; it doubles up to [`LOOK_MAX`].
-const LOOK: Duration = Duration::from_millis(250);
+/// The wait before the first attempt to reach a server again; it doubles up to [`RETRY_MAX`].
+const RETRY: Span = Span(250);
 
 /// The longest of these waits.
-const LOOK_MAX: Duration = Duration::from_secs(4);
+const RETRY_MAX: Span = Span::from_secs(4);
 
-/// Prints until there were as many as were asked for, or until it is interrupted.
-pub fn run(what: &TailWhat, settings: &Settings) -> Result<(), FeedCliError> {
-    let mut printer = printer(what)?;
+/// Prints updates until `--count`, the end of the feed with `--once`, or an interrupt.
+pub fn run(args: &Tail, settings: &Settings) -> Result<(), FeedCliError> {
+    let mut printer = printer(args)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let stop = interrupted();
-        Local { what, settings, stop }.follow(&mut printer).await
+        Local { args, settings, stop }.follow(&mut printer).await
     });
-    let ended = unless_nobody_reads(ended.map_err(FeedCliError::from));
-    finish(&printer, what, ended.is_ok());
+    let ended = unless_unread(ended.map_err(FeedCliError::from));
+    finish(&printer, args, ended.is_ok());
     ended
 }
 
-/// Prints a feed's updates on standard output, and remembers them.
-pub(super) fn printer(what: &TailWhat) -> Result<Printer<impl Write>, FeedCliError> {
-    let tailed = TailCursor::begin(&what.feed, what.after, what.cursor_file.as_deref())?;
+/// A printer on standard output that keeps the cursor.
+pub(super) fn printer(args: &Tail) -> Result<Printer<impl Write>, FeedCliError> {
+    let FeedTail { feed, after, .. } = &args.tail;
+    let cursor = TailCursor::begin(feed, *after, args.cursor_file.as_deref())?;
     let bar = Bar::new(stderr().is_terminal());
-    Ok(Printer::new(stdout().lock(), what.json, bar).tailing(tailed))
+    Ok(Printer::new(stdout().lock(), args.json, bar).tailing(cursor))
 }
 
-/// Who reads what is printed may go away when it has enough, as `head` does. That is an end as good as any.
-pub(super) fn unless_nobody_reads(ended: Result<(), FeedCliError>) -> Result<(), FeedCliError> {
+/// A reader such as `head` may close the output when it has enough. That is no error.
+pub(super) fn unless_unread(ended: Result<(), FeedCliError>) -> Result<(), FeedCliError> {
     match ended {
         Err(FeedCliError::Admin(AdminError::Io(error))) if error.kind() == BrokenPipe => Ok(()),
         ended => ended,
     }
 }
 
-/// Says how far it came, where that is not plain to see. What was refused came nowhere.
-pub(super) fn finish<W: Write>(printer: &Printer<W>, what: &TailWhat, is_well: bool) {
+/// Prints the position where a cursor file keeps it, unless the tail was refused at once.
+pub(super) fn finish<W: Write>(printer: &Printer<W>, args: &Tail, is_well: bool) {
     printer.end();
-    let tailed = printer.tailed().filter(|_| what.cursor_file.is_some());
-    if let Some(tailed) = tailed.filter(|tailed| is_well || tailed.count() > 0) {
-        printer.eprint(&tailed.summary());
+    let cursor = printer.tail().filter(|_| args.cursor_file.is_some());
+    if let Some(cursor) = cursor.filter(|cursor| is_well || cursor.count() > 0) {
+        printer.eprint(&cursor.summary());
     }
 }
 
-/// Turns true at the first interrupt, or when nobody reads any more; a second interrupt ends the process.
+/// Turns true at the first interrupt, or when standard output is closed. A second interrupt ends the process.
 pub(super) fn interrupted() -> watch::Receiver<bool> {
-    let (is_interrupted, stop) = watch::channel(false);
-    let is_unread = is_interrupted.clone();
+    let (interrupts, stop) = watch::channel(false);
+    let closes = interrupts.clone();
     tokio::spawn(async move {
         stdout_closed::wait(stdout()).await;
-        is_unread.send_replace(true);
+        closes.send_replace(true);
     });
     tokio::spawn(async move {
         interrupt().await;
-        is_interrupted.send_replace(true);
-        is_interrupted.closed().await;
+        interrupts.send_replace(true);
+        interrupts.closed().await;
     });
     stop
 }
 
-/// What is behind the number that was printed last, as far as it was asked for.
-pub(super) fn left<W>(what: &TailWhat, printer: &Printer<W>) -> FeedTail
-where
-    W: Write,
-{
-    let tailed = printer.tailed();
-    let (after, seen) = tailed.map_or((what.after, 0), |tailed| (tailed.cursor(), tailed.count()));
-    let count = what.count.map(|count| count.saturating_sub(seen));
-    FeedTail { feed: Name(what.feed.clone()), after, count, once: what.once }
+/// The updates that are still to be printed.
+pub(super) fn remaining<W: Write>(args: &Tail, printer: &Printer<W>) -> FeedTail {
+    let (after, printed) =
+        printer.tail().map_or((args.tail.after, 0), |tail| (tail.cursor(), tail.count()));
+    let count = args.tail.count.map(|count| count.saturating_sub(printed));
+    FeedTail { after, count, ..args.tail.clone() }
 }
 
-/// A feed of this machine's settings.
+/// A feed in the store that the settings name.
 struct Local<'a> {
-    what: &'a TailWhat,
+    args: &'a Tail,
     settings: &'a Settings,
     stop: watch::Receiver<bool>,
 }
 
 impl Local<'_> {
     async fn follow<W: Write>(&self, printer: &mut Printer<W>) -> Result<(), AdminError> {
-        let request = Request::FeedTail(left(self.what, printer));
-        let Some(way) = self.or_interrupted(reach(&request, self.settings)).await else {
+        let request = Request::FeedTail(remaining(self.args, printer));
+        let Some(backend) = self.or_interrupted(reach(&request, self.settings)).await else {
             return Ok(());
         };
-        match way? {
+        match backend? {
             Backend::Server(stream) => self.follow_servers(stream, printer).await,
             Backend::Own(context) => {
                 let has_lock = self.settings.store == StoreKind::Embedded;
-                // Who stays in a store keeps its server out.
-                let tail =
-                    FeedTail { once: self.what.once || has_lock, ..left(self.what, printer) };
-                let end = work(Request::FeedTail(tail), &context, printer, self.stopped()).await;
+                // A tail that stayed in the store would keep its server out.
+                let once = self.args.tail.once || has_lock;
+                let tail = FeedTail { once, ..remaining(self.args, printer) };
+                let stop = stopped(self.stop.clone());
+                let end = run_here(Request::FeedTail(tail), &context, printer, stop).await;
                 context.store.close().await?;
                 drop(context);
                 let is_done = self.is_done(end?, printer)?;
@@ -120,48 +120,48 @@ impl Local<'_> {
                     return Ok(());
                 }
                 printer.eprint("no server is running here: this is all there is until one starts");
-                let Some(stream) = self.next_server(&mut { LOOK }).await? else { return Ok(()) };
+                let mut backoff = Backoff::new(RETRY, RETRY_MAX);
+                let Some(stream) = self.next_server(&mut backoff).await? else { return Ok(()) };
                 self.follow_servers(stream, printer).await
             }
         }
     }
 
-    /// Through one server after the other. A store without one is left alone: its server may be about to start.
-    /// A server that stops lets everybody go at once and for a while takes in who comes back, so pauses grow where
-    /// they follow each other closely.
+    /// Follows through one server after the other. A store without a server is not opened: its server may be about to
+    /// start. A server that stops accepts connections for a while, so the waits grow.
     async fn follow_servers<W: Write>(
         &self,
         mut stream: UnixStream,
         printer: &mut Printer<W>,
     ) -> Result<(), AdminError> {
-        let mut pause = LOOK;
+        let (mut backoff, mut is_lost) = (Backoff::new(RETRY, RETRY_MAX), false);
         loop {
-            let (request, began) = (Request::FeedTail(left(self.what, printer)), Instant::now());
-            match client::ask(stream, &request, printer, self.stopped()).await {
-                Ok(Completion::Stopped) | Err(AdminError::Server(_) | AdminError::ServerGone)
-                    if *self.stop.borrow() =>
-                {
-                    return Ok(());
+            let (request, began) =
+                (Request::FeedTail(remaining(self.args, printer)), Instant::now());
+            match client::call(stream, &request, printer, stopped(self.stop.clone())).await {
+                Ok(Completion::Stopped) | Err(AdminError::Server(_) | AdminError::ServerGone) => {
+                    if *self.stop.borrow() {
+                        return Ok(());
+                    }
+                    if self.args.tail.once {
+                        return Err(AdminError::ServerGone);
+                    }
                 }
-                Ok(Completion::Stopped) | Err(AdminError::Server(_) | AdminError::ServerGone)
-                    if !self.what.once => {}
-                Ok(Completion::Stopped) => return Err(AdminError::ServerGone),
-                Ok(end) => return self.is_done(end, printer).map(|_| ()),
-                Err(error) => return Err(error),
+                end => return self.is_done(end?, printer).map(|_| ()),
             }
-            if began.elapsed() > LOOK_MAX || pause == LOOK {
-                pause = LOOK;
+            if began.elapsed() > Duration::from_millis(RETRY_MAX.0) || !is_lost {
+                backoff.reset();
+                is_lost = true;
                 printer.eprint("the server is gone, waiting for it");
             }
-            let Some(next) = self.next_server(&mut pause).await? else { return Ok(()) };
+            let Some(next) = self.next_server(&mut backoff).await? else { return Ok(()) };
             stream = next;
         }
     }
 
-    /// The next server that is there; none where it is interrupted before.
-    async fn next_server(&self, pause: &mut Duration) -> Result<Option<UnixStream>, AdminError> {
-        while self.or_interrupted(sleep(*pause)).await.is_some() {
-            *pause = (*pause * 2).min(LOOK_MAX);
+    /// A connection to the next server; none after an interrupt.
+    async fn next_server(&self, backoff: &mut Backoff) -> Result<Option<UnixStream>, AdminError> {
+        while self.or_interrupted(sleep(Duration::from_millis(backoff.next().0))).await.is_some() {
             if let Some(stream) = connect(&self.settings.data_dir).await? {
                 return Ok(Some(stream));
             }
@@ -169,27 +169,26 @@ impl Local<'_> {
         Ok(None)
     }
 
-    /// Whether all that was asked for was printed.
+    /// Whether all wanted updates are printed.
     fn is_done<W: Write>(&self, end: Completion, printer: &Printer<W>) -> Result<bool, AdminError> {
         match end {
             Completion::Failed(why) => Err(AdminError::Job(why)),
             Completion::Stopped => Ok(true),
             Completion::Done | Completion::Unwell => {
-                Ok(self.what.once || left(self.what, printer).count == Some(0))
+                Ok(self.args.tail.once || remaining(self.args, printer).count == Some(0))
             }
         }
     }
 
-    async fn stopped(&self) {
-        let mut stop = self.stop.clone();
-        // An error is a sender that is gone, and with it the end.
-        let _ = stop.wait_for(|stop| *stop).await;
-    }
-
     async fn or_interrupted<T>(&self, event: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
-            () = self.stopped() => None,
+            () = stopped(self.stop.clone()) => None,
             output = event => Some(output),
         }
     }
+}
+
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // An error means that the sender is gone.
+    let _ = stop.wait_for(|stop| *stop).await;
 }

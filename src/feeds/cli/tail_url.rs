@@ -1,79 +1,82 @@
-//! `kalends feed tail --url`: a feed's updates over HTTP, by requests that wait.
+//! `kalends feed tail --url`: a feed's updates over HTTP, by long polling.
 
 use std::io::Write;
 use std::time::Duration;
 
+use state_machine::Span;
+use state_machine::backoff::Backoff;
+use state_machine::feed::FeedPage;
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until};
 use url::Url;
 
 use super::FeedCliError;
-use super::args::TailWhat;
+use super::args::Tail;
 use super::remote::{Failure, Remote};
-use super::tail::{finish, interrupted, left, printer, unless_nobody_reads};
-use crate::admin::feed::{FeedTail, Page};
+use super::tail::{finish, interrupted, printer, remaining, unless_unread};
+use crate::admin::commands::FeedTail;
 use crate::admin::output::Output;
 use crate::admin::print::Printer;
 use crate::dev::ToolError;
 
-/// How long a server is asked to wait for an update.
+/// How long the server may hold a request until there is an update.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// The least time between two requests where there is nothing: a server may not want to wait at all.
+/// The minimum interval between two requests without an update: a server may not wait at all.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long is waited before a request that failed is repeated; it doubles up to [`RETRY_MAX`].
-const RETRY: Duration = Duration::from_millis(500);
+/// The wait before a failed request is repeated; it doubles up to [`RETRY_MAX`].
+const RETRY: Span = Span(500);
 
 /// The longest of these waits.
-const RETRY_MAX: Duration = Duration::from_secs(30);
+const RETRY_MAX: Span = Span::from_secs(30);
 
-/// Prints until there were as many as were asked for, or until it is interrupted.
-pub fn run(what: &TailWhat, url: &Url) -> Result<(), FeedCliError> {
+/// Prints updates until `--count`, the end of the feed with `--once`, or an interrupt.
+pub fn run(args: &Tail, url: &Url) -> Result<(), FeedCliError> {
     let remote = Remote::at(url)?;
-    let mut printer = printer(what)?;
+    let mut printer = printer(args)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let mut stop = interrupted();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => Ok(()),
-            ended = follow(what, &remote, &mut printer) => ended,
+            ended = follow(args, &remote, &mut printer) => ended,
         }
     });
-    // A request that is under way is left alone.
+    // A request under way is abandoned.
     runtime.shutdown_background();
-    let ended = unless_nobody_reads(ended);
-    finish(&printer, what, ended.is_ok());
+    let ended = unless_unread(ended);
+    finish(&printer, args, ended.is_ok());
     ended
 }
 
 async fn follow<W: Write>(
-    what: &TailWhat,
+    args: &Tail,
     remote: &Remote,
     printer: &mut Printer<W>,
 ) -> Result<(), FeedCliError> {
-    let (mut retry, mut was_there) = (RETRY, false);
+    let (mut backoff, mut was_there) = (Backoff::new(RETRY, RETRY_MAX), false);
     loop {
-        let (tail, began) = (left(what, printer), Instant::now());
+        let (tail, began) = (remaining(args, printer), Instant::now());
         match fetch(remote, &tail).await {
             Ok(page) => {
-                (retry, was_there) = (RETRY, true);
-                if take(page, &tail, printer)? {
+                backoff.reset();
+                was_there = true;
+                if print(page, &tail, printer)? {
                     return Ok(());
                 }
-                if left(what, printer).after == tail.after {
+                if remaining(args, printer).after == tail.after {
                     sleep_until(began + PAUSE).await;
                 }
             }
-            Err(Failure::Lost(why)) if was_there && !what.once => {
-                let text = format!("{why}; asking again in {:.1} s", retry.as_secs_f64());
-                printer.eprint(&text);
-                sleep(retry).await;
-                retry = (retry * 2).min(RETRY_MAX);
+            Err(Failure::Temporary(why)) if was_there && !args.tail.once => {
+                let wait = Duration::from_millis(backoff.next().0);
+                printer.eprint(&format!("{why}; trying again in {:.1} s", wait.as_secs_f64()));
+                sleep(wait).await;
             }
-            // More likely a wrong URL than a server that will come back.
-            Err(Failure::Lost(why)) => {
+            // Most likely a wrong URL.
+            Err(Failure::Temporary(why)) => {
                 return Err(ToolError::Unreachable { url: remote.url().to_owned(), why }.into());
             }
             Err(Failure::Refused(why)) => return Err(ToolError::Refused(why).into()),
@@ -81,25 +84,23 @@ async fn follow<W: Write>(
     }
 }
 
-async fn fetch(remote: &Remote, tail: &FeedTail) -> Result<Page, Failure> {
-    let (remote, feed, after, limit) =
-        (remote.clone(), tail.feed.0.clone(), tail.after, tail.count);
+async fn fetch(remote: &Remote, tail: &FeedTail) -> Result<FeedPage, Failure> {
+    let (remote, tail) = (remote.clone(), tail.clone());
     let wait = if tail.once { Duration::ZERO } else { WAIT };
-    let fetched = spawn_blocking(move || remote.fetch(&feed, after, limit, wait)).await;
-    fetched.unwrap_or_else(|error| Err(Failure::Refused(error.to_string())))
+    let fetched = spawn_blocking(move || remote.fetch(&tail.feed, tail.after, tail.count, wait));
+    fetched.await.unwrap_or_else(|error| Err(Failure::Refused(error.to_string())))
 }
 
-/// Prints a page; whether that was the last.
-fn take<W: Write>(
-    mut page: Page,
+/// Prints a page. Whether it was the last one.
+fn print<W: Write>(
+    mut page: FeedPage,
     tail: &FeedTail,
     printer: &mut Printer<W>,
 ) -> Result<bool, FeedCliError> {
-    page.cut(tail.count.unwrap_or(u64::MAX));
-    let is_enough = tail.count.is_some_and(|count| page.updates.len() as u64 >= count);
     let is_all = tail.once && page.is_last();
-    for part in page.parts() {
-        printer.print(Output::Page(part))?;
-    }
+    let count = tail.count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    page.truncate(count);
+    let is_enough = page.updates.len() == count;
+    printer.print(Output::Page(page))?;
     Ok(is_enough || is_all)
 }

@@ -1,4 +1,4 @@
-//! `kalends feed token`: what lets another program use one feed over HTTP.
+//! `kalends feed token`: makes the token with which another program uses one feed over HTTP.
 
 use std::io::{Write, stderr, stdout};
 
@@ -15,22 +15,22 @@ use crate::settings::{Settings, StoreKind};
 
 const DAY: Span = Span::from_secs(24 * 60 * 60);
 
-/// Prints a token. What it is good for is said on standard error.
-pub fn run(asked: &Token, settings: &Settings) -> Result<(), FeedCliError> {
-    let Token { feed, days, .. } = asked;
-    let scopes = scopes(asked);
+/// Prints a token, and its use on standard error.
+pub fn run(args: &Token, settings: &Settings) -> Result<(), FeedCliError> {
+    let Token { feed, days, .. } = args;
+    let scopes = scopes(args);
     let expires = days.map(|days| unix_now() + Span(DAY.0 * days));
-    let keys = Keys::load(&settings.data_dir).map_err(|error| what_to_do(error, settings))?;
+    let keys = Keys::load(&settings.data_dir).map_err(|error| explained(error, settings))?;
     let tokens = FeedTokens::derive(&keys, settings.feed_tokens_epoch);
     let token = tokens.mint(&Grant { feed: feed.clone(), scopes, expires });
     writeln!(stdout(), "{token}")?;
-    // Where standard error is closed there is nobody to tell.
-    let _ = writeln!(stderr(), "{}", told(asked, scopes));
+    // Standard error may be closed.
+    let _ = writeln!(stderr(), "{}", use_of(args, scopes));
     Ok(())
 }
 
-/// Keys that are not there were lost only where there is what they belong to.
-fn what_to_do(error: KeysError, settings: &Settings) -> FeedCliError {
+/// Missing keys are lost only if there is a store that they belong to.
+fn explained(error: KeysError, settings: &Settings) -> FeedCliError {
     match (error, settings.store) {
         (KeysError::Missing { path }, StoreKind::DynamoDb) => FeedCliError::Unusable(format!(
             "{} does not exist: name the data directory of a server with --data-dir, or start one, \
@@ -46,25 +46,25 @@ fn what_to_do(error: KeysError, settings: &Settings) -> FeedCliError {
     }
 }
 
-/// The command line has at least one of the two.
-fn scopes(asked: &Token) -> Scopes {
-    match (asked.read, asked.write) {
+/// clap makes sure of at least one of the two.
+fn scopes(args: &Token) -> Scopes {
+    match (args.read, args.write) {
         (true, true) => Scopes::Both,
         (true, false) => Scopes::Read,
         (false, _) => Scopes::Write,
     }
 }
 
-fn told(asked: &Token, scopes: Scopes) -> String {
+fn use_of(args: &Token, scopes: Scopes) -> String {
     let may = match scopes {
         Scopes::Read => "reads",
         Scopes::Write => "writes",
         Scopes::Both => "reads and writes",
     };
-    let until = match asked.days {
+    let until = match args.days {
         None => "until feed_tokens_epoch is raised".to_owned(),
         Some(1) => "for a day".to_owned(),
         Some(days) => format!("for {days} days"),
     };
-    format!("whoever has it {may} the feed {}, {until}", asked.feed)
+    format!("its holder {may} the feed {}, {until}", args.feed)
 }

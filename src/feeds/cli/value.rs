@@ -1,4 +1,4 @@
-//! What a key is set to.
+//! The value that `feed put` sets.
 
 use std::io::{self, IsTerminal, Read, Write, stderr, stdin};
 
@@ -6,9 +6,9 @@ use state_machine::feed::FeedValue;
 
 use super::FeedCliError;
 
-/// The value that was said, or what standard input holds.
-pub fn read(said: Option<&str>) -> Result<FeedValue, FeedCliError> {
-    match said {
+/// The value on the command line, or on standard input.
+pub fn read(argument: Option<&str>) -> Result<FeedValue, FeedCliError> {
+    match argument {
         Some(text) if text != "-" => parse(text),
         _ => {
             if stdin().is_terminal() {
@@ -19,7 +19,7 @@ pub fn read(said: Option<&str>) -> Result<FeedValue, FeedCliError> {
     }
 }
 
-/// Not more of it than a value may have.
+/// Reads at most one byte more than a value may have.
 fn read_from(from: impl Read) -> Result<FeedValue, FeedCliError> {
     let (mut bytes, max) = (Vec::new(), FeedValue::BYTES_MAX as u64);
     from.take(max + 1).read_to_end(&mut bytes).map_err(|error| {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_taken_as_it_is() {
+    fn a_value_is_read_unchanged() {
         assert_eq!(read_from(&b"a\nb\n"[..]).unwrap().as_str(), "a\nb\n");
         assert_eq!(read_from(&b""[..]).unwrap().as_str(), "");
         assert_eq!(read(Some("")).unwrap().as_str(), "");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused() {
+    fn a_value_that_is_too_large_or_no_text_is_refused() {
         let why = |bytes: &[u8]| read_from(bytes).unwrap_err().to_string();
         assert_eq!(why(&vec![b'x'; FeedValue::BYTES_MAX + 1]), "a value has at most 262144 bytes");
         assert!(why(b"\xff").starts_with("a value is text in UTF-8"));

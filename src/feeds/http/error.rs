@@ -1,4 +1,4 @@
-//! What a request for a feed is refused with.
+//! The errors of requests for feeds.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -9,96 +9,74 @@ use state_machine::feed::{FeedKey, FeedSyncId};
 use super::tokens::{FeedTokenError, Scopes};
 use crate::http::error::refuse;
 
-/// Where the error numbers are explained.
+/// The documentation of the error numbers.
 const MORE_INFO: &str = "docs/feeds.md#errors";
 
-/// What a 401 asks for (RFC 6750 §3).
+/// `WWW-Authenticate` of a 401 (RFC 6750 §3).
 const SCHEME: &str = "Bearer realm=\"feeds\"";
 
-/// Why a request is refused. What went wrong inside is not in here: it is logged where it is handled.
+/// Why a request is refused. Internal failures are logged where they are handled, and not sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FeedError {
-    /// No token, or nothing that could be one.
+    /// `Authorization` is missing or malformed.
     #[error("send a token of this feed, once: `Authorization: Bearer kf1...`")]
     NoToken,
-    /// A token that is not taken.
     #[error(transparent)]
     Token(#[from] FeedTokenError),
-    /// A token of another feed.
     #[error("this token is for another feed")]
     OtherFeed,
-    /// A token that does not allow this.
     #[error("this token does not have the scope {0}")]
     Scope(Scopes),
-    /// A parameter that there is not, or one that was given twice.
+    /// An unknown parameter, or one that is given twice.
     #[error("{0}")]
     Query(&'static str),
-    /// Not a number.
+    /// The parameter or header is not a number.
     #[error("{0} is a cursor: empty, or a number that an answer gave")]
     Cursor(&'static str),
-    /// A number that was never assigned.
+    /// The cursor is greater than the feed's last number.
     #[error(
         "the cursor is from the future: this feed has come to {0}. It is another feed's, or of another store"
     )]
     CursorFromTheFuture(FeedSyncId),
-    /// Not a number of updates.
     #[error("limit is a number of updates, at least 1")]
     Limit,
-    /// Not a number of seconds.
     #[error("wait is a number of whole seconds")]
     Wait,
-    /// Not a key.
     #[error(
         "a key is 1 to {} bytes of UTF-8 without control characters, percent-encoded where a URL needs it",
         FeedKey::BYTES_MAX
     )]
     Key,
-    /// A key that this feed cannot have.
+    /// `broadcasts` reserves one key.
     #[error("no broadcast can be called this: agents are told of errors under this name")]
     ReservedKey,
-    /// Not a text.
     #[error("a value is UTF-8: encode anything else, as base64 for instance")]
     ValueNotText,
-    /// Nothing was ever written to the feed.
+    /// The feed was never written.
     #[error("there is no such feed: one is there from its first write on")]
     NoSuchFeed,
-    /// Nothing to delete or to publish again.
+    /// The key to delete or to republish does not exist.
     #[error("there is no such key in this feed")]
     NoSuchKey,
-    /// The value is too large.
     #[error("the value is larger than {max_bytes} bytes")]
-    TooLarge {
-        /// The most that is taken.
-        max_bytes: usize,
-    },
-    /// The feed is full.
+    TooLarge { max_bytes: usize },
     #[error(
         "the feed has as many keys as it may have, those that were deleted too: write one that is \
          there (docs/feeds.md#limits)"
     )]
     TooManyKeys,
-    /// Too many streams and waiting requests.
     #[error("too many follow feeds on this server: try again later, or without wait")]
-    TooManyFollowers {
-        /// When.
-        retry_after: Span,
-    },
-    /// The server, or what it depends on, is overloaded or down.
+    TooManyFollowers { retry_after: Span },
+    /// The server or its store is overloaded or down.
     #[error("the server cannot do this now: try again later")]
-    Unavailable {
-        /// When.
-        retry_after: Span,
-    },
-    /// Not for this URL.
+    Unavailable { retry_after: Span },
     #[error("this URL does not take this method")]
     Method {
-        /// What it takes.
+        /// The methods of the URL.
         allow: &'static str,
     },
-    /// The body broke off.
     #[error("the body did not arrive as a whole")]
     BodyBroken,
-    /// The body stands still.
     #[error("the body did not arrive in time")]
     BodySlow,
 }
@@ -128,7 +106,7 @@ impl FeedError {
             Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, 315),
             Self::TooManyFollowers { .. } => (StatusCode::SERVICE_UNAVAILABLE, 316),
             Self::ReservedKey => (StatusCode::BAD_REQUEST, 317),
-            // As pushes have them.
+            // The numbers that pushes have too.
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, 201),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
@@ -219,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_has_its_status_and_number_and_says_so_in_its_body() {
+    fn every_error_has_its_status_and_number_in_its_body() {
         for (status, errno, error) in table() {
             let response = error.error_response();
             assert_eq!((response.status().as_u16(), error.errno()), (status, errno), "{error}");
@@ -246,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_our_own_are_given_once() {
+    fn error_numbers_of_feeds_are_unique() {
         let ours: Vec<u16> =
             table().iter().map(|(_, errno, _)| *errno).filter(|n| (300..400).contains(n)).collect();
         assert_eq!(ours.iter().collect::<BTreeSet<_>>().len(), ours.len());
     }
 
     #[test]
-    fn who_lacks_the_right_is_told_the_scheme_and_what_is_wrong() {
+    fn errors_401_and_403_have_the_scheme_and_the_reason() {
         let scheme = |error: FeedError| header(&error, WWW_AUTHENTICATE);
         assert_eq!(scheme(FeedError::NoToken).as_deref(), Some("Bearer realm=\"feeds\""));
         let unknown = scheme(FeedTokenError::Unknown.into()).unwrap();
@@ -266,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_come_back_is_told_when_and_a_wrong_method_which_are_right() {
+    fn errors_503_have_retry_after_and_405_the_allowed_methods() {
         for (status, _, error) in table() {
             assert_eq!(header(&error, RETRY_AFTER).is_some(), status == 503, "{error}");
             assert_eq!(header(&error, ALLOW).is_some(), status == 405, "{error}");

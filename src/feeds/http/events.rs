@@ -1,7 +1,6 @@
 //! A feed as server-sent events (WHATWG HTML §9.2).
 //!
-//! A page is fetched when the one before was written to the connection: what a slow reader has not read stays in
-//! the store.
+//! A page is fetched when the previous one was written to the connection: updates for a slow reader stay in the store.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,36 +17,34 @@ use tokio::time::timeout;
 use super::FeedService;
 use super::error::FeedError;
 use super::follow::Waiting;
-use super::page::ShownUpdate;
 use super::tokens::Grant;
 
-/// When a reader whose connection ended is to come back.
+/// The reconnection time of a reader.
 const RETRY_MS: u32 = 1000;
 
-/// A line that readers pass over.
+/// A comment, which readers ignore.
 const COMMENT: &str = ":\n\n";
 
-/// A stream that is open.
 struct Events {
-    /// What is still to be written of the page that was fetched last.
+    /// The rest of the last page.
     page: Unwritten,
     waiting: Waiting,
     keepalive: Duration,
     grant: Grant,
     clock: Clock,
-    /// Goes before everything else.
+    /// The first text of the stream.
     greeting: Option<String>,
 }
 
 struct Unwritten {
     updates: vec::IntoIter<Update>,
-    /// The last number of it that was written.
+    /// The last number that was written.
     at: FeedSyncId,
-    /// Where the page ends.
+    /// The cursor of the page.
     cursor: FeedSyncId,
 }
 
-/// A stream that begins with a page.
+/// A stream whose first page is `page`.
 pub(super) fn stream(
     service: &Data<FeedService>,
     grant: Grant,
@@ -67,13 +64,13 @@ pub(super) fn stream(
     });
     let mut response = HttpResponse::Ok();
     response.insert_header((CONTENT_TYPE, "text/event-stream"));
-    // nginx would keep events back until it has a buffer full of them.
+    // nginx would buffer the events.
     response.insert_header(("x-accel-buffering", "no"));
     Ok(response.streaming(texts))
 }
 
 impl Events {
-    /// What is written next; none where the stream ends: its token has expired, the server stops.
+    /// The next text; none at the end of the stream: its token has expired, or the server stops.
     async fn next(&mut self) -> Option<String> {
         if let Some(greeting) = self.greeting.take() {
             return Some(greeting);
@@ -106,7 +103,7 @@ impl Unwritten {
         }
         (self.at < self.cursor).then(|| {
             self.at = self.cursor;
-            // Without data it is no event, but the reader's cursor moves (§9.2.6).
+            // Without data this is no event, but it moves the reader's cursor (§9.2.6).
             format!("id: {}\n\n", self.cursor)
         })
     }
@@ -114,7 +111,7 @@ impl Unwritten {
 
 fn event(update: &Update) -> String {
     let kind = if update.value.is_some() { "update" } else { "delete" };
-    let json = serde_json::to_string(&ShownUpdate::from(update));
+    let json = serde_json::to_string(update);
     let json = json.expect("numbers and texts can be written as JSON");
     format!("id: {}\nevent: {kind}\ndata: {json}\n\n", update.feed_sync_id)
 }

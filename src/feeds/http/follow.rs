@@ -1,4 +1,4 @@
-//! Waiting for what a feed brings.
+//! Waits for updates of a feed.
 
 use std::mem;
 
@@ -8,17 +8,15 @@ use state_machine::feed::{ConsumerEnd, FeedName, FeedPage, FeedSyncId};
 use super::FeedService;
 use super::error::FeedError;
 
-/// One that waits.
 pub(super) struct Waiting {
     feeds: Feeds,
     feed: FeedName,
     follower: FeedSubscription,
-    /// The follower before, for the place that it has among those that are counted.
+    /// The follower before, which keeps its place among those that are counted.
     place: Option<FeedSubscription>,
 }
 
 impl Waiting {
-    /// Waits for what is behind a cursor.
     pub(super) fn behind(
         service: &FeedService,
         feed: FeedName,
@@ -30,7 +28,7 @@ impl Waiting {
         Ok(Self { feeds: service.feeds.clone(), feed, follower, place: None })
     }
 
-    /// The next page, however long it takes. Can be dropped at any time and called again.
+    /// Waits for the next page. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<FeedPage, SubscriptionError> {
         loop {
             match self.follower.next().await {

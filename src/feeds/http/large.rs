@@ -1,5 +1,5 @@
-//! Pages that are too large to be written in one go: a reader that does not read one keeps it in memory, so they are
-//! counted, and each is turned into JSON as it goes out.
+//! Pages that are too large to be written at once. A client that does not read keeps its page in memory, so large pages
+//! are counted. Each is turned into JSON while it is sent.
 
 use std::convert::Infallible;
 use std::{mem, vec};
@@ -12,28 +12,26 @@ use state_machine::feed::{FeedPage, Update};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::error::FeedError;
-use super::page::{ShownPage, ShownUpdate};
 use super::{FOLLOWED_BYTES_MAX, FeedService};
 
-/// Bytes that are written together, unless one update has more.
+/// Size of one part, in bytes, unless one update is larger.
 const PART_BYTES: usize = 16 * 1024;
 
-/// A page on its way.
 struct Outgoing {
     updates: vec::IntoIter<Update>,
-    /// What is written next.
+    /// The beginning of the next part.
     part: String,
     is_first: bool,
-    /// What comes behind the updates; none once it is written.
+    /// The text behind the updates; none once it is written.
     end: Option<String>,
-    /// Given back when the page has gone out, or nobody is there any more.
+    /// Released when the page is sent or the client is gone.
     _place: OwnedSemaphorePermit,
 }
 
-/// Answers with a page. A large one is refused where too many are on their way.
+/// Answers with a page. A large one is refused while too many are being sent.
 pub(super) fn answer(service: &FeedService, page: FeedPage) -> Result<HttpResponse, FeedError> {
     if !is_large(&page) {
-        return Ok(HttpResponse::Ok().json(ShownPage::from(&page)));
+        return Ok(HttpResponse::Ok().json(page));
     }
     let retry_after = service.limits.retry_after;
     let place = service.pages.clone().try_acquire_owned();
@@ -72,7 +70,7 @@ impl Outgoing {
             if !mem::take(&mut self.is_first) {
                 self.part.push(',');
             }
-            let json = serde_json::to_string(&ShownUpdate::from(&update));
+            let json = serde_json::to_string(&update);
             self.part.push_str(&json.expect("numbers and texts can be written as JSON"));
         }
         Some(mem::take(&mut self.part))
@@ -108,8 +106,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn a_page_says_the_same_however_it_is_written_and_a_large_one_is_counted_until_it_is_gone()
-     {
+    async fn a_large_page_has_the_same_json_and_is_counted_until_it_is_sent() {
         let scene = Scene::new();
         let places = &scene.service.pages;
         let free = places.available_permits();
@@ -124,14 +121,14 @@ mod tests {
             let told = answer(&scene.service, page(updates, bytes)).unwrap();
             let taken = free - places.available_permits();
             assert_eq!(taken, usize::from(is_large), "{updates} of {bytes}");
-            let expected = json!(ShownPage::from(&page(updates, bytes)));
+            let expected = json!(page(updates, bytes));
             assert_eq!(json_of(told).await, expected, "{updates} of {bytes}");
             assert_eq!(places.available_permits(), free);
         }
     }
 
     #[actix_web::test]
-    async fn a_large_page_too_many_is_refused_and_a_small_one_never() {
+    async fn one_large_page_too_many_is_refused_and_a_small_one_never() {
         let scene = Scene::new();
         let large = || answer(&scene.service, page(2, 100_000));
         let unread: Vec<_> = (0..PAGES).map(|_| large().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! `/v1/feeds`: feeds for other programs. docs/feeds.md is what they read.
+//! `/v1/feeds`: feeds for other programs. docs/feeds.md describes it for their authors.
 //!
 //! | request | scope | file |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | `POST /v1/feeds/{feed}/{key}/republish` | w | `write.rs` |
 //! | `GET /v1/feeds/{feed}` | r | `read.rs`, `events.rs` |
 //!
-//! Whoever may do nothing learns nothing: the token is checked before anything else of a request is looked at,
-//! also before its method. There are no CORS headers: a token is a secret of programs, not of web pages.
+//! The token is checked first, even before the method: a client without one learns nothing. There are no CORS headers:
+//! a token is a secret of programs, not of web pages.
 
 mod error;
 mod events;
@@ -16,7 +16,6 @@ mod events;
 mod fixture;
 mod follow;
 mod large;
-mod page;
 mod query;
 mod read;
 mod target;
@@ -46,33 +45,27 @@ use query::ReadQuery;
 use target::{Change, Rest, Target};
 use tokens::{FeedTokens, Grant, Scopes};
 
-/// Bytes of values above which a page is a large one: what is less than that has mostly left for the kernel at once.
-/// And bytes of updates that are read at a time for somebody who follows; one update is always read. Thousands may
-/// follow who do not read what they are sent: each has as much in memory.
+/// A page with more bytes of values is large: a smaller one mostly fits into the kernel's buffer at once. Also the page
+/// size for followers, of which each may keep one unread page in memory; one update is always read.
 pub const FOLLOWED_BYTES_MAX: usize = 64 * 1024;
 
-/// What requests for feeds need.
 pub struct FeedService {
-    /// The feeds.
     pub feeds: Feeds,
-    /// Who may use them.
     pub tokens: FeedTokens,
-    /// The limits of a request.
     pub limits: FeedRequestLimits,
-    /// A permit for each large page that is on its way.
+    /// A permit for each large page that is being sent.
     pub pages: Arc<Semaphore>,
-    /// The clock, by which tokens expire.
+    /// The clock by which tokens expire.
     pub clock: Clock,
-    /// The log.
     pub log: Logger,
 }
 
-/// What bounds one request.
+/// The limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedRequestLimits {
-    /// Bytes of a value.
+    /// Maximum size of a value, in bytes.
     pub value_bytes_max: usize,
-    /// What a page has at most.
+    /// Maximum size of a page.
     pub page: PageLimit,
     /// How long a request may wait for an update.
     pub wait_max: Duration,
@@ -80,11 +73,11 @@ pub struct FeedRequestLimits {
     pub keepalive: Duration,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// What `Retry-After` says.
+    /// The value of `Retry-After` in a 503.
     pub retry_after: Span,
 }
 
-/// All of it, for an application that has a [`FeedService`] among its data.
+/// The routes of an application that has a [`FeedService`] among its data.
 pub(crate) fn routes(service: &mut ServiceConfig) {
     service.service(
         web::scope(target::BASE.trim_end_matches('/'))
@@ -143,7 +136,7 @@ async fn change(
 }
 
 impl FeedService {
-    /// What the sender of a request may do with the feed that its path names.
+    /// Checks the token of a request against the feed in its path.
     fn admit(&self, headers: &HeaderMap, feed: Option<&str>) -> Result<Grant, FeedError> {
         let token = bearer(headers).ok_or(FeedError::NoToken)?;
         let grant = self.tokens.check(token, self.clock.now())?;
@@ -151,7 +144,7 @@ impl FeedService {
         if is_its_feed { Ok(grant) } else { Err(FeedError::OtherFeed) }
     }
 
-    /// What a request is told of a store that failed.
+    /// Logs a failure of the store; the answer to the request.
     fn failed(&self, feed: &FeedName, error: &StoreError) -> FeedError {
         match error {
             StoreError::Busy => {
@@ -171,7 +164,7 @@ impl Grant {
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN` (RFC 6750 §2.1). A token in the URL, where logs would have it, is none.
+/// The token of `Authorization: Bearer TOKEN` (RFC 6750 §2.1). A token in the URL is not accepted: logs would have it.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION);
     let text = values.next()?.to_str().ok()?;

@@ -1,4 +1,4 @@
-//! What a reader asks for: `?after=&limit=&wait=`, and the two headers that make it a stream.
+//! The parameters of a read: `?after=&limit=&wait=`, and the two headers of an event stream.
 
 use std::time::Duration;
 
@@ -11,24 +11,23 @@ use url::form_urlencoded;
 use super::FeedRequestLimits;
 use super::error::FeedError;
 
-/// The header in which an `EventSource` that connects again says how far it was (WHATWG HTML §9.2.4).
+/// The header with the cursor of an `EventSource` that reconnects (WHATWG HTML §9.2.4).
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// How a feed is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadQuery {
-    /// From where on.
+    /// The cursor.
     pub(super) after: FeedSyncId,
-    /// How much at once.
+    /// The size of the page.
     pub(super) limit: PageLimit,
-    /// How long to wait until there is something.
+    /// How long the request may wait for an update.
     pub(super) wait: Duration,
-    /// As server-sent events.
+    /// Whether the answer is a stream of server-sent events.
     pub(super) is_stream: bool,
 }
 
 impl ReadQuery {
-    /// Reads it, and keeps it within the limits.
+    /// Parses the request, and lowers its values to the limits.
     pub(super) fn read(
         request: &HttpRequest,
         limits: &FeedRequestLimits,
@@ -73,7 +72,7 @@ impl ReadQuery {
     }
 }
 
-/// A request that has no parameters: a `?` in a key must be percent-encoded.
+/// Refuses parameters: a `?` in a key must be percent-encoded.
 pub(super) fn none(request: &HttpRequest) -> Result<(), FeedError> {
     match request.uri().query() {
         None => Ok(()),
@@ -81,7 +80,7 @@ pub(super) fn none(request: &HttpRequest) -> Result<(), FeedError> {
     }
 }
 
-/// Names and values, no name twice.
+/// Names and values; a repeated name is refused.
 fn pairs(request: &HttpRequest) -> Result<Vec<(String, String)>, FeedError> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (name, value) in form_urlencoded::parse(request.query_string().as_bytes()) {
@@ -111,12 +110,12 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<FeedSyncId>, FeedError> {
     }
 }
 
-/// An empty cursor is that of a consumer that has seen nothing (seed 004).
+/// Parses a cursor. An empty one is that of a consumer that has seen nothing (seed 004).
 fn cursor(text: &str) -> Option<FeedSyncId> {
     if text.is_empty() { Some(FeedSyncId::NONE) } else { number(text).map(FeedSyncId) }
 }
 
-/// Decimal digits and nothing else. More than 64 bits hold is as much as they hold.
+/// Parses decimal digits. A number beyond 64 bits counts as the greatest of them.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
@@ -144,7 +143,7 @@ mod tests {
     const STREAM: (&str, &str) = ("accept", "text/event-stream");
 
     #[test]
-    fn a_reader_that_asks_for_nothing_gets_a_page_from_the_beginning_at_once() {
+    fn a_read_without_parameters_is_a_page_from_the_beginning() {
         let limit = limits().page;
         let expected =
             ReadQuery { after: FeedSyncId::NONE, limit, wait: Duration::ZERO, is_stream: false };
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_a_number_and_nothing_else_is() {
+    fn a_cursor_is_a_decimal_number() {
         assert_eq!(after("?after=7"), Ok(7));
         assert_eq!(after("?after=007"), Ok(7));
         assert_eq!(after("?after=%37"), Ok(7));
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_lowered_to_what_there_may_be_and_never_none() {
+    fn a_limit_is_lowered_to_the_greatest_and_never_zero() {
         let rows = |query: &str| read(query, &[]).map(|read| read.limit.rows);
         let most = limits().page.rows;
         assert_eq!(rows("?limit=1"), Ok(1));
@@ -188,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_there_are_not_and_those_given_twice_are_refused() {
+    fn unknown_and_repeated_parameters_are_refused() {
         for wrong in ["?cursor=1", "?After=1", "?after=1&x=", "?after=1&after=1", "?=", "?a"] {
             assert!(matches!(read(wrong, &[]), Err(FeedError::Query(_))), "{wrong}");
         }
     }
 
     #[test]
-    fn who_accepts_events_gets_a_stream() {
+    fn a_client_that_accepts_events_gets_a_stream() {
         for (accept, is_stream) in [
             ("text/event-stream", true),
             ("Text/Event-Stream; charset=utf-8", true),
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_wins_over_the_cursor_in_the_url() {
+    fn the_last_event_id_overrides_the_cursor_in_the_url() {
         let last = |id, query: &str| {
             read(query, &[STREAM, ("last-event-id", id)]).map(|read| read.after.0)
         };
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_means_nothing_where_no_stream_is_asked_for() {
+    fn without_a_stream_the_last_event_id_is_ignored() {
         let page = read("?after=4", &[("last-event-id", "9")]).unwrap();
         assert_eq!(page.after, FeedSyncId(4));
     }

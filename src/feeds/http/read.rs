@@ -1,4 +1,4 @@
-//! Requests that read: a page, at once or when there is something, or a stream.
+//! Requests that read: a page at once, a page when there is an update, or a stream.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::query::ReadQuery;
 use super::tokens::Grant;
 use super::{FOLLOWED_BYTES_MAX, FeedService, events, large};
 
-/// Answers with what is behind the cursor.
+/// Answers with the updates behind the cursor.
 pub(super) async fn read(
     service: &Data<FeedService>,
     grant: Grant,
@@ -52,7 +52,7 @@ async fn first_page(
     Ok(page)
 }
 
-/// The first page that has an update, or the one that there is when the time is over or the server stops.
+/// The first page with an update, or an empty one when the wait is over or the server stops.
 async fn next_page(
     service: &FeedService,
     grant: Grant,
@@ -68,7 +68,8 @@ async fn next_page(
             Ok(Err(SubscriptionError::Closed)) | Err(_) => break,
         }
     }
-    Ok(cut(page, query.limit.rows))
+    page.truncate(query.limit.rows);
+    Ok(page)
 }
 
 fn ended(end: ConsumerEnd) -> FeedError {
@@ -78,17 +79,8 @@ fn ended(end: ConsumerEnd) -> FeedError {
     }
 }
 
-/// A page with no more updates than were asked for.
-fn cut(mut page: FeedPage, rows: usize) -> FeedPage {
-    if page.updates.len() > rows {
-        page.updates.truncate(rows);
-        page.cursor = page.updates.last().map_or(page.cursor, |last| last.feed_sync_id);
-    }
-    page
-}
-
 impl Grant {
-    /// How long it still holds.
+    /// The time until it expires.
     pub(super) fn left(&self, now: Time) -> Duration {
         let left = self.expires.map(|expires| Duration::from_millis(expires.since(now).0));
         left.unwrap_or(Duration::MAX)

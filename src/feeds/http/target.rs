@@ -1,28 +1,29 @@
-//! Which feed and which key a URL names: `/v1/feeds/{feed}`, or `/v1/feeds/{feed}/{key}`.
+//! The feed and the key that a URL names: `/v1/feeds/{feed}`, or `/v1/feeds/{feed}/{key}`.
 //!
-//! The path is read as it was sent: a key may hold whatever can be percent-encoded, slashes too, encoded or not.
+//! The path is decoded here and not by the router: a key may contain any text, slashes too, encoded or not.
 
 use actix_web::http::Method;
+use percent_encoding::percent_decode_str;
 use state_machine::feed::FeedKey;
 
 use super::error::FeedError;
 
-/// Where all paths begin.
+/// The prefix of all paths.
 pub(super) const BASE: &str = "/v1/feeds/";
 
-/// What a path behind a key's stands for.
+/// The end of the path that publishes a key again.
 const REPUBLISH: &str = "/republish";
 
 /// A path, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    /// The feed's name, which may be none.
+    /// The feed's name; none if it cannot be decoded.
     pub(super) feed: Option<String>,
-    /// What is behind it; none where there is no slash.
+    /// The path behind the feed; none without a slash.
     pub(super) rest: Option<Rest>,
 }
 
-/// What is behind a feed's name and its slash.
+/// The path behind a feed's name and its slash; none if it cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rest(Option<String>);
 
@@ -38,19 +39,16 @@ impl Target {
     }
 }
 
-/// What is to be done with a key, if it is one.
+/// A change of a key, if it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Set it.
     Put(Result<FeedKey, FeedError>),
-    /// Delete it.
     Delete(Result<FeedKey, FeedError>),
-    /// Publish it again.
     Republish(Result<FeedKey, FeedError>),
 }
 
 impl Rest {
-    /// What a method asks for. Only `POST` gives the last word of a path a meaning: a key may end with it.
+    /// The change that a method makes. Only for `POST` the last segment has a meaning: a key may end with it.
     pub(super) fn change(&self, method: &Method) -> Result<Change, FeedError> {
         let text = self.0.as_deref();
         let republished = text.and_then(|text| text.strip_suffix(REPUBLISH));
@@ -68,26 +66,13 @@ fn key(text: Option<&str>) -> Result<FeedKey, FeedError> {
     text.and_then(|text| FeedKey::parse(text).ok()).ok_or(FeedError::Key)
 }
 
-/// Takes percent-encoding away (RFC 3986 §2.1). None where a `%` begins nothing, or the bytes are no UTF-8: a key that
-/// is not the one that was meant is worse than none.
+/// Decodes percent-encoding (RFC 3986 §2.1). None for a `%` without two digits, and for bytes that are no UTF-8: the
+/// key would not be the one that the client meant.
 fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let [high, low, behind @ ..] = rest else { return None };
-        bytes.push(digit(*high)? << 4 | digit(*low)?);
-        rest = behind;
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    let has_digits = |rest: &str| matches!(rest.as_bytes(), [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit());
+    let is_sound = text.split('%').skip(1).all(has_digits);
+    let decoded = is_sound.then(|| percent_decode_str(text).decode_utf8());
+    decoded?.ok().map(String::from)
 }
 
 #[cfg(test)]
@@ -108,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_all_that_is_behind_the_feed_decoded_once() {
+    fn a_key_is_the_path_behind_the_feed_decoded_once() {
         let longest = "k".repeat(256);
         for (path, key) in [
             ("a", "a"),
@@ -132,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn paths_that_are_no_key_are_refused() {
         let (long, encoded) = ("k".repeat(257), "%C3%A4".repeat(129));
         for wrong in ["", "%", "%4", "%zz", "%+1", "%ff", "%C3", "%00", "a%0Ab", &long, &encoded] {
             assert_eq!(key_of(&format!("/v1/feeds/x/{wrong}")), Err(FeedError::Key), "{wrong}");
@@ -150,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_again_is_what_is_before_the_last_word() {
+    fn post_republishes_the_key_before_the_last_segment() {
         let republished = |rest: &str| change(&Method::POST, &format!("/v1/feeds/x/{rest}"));
         let key = |text| FeedKey::parse(text).map_err(|_| FeedError::Key);
         assert_eq!(republished("a/republish"), Ok(Change::Republish(key("a"))));
@@ -164,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn other_methods_than_post_take_the_last_word_for_a_part_of_the_key() {
+    fn for_other_methods_than_post_the_last_segment_is_part_of_the_key() {
         let path = "/v1/feeds/x/a/republish";
         let key = FeedKey::parse("a/republish").map_err(|_| FeedError::Key);
         assert_eq!(change(&Method::PUT, path), Ok(Change::Put(key.clone())));

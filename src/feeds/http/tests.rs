@@ -4,14 +4,14 @@ use actix_web::http::{Method, header};
 use actix_web::test::TestRequest;
 use actix_web::web::Bytes;
 use serde_json::{Value, json};
+use state_machine::feed::FeedPage;
 use state_machine::{Span, Time};
 
 use super::fixture::{NOW, Scene, limits};
 use super::tokens::Scopes;
-use crate::admin::feed::Page;
 
 #[actix_web::test]
-async fn a_write_is_told_its_version_and_a_key_that_is_new_is_201() {
+async fn a_write_returns_the_version_and_201_for_a_new_key() {
     let scene = Scene::new();
     assert_eq!(scene.put("bread", "2.40").await, (201, 1));
     scene.page("wait=10").await;
@@ -27,7 +27,7 @@ async fn a_write_is_told_its_version_and_a_key_that_is_new_is_201() {
 }
 
 #[actix_web::test]
-async fn a_page_has_what_is_behind_the_cursor() {
+async fn a_page_has_the_updates_behind_the_cursor() {
     let scene = Scene::new();
     scene.put("fred", "bob").await;
     let bob = json!({"feed_sync_id": 1, "key": "fred", "version": 2, "value": "bob"});
@@ -44,21 +44,24 @@ async fn a_page_has_what_is_behind_the_cursor() {
 }
 
 #[actix_web::test]
-async fn a_page_is_what_the_command_line_reads_too() {
+async fn a_page_is_read_by_the_command_line() {
     let scene = Scene::new();
     scene.put("a", "\"\n\u{1}ä").await;
     scene.put("b", "").await;
     scene.ask(scene.request(Method::DELETE, "x/b")).await;
     let json = all(&scene).await;
-    let page: Page = serde_json::from_value(json.clone()).unwrap();
+    let page: FeedPage = serde_json::from_value(json.clone()).unwrap();
     assert_eq!(serde_json::to_value(&page).unwrap(), json);
-    let shown: Vec<_> =
-        page.updates.iter().map(|row| (row.key.as_str(), row.value.as_deref())).collect();
+    let shown: Vec<_> = page
+        .updates
+        .iter()
+        .map(|row| (row.key.as_str(), row.value.as_ref().map(|value| value.as_str())))
+        .collect();
     assert_eq!(shown, [("a", Some("\"\n\u{1}ä")), ("b", None)]);
 }
 
 #[actix_web::test]
-async fn pages_of_one_have_all_in_order() {
+async fn pages_of_one_update_have_all_in_order() {
     let scene = Scene::new();
     for key in ["c", "a", "b"] {
         scene.put(key, key).await;
@@ -76,7 +79,7 @@ async fn pages_of_one_have_all_in_order() {
 }
 
 #[actix_web::test]
-async fn whoever_waits_is_woken_by_a_write_and_gets_no_more_than_was_asked_for() {
+async fn a_write_wakes_a_waiting_reader_which_gets_up_to_its_limit() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     scene.page("wait=10").await;
@@ -90,7 +93,7 @@ async fn whoever_waits_is_woken_by_a_write_and_gets_no_more_than_was_asked_for()
 }
 
 #[actix_web::test]
-async fn a_wait_ends_with_nothing_when_its_time_is_over() {
+async fn a_wait_without_an_update_ends_with_an_empty_page() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     scene.page("wait=10").await;
@@ -103,7 +106,7 @@ async fn a_wait_ends_with_nothing_when_its_time_is_over() {
 }
 
 #[actix_web::test]
-async fn a_wait_is_no_longer_than_its_token_holds() {
+async fn a_wait_ends_with_its_token() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     scene.page("wait=10").await;
@@ -118,7 +121,7 @@ async fn a_wait_is_no_longer_than_its_token_holds() {
 }
 
 #[actix_web::test]
-async fn a_server_that_stops_lets_everybody_go() {
+async fn a_server_that_stops_answers_all_waiting_readers() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     scene.page("wait=10").await;
@@ -168,7 +171,7 @@ async fn bad_input_gets_its_status_and_number() {
 }
 
 #[actix_web::test]
-async fn a_wrong_method_is_told_the_right_ones() {
+async fn a_wrong_method_is_refused_with_the_allowed_ones() {
     let scene = Scene::new();
     for (method, path, allow) in [
         (Method::PUT, "x", "GET"),
@@ -183,7 +186,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[actix_web::test]
-async fn a_value_has_its_limit_whatever_its_length_is_said_to_be() {
+async fn a_value_is_limited_whatever_its_content_length() {
     let scene = Scene::new();
     let most = limits().value_bytes_max;
     assert_eq!(scene.put("a", &"x".repeat(most)).await.0, 201);
@@ -196,7 +199,7 @@ async fn a_value_has_its_limit_whatever_its_length_is_said_to_be() {
 }
 
 #[actix_web::test]
-async fn a_full_feed_takes_no_new_key_and_all_that_are_there() {
+async fn a_full_feed_refuses_a_new_key_and_accepts_its_own() {
     let scene = Scene::new();
     for key in 0..12 {
         assert_eq!(scene.put(&key.to_string(), "1").await, (201, 1));
@@ -208,7 +211,7 @@ async fn a_full_feed_takes_no_new_key_and_all_that_are_there() {
 }
 
 #[actix_web::test]
-async fn a_feed_is_there_from_its_first_write_on_and_broadcasts_always() {
+async fn a_feed_exists_from_its_first_write_and_broadcasts_always() {
     let scene = Scene::new();
     for query in ["x", "x?wait=60", "x?after=1"] {
         assert_refused(&scene, scene.request(Method::GET, query), 404, 313, query).await;
@@ -231,7 +234,7 @@ async fn a_feed_is_there_from_its_first_write_on_and_broadcasts_always() {
 }
 
 #[actix_web::test]
-async fn without_a_good_token_nothing_else_of_a_request_is_looked_at() {
+async fn without_a_valid_token_nothing_else_of_a_request_is_checked() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     let token = |feed, scopes, expires| Some(scene.token(feed, scopes, expires));
@@ -272,7 +275,7 @@ async fn without_a_good_token_nothing_else_of_a_request_is_looked_at() {
 }
 
 #[actix_web::test]
-async fn a_scope_is_for_what_it_says() {
+async fn a_scope_allows_its_methods_only() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     for (scopes, method, path, status) in [
@@ -294,7 +297,7 @@ async fn a_scope_is_for_what_it_says() {
 }
 
 #[actix_web::test]
-async fn a_stream_has_every_update_as_an_event_and_comments_in_between() {
+async fn a_stream_has_an_event_for_every_update_and_comments_between() {
     let scene = Scene::new();
     scene.put("a", "1\n2").await;
     scene.page("wait=10").await;
@@ -322,7 +325,7 @@ async fn a_stream_has_every_update_as_an_event_and_comments_in_between() {
 }
 
 #[actix_web::test]
-async fn a_stream_goes_on_behind_the_last_event() {
+async fn a_stream_continues_behind_the_last_event() {
     let scene = Scene::new();
     for key in ["a", "b", "c"] {
         scene.put(key, "1").await;
@@ -340,7 +343,7 @@ async fn a_stream_goes_on_behind_the_last_event() {
 }
 
 #[actix_web::test]
-async fn a_stream_ends_when_its_token_does() {
+async fn a_stream_ends_with_its_token() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     scene.page("wait=10").await;
@@ -360,7 +363,7 @@ async fn a_stream_ends_when_its_token_does() {
 }
 
 #[actix_web::test]
-async fn those_who_follow_are_counted_and_give_their_place_back() {
+async fn followers_are_counted_until_they_end() {
     let scene = Scene::new();
     scene.put("a", "1").await;
     scene.page("wait=10").await;

@@ -1,15 +1,15 @@
-//! Bearer tokens of feeds (RFC 6750): who has one may do with one feed what it says. Nothing of them is stored.
+//! Bearer tokens of feeds (RFC 6750). A token names one feed and what its holder may do with it. Tokens are not stored.
 //!
 //! ```text
 //! kf1.rw.broadcasts.1796000000.J0G…   43 characters
-//!  │  │      │          │        └─ HMAC-SHA256 of all before, in base64url
+//!  │  │      │          │        └─ HMAC-SHA256 of the text before, in base64url
 //!  │  │      │          └─ when it expires, in seconds since 1970; 0 is never
 //!  │  │      └─ the feed
 //!  │  └─ r reads, w writes, rw both
 //!  └─ the form of the token
 //! ```
 //!
-//! The key is derived from the crypto keys and the setting `feed_tokens_epoch`: raising that revokes all.
+//! The key is derived from the crypto keys and the setting `feed_tokens_epoch`; raising that revokes all tokens.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ use state_machine::feed::FeedName;
 
 use crate::keys::{Keys, MAC_BYTES, MacKeys};
 
-/// What every token begins with.
+/// The first part of every token.
 const FORM: &str = "kf1";
 
-/// How long a token may be, in bytes. The longest that is made has 136.
+/// Maximum size of a token, in bytes. The longest that is made has 136.
 const TOKEN_MAX_BYTES: usize = 160;
 
 /// Makes tokens and checks them.
@@ -32,45 +32,41 @@ pub struct FeedTokens(MacKeys);
 /// What a token's holder may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// With which feed.
     pub feed: FeedName,
-    /// What.
     pub scopes: Scopes,
-    /// From when on no longer; none is never.
+    /// When it ends; none is never.
     pub expires: Option<Time>,
 }
 
 /// What may be done with a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scopes {
-    /// Reading, `r`.
     Read,
-    /// Writing, republishing and deleting, `w`.
+    /// Writing, deleting and republishing.
     Write,
-    /// Both, `rw`.
     Both,
 }
 
-/// Why a token is not taken.
+/// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FeedTokenError {
-    /// It was not made here with these keys, or has been revoked since.
+    /// It was not made with these keys, or was revoked.
     #[error(
         "this token is not one of this server's, or was revoked: `kalends feed token` makes one"
     )]
     Unknown,
-    /// It was good once. Only who had it then can learn that.
+    /// It was valid. Only a holder of the token learns that.
     #[error("this token has expired: `kalends feed token` makes another")]
     Expired,
 }
 
 impl FeedTokens {
-    /// Derives the keys once, so that checking needs none of that work.
+    /// Derives the keys, once for all checks.
     pub fn derive(keys: &Keys, epoch: u32) -> Self {
         Self(MacKeys::derive(keys, "feed tokens", &epoch.to_be_bytes()))
     }
 
-    /// Makes a token. Its time is in whole seconds: what is left of one is cut off.
+    /// Makes a token. Its end is rounded down to whole seconds.
     pub fn mint(&self, grant: &Grant) -> String {
         let Grant { feed, scopes, expires } = grant;
         let expires = expires.map_or(0, Time::as_secs);
@@ -79,9 +75,7 @@ impl FeedTokens {
         format!("{signed}.{mac}")
     }
 
-    /// What a token's holder may do `now`.
-    ///
-    /// The signature is looked at before anything else of it: nothing that somebody made up is read.
+    /// What a token's holder may do `now`. The signature is checked first: forged text is never parsed.
     pub fn check(&self, token: &str, now: Time) -> Result<Grant, FeedTokenError> {
         let grant = self.open(token).ok_or(FeedTokenError::Unknown)?;
         if grant.is_over(now) { Err(FeedTokenError::Expired) } else { Ok(grant) }
@@ -100,7 +94,6 @@ impl FeedTokens {
 }
 
 impl Grant {
-    /// Whether it has expired.
     pub fn is_over(&self, now: Time) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
@@ -118,7 +111,6 @@ impl Grant {
 }
 
 impl Scopes {
-    /// Reads `r`, `w` or `rw`.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Read, Self::Write, Self::Both].into_iter().find(|scopes| scopes.as_str() == text)
     }
@@ -132,7 +124,7 @@ impl Scopes {
         }
     }
 
-    /// Whether everything in `wanted` is in these.
+    /// Whether these include all of `wanted`.
     pub fn allow(self, wanted: Self) -> bool {
         self == Self::Both || self == wanted
     }

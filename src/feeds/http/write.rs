@@ -1,4 +1,4 @@
-//! Requests that change a key. They are answered when the change is durable; its number follows.
+//! Requests that change a key. They are answered when the change is durable; it is published later.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -27,14 +27,13 @@ pub(super) async fn put(
     let written = service.feeds.write(feed.clone(), key, value).await;
     match written.map_err(|error| service.failed(&feed, &error))? {
         WriteResult::Done(version) if version == Version::default().next() => {
-            Ok(told(StatusCode::CREATED, version))
+            Ok(with_version(StatusCode::CREATED, version))
         }
-        WriteResult::Done(version) => Ok(told(StatusCode::OK, version)),
+        WriteResult::Done(version) => Ok(with_version(StatusCode::OK, version)),
         WriteResult::TooManyKeys => Err(FeedError::TooManyKeys),
     }
 }
 
-/// Deletes a key.
 pub(super) async fn delete(
     service: &FeedService,
     feed: FeedName,
@@ -42,10 +41,10 @@ pub(super) async fn delete(
 ) -> Result<HttpResponse, FeedError> {
     let deleted = service.feeds.delete(feed.clone(), key).await;
     let version = deleted.map_err(|error| service.failed(&feed, &error))?;
-    version.map(|version| told(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
+    version.map(|version| with_version(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
 }
 
-/// Has a key published again as it is.
+/// Publishes a key again with its present value.
 pub(super) async fn republish(
     service: &FeedService,
     feed: FeedName,
@@ -53,14 +52,14 @@ pub(super) async fn republish(
 ) -> Result<HttpResponse, FeedError> {
     let republished = service.feeds.republish(feed.clone(), key).await;
     let version = republished.map_err(|error| service.failed(&feed, &error))?;
-    version.map(|version| told(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
+    version.map(|version| with_version(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
 }
 
-fn told(status: StatusCode, version: Version) -> HttpResponse {
+fn with_version(status: StatusCode, version: Version) -> HttpResponse {
     HttpResponse::build(status).json(json!({"version": version.0}))
 }
 
-/// Reads the body, bounded in bytes and in time.
+/// Reads the body within its limits of size and time.
 async fn read_value(
     service: &FeedService,
     max_bytes: usize,

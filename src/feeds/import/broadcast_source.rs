@@ -1,4 +1,4 @@
-//! A service that has broadcasts, in the form of Mozilla's megaphone.
+//! The client of a service that has broadcasts, in the form of Mozilla's megaphone.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,75 +17,67 @@ use super::token_file::{self, TokenFileError};
 use crate::dev::ToolError;
 use crate::https_client::{http_client, why_unanswered};
 
-/// Where a service answers.
+/// The path of its broadcasts.
 const PATH: &str = "/v1/broadcasts";
 
-/// Bytes of an answer at most.
+/// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Broadcasts in an answer at most. A service that has lost its mind would fill the feed for good: what was once in it
-/// leaves its tombstone.
+/// Maximum number of broadcasts in an answer. A faulty service would fill the feed for good: a deleted broadcast leaves
+/// a tombstone.
 const BROADCASTS_MAX: usize = 1000;
 
-/// How long a request may take in all. Its steps have shorter limits of their own.
+/// The timeout of a request. Its steps have shorter timeouts.
 const REQUEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Ids and their versions.
+/// Versions of broadcasts by id.
 pub type Versions = BTreeMap<String, String>;
 
-/// Why there are no versions. Says nothing of the token.
+/// Why there are no versions. Never contains the token.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// There is no way to ask.
+    /// The HTTP client cannot be made.
     #[error(transparent)]
     Client(#[from] ToolError),
-    /// There is no thread to ask on.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// The token is not there any more.
+    /// The token file was removed or changed.
     #[error(transparent)]
     Token(#[from] TokenFileError),
-    /// It does not answer.
     #[error("{0}")]
     Unanswered(String),
-    /// It leads somewhere else, where the token must not go.
+    /// The token must not be sent elsewhere.
     #[error(
         "it answers {0}: set broadcast_source_url to where that leads, redirects are not followed"
     )]
     Redirect(u16),
-    /// It refuses.
     #[error("it answers {0}")]
     Status(u16),
-    /// It says too much.
     #[error("its answer has more than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
-    /// It says too much.
-    #[error("it has {0} broadcasts, at most {BROADCASTS_MAX} are taken over")]
+    #[error("it has {0} broadcasts, at most {BROADCASTS_MAX} are imported")]
     TooMany(usize),
-    /// It says something else.
     #[error("its answer is not {{\"broadcasts\": {{\"ID\": \"VERSION\"}}}}")]
     Malformed,
-    /// The thread that asks is gone.
-    #[error("the thread that asks it is gone, restart the server")]
+    #[error("the thread of its client ended, restart the server")]
     Gone,
 }
 
-/// A service.
 pub struct Source {
     url: String,
     agent: Agent,
     token_file: Option<PathBuf>,
 }
 
-/// A service that is asked on a thread of its own.
+/// A client on a thread of its own.
 pub struct SourceThread(mpsc::SyncSender<Question>);
 
-/// Questions that may wait for the thread: whoever asks waits for the answer before asking again.
+/// Requests that wait for the thread. The caller waits for each answer.
 const QUESTIONS_MAX: usize = 1;
 
 type Question = oneshot::Sender<Result<Versions, SourceError>>;
 
-/// What it answers. Mozilla's has a `code` too, which is that of HTTP.
+/// The body of an answer. Mozilla's has a `code`, which repeats the HTTP status.
 #[derive(Deserialize)]
 struct Answer {
     broadcasts: Versions,
@@ -94,7 +86,6 @@ struct Answer {
 }
 
 impl Source {
-    /// The service at an origin.
     pub fn at(origin: &str, token_file: Option<&Path>) -> Result<Self, SourceError> {
         let url = format!("{origin}{PATH}");
         let parsed = Url::parse(&url).map_err(|_| SourceError::Malformed)?;
@@ -102,12 +93,12 @@ impl Source {
         Ok(Self { url, agent: http_client(&parsed)?, token_file })
     }
 
-    /// Asks on a thread: the client blocks, and a server that stops waits for no thread of its own.
+    /// Moves the client to a thread: it blocks, and a server that stops does not wait for this thread.
     pub fn on_a_thread(self) -> Result<SourceThread, SourceError> {
         let (questions, asked) = mpsc::sync_channel::<Question>(QUESTIONS_MAX);
         let answer = move || {
             while let Ok(question) = asked.recv() {
-                // Whoever asked may be gone.
+                // The caller may be gone.
                 let _ = question.send(self.ask());
             }
         };
@@ -115,7 +106,7 @@ impl Source {
         thread.map(|_| SourceThread(questions)).map_err(SourceError::Thread)
     }
 
-    /// Asks. Blocks for at most [`REQUEST_WAIT`].
+    /// Sends a request. Blocks for at most [`REQUEST_WAIT`].
     fn ask(&self) -> Result<Versions, SourceError> {
         let mut request = self.agent.get(&self.url);
         if let Some(path) = &self.token_file {
@@ -139,7 +130,7 @@ impl Source {
 }
 
 impl SourceThread {
-    /// Asks once.
+    /// Sends a request and waits for its answer.
     pub async fn ask(&self) -> Result<Versions, SourceError> {
         let (question, answer) = oneshot::channel();
         self.0.try_send(question).map_err(|_| SourceError::Gone)?;
@@ -191,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn any_other_answer_is_refused() {
         for wrong in [
             "",
             "[]",

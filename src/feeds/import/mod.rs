@@ -1,11 +1,11 @@
-//! Broadcasts of another service, taken over into the feed `broadcasts`.
+//! Imports broadcasts of another service into the feed `broadcasts`.
 //!
-//! The service is asked in turns, in the form of Mozilla's megaphone. What it has another version of than the feed is
-//! written; what it has no longer stays. A service that fails costs nothing but that nothing new comes from it.
+//! The service is polled in the form of Mozilla's megaphone. A version that differs from the feed's is written; a
+//! broadcast that the service no longer has is kept. While the service fails, the feed keeps its versions.
 //!
-//! - [`broadcast_source`]: the service, asked on a thread of its own, which nothing waits for when the server stops.
-//! - [`token_file`]: the secret that it asks for.
-//! - [`sync_state`]: what is to be written.
+//! - [`broadcast_source`]: the client of the service, on a thread of its own that a stopping server does not wait for.
+//! - [`token_file`]: the bearer token of its requests.
+//! - [`sync_state`]: the versions that are still to be written.
 
 pub mod broadcast_source;
 pub mod sync_state;
@@ -18,6 +18,8 @@ use std::time::Duration;
 use actix::spawn;
 use actors::Feeds;
 use slog::{Logger, debug, info, warn};
+use state_machine::Span;
+use state_machine::backoff::Backoff;
 use state_machine::feed::{FeedKey, FeedName, FeedValue, WriteResult};
 use state_machine::store::PageLimit;
 use storage::StoreError;
@@ -28,29 +30,26 @@ use broadcast_source::{Source, SourceError, SourceThread};
 use sync_state::SyncState;
 use token_file::TokenFileError;
 
-/// How much of the feed is read at once.
+/// The size of one page of the feed.
 const PAGE: PageLimit = PageLimit { rows: 500, bytes: 1024 * 1024 };
 
-/// The longest pause after failures, unless `broadcast_source_poll_s` is longer; pauses double with each one.
-const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// The longest wait after failures, unless `broadcast_source_poll_s` is longer. Waits double with each failure.
+const RETRY_MAX: Span = Span::from_secs(600);
 
-/// Why a server does not start that is to take over broadcasts.
+/// Why a server that imports broadcasts does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ImporterError {
-    /// There is a token, and nobody to show it to.
     #[error(
         "broadcast_source_token_file is set, and broadcast_source_url is not: set both or none"
     )]
     NoSource,
-    /// The token cannot be used.
     #[error("broadcast_source_token_file: {0}")]
     Token(#[from] TokenFileError),
-    /// The service cannot be asked.
     #[error("broadcast_source_url: {0}")]
     Source(#[from] SourceError),
 }
 
-/// The service that the settings name, if they name one. It is not asked yet.
+/// The service that the settings name, if they name one. No request is sent yet.
 pub fn source(settings: &Settings) -> Result<Option<SourceThread>, ImporterError> {
     let token_file = settings.broadcast_source_token_file.as_deref();
     let Some(origin) = &settings.broadcast_source_url else {
@@ -60,14 +59,14 @@ pub fn source(settings: &Settings) -> Result<Option<SourceThread>, ImporterError
     Ok(Some(Source::at(origin.as_str(), token_file)?.on_a_thread()?))
 }
 
-/// Takes over broadcasts from now on.
+/// Starts the import, which ends with the process or its store.
 pub fn start(source: SourceThread, settings: &Settings, feeds: &Feeds, log: &Logger) {
     let origin = settings.broadcast_source_url.as_ref().map_or("", PublicUrl::as_str);
     let importer = Importer {
         source,
         feeds: feeds.clone(),
         value_bytes_max: FeedName::broadcasts().value_bytes_max(settings.feed_value_bytes_max),
-        every: Duration::from_secs(settings.broadcast_source_poll_s),
+        every: Span::from_secs(settings.broadcast_source_poll_s),
         sync_state: SyncState::default(),
         health: SyncHealth::Well,
         log: log.new(slog::o!("source" => origin.to_owned())),
@@ -79,20 +78,20 @@ struct Importer {
     source: SourceThread,
     feeds: Feeds,
     value_bytes_max: usize,
-    every: Duration,
+    every: Span,
     sync_state: SyncState,
     health: SyncHealth,
     log: Logger,
 }
 
-/// How it goes, with what is wrong. Only what is other than before is logged.
+/// The result of the last poll, with the reason of a failure. Only a change of the kind is logged.
 enum SyncHealth {
     Well,
     Partly(String),
     Failing(String),
 }
 
-/// Why nothing was taken over.
+/// Why a poll imported nothing.
 #[derive(Debug, thiserror::Error)]
 enum ImportError {
     #[error(transparent)]
@@ -101,17 +100,16 @@ enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// What the service has, as far as it can be in the feed.
+/// The versions of the service that the feed accepts.
 struct AcceptedVersions {
     versions: BTreeMap<FeedKey, FeedValue>,
-    /// What is wrong with the rest.
+    /// Why others are refused.
     problem: Option<String>,
 }
 
 impl Importer {
-    /// Goes on as long as the process, or until its store is closed.
     async fn run(mut self) {
-        let mut pause = self.every;
+        let mut backoff = Backoff::new(self.every, self.every.max(RETRY_MAX));
         loop {
             let health = match self.import().await {
                 Ok(health) => health,
@@ -119,16 +117,15 @@ impl Importer {
                 Err(error) => SyncHealth::Failing(error.to_string()),
             };
             let is_failing = matches!(health, SyncHealth::Failing(_));
-            self.tell(health);
+            self.log_change(health);
             if !is_failing {
-                pause = self.every;
+                backoff.reset();
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX.max(self.every));
+            sleep(Duration::from_millis(backoff.next().0)).await;
         }
     }
 
-    /// Asks once and writes what is new.
+    /// Polls once and writes the versions that differ.
     async fn import(&mut self) -> Result<SyncHealth, ImportError> {
         let answer = self.source.ask().await?;
         let AcceptedVersions { versions, mut problem } = accepted(answer, self.value_bytes_max);
@@ -137,7 +134,7 @@ impl Importer {
             let written = self.feeds.write(FeedName::broadcasts(), id.clone(), version.clone());
             match written.await? {
                 WriteResult::Done(_) => {
-                    debug!(self.log, "took over a broadcast"; "id" => %id);
+                    debug!(self.log, "imported a broadcast"; "id" => %id);
                     self.sync_state.wrote(id, version);
                 }
                 WriteResult::TooManyKeys => problem = Some(too_many_keys(&self.feeds)),
@@ -146,14 +143,14 @@ impl Importer {
         Ok(problem.map_or(SyncHealth::Well, SyncHealth::Partly))
     }
 
-    /// Reads what the feed has by now.
+    /// Reads the feed up to its head.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         loop {
             let (feed, after) = (FeedName::broadcasts(), self.sync_state.cursor());
             let Some(page) = self.feeds.store().fetch_feed(feed, after, PAGE).await? else {
                 return Ok(());
             };
-            let is_last = page.cursor >= page.head;
+            let is_last = page.is_last();
             self.sync_state.apply(page);
             if is_last {
                 return Ok(());
@@ -161,18 +158,17 @@ impl Importer {
         }
     }
 
-    /// Logs what is other than before.
-    fn tell(&mut self, health: SyncHealth) {
+    fn log_change(&mut self, health: SyncHealth) {
         if discriminant(&health) == discriminant(&self.health) {
             return;
         }
         match &health {
-            SyncHealth::Well => info!(self.log, "broadcasts are taken over again"),
+            SyncHealth::Well => info!(self.log, "the import of broadcasts works again"),
             SyncHealth::Partly(why) => {
-                warn!(self.log, "cannot take over all broadcasts"; "error" => why);
+                warn!(self.log, "cannot import all broadcasts"; "error" => why);
             }
             SyncHealth::Failing(why) => {
-                warn!(self.log, "cannot take over broadcasts, will try again"; "error" => why);
+                warn!(self.log, "cannot import broadcasts, will try again"; "error" => why);
             }
         }
         self.health = health;
@@ -213,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_in_a_feed_keeps_nothing_else_out() {
+    fn broadcasts_that_a_feed_refuses_keep_no_others_out() {
         let AcceptedVersions { versions, problem } =
             accepted(answer(&[("a/b", "1"), ("c", "12345")]), 5);
         assert_eq!((versions.len(), problem), (2, None));

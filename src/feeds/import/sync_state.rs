@@ -1,26 +1,24 @@
-//! What the feed has, what was written to it, and so what is still to be written.
+//! The versions in the feed, those written to it, and so those still to be written.
 
 use std::collections::BTreeMap;
 
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue};
 
-/// What is known of the feed.
 #[derive(Debug, Default)]
 pub struct SyncState {
     published: Broadcasts,
-    /// Written by us and not seen published yet.
+    /// Written by this importer and not published yet.
     waiting: BTreeMap<FeedKey, FeedValue>,
 }
 
 impl SyncState {
-    /// How far the feed was read.
     pub fn cursor(&self) -> FeedSyncId {
         self.published.cursor()
     }
 
-    /// Takes in what a page of the feed brings. A key that has a number again has nothing of ours waiting any more: a
-    /// write takes the number away.
+    /// Applies a page of the feed. A write takes the number of its key away, so a key with a new number has no write
+    /// waiting.
     pub fn apply(&mut self, page: FeedPage) {
         for update in &page.updates {
             self.waiting.remove(&update.key);
@@ -28,7 +26,7 @@ impl SyncState {
         self.published.apply(page);
     }
 
-    /// What of these the feed does not have and will not have soon.
+    /// The versions that the feed neither has nor will have once it is published.
     pub fn due(&self, versions: &BTreeMap<FeedKey, FeedValue>) -> Vec<(FeedKey, FeedValue)> {
         let is_due = |(id, version): &(&FeedKey, &FeedValue)| {
             let known = self.waiting.get(id.as_str()).or(self.published.version(id.as_str()));
@@ -38,7 +36,6 @@ impl SyncState {
         due.map(|(id, version)| (id.clone(), version.clone())).collect()
     }
 
-    /// It was written.
     pub fn wrote(&mut self, id: FeedKey, version: FeedValue) {
         self.waiting.insert(id, version);
     }
@@ -71,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_due_and_nothing_that_is_missing() {
+    fn only_versions_that_differ_are_due() {
         let mut sync_state = SyncState::default();
         assert_eq!(due(&sync_state, &[("a", "1"), ("b", "1")]), ["a=1", "b=1"]);
         sync_state.apply(page(1, "a", Some("1")));
@@ -81,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_not_due_again_while_it_waits_to_be_published() {
+    fn a_written_version_is_not_due_while_it_waits_to_be_published() {
         let mut sync_state = SyncState::default();
         sync_state.apply(page(1, "a", Some("1")));
         sync_state.wrote(key("a"), value("2"));
@@ -92,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changed_or_deleted_since_is_due_again() {
+    fn a_version_that_another_writer_changed_or_deleted_is_due_again() {
         let mut sync_state = SyncState::default();
         sync_state.wrote(key("a"), value("2"));
         sync_state.apply(page(2, "a", Some("9")));

@@ -7,43 +7,26 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-/// Bytes of the file at most.
+/// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 8192;
 
-/// Why there is no token. The texts name the file and what to do, and never quote its contents.
+/// Why there is no token. The texts never quote the file.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
-    /// It could not be read.
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// Others than its owner may use it.
+    Unreadable { path: PathBuf, error: io::Error },
     #[error(
-        "{} has mode {mode:04o}, so others can get at the token: run `chmod 600 {}`",
+        "{} has mode {mode:04o}, so other users can read the token: run `chmod 600 {}`",
         path.display(), path.display()
     )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// It holds something else.
+    Exposed { path: PathBuf, mode: u32 },
     #[error(
         "{} is not a bearer token: expected one line of printable characters without blanks",
         path.display()
     )]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-    },
+    Malformed { path: PathBuf },
 }
 
-/// Reads the token.
 pub fn read(path: &Path) -> Result<Zeroizing<String>, TokenFileError> {
     let unreadable = |error| TokenFileError::Unreadable { path: path.to_owned(), error };
     let file = File::open(path).map_err(unreadable)?;
@@ -79,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_read_without_the_line_end_behind_it() {
+    fn a_token_is_read_without_its_newline() {
         assert_eq!(read_as(b"abc.def-1=\n", 0o600), Ok("abc.def-1=".into()));
         assert_eq!(read_as(b"abc", 0o400), Ok("abc".into()));
     }
@@ -92,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_and_not_quoted() {
+    fn a_malformed_token_is_refused_and_not_quoted() {
         for wrong in [&b""[..], b"\n", b"two words", b"a\nb", b"\xff", b"a\x01", &[b'x'; 8193]] {
             let why = read_as(wrong, 0o600).unwrap_err();
             assert!(

@@ -116,6 +116,21 @@ pub struct FeedPage {
     pub head: FeedSyncId,
 }
 
+impl FeedPage {
+    /// Drops the updates behind the first `count`, and moves the cursor back to the last one that stays.
+    pub fn truncate(&mut self, count: usize) {
+        if self.updates.len() > count {
+            self.updates.truncate(count);
+            self.cursor = self.updates.last().map_or(self.cursor, |last| last.feed_sync_id);
+        }
+    }
+
+    /// Whether the feed held nothing behind this page when it was read.
+    pub fn is_last(&self) -> bool {
+        self.cursor >= self.head
+    }
+}
+
 /// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteResult {

@@ -60,7 +60,7 @@ async fn a_feed_is_written_and_read_with_and_without_a_running_server() {
                 let printed = fixture.stdout_of(words).await;
                 head += 1;
                 let published = match is_published_by_it {
-                    true => format!("published, prices has come to number {head}"),
+                    true => format!("published, the last number of prices is {head}"),
                     false => "the server publishes it".to_owned(),
                 };
                 let expected = format!("{output}, its version is {}\n{published}\n", version + 1);
@@ -150,8 +150,11 @@ async fn invalid_feed_writes_are_rejected_with_a_remedy() {
         ("feed republish f c", "c of f was never written: nothing to publish again"),
         ("feed tail g --once", "there is no feed g: it begins with its first write"),
         ("feed tail g", "there is no feed g: it begins with its first write"),
-        ("feed tail f --after 3 --once", "the cursor 3 is from the future, f has come to number 2"),
-        ("feed tail f --after 3", "the cursor 3 is from the future, f has come to number 2"),
+        (
+            "feed tail f --after 3 --once",
+            "the cursor 3 is from the future, the last number of f is 2",
+        ),
+        ("feed tail f --after 3", "the cursor 3 is from the future, the last number of f is 2"),
         ("feed put f a 1 --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
         ("feed tail f --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
     ] {

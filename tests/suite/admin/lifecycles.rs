@@ -45,7 +45,7 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         agent.register().await;
         let dropped = fixture.stdout_of("users drop-inactive --rate 1000").await;
         assert!(dropped.starts_with("found 1 users"), "{dropped}");
-        assert!(dropped.contains("\ndropped 1 users; 0 had come back"), "{dropped}");
+        assert!(dropped.contains("\ndropped 1 users; 0 connected meanwhile"), "{dropped}");
         let old = format!("dropped {}, which no client is on\n", long_ago());
         let dropped = fixture.stdout_of("tables drop-old").await;
         assert!(dropped.contains(&old), "{dropped}");
@@ -113,7 +113,7 @@ async fn an_interrupted_command_reports_it_and_can_be_repeated() {
         let ended = within(AT_ONCE, "it ends", slow.wait_with_output()).await.unwrap();
         let why = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(1), "{why}");
-        assert!(why.contains("stopped between two steps; run it again to go on"), "{why}");
+        assert!(why.contains("stopped between two steps; run it again to continue"), "{why}");
         let dropped = fixture.stdout_of("users drop-inactive --rate 10000").await;
         assert!(dropped.contains("dropped 30 users"), "{dropped}");
     }

@@ -137,8 +137,8 @@ async fn a_failing_source_is_logged_once_and_imported_when_it_recovers() {
         assert_eq!(fixture.stdout("broadcast list").await, "");
         fixture.set_source(&[("a", "1")]);
         fixture.broadcasts("a = 1\n").await;
-        fixture.logged("broadcasts are taken over again").await;
-        assert_eq!(fixture.count("cannot take over broadcasts"), 1, "{}", fixture.server.log());
+        fixture.logged("the import of broadcasts works again").await;
+        assert_eq!(fixture.count("cannot import broadcasts"), 1, "{}", fixture.server.log());
         assert!(!fixture.server.log().contains(SECRET));
     }
     assert_eq!(elsewhere.heads().len(), 0, "the token is sent nowhere else");
@@ -155,7 +155,7 @@ async fn a_silent_source_delays_nothing() {
     assert!(began.elapsed() < AT_ONCE / 2, "{:?}", began.elapsed());
 
     fixture.server.restart();
-    fixture.logged("cannot take over broadcasts, will try again").await;
+    fixture.logged("cannot import broadcasts, will try again").await;
     fixture.set_source(&[("a", "2")]);
     fixture.broadcasts("a = 2\n").await;
 }
@@ -170,9 +170,9 @@ async fn an_invalid_broadcast_does_not_block_the_others() {
     fixture.set_source(&[("a", "2"), ("b", "1"), ("c", "3")]);
     fixture.broadcasts("a = 2\nc = 3\n").await;
     fixture.source.wait_for_requests(2).await;
-    assert_eq!(fixture.count("cannot take over all broadcasts"), 1, "{}", fixture.server.log());
+    assert_eq!(fixture.count("cannot import all broadcasts"), 1, "{}", fixture.server.log());
     fixture.set_source(&[("a", "2")]);
-    fixture.logged("broadcasts are taken over again").await;
+    fixture.logged("the import of broadcasts works again").await;
 }
 
 #[actix_web::test]
@@ -185,7 +185,7 @@ async fn an_unusable_token_is_reported_at_the_start() {
     for (arguments, expected) in [
         (&[&*token][..], "broadcast_source_url is not: set both or none"),
         (&[url, missing], "broadcast_source_token_file: cannot read /nowhere/at/all: "),
-        (&[url, &token], "has mode 0640, so others can get at the token: run `chmod 600 "),
+        (&[url, &token], "has mode 0640, so other users can read the token: run `chmod 600 "),
     ] {
         let mut serve = kalends(&["serve", "--listen=127.0.0.1:0"]);
         serve.arg("--data-dir").arg(&data).args(arguments);

@@ -24,7 +24,7 @@ const VECTORS: [(&str, u32, &str); 3] = [
 ];
 
 #[test]
-fn tokens_are_what_they_always_were() {
+fn tokens_keep_their_form() {
     let grants = [
         grant("broadcasts", Scopes::Both, Some(EXPIRES)),
         grant("receipts-2_a", Scopes::Read, None),
@@ -47,7 +47,7 @@ fn the_longest_token_is_within_its_limit() {
 }
 
 #[test]
-fn a_token_holds_until_the_second_that_it_names() {
+fn a_token_is_valid_until_the_second_that_it_names() {
     let tokens = tokens(&[KEY], 0);
     let token = tokens.mint(&grant("x", Scopes::Read, Some(EXPIRES + state_machine::Span(999))));
     assert!(tokens.check(&token, NOW).is_ok());
@@ -59,7 +59,7 @@ fn a_token_holds_until_the_second_that_it_names() {
 }
 
 #[test]
-fn a_token_that_was_changed_anywhere_is_not_taken() {
+fn a_token_changed_anywhere_is_refused() {
     let tokens = tokens(&[KEY], 0);
     let token = tokens.mint(&grant("news", Scopes::Read, Some(EXPIRES)));
     for at in 0..token.len() {
@@ -76,7 +76,7 @@ fn a_token_that_was_changed_anywhere_is_not_taken() {
 }
 
 #[test]
-fn what_others_made_up_or_was_signed_for_something_else_is_not_taken() {
+fn a_forged_token_or_a_signature_for_another_purpose_is_refused() {
     let ours = tokens(&[KEY], 0);
     let grant = grant("x", Scopes::Both, None);
     for elsewhere in [tokens(&[OTHER], 0), tokens(&[KEY], 1), tokens(&[KEY], u32::MAX)] {
@@ -89,7 +89,7 @@ fn what_others_made_up_or_was_signed_for_something_else_is_not_taken() {
 }
 
 #[test]
-fn what_is_signed_and_is_none_of_the_form_is_not_taken() {
+fn a_signed_text_of_another_form_is_refused() {
     let ours = tokens(&[KEY], 0);
     for signed in [
         "kf2.rw.x.0",
@@ -110,7 +110,7 @@ fn what_is_signed_and_is_none_of_the_form_is_not_taken() {
 }
 
 #[test]
-fn the_first_key_signs_and_tokens_of_all_keys_are_taken() {
+fn the_first_key_signs_and_all_keys_verify() {
     let grant = grant("x", Scopes::Write, None);
     let (old, new) = (tokens(&[OTHER], 0), tokens(&[KEY, OTHER], 0));
     assert_eq!(new.check(&old.mint(&grant), NOW), Ok(grant.clone()));
@@ -118,7 +118,7 @@ fn the_first_key_signs_and_tokens_of_all_keys_are_taken() {
 }
 
 #[test]
-fn scopes_allow_what_they_say() {
+fn scopes_allow_what_they_name() {
     use Scopes::{Both, Read, Write};
     for (has, wanted, expected) in [
         (Read, Read, true),

@@ -1,0 +1,440 @@
+//! The commands that work on a store. One struct per command: clap reads it from the command line, serde carries
+//! it to the server that holds the store, and the job in [`job`](super::job) takes it.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use clap::{Args, Command, Subcommand};
+use serde::{Deserialize, Serialize};
+use state_machine::Month;
+use state_machine::feed::{FeedKey, FeedName, FeedValue};
+use storage::maintenance::Throughput;
+
+use super::help;
+use crate::settings::Flags;
+
+/// Months before the present one that `tables drop-old` can keep.
+const KEEP_MONTHS: RangeInclusive<i64> = 1..=600;
+
+/// Months without a connection after which `users drop-inactive` may drop a user.
+const INACTIVE_MONTHS: RangeInclusive<i64> = INACTIVE_MONTHS_MIN as i64..=600;
+
+/// The least of them, and the default. No connection lives this long, so a user whose last connect is that old is
+/// not connected now.
+pub const INACTIVE_MONTHS_MIN: u32 = 2;
+
+/// Users that may be dropped a second.
+const USERS_A_SECOND: RangeInclusive<i64> = 1..=100_000;
+
+/// A command and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    Preflight,
+    List(ReadOnlyArgs),
+    Status(ReadOnlyArgs),
+    Create(Create),
+    DropOld(DropOld),
+    Drop(Drop),
+    Copy(Copy),
+    DropInactive(DropInactive),
+    /// `feed put` and `broadcast put`.
+    FeedPut(FeedPut),
+    FeedDelete(KeyArgs),
+    FeedRepublish(KeyArgs),
+    FeedList(ReadOnlyArgs),
+    FeedTail(FeedTail),
+    BroadcastList(ReadOnlyArgs),
+}
+
+/// A command's own arguments, and the settings that name the store.
+#[derive(Debug, Args)]
+pub struct OnStore<A: Args> {
+    #[command(flatten)]
+    pub args: A,
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// A command without arguments of its own.
+#[derive(Debug, Args)]
+pub struct NoArgs {}
+
+#[derive(Debug, Subcommand)]
+pub enum TablesAction {
+    /// List the tables: state, rows, bytes, throughput
+    #[command(after_help = help::LIST)]
+    List(OnStore<ReadOnlyArgs>),
+    /// Count the clients on each month, and show what there is to do
+    #[command(after_help = help::STATUS)]
+    Status(OnStore<ReadOnlyArgs>),
+    /// Create the tables of last, this and next month
+    #[command(after_help = help::CREATE)]
+    Create(OnStore<Create>),
+    /// Drop the tables of past months that no client is on
+    #[command(after_help = help::DROP_OLD)]
+    DropOld(OnStore<DropOld>),
+    /// Copy a month's table to another month, while no server is running
+    #[command(after_help = help::COPY)]
+    Copy(OnStore<Copy>),
+    /// Drop one month's table
+    #[command(after_help = help::DROP)]
+    Drop(OnStore<Drop>),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UsersAction {
+    /// Drop users that have not connected for months
+    #[command(after_help = help::DROP_INACTIVE)]
+    DropInactive(OnStore<DropInactive>),
+}
+
+/// The arguments of commands that change nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadOnlyArgs {
+    /// Print JSON: one object, or one on each line for feeds and broadcasts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `kalends tables create`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    /// Lower last month's table to this many reads and writes a second, from the fourth of a month on
+    #[arg(long, value_name = "READ:WRITE", value_parser = throughput)]
+    pub lower_prior: Option<Throughput>,
+}
+
+/// The arguments of `kalends tables drop-old`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropOld {
+    /// Months before this one whose tables are kept
+    #[arg(long, value_name = "MONTHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(KEEP_MONTHS))]
+    pub keep: u32,
+    /// Show what would be dropped, and drop nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Drop tables that clients are still on: these get a new id when they connect
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// The arguments of `kalends tables copy`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Copy {
+    /// The month to copy, such as 2026_09
+    pub from: Month,
+    /// The month to copy it to, such as 2026_11
+    pub to: Month,
+    /// Confirm that no server uses the tables, which DynamoDB does not show
+    #[arg(long)]
+    pub server_stopped: bool,
+}
+
+/// The arguments of `kalends tables drop`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drop {
+    /// The month, such as 2026_09
+    pub month: Month,
+    /// Drop it; without this the command only shows what it would drop
+    #[arg(long)]
+    pub yes: bool,
+    /// Drop it although clients are still on it: these get a new id when they connect
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// The arguments of `kalends users drop-inactive`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropInactive {
+    /// Drop users last seen this many months ago or earlier: with 2, in November, in September
+    #[arg(long, value_name = "MONTHS", default_value_t = INACTIVE_MONTHS_MIN, value_parser = clap::value_parser!(u32).range(INACTIVE_MONTHS))]
+    pub months: u32,
+    /// Maximum number of users dropped a second
+    #[arg(long, value_name = "USERS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(USERS_A_SECOND))]
+    pub rate: u32,
+    /// Count them, and drop none
+    #[arg(long)]
+    pub dry_run: bool,
+    /// First month to search; by default that of the oldest table, and three months at least
+    #[arg(long, value_name = "MONTH")]
+    pub since: Option<Month>,
+}
+
+/// A key of a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyArgs {
+    /// Name of the feed: 1 to 64 of a-z 0-9 - _
+    #[arg(value_parser = FeedName::parse)]
+    pub feed: FeedName,
+    /// The key: 1 to 256 bytes of text
+    #[arg(value_parser = FeedKey::parse)]
+    pub key: FeedKey,
+}
+
+/// A key of a feed and its new value, which comes from the command line or from standard input.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeedPut {
+    pub of: KeyArgs,
+    pub value: FeedValue,
+}
+
+/// The updates that `kalends feed tail` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeedTail {
+    /// Name of the feed
+    #[arg(value_parser = FeedName::parse)]
+    pub feed: FeedName,
+    /// Begin behind number N; with --cursor-file, only where FILE does not exist yet
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub after: u64,
+    /// End after N updates
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End when all updates that exist are printed
+    #[arg(long)]
+    pub once: bool,
+}
+
+impl Request {
+    /// Whether its numbers are within the bounds that the command line enforces. Any process of the owner can write
+    /// to the socket.
+    pub fn is_within_bounds(&self) -> bool {
+        match self {
+            Self::DropOld(DropOld { keep, .. }) => KEEP_MONTHS.contains(&i64::from(*keep)),
+            Self::DropInactive(DropInactive { months, rate, .. }) => {
+                INACTIVE_MONTHS.contains(&i64::from(*months))
+                    && USERS_A_SECOND.contains(&i64::from(*rate))
+            }
+            Self::Create(Create { lower_prior }) => {
+                lower_prior.is_none_or(|units| units.read > 0 && units.write > 0)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether the result is printed as JSON.
+    pub fn is_json(&self) -> bool {
+        match self {
+            Self::List(args) | Self::Status(args) => args.json,
+            Self::FeedList(args) | Self::BroadcastList(args) => args.json,
+            _ => false,
+        }
+    }
+}
+
+impl TablesAction {
+    /// The request, and the settings that name the store.
+    pub fn into_request(self) -> (Request, Flags) {
+        match self {
+            Self::List(OnStore { args, flags }) => (Request::List(args), flags),
+            Self::Status(OnStore { args, flags }) => (Request::Status(args), flags),
+            Self::Create(OnStore { args, flags }) => (Request::Create(args), flags),
+            Self::DropOld(OnStore { args, flags }) => (Request::DropOld(args), flags),
+            Self::Copy(OnStore { args, flags }) => (Request::Copy(args), flags),
+            Self::Drop(OnStore { args, flags }) => (Request::Drop(args), flags),
+        }
+    }
+}
+
+impl UsersAction {
+    /// The request, and the settings that name the store.
+    pub fn into_request(self) -> (Request, Flags) {
+        let Self::DropInactive(OnStore { args, flags }) = self;
+        (Request::DropInactive(args), flags)
+    }
+}
+
+/// Requests are logged; a value may be large or secret, so only its length is.
+impl fmt::Debug for FeedPut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of: KeyArgs { feed, key }, value } = self;
+        write!(f, "FeedPut {{ {feed:?} {key:?}, {} bytes }}", value.as_str().len())
+    }
+}
+
+/// Shows in a command's help only the settings that concern it; all are accepted.
+pub fn with_short_help(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    command.mut_args(|arg| match (name.as_str(), arg.get_id().as_str()) {
+        ("token", "feed_tokens_epoch") | (_, "config" | "data_dir") => arg,
+        // They need the keys and no store.
+        ("token" | "cluster", id) if is_setting(id) => arg.hide(true),
+        ("put", "feed_keys_max" | "feed_value_bytes_max") | (_, "store") => arg,
+        (_, "rotation" | "last_connect_shards") => arg.hide_short_help(true),
+        (_, id) if id.starts_with("dynamodb_") => arg.hide_short_help(true),
+        (_, id) if is_setting(id) => arg.hide(true),
+        _ => arg,
+    })
+}
+
+fn is_setting(id: &str) -> bool {
+    crate::settings::table::Setting::find(id).is_some()
+}
+
+fn throughput(text: &str) -> Result<Throughput, String> {
+    let units = |text: &str| text.parse().ok().filter(|units: &u32| *units > 0);
+    let parsed = text.split_once(':').and_then(|(read, write)| units(read).zip(units(write)));
+    let (read, write) = parsed.ok_or("expected READ:WRITE, such as 5:5")?;
+    Ok(Throughput { read, write })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Tables {
+        #[command(subcommand)]
+        action: TablesAction,
+    }
+
+    #[derive(Debug, Parser)]
+    struct Users {
+        #[command(subcommand)]
+        action: UsersAction,
+    }
+
+    fn tables(text: &str) -> Result<(Request, Flags), clap::Error> {
+        let words = ["tables"].into_iter().chain(text.split(' '));
+        Tables::try_parse_from(words).map(|tables| tables.action.into_request())
+    }
+
+    fn users(text: &str) -> Result<(Request, Flags), clap::Error> {
+        let words = ["users"].into_iter().chain(text.split(' '));
+        Users::try_parse_from(words).map(|users| users.action.into_request())
+    }
+
+    fn month(text: &str) -> Month {
+        text.parse().unwrap()
+    }
+
+    fn key() -> KeyArgs {
+        KeyArgs { feed: FeedName::broadcasts(), key: FeedKey::parse("a/b").unwrap() }
+    }
+
+    fn put(value: &str) -> FeedPut {
+        FeedPut { of: key(), value: FeedValue::parse(value).unwrap() }
+    }
+
+    #[test]
+    fn each_command_line_is_read_as_its_request() {
+        let (status, flags) = tables("status --json --data-dir /x").unwrap();
+        assert_eq!(status, Request::Status(ReadOnlyArgs { json: true }));
+        assert!(status.is_json());
+        assert_eq!(flags.given, [("data_dir".to_owned(), "/x".to_owned())]);
+        let lower_prior = Some(Throughput { read: 7, write: 5 });
+        let create = tables("create --lower-prior 7:5").unwrap().0;
+        assert_eq!(create, Request::Create(Create { lower_prior }));
+        let drop_old = DropOld { keep: 1, dry_run: false, force: false };
+        assert_eq!(tables("drop-old").unwrap().0, Request::DropOld(drop_old));
+        let (from, to) = (month("2026_09"), month("2026_11"));
+        let copy = tables("copy 2026_09 2026_11 --server-stopped").unwrap().0;
+        assert_eq!(copy, Request::Copy(Copy { from, to, server_stopped: true }));
+        let drop = Drop { month: from, yes: true, force: false };
+        assert_eq!(tables("drop 2026_09 --yes").unwrap().0, Request::Drop(drop));
+        let inactive = DropInactive { months: 2, rate: 100, dry_run: false, since: None };
+        assert_eq!(users("drop-inactive").unwrap().0, Request::DropInactive(inactive));
+    }
+
+    #[test]
+    fn invalid_arguments_are_refused() {
+        for wrong in [
+            "copy 2026_09",
+            "copy 2026_09 2026_13",
+            "drop 2026-09 --yes",
+            "drop-old --keep 0",
+            "create --lower-prior 5",
+            "create --lower-prior 0:5",
+            "create --lower-prior 5:-5",
+            "list --jsn",
+            "create --json",
+        ] {
+            assert_eq!(tables(wrong).unwrap_err().exit_code(), 2, "{wrong}");
+        }
+        for wrong in
+            ["drop-inactive --months 1", "drop-inactive --rate 0", "drop-inactive --since x"]
+        {
+            assert_eq!(users(wrong).unwrap_err().exit_code(), 2, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_help_shows_the_settings_that_name_the_store_and_accepts_all_others() {
+        let mut command = Tables::command().mut_subcommands(with_short_help);
+        let create = command.find_subcommand_mut("create").unwrap();
+        let (short, long) =
+            (create.render_help().to_string(), create.render_long_help().to_string());
+        assert!(short.contains("--data-dir") && short.contains("--lower-prior"), "{short}");
+        assert!(!short.contains("--dynamodb") && long.contains("--dynamodb-region"), "{long}");
+        assert!(!long.contains("--hello-timeout-ms"), "{long}");
+        assert!(tables("create --hello-timeout-ms 5").is_ok());
+    }
+
+    #[test]
+    fn every_request_is_read_from_the_json_it_was_written_as() {
+        let json = ReadOnlyArgs { json: true };
+        let units = Throughput { read: 1, write: 2 };
+        let (from, to) = (month("2026_09"), month("2026_11"));
+        let since = Some(month("2025_12"));
+        for request in [
+            Request::Preflight,
+            Request::List(json.clone()),
+            Request::Status(json.clone()),
+            Request::Create(Create { lower_prior: Some(units) }),
+            Request::DropOld(DropOld { keep: 1, dry_run: true, force: false }),
+            Request::Drop(Drop { month: from, yes: true, force: true }),
+            Request::Copy(Copy { from, to, server_stopped: true }),
+            Request::DropInactive(DropInactive { months: 2, rate: 100, dry_run: false, since }),
+            Request::FeedPut(put("a\nb")),
+            Request::FeedDelete(key()),
+            Request::FeedRepublish(key()),
+            Request::FeedList(json.clone()),
+            Request::FeedTail(FeedTail { feed: key().feed, after: 7, count: Some(1), once: true }),
+            Request::BroadcastList(json.clone()),
+        ] {
+            let text = serde_json::to_string(&request).unwrap();
+            assert!(!text.contains('\n'), "it must fit on one line");
+            assert!(request.is_within_bounds(), "{text}");
+            assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn requests_that_the_command_line_would_refuse_are_refused() {
+        for wrong in [
+            "null",
+            r#""unheard_of""#,
+            r#"{"drop": {"month": "2026_13", "yes": true, "force": false}}"#,
+            r#"{"drop_old": {"keep": -1, "dry_run": true, "force": false}}"#,
+            r#"{"drop_old": {"keep": 1, "dry_run": true, "force": false, "more": 1}}"#,
+            r#"{"drop_old": {"keep": 4000000000, "dry_run": true, "force": false}}"#,
+            r#"{"drop_inactive": {"months": 0, "rate": 1, "dry_run": true, "since": null}}"#,
+            r#"{"drop_inactive": {"months": 2, "rate": 0, "dry_run": true, "since": null}}"#,
+            r#"{"create": {"lower_prior": {"read": 0, "write": 1}}}"#,
+            r#"{"feed_delete": {"feed": "A", "key": "k"}}"#,
+            r#"{"feed_delete": {"feed": "a", "key": ""}}"#,
+            r#"{"feed_tail": {"feed": "a", "after": -1, "count": null, "once": true}}"#,
+        ] {
+            let request = serde_json::from_str::<Request>(wrong);
+            assert!(!request.is_ok_and(|request| request.is_within_bounds()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_not_logged() {
+        let shown = format!("{:?}", put("secret"));
+        assert!(shown.contains("6 bytes") && !shown.contains("secret"), "{shown}");
+    }
+}
