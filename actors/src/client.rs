@@ -1,17 +1,13 @@
 //! The client actor: the only caller of `Connection::step`.
 //!
-//! [`Client::feed`] steps the machine, [`Client::run`] carries one effect out, and one timer is
-//! re-armed from the machine's deadline.
+//! [`Client::feed`] steps the machine, [`Client::execute`] executes one effect, and one alarm is
+//! set to the machine's deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use actix::dev::{SendError, ToEnvelope};
-use actix::{
-    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Handler, Running, SpawnHandle,
-    WrapFuture,
-};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Handler, Running, WrapFuture};
 use futures_util::FutureExt;
 use slog::{Logger, debug, warn};
 use state_machine::connection::{
@@ -25,59 +21,61 @@ use state_machine::{ConnectionId, MessageKey, OpId, PushId, Time, Uaid};
 use storage::Store;
 use tokio::sync::oneshot;
 
+use crate::alarm::Alarm;
 use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
 use crate::detached_registration::finish_detached;
-use crate::handle::{ClientHandle, DirectPush, Signal, Signals, SignalsPending, answer};
+use crate::handle::{ClientHandle, ClientMail, DirectPush, Signal, Signals, answer};
+use crate::mailbox::{
+    BoundedActor, BoundedAddr, BoundedRecipient, Mailbox, MailboxContext, Queued,
+};
 use crate::nodes::NodeDirectory;
+use crate::observe::{ClientCounters, ClientState};
 use crate::registry::{Deregister, Register, RegistryActor};
 use crate::store_executor;
 
-/// What all connections of a node share.
+/// What all clients of a node share.
 pub struct ClientShared {
-    /// Node, limits, month.
+    /// The node's name, its limits, its month.
     pub config: Arc<Config>,
-    /// The store.
     pub store: Arc<dyn Store>,
-    /// The registry.
-    pub registry: Addr<RegistryActor>,
-    /// Where agents were before they came here.
+    /// The registry of this node.
+    pub registry: BoundedAddr<RegistryActor>,
+    /// Finds the node that an agent was connected to before.
     pub nodes: Arc<dyn NodeDirectory>,
-    /// The broadcasts; none on a node that tells of none.
+    /// Counts the clients by phase.
+    pub counters: Arc<ClientCounters>,
+    /// The broadcasts; none on a node without them.
     pub broadcasts: Option<BroadcastView>,
-    /// Makes endpoint URLs.
     pub urls: Box<dyn EndpointUrls + Send + Sync>,
-    /// The clock.
     pub clock: Clock,
-    /// Messages a client's mailbox holds.
+    /// The bound of a client's mailbox, in messages.
     pub mailbox_max: usize,
-    /// The log.
     pub log: Logger,
-    /// Numbers connections.
+    /// The id of the next connection.
     pub connections: AtomicU64,
 }
 
-/// How a client's frames travel. The product has one, a WebSocket; a test can have another.
-pub trait Transport: Sized + Unpin + 'static {
+/// How a client's frames travel: over a WebSocket in the product, to a test otherwise.
+pub trait Transport: StepObserver + Sized + Unpin + 'static {
     /// The actor context that carries it.
     type Context: ActorContext
         + AsyncContext<Client<Self>>
-        + ToEnvelope<Client<Self>, DirectPush>
-        + ToEnvelope<Client<Self>, SignalsPending>;
-
-    /// Bounds the mailbox.
-    fn bound_mailbox(ctx: &mut Self::Context, max: usize);
+        + ToEnvelope<Client<Self>, Queued<ClientMail>>
+        + MailboxContext;
 
     /// Sends a text frame.
     fn text(&mut self, ctx: &mut Self::Context, json: String);
 
-    /// Sends a ping.
     fn ping(&mut self, ctx: &mut Self::Context);
 
     /// Sends a close frame where the reason has a code. The actor stops right after.
     fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason);
+}
 
-    /// Has the machine step. A test that keeps a record of its steps looks on here.
+/// Observes the steps of a connection's machine. The product's observer does nothing; the trace
+/// tests record each step.
+pub trait StepObserver {
     fn step(&mut self, connection: &mut Connection, now: Time, event: Event) -> Effects {
         connection.step(now, event)
     }
@@ -87,15 +85,17 @@ pub trait Transport: Sized + Unpin + 'static {
 pub struct Client<T> {
     connection: Connection,
     id: ConnectionId,
-    /// Where it sits on the wheel that wakes those who follow broadcasts.
+    /// Its slot in the staggered fan-out of broadcasts.
     point: u32,
     shared: Arc<ClientShared>,
     signals: Arc<Signals>,
-    /// Endpoints that wait for the answer to a push.
+    /// The endpoints that wait for the answer to a push.
     pushes: Vec<(PushId, oneshot::Sender<NodeAnswer>)>,
     next_push: u64,
-    /// When [`Event::TimePassed`] will be fed.
-    timer: Option<(Time, SpawnHandle)>,
+    /// The phase that it is counted in.
+    phase: PhaseName,
+    /// Rings when [`Event::TimePassed`] is due.
+    alarm: Alarm,
     pub(crate) transport: T,
 }
 
@@ -104,6 +104,8 @@ impl<T: Transport> Client<T> {
     pub fn new(shared: Arc<ClientShared>, seed: ConnectionSeed, transport: T) -> Self {
         let id = ConnectionId(shared.connections.fetch_add(1, Ordering::Relaxed));
         let connection = Connection::new(Arc::clone(&shared.config), seed, shared.clock.now());
+        let phase = connection.phase();
+        shared.counters.moved(None, Some(phase));
         Self {
             connection,
             id,
@@ -112,19 +114,20 @@ impl<T: Transport> Client<T> {
             signals: Arc::default(),
             pushes: Vec::new(),
             next_push: 0,
-            timer: None,
+            phase,
+            alarm: Alarm::default(),
             transport,
         }
     }
 
-    /// Steps the machine and carries its effects out, then the signals that wait.
+    /// Steps the machine and executes its effects, then handles the pending signals.
     pub fn feed(&mut self, event: Event, ctx: &mut T::Context) {
         self.poll_broadcasts(&event, ctx);
         self.step(event, ctx);
         while let Some(signal) = self.signals.take() {
             self.on_signal(signal, ctx);
         }
-        self.arm_timer(ctx);
+        self.set_alarm(ctx);
     }
 
     /// An agent that names broadcasts is answered from what they are now.
@@ -162,12 +165,18 @@ impl<T: Transport> Client<T> {
 
     fn step(&mut self, event: Event, ctx: &mut T::Context) {
         let now = self.shared.clock.now();
-        for effect in self.transport.step(&mut self.connection, now, event) {
-            self.run(effect, ctx);
+        let effects = self.transport.step(&mut self.connection, now, event);
+        let phase = self.connection.phase();
+        if phase != self.phase {
+            self.shared.counters.moved(Some(self.phase), Some(phase));
+            self.phase = phase;
+        }
+        for effect in effects {
+            self.execute(effect, ctx);
         }
     }
 
-    fn run(&mut self, effect: Effect, ctx: &mut T::Context) {
+    fn execute(&mut self, effect: Effect, ctx: &mut T::Context) {
         match effect {
             Effect::Send(message) => {
                 self.transport.text(ctx, message.to_json(&*self.shared.urls));
@@ -193,7 +202,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// The order is the store's before this returns: an actor that stops cancels none of it.
+    /// The store has the operation when this returns: an actor that stops does not cancel it.
     fn ask(&self, op: OpId, order: StoreOp, ctx: &mut T::Context) {
         let registration = match &order {
             StoreOp::Register(registration) => Some(registration.clone()),
@@ -208,7 +217,7 @@ impl<T: Transport> Client<T> {
         };
         ctx.spawn(answer.into_actor(self).map(move |answer, client, ctx| {
             let answer = answer.map_err(|error| {
-                warn!(client.shared.log, "the store failed a connection, it will ask again";
+                warn!(client.shared.log, "a store operation of a connection failed, it will be retried";
                     "connection" => client.id.0, "error" => %error);
                 StoreFailed
             });
@@ -227,6 +236,7 @@ impl<T: Transport> Client<T> {
             return;
         };
         let (_, reply) = self.pushes.swap_remove(at);
+        self.shared.counters.pushes_ended(1);
         if !answer(reply, push_answer) && push_answer == PushAnswer::Accepted {
             self.step(Event::AckReplyLost(message), ctx);
         }
@@ -235,15 +245,15 @@ impl<T: Transport> Client<T> {
     fn register(&self, uaid: Uaid, ctx: &T::Context) {
         let register = Register { uaid, connection: self.id, handle: self.own_handle(ctx) };
         if self.shared.registry.try_send(register).is_err() {
-            // Nobody would find this connection: the agent had better come again.
-            warn!(self.shared.log, "the registry is overrun or gone, closing a connection";
+            // No push would find this connection: the agent is to reconnect.
+            warn!(self.shared.log, "the registry's mailbox is full or closed, closing a connection";
                 "connection" => self.id.0);
             self.signals.raise(Signal::ShutdownBegan);
         }
     }
 
     fn deregister(&self, uaid: Uaid) {
-        // Refused: the registry forgets a connection when it finds its mailbox closed.
+        // If it is refused, the registry forgets the connection when it finds its mailbox closed.
         drop(self.shared.registry.try_send(Deregister { uaid, connection: self.id }));
     }
 
@@ -253,48 +263,63 @@ impl<T: Transport> Client<T> {
         match view.subscribe.try_send(Subscribe { connection, point, told, handle }) {
             Ok(()) => {}
             Err(SendError::Full(_)) => {
-                // It would hear of no change: the agent had better come again.
-                warn!(self.shared.log, "too many follow broadcasts at once, closing a connection";
+                // The connection would miss all changes: the agent is to reconnect.
+                warn!(self.shared.log, "the broadcaster's mailbox is full, closing a connection";
                     "connection" => self.id.0);
                 self.signals.raise(Signal::ShutdownBegan);
             }
-            // Coming again would not help, and messages are delivered without broadcasts too.
+            // Reconnecting would not help, and messages are delivered without broadcasts.
             Err(SendError::Closed(_)) => {
-                warn!(self.shared.log, "nobody tells of broadcasts"; "connection" => self.id.0);
+                warn!(self.shared.log, "the broadcaster has stopped, restart the server to send broadcasts";
+                    "connection" => self.id.0);
             }
         }
     }
 
     fn unsubscribe_broadcasts(&self) {
         if let Some(view) = &self.shared.broadcasts {
-            // Refused: the connection is forgotten when its mailbox is found closed.
+            // If it is refused, the broadcaster forgets the connection when it finds its mailbox
+            // closed.
             drop(view.unsubscribe.try_send(Unsubscribe { connection: self.id, point: self.point }));
         }
     }
 
     fn own_handle(&self, ctx: &T::Context) -> ClientHandle {
-        let address = ctx.address();
-        let (pushes, wake) = (address.clone().recipient(), address.recipient());
-        ClientHandle::new(pushes, wake, Arc::clone(&self.signals))
+        let mail = BoundedRecipient::new(ctx.address(), self.mailbox());
+        ClientHandle::new(mail, Arc::clone(&self.signals))
     }
 
-    /// One timer at a time. A timer that is early is kept: it steps the machine for nothing once,
-    /// which is cheaper than a new one for every message.
-    fn arm_timer(&mut self, ctx: &mut T::Context) {
-        let Some((deadline, _)) = self.connection.deadline() else {
-            return;
-        };
-        match self.timer {
-            Some((at, _)) if at <= deadline => return,
-            Some((_, handle)) => drop(ctx.cancel_future(handle)),
-            None => {}
-        }
-        let wait = Duration::from_millis(deadline.since(self.shared.clock.now()).0);
-        let handle = ctx.run_later(wait, |client, ctx| {
-            client.timer = None;
+    fn set_alarm(&mut self, ctx: &mut T::Context) {
+        let deadline = self.connection.deadline().map(|(at, _)| at);
+        self.alarm.set(deadline, &self.shared.clock, ctx, |client: &mut Self, ctx| {
+            client.alarm.has_rung();
             client.feed(Event::TimePassed, ctx);
         });
-        self.timer = Some((deadline, handle));
+    }
+
+    /// Delivers a push to the agent.
+    pub fn push_arrived(&mut self, push: DirectPush, ctx: &mut T::Context) {
+        let DirectPush { message, reply, .. } = push;
+        // An endpoint that no longer waits has stored the message.
+        if reply.is_closed() {
+            return;
+        }
+        let push = PushId(self.next_push);
+        self.next_push += 1;
+        self.pushes.push((push, reply));
+        self.shared.counters.push_arrived();
+        self.feed(Event::PushArrived { push, message }, ctx);
+    }
+
+    fn state(&self) -> ClientState {
+        ClientState {
+            connection: self.id,
+            mailbox: self.mailbox().state(),
+            phase: self.phase,
+            unacked: self.connection.unacked(),
+            pushes_waiting: self.pushes.len(),
+            deadline: self.connection.deadline(),
+        }
     }
 }
 
@@ -303,11 +328,11 @@ impl<T: Transport> Actor for Client<T> {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         debug!(self.shared.log, "connection opened"; "connection" => self.id.0);
-        T::bound_mailbox(ctx, self.shared.mailbox_max);
-        self.arm_timer(ctx);
+        self.apply_mailbox_bound(ctx);
+        self.set_alarm(ctx);
     }
 
-    /// However the actor comes to its end, the machine hears of it.
+    /// Closes the machine, however the actor ends.
     fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
         if self.connection.phase() != PhaseName::Closed {
             self.step(Event::SocketClosed, ctx);
@@ -316,25 +341,29 @@ impl<T: Transport> Actor for Client<T> {
     }
 }
 
-impl<T: Transport> Handler<DirectPush> for Client<T> {
-    type Result = ();
-
-    fn handle(&mut self, DirectPush { message, reply, .. }: DirectPush, ctx: &mut Self::Context) {
-        // An endpoint that waited for a frozen connection for too long has stored the message.
-        if reply.is_closed() {
-            return;
-        }
-        let push = PushId(self.next_push);
-        self.next_push += 1;
-        self.pushes.push((push, reply));
-        self.feed(Event::PushArrived { push, message }, ctx);
+impl<T: Transport> BoundedActor for Client<T> {
+    fn mailbox(&self) -> Mailbox {
+        Mailbox::counted_by(self.shared.mailbox_max, Arc::clone(&self.signals) as _)
     }
 }
 
-impl<T: Transport> Handler<SignalsPending> for Client<T> {
+impl<T: Transport> Handler<Queued<ClientMail>> for Client<T> {
     type Result = ();
 
-    fn handle(&mut self, SignalsPending: SignalsPending, ctx: &mut Self::Context) {
-        self.feed(Event::TimePassed, ctx);
+    fn handle(&mut self, mail: Queued<ClientMail>, ctx: &mut Self::Context) {
+        match mail.take() {
+            ClientMail::Push(push) => self.push_arrived(push, ctx),
+            ClientMail::SignalsPending => self.feed(Event::TimePassed, ctx),
+            // An observer that no longer waits has no use for it.
+            ClientMail::Observe(reply) => drop(reply.send(self.state())),
+        }
+    }
+}
+
+/// However a client ends, it is no longer counted.
+impl<T> Drop for Client<T> {
+    fn drop(&mut self) {
+        self.shared.counters.pushes_ended(self.pushes.len());
+        self.shared.counters.moved(Some(self.phase), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The node's clock: wall time that tests can hold still.
+//! The node's clock: wall time that tests can set and stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use state_machine::Time;
 use tokio::time::Instant;
 
-/// Milliseconds since the Unix epoch: where it was set, moved on by tokio's clock. Clones are one clock.
+/// Unix time in milliseconds, which advances with tokio's clock. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub struct Clock {
     started: Instant,
@@ -15,19 +15,18 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows `unix_now` now.
+    /// A clock that is at `unix_now` now.
     pub fn starting_at(unix_now: Time) -> Self {
         let base_ms = Arc::new(AtomicI64::new(millis(unix_now)));
         Self { started: Instant::now(), base_ms }
     }
 
-    /// What it shows.
     pub fn now(&self) -> Time {
         let now = self.base_ms.load(Ordering::Relaxed).saturating_add(self.elapsed_ms());
         Time(u64::try_from(now).unwrap_or(0))
     }
 
-    /// Sets it: the machine's clock was corrected, or a test moves on.
+    /// Sets the time: the machine's clock was corrected, or a test advances it.
     pub fn set(&self, unix_now: Time) {
         self.base_ms.store(millis(unix_now) - self.elapsed_ms(), Ordering::Relaxed);
     }

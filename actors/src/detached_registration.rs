@@ -1,4 +1,4 @@
-//! What a connection leaves behind that ends while its registration is under way.
+//! A registration that outlives its connection.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 
 use crate::client::ClientShared;
 
-/// Brings the answer to a registration. Where nobody waits for it any longer, another node on which the agent was
-/// connected before is told all the same: the agent's next connection here finds this node in the record, and has
-/// nobody to tell.
+/// Returns the answer to a registration. If the connection ends first, the task notifies the
+/// agent's previous node all the same: the agent's next connection here finds this node in the
+/// record, and does not know of the previous one.
 pub(crate) fn finish_detached<A>(
     answer: A,
     registration: &Registration,

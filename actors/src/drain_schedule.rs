@@ -1,48 +1,47 @@
-//! When each connection is told that its node shuts down.
+//! The schedule by which a draining node closes its sessions.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Connections that are told one after the other, evenly over a time. `R` is how one is reached; a test
-/// needs none.
+/// Sessions that are closed one after the other, evenly over a time. `R` is the handle of one.
 ///
-/// Everything is reckoned from the time that it is now: a look that comes late finds more that are due,
-/// and when the time is over all are.
+/// The number that is due follows from the time passed: a late call finds more, and all are due
+/// when the time is over.
 pub(crate) struct DrainSchedule<R> {
-    /// Told from the back.
+    /// The sessions to close, the next one last.
     open: Vec<R>,
-    /// How many there were when it began.
+    /// Sessions at the beginning.
     count: usize,
     began: Instant,
     spread: Duration,
 }
 
-/// Connections told in one go. Where more are due, others have their turn in between.
+/// Sessions closed in one go. If more are due, other tasks run in between.
 const CLOSED_AT_ONCE_MAX: usize = 500;
 
-/// The shortest time between two looks at who is due.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The shortest time between two calls of [`DrainSchedule::pop_due`].
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 impl<R> DrainSchedule<R> {
     pub(crate) fn begin(open: Vec<R>, spread: Duration, now: Instant) -> Self {
         Self { count: open.len(), open, began: now, spread }
     }
 
-    /// Spreads those who are left anew, if that ends earlier.
+    /// Spreads the sessions that are left over `spread`, if that ends earlier.
     pub(crate) fn expedite(&mut self, spread: Duration, now: Instant) {
         if spread < self.left(now) {
             *self = Self::begin(std::mem::take(&mut self.open), spread, now);
         }
     }
 
-    /// Takes out those who are due, up to [`CLOSED_AT_ONCE_MAX`] of them.
+    /// Takes the due sessions out, at most [`CLOSED_AT_ONCE_MAX`].
     pub(crate) fn pop_due(&mut self, now: Instant) -> impl Iterator<Item = R> {
         let due = self.due_by(now).saturating_sub(self.closed()).min(CLOSED_AT_ONCE_MAX);
         self.open.drain(self.open.len() - due..).rev()
     }
 
-    /// How long to wait until somebody is due: not at all where somebody is, none where nobody is left.
+    /// The time until the next session is due; none where none is left.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         if self.open.is_empty() {
             return None;
@@ -52,7 +51,12 @@ impl<R> DrainSchedule<R> {
         }
         let left_then = self.spread.mul_f64(self.open.len() as f64 / self.count as f64);
         let wait = self.left(now).saturating_sub(left_then);
-        Some(wait.max(LOOK_EVERY).min(self.left(now)))
+        Some(wait.max(POLL_INTERVAL_MIN).min(self.left(now)))
+    }
+
+    /// Sessions that are still to be closed.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
     }
 
     fn left(&self, now: Instant) -> Duration {
@@ -63,8 +67,7 @@ impl<R> DrainSchedule<R> {
         self.count - self.open.len()
     }
 
-    /// How many were to be told until now: the first at once, and each of the others one share of the
-    /// time after the one before.
+    /// Sessions that are due by now: the first at once, each further one a share of the time later.
     fn due_by(&self, now: Instant) -> usize {
         let (passed, spread) = (now.saturating_duration_since(self.began), self.spread);
         if passed >= spread {
@@ -82,7 +85,7 @@ mod tests {
     const SPREAD: Duration = Duration::from_secs(10);
 
     #[test]
-    fn one_after_the_other_is_told_evenly_over_the_time() {
+    fn sessions_are_closed_evenly_over_the_time() {
         let (mut drain, began) = begun(10);
         for second in 0..10 {
             let due: Vec<_> = drain.pop_due(began + Duration::from_secs(second)).collect();
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_look_is_when_the_next_is_due() {
+    fn the_wait_ends_when_the_next_session_is_due() {
         let (mut drain, began) = begun(10);
         assert_eq!(drain.wait(began), Some(Duration::ZERO));
         assert_eq!(drain.pop_due(began).count(), 1);
@@ -103,27 +106,27 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_not_more_frequent_than_they_need_be() {
+    fn the_wait_is_at_least_the_poll_interval() {
         let (mut drain, began) = begun(100_000);
         assert_eq!(drain.pop_due(began).count(), 1);
-        assert_eq!(drain.wait(began), Some(LOOK_EVERY));
-        assert_eq!(drain.pop_due(began + LOOK_EVERY).count(), 100);
+        assert_eq!(drain.wait(began), Some(POLL_INTERVAL_MIN));
+        assert_eq!(drain.pop_due(began + POLL_INTERVAL_MIN).count(), 100);
     }
 
     #[test]
-    fn the_last_look_is_not_after_the_end() {
+    fn the_last_wait_ends_with_the_drain() {
         let (mut drain, began) = begun(1_000_000);
-        let at = began + SPREAD - LOOK_EVERY / 5;
+        let at = began + SPREAD - POLL_INTERVAL_MIN / 5;
         while drain.wait(at) == Some(Duration::ZERO) {
             assert!(drain.pop_due(at).count() > 0);
         }
-        assert_eq!(drain.wait(at), Some(LOOK_EVERY / 5));
+        assert_eq!(drain.wait(at), Some(POLL_INTERVAL_MIN / 5));
         assert_eq!(drain.pop_due(began + SPREAD).count(), 199);
         assert_eq!(drain.wait(began + SPREAD), None);
     }
 
     #[test]
-    fn a_look_that_comes_late_finds_all_who_are_due_a_limited_number_in_one_go() {
+    fn a_late_call_finds_all_due_sessions_a_bounded_number_in_one_go() {
         let (mut drain, began) = begun(1200);
         let late = began + 2 * SPREAD;
         for expected in [500, 500, 200] {
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn with_no_time_all_are_due_at_once() {
+    fn a_drain_of_no_time_closes_all_at_once() {
         let began = Instant::now();
         let mut drain = DrainSchedule::begin(vec![1, 2, 3], Duration::ZERO, began);
         assert_eq!(drain.pop_due(began).collect::<Vec<_>>(), [3, 2, 1]);
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_time_is_for_those_who_are_left_and_a_longer_one_changes_nothing() {
+    fn a_shorter_drain_spreads_what_is_left_and_a_longer_one_changes_nothing() {
         let (mut drain, began) = begun(10);
         let middle = began + SPREAD / 2 - Duration::from_millis(1);
         assert_eq!(drain.pop_due(middle).count(), 5);
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nobody_nobody_is_told() {
+    fn a_drain_without_sessions_closes_none() {
         let (mut drain, began) = begun(0);
         assert_eq!(drain.pop_due(began).count(), 0);
         assert_eq!(drain.wait(began), None);

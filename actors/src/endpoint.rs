@@ -1,4 +1,4 @@
-//! The endpoint actor: drives one `Delivery` after the other, many at a time.
+//! The endpoint actor: drives a `Delivery` for each push.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,38 +16,39 @@ use storage::{Store, StoreError};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
+use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
+use crate::observe::{EndpointState, Observe};
 
 /// What all endpoint actors of a process share.
 pub struct EndpointShared {
-    /// The store.
     pub store: Arc<dyn Store>,
-    /// Where connections are.
+    /// Finds the node that an agent is connected to.
     pub nodes: Arc<dyn NodeDirectory>,
-    /// The clock.
     pub clock: Clock,
-    /// The limits.
     pub limits: EndpointLimits,
-    /// The log.
     pub log: Logger,
-    /// Pushes under way that want nothing but the store.
+    /// Pushes in flight that wait for the store.
     in_flight: AtomicUsize,
-    /// Pushes under way that wait for an ack, or have waited for one.
+    /// Pushes in flight that wait for an ack, or have waited for one.
     ack_waiters: AtomicUsize,
+    /// The mailboxes of all endpoint actors, counted together.
+    mailbox: Mailbox,
 }
 
 /// What bounds the pushes of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct EndpointLimits {
-    /// How long a node's answer is waited for: `ack_wait` and a grace for connections that stand still.
+    /// How long a push waits for a node's answer: `ack_wait` and a grace for connections that do
+    /// not read.
     pub answer_wait: Duration,
-    /// Pushes that may wait for an ack; beyond that they are stored at once.
+    /// Pushes that may wait for an ack. A further push is stored at once.
     pub pushes_awaiting_ack_max: usize,
-    /// Pushes under way that wait for nothing but the store; beyond that they are refused. Those that wait
-    /// for an ack are not among them: however many agents are slow, what is to be stored can be.
+    /// Pushes that may wait for the store. A further push is rejected. Pushes that wait for an ack
+    /// are not counted, so that slow agents do not keep messages from being stored.
     pub in_flight_max: usize,
-    /// Messages an endpoint actor's mailbox holds. One more waits in its sender's own place: the actor
-    /// has only to begin with it, and whether it is refused is for `in_flight_max` to say.
+    /// The bound of an endpoint actor's mailbox, in messages. A further push waits in its request:
+    /// the actor only has to begin with it, and `in_flight_max` decides whether it is rejected.
     pub mailbox_max: usize,
 }
 
@@ -60,9 +61,7 @@ pub struct Endpoint {
 #[derive(actix::Message)]
 #[rtype(result = "Outcome")]
 pub struct DeliverPush {
-    /// To whom.
     pub uaid: Uaid,
-    /// What.
     pub message: Message,
 }
 
@@ -76,17 +75,28 @@ impl EndpointShared {
         log: Logger,
     ) -> Self {
         let (in_flight, ack_waiters) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { store, nodes, clock, limits, log, in_flight, ack_waiters }
+        let mailbox = Mailbox::new(limits.mailbox_max);
+        Self { store, nodes, clock, limits, log, in_flight, ack_waiters, mailbox }
     }
 
-    /// How many pushes are under way, whatever they wait for.
+    /// Pushes in flight, whatever they wait for.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed) + self.ack_waiters.load(Ordering::Relaxed)
+        let EndpointState { in_flight, ack_waiters, .. } = self.state();
+        in_flight + ack_waiters
+    }
+
+    fn state(&self) -> EndpointState {
+        EndpointState {
+            mailbox: self.mailbox.state(),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            in_flight_max: self.limits.in_flight_max,
+            ack_waiters: self.ack_waiters.load(Ordering::Relaxed),
+            pushes_awaiting_ack_max: self.limits.pushes_awaiting_ack_max,
+        }
     }
 }
 
 impl Endpoint {
-    /// An endpoint actor.
     pub fn new(shared: Arc<EndpointShared>) -> Self {
         Self { shared }
     }
@@ -94,46 +104,56 @@ impl Endpoint {
 
 impl Actor for Endpoint {
     type Context = Context<Self>;
+}
 
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(self.shared.limits.mailbox_max);
+impl BoundedActor for Endpoint {
+    fn mailbox(&self) -> Mailbox {
+        self.shared.mailbox.clone()
     }
 }
 
-impl Handler<DeliverPush> for Endpoint {
-    type Result = ResponseFuture<Outcome>;
+impl Handler<Queued<Observe<EndpointState>>> for Endpoint {
+    type Result = EndpointState;
 
-    /// The delivery is the actor's, not the request's: it comes to its end whether or not the
-    /// application server still listens.
     fn handle(
         &mut self,
-        DeliverPush { uaid, message }: DeliverPush,
+        observe: Queued<Observe<EndpointState>>,
         _: &mut Self::Context,
-    ) -> Self::Result {
-        let shared = Arc::clone(&self.shared);
+    ) -> EndpointState {
+        drop(observe);
+        self.shared.state()
+    }
+}
+
+impl Handler<Queued<DeliverPush>> for Endpoint {
+    type Result = ResponseFuture<Outcome>;
+
+    /// The delivery belongs to the actor, not to the request: it ends even if the application
+    /// server disconnects.
+    fn handle(&mut self, push: Queued<DeliverPush>, _: &mut Self::Context) -> Self::Result {
+        let (DeliverPush { uaid, message }, shared) = (push.take(), Arc::clone(&self.shared));
         Box::pin(async move {
             match Permit::try_acquire(&shared.in_flight, shared.limits.in_flight_max) {
-                Some(place) => PushInFlight { shared: &shared, uaid, message, place }.run().await,
+                Some(permit) => PushInFlight { shared: &shared, uaid, message, permit }.run().await,
                 None => Outcome::Unavailable,
             }
         })
     }
 }
 
-/// One push on its way.
+/// A push in flight.
 struct PushInFlight<'a> {
     shared: &'a EndpointShared,
     uaid: Uaid,
     message: Message,
-    /// Among those in flight; from when it waits for an ack, among those that do.
-    place: Permit<'a>,
+    /// Counts it in `in_flight`; from when it waits for an ack, in `ack_waiters`.
+    permit: Permit<'a>,
 }
 
 impl PushInFlight<'_> {
     async fn run(mut self) -> Outcome {
         let (mut delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: self.message.ttl_is_zero(),
-            // Whether there is room for it is seen when it is to wait.
             this_month: Month::of(self.shared.clock.now()),
         });
         let mut effects = VecDeque::from([first]);
@@ -189,19 +209,19 @@ impl PushInFlight<'_> {
                 self.note(deleted.err());
                 DeliveryEvent::OldRowDeleted
             }
-            // Handled where the loop is, because they bring no event.
+            // `run` executes these two, because they bring no event.
             DeliveryEffect::NotifyMessageStored { .. } | DeliveryEffect::Answer(_) => {
                 DeliveryEvent::NodeCleared
             }
         }
     }
 
-    /// An answer that does not come, or whose sender is gone, proves nothing.
+    /// Delivers directly. A missing answer, or a dropped reply, proves nothing about the agent.
     async fn deliver(&mut self, node: &NodeId) -> NodeAnswer {
         let Self { shared, .. } = *self;
         match Permit::try_acquire(&shared.ack_waiters, shared.limits.pushes_awaiting_ack_max) {
-            // It keeps this place to its end: who has waited is not refused for want of the other.
-            Some(waiter) => self.place = waiter,
+            // Kept to the end: a push that has waited is not rejected for want of the other permit.
+            Some(waiter) => self.permit = waiter,
             None => return NodeAnswer::Busy,
         }
         let answer = self.shared.nodes.deliver(node, self.uaid, self.message.clone());
@@ -220,15 +240,16 @@ impl PushInFlight<'_> {
 
     fn note(&self, error: Option<StoreError>) {
         if let Some(error) = error {
-            warn!(self.shared.log, "the store failed a push"; "error" => %error);
+            warn!(self.shared.log, "a store operation of a push failed"; "error" => %error);
         }
     }
 }
 
-/// One of a bounded number, for as long as it lives.
+/// One of a bounded number of pushes, until it is dropped.
 struct Permit<'a>(&'a AtomicUsize);
 
 impl<'a> Permit<'a> {
+    /// A permit, unless `max` are taken. Cheaper than a semaphore, and the counter can be observed.
     fn try_acquire(counter: &'a AtomicUsize, max: usize) -> Option<Self> {
         let before = counter.fetch_add(1, Ordering::Relaxed);
         let counted = Self(counter);

@@ -1,10 +1,10 @@
-//! The bytes of a WebSocket on their way to the codec: frames are counted and their lengths read
-//! before the codec has them.
+//! The limiter between a WebSocket's bytes and its codec: counts frames and reads their lengths.
 //!
-//! The codec refuses a frame that is too large only when it has come as a whole, and the stream around
-//! it takes in all that the socket gives for each frame it hands out. A peer could fill the memory with one
-//! endless frame, or with many small ones. So a frame is refused by its head, and nothing is let
-//! through while frames wait to be handled: then the socket's own buffers fill, and TCP holds the peer back.
+//! The codec rejects an oversized frame only once all of it has arrived, and its stream reads
+//! everything that the socket offers for each frame that it yields. A peer could fill the memory
+//! with one endless frame or with many small ones. So the limiter rejects a frame by its head, and
+//! passes no bytes while frames wait to be handled: then the socket's buffers fill, and TCP slows
+//! the peer down.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -15,19 +15,19 @@ use actix_web::error::PayloadError;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
-/// How many frames the actor has handled.
+/// The number of frames that the actor has handled.
 pub(crate) type FramesHandled = Rc<Cell<u64>>;
 
-/// A connection's bytes, no more of them than its actor keeps up with.
+/// The bytes of a connection, no faster than its actor handles them.
 pub(crate) struct LimitedStream<S> {
     bytes: S,
-    sizes: FrameParser,
+    parser: FrameParser,
     handled: FramesHandled,
 }
 
 impl<S> LimitedStream<S> {
     pub(crate) fn new(bytes: S, frame_bytes_max: usize, handled: FramesHandled) -> Self {
-        Self { bytes, sizes: FrameParser::up_to(frame_bytes_max), handled }
+        Self { bytes, parser: FrameParser::new(frame_bytes_max), handled }
     }
 }
 
@@ -38,14 +38,14 @@ where
     type Item = Result<Bytes, PayloadError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.sizes.frames > self.handled.get() {
-            // Nobody needs waking: the codec has a whole frame, and asks here again after it.
+        if self.parser.frames > self.handled.get() {
+            // No waker is needed: the codec has a whole frame, and polls again after it.
             return Poll::Pending;
         }
         match ready!(self.bytes.poll_next_unpin(cx)) {
-            // The peer closed TCP: what came before counts, and there is no more.
+            // The peer closed TCP: the stream ends after what was received.
             Some(Err(PayloadError::Incomplete(_))) | None => Poll::Ready(None),
-            Some(chunk) => Poll::Ready(Some(self.sizes.check(chunk))),
+            Some(chunk) => Poll::Ready(Some(self.parser.check(chunk))),
         }
     }
 }
@@ -53,26 +53,26 @@ where
 /// Two bytes, a length of 8 bytes, a mask of 4 (RFC 6455 §5.2).
 const HEAD_BYTES_MAX: usize = 14;
 
-/// Follows the frames of one connection.
+/// Parses the frames' heads of one connection.
 #[derive(Debug)]
 pub(crate) struct FrameParser {
-    /// The head of the frame that begins, as far as it has come.
+    /// The bytes so far of the current frame's head.
     head: [u8; HEAD_BYTES_MAX],
     head_bytes: usize,
-    /// What is still to come of a frame whose head was read.
+    /// Bytes that are missing of the current frame's payload.
     payload_bytes_left: usize,
     payload_bytes_max: usize,
-    /// Frames that came as a whole.
+    /// Frames that have arrived completely.
     frames: u64,
 }
 
 impl FrameParser {
-    pub(crate) fn up_to(payload_bytes_max: usize) -> Self {
+    pub(crate) fn new(payload_bytes_max: usize) -> Self {
         let head = [0; HEAD_BYTES_MAX];
         Self { head, head_bytes: 0, payload_bytes_left: 0, payload_bytes_max, frames: 0 }
     }
 
-    /// Lets a chunk pass that announces no frame larger than allowed.
+    /// Passes a chunk, unless it contains the head of an oversized frame.
     pub(crate) fn check(
         &mut self,
         chunk: Result<Bytes, PayloadError>,
@@ -108,7 +108,7 @@ impl FrameParser {
     }
 }
 
-/// The length in a frame's head, once the head is whole.
+/// The payload length in a frame's head, once the head is complete.
 fn announced(head: &[u8]) -> Option<u64> {
     let [_, second, rest @ ..] = head else { return None };
     let mask_bytes = if second & 0x80 == 0 { 0 } else { 4 };
@@ -124,7 +124,7 @@ fn announced(head: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A masked frame's head, which announces `length`.
+    /// The head of a masked frame whose payload has `length` bytes.
     fn head(length: u64) -> Vec<u8> {
         let (short, long) = match length {
             0..126 => (length as u8, Vec::new()),
@@ -138,52 +138,52 @@ mod tests {
         [head(length as u64), vec![0xff; length]].concat()
     }
 
-    fn passes(sizes: &mut FrameParser, bytes: &[u8]) -> bool {
-        sizes.check(Ok(Bytes::copy_from_slice(bytes))).is_ok_and(|passed| passed == bytes)
+    fn passes(parser: &mut FrameParser, bytes: &[u8]) -> bool {
+        parser.check(Ok(Bytes::copy_from_slice(bytes))).is_ok_and(|passed| passed == bytes)
     }
 
     #[test]
-    fn frames_up_to_the_limit_pass_however_they_are_cut() {
+    fn frames_up_to_the_limit_pass_however_they_are_split() {
         let stream: Vec<u8> =
             [0, 1, 125, 126, 127, 65_535, 65_536, 70_000, 5].into_iter().flat_map(frame).collect();
         for cut in [1, 2, 3, 7, 14, 100, 65_540, stream.len()] {
-            let mut sizes = FrameParser::up_to(70_000);
-            assert!(stream.chunks(cut).all(|chunk| passes(&mut sizes, chunk)), "{cut}");
+            let mut parser = FrameParser::new(70_000);
+            assert!(stream.chunks(cut).all(|chunk| passes(&mut parser, chunk)), "{cut}");
         }
     }
 
     #[test]
-    fn a_frame_above_the_limit_is_refused_by_its_head() {
+    fn an_oversized_frame_is_rejected_by_its_head() {
         for length in [1001, 70_000, 1 << 40, u64::MAX] {
-            let mut sizes = FrameParser::up_to(1000);
-            assert!(passes(&mut sizes, &frame(1000)));
+            let mut parser = FrameParser::new(1000);
+            assert!(passes(&mut parser, &frame(1000)));
             let head = head(length);
             let (last, before) = head.split_last().unwrap();
-            assert!(passes(&mut sizes, before));
-            assert!(!passes(&mut sizes, &[*last]), "{length}");
+            assert!(passes(&mut parser, before));
+            assert!(!passes(&mut parser, &[*last]), "{length}");
         }
     }
 
     #[test]
-    fn a_frame_without_a_mask_is_followed_too() {
-        let mut sizes = FrameParser::up_to(2);
-        assert!(passes(&mut sizes, b"\x81\x02{}\x81\x02{}"));
-        assert!(!passes(&mut sizes, b"\x81\x03"));
+    fn a_frame_without_a_mask_is_parsed_too() {
+        let mut parser = FrameParser::new(2);
+        assert!(passes(&mut parser, b"\x81\x02{}\x81\x02{}"));
+        assert!(!passes(&mut parser, b"\x81\x03"));
     }
 
     #[test]
-    fn an_error_of_the_connection_is_handed_on() {
-        let error = FrameParser::up_to(2).check(Err(PayloadError::EncodingCorrupted));
+    fn an_error_of_the_connection_is_returned() {
+        let error = FrameParser::new(2).check(Err(PayloadError::EncodingCorrupted));
         assert!(matches!(error, Err(PayloadError::EncodingCorrupted)));
     }
 
-    /// What a poll gives, with nobody to wake.
+    /// One poll, with a waker that does nothing.
     fn poll<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
         stream.poll_next_unpin(&mut Context::from_waker(std::task::Waker::noop()))
     }
 
     #[test]
-    fn nothing_is_let_through_while_frames_wait_to_be_handled() {
+    fn no_bytes_pass_while_frames_wait_to_be_handled() {
         let handled = FramesHandled::default();
         let two_and_a_half = [frame(3), frame(0), head(5)].concat();
         let chunks = [two_and_a_half, vec![0; 5], frame(1)];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_ends_the_stream_after_what_came_before() {
+    fn a_closed_connection_ends_the_stream_after_what_was_received() {
         let handled = FramesHandled::default();
         let closed = Err(PayloadError::Incomplete(None));
         let chunks = [Ok(Bytes::from(frame(2))), closed];

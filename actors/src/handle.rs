@@ -1,81 +1,85 @@
-//! How a connection is reached from elsewhere in the process.
+//! The handle by which the rest of the process reaches a client actor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use actix::Recipient;
 use actix::dev::SendError;
 use state_machine::connection::PushAnswer;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, Time, Uaid};
 use tokio::sync::oneshot;
 
-/// A push for a connection, with the way back to its endpoint.
+use crate::mailbox::BoundedRecipient;
+use crate::observe::ClientState;
+
+/// A push that is delivered directly, with the way back to its endpoint.
 #[derive(Debug, actix::Message)]
 #[rtype(result = "()")]
 pub struct DirectPush {
-    /// For whom.
     pub uaid: Uaid,
-    /// The message.
     pub message: Message,
-    /// Who waits. Dropping it unanswered says *unreachable*.
+    /// Takes the answer. Dropped without one, the endpoint reads *unreachable*.
     pub reply: oneshot::Sender<NodeAnswer>,
 }
 
-/// Look at your signals.
-#[derive(Debug, Clone, Copy, actix::Message)]
+/// A message for a client actor.
+#[derive(Debug, actix::Message)]
 #[rtype(result = "()")]
-pub struct SignalsPending;
+pub enum ClientMail {
+    Push(DirectPush),
+    /// Look at the [`Signals`].
+    SignalsPending,
+    /// Report the client's state.
+    Observe(oneshot::Sender<ClientState>),
+}
 
-/// What a connection must hear even if its mailbox is full.
+/// A notification that reaches a client even if its mailbox is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// A message was stored for it.
+    /// A message was stored for the agent.
     MessageStored,
-    /// Its user agent connected again, to this node.
+    /// The agent connected to this node again.
     Replaced,
-    /// Its user agent is connected to another node.
+    /// The agent connected to another node.
     ConnectedElsewhere {
-        /// Since when.
         connected_at: Time,
     },
-    /// The node is shutting down.
+    /// The node shuts down.
     ShutdownBegan,
-    /// Broadcasts changed.
     BroadcastsChanged,
 }
 
-/// Signals that wait. They coalesce, and they cannot be lost: a connection whose mailbox is full
-/// has messages to handle, and it looks here after each of them.
+/// The pending signals of a client. They coalesce, and none is lost: a client whose mailbox is full
+/// has messages to handle, and looks here after each of them.
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// A bit for each kind that waits.
+    /// One bit for each pending kind.
     kinds: AtomicU8,
-    /// The latest time of those [`Signal::ConnectedElsewhere`] that wait, in ms of Unix time; else 0,
-    /// which is before any connection.
+    /// The latest time of the pending [`Signal::ConnectedElsewhere`], in Unix milliseconds; 0 where
+    /// none is pending.
     elsewhere_since: AtomicU64,
 }
 
-/// A connection's mailbox and signals.
+/// The handle of a client actor.
 #[derive(Debug, Clone)]
 pub struct ClientHandle {
-    pushes: Recipient<DirectPush>,
-    wake: Recipient<SignalsPending>,
+    mail: BoundedRecipient<ClientMail>,
     signals: Arc<Signals>,
 }
 
-/// The connection is gone.
+/// The client actor has ended.
 #[derive(Debug)]
 pub struct Disconnected;
 
 impl Signals {
-    /// Takes the next signal that waits.
+    /// Takes the next pending signal.
     pub(crate) fn take(&self) -> Option<Signal> {
         let kinds = self.kinds.load(Ordering::Acquire);
         let next = KINDS.into_iter().find(|signal| kinds & signal.bit() != 0)?;
         self.kinds.fetch_and(!next.bit(), Ordering::AcqRel);
         Some(match next {
-            // After its bit is cleared: of one that is left right now, the time is taken here or found later.
+            // After the bit is cleared: a signal raised meanwhile has its time taken here or by the
+            // next call.
             Signal::ConnectedElsewhere { .. } => {
                 let connected_at = Time(self.elsewhere_since.swap(0, Ordering::AcqRel));
                 Signal::ConnectedElsewhere { connected_at }
@@ -84,7 +88,7 @@ impl Signals {
         })
     }
 
-    /// Leaves a signal for whoever looks here next.
+    /// Makes a signal pending.
     pub(crate) fn raise(&self, signal: Signal) {
         if let Signal::ConnectedElsewhere { connected_at } = signal {
             self.elsewhere_since.fetch_max(connected_at.0, Ordering::AcqRel);
@@ -93,7 +97,7 @@ impl Signals {
     }
 }
 
-/// The kinds of signals, in the sequence in which they are taken.
+/// The kinds of signals, in the order in which they are taken.
 const KINDS: [Signal; 5] = [
     Signal::MessageStored,
     Signal::Replaced,
@@ -115,40 +119,41 @@ impl Signal {
 }
 
 impl ClientHandle {
-    /// How the actor with these mailboxes is reached.
-    pub(crate) fn new(
-        pushes: Recipient<DirectPush>,
-        wake: Recipient<SignalsPending>,
-        signals: Arc<Signals>,
-    ) -> Self {
-        Self { pushes, wake, signals }
+    pub(crate) fn new(mail: BoundedRecipient<ClientMail>, signals: Arc<Signals>) -> Self {
+        Self { mail, signals }
     }
 
-    /// Hands a push over. A full mailbox is a busy connection: the endpoint stores the message and
-    /// the connection will look for it. Given back where the connection is gone.
+    /// Delivers a push. If the mailbox is full, the endpoint is answered *busy* and stores the
+    /// message, and the client looks for it in storage. Returns the push if the client has ended.
     pub fn deliver(&self, push: DirectPush) -> Result<(), Box<DirectPush>> {
-        match self.pushes.try_send(push) {
-            Ok(()) => Ok(()),
-            Err(SendError::Full(push)) => {
+        match self.mail.try_send(ClientMail::Push(push)) {
+            Err(SendError::Full(ClientMail::Push(push))) => {
                 self.signals.raise(Signal::MessageStored);
                 answer(push.reply, PushAnswer::Busy);
                 Ok(())
             }
-            Err(SendError::Closed(push)) => Err(Box::new(push)),
+            Err(SendError::Closed(ClientMail::Push(push))) => Err(Box::new(push)),
+            // What is sent is a push, and so is what is returned.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// Leaves a signal.
     pub fn signal(&self, signal: Signal) -> Result<(), Disconnected> {
         self.signals.raise(signal);
-        match self.wake.try_send(SignalsPending) {
-            Ok(()) | Err(SendError::Full(SignalsPending)) => Ok(()),
-            Err(SendError::Closed(SignalsPending)) => Err(Disconnected),
+        match self.mail.try_send(ClientMail::SignalsPending) {
+            Ok(()) | Err(SendError::Full(_)) => Ok(()),
+            Err(SendError::Closed(_)) => Err(Disconnected),
         }
+    }
+
+    /// Asks the client for its state. The reply is dropped if the mailbox is full or the client has
+    /// ended.
+    pub(crate) fn observe(&self, reply: oneshot::Sender<ClientState>) {
+        drop(self.mail.try_send(ClientMail::Observe(reply)));
     }
 }
 
-/// Answers an endpoint; whether it was still there.
+/// Answers an endpoint. Returns whether it was still waiting.
 pub(crate) fn answer(reply: oneshot::Sender<NodeAnswer>, push_answer: PushAnswer) -> bool {
     let node_answer = match push_answer {
         PushAnswer::Accepted => NodeAnswer::Accepted,
@@ -164,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_of_every_kind_wait_side_by_side_and_each_is_taken_once() {
+    fn signals_of_all_kinds_are_pending_together_and_each_is_taken_once() {
         let signals = Signals::default();
         KINDS.into_iter().rev().for_each(|signal| signals.raise(signal));
         KINDS.into_iter().rev().for_each(|signal| signals.raise(signal));
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_words_that_an_agent_is_elsewhere_the_latest_is_kept() {
+    fn the_latest_time_of_connected_elsewhere_is_kept() {
         let signals = Signals::default();
         for connected_at in [7, 9, 8].map(Time) {
             signals.raise(Signal::ConnectedElsewhere { connected_at });
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn notices_take_two_words_of_an_idle_connection() {
+    fn signals_take_16_bytes_of_an_idle_connection() {
         assert!(size_of::<Signals>() <= 16, "{} bytes", size_of::<Signals>());
     }
 }

@@ -1,14 +1,19 @@
 //! The actors of Kalends: the only place that knows actix's actors.
 //!
 //! - [`client`]: one user agent's connection; drives `state_machine::connection`.
-//! - [`registry`]: who is connected here; drives `state_machine::registry`.
-//! - [`endpoint`]: one push after the other; drives `state_machine::delivery`.
-//! - [`feeds`]: who publishes and who follows feeds; drives `state_machine::feed`.
-//! - [`broadcasts`]: the broadcasts of a node, and whom to wake when they change.
+//! - [`registry`]: the connections of this node, and the lookup of all nodes; drives
+//!   `state_machine::registry`.
+//! - [`endpoint`]: the delivery of pushes; drives `state_machine::delivery`.
+//! - [`feeds`]: the publisher and the followers of feeds; drives `state_machine::feed`.
+//! - [`broadcasts`]: the broadcasts of a node, and the connections to wake when they change.
 //! - [`socket`]: the one file that names actix-web-actors.
+//! - [`mailbox`], [`observe`]: the bound and the length of every mailbox, and the state that each
+//!   actor reports.
 //!
-//! Every mailbox has a bound, and a send that is refused is a case: nothing here uses `do_send`.
+//! Architecture Invariant: every mailbox has a bound, and a refused send is a case. Nothing here
+//! uses `do_send`.
 
+mod alarm;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;
@@ -18,14 +23,18 @@ pub mod endpoint;
 pub mod feeds;
 mod frame_limiter;
 pub mod handle;
+pub mod mailbox;
 pub mod nodes;
+pub mod observe;
 pub mod registry;
 pub mod socket;
 mod store_executor;
 
-pub use client::{Client, ClientShared, Transport};
+pub use client::{Client, ClientShared, StepObserver, Transport};
 pub use clock::Clock;
 pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};
 pub use feeds::{FeedLimits, FeedSubscription, Feeds, SubscriptionError, TooManyFollowers};
-pub use nodes::{LocalNode, NodeDirectory};
+pub use mailbox::BoundedAddr;
+pub use nodes::{Directory, NoPeers, NodeDirectory};
+pub use observe::Observe;
 pub use registry::RegistryActor;

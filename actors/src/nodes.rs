@@ -1,77 +1,129 @@
-//! Where connection nodes are: the one thing that differs between one process and many.
+//! Lookup of nodes: the one thing that differs between one process and many.
 
-use actix::Addr;
+use std::sync::Arc;
+
 use actix::dev::SendError;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, NodeId, Time, Uaid};
 use tokio::sync::oneshot;
 
 use crate::handle::DirectPush;
+use crate::mailbox::BoundedAddr;
+use crate::observe::{ClientCounters, PeerStatus};
 use crate::registry::{ConnectedElsewhere, MessageStored, RegistryActor};
 
-/// Reaches connection nodes by the name that router records hold.
+/// Calls nodes by the names that router records hold.
 pub trait NodeDirectory: Send + Sync {
-    /// Hands a message to a node. An answer that never comes is [`NodeAnswer::Unreachable`].
+    /// Delivers a message to a node. A reply that is dropped means [`NodeAnswer::Unreachable`].
     fn deliver(&self, node: &NodeId, uaid: Uaid, message: Message)
     -> oneshot::Receiver<NodeAnswer>;
 
-    /// Tells a node that a message was stored for `uaid`. Nothing depends on it being heard:
-    /// connections look into storage by themselves now and then.
+    /// Notifies a node that a message was stored for `uaid`. It may be lost: connections check
+    /// storage from time to time.
     fn notify_stored(&self, node: &NodeId, uaid: Uaid);
 
-    /// Tells a node that this agent is connected elsewhere since `connected_at`. Nothing depends on it
-    /// being heard: the record names the newer connection, so no push comes to the older one.
+    /// Notifies a node that this agent connected elsewhere at `connected_at`. It may be lost: the
+    /// record names the newer connection, so the older one gets no further push.
     fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time);
-}
 
-/// This process, and no way to any other.
-pub struct LocalNode {
-    name: NodeId,
-    registry: Addr<RegistryActor>,
-    foreign_answer: NodeAnswer,
-}
-
-impl LocalNode {
-    /// This process, under the name its router records carry.
-    ///
-    /// `foreign_answer` is answered for a record that names another node: [`NodeAnswer::NotHere`] where there
-    /// cannot be one, [`NodeAnswer::Unreachable`] where there may be.
-    pub fn new(name: NodeId, registry: Addr<RegistryActor>, foreign_answer: NodeAnswer) -> Self {
-        Self { name, registry, foreign_answer }
+    /// The peers that this directory has called.
+    fn peers(&self) -> Vec<PeerStatus> {
+        Vec::new()
     }
 }
 
-impl NodeDirectory for LocalNode {
+/// A directory without peers, which answers every push alike: [`NodeAnswer::NotHere`] where no
+/// other node can exist, [`NodeAnswer::Unreachable`] where one may.
+pub struct NoPeers(pub NodeAnswer);
+
+/// The lookup that a registry hands out: a uaid on this node is found by the registry actor, the
+/// name of another node among its peers.
+///
+/// The peers are shared with the registry and called directly, so that a push to another node takes
+/// no mailbox on its way.
+#[derive(Clone)]
+pub struct Directory {
+    /// The name of this node in router records; none where agents cannot connect.
+    own: Option<NodeId>,
+    registry: BoundedAddr<RegistryActor>,
+    clients: Arc<ClientCounters>,
+    peers: Arc<dyn NodeDirectory>,
+}
+
+impl NodeDirectory for NoPeers {
+    fn deliver(&self, _: &NodeId, _: Uaid, _: Message) -> oneshot::Receiver<NodeAnswer> {
+        let (reply, answer) = oneshot::channel();
+        // The receiver is still here.
+        let _ = reply.send(self.0);
+        answer
+    }
+
+    fn notify_stored(&self, _: &NodeId, _: Uaid) {}
+
+    fn notify_moved(&self, _: &NodeId, _: Uaid, _: Time) {}
+}
+
+impl Directory {
+    pub(crate) fn new(
+        own: Option<NodeId>,
+        registry: BoundedAddr<RegistryActor>,
+        clients: Arc<ClientCounters>,
+        peers: Arc<dyn NodeDirectory>,
+    ) -> Self {
+        Self { own, registry, clients, peers }
+    }
+
+    /// The registry that handed it out.
+    pub fn registry(&self) -> &BoundedAddr<RegistryActor> {
+        &self.registry
+    }
+
+    /// The counters that the clients of this node move.
+    pub fn clients(&self) -> &Arc<ClientCounters> {
+        &self.clients
+    }
+
+    fn is_own(&self, node: &NodeId) -> bool {
+        self.own.as_ref() == Some(node)
+    }
+}
+
+impl NodeDirectory for Directory {
     fn deliver(
         &self,
         node: &NodeId,
         uaid: Uaid,
         message: Message,
     ) -> oneshot::Receiver<NodeAnswer> {
-        let (reply, answer) = oneshot::channel();
-        if *node != self.name {
-            let _ = reply.send(self.foreign_answer);
-            return answer;
+        if !self.is_own(node) {
+            return self.peers.deliver(node, uaid, message);
         }
-        match self.registry.try_send(DirectPush { uaid, message, reply }) {
-            Ok(()) => {}
-            Err(SendError::Full(push) | SendError::Closed(push)) => {
-                let _ = push.reply.send(NodeAnswer::Unreachable);
-            }
+        let (reply, answer) = oneshot::channel();
+        if let Err(SendError::Full(push) | SendError::Closed(push)) =
+            self.registry.try_send(DirectPush { uaid, message, reply })
+        {
+            let _ = push.reply.send(NodeAnswer::Unreachable);
         }
         answer
     }
 
     fn notify_stored(&self, node: &NodeId, uaid: Uaid) {
-        if *node == self.name {
-            // Refused: the registry is overrun. The connection's own recheck finds the message.
-            drop(self.registry.try_send(MessageStored { uaid }));
+        if !self.is_own(node) {
+            return self.peers.notify_stored(node, uaid);
         }
+        // If the registry's mailbox is full, the connection's next storage check finds the message.
+        drop(self.registry.try_send(MessageStored { uaid }));
     }
+
     fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
-        if *node == self.name {
-            // Refused: the older connection stays until its agent's socket ends.
-            drop(self.registry.try_send(ConnectedElsewhere { uaid, connected_at }));
+        if !self.is_own(node) {
+            return self.peers.notify_moved(node, uaid, connected_at);
         }
+        // If the registry's mailbox is full, the older connection stays until its socket closes.
+        drop(self.registry.try_send(ConnectedElsewhere { uaid, connected_at }));
+    }
+
+    fn peers(&self) -> Vec<PeerStatus> {
+        self.peers.peers()
     }
 }

@@ -1,27 +1,36 @@
-//! The registry actor: looks connections up by uaid. It never waits and has nothing to panic at.
+//! The registry actor: finds the connections of this node by uaid, and hands out the lookup of all
+//! nodes.
+//!
+//! Architecture Invariant: it never waits and has nothing to panic at.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{
-    Actor, ActorFutureExt, AsyncContext, Context, Handler, MessageResult, SpawnHandle, WrapFuture,
-};
+use actix::dev::MessageResponse;
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture};
 use slog::{Logger, debug};
 use state_machine::delivery::NodeAnswer;
 use state_machine::registry::Registry;
-use state_machine::{ConnectionId, Time, Uaid};
+use state_machine::{ConnectionId, NodeId, Time, Uaid};
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use crate::drain_schedule::DrainSchedule;
 use crate::handle::{ClientHandle, DirectPush, Disconnected, Signal};
+use crate::mailbox::{BoundedActor, BoundedAddr, Mailbox, Queued};
+use crate::nodes::{Directory, NodeDirectory};
+use crate::observe::{ClientCounters, ClientState, Observe, RegistryState};
 
-/// Who is connected to this node.
+/// The connections of this node, and its peers.
 pub struct RegistryActor {
     registry: Registry<ClientHandle>,
-    mailbox_max: usize,
-    /// Who is still to be told that the node shuts down; none while it does not.
+    clients: Arc<ClientCounters>,
+    peers: Arc<dyn NodeDirectory>,
+    mailbox: Mailbox,
+    /// The sessions that are still to be closed; none while the node does not shut down.
     drain: Option<DrainSchedule<ClientHandle>>,
-    /// What looks for those who are due.
+    /// The task that closes the next of them.
     next_close: Option<SpawnHandle>,
     log: Logger,
 }
@@ -30,11 +39,9 @@ pub struct RegistryActor {
 #[derive(actix::Message)]
 #[rtype(result = "()")]
 pub struct Register {
-    /// Under which name.
     pub uaid: Uaid,
-    /// Which connection.
     pub connection: ConnectionId,
-    /// How it is reached.
+    /// The handle of the connection's client actor.
     pub handle: ClientHandle,
 }
 
@@ -42,9 +49,8 @@ pub struct Register {
 #[derive(actix::Message)]
 #[rtype(result = "()")]
 pub struct Deregister {
-    /// Under which name.
     pub uaid: Uaid,
-    /// Which connection.
+    /// Its connection. A newer one stays registered.
     pub connection: ConnectionId,
 }
 
@@ -52,60 +58,81 @@ pub struct Deregister {
 #[derive(actix::Message)]
 #[rtype(result = "NotifyResult")]
 pub struct MessageStored {
-    /// For whom.
     pub uaid: Uaid,
 }
 
-/// The agent is connected to another node. A connection here that is newer does not mind.
+/// The agent connected to another node. A connection here that is newer ignores it.
 #[derive(actix::Message)]
 #[rtype(result = "NotifyResult")]
 pub struct ConnectedElsewhere {
-    /// Who.
     pub uaid: Uaid,
-    /// Since when.
+    /// Its `connected_at` on the other node.
     pub connected_at: Time,
 }
 
-/// Whether there is a connection that was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether a connection was notified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
 pub enum NotifyResult {
-    /// It finds the signal, even if its mailbox is full.
+    /// Its client finds the signal, even if its mailbox is full.
     Delivered,
     /// The agent is not connected here.
     NotConnected,
 }
 
-/// The node shuts down: every connection is told at its own moment, those that still come at once.
+/// The node shuts down: each session is closed at its own moment, later ones when they register.
 ///
-/// The moments lie evenly in `spread`; all are over when it ends. Said again, it can only end earlier.
+/// The moments are spread evenly over `spread`. A second request can only shorten what is left.
 #[derive(actix::Message)]
 #[rtype(result = "()")]
 pub struct ShutDown {
-    /// How long it takes; with [`Duration::ZERO`] all are told at once.
+    /// How long the drain takes; with [`Duration::ZERO`] all sessions are closed at once.
     pub spread: Duration,
 }
 
-/// How many are connected. That it answers shows that the registry is alive.
+/// How many connections are registered. An answer shows that the registry is alive.
 #[derive(actix::Message)]
 #[rtype(result = "usize")]
 pub struct CountConnections;
 
-/// Which connection is found under `uaid`, if one is.
+/// The connection found under `uaid`.
 #[derive(actix::Message)]
 #[rtype(result = "Option<ConnectionId>")]
 pub struct Lookup {
-    /// Under which name.
     pub uaid: Uaid,
+}
+
+/// Asks one client for its state.
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+pub struct ObserveClient {
+    pub uaid: Uaid,
+    /// Takes the state. It is dropped if the agent is not connected here or its client's mailbox is
+    /// full.
+    pub reply: oneshot::Sender<ClientState>,
 }
 
 impl RegistryActor {
     /// A registry whose mailbox holds `mailbox_max` messages.
-    pub fn new(mailbox_max: usize, log: Logger) -> Self {
-        let registry = Registry::new();
-        Self { registry, mailbox_max, drain: None, next_close: None, log }
+    pub fn new(mailbox_max: usize, peers: Arc<dyn NodeDirectory>, log: Logger) -> Self {
+        Self {
+            registry: Registry::new(),
+            clients: Arc::default(),
+            peers,
+            mailbox: Mailbox::new(mailbox_max),
+            drain: None,
+            next_close: None,
+            log,
+        }
     }
 
-    /// Leaves a signal, and forgets a connection that is gone without having said so.
+    /// Starts it on the current arbiter. `own` is the name of this node in router records; none
+    /// where agents cannot connect.
+    pub fn start(self, own: Option<NodeId>) -> Directory {
+        let (clients, peers) = (Arc::clone(&self.clients), Arc::clone(&self.peers));
+        Directory::new(own, BoundedAddr::start(self), clients, peers)
+    }
+
+    /// Signals a connection. One that ended without deregistering is forgotten.
     fn notify(&mut self, uaid: Uaid, signal: Signal) -> NotifyResult {
         let Some(entry) = self.registry.find(uaid) else { return NotifyResult::NotConnected };
         if let Err(Disconnected) = entry.handle.signal(signal) {
@@ -116,15 +143,15 @@ impl RegistryActor {
         NotifyResult::Delivered
     }
 
-    /// Tells those whose moment has come, and sees to it that the others are told at theirs.
+    /// Closes the sessions that are due, and schedules the next ones.
     fn close_due(&mut self, ctx: &mut Context<Self>) {
         let Some(drain) = &mut self.drain else { return };
         for handle in drain.pop_due(Instant::now()) {
-            // One that is gone needs no telling.
+            // A client that has ended is closed.
             let _ = handle.signal(Signal::ShutdownBegan);
         }
         let Some(wait) = drain.wait(Instant::now()) else {
-            debug!(self.log, "told every connection to close");
+            debug!(self.log, "signalled every session to close");
             return;
         };
         let next = pause(wait).into_actor(self).map(|(), registry, ctx| {
@@ -135,7 +162,7 @@ impl RegistryActor {
     }
 }
 
-/// Waits; in any case until others had their turn.
+/// Waits at least until the other tasks of this thread have run.
 async fn pause(wait: Duration) {
     match wait {
         Duration::ZERO => yield_now().await,
@@ -145,20 +172,22 @@ async fn pause(wait: Duration) {
 
 impl Actor for RegistryActor {
     type Context = Context<Self>;
+}
 
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(self.mailbox_max);
+impl BoundedActor for RegistryActor {
+    fn mailbox(&self) -> Mailbox {
+        self.mailbox.clone()
     }
 }
 
-impl Handler<Register> for RegistryActor {
+impl Handler<Queued<Register>> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, Register { uaid, connection, handle }: Register, _: &mut Self::Context) {
+    fn handle(&mut self, register: Queued<Register>, _: &mut Self::Context) {
+        let Register { uaid, connection, handle } = register.take();
         let displaced = self.registry.insert(uaid, connection, handle);
-        // One that is gone needs no telling.
         if let Some(Err(Disconnected)) = displaced.map(|old| old.handle.signal(Signal::Replaced)) {
-            debug!(self.log, "a connection had gone without leaving the registry");
+            debug!(self.log, "a connection had ended without deregistering");
         }
         if self.drain.is_some() {
             self.notify(uaid, Signal::ShutdownBegan);
@@ -166,18 +195,20 @@ impl Handler<Register> for RegistryActor {
     }
 }
 
-impl Handler<Deregister> for RegistryActor {
+impl Handler<Queued<Deregister>> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, Deregister { uaid, connection }: Deregister, _: &mut Self::Context) {
+    fn handle(&mut self, deregister: Queued<Deregister>, _: &mut Self::Context) {
+        let Deregister { uaid, connection } = deregister.take();
         self.registry.remove(uaid, connection);
     }
 }
 
-impl Handler<DirectPush> for RegistryActor {
+impl Handler<Queued<DirectPush>> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, push: DirectPush, _: &mut Self::Context) {
+    fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
+        let push = push.take();
         let uaid = push.uaid;
         let (push, connection) = match self.registry.find(uaid) {
             None => (push, None),
@@ -189,37 +220,33 @@ impl Handler<DirectPush> for RegistryActor {
         if let Some(connection) = connection {
             self.registry.remove(uaid, connection);
         }
-        // An endpoint that no longer waits has stored the message by itself.
+        // An endpoint that no longer waits has stored the message.
         let _ = push.reply.send(NodeAnswer::NotHere);
     }
 }
 
-impl Handler<MessageStored> for RegistryActor {
-    type Result = MessageResult<MessageStored>;
+impl Handler<Queued<MessageStored>> for RegistryActor {
+    type Result = NotifyResult;
 
-    fn handle(
-        &mut self,
-        MessageStored { uaid }: MessageStored,
-        _: &mut Self::Context,
-    ) -> Self::Result {
-        MessageResult(self.notify(uaid, Signal::MessageStored))
+    fn handle(&mut self, stored: Queued<MessageStored>, _: &mut Self::Context) -> NotifyResult {
+        self.notify(stored.take().uaid, Signal::MessageStored)
     }
 }
 
-impl Handler<ConnectedElsewhere> for RegistryActor {
-    type Result = MessageResult<ConnectedElsewhere>;
+impl Handler<Queued<ConnectedElsewhere>> for RegistryActor {
+    type Result = NotifyResult;
 
-    fn handle(&mut self, moved: ConnectedElsewhere, _: &mut Self::Context) -> Self::Result {
-        let ConnectedElsewhere { uaid, connected_at } = moved;
-        MessageResult(self.notify(uaid, Signal::ConnectedElsewhere { connected_at }))
+    fn handle(&mut self, moved: Queued<ConnectedElsewhere>, _: &mut Self::Context) -> NotifyResult {
+        let ConnectedElsewhere { uaid, connected_at } = moved.take();
+        self.notify(uaid, Signal::ConnectedElsewhere { connected_at })
     }
 }
 
-impl Handler<ShutDown> for RegistryActor {
+impl Handler<Queued<ShutDown>> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, ShutDown { spread }: ShutDown, ctx: &mut Self::Context) {
-        let now = Instant::now();
+    fn handle(&mut self, shut_down: Queued<ShutDown>, ctx: &mut Self::Context) {
+        let (ShutDown { spread }, now) = (shut_down.take(), Instant::now());
         match &mut self.drain {
             Some(drain) => drain.expedite(spread, now),
             None => {
@@ -234,22 +261,48 @@ impl Handler<ShutDown> for RegistryActor {
     }
 }
 
-impl Handler<CountConnections> for RegistryActor {
-    type Result = MessageResult<CountConnections>;
+impl Handler<Queued<CountConnections>> for RegistryActor {
+    type Result = usize;
 
-    fn handle(
-        &mut self,
-        CountConnections: CountConnections,
-        _: &mut Self::Context,
-    ) -> Self::Result {
-        MessageResult(self.registry.len())
+    fn handle(&mut self, _: Queued<CountConnections>, _: &mut Self::Context) -> usize {
+        self.registry.len()
     }
 }
 
-impl Handler<Lookup> for RegistryActor {
-    type Result = MessageResult<Lookup>;
+impl Handler<Queued<Lookup>> for RegistryActor {
+    type Result = Option<ConnectionId>;
 
-    fn handle(&mut self, Lookup { uaid }: Lookup, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.registry.find(uaid).map(|entry| entry.connection))
+    fn handle(&mut self, lookup: Queued<Lookup>, _: &mut Self::Context) -> Option<ConnectionId> {
+        self.registry.find(lookup.take().uaid).map(|entry| entry.connection)
+    }
+}
+
+impl Handler<Queued<Observe<RegistryState>>> for RegistryActor {
+    type Result = RegistryState;
+
+    fn handle(
+        &mut self,
+        observe: Queued<Observe<RegistryState>>,
+        _: &mut Self::Context,
+    ) -> RegistryState {
+        drop(observe);
+        RegistryState {
+            mailbox: self.mailbox.state(),
+            connections: self.registry.len(),
+            clients: self.clients.counts(),
+            draining: self.drain.as_ref().map(DrainSchedule::open),
+            peers: self.peers.peers(),
+        }
+    }
+}
+
+impl Handler<Queued<ObserveClient>> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, observe: Queued<ObserveClient>, _: &mut Self::Context) {
+        let ObserveClient { uaid, reply } = observe.take();
+        if let Some(entry) = self.registry.find(uaid) {
+            entry.handle.observe(reply);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The WebSocket under a client. The one file that names actix-web-actors.
+//! The WebSocket of a client. The one file that names actix-web-actors.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,24 +11,26 @@ use actix_web_actors::ws;
 use state_machine::connection::{CloseReason, ConnectionSeed, Event};
 use state_machine::wire::{ClientMessage, InvalidFrame};
 
-use crate::client::{Client, ClientShared, Transport};
+use crate::client::{Client, ClientShared, StepObserver, Transport};
 use crate::frame_limiter::{FramesHandled, LimitedStream};
+use crate::mailbox::MailboxContext;
 
 /// Frames over a WebSocket.
 #[derive(Debug)]
 pub struct WebSocket {
-    /// A text that comes in several frames, as far as it has come.
+    /// The frames so far of a text in several frames.
     parts: Vec<u8>,
-    /// Bytes of a message at most, in one frame or in several.
+    /// The bound of a message in bytes, in one frame or in several.
     message_bytes_max: usize,
-    /// Frames handled so far: more are let through as these are done with.
+    /// Frames handled so far: the limiter lets no chunk through while frames wait.
     handled: FramesHandled,
 }
 
 /// The subprotocol Firefox offers.
 const PROTOCOL: &str = "push-notification";
 
-/// Upgrades a request to a WebSocket and starts its client. A message holds `message_bytes_max` bytes.
+/// Upgrades a request to a WebSocket and starts its client. A message of the agent has at most
+/// `message_bytes_max` bytes.
 pub fn upgrade(
     shared: Arc<ClientShared>,
     seed: ConnectionSeed,
@@ -46,12 +48,16 @@ pub fn upgrade(
         .start()
 }
 
+impl MailboxContext for ws::WebsocketContext<Client<WebSocket>> {
+    fn set_mailbox_max(&mut self, max: usize) {
+        self.set_mailbox_capacity(max);
+    }
+}
+
+impl StepObserver for WebSocket {}
+
 impl Transport for WebSocket {
     type Context = ws::WebsocketContext<Client<Self>>;
-
-    fn bound_mailbox(ctx: &mut Self::Context, max: usize) {
-        ctx.set_mailbox_capacity(max);
-    }
 
     fn text(&mut self, ctx: &mut Self::Context, json: String) {
         ctx.text(json);
@@ -73,7 +79,7 @@ impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Client<WebSocket>
     fn handle(&mut self, frame: Result<ws::Message, ws::ProtocolError>, ctx: &mut Self::Context) {
         self.transport.handled.set(self.transport.handled.get() + 1);
         let event = match frame {
-            Ok(ws::Message::Text(text)) => said(&text),
+            Ok(ws::Message::Text(text)) => received(&text),
             Ok(ws::Message::Ping(data)) => {
                 ctx.pong(&data);
                 Event::PeerActive
@@ -96,7 +102,7 @@ impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Client<WebSocket>
 }
 
 impl WebSocket {
-    /// Takes a part of a message in; what was said once it is whole.
+    /// Takes a part of a message. Returns the message's event once it is whole.
     fn take_part(&mut self, part: Item) -> Event {
         let (bytes, is_last) = match part {
             Item::FirstBinary(_) => return Event::InvalidFrame(InvalidFrame::Binary),
@@ -112,13 +118,13 @@ impl WebSocket {
         }
         let whole = std::mem::take(&mut self.parts);
         match std::str::from_utf8(&whole) {
-            Ok(text) => said(text),
+            Ok(text) => received(text),
             Err(_) => Event::InvalidFrame(InvalidFrame::Unreadable),
         }
     }
 }
 
-fn said(text: &str) -> Event {
+fn received(text: &str) -> Event {
     match ClientMessage::parse(text) {
         Ok(message) => Event::MessageReceived(message),
         Err(nonsense) => Event::InvalidFrame(nonsense),

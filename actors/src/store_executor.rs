@@ -1,11 +1,11 @@
-//! The connection's orders to the store, and the store's answers to the connection.
+//! Executes a connection's store operations.
 
 use state_machine::store::{StoreAnswer, StoreOp};
 use storage::{Store, StoreError};
 
 use std::future::Future;
 
-/// Gives an order. The store has it when this returns; the future only brings the answer.
+/// Submits an operation. The store has it when this returns; the future yields the answer.
 pub(crate) fn submit(
     store: &dyn Store,
     order: StoreOp,
@@ -31,7 +31,7 @@ pub(crate) fn submit(
     }
 }
 
-/// An order the store has taken.
+/// An operation that the store has accepted.
 enum PendingOp {
     Registered(storage::StoreFuture<storage::RegisterResult>),
     Channels(storage::StoreFuture<Option<std::collections::BTreeSet<state_machine::Chid>>>),

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use actix::{Actor, Addr};
 use actix_web::web::Data;
-use actors::{ClientShared, Clock, Endpoint, EndpointShared, Feeds};
+use actors::{BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared, Feeds};
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
@@ -89,7 +88,7 @@ pub struct MessageIds {
 /// The endpoint actor of one worker thread.
 pub struct LocalEndpoint {
     shared: Arc<EndpointShared>,
-    started: OnceCell<Addr<Endpoint>>,
+    started: OnceCell<BoundedAddr<Endpoint>>,
 }
 
 impl Draining {
@@ -131,8 +130,8 @@ impl LocalEndpoint {
         Self { shared, started: OnceCell::new() }
     }
 
-    pub fn address(&self) -> &Addr<Endpoint> {
-        self.started.get_or_init(|| Endpoint::new(Arc::clone(&self.shared)).start())
+    pub fn address(&self) -> &BoundedAddr<Endpoint> {
+        self.started.get_or_init(|| BoundedAddr::start(Endpoint::new(Arc::clone(&self.shared))))
     }
 }
 

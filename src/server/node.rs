@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use actix::{Actor, Addr};
 use actix_web::web::Data;
-use actors::{ClientShared, Clock, EndpointShared, LocalNode, NodeDirectory, RegistryActor};
+use actors::{
+    ClientShared, Clock, Directory, EndpointShared, NoPeers, NodeDirectory, RegistryActor,
+};
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
@@ -77,16 +78,15 @@ pub(super) async fn assemble(
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
     let name =
         sockets.router_address()?.map_or(NodeId::new(SINGLE_NODE), |at| settings.node_id(at));
-    let (registry, nodes) = parts.places(role, &name);
-    let connections = match &registry {
-        Some(registry) => Some(parts.connections(&name, registry, &nodes, frozen_month).await?),
-        None => None,
+    let directory = parts.directory(role, &name);
+    let connections = match role.has_connections() {
+        true => Some(parts.connections(&name, &directory, frozen_month).await?),
+        false => None,
     };
-    let registry = registry.filter(|_| role == Role::Connect);
-    let router = registry.map(|registry| parts.router_port(&name, &registry));
+    let router = (role == Role::Connect).then(|| parts.router_port(&name, &directory));
     let router_url_check =
         router.as_ref().map(|router| parts.router_url_check(name, router.instance()));
-    let endpoints = role.has_endpoints().then(|| parts.endpoints(role, nodes));
+    let endpoints = role.has_endpoints().then(|| parts.endpoints(role, directory));
     let origin = origin.as_str().to_owned();
     let node = AppState { common, connections, endpoints };
     Ok(Node { node, router, router_url_check, store, tables, origin, lock })
@@ -101,30 +101,24 @@ struct NodeParts<'a> {
 }
 
 impl NodeParts<'_> {
-    /// Who is connected here, and where others are connected.
-    fn places(
-        &self,
-        role: Role,
-        name: &NodeId,
-    ) -> (Option<Addr<RegistryActor>>, Arc<dyn NodeDirectory>) {
-        let log = &self.common.log;
-        let registry = role
-            .has_connections()
-            .then(|| RegistryActor::new(self.settings.registry_mailbox_max, log.clone()).start());
-        let nodes: Arc<dyn NodeDirectory> = match (&registry, role) {
-            (Some(registry), Role::Serve) => Arc::new(self.single_node(name, registry)),
-            _ => Arc::new(self.cluster_node()),
+    /// Starts the registry, which looks agents and other nodes up.
+    fn directory(&self, role: Role, name: &NodeId) -> Directory {
+        let peers: Arc<dyn NodeDirectory> = match role {
+            Role::Serve => Arc::new(NoPeers(self.foreign_answer())),
+            Role::Connect | Role::Endpoint => Arc::new(self.cluster_node()),
         };
-        (registry, nodes)
+        let log = self.common.log.clone();
+        let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log);
+        registry.start(role.has_connections().then(|| name.clone()))
     }
 
-    /// The only node this process knows. There may be others on a store that several can have.
-    fn single_node(&self, name: &NodeId, registry: &Addr<RegistryActor>) -> LocalNode {
-        let foreign_answer = match self.settings.store {
+    /// The answer for a record that names another node, where this process calls none. DynamoDB tables may be used by
+    /// several nodes.
+    fn foreign_answer(&self) -> NodeAnswer {
+        match self.settings.store {
             StoreKind::Embedded => NodeAnswer::NotHere,
             StoreKind::DynamoDb => NodeAnswer::Unreachable,
-        };
-        LocalNode::new(name.clone(), registry.clone(), foreign_answer)
+        }
     }
 
     fn cluster_node(&self) -> RemoteNodes {
@@ -134,10 +128,17 @@ impl NodeParts<'_> {
         RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone())
     }
 
-    fn router_port(&self, name: &NodeId, registry: &Addr<RegistryActor>) -> RouterPort {
+    fn router_port(&self, name: &NodeId, directory: &Directory) -> RouterPort {
         let SharedState { clock, log, .. } = &***self.common;
         let (keys, limits) = (self.cluster_keys(), PortLimits::from(self.settings));
-        RouterPort::new(name.clone(), keys, registry, clock.clone(), limits, log.clone())
+        RouterPort::new(
+            name.clone(),
+            keys,
+            directory.registry(),
+            clock.clone(),
+            limits,
+            log.clone(),
+        )
     }
 
     fn router_url_check(&self, name: NodeId, instance: Uaid) -> RouterUrlCheck {
@@ -154,8 +155,7 @@ impl NodeParts<'_> {
     async fn connections(
         &self,
         name: &NodeId,
-        registry: &Addr<RegistryActor>,
-        nodes: &Arc<dyn NodeDirectory>,
+        directory: &Directory,
         frozen_month: Option<Month>,
     ) -> Result<Data<WebSocketRole>, ServeError> {
         let Self { settings, common, keys, origin } = self;
@@ -168,8 +168,9 @@ impl NodeParts<'_> {
                 limits: limits::of_session(settings),
             }),
             store: Arc::clone(&common.store),
-            registry: registry.clone(),
-            nodes: Arc::clone(nodes),
+            registry: directory.registry().clone(),
+            nodes: Arc::new(directory.clone()),
+            counters: Arc::clone(directory.clients()),
             broadcasts: Some(broadcasts),
             urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
             clock: common.clock.clone(),
@@ -185,7 +186,7 @@ impl NodeParts<'_> {
         }))
     }
 
-    fn endpoints(&self, role: Role, nodes: Arc<dyn NodeDirectory>) -> Data<EndpointRole> {
+    fn endpoints(&self, role: Role, directory: Directory) -> Data<EndpointRole> {
         let Self { settings, common, keys, origin } = self;
         let SharedState { store, clock, log, .. } = &****common;
         let grace = match role {
@@ -194,8 +195,13 @@ impl NodeParts<'_> {
         };
         let floor = IdFloor::of(role, settings).map_or(Time(0), |kept| kept.floor(log));
         let limits = limits::of_pushes(settings, grace);
-        let shared =
-            EndpointShared::new(Arc::clone(store), nodes, clock.clone(), limits, log.clone());
+        let shared = EndpointShared::new(
+            Arc::clone(store),
+            Arc::new(directory),
+            clock.clone(),
+            limits,
+            log.clone(),
+        );
         Data::new(EndpointRole {
             common: Data::clone(common),
             origin: origin.as_str().to_owned(),

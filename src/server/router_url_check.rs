@@ -56,9 +56,9 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::sync::{Arc, Mutex};
 
-    use actix::Actor;
-    use actors::{Clock, RegistryActor};
+    use actors::{Clock, NoPeers, RegistryActor};
     use slog::{Discard, Drain, Never, OwnedKVList, Record, o};
+    use state_machine::delivery::NodeAnswer;
     use state_machine::{NodeId, Time, Uaid};
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
     use tokio::time::timeout;
@@ -104,10 +104,17 @@ mod tests {
             let (told, lines) = unbounded_channel();
             let clock = Clock::starting_at(Time(1_796_000_000_000));
             let quiet = Logger::root(Discard, o!());
-            let registry = RegistryActor::new(16, quiet.clone()).start();
+            let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+            let directory = RegistryActor::new(16, peers, quiet.clone()).start(None);
             let limits = PortLimits { workers: 1, ..PortLimits::from(&Settings::default()) };
-            let port =
-                RouterPort::new(name(address), keys(), &registry, clock.clone(), limits, quiet);
+            let port = RouterPort::new(
+                name(address),
+                keys(),
+                directory.registry(),
+                clock.clone(),
+                limits,
+                quiet,
+            );
             let log = Logger::root(Lines(Mutex::new(told)), o!());
             Self { address, port, clock, log, lines }
         }

@@ -1,11 +1,11 @@
-//! The broadcasts that are there when a node starts.
+//! Reads the broadcasts when a node starts.
 
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::{FeedName, FeedSyncId};
 use state_machine::store::PageLimit;
 use storage::{FeedTables, StoreError};
 
-/// Reads all of them, a page at a time. Where there is no such feed there are none.
+/// Reads all of them, page by page. A feed that does not exist has none.
 pub(super) async fn load(
     store: &dyn FeedTables,
     limit: PageLimit,

@@ -1,52 +1,52 @@
-//! What connections say to the actor that follows the broadcasts.
+//! The messages of connections to the broadcaster, and the view that they have of its broadcasts.
 
 use std::sync::Arc;
 
-use actix::Recipient;
 use state_machine::ConnectionId;
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::FeedSyncId;
 use tokio::sync::watch;
 
 use crate::handle::ClientHandle;
+use crate::mailbox::BoundedRecipient;
+use crate::observe::{BroadcastState, Observe};
 
-/// A connection wants to be woken when broadcasts change.
+/// A connection is to be woken when broadcasts change.
 #[derive(Debug, actix::Message)]
 #[rtype(result = "()")]
 pub struct Subscribe {
-    /// Which connection.
     pub connection: ConnectionId,
-    /// Where on the wheel it sits: its own random number, so that connections are woken one after the other.
+    /// Its slot in the fan-out: its own random number, so that connections are woken one after the
+    /// other.
     pub point: u32,
-    /// It knows of all changes up to here.
+    /// The last change that its agent knows.
     pub told: FeedSyncId,
-    /// How it is woken.
+    /// The handle that wakes it.
     pub handle: ClientHandle,
 }
 
-/// A connection is not to be woken any more.
+/// A connection is no longer to be woken.
 #[derive(Debug, Clone, Copy, actix::Message)]
 #[rtype(result = "()")]
 pub struct Unsubscribe {
-    /// Which connection.
     pub connection: ConnectionId,
-    /// The `point` it followed with.
+    /// The slot that it subscribed with.
     pub point: u32,
 }
 
-/// What connections see of a node's broadcasts.
+/// The broadcasts of a node, as connections see them.
 #[derive(Debug, Clone)]
 pub struct BroadcastView {
-    /// All broadcasts, as far as the node followed them.
+    /// All broadcasts, up to the last change that the node knows.
     pub now: watch::Receiver<Arc<Broadcasts>>,
-    /// Takes a connection in that is to be woken when they change.
-    pub subscribe: Recipient<Subscribe>,
-    /// Lets it go.
-    pub unsubscribe: Recipient<Unsubscribe>,
+    /// Subscribes a connection to changes.
+    pub subscribe: BoundedRecipient<Subscribe>,
+    pub unsubscribe: BoundedRecipient<Unsubscribe>,
+    pub observe: BoundedRecipient<Observe<BroadcastState>>,
 }
 
 impl BroadcastView {
-    /// Whether somebody is there to wake connections.
+    /// Whether the broadcaster is alive.
     pub fn is_running(&self) -> bool {
         self.subscribe.connected()
     }

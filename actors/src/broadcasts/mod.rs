@@ -1,51 +1,54 @@
-//! The broadcasts of a node: followed from their feed, told to the connections that asked for them.
+//! The broadcasts of a node: read from their feed, sent by the connections that subscribed to them.
 //!
-//! All of them are in memory, in one view that every connection sees. When they change, a `FanoutSchedule` says whom to wake
-//! when; a connection that is woken looks at the view itself.
+//! All of them are in memory, in one view that every connection sees. When they change, the fan-out
+//! wakes one subscriber after the other, and each looks at the view.
 
 mod load;
 mod messages;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, SpawnHandle, StreamHandler};
+use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
 use futures_util::stream::{self, Stream};
 use slog::{Logger, debug, warn};
+use state_machine::Span;
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::{ConsumerEnd, FeedName, FeedPage, FeedSyncId};
 use state_machine::staggered_fanout::FanoutSchedule;
-use state_machine::{Span, Time};
 use storage::StoreError;
 use tokio::sync::watch;
 
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::feeds::{FeedSubscription, Feeds, SubscriptionError};
 use crate::handle::{ClientHandle, Signal};
+use crate::mailbox::{BoundedActor, BoundedAddr, Mailbox, Queued};
+use crate::observe::{BroadcastState, Observe};
 
 pub use messages::{BroadcastView, Subscribe, Unsubscribe};
 
-/// What bounds the broadcasts of a node.
+/// The limits of the broadcaster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BroadcastLimits {
-    /// How long it takes until every connection was woken after a change. Zero wakes all at once.
+    /// The time over which a change wakes all subscribers. Zero wakes them at once.
     pub spread: Span,
-    /// Messages that the actor's mailbox holds.
+    /// The bound of its mailbox, in messages.
     pub mailbox_max: usize,
 }
 
-/// Follows the broadcasts, and wakes connections when they change.
+/// The broadcaster: reads the broadcasts' feed, and wakes subscribers when it changes.
 pub struct BroadcastActor {
     feeds: Feeds,
     view: watch::Sender<Arc<Broadcasts>>,
     fanout: FanoutSchedule<ClientHandle>,
-    timer: Option<(Time, SpawnHandle)>,
-    mailbox_max: usize,
+    alarm: Alarm,
+    mailbox: Mailbox,
     clock: Clock,
     log: Logger,
 }
 
-/// Reads the broadcasts that are there, and follows them from then on. The store may fail later; it may not fail here.
+/// Reads all broadcasts and subscribes to their changes. Fails if the store does; later failures
+/// are retried.
 pub async fn start(
     feeds: &Feeds,
     limits: BroadcastLimits,
@@ -59,21 +62,18 @@ pub async fn start(
         feeds: feeds.clone(),
         view,
         fanout: FanoutSchedule::new(limits.spread),
-        timer: None,
-        mailbox_max: limits.mailbox_max,
+        alarm: Alarm::default(),
+        mailbox: Mailbox::new(limits.mailbox_max),
         clock,
         log,
     };
-    let address = actor.start();
-    Ok(BroadcastView {
-        now,
-        subscribe: address.clone().recipient(),
-        unsubscribe: address.recipient(),
-    })
+    let addr = BoundedAddr::start(actor);
+    let (subscribe, unsubscribe) = (addr.recipient(), addr.recipient());
+    Ok(BroadcastView { now, subscribe, unsubscribe, observe: addr.recipient() })
 }
 
 impl BroadcastActor {
-    fn follow_from(&self, cursor: FeedSyncId, ctx: &mut Context<Self>) {
+    fn subscribe_from(&self, cursor: FeedSyncId, ctx: &mut Context<Self>) {
         ctx.add_stream(pages(self.feeds.subscribe_when_created(FeedName::broadcasts(), cursor)));
     }
 
@@ -89,15 +89,15 @@ impl BroadcastActor {
 
     fn ended(&mut self, error: SubscriptionError, ctx: &mut Context<Self>) {
         match error {
-            // Connections are served from the view to the end.
+            // The node is stopping: connections are served from the view to the end.
             SubscriptionError::Closed => {}
             SubscriptionError::End(
                 ConsumerEnd::CursorFromTheFuture { .. } | ConsumerEnd::NoSuchFeed,
             ) => {
-                warn!(self.log, "the broadcasts are not those that were followed, reading them anew";
+                warn!(self.log, "the broadcasts' feed was replaced, reading it from the beginning";
                     "error" => %error);
                 self.view.send_replace(Arc::default());
-                self.follow_from(FeedSyncId::NONE, ctx);
+                self.subscribe_from(FeedSyncId::NONE, ctx);
             }
         }
     }
@@ -107,25 +107,16 @@ impl BroadcastActor {
         self.fanout.tick(self.clock.now(), wake);
     }
 
-    /// One timer at a time. One that is early is kept.
-    fn arm_timer(&mut self, ctx: &mut Context<Self>) {
-        let Some(deadline) = self.fanout.deadline() else { return };
-        match self.timer {
-            Some((at, _)) if at <= deadline => return,
-            Some((_, handle)) => drop(ctx.cancel_future(handle)),
-            None => {}
-        }
-        let wait = Duration::from_millis(deadline.since(self.clock.now()).0);
-        let handle = ctx.run_later(wait, |broadcasts, ctx| {
-            broadcasts.timer = None;
+    fn set_alarm(&mut self, ctx: &mut Context<Self>) {
+        self.alarm.set(self.fanout.deadline(), &self.clock, ctx, |broadcasts: &mut Self, ctx| {
+            broadcasts.alarm.has_rung();
             broadcasts.turn();
-            broadcasts.arm_timer(ctx);
+            broadcasts.set_alarm(ctx);
         });
-        self.timer = Some((deadline, handle));
     }
 }
 
-/// The pages of a follower, up to its end.
+/// The pages of a subscription, up to its end.
 fn pages(follower: FeedSubscription) -> impl Stream<Item = Result<FeedPage, SubscriptionError>> {
     stream::unfold(Some(follower), async |follower| {
         let mut follower = follower?;
@@ -139,10 +130,15 @@ impl Actor for BroadcastActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(self.mailbox_max);
         let cursor = self.view.borrow().cursor();
         self.fanout.changed(self.clock.now(), cursor);
-        self.follow_from(cursor, ctx);
+        self.subscribe_from(cursor, ctx);
+    }
+}
+
+impl BoundedActor for BroadcastActor {
+    fn mailbox(&self) -> Mailbox {
+        self.mailbox.clone()
     }
 }
 
@@ -152,27 +148,42 @@ impl StreamHandler<Result<FeedPage, SubscriptionError>> for BroadcastActor {
             Ok(page) => self.apply(page),
             Err(error) => self.ended(error, ctx),
         }
-        self.arm_timer(ctx);
+        self.set_alarm(ctx);
     }
 
-    /// Connections are still there, and another stream may be.
+    /// Keeps the actor alive: connections are still there, and another stream may be.
     fn finished(&mut self, _: &mut Self::Context) {}
 }
 
-impl Handler<Subscribe> for BroadcastActor {
+impl Handler<Queued<Subscribe>> for BroadcastActor {
     type Result = ();
 
-    fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) {
-        let Subscribe { connection, point, told, handle } = subscribe;
+    fn handle(&mut self, subscribe: Queued<Subscribe>, ctx: &mut Self::Context) {
+        let Subscribe { connection, point, told, handle } = subscribe.take();
         self.fanout.subscribe(self.clock.now(), point, connection, told, handle);
-        self.arm_timer(ctx);
+        self.set_alarm(ctx);
     }
 }
 
-impl Handler<Unsubscribe> for BroadcastActor {
+impl Handler<Queued<Unsubscribe>> for BroadcastActor {
     type Result = ();
 
-    fn handle(&mut self, Unsubscribe { connection, point }: Unsubscribe, _: &mut Self::Context) {
+    fn handle(&mut self, unsubscribe: Queued<Unsubscribe>, _: &mut Self::Context) {
+        let Unsubscribe { connection, point } = unsubscribe.take();
         self.fanout.unsubscribe(point, connection);
+    }
+}
+
+impl Handler<Queued<Observe<BroadcastState>>> for BroadcastActor {
+    type Result = BroadcastState;
+
+    fn handle(
+        &mut self,
+        observe: Queued<Observe<BroadcastState>>,
+        _: &mut Self::Context,
+    ) -> BroadcastState {
+        drop(observe);
+        let (subscribers, cursor) = (self.fanout.len(), self.view.borrow().cursor());
+        BroadcastState { mailbox: self.mailbox.state(), subscribers, cursor }
     }
 }

@@ -1,4 +1,4 @@
-//! How far each followed feed has come.
+//! The last published number of each followed feed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use state_machine::feed::{FeedName, FeedSyncId};
 use tokio::sync::watch;
 
-/// The heads of the feeds that somebody here follows. A feed that nobody follows any more has no entry.
+/// The heads of the feeds that are followed here. A feed without followers has no entry.
 #[derive(Debug, Default)]
 pub(super) struct HeadWatch(Mutex<WatchedFeeds>);
 
@@ -24,28 +24,28 @@ struct WatchedFeed {
     followers: usize,
 }
 
-/// What a follower has of a feed.
+/// A follower's subscription to the head of a feed.
 #[derive(Debug)]
 pub(super) struct HeadSubscription {
-    /// How far the feed has come, as far as is known here. Closed where the node is stopping.
+    /// The last published number that this node knows. Closed when the node is stopping.
     pub(super) head: watch::Receiver<FeedSyncId>,
-    /// Whether the store fails its followers, and the log knows.
+    /// Whether the last read of a follower failed and was logged. The followers of a feed share it.
     pub(super) is_failing: Arc<AtomicBool>,
-    /// Nobody followed it before.
+    /// Whether the feed had no followers before.
     pub(super) is_first: bool,
 }
 
-/// One more feed would be followed than may be.
+/// `feeds_max` other feeds are followed.
 #[derive(Debug)]
 pub(super) struct TooManyFeeds;
 
 impl HeadWatch {
-    /// One more follows. Each that entered leaves again, see [`HeadWatch::unsubscribe`].
+    /// Adds a follower. Each is removed with [`HeadWatch::unsubscribe`].
     pub(super) fn subscribe(&self, feed: &FeedName) -> HeadSubscription {
         self.followed().subscribe(feed)
     }
 
-    /// One more follows, unless its feed would be one more than `feeds_max`.
+    /// Adds a follower, unless its feed is not followed and `feeds_max` others are.
     pub(super) fn subscribe_within(
         &self,
         feed: &FeedName,
@@ -56,7 +56,7 @@ impl HeadWatch {
         if is_full { Err(TooManyFeeds) } else { Ok(followed.subscribe(feed)) }
     }
 
-    /// One less follows. Whether it was the last.
+    /// Removes a follower. Returns whether it was the last of its feed.
     pub(super) fn unsubscribe(&self, feed: &FeedName) -> bool {
         let mut followed = self.followed();
         let Some(entry) = followed.feeds.get_mut(feed) else { return false };
@@ -68,7 +68,7 @@ impl HeadWatch {
         was_last
     }
 
-    /// Tells a feed's followers how far it has come.
+    /// Notifies a feed's followers of its head.
     pub(super) fn announce(&self, feed: &FeedName, head: FeedSyncId) {
         if let Some(entry) = self.followed().feeds.get(feed) {
             entry.sender.send_if_modified(|known| {
@@ -79,17 +79,17 @@ impl HeadWatch {
         }
     }
 
-    /// Whether anybody follows a feed.
+    /// Whether a feed has followers.
     pub(super) fn is_followed(&self, feed: &FeedName) -> bool {
         self.followed().feeds.contains_key(feed)
     }
 
-    /// The feeds that are followed.
+    /// The feeds that have followers.
     pub(super) fn names(&self) -> Vec<FeedName> {
         self.followed().feeds.keys().cloned().collect()
     }
 
-    /// How many feeds are followed.
+    /// The number of feeds that have followers.
     pub(super) fn len(&self) -> usize {
         self.followed().feeds.len()
     }
@@ -99,7 +99,7 @@ impl HeadWatch {
         self.followed().is_closed
     }
 
-    /// Lets all followers go, those to come too.
+    /// Ends all subscriptions, later ones too.
     pub(super) fn close(&self) {
         let mut followed = self.followed();
         followed.is_closed = true;
@@ -107,7 +107,7 @@ impl HeadWatch {
     }
 
     fn followed(&self) -> MutexGuard<'_, WatchedFeeds> {
-        // Nothing in here can panic half way.
+        // A panic cannot leave the map half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

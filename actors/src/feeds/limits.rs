@@ -1,24 +1,24 @@
-//! What bounds the feeds of a node.
+//! The limits of a node's feeds.
 
 use state_machine::Span;
 use state_machine::feed::{ConsumerLimits, PublisherLimits};
 
-/// What bounds the feeds of a node.
+/// The limits of a node's feeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedLimits {
-    /// How a feed is published.
+    /// Page size and retries of the publisher.
     pub publisher: PublisherLimits,
-    /// How a follower reads.
+    /// Page size and retries of a follower.
     pub consumer: ConsumerLimits,
-    /// Feeds that may be followed at once; and feeds that may be published at once which nobody follows. A write to
-    /// one more is as durable as any: it is published when there is room, by a sweep.
+    /// Feeds with followers, and feeds without followers that are published, each at most so many
+    /// at once. A further write is durable, and a sweep publishes it when there is room.
     pub feeds_open_max: usize,
-    /// Keys that one feed may have, those that were deleted too.
+    /// Keys of one feed, deleted ones included.
     pub keys_max: u64,
-    /// Followers at once.
+    /// Followers of all feeds together, without those of the node itself.
     pub followers_max: usize,
-    /// How often all feeds are looked at for what other nodes left unpublished.
+    /// Time between two sweeps, which publish what other nodes left unpublished.
     pub sweep: Span,
-    /// Messages that the publisher's mailbox holds.
+    /// The bound of the publisher's mailbox, in messages.
     pub mailbox_max: usize,
 }

@@ -1,4 +1,4 @@
-//! The feeds of a node: whoever writes, publishes or follows one here does it through [`Feeds`].
+//! The feeds of a node: written, published and followed through [`Feeds`].
 //!
 //! ```text
 //!   write ──► store ──► mark_dirty ──► PublisherActor ──► publish ──► store
@@ -7,12 +7,13 @@
 //!   FeedSubscription::next ◄── page ◄── store  heads, one a followed feed
 //! ```
 //!
-//! - [`publisher`]: one actor a node, which drives a `state_machine::feed::Publisher` for each feed that has something
+//! - [`publisher`]: one actor a node, which drives a `state_machine::feed::Publisher` for each feed
+//!   that has something
 //!   to publish or is followed.
 //! - [`subscription`]: drives one `state_machine::feed::Consumer`.
 //!
-//! Architecture Invariant: a write is durable before anybody here hears of it. What the publisher could not be told
-//! of, or a node that was killed left behind, the sweep finds.
+//! Architecture Invariant: a write is durable before the publisher is notified. What it was not
+//! notified of, or what a killed node left unpublished, the sweep publishes.
 
 mod head_watch;
 pub mod limits;
@@ -23,26 +24,29 @@ mod sweep;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use actix::MailboxError;
 use actix::dev::SendError;
-use actix::{Actor, Addr};
 use slog::{Logger, error};
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
 use storage::{FeedTables, StoreError, StoreFuture};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+use crate::mailbox::BoundedAddr;
+use crate::observe::{Observe, PublisherState};
 use head_watch::{HeadSubscription, HeadWatch, TooManyFeeds};
 pub use limits::FeedLimits;
 use publisher::{FeedDirty, PublisherActor};
 use subscription::WhenMissing;
 pub use subscription::{FeedSubscription, SubscriptionError, TooManyFollowers};
 
-/// The feeds of a node. Clones are the same.
+/// The feeds of a node. Clones share them.
 #[derive(Clone)]
 pub struct Feeds {
     shared: Arc<FeedsShared>,
-    /// One for all: every clone of an address may send one message more than the mailbox holds.
-    publisher: Arc<Addr<PublisherActor>>,
+    /// One address for all clones: actix grants each address one message beyond the bound of the
+    /// mailbox.
+    publisher: Arc<BoundedAddr<PublisherActor>>,
 }
 
 /// What the publisher and the followers of a node share.
@@ -52,17 +56,17 @@ struct FeedsShared {
     limits: FeedLimits,
     heads: HeadWatch,
     followers: Arc<Semaphore>,
-    /// The publisher could not be told something: it had better look at everything.
+    /// The publisher's mailbox was full: it is to look at all feeds.
     is_overrun: AtomicBool,
-    /// Feeds that the publisher has a machine for.
+    /// Active feeds, see [`FeedStats::open`].
     open: AtomicUsize,
     log: Logger,
 }
 
-/// How much is under way.
+/// The feeds of a node in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedStats {
-    /// Followers, without the node's own.
+    /// Followers, without those of the node itself.
     pub followers: usize,
     /// Feeds that are followed.
     pub followed: usize,
@@ -70,8 +74,19 @@ pub struct FeedStats {
     pub open: usize,
 }
 
+impl FeedsShared {
+    fn stats(&self) -> FeedStats {
+        let Self { limits, followers, heads, open, .. } = self;
+        FeedStats {
+            followers: limits.followers_max - followers.available_permits(),
+            followed: heads.len(),
+            open: open.load(Ordering::Relaxed),
+        }
+    }
+}
+
 impl Feeds {
-    /// Starts the publisher on the current arbiter. It begins with a sweep over all feeds.
+    /// Starts the publisher on the current arbiter. It begins with a sweep of all feeds.
     pub fn start(
         store: Arc<dyn FeedTables>,
         clock: Clock,
@@ -88,11 +103,11 @@ impl Feeds {
             open: AtomicUsize::new(0),
             log,
         });
-        let publisher = PublisherActor::new(Arc::clone(&shared)).start();
+        let publisher = BoundedAddr::start(PublisherActor::new(Arc::clone(&shared)));
         Self { shared, publisher: Arc::new(publisher) }
     }
 
-    /// Sets a key, as [`FeedTables::write_key`] does, and has it published.
+    /// Sets a key, as [`FeedTables::write_key`] does, and publishes it.
     pub async fn write(
         &self,
         feed: FeedName,
@@ -104,7 +119,7 @@ impl Feeds {
         self.publish_after(feed, written).await
     }
 
-    /// Has a key published again, as [`FeedTables::republish_key`] does.
+    /// Publishes a key again, as [`FeedTables::republish_key`] does.
     pub async fn republish(
         &self,
         feed: FeedName,
@@ -114,7 +129,7 @@ impl Feeds {
         self.publish_after(feed, written).await
     }
 
-    /// Deletes a key, as [`FeedTables::delete_key`] does, and has that published.
+    /// Deletes a key, as [`FeedTables::delete_key`] does, and publishes the deletion.
     pub async fn delete(
         &self,
         feed: FeedName,
@@ -124,18 +139,17 @@ impl Feeds {
         self.publish_after(feed, written).await
     }
 
-    /// The store, for whoever only reads.
+    /// The store, for reads.
     pub fn store(&self) -> &Arc<dyn FeedTables> {
         &self.shared.store
     }
 
-    /// The limits.
     pub fn limits(&self) -> &FeedLimits {
         &self.shared.limits
     }
 
-    /// Follows a feed: what was numbered after `after`, and all that will be. Refused where there are `followers_max`
-    /// followers, or `feeds_open_max` feeds are followed and this is not one of them.
+    /// Subscribes to a feed from the number after `after` on. Rejected if there are `followers_max`
+    /// followers, or if `feeds_open_max` other feeds are followed.
     pub fn subscribe(
         &self,
         feed: FeedName,
@@ -145,26 +159,26 @@ impl Feeds {
         let permit = permit.map_err(|_| TooManyFollowers)?;
         let watch = self.shared.heads.subscribe_within(&feed, self.shared.limits.feeds_open_max);
         let watch = watch.map_err(|TooManyFeeds| TooManyFollowers)?;
-        self.entered(&feed, &watch);
+        self.subscribed(&feed, &watch);
         Ok(FeedSubscription::new(self, feed, after, watch, WhenMissing::End, Some(permit)))
     }
 
-    /// Follows a feed that may not be there yet, for the node itself. No limit is in its way: there is one such
-    /// follower for each thing that a node does.
+    /// Subscribes to a feed that may not exist yet, for the node itself. No limit applies: a node
+    /// has few such subscriptions.
     pub fn subscribe_when_created(&self, feed: FeedName, after: FeedSyncId) -> FeedSubscription {
         let watch = self.shared.heads.subscribe(&feed);
-        self.entered(&feed, &watch);
+        self.subscribed(&feed, &watch);
         FeedSubscription::new(self, feed, after, watch, WhenMissing::Wait, None)
     }
 
-    /// How much is under way.
+    /// The feeds in numbers.
     pub fn stats(&self) -> FeedStats {
-        let FeedsShared { limits, followers, heads, open, .. } = &*self.shared;
-        FeedStats {
-            followers: limits.followers_max - followers.available_permits(),
-            followed: heads.len(),
-            open: open.load(Ordering::Relaxed),
-        }
+        self.shared.stats()
+    }
+
+    /// Asks the publisher for its state.
+    pub async fn observe(&self) -> Result<PublisherState, MailboxError> {
+        self.publisher.send(Observe::new()).await
     }
 
     /// Whether the publisher is alive.
@@ -172,13 +186,13 @@ impl Feeds {
         self.publisher.connected()
     }
 
-    /// Lets all followers go, those to come too: their node is stopping. What is written is still published.
+    /// Ends all subscriptions, later ones too: the node is stopping. Writes are still published.
     pub fn close(&self) {
         self.shared.heads.close();
     }
 
-    /// The order is the store's already. Whoever waits for the answer may go away: what was written is published
-    /// all the same. An error may leave open whether it was written.
+    /// Awaits a write that the store has accepted, and publishes it even if the caller is dropped.
+    /// After an error it may have been written.
     async fn publish_after<T: Send + 'static>(
         &self,
         feed: FeedName,
@@ -193,7 +207,7 @@ impl Feeds {
         written.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    fn entered(&self, feed: &FeedName, watch: &HeadSubscription) {
+    fn subscribed(&self, feed: &FeedName, watch: &HeadSubscription) {
         if watch.is_first {
             self.mark_dirty(FeedDirty { feed: feed.clone(), is_written: false });
         }
@@ -205,19 +219,20 @@ impl Feeds {
         }
     }
 
-    /// Has the publisher look at a feed. One whose mailbox is full has messages to handle, and looks after each of them
-    /// whether it missed one.
+    /// Notifies the publisher of a feed. A publisher whose mailbox is full has messages to handle,
+    /// and checks `is_overrun` after each of them.
     fn mark_dirty(&self, dirty: FeedDirty) {
         match self.publisher.try_send(dirty) {
             Ok(()) => {}
             Err(SendError::Full(dirty)) => {
                 self.shared.is_overrun.store(true, Ordering::Release);
-                // Meanwhile it may have handled its last message, without the flag: then there is room now.
+                // It may have handled its last message before the flag was set: then there is room
+                // now.
                 drop(self.publisher.try_send(dirty));
             }
             Err(SendError::Closed(_)) if self.shared.heads.is_closed() => {}
             Err(SendError::Closed(FeedDirty { feed, .. })) => {
-                error!(self.shared.log, "the publisher of feeds is gone, restart the server";
+                error!(self.shared.log, "the publisher of feeds has stopped, restart the server";
                     "feed" => %feed);
             }
         }

@@ -1,13 +1,13 @@
-//! The publisher of a node: drives a `Publisher` for each feed that has something to publish or is followed here.
+//! The publisher of a node: drives a `Publisher` for each feed that has something to publish or is
+//! followed here.
 //!
-//! One timer is re-armed from the least of their deadlines. A machine that is idle is dropped.
+//! One alarm is set to the earliest of their deadlines. An idle machine is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, SpawnHandle, StreamHandler};
+use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
 use futures_util::stream;
 use slog::{debug, info, warn};
 use state_machine::Time;
@@ -20,28 +20,33 @@ use storage::feeds::FeedState;
 use tokio::sync::mpsc;
 
 use super::FeedsShared;
-use super::sweep::{PAGE, Sweep, SweepOrder};
+use super::sweep::{FEEDS_PER_PAGE, Sweep, SweepOrder};
+use crate::alarm::Alarm;
+use crate::mailbox::{BoundedActor, Mailbox, Queued};
+use crate::observe::{Observe, PublisherState};
 
-/// Answers of the store that may wait for the publisher. Further ones are kept where they came in, which is one task for
-/// each feed that is open and one for the sweep.
+/// Answers of the store that may wait for the publisher. Further ones wait in their tasks: one for
+/// each active feed, and one for the sweep.
 const ANSWERS_MAX: usize = 64;
 
-/// Publishes what was written here, and what others left behind.
+/// Publishes what was written here, and what other nodes left unpublished.
 pub struct PublisherActor {
     shared: Arc<FeedsShared>,
     limits: Arc<PublisherLimits>,
     open: BTreeMap<FeedName, ActiveFeed>,
-    /// The deadlines of those that are open.
+    /// The deadlines of the active feeds.
     due: BTreeSet<(Time, FeedName)>,
     sweep: Sweep,
     is_sweep_failing: bool,
-    /// The way back for the store's answers. Futures of the actor's own would all be polled whenever one of them is done.
+    /// The channel for the store's answers. Futures of the actor would all be polled whenever one
+    /// of them is ready.
     answers: mpsc::Sender<StoreAnswered>,
     answered: Option<mpsc::Receiver<StoreAnswered>>,
-    timer: Option<(Time, SpawnHandle)>,
+    alarm: Alarm,
+    mailbox: Mailbox,
 }
 
-/// A feed with something to do.
+/// A feed that is followed, or has something to publish.
 struct ActiveFeed {
     publisher: Publisher,
     is_watched: bool,
@@ -49,13 +54,13 @@ struct ActiveFeed {
     due: Option<Time>,
 }
 
-/// Look at a feed.
+/// The publisher is to look at a feed.
 #[derive(Debug, Clone, actix::Message)]
 #[rtype(result = "()")]
 pub struct FeedDirty {
-    /// Which.
     pub feed: FeedName,
-    /// Something may wait in it. Otherwise: its first follower came, or its last one left.
+    /// It may have unpublished keys. Otherwise its first follower subscribed, or its last one
+    /// unsubscribed.
     pub is_written: bool,
 }
 
@@ -69,6 +74,7 @@ impl PublisherActor {
     pub(super) fn new(shared: Arc<FeedsShared>) -> Self {
         let (answers, answered) = mpsc::channel(ANSWERS_MAX);
         let limits = Arc::new(shared.limits.publisher.clone());
+        let mailbox = Mailbox::new(shared.limits.mailbox_max);
         let sweep = Sweep::new(shared.clock.now(), shared.limits.sweep, limits.retry);
         Self {
             shared,
@@ -79,24 +85,25 @@ impl PublisherActor {
             is_sweep_failing: false,
             answers,
             answered: Some(answered),
-            timer: None,
+            alarm: Alarm::default(),
+            mailbox,
         }
     }
 
-    /// Steps a feed's machine and carries its orders out.
+    /// Steps a feed's machine and executes its orders.
     fn feed(&mut self, feed: &FeedName, event: PublisherEvent) {
         let now = self.shared.clock.now();
         let Some(open) = self.open.get_mut(feed) else { return };
         for order in open.publisher.step(now, event) {
-            self.run(feed, order);
+            self.execute(feed, order);
         }
         self.note_deadline(feed);
     }
 
-    fn run(&self, feed: &FeedName, order: PublisherOrder) {
+    fn execute(&self, feed: &FeedName, order: PublisherOrder) {
         match order {
             PublisherOrder::Publish { after, limit } => {
-                // The order is the store's before this returns.
+                // The store has the operation when this returns.
                 let answer = self.shared.store.publish(feed.clone(), after, limit);
                 let (answers, feed) = (self.answers.clone(), feed.clone());
                 actix::spawn(async move {
@@ -108,7 +115,7 @@ impl PublisherActor {
         }
     }
 
-    /// Drops a machine that is idle, and takes down when another one has something to do.
+    /// Drops the machine if it is idle, and notes its deadline otherwise.
     fn note_deadline(&mut self, feed: &FeedName) {
         let Some(open) = self.open.get_mut(feed) else { return };
         let due = open.publisher.deadline().map(|(at, _)| at);
@@ -126,17 +133,17 @@ impl PublisherActor {
         }
     }
 
-    /// Something may wait in a feed.
+    /// A feed may have unpublished keys.
     fn written(&mut self, feed: &FeedName) {
         if self.is_open(feed) {
             self.feed(feed, PublisherEvent::Written);
         } else {
-            // It is on disk. There is no room to go after it now, a sweep finds it when there is.
+            // The write is durable. A sweep publishes it when there is room.
             self.sweep.request(self.shared.clock.now());
         }
     }
 
-    /// Somebody follows a feed, or nobody does any more.
+    /// A feed got its first follower, or lost its last one.
     fn followed(&mut self, feed: &FeedName) {
         let is_watched = self.shared.heads.is_followed(feed);
         if (is_watched && !self.is_open(feed)) || !self.open.contains_key(feed) {
@@ -149,7 +156,8 @@ impl PublisherActor {
         }
     }
 
-    /// Opens a feed where it is not, if there is room for it. For one that is followed there is.
+    /// Whether a feed is active. An inactive feed becomes active if it is followed or there is
+    /// room.
     fn is_open(&mut self, feed: &FeedName) -> bool {
         let is_open = self.open.contains_key(feed);
         if is_open || !(self.has_room() || self.shared.heads.is_followed(feed)) {
@@ -166,18 +174,18 @@ impl PublisherActor {
         self.open.len() < self.shared.limits.feeds_open_max + self.shared.heads.len()
     }
 
-    /// What is to be done after every event.
-    fn go_on(&mut self, ctx: &mut Context<Self>) {
+    /// Runs after every event.
+    fn resume(&mut self, ctx: &mut Context<Self>) {
         if self.shared.is_overrun.swap(false, Ordering::AcqRel) {
             self.resync();
         }
-        self.go_on_sweeping();
-        self.arm_timer(ctx);
+        self.resume_sweep();
+        self.set_alarm(ctx);
     }
 
-    /// The mailbox was full: anything may have been written, anybody may have come or left.
+    /// The mailbox was full: any feed may have been written, and may have got or lost followers.
     fn resync(&mut self) {
-        debug!(self.shared.log, "the publisher was overrun, looking at all feeds");
+        debug!(self.shared.log, "the publisher's mailbox was full, looking at all feeds");
         self.sweep.request(self.shared.clock.now());
         let feeds = self.open.keys().cloned().chain(self.shared.heads.names());
         for feed in feeds.collect::<BTreeSet<_>>() {
@@ -185,13 +193,13 @@ impl PublisherActor {
         }
     }
 
-    fn go_on_sweeping(&mut self) {
+    fn resume_sweep(&mut self) {
         while let Some(order) = self.sweep.next(self.shared.clock.now(), self.has_room()) {
             match order {
-                SweepOrder::Look(feed) => self.written(&feed),
+                SweepOrder::Visit(feed) => self.written(&feed),
                 SweepOrder::List { after } => {
                     let (answer, answers) =
-                        (self.shared.store.feeds(after, PAGE), self.answers.clone());
+                        (self.shared.store.feeds(after, FEEDS_PER_PAGE), self.answers.clone());
                     actix::spawn(async move {
                         let answer = answer.await;
                         drop(answers.send(StoreAnswered::Listed(answer)).await);
@@ -207,7 +215,7 @@ impl PublisherActor {
         let log = &self.shared.log;
         match (&answer, was_failing) {
             (Err(error), false) => {
-                warn!(log, "the store failed to publish a feed, it will be asked again";
+                warn!(log, "the store failed to publish a feed, it will be retried";
                     "feed" => %feed, "error" => %error);
             }
             (Err(error), true) => {
@@ -225,7 +233,7 @@ impl PublisherActor {
         if let Err(error) = &answer
             && !was_failing
         {
-            warn!(self.shared.log, "cannot list the feeds, will try again"; "error" => %error);
+            warn!(self.shared.log, "the store failed to list the feeds, it will be retried"; "error" => %error);
         }
         let names = |feeds: Vec<FeedState>| feeds.into_iter().map(|feed| feed.name).collect();
         self.sweep.listed(self.shared.clock.now(), answer.map(names).map_err(|_| StoreFailed));
@@ -239,22 +247,14 @@ impl PublisherActor {
         }
     }
 
-    /// One timer at a time. One that is early is kept: it looks around for nothing once.
-    fn arm_timer(&mut self, ctx: &mut Context<Self>) {
+    fn set_alarm(&mut self, ctx: &mut Context<Self>) {
         let first = self.due.first().map(|(at, _)| *at);
-        let Some(deadline) = first.into_iter().chain(self.sweep.deadline()).min() else { return };
-        match self.timer {
-            Some((at, _)) if at <= deadline => return,
-            Some((_, handle)) => drop(ctx.cancel_future(handle)),
-            None => {}
-        }
-        let wait = Duration::from_millis(deadline.since(self.shared.clock.now()).0);
-        let handle = ctx.run_later(wait, |publisher, ctx| {
-            publisher.timer = None;
+        let deadline = first.into_iter().chain(self.sweep.deadline()).min();
+        self.alarm.set(deadline, &self.shared.clock, ctx, |publisher: &mut Self, ctx| {
+            publisher.alarm.has_rung();
             publisher.time_passed();
-            publisher.go_on(ctx);
+            publisher.resume(ctx);
         });
-        self.timer = Some((deadline, handle));
     }
 }
 
@@ -262,7 +262,6 @@ impl Actor for PublisherActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(self.shared.limits.mailbox_max);
         if let Some(answered) = self.answered.take() {
             let next = |mut answered: mpsc::Receiver<StoreAnswered>| async move {
                 let answer = answered.recv().await?;
@@ -270,19 +269,40 @@ impl Actor for PublisherActor {
             };
             ctx.add_stream(stream::unfold(answered, next));
         }
-        self.go_on(ctx);
+        self.resume(ctx);
     }
 }
 
-impl Handler<FeedDirty> for PublisherActor {
+impl BoundedActor for PublisherActor {
+    fn mailbox(&self) -> Mailbox {
+        self.mailbox.clone()
+    }
+}
+
+impl Handler<Queued<Observe<PublisherState>>> for PublisherActor {
+    type Result = PublisherState;
+
+    fn handle(
+        &mut self,
+        observe: Queued<Observe<PublisherState>>,
+        _: &mut Self::Context,
+    ) -> PublisherState {
+        drop(observe);
+        let failing = self.open.values().filter(|feed| feed.is_failing).count();
+        PublisherState { mailbox: self.mailbox.state(), feeds: self.shared.stats(), failing }
+    }
+}
+
+impl Handler<Queued<FeedDirty>> for PublisherActor {
     type Result = ();
 
-    fn handle(&mut self, FeedDirty { feed, is_written }: FeedDirty, ctx: &mut Self::Context) {
+    fn handle(&mut self, dirty: Queued<FeedDirty>, ctx: &mut Self::Context) {
+        let FeedDirty { feed, is_written } = dirty.take();
         self.followed(&feed);
         if is_written {
             self.written(&feed);
         }
-        self.go_on(ctx);
+        self.resume(ctx);
     }
 }
 
@@ -292,6 +312,6 @@ impl StreamHandler<StoreAnswered> for PublisherActor {
             StoreAnswered::Published(feed, answer) => self.published(&feed, answer),
             StoreAnswered::Listed(answer) => self.listed(answer),
         }
-        self.go_on(ctx);
+        self.resume(ctx);
     }
 }

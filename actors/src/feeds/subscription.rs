@@ -1,4 +1,4 @@
-//! One who follows a feed: drives a `Consumer`.
+//! A subscription to a feed: drives a `Consumer`.
 
 use std::future::pending;
 use std::mem;
@@ -19,42 +19,42 @@ use tokio::time::sleep;
 use super::Feeds;
 use super::head_watch::HeadSubscription;
 
-/// Follows one feed from a cursor on. Dropped, it gives its place back.
+/// A subscription to one feed, from a cursor on. Dropping it ends it.
 pub struct FeedSubscription {
     feeds: Feeds,
     feed: FeedName,
     consumer: Consumer,
-    /// The cursor of the last page that was handed out.
+    /// The cursor of the last page that was returned.
     cursor: FeedSyncId,
     watch: HeadSubscription,
-    /// The page that was asked for. It is kept here between calls of [`FeedSubscription::next`], so that it does not
-    /// matter when one is dropped. Never locked: it makes the follower `Sync`.
+    /// The page that is being fetched. It is kept here between calls of [`FeedSubscription::next`],
+    /// so that a call may be dropped. The mutex is never locked: it makes the subscription `Sync`.
     fetching: Mutex<Option<StoreFuture<Option<FeedPage>>>>,
-    /// What the machine hears of when the next page is wanted.
+    /// The event that the next call of [`FeedSubscription::next`] begins with.
     on_next: Option<ConsumerEvent>,
     end: Option<ConsumerEnd>,
     when_missing: WhenMissing,
-    /// There is no such feed yet.
+    /// Whether the feed does not exist yet.
     is_missing: bool,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What to do where there is no such feed.
+/// What a subscription does if the feed does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenMissing {
     End,
     Wait,
 }
 
-/// There are as many followers, or followed feeds, as there may be.
+/// `followers_max` or `feeds_open_max` is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many follow feeds on this node, try again later")]
+#[error("too many feeds are followed on this node, try again later")]
 pub struct TooManyFollowers;
 
-/// Why there is no further page.
+/// Why a subscription has no further page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionError {
-    /// The feed cannot be followed from there.
+    /// The feed cannot be followed from this cursor.
     #[error("{}", end_text(.0))]
     End(ConsumerEnd),
     /// The node is stopping.
@@ -86,11 +86,11 @@ impl FeedSubscription {
         }
     }
 
-    /// The next page: one that has updates, or whose cursor is further on. Waits for ever where none comes. Asking
-    /// for it says that the page before was consumed.
+    /// The next page: one that has updates, or whose cursor is greater. Waits until there is one.
+    /// The call means that the page before was consumed.
     ///
-    /// It may be dropped at any time, in a `select!` for instance, and called again: the cursor moves when a page is
-    /// handed out and at no other time, so no update is lost.
+    /// The future may be dropped at any time, in a `select!` for instance: the cursor moves only
+    /// when a page is returned, so no update is lost.
     pub async fn next(&mut self) -> Result<FeedPage, SubscriptionError> {
         let mut event = self.on_next.take();
         loop {
@@ -104,17 +104,17 @@ impl FeedSubscription {
         }
     }
 
-    /// Where it stands: the cursor of the last page that was handed out.
+    /// The cursor of the last page that was returned.
     pub fn cursor(&self) -> FeedSyncId {
         self.cursor
     }
 
-    /// Whether all is handed out that this follower has heard of, and it has looked.
+    /// Whether it has read the feed, and returned all up to the head that it knows.
     pub fn is_caught_up(&self) -> bool {
         self.consumer.is_caught_up()
     }
 
-    /// Steps the machine; gives the page that is to be handed out.
+    /// Steps the machine. Returns the page to be consumed.
     fn step(&mut self, event: ConsumerEvent) -> Option<FeedPage> {
         let now = self.feeds.shared.clock.now();
         for order in self.consumer.step(now, event) {
@@ -144,7 +144,7 @@ impl FeedSubscription {
         }
     }
 
-    /// Waits for the next thing that the machine should hear of. Dropping it loses nothing.
+    /// Waits for the machine's next event. Dropping the future loses nothing.
     async fn event(&mut self) -> Result<ConsumerEvent, SubscriptionError> {
         let deadline = self.consumer.deadline().map(|(at, _)| at);
         let wait = deadline.map(|at| at.since(self.feeds.shared.clock.now()));
@@ -158,7 +158,7 @@ impl FeedSubscription {
         }
     }
 
-    /// The feed has come further, or has come into being.
+    /// The feed has a greater head, or was created.
     fn head_advanced(&mut self) -> ConsumerEvent {
         let head = *self.watch.head.borrow_and_update();
         match mem::take(&mut self.is_missing) {
@@ -167,7 +167,7 @@ impl FeedSubscription {
         }
     }
 
-    /// The first failure of a feed is a warning, whichever of its followers met it.
+    /// Logs a failure: the first of a feed, whichever of its followers had it, as a warning.
     fn checked(
         &self,
         answer: Result<Option<FeedPage>, StoreError>,
@@ -181,7 +181,7 @@ impl FeedSubscription {
             if was_failing {
                 debug!(log, "the store failed to read a feed again"; "feed" => %self.feed, "error" => %error);
             } else {
-                warn!(log, "the store failed to read a feed, it will be asked again";
+                warn!(log, "the store failed to read a feed, it will be retried";
                     "feed" => %self.feed, "error" => %error);
             }
             StoreFailed
@@ -195,7 +195,7 @@ impl Drop for FeedSubscription {
     }
 }
 
-/// Waits for an answer; for ever where none is on its way.
+/// Waits for an answer; for ever if nothing is being fetched.
 async fn answer<T>(fetching: &mut Mutex<Option<StoreFuture<T>>>) -> Result<T, StoreError> {
     match fetching.get_mut().unwrap_or_else(PoisonError::into_inner) {
         Some(answer) => answer.await,
@@ -203,7 +203,7 @@ async fn answer<T>(fetching: &mut Mutex<Option<StoreFuture<T>>>) -> Result<T, St
     }
 }
 
-/// Lets a time pass; waits for ever where there is none.
+/// Sleeps; for ever if there is no deadline.
 async fn sleep_for(wait: Option<Span>) {
     match wait {
         Some(Span(ms)) => sleep(Duration::from_millis(ms)).await,
@@ -215,7 +215,7 @@ fn end_text(end: &ConsumerEnd) -> String {
     match end {
         ConsumerEnd::NoSuchFeed => "there is no such feed".to_owned(),
         ConsumerEnd::CursorFromTheFuture { head } => {
-            format!("the cursor is from the future, the feed has come to {head}")
+            format!("the cursor is from the future, the feed is at {head}")
         }
     }
 }

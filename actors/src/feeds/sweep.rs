@@ -1,4 +1,5 @@
-//! The way through all feeds of the store, a page at a time, no faster than there is room for what it finds.
+//! The sweep: lists all feeds of the store page by page, no faster than the publisher has room for
+//! them.
 
 use std::collections::VecDeque;
 
@@ -6,18 +7,18 @@ use state_machine::feed::FeedName;
 use state_machine::store::StoreFailed;
 use state_machine::{Span, Time};
 
-/// Feeds that are listed at a time.
-pub(super) const PAGE: usize = 100;
+/// Feeds of a page.
+pub(super) const FEEDS_PER_PAGE: usize = 100;
 
-/// How long after it is asked for an extra sweep begins: where a mailbox is full again and again, the feeds are not
-/// listed all the time.
+/// The delay of a requested sweep, so that a mailbox that is full again and again does not list the
+/// feeds all the time.
 const SOON: Span = Span(100);
 
-/// Looks at every feed now and then.
+/// Visits every feed, once every `every`.
 #[derive(Debug)]
 pub(super) struct Sweep {
     stage: Stage,
-    /// There was something to find since this sweep began, perhaps in a feed it has passed.
+    /// Another sweep was requested since this one began, perhaps for a feed that it has passed.
     is_requested: bool,
     every: Span,
     retry: Span,
@@ -25,14 +26,14 @@ pub(super) struct Sweep {
 
 #[derive(Debug)]
 enum Stage {
-    Resting {
+    Idle {
         until: Time,
     },
     Listing {
         after: Option<FeedName>,
     },
-    /// These feeds wait for room; the last of them is where to go on.
-    Handing {
+    /// These feeds wait for room. The next page begins after `next`.
+    Visiting {
         feeds: VecDeque<FeedName>,
         next: Option<FeedName>,
     },
@@ -42,40 +43,40 @@ enum Stage {
     },
 }
 
-/// What a sweep asks for.
+/// What the publisher is to do for a sweep.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SweepOrder {
-    /// List feeds behind this one, [`PAGE`] at most.
+    /// List at most [`FEEDS_PER_PAGE`] feeds after this one.
     List { after: Option<FeedName> },
-    /// Something may wait in this feed.
-    Look(FeedName),
+    /// Look for unpublished keys in this feed.
+    Visit(FeedName),
 }
 
 impl Sweep {
-    /// The first begins at once.
+    /// A sweep that begins at once.
     pub(super) fn new(now: Time, every: Span, retry: Span) -> Self {
-        Self { stage: Stage::Resting { until: now }, is_requested: false, every, retry }
+        Self { stage: Stage::Idle { until: now }, is_requested: false, every, retry }
     }
 
-    /// There is something to find that nobody will be told of.
+    /// Requests a sweep: a feed has unpublished keys of which the publisher is not notified.
     pub(super) fn request(&mut self, now: Time) {
         match &mut self.stage {
-            Stage::Resting { until } => *until = (now + SOON).min(*until),
-            Stage::Listing { .. } | Stage::Handing { .. } | Stage::Failed { .. } => {
+            Stage::Idle { until } => *until = (now + SOON).min(*until),
+            Stage::Listing { .. } | Stage::Visiting { .. } | Stage::Failed { .. } => {
                 self.is_requested = true;
             }
         }
     }
 
-    /// What to do next; ask again until there is nothing.
+    /// What to do next. Called until it returns none.
     pub(super) fn next(&mut self, now: Time, has_room: bool) -> Option<SweepOrder> {
         match &mut self.stage {
-            Stage::Resting { until } if *until <= now => Some(self.list(None)),
+            Stage::Idle { until } if *until <= now => Some(self.list(None)),
             Stage::Failed { until, after } if *until <= now => {
                 let after = after.take();
                 Some(self.list(after))
             }
-            Stage::Handing { feeds, next } => match (feeds.is_empty(), next.take()) {
+            Stage::Visiting { feeds, next } => match (feeds.is_empty(), next.take()) {
                 (true, Some(next)) => Some(self.list(Some(next))),
                 (true, None) => {
                     self.finish(now);
@@ -83,10 +84,10 @@ impl Sweep {
                 }
                 (false, after) => {
                     *next = after;
-                    if has_room { feeds.pop_front().map(SweepOrder::Look) } else { None }
+                    if has_room { feeds.pop_front().map(SweepOrder::Visit) } else { None }
                 }
             },
-            Stage::Resting { .. } | Stage::Failed { .. } | Stage::Listing { .. } => None,
+            Stage::Idle { .. } | Stage::Failed { .. } | Stage::Listing { .. } => None,
         }
     }
 
@@ -95,18 +96,18 @@ impl Sweep {
         let Stage::Listing { after } = &mut self.stage else { return };
         self.stage = match listed {
             Ok(feeds) => {
-                let next = feeds.last().filter(|_| feeds.len() >= PAGE).cloned();
-                Stage::Handing { feeds: feeds.into(), next }
+                let next = feeds.last().filter(|_| feeds.len() >= FEEDS_PER_PAGE).cloned();
+                Stage::Visiting { feeds: feeds.into(), next }
             }
             Err(StoreFailed) => Stage::Failed { until: now + self.retry, after: after.take() },
         };
     }
 
-    /// When [`Sweep::next`] has something to say, if nothing happens before.
+    /// When [`Sweep::next`] is to be called, if no event comes before.
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.stage {
-            Stage::Resting { until } | Stage::Failed { until, .. } => Some(until),
-            Stage::Listing { .. } | Stage::Handing { .. } => None,
+            Stage::Idle { until } | Stage::Failed { until, .. } => Some(until),
+            Stage::Listing { .. } | Stage::Visiting { .. } => None,
         }
     }
 
@@ -116,7 +117,7 @@ impl Sweep {
     }
 
     fn finish(&mut self, now: Time) {
-        self.stage = Stage::Resting { until: now + self.every };
+        self.stage = Stage::Idle { until: now + self.every };
         if std::mem::take(&mut self.is_requested) {
             self.request(now);
         }
@@ -128,18 +129,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_feed_of_every_page_is_looked_at() {
+    fn a_sweep_visits_every_feed_of_every_page() {
         let mut sweep = sweep();
         assert_eq!(sweep.next(at(0), true), Some(SweepOrder::List { after: None }));
-        let page: Vec<FeedName> = (0..PAGE).map(|number| feed(&format!("{number:03}"))).collect();
+        let page: Vec<FeedName> =
+            (0..FEEDS_PER_PAGE).map(|number| feed(&format!("{number:03}"))).collect();
         sweep.listed(at(1), Ok(page.clone()));
         for feed in &page {
-            assert_eq!(sweep.next(at(1), true), Some(SweepOrder::Look(feed.clone())));
+            assert_eq!(sweep.next(at(1), true), Some(SweepOrder::Visit(feed.clone())));
         }
         let after = page.last().cloned();
         assert_eq!(sweep.next(at(1), true), Some(SweepOrder::List { after }));
         sweep.listed(at(2), Ok(vec![feed("last")]));
-        assert_eq!(sweep.next(at(2), true), Some(SweepOrder::Look(feed("last"))));
+        assert_eq!(sweep.next(at(2), true), Some(SweepOrder::Visit(feed("last"))));
         assert_eq!(sweep.next(at(2), true), None);
         assert_eq!(sweep.deadline(), Some(at(60_002)));
         assert_eq!(sweep.next(at(60_001), true), None);
@@ -147,18 +149,18 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_that_finds_no_room_waits_for_it() {
+    fn a_feed_waits_until_there_is_room() {
         let mut sweep = sweep();
         sweep.next(at(0), true);
         sweep.listed(at(1), Ok(vec![feed("a"), feed("b")]));
-        assert_eq!(sweep.next(at(1), true), Some(SweepOrder::Look(feed("a"))));
+        assert_eq!(sweep.next(at(1), true), Some(SweepOrder::Visit(feed("a"))));
         assert_eq!(sweep.next(at(1), false), None);
         assert_eq!(sweep.deadline(), None);
-        assert_eq!(sweep.next(at(2), true), Some(SweepOrder::Look(feed("b"))));
+        assert_eq!(sweep.next(at(2), true), Some(SweepOrder::Visit(feed("b"))));
     }
 
     #[test]
-    fn a_page_that_failed_is_asked_for_again() {
+    fn a_page_that_failed_is_listed_again() {
         let mut sweep = sweep();
         sweep.next(at(0), true);
         sweep.listed(at(1), Err(StoreFailed));
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_comes_soon_and_once() {
+    fn a_requested_sweep_begins_soon_and_once() {
         let mut sweep = sweep();
         sweep.next(at(0), true);
         sweep.request(at(0));

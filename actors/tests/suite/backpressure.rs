@@ -1,4 +1,4 @@
-//! What is slow costs itself a detour through storage, and nobody else anything.
+//! A slow client costs itself a detour through storage, and other clients nothing.
 
 use state_machine::delivery::Outcome;
 use state_machine::{Message, NodeId, Span, Uaid};
@@ -10,7 +10,7 @@ use crate::node::{ACK_WAIT, Bounds, Ground, Node, UserAgent, Way};
 const WAITING: u8 = 5;
 
 #[test]
-fn pushes_that_wait_for_acks_leave_room_for_those_that_only_need_the_store() {
+fn pushes_that_wait_for_acks_leave_room_for_pushes_to_be_stored() {
     clockwork::run(async {
         let node = with_room_for_one().await;
         let offline = offline(&node, 99).await;
@@ -33,7 +33,7 @@ fn pushes_that_wait_for_acks_leave_room_for_those_that_only_need_the_store() {
 }
 
 #[test]
-fn a_push_beyond_those_that_the_store_keeps_waiting_is_refused() {
+fn a_push_beyond_in_flight_max_is_rejected() {
     clockwork::run(async {
         let node = with_room_for_one().await;
         let [first, second] = [offline(&node, 1).await, offline(&node, 2).await];
@@ -51,7 +51,7 @@ fn a_push_beyond_those_that_the_store_keeps_waiting_is_refused() {
 }
 
 #[test]
-fn a_push_that_waited_in_vain_is_not_refused_because_others_keep_the_store_busy() {
+fn a_push_that_was_not_acked_is_stored_though_in_flight_max_is_reached() {
     clockwork::run(async {
         let node = with_room_for_one().await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -71,7 +71,7 @@ fn a_push_that_waited_in_vain_is_not_refused_because_others_keep_the_store_busy(
 }
 
 #[test]
-fn of_messages_that_cannot_be_stored_only_so_many_wait_for_a_connection_that_stands_still() {
+fn at_most_ack_waiters_max_pushes_wait_for_a_frozen_connection() {
     clockwork::run(async {
         let mut bounds = Bounds::default();
         bounds.endpoint.pushes_awaiting_ack_max = 1;
@@ -135,7 +135,7 @@ fn a_direct_push_costs_one_read_and_no_write() {
 }
 
 #[test]
-fn a_burst_larger_than_the_endpoints_mailbox_is_taken_in_whole() {
+fn a_burst_larger_than_the_endpoints_mailbox_is_accepted() {
     const BURST: usize = 30;
     clockwork::run(async {
         let mut bounds = Bounds::default();
@@ -151,7 +151,7 @@ fn a_burst_larger_than_the_endpoints_mailbox_is_taken_in_whole() {
 }
 
 #[test]
-fn a_node_that_hangs_keeps_no_push_for_another_node_waiting() {
+fn a_node_that_hangs_delays_no_push_for_another_node() {
     clockwork::run(async {
         let ground = Ground::on_disk().await;
         let [hanging, well, sender] =
@@ -188,7 +188,7 @@ async fn with_room_for_one() -> Node {
     Node::within(bounds).await
 }
 
-/// An agent that was here and is not any more, as the record says.
+/// An agent that has disconnected, as its record shows.
 async fn offline(node: &Node, number: u8) -> Uaid {
     let uaid = UserAgent::new(node, number).await.hangs_up().await;
     let record = node.store.record(uaid).await.unwrap().unwrap();

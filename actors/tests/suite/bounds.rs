@@ -1,13 +1,16 @@
-//! Every queue is bounded, and what finds one full goes another way; nothing is lost.
+//! Every queue is bounded, and a message that finds one full is handled otherwise; none is lost.
 
 use std::sync::Arc;
 
 use actix::dev::SendError;
-use actix::{Actor, ActorContext, Addr, Context, Handler};
+use actix::{Actor, ActorContext, Context, Handler};
 use actors::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
+use actors::mailbox::{BoundedActor, Mailbox, Queued};
+use actors::observe::{BroadcastState, Observe};
 use actors::registry::{ConnectedElsewhere, CountConnections, MessageStored, NotifyResult};
-use actors::{LocalNode, NodeDirectory};
+use actors::{BoundedAddr, NoPeers, NodeDirectory, RegistryActor};
 use serde_json::json;
+use slog::{Discard, Logger, o};
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::{Month, NodeId, Time, Uaid};
@@ -39,7 +42,7 @@ fn a_push_into_a_full_mailbox_is_busy_at_once() {
 }
 
 #[test]
-fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_nudge() {
+fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_notification() {
     clockwork::run(async {
         let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -104,7 +107,7 @@ fn a_push_whose_node_never_answers_is_stored_after_the_answer_wait() {
         pass(ACK_WAIT).await;
         assert_eq!(sent.await.unwrap(), Outcome::Stored);
 
-        // The push in the mailbox has nobody to answer: only what is in the store is sent.
+        // The endpoint of the push in the mailbox has given up: only the stored message is sent.
         drop(go_on);
         assert_eq!(agent.is_notified().await, message.id);
         agent.acks(message.id);
@@ -114,7 +117,7 @@ fn a_push_whose_node_never_answers_is_stored_after_the_answer_wait() {
 }
 
 #[test]
-fn a_connection_that_an_overrun_registry_cannot_take_is_closed() {
+fn a_connection_is_closed_if_the_registrys_mailbox_is_full() {
     clockwork::run(async {
         let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
@@ -129,9 +132,9 @@ fn a_connection_that_an_overrun_registry_cannot_take_is_closed() {
 }
 
 #[test]
-fn a_connection_that_overrun_broadcasts_cannot_take_is_closed() {
+fn a_connection_is_closed_if_the_broadcasters_mailbox_is_full() {
     clockwork::run(async {
-        let place = Deaf { mailbox_max: 1 }.start();
+        let place = BoundedAddr::start(Deaf { mailbox_max: 1 });
         let node = telling_broadcasts(&place).await;
         settle().await;
         let agents = [1, 2].map(|number| UserAgent::connect(&node, Uaid([number; 16])));
@@ -151,9 +154,9 @@ fn a_connection_that_overrun_broadcasts_cannot_take_is_closed() {
 }
 
 #[test]
-fn a_connection_is_served_though_nobody_tells_of_broadcasts_any_more() {
+fn a_connection_is_served_though_the_broadcaster_has_stopped() {
     clockwork::run(async {
-        let place = Deaf { mailbox_max: 1 }.start();
+        let place = BoundedAddr::start(Deaf { mailbox_max: 1 });
         let node = telling_broadcasts(&place).await;
         place.send(Stop).await.unwrap();
         settle().await;
@@ -169,7 +172,7 @@ fn a_connection_is_served_though_nobody_tells_of_broadcasts_any_more() {
 }
 
 #[test]
-fn a_push_that_an_overrun_registry_cannot_take_is_unreachable_at_once() {
+fn a_push_is_unreachable_at_once_if_the_registrys_mailbox_is_full() {
     clockwork::run(async {
         let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -185,7 +188,7 @@ fn a_push_that_an_overrun_registry_cannot_take_is_unreachable_at_once() {
 }
 
 #[test]
-fn who_tells_a_connection_something_hears_whether_it_is_here() {
+fn a_notification_is_answered_with_whether_the_agent_is_connected() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -212,7 +215,7 @@ fn who_tells_a_connection_something_hears_whether_it_is_here() {
 }
 
 #[test]
-fn an_overrun_registry_refuses_a_nudge_and_answers_those_who_wait_for_it() {
+fn a_full_registry_rejects_a_try_send_and_answers_a_send() {
     clockwork::run(async {
         let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -234,7 +237,7 @@ fn an_overrun_registry_refuses_a_nudge_and_answers_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_word_for_a_connection_whose_mailbox_is_full_is_found_there() {
+fn a_signal_for_a_connection_with_a_full_mailbox_is_handled_later() {
     clockwork::run(async {
         let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -253,20 +256,22 @@ fn a_word_for_a_connection_whose_mailbox_is_full_is_found_there() {
 }
 
 #[test]
-fn a_record_of_another_node_is_answered_as_the_node_was_told_to() {
+fn a_node_without_peers_gives_its_answer_for_records_of_other_nodes() {
     clockwork::run(async {
         let node = Node::start().await;
         let agent = UserAgent::new(&node, 1).await;
         for foreign_answer in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
             let name = node.clients.config.node.clone();
-            let directory = LocalNode::new(name, node.registry.clone(), foreign_answer);
+            let peers = Arc::new(NoPeers(foreign_answer));
+            let log = Logger::root(Discard, o!());
+            let directory = RegistryActor::new(16, peers, log).start(Some(name));
             let answer = directory.deliver(&NodeId::new("else"), agent.uaid, node.message());
             assert_eq!(answer.await, Ok(foreign_answer));
         }
     });
 }
 
-/// Whom connections tell that they follow broadcasts, and who makes nothing of it.
+/// A broadcaster that ignores its subscribers.
 struct Deaf {
     mailbox_max: usize,
 }
@@ -277,37 +282,52 @@ struct Stop;
 
 impl Actor for Deaf {
     type Context = Context<Self>;
+}
 
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(self.mailbox_max);
+impl BoundedActor for Deaf {
+    fn mailbox(&self) -> Mailbox {
+        Mailbox::new(self.mailbox_max)
     }
 }
 
-impl Handler<Subscribe> for Deaf {
+impl Handler<Queued<Subscribe>> for Deaf {
     type Result = ();
 
-    fn handle(&mut self, _: Subscribe, _: &mut Self::Context) {}
+    fn handle(&mut self, _: Queued<Subscribe>, _: &mut Self::Context) {}
 }
 
-impl Handler<Unsubscribe> for Deaf {
+impl Handler<Queued<Unsubscribe>> for Deaf {
     type Result = ();
 
-    fn handle(&mut self, _: Unsubscribe, _: &mut Self::Context) {}
+    fn handle(&mut self, _: Queued<Unsubscribe>, _: &mut Self::Context) {}
 }
 
-impl Handler<Stop> for Deaf {
+impl Handler<Queued<Observe<BroadcastState>>> for Deaf {
+    type Result = BroadcastState;
+
+    fn handle(
+        &mut self,
+        _: Queued<Observe<BroadcastState>>,
+        _: &mut Self::Context,
+    ) -> BroadcastState {
+        unreachable!("these tests do not observe it")
+    }
+}
+
+impl Handler<Queued<Stop>> for Deaf {
     type Result = ();
 
-    fn handle(&mut self, Stop: Stop, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: Queued<Stop>, ctx: &mut Self::Context) {
         ctx.stop();
     }
 }
 
 /// A node without any broadcast.
-async fn telling_broadcasts(place: &Addr<Deaf>) -> Node {
+async fn telling_broadcasts(place: &BoundedAddr<Deaf>) -> Node {
     let (_, now) = watch::channel(Arc::default());
-    let (subscribe, unsubscribe) = (place.clone().recipient(), place.clone().recipient());
-    let broadcasts = Some(BroadcastView { now, subscribe, unsubscribe });
+    let (subscribe, unsubscribe, observe) =
+        (place.recipient(), place.recipient(), place.recipient());
+    let broadcasts = Some(BroadcastView { now, subscribe, unsubscribe, observe });
     Node::within(Bounds { broadcasts, ..Bounds::default() }).await
 }
 

@@ -1,4 +1,4 @@
-//! The node's clock.
+//! Tests of the node's clock.
 
 use actors::Clock;
 use state_machine::{Span, Time};
@@ -6,7 +6,7 @@ use state_machine::{Span, Time};
 use crate::clockwork::{self, pass};
 
 #[test]
-fn a_clock_goes_on_from_where_it_was_set() {
+fn a_clock_advances_from_the_time_it_was_set_to() {
     clockwork::run(async {
         let clock = Clock::starting_at(Time(1_000_000));
         pass(Span(250)).await;

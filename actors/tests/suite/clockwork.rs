@@ -1,4 +1,5 @@
-//! Runtimes for tests. In one time stands still until a test moves it; in the other it goes by.
+//! Runtimes for tests. In one, time stands still until a test advances it; in the other, time is
+//! real.
 //!
 //! Whichever a test runs on, what its clients did is checked at its end, see [`traces`].
 
@@ -13,13 +14,13 @@ use tokio::task::{spawn_blocking, yield_now};
 
 use crate::traces;
 
-/// How long a test may take. Only a test that waits for what never comes gets there.
+/// The bound of a test. Only a test that waits for an event that never happens reaches it.
 const TEST_MAX: Duration = Duration::from_secs(30);
 
 /// The same where every answer of the store takes its time.
 const REAL_TEST_MAX: Duration = Duration::from_secs(120);
 
-/// Turns in which everything that can go on has gone on: a message passes three mailboxes at most.
+/// Turns after which no task makes progress: a message passes at most three mailboxes.
 const TURNS: usize = 48;
 
 /// Runs a test on this thread alone, on a clock that only [`pass`] moves.
@@ -27,7 +28,7 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     run_on(|| new_runtime().start_paused(true).build().unwrap(), TEST_MAX, test)
 }
 
-/// Runs a test on this thread alone, while time goes by: for stores that are asked over a network.
+/// Runs a test on this thread alone, in real time: for stores that are called over a network.
 pub(crate) fn run_in_real_time<T>(test: impl Future<Output = T>) -> T {
     run_on(|| new_runtime().build().unwrap(), REAL_TEST_MAX, test)
 }
@@ -41,7 +42,8 @@ fn new_runtime() -> Builder {
 fn run_on<T>(runtime: fn() -> Runtime, max: Duration, test: impl Future<Output = T>) -> T {
     traces::begin();
     let output = System::with_tokio_rt(runtime).block_on(async {
-        // While it waits, tokio does not move a clock that stands still to the next timer by itself.
+        // While it waits, tokio does not move a clock that stands still to the next timer by
+        // itself.
         let (done, is_done) = mpsc::channel::<()>();
         let watchdog = spawn_blocking(move || is_done.recv_timeout(max));
         let output = tokio::select! {
@@ -57,7 +59,7 @@ fn run_on<T>(runtime: fn() -> Runtime, max: Duration, test: impl Future<Output =
     output
 }
 
-/// Lets time go by, and everything happen that is due.
+/// Advances time, and runs all tasks that are due.
 pub(crate) async fn pass(span: Span) {
     tokio::time::advance(Duration::from_millis(span.0)).await;
     settle().await;

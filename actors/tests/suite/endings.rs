@@ -1,4 +1,4 @@
-//! Actors, callers and the node come to their end at any time; what they began does not.
+//! Actors, callers and the node may end at any time; the operations that they began are completed.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::node::{ACK_WAIT, Node, UserAgent};
 use crate::wire::Vanish;
 
 #[test]
-fn what_a_client_asked_of_the_store_is_done_though_it_stops_at_once() {
+fn the_store_operations_of_a_client_that_stops_at_once_are_done() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -53,7 +53,7 @@ fn the_last_acks_are_settled_though_the_agent_hangs_up_at_once() {
 }
 
 #[test]
-fn a_push_is_brought_to_its_end_though_its_caller_went_away() {
+fn a_push_is_delivered_though_its_caller_was_dropped() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -90,7 +90,7 @@ fn a_shutdown_answers_the_endpoints_that_wait_and_they_store() {
 }
 
 #[test]
-fn a_connection_that_says_hello_during_a_shutdown_is_told() {
+fn a_connection_that_sends_hello_during_a_shutdown_is_closed() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
@@ -105,7 +105,7 @@ fn a_connection_that_says_hello_during_a_shutdown_is_told() {
 }
 
 #[test]
-fn an_older_connection_is_told_of_its_successor_and_takes_it_not_along() {
+fn an_older_connection_is_replaced_and_leaves_its_successor_registered() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut older = UserAgent::new(&node, 1).await;
@@ -127,7 +127,7 @@ fn an_older_connection_is_told_of_its_successor_and_takes_it_not_along() {
 }
 
 #[test]
-fn a_connection_that_is_gone_without_a_word_is_forgotten_at_the_next_push() {
+fn a_connection_that_vanished_is_forgotten_at_the_next_push() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -148,7 +148,7 @@ fn a_connection_that_is_gone_without_a_word_is_forgotten_at_the_next_push() {
 }
 
 #[test]
-fn a_connection_that_is_gone_without_a_word_is_forgotten_at_the_next_nudge() {
+fn a_connection_that_vanished_is_forgotten_at_the_next_notification() {
     clockwork::run(async {
         let node = Node::start().await;
         let agent = UserAgent::new(&node, 1).await;

@@ -1,7 +1,8 @@
-//! The actors as their neighbours meet them: user agents, application servers, the store, each other.
+//! The actors as their neighbours meet them: user agents, application servers, the store, each
+//! other.
 //!
-//! Time stands still in a test until the test moves it, see [`clockwork`]; and what the clients of any
-//! test did is held against the rules, see [`traces`].
+//! Time stands still in a test until the test moves it, see [`clockwork`]; and what the clients of
+//! any test did is held against the rules, see [`traces`].
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,6 +15,7 @@ mod endings;
 mod feeds;
 mod net;
 mod node;
+mod observe;
 mod orders;
 mod places;
 mod rotation;

@@ -1,6 +1,5 @@
-//! One message, three things that happen to it in any order: the client tells the endpoint that
-//! it is *unconfirmed*, the endpoint has it *stored*, the agent *acks* it. In the end it was told once and
-//! is nowhere.
+//! One message and three events in any order: the client answers *unconfirmed*, the endpoint has the
+//! message *stored*, the agent *acks* it. In the end it was sent once and no row is left.
 
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use state_machine::{MessageId, Month, Span};
 use crate::clockwork::{self, pass, settle};
 use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
 
-/// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Unconfirmed,
@@ -42,7 +40,7 @@ fn a_message_that_is_stored_then_acked_is_deleted() {
     plays([Stored, Acked, Unconfirmed], Outcome::Stored);
 }
 
-/// Here too, and the row comes after the ack.
+/// Here too, and the row is stored after the ack.
 #[test]
 fn a_message_that_is_acked_then_stored_by_an_endpoint_that_gave_up_is_deleted() {
     plays([Acked, Stored, Unconfirmed], Outcome::Stored);
@@ -56,7 +54,7 @@ fn a_message_that_is_acked_in_time_is_delivered_and_never_stored() {
 
 /// The nudge that follows a store would do it too; nothing may depend on that.
 #[test]
-fn an_ack_whose_answer_nobody_hears_deletes_the_row_without_a_nudge() {
+fn an_ack_whose_reply_is_lost_deletes_the_row_without_a_notification() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
@@ -97,7 +95,7 @@ fn plays(steps: [Step; 3], outcome: Outcome) {
     });
 }
 
-/// How long the endpoint waits. It gives up before the client does where *stored* comes before *unconfirmed*.
+/// How long the endpoint waits: less than the client if *stored* precedes *unconfirmed*.
 fn patience(steps: [Step; 3]) -> Span {
     let at = |step| steps.iter().position(|other| *other == step);
     if at(Stored) < at(Unconfirmed) { Span(ACK_WAIT.0 / 2) } else { Span(ACK_WAIT.0 * 2) }
@@ -119,7 +117,7 @@ async fn happens(step: Step, node: &Node, agent: &UserAgent, id: MessageId) {
     }
 }
 
-/// No row is left, and the message comes neither now nor on the next connection.
+/// No row is left, and the message is sent neither now nor on the next connection.
 async fn is_done_with(node: &Node, mut agent: UserAgent) {
     node.until_nothing_is_stored(agent.uaid).await;
     agent.heard_nothing_more();

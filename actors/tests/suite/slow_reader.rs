@@ -1,4 +1,5 @@
-//! A peer that stops reading: its connection freezes, mailbox and timers, and nobody else waits for it.
+//! A peer that stops reading: its connection freezes, mailbox and timers, and no other waits for
+//! it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const PAYLOAD_BYTES: usize = 4096;
 const DRAIN: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_peer_that_stops_reading_keeps_nobody_waiting_and_gets_everything_when_it_reads_again() {
+fn a_peer_that_stops_reading_delays_no_other_and_gets_all_messages_when_it_resumes() {
     clockwork::run(async {
         let mut frozen = Frozen::set_up().await;
         frozen.nobody_else_waits().await;
@@ -34,7 +35,7 @@ fn a_peer_that_stops_reading_keeps_nobody_waiting_and_gets_everything_when_it_re
 }
 
 #[test]
-fn a_peer_that_stopped_reading_gets_everything_when_it_connects_again() {
+fn a_peer_that_stopped_reading_gets_all_messages_when_it_reconnects() {
     clockwork::run(async {
         let mut frozen = Frozen::set_up().await;
         frozen.a_push_is_stored_after_the_answer_wait().await;
@@ -48,7 +49,7 @@ fn a_peer_that_stopped_reading_gets_everything_when_it_connects_again() {
 }
 
 #[test]
-fn a_peer_that_stopped_reading_holds_up_no_drain_and_is_closed_when_it_reads_again() {
+fn a_peer_that_stopped_reading_delays_no_drain_and_is_closed_when_it_resumes() {
     clockwork::run(async {
         let frozen = Frozen::set_up().await;
         let mut neighbours =
@@ -129,7 +130,7 @@ async fn hello(server: &Server) -> Peer {
     peer
 }
 
-/// Reads and acks until every message came, each once and in order.
+/// Reads and acks until every message is received, each once and in order.
 async fn takes_all(peer: &mut Peer, mut expected: VecDeque<MessageId>) {
     while let Some(next) = expected.pop_front() {
         let message = hears(peer).await;

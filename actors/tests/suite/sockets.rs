@@ -1,4 +1,4 @@
-//! What goes on below the protocol's messages: pings of the peer, close frames, cut lines.
+//! Below the protocol's messages: pings of the peer, close frames, cut sockets.
 
 use serde_json::json;
 use state_machine::Uaid;
@@ -32,7 +32,7 @@ fn a_close_frame_is_answered_and_the_socket_closed_at_once() {
 }
 
 #[test]
-fn a_connection_whose_line_was_cut_leaves_the_registry() {
+fn a_connection_whose_socket_was_cut_leaves_the_registry() {
     clockwork::run(async {
         let (node, _server, peer) = greeted().await;
         assert!(node.find(WHO).await.is_some());
@@ -61,7 +61,7 @@ fn a_connection_that_is_dropped_by_its_server_leaves_and_its_endpoints_store() {
     });
 }
 
-/// A new agent that said hello.
+/// A new agent that sent hello.
 async fn greeted() -> (Node, Server, Peer) {
     let node = Node::start().await;
     let seed = ConnectionSeed { fresh_uaid: WHO, jitter: 0 };

@@ -1,9 +1,10 @@
-//! A client without a socket: its frames go where a test wants them.
+//! A client without a socket: a test gets its frames.
 
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
-use actors::{Client, ClientShared, Transport};
+use actors::handle::DirectPush;
+use actors::{Client, ClientShared, StepObserver, Transport};
 use state_machine::Time;
 use state_machine::connection::{CloseReason, Connection, ConnectionSeed, Effects, Event};
 use tokio::sync::oneshot;
@@ -25,10 +26,15 @@ pub(crate) enum Sent {
     Close(CloseReason),
 }
 
-/// What came over the wire.
+/// An event of the wire.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Came(pub(crate) Event);
+
+/// A push that the registry did not deliver.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Arrived(pub(crate) DirectPush);
 
 /// Stand still, as a client does whose peer does not read, until the other end is dropped.
 #[derive(Message)]
@@ -41,7 +47,6 @@ pub(crate) struct StandStill(pub(crate) oneshot::Receiver<()>);
 pub(crate) struct Vanish;
 
 impl Wire {
-    /// Starts a client.
     pub(crate) fn start(
         shared: &Arc<ClientShared>,
         seed: ConnectionSeed,
@@ -64,10 +69,6 @@ impl Wire {
 impl Transport for Wire {
     type Context = Context<Client<Self>>;
 
-    fn bound_mailbox(ctx: &mut Self::Context, max: usize) {
-        ctx.set_mailbox_capacity(max);
-    }
-
     fn text(&mut self, _: &mut Self::Context, json: String) {
         (self.send)(Sent::Text(json));
     }
@@ -79,7 +80,9 @@ impl Transport for Wire {
     fn close(&mut self, _: &mut Self::Context, reason: CloseReason) {
         (self.send)(Sent::Close(reason));
     }
+}
 
+impl StepObserver for Wire {
     fn step(&mut self, connection: &mut Connection, now: Time, event: Event) -> Effects {
         traces::step(self.line, connection, now, event)
     }
@@ -90,6 +93,14 @@ impl Handler<Came> for Client<Wire> {
 
     fn handle(&mut self, Came(event): Came, ctx: &mut Self::Context) {
         self.feed(event, ctx);
+    }
+}
+
+impl Handler<Arrived> for Client<Wire> {
+    type Result = ();
+
+    fn handle(&mut self, Arrived(push): Arrived, ctx: &mut Self::Context) {
+        self.push_arrived(push, ctx);
     }
 }
 

@@ -3,9 +3,10 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler, MessageResult, WrapFuture};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
 use actix_web::http::Method;
 use actix_web::test::{TestRequest, call_service, init_service};
+use actors::mailbox::{BoundedActor, Mailbox, Queued};
 use slog::{Discard, o};
 use state_machine::{Chid, Encoding, MessageId, Time, Topic, Urgency};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -96,10 +97,11 @@ impl Scene {
     fn before(heard: NotifyResult, state: State, log: Logger) -> Self {
         let (sender, pushes) = unbounded_channel();
         let notices = Notices::default();
-        let script = Script { pushes: sender, notices: notices.clone(), heard, state }.start();
+        let script = Script { pushes: sender, notices: notices.clone(), heard, state };
+        let script = BoundedAddr::start(script);
         let registry = Registry {
-            pushes: script.clone().recipient(),
-            stored: script.clone().recipient(),
+            pushes: script.recipient(),
+            stored: script.recipient(),
             moves: script.recipient(),
         };
         Self { port: Data::new(port(registry, log)), pushes, notices }
@@ -240,32 +242,35 @@ impl Actor for Script {
     }
 }
 
-impl Handler<DirectPush> for Script {
+impl BoundedActor for Script {
+    fn mailbox(&self) -> Mailbox {
+        Mailbox::new(16)
+    }
+}
+
+impl Handler<Queued<DirectPush>> for Script {
     type Result = ();
 
-    fn handle(&mut self, push: DirectPush, _: &mut Self::Context) {
-        self.pushes.send(push).unwrap();
+    fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
+        self.pushes.send(push.take()).unwrap();
     }
 }
 
-impl Handler<MessageStored> for Script {
-    type Result = MessageResult<MessageStored>;
+impl Handler<Queued<MessageStored>> for Script {
+    type Result = NotifyResult;
 
-    fn handle(
-        &mut self,
-        MessageStored { uaid }: MessageStored,
-        _: &mut Self::Context,
-    ) -> Self::Result {
-        self.notices.lock().unwrap().push((uaid, None));
-        MessageResult(self.heard)
+    fn handle(&mut self, stored: Queued<MessageStored>, _: &mut Self::Context) -> NotifyResult {
+        self.notices.lock().unwrap().push((stored.take().uaid, None));
+        self.heard
     }
 }
 
-impl Handler<ConnectedElsewhere> for Script {
-    type Result = MessageResult<ConnectedElsewhere>;
+impl Handler<Queued<ConnectedElsewhere>> for Script {
+    type Result = NotifyResult;
 
-    fn handle(&mut self, moved: ConnectedElsewhere, _: &mut Self::Context) -> Self::Result {
-        self.notices.lock().unwrap().push((moved.uaid, Some(moved.connected_at)));
-        MessageResult(self.heard)
+    fn handle(&mut self, moved: Queued<ConnectedElsewhere>, _: &mut Self::Context) -> NotifyResult {
+        let ConnectedElsewhere { uaid, connected_at } = moved.take();
+        self.notices.lock().unwrap().push((uaid, Some(connected_at)));
+        self.heard
     }
 }

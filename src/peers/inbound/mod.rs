@@ -24,8 +24,8 @@ use std::net::TcpListener;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use actix::Message as ActixMessage;
 use actix::dev::SendError;
-use actix::{Addr, Message as ActixMessage, Recipient};
 use actix_web::dev::Server;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
@@ -33,8 +33,9 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{self, Bytes, Data, Payload, ServiceConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use actors::handle::DirectPush;
+use actors::mailbox::BoundedRecipient;
 use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
-use actors::{Clock, RegistryActor};
+use actors::{BoundedAddr, Clock, RegistryActor};
 use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
 use state_machine::log_limiter::LogLimiter;
@@ -99,9 +100,9 @@ pub struct PortLimits {
 }
 
 struct Registry {
-    pushes: Recipient<DirectPush>,
-    stored: Recipient<MessageStored>,
-    moves: Recipient<ConnectedElsewhere>,
+    pushes: BoundedRecipient<DirectPush>,
+    stored: BoundedRecipient<MessageStored>,
+    moves: BoundedRecipient<ConnectedElsewhere>,
 }
 
 /// Why a request is not authenticated. Its answer is not signed.
@@ -149,15 +150,15 @@ impl RouterPort {
     pub fn new(
         node: NodeId,
         keys: ClusterKeys,
-        registry: &Addr<RegistryActor>,
+        registry: &BoundedAddr<RegistryActor>,
         clock: Clock,
         limits: PortLimits,
         log: Logger,
     ) -> Self {
         let registry = Registry {
-            pushes: registry.clone().recipient(),
-            stored: registry.clone().recipient(),
-            moves: registry.clone().recipient(),
+            pushes: registry.recipient(),
+            stored: registry.recipient(),
+            moves: registry.recipient(),
         };
         Self {
             node,
@@ -307,7 +308,7 @@ async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) 
 }
 
 /// Notifies the connection of an agent through the registry, and returns the status of the result.
-async fn notify<M>(registry: &Recipient<M>, notification: M) -> StatusCode
+async fn notify<M>(registry: &BoundedRecipient<M>, notification: M) -> StatusCode
 where
     M: ActixMessage<Result = NotifyResult> + Send + 'static,
 {

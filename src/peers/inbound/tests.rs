@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use actix::Actor;
 use actix_web::http::Method;
 use actix_web::rt;
 use actix_web::test::TestRequest;
+use actors::NoPeers;
 use futures_util::future::join;
 use slog::{Drain, OwnedKVList, Record, o};
 use state_machine::Time;
@@ -74,10 +74,11 @@ async fn a_notification_reaches_the_connection() {
 #[actix_web::test]
 async fn an_unknown_agent_is_not_here() {
     let log = Logger::root(slog::Discard, o!());
-    let registry = RegistryActor::new(16, log.clone()).start();
+    let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+    let directory = RegistryActor::new(16, peers, log.clone()).start(None);
     let node = NodeId::new(NODE);
     let clock = Clock::starting_at(NOW);
-    let port = Data::new(RouterPort::new(node, keys(), &registry, clock, limits(), log));
+    let port = Data::new(RouterPort::new(node, keys(), directory.registry(), clock, limits(), log));
     for asked in [Asked::push(&message()), Asked::stored(), Asked::moved(1)] {
         assert_eq!(ask(&port, asked).await, Told::Signed(404));
     }
@@ -101,10 +102,11 @@ async fn only_a_process_itself_answers_for_its_instance() {
 #[actix_web::test]
 async fn each_process_has_its_own_instance() {
     let log = Logger::root(slog::Discard, o!());
-    let registry = RegistryActor::new(16, log.clone()).start();
+    let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+    let directory = RegistryActor::new(16, peers, log.clone()).start(None);
     let port = || {
         let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
-        RouterPort::new(node, keys(), &registry, clock, limits(), log.clone())
+        RouterPort::new(node, keys(), directory.registry(), clock, limits(), log.clone())
     };
     assert_ne!(port().instance(), port().instance());
 }

@@ -27,6 +27,7 @@ mod worker;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
+use actors::observe::PeerStatus;
 use actors::{Clock, NodeDirectory};
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -149,6 +150,12 @@ impl NodeDirectory for RemoteNodes {
 
     fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
         self.notify(node, PeerRequest::ConnectedElsewhere(uaid, connected_at));
+    }
+
+    fn peers(&self) -> Vec<PeerStatus> {
+        let now = self.shared.ticks.now();
+        let peers = self.shared.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.by_node.iter().map(|(node, peer_state)| peer_state.observe(node, now)).collect()
     }
 }
 

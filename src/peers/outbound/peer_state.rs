@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use actors::observe::{BreakerState, PeerStatus};
 use hyper::StatusCode;
 use slog::{Logger, debug, info, o, warn};
-use state_machine::Time;
 use state_machine::breaker::{Breaker, Epoch};
 use state_machine::delivery::NodeAnswer;
 use state_machine::log_limiter::LogLimiter;
+use state_machine::{NodeId, Time};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -107,6 +108,21 @@ impl PeerState {
         let before = self.requests.fetch_add(1, Ordering::Relaxed);
         let permit = RequestPermit { peer: Arc::clone(self), epoch };
         if before < self.limits.requests_max { Ok(permit) } else { Err(NodeAnswer::Busy) }
+    }
+
+    /// Its state, for an operator.
+    pub(super) fn observe(&self, node: &NodeId, now: Time) -> PeerStatus {
+        let state = self.state();
+        PeerStatus {
+            node: node.clone(),
+            breaker: match (state.breaker.allow(), state.breaker.retry_at()) {
+                (true, _) => BreakerState::Closed,
+                (false, Some(at)) => BreakerState::Open { probe_in: at.since(now) },
+                (false, None) => BreakerState::HalfOpen,
+            },
+            pushes_in_flight: self.requests.load(Ordering::Relaxed),
+            notifications_pending: state.notifications.len(),
+        }
     }
 
     /// Queues a notification.

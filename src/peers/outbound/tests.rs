@@ -5,6 +5,7 @@ mod connections;
 mod node;
 mod outages;
 mod outcomes;
+mod peers;
 mod pending_notifications;
 mod router_url_check;
 mod world;

@@ -22,20 +22,20 @@ use crate::feeds::{FeedStore, node as feeds_on, put};
 use crate::node::{Bounds, Node, UserAgent};
 use crate::wire::Sent;
 
-/// How long it takes until every agent was told.
+/// The time over which a change wakes all agents.
 const SPREAD: Span = Span::from_secs(60);
 
 /// The broadcast that agents follow.
 const ID: &str = "monitor";
 
-/// A node that tells its user agents of broadcasts.
-struct Town {
-    node: Node,
+/// A node that sends broadcasts to its user agents.
+pub(crate) struct Town {
+    pub(crate) node: Node,
     feeds: Feeds,
 }
 
 impl Town {
-    async fn on(store: &FeedStore) -> Self {
+    pub(crate) async fn on(store: &FeedStore) -> Self {
         Self::within(store, SPREAD).await
     }
 
@@ -44,13 +44,15 @@ impl Town {
             Node::within(Bounds { registry_mailbox_max: 2000, ..Bounds::default() }).await;
         let feeds = feeds_on(store);
         let view = view(&feeds, spread).await.unwrap();
-        let ClientShared { config, store, registry, nodes, clock, mailbox_max, log, .. } =
-            &*node.clients;
+        let ClientShared {
+            config, store, registry, nodes, counters, clock, mailbox_max, log, ..
+        } = &*node.clients;
         node.clients = Arc::new(ClientShared {
             config: Arc::clone(config),
             store: Arc::clone(store),
             registry: registry.clone(),
             nodes: Arc::clone(nodes),
+            counters: Arc::clone(counters),
             broadcasts: Some(view),
             urls: Box::new(NoUrls),
             clock: clock.clone(),
@@ -62,15 +64,15 @@ impl Town {
     }
 
     /// Makes a new version of the broadcast known.
-    async fn puts(&self, version: &str) {
+    pub(crate) async fn puts(&self, version: &str) {
         put(&self.feeds, &FeedName::broadcasts(), ID, version).await;
         settle().await;
     }
 
-    /// An agent that says which version it has; how it is greeted.
+    /// An agent that connects with this version. Returns the broadcasts of its hello.
     ///
     /// Its place on the wheel is so many thousandths of the way round.
-    async fn agent(&self, thousandths: u32, version: &str) -> (UserAgent, Value) {
+    pub(crate) async fn agent(&self, thousandths: u32, version: &str) -> (UserAgent, Value) {
         let mut uaid = [0; 16];
         uaid[..4].copy_from_slice(&(u32::MAX / 1000 * thousandths).to_be_bytes());
         let mut agent = UserAgent::connect(&self.node, Uaid(uaid));
@@ -95,7 +97,7 @@ async fn view(feeds: &Feeds, spread: Span) -> Result<BroadcastView, StoreError> 
     broadcasts::start(feeds, limits, clock, Logger::root(Discard, o!())).await
 }
 
-/// The versions that agents were told since they were last asked; none is told two at once.
+/// The versions that agents got since the last call; none got two at once.
 fn told(agents: &mut [UserAgent]) -> Vec<Option<String>> {
     agents.iter_mut().map(told_one).collect()
 }
@@ -112,7 +114,7 @@ fn told_one(agent: &mut UserAgent) -> Option<String> {
     Some(message["broadcasts"][ID].as_str().unwrap().to_owned())
 }
 
-/// Nobody looks at the URLs here.
+/// No test looks at the URLs.
 struct NoUrls;
 
 impl EndpointUrls for NoUrls {

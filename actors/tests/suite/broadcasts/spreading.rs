@@ -1,4 +1,4 @@
-//! Who is told of a change, and when.
+//! Which agents get a change, and when.
 
 use serde_json::json;
 use state_machine::Span;
@@ -10,7 +10,7 @@ use crate::feeds::FeedStore;
 const SECOND: Span = Span::from_secs(1);
 
 #[test]
-fn a_thousand_agents_are_told_once_each_and_evenly_spread() {
+fn a_change_is_sent_once_to_each_of_a_thousand_agents_evenly_spread() {
     clockwork::run(async {
         let town = Town::on(&FeedStore::new()).await;
         town.puts("1").await;
@@ -34,7 +34,7 @@ fn a_thousand_agents_are_told_once_each_and_evenly_spread() {
 }
 
 #[test]
-fn changes_while_the_hand_moves_are_told_once_a_period() {
+fn changes_during_a_fan_out_are_sent_once_a_period() {
     clockwork::run(async {
         let town = Town::on(&FeedStore::new()).await;
         town.puts("1").await;
@@ -61,7 +61,7 @@ fn changes_while_the_hand_moves_are_told_once_a_period() {
 }
 
 #[test]
-fn whoever_comes_while_others_are_told_knows_from_its_hello() {
+fn an_agent_that_connects_during_a_fan_out_gets_the_change_in_hello() {
     clockwork::run(async {
         let town = Town::on(&FeedStore::new()).await;
         town.puts("1").await;
@@ -81,7 +81,7 @@ fn whoever_comes_while_others_are_told_knows_from_its_hello() {
 }
 
 #[test]
-fn whoever_left_is_told_nothing_and_keeps_nobody_from_being_told() {
+fn an_agent_that_left_does_not_stop_the_fan_out() {
     clockwork::run(async {
         let town = Town::on(&FeedStore::new()).await;
         town.puts("1").await;
@@ -95,7 +95,7 @@ fn whoever_left_is_told_nothing_and_keeps_nobody_from_being_told() {
 }
 
 #[test]
-fn a_broadcast_that_is_not_there_yet_is_told_when_it_is() {
+fn a_broadcast_is_sent_when_it_is_created() {
     clockwork::run(async {
         let town = Town::on(&FeedStore::new()).await;
         let (mut agent, hello) = town.agent(500, "0").await;
@@ -107,7 +107,7 @@ fn a_broadcast_that_is_not_there_yet_is_told_when_it_is() {
 }
 
 #[test]
-fn an_agent_that_subscribes_later_is_told_at_once_and_then_with_the_others() {
+fn an_agent_that_subscribes_later_gets_the_broadcast_at_once_and_then_with_the_others() {
     clockwork::run(async {
         let town = Town::on(&FeedStore::new()).await;
         town.puts("1").await;
@@ -122,7 +122,7 @@ fn an_agent_that_subscribes_later_is_told_at_once_and_then_with_the_others() {
 }
 
 #[test]
-fn without_a_spread_everybody_is_told_at_once() {
+fn a_fan_out_of_no_time_sends_to_all_at_once() {
     clockwork::run(async {
         let town = Town::within(&FeedStore::new(), Span::ZERO).await;
         town.puts("1").await;

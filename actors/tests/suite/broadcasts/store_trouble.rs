@@ -13,7 +13,7 @@ use crate::clockwork::{self, pass, settle};
 use crate::feeds::{Call, FeedStore, NOW, POLL, RETRY, node as feeds_on, put};
 
 #[test]
-fn broadcasts_that_are_there_are_known_before_anybody_connects() {
+fn broadcasts_are_read_before_the_first_agent_connects() {
     clockwork::run(async {
         let store = FeedStore::new();
         let before = feeds_on(&store);
@@ -39,7 +39,7 @@ fn broadcasts_that_cannot_be_read_at_start_are_an_error() {
 }
 
 #[test]
-fn broadcasts_that_cannot_be_read_later_are_read_when_they_can() {
+fn a_failed_read_of_broadcasts_is_retried() {
     clockwork::run(async {
         let store = FeedStore::new();
         let town = Town::on(&store).await;
@@ -63,7 +63,7 @@ fn broadcasts_that_cannot_be_read_later_are_read_when_they_can() {
 }
 
 #[test]
-fn a_broadcast_put_on_another_node_is_told_here() {
+fn a_broadcast_of_another_node_is_sent_here() {
     clockwork::run(async {
         let store = FeedStore::new();
         let (here, there) = (Town::on(&store).await, Town::on(&store).await);
@@ -77,7 +77,7 @@ fn a_broadcast_put_on_another_node_is_told_here() {
 }
 
 #[test]
-fn a_node_that_stops_tells_agents_what_it_knows_to_the_end() {
+fn a_node_that_stops_sends_the_broadcasts_that_it_knows() {
     clockwork::run(async {
         let town = Town::on(&FeedStore::new()).await;
         town.puts("1").await;

@@ -1,4 +1,5 @@
-//! Every number of feeds, followers and messages is bounded, and nothing is forgotten where a bound is met.
+//! Every number of feeds, followers and messages is bounded, and nothing is forgotten where a bound
+//! is met.
 
 use actors::{FeedLimits, TooManyFollowers};
 use futures_util::future::join_all;
@@ -9,7 +10,7 @@ use super::{Call, FeedStore, POLL, Reader, feed, limits, node, node_within, put}
 use crate::clockwork::{self, pass, settle};
 
 #[test]
-fn a_follower_too_many_is_refused_until_another_leaves() {
+fn a_follower_beyond_followers_max_is_rejected_until_another_ends() {
     clockwork::run(async {
         let fred = feed("fred");
         let feeds = node_within(&FeedStore::new(), FeedLimits { followers_max: 2, ..limits() });
@@ -23,7 +24,7 @@ fn a_follower_too_many_is_refused_until_another_leaves() {
 }
 
 #[test]
-fn a_followed_feed_too_many_is_refused_and_those_that_are_followed_are_not() {
+fn a_further_feed_is_rejected_at_feeds_open_max_and_followed_feeds_are_not() {
     clockwork::run(async {
         let feeds = node_within(&FeedStore::new(), FeedLimits { feeds_open_max: 1, ..limits() });
         let first = feeds.subscribe(feed("a"), FeedSyncId::NONE).unwrap();
@@ -37,7 +38,7 @@ fn a_followed_feed_too_many_is_refused_and_those_that_are_followed_are_not() {
 }
 
 #[test]
-fn a_key_too_many_is_not_written() {
+fn a_key_beyond_keys_max_is_not_written() {
     clockwork::run(async {
         let fred = feed("fred");
         let feeds = node_within(&FeedStore::new(), FeedLimits { keys_max: 1, ..limits() });
@@ -49,7 +50,7 @@ fn a_key_too_many_is_not_written() {
 }
 
 #[test]
-fn feeds_beyond_those_that_may_be_open_are_published_when_there_is_room() {
+fn feeds_beyond_feeds_open_max_are_published_when_there_is_room() {
     clockwork::run(async {
         let store = FeedStore::new();
         let feeds = node_within(&store, FeedLimits { feeds_open_max: 2, ..limits() });
@@ -84,7 +85,7 @@ fn followed_feeds_do_not_keep_others_from_being_published() {
 }
 
 #[test]
-fn writes_that_find_the_mailbox_full_are_published_by_a_sweep_soon_after() {
+fn writes_during_a_full_mailbox_are_published_by_a_sweep() {
     clockwork::run(async {
         let store = FeedStore::new();
         let limits = FeedLimits { mailbox_max: 1, feeds_open_max: 100, ..limits() };
@@ -101,7 +102,7 @@ fn writes_that_find_the_mailbox_full_are_published_by_a_sweep_soon_after() {
 }
 
 #[test]
-fn followers_that_find_the_mailbox_full_are_noticed_when_they_come_and_when_they_leave() {
+fn followers_are_noticed_though_the_mailbox_was_full() {
     clockwork::run(async {
         let (store, names) = (FeedStore::new(), ["a", "b", "c", "d"].map(feed));
         let (here, there) =

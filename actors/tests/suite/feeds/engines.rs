@@ -1,4 +1,4 @@
-//! Two nodes on a store of each kind, while time goes by.
+//! Two nodes on a store of each kind, in real time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const KEYS: usize = 10;
 const ROUNDS: usize = 5;
 
 #[test]
-fn two_nodes_on_files_tell_every_follower_the_last_state_of_every_key() {
+fn every_follower_of_two_nodes_on_files_sees_the_last_state_of_every_key() {
     clockwork::run_in_real_time(async {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
@@ -28,7 +28,7 @@ fn two_nodes_on_files_tell_every_follower_the_last_state_of_every_key() {
 }
 
 #[test]
-fn two_nodes_on_dynamodb_tell_every_follower_the_last_state_of_every_key() {
+fn every_follower_of_two_nodes_on_dynamodb_sees_the_last_state_of_every_key() {
     clockwork::run_in_real_time(async {
         two_nodes_tell_every_follower(engine::open(&engine::fresh_tables())).await;
     });

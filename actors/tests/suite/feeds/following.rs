@@ -48,7 +48,7 @@ fn a_cursor_from_the_future_cannot_be_followed_from() {
 }
 
 #[test]
-fn a_feed_that_is_waited_for_is_followed_from_its_first_write_on() {
+fn a_subscription_to_a_missing_feed_begins_with_its_first_write() {
     clockwork::run(async {
         let fred = feed("fred");
         let feeds = node(&FeedStore::new());
@@ -61,7 +61,7 @@ fn a_feed_that_is_waited_for_is_followed_from_its_first_write_on() {
 }
 
 #[test]
-fn whoever_stops_waiting_and_waits_again_misses_nothing() {
+fn a_next_call_that_is_dropped_loses_no_update() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -88,7 +88,7 @@ fn whoever_stops_waiting_and_waits_again_misses_nothing() {
 }
 
 #[test]
-fn a_follower_that_takes_its_time_is_not_read_ahead_for() {
+fn a_slow_follower_is_not_read_ahead_for() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -107,7 +107,7 @@ fn a_follower_that_takes_its_time_is_not_read_ahead_for() {
 }
 
 #[test]
-fn a_follower_is_told_how_far_a_feed_has_come_though_nothing_is_left_there() {
+fn a_follower_learns_the_head_of_a_feed_whose_rows_are_deleted() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -126,7 +126,7 @@ fn a_follower_is_told_how_far_a_feed_has_come_though_nothing_is_left_there() {
 }
 
 #[test]
-fn followers_that_are_gone_leave_nothing_behind() {
+fn dropped_followers_are_no_longer_counted() {
     clockwork::run(async {
         let (store, names) = (FeedStore::new(), ["a", "b", "c"].map(feed));
         let feeds = node(&store);
@@ -156,7 +156,7 @@ fn followers_that_are_gone_leave_nothing_behind() {
 }
 
 #[test]
-fn a_node_that_stops_lets_its_followers_go_and_publishes_on() {
+fn a_node_that_stops_ends_subscriptions_and_still_publishes() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -178,7 +178,7 @@ fn a_node_that_stops_lets_its_followers_go_and_publishes_on() {
     });
 }
 
-/// Waits for a page and gives up; whether none came.
+/// Waits for a page and gives up. Returns whether there was none.
 async fn stops_waiting(follower: &mut FeedSubscription) -> bool {
     tokio::select! {
         biased;

@@ -23,7 +23,6 @@ use storage::FeedTables;
 use crate::clockwork::settle;
 pub(crate) use store::{Call, FeedStore};
 
-/// In November 2026.
 pub(crate) const NOW: Time = Time(1_793_700_000_000);
 
 pub(crate) const POLL: Span = Span(1000);
@@ -70,7 +69,7 @@ pub(crate) async fn put(feeds: &Feeds, feed: &FeedName, key: &str, value: &str) 
 }
 
 /// One who follows a feed from its first number on, and what it has seen.
-struct Reader {
+pub(crate) struct Reader {
     follower: FeedSubscription,
     /// The last state of each key.
     seen: BTreeMap<FeedKey, Update>,
@@ -79,7 +78,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(feeds: &Feeds, feed: &FeedName) -> Self {
+    pub(crate) fn of(feeds: &Feeds, feed: &FeedName) -> Self {
         let follower = feeds.subscribe(feed.clone(), FeedSyncId::NONE).unwrap();
         Self { follower, seen: BTreeMap::new(), last: FeedSyncId::NONE, pages: 0 }
     }
@@ -96,7 +95,7 @@ impl Reader {
         page
     }
 
-    /// The next update, where one comes by itself: `key=value`.
+    /// The next update, in a page of its own: `key=value`.
     async fn hears(&mut self) -> String {
         let page = self.next().await;
         let [update] = &page.updates[..] else { panic!("expected one update, got {page:?}") };
@@ -104,7 +103,7 @@ impl Reader {
     }
 
     /// Reads what there is without waiting for time to pass.
-    async fn catches_up(&mut self) {
+    pub(crate) async fn catches_up(&mut self) {
         loop {
             tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! What is written is published, whoever wrote it.
+//! Every write is published, whichever node wrote it.
 
 use actors::Feeds;
 use futures_util::future::join_all;
@@ -23,7 +23,7 @@ fn a_write_reaches_its_follower() {
 }
 
 #[test]
-fn the_last_record_that_is_published_again_reaches_a_consumer_that_is_past_it() {
+fn a_republished_last_record_reaches_a_consumer_that_has_read_it() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -41,7 +41,7 @@ fn the_last_record_that_is_published_again_reaches_a_consumer_that_is_past_it() 
 }
 
 #[test]
-fn more_keys_than_a_batch_are_published_in_several() {
+fn more_keys_than_a_batch_are_published_in_several_batches() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -71,7 +71,7 @@ fn an_update_reaches_a_hundred_followers() {
 }
 
 #[test]
-fn what_two_nodes_publish_at_once_reaches_the_followers_of_both() {
+fn concurrent_writes_of_two_nodes_reach_the_followers_of_both() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let nodes = [node(&store), node(&store)];
@@ -98,7 +98,7 @@ fn what_two_nodes_publish_at_once_reaches_the_followers_of_both() {
 }
 
 #[test]
-fn what_another_node_published_is_heard_of_within_a_poll() {
+fn an_update_of_another_node_is_read_within_a_poll() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let (here, there) = (node(&store), node(&store));
@@ -115,7 +115,7 @@ fn what_another_node_published_is_heard_of_within_a_poll() {
 }
 
 #[test]
-fn a_node_that_starts_publishes_what_one_before_it_left() {
+fn a_node_that_starts_publishes_what_an_earlier_one_left_unpublished() {
     clockwork::run(async {
         let store = FeedStore::new();
         for number in 0..250 {
@@ -130,7 +130,7 @@ fn a_node_that_starts_publishes_what_one_before_it_left() {
 }
 
 #[test]
-fn what_a_killed_node_left_is_published_by_the_sweep_of_another() {
+fn a_sweep_publishes_what_a_killed_node_left_unpublished() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -145,7 +145,7 @@ fn what_a_killed_node_left_is_published_by_the_sweep_of_another() {
 }
 
 #[test]
-fn where_a_feed_is_followed_what_a_killed_node_left_is_published_at_the_next_poll() {
+fn a_followed_feed_is_published_at_the_next_poll_after_its_writer_was_killed() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -159,7 +159,7 @@ fn where_a_feed_is_followed_what_a_killed_node_left_is_published_at_the_next_pol
 }
 
 #[test]
-fn a_feed_that_nobody_follows_is_looked_at_by_sweeps_only() {
+fn a_feed_without_followers_is_visited_by_sweeps_only() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -177,7 +177,7 @@ fn a_feed_that_nobody_follows_is_looked_at_by_sweeps_only() {
 }
 
 #[test]
-fn a_write_whose_author_goes_away_is_published() {
+fn a_write_whose_caller_is_dropped_is_published() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node_within(&store, limits());

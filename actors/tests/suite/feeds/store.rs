@@ -1,4 +1,5 @@
-//! Feeds in memory, by the table that engines are compared with. A test can have the store fail, or keep its answers back.
+//! Feeds in memory, by the table that engines are compared with. A test can have the store fail, or
+//! keep its answers back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
@@ -36,7 +37,6 @@ struct Inner {
 struct State {
     feeds: BTreeMap<FeedName, Table>,
     calls: BTreeMap<Call, usize>,
-    /// What fails.
     fails: BTreeSet<Call>,
 }
 

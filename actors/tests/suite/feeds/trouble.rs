@@ -55,7 +55,7 @@ fn a_follower_whose_page_could_not_be_read_gets_it_later() {
 }
 
 #[test]
-fn a_write_that_failed_is_told_and_what_may_have_come_of_it_is_published() {
+fn a_failed_write_is_reported_and_published_if_it_was_written() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         let feeds = node(&store);
@@ -72,7 +72,7 @@ fn a_write_that_failed_is_told_and_what_may_have_come_of_it_is_published() {
 }
 
 #[test]
-fn a_sweep_that_could_not_list_the_feeds_goes_on_later() {
+fn a_sweep_that_could_not_list_the_feeds_is_retried() {
     clockwork::run(async {
         let (store, fred) = (FeedStore::new(), feed("fred"));
         store.writes_and_dies(&fred, "name", "bob");
@@ -106,7 +106,7 @@ fn while_the_store_fails_for_one_feed_others_are_published() {
 }
 
 #[test]
-fn answers_that_come_late_hold_nothing_else_up() {
+fn a_late_answer_of_the_store_delays_no_other_feed() {
     clockwork::run(async {
         let (store, names) = (FeedStore::new(), ["a", "b"].map(feed));
         let feeds = node(&store);

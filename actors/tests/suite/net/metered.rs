@@ -1,4 +1,4 @@
-//! Streams that count their bytes, so that a test can tell when nothing is on its way.
+//! Streams that count their bytes, so that a test knows when no byte is in flight.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::clockwork::settle;
 
-/// What went over one connection. The end of a stream counts as one more byte.
+/// The traffic of one connection. The end of a stream counts as one more byte.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Traffic {
     server: Rc<End>,
@@ -51,7 +51,7 @@ impl Traffic {
         }
     }
 
-    /// Lets everything happen that needs no time, until nothing can go on: the peer may not be reading.
+    /// Runs all tasks that need no time until none makes progress: the peer may not be reading.
     pub(crate) async fn stall(&self) {
         let mut before = None;
         while before != Some(self.counts()) {
@@ -81,7 +81,7 @@ impl Traffic {
 }
 
 impl End {
-    /// Nothing more is sent. What still comes is read by nobody where the stream is dropped.
+    /// Ends the sending side. Bytes in flight to a dropped stream are not read.
     fn ends(&self) {
         if !self.is_over.replace(true) {
             self.sent.set(self.sent.get() + 1);

@@ -1,4 +1,4 @@
-//! A WebSocket client frame by frame: it answers no ping by itself, and reads only when told to.
+//! A WebSocket client frame by frame: it answers no ping by itself, and reads only on request.
 
 use std::io::Cursor;
 
@@ -19,10 +19,8 @@ pub(crate) struct Peer {
     pub(crate) traffic: Traffic,
 }
 
-/// Sends frames.
 pub(crate) struct Speaker(WriteHalf<Metered>);
 
-/// Reads frames.
 pub(crate) struct Listener {
     input: ReadHalf<Metered>,
     buffer: BytesMut,
@@ -40,7 +38,7 @@ pub(crate) enum Heard {
 }
 
 impl Peer {
-    /// Says and checks what goes before the first frame (RFC 6455 §4), as Firefox does.
+    /// The opening handshake (RFC 6455 §4), as Firefox does it.
     pub(super) async fn upgrade(stream: TcpStream, traffic: Traffic) -> Self {
         let mut request = "ws://127.0.0.1/".into_client_request().unwrap();
         let protocol = "push-notification".parse().unwrap();
@@ -85,7 +83,6 @@ impl Speaker {
 }
 
 impl Listener {
-    /// The next frame.
     pub(crate) async fn hear(&mut self) -> Heard {
         loop {
             if let Some((opcode, payload)) = self.take_frame() {

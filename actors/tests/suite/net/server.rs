@@ -25,7 +25,8 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 /// Else actix-http reads on for that long after the close frame, before it closes the socket.
 const LINGER: Duration = Duration::ZERO;
 
-/// What the kernel keeps for one direction of a connection with small buffers: as little as it lets.
+/// What the kernel keeps for one direction of a connection with small buffers: as little as it
+/// lets.
 const SMALL_BUFFER_BYTES: u32 = 4096;
 
 /// A server whose every connection is a client actor.
@@ -83,7 +84,7 @@ impl Server {
         Peer::upgrade(stream, traffic).await
     }
 
-    /// Lets every connection go in the middle of whatever it does, as a worker does that is stopped.
+    /// Drops every connection in whatever state it is, as a worker does that is stopped.
     pub(crate) fn drop_connections(&self) {
         self.connections.take().iter().for_each(JoinHandle::abort);
     }

@@ -40,12 +40,12 @@ impl GatedStore {
         *self.is_open.borrow()
     }
 
-    /// How many messages have come to the gate.
+    /// The number of messages that have reached the gate.
     pub(crate) fn messages(&self) -> usize {
         *self.messages.borrow()
     }
 
-    /// Waits until this many messages have come to the gate.
+    /// Waits until this many messages have reached the gate.
     pub(crate) async fn has_messages(&self, messages: usize) {
         self.messages.subscribe().wait_for(|came| *came >= messages).await.unwrap();
     }

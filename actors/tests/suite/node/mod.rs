@@ -15,14 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use actix::{Actor, Addr};
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::broadcasts::BroadcastView;
 use actors::registry::Lookup;
 use actors::{
-    ClientShared, Clock, DeliverPush, Endpoint, EndpointLimits, EndpointShared, LocalNode,
-    NodeDirectory, RegistryActor,
+    BoundedAddr, ClientShared, Clock, DeliverPush, Directory, Endpoint, EndpointLimits,
+    EndpointShared, NoPeers, NodeDirectory, RegistryActor,
 };
 use bytes::Bytes;
 use slog::{Discard, Logger, o};
@@ -41,7 +40,6 @@ use tokio::task::yield_now;
 use crate::traces;
 use gate::GatedStore;
 
-/// In November 2026.
 const NOW: Time = Time(1_793_700_000_000);
 
 /// The channel every agent registers.
@@ -50,18 +48,17 @@ pub(crate) const CHANNEL: Chid = Chid([0xC1; 16]);
 /// How long an ack is waited for.
 pub(crate) const ACK_WAIT: Span = Span(1000);
 
-/// A node.
 pub(crate) struct Node {
     pub(crate) clients: Arc<ClientShared>,
     pub(crate) endpoints: Arc<EndpointShared>,
-    pub(crate) registry: Addr<RegistryActor>,
+    pub(crate) registry: BoundedAddr<RegistryActor>,
     pub(crate) store: Arc<dyn Store>,
     /// What the clients have under them: that store, behind a gate.
     pub(crate) orders: Arc<OrderGate>,
     /// What the endpoint has under it: the same, behind a gate of its own.
     pub(crate) gate: Arc<GatedStore>,
-    pub(crate) directory: Arc<LocalNode>,
-    endpoint: Addr<Endpoint>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) endpoint: BoundedAddr<Endpoint>,
     clock: Clock,
     ground: Ground,
 }
@@ -77,7 +74,7 @@ pub(crate) struct Ground {
 }
 
 /// What can be different about a node.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Bounds {
     pub(crate) endpoint: EndpointLimits,
     pub(crate) registry_mailbox_max: usize,
@@ -89,8 +86,10 @@ pub(crate) struct Bounds {
     pub(crate) frozen_month: Option<Month>,
     /// What its clock shows at first.
     pub(crate) now: Time,
-    /// None where it tells of no broadcasts.
+    /// None on a node without broadcasts.
     pub(crate) broadcasts: Option<BroadcastView>,
+    /// The peers that its registry has.
+    pub(crate) peers: Arc<dyn NodeDirectory>,
 }
 
 impl Default for Bounds {
@@ -109,6 +108,7 @@ impl Default for Bounds {
             frozen_month: None,
             now: NOW,
             broadcasts: None,
+            peers: Arc::new(NoPeers(NodeAnswer::NotHere)),
         }
     }
 }
@@ -126,23 +126,22 @@ impl Node {
     pub(crate) fn on(ground: &Ground, bounds: &Bounds) -> Self {
         let Ground { store, neighbours, .. } = ground.clone();
         let clock = Clock::starting_at(bounds.now);
-        let registry = RegistryActor::new(bounds.registry_mailbox_max, log()).start();
+        let peers = Arc::clone(&bounds.peers);
+        let registry = RegistryActor::new(bounds.registry_mailbox_max, peers, log());
+        let directory = Arc::new(registry.start(Some(NodeId::new(bounds.name))));
         let orders = Arc::new(OrderGate::open(&store));
         let nodes: Arc<dyn NodeDirectory> = Arc::new(neighbours.clone());
-        let clients = clients(bounds, &orders, &registry, &nodes, &clock);
+        let clients = clients(bounds, &orders, &directory, &nodes, &clock);
         let gate = Arc::new(GatedStore::open(&store));
-        let name = clients.config.node.clone();
-        let directory =
-            Arc::new(LocalNode::new(name.clone(), registry.clone(), NodeAnswer::NotHere));
-        neighbours.join(name, &directory);
+        neighbours.join(clients.config.node.clone(), &directory);
         let behind = Arc::clone(&gate) as _;
         let endpoints = EndpointShared::new(behind, nodes, clock.clone(), bounds.endpoint, log());
         let endpoints = Arc::new(endpoints);
         Self {
-            endpoint: Endpoint::new(Arc::clone(&endpoints)).start(),
+            endpoint: BoundedAddr::start(Endpoint::new(Arc::clone(&endpoints))),
             clients,
             endpoints,
-            registry,
+            registry: directory.registry().clone(),
             store,
             orders,
             gate,
@@ -158,7 +157,7 @@ impl Node {
         Message { accepted_at: self.clock.now(), ..message_of(number) }
     }
 
-    /// An application server sends a message; what it is told.
+    /// An application server sends a message. Returns the outcome.
     pub(crate) fn send(&self, uaid: Uaid, message: Message) -> JoinHandle<Outcome> {
         let sent = self.endpoint.send(DeliverPush { uaid, message: message.clone() });
         spawn(async move {
@@ -223,7 +222,7 @@ impl Ground {
         Self { _folder: Some(Rc::new(folder)), ..Self::of(store) }
     }
 
-    /// A store that somebody else keeps.
+    /// A store that the caller keeps.
     pub(crate) fn of(store: Arc<dyn Store>) -> Self {
         Self { store, neighbours: Neighbours::default(), messages: Rc::default(), _folder: None }
     }
@@ -232,7 +231,7 @@ impl Ground {
 fn clients(
     bounds: &Bounds,
     store: &Arc<OrderGate>,
-    registry: &Addr<RegistryActor>,
+    directory: &Directory,
     nodes: &Arc<dyn NodeDirectory>,
     clock: &Clock,
 ) -> Arc<ClientShared> {
@@ -240,8 +239,9 @@ fn clients(
     Arc::new(ClientShared {
         config: Arc::new(Config { node: NodeId::new(name), frozen_month, limits }),
         store: Arc::clone(store) as _,
-        registry: registry.clone(),
+        registry: directory.registry().clone(),
         nodes: Arc::clone(nodes),
+        counters: Arc::clone(directory.clients()),
         broadcasts,
         urls: Box::new(NoUrls),
         clock: clock.clone(),
@@ -265,7 +265,7 @@ pub(crate) fn message_of(number: u32) -> Message {
     }
 }
 
-/// Nobody looks at the URLs here.
+/// No test looks at the URLs.
 struct NoUrls;
 
 impl EndpointUrls for NoUrls {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use actix_web::rt::spawn;
-use actors::{LocalNode, NodeDirectory};
+use actors::{Directory, NodeDirectory};
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, NodeId, Span, Time, Uaid};
 use tokio::sync::oneshot;
@@ -18,46 +18,46 @@ pub(crate) struct Neighbours(Arc<Mutex<State>>);
 /// What becomes of what is sent to a node, and of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Way {
-    /// It comes at once.
+    /// Delivered and answered at once.
     #[default]
     Open,
-    /// It comes so much later, and the answer at once.
+    /// Delivered after this time, answered at once.
     Slow(Span),
-    /// It comes at once, and the answer so much later.
+    /// Delivered at once, answered after this time.
     AnswersLate(Span),
-    /// It comes at once, and the answer is lost.
+    /// Delivered at once, and the answer is lost.
     LosesAnswers,
-    /// It hangs: neither comes.
+    /// Neither delivered nor answered.
     Hangs,
-    /// Nobody is there, and that is known at once.
+    /// The connection is refused at once.
     Refuses,
 }
 
 #[derive(Default)]
 struct State {
-    nodes: BTreeMap<NodeId, Arc<LocalNode>>,
+    nodes: BTreeMap<NodeId, Arc<Directory>>,
     ways: BTreeMap<NodeId, Way>,
 }
 
 impl Neighbours {
     /// A node is reached from now on; one of the same name is not any more.
-    pub(crate) fn join(&self, name: NodeId, node: &Arc<LocalNode>) {
+    pub(crate) fn join(&self, name: NodeId, node: &Arc<Directory>) {
         self.state().nodes.insert(name, Arc::clone(node));
     }
 
-    /// The way to a node is like this from now on; what is under way goes on as it was.
+    /// Sets the way to a node. Requests in flight are not affected.
     pub(crate) fn set_way(&self, to: &NodeId, way: Way) {
         self.state().ways.insert(to.clone(), way);
     }
 
-    fn find(&self, name: &NodeId) -> Option<(Arc<LocalNode>, Way)> {
+    fn find(&self, name: &NodeId) -> Option<(Arc<Directory>, Way)> {
         let state = self.state();
         let node = state.nodes.get(name)?;
         Some((Arc::clone(node), state.ways.get(name).copied().unwrap_or_default()))
     }
 
-    /// Tells a node something that has no answer.
-    fn tell(&self, name: &NodeId, word: impl FnOnce(&LocalNode, &NodeId) + 'static) {
+    /// Sends a node a notification, which has no answer.
+    fn tell(&self, name: &NodeId, word: impl FnOnce(&Directory, &NodeId) + 'static) {
         match self.find(name) {
             None | Some((_, Way::Hangs | Way::Refuses)) => {}
             Some((node, Way::Slow(span))) => {
@@ -105,8 +105,8 @@ impl NodeDirectory for Neighbours {
     }
 }
 
-/// Brings a push to a node and its answer back, on a way that is not open. As it is between processes, a
-/// caller that went away is not noticed at the other end.
+/// Brings a push to a node and its answer back, on a way that is not open. As it is between
+/// processes, a caller that is dropped is not noticed at the other end.
 async fn go(
     way: Way,
     mut reply: oneshot::Sender<NodeAnswer>,

@@ -1,4 +1,5 @@
-//! A store that writes down what a client orders, and where a test says what becomes of one order.
+//! A store that records the operations of clients, and in which a test sets the fate of one of
+//! them.
 
 use std::collections::BTreeSet;
 use std::future::{pending, ready};
@@ -17,13 +18,13 @@ use tokio::sync::{oneshot, watch};
 pub(crate) enum Fate {
     /// It is lost on its way to the store, and so are all after it: the node died.
     Lost,
-    /// It is done, and its answer never comes: the node died right after.
+    /// It is done and never answered: the node died right after.
     Unheard,
     /// It waits in front of the store, and all after it behind it, until they are let in.
     Held,
-    /// It is not done, and the store says so.
+    /// It fails and is not done.
     Refused,
-    /// It is done, and the store says that it cannot tell.
+    /// It is done, and the answer leaves that open.
     Doubted,
 }
 
@@ -56,7 +57,7 @@ impl OrderGate {
         Self { store: Arc::clone(store), state: Mutex::default(), met }
     }
 
-    /// Counts from here, and says what becomes of the order with this number.
+    /// Counts operations from here, and sets the fate of the one with this number.
     pub(crate) fn set(&self, number: usize, fate: Fate) {
         self.met.send_replace(0);
         *self.state() = State { set: Some((number, fate)), ..State::default() };
@@ -67,7 +68,7 @@ impl OrderGate {
         *self.state() = State::default();
     }
 
-    /// From now on this is done whenever an order of this name comes.
+    /// Runs this before each operation of this name.
     pub(crate) fn before(&self, order: &'static str, act: Act) {
         self.state().before = Some((order, act));
     }
@@ -82,7 +83,7 @@ impl OrderGate {
         !self.state().waiting.is_empty()
     }
 
-    /// Lets those in that wait, in the order in which they came; those to come are held like them.
+    /// Executes the held operations in their order. Later ones are held too.
     pub(crate) fn let_in(&self) {
         let waiting = std::mem::take(&mut self.state().waiting);
         waiting.into_iter().for_each(|order| order());
@@ -159,7 +160,7 @@ impl OrderGate {
         let store = Arc::clone(&self.store);
         self.state().waiting.push(Box::new(move || {
             let answered = order(&*store);
-            // Nobody may be there to hear it: the order is carried out all the same.
+            // The operation is executed even if its caller is gone.
             spawn(async move { drop(reply.send(answered.await)) });
         }));
         self.another_has_met();

@@ -1,4 +1,4 @@
-//! A user agent that does what a test tells it.
+//! A user agent that a test controls.
 
 use actix::Addr;
 use actors::Client;
@@ -23,7 +23,7 @@ pub(crate) struct UserAgent {
 }
 
 impl UserAgent {
-    /// A connection on which nothing was said.
+    /// A connection on which no message was sent.
     pub(crate) fn connect(node: &Node, uaid: Uaid) -> Self {
         let (send, sent) = mpsc::unbounded_channel();
         let seed = ConnectionSeed { fresh_uaid: uaid, jitter: 0 };
@@ -49,7 +49,7 @@ impl UserAgent {
         agent
     }
 
-    /// One that comes back.
+    /// An agent that reconnects.
     pub(crate) async fn back(node: &Node, uaid: Uaid) -> Self {
         let mut agent = Self::connect(node, uaid);
         agent.says_hello();
@@ -75,7 +75,6 @@ impl UserAgent {
         self.says(&json!({"messageType": "ack", "updates": [update]}));
     }
 
-    /// Leaves; its uaid.
     pub(crate) async fn hangs_up(mut self) -> Uaid {
         self.does(Event::SocketClosed);
         assert_eq!(self.is_closed().await, CloseReason::SocketClosed);
@@ -114,7 +113,7 @@ impl UserAgent {
         reason
     }
 
-    /// No frame came that was not taken.
+    /// Asserts that all frames received were read.
     pub(crate) fn heard_nothing_more(&mut self) {
         if let Ok(frame) = self.sent.try_recv() {
             panic!("it also got {frame:?}");

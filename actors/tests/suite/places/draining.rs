@@ -29,7 +29,7 @@ const ALMOST: Span = Span(999);
 const REST: Span = Span(1);
 
 #[test]
-fn sessions_close_one_after_the_other_over_the_whole_time() {
+fn sessions_are_closed_one_after_the_other_over_the_whole_drain() {
     clockwork::run(async {
         let (places, mut agents) = drained(SPREAD).await;
         for closed in 1..=usize::from(AGENTS) {
@@ -46,7 +46,7 @@ fn sessions_close_one_after_the_other_over_the_whole_time() {
 }
 
 #[test]
-fn all_sessions_are_told_though_nothing_ran_until_the_time_was_over() {
+fn all_sessions_are_closed_though_nothing_ran_until_the_drain_was_over() {
     clockwork::run(async {
         let (places, mut agents) = drained(SPREAD).await;
         tokio::time::advance(SPREAD).await;
@@ -59,8 +59,8 @@ fn all_sessions_are_told_though_nothing_ran_until_the_time_was_over() {
 }
 
 #[test]
-fn with_no_time_at_all_more_are_told_than_in_one_go() {
-    // More than the registry tells before it lets others have their turn.
+fn a_drain_of_no_time_closes_more_sessions_than_one_batch() {
+    // More than the registry closes before other tasks run.
     const MANY: u16 = 600;
     clockwork::run(async {
         let places = Places::new().await;
@@ -82,7 +82,7 @@ fn with_no_time_at_all_more_are_told_than_in_one_go() {
 }
 
 #[test]
-fn a_session_that_is_still_open_is_delivered_to_directly() {
+fn a_session_that_is_still_open_during_a_drain_gets_direct_pushes() {
     clockwork::run(async {
         let (places, mut agents) = drained(SPREAD).await;
         pass(Span(SECOND.0 * 5)).await;
@@ -106,7 +106,7 @@ fn a_session_that_is_still_open_is_delivered_to_directly() {
 }
 
 #[test]
-fn what_a_session_holds_at_its_moment_is_stored_at_once() {
+fn unacked_pushes_are_stored_when_the_drain_closes_their_session() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut agents = agents_on(&places.a).await;
@@ -133,7 +133,7 @@ fn what_a_session_holds_at_its_moment_is_stored_at_once() {
 }
 
 #[test]
-fn who_comes_while_a_node_drains_is_told_at_once() {
+fn an_agent_that_connects_during_a_drain_is_closed_at_once() {
     clockwork::run(async {
         let (places, _agents) = drained(SPREAD).await;
         let mut late = UserAgent::connect(&places.a, Uaid([99; 16]));
@@ -144,7 +144,7 @@ fn who_comes_while_a_node_drains_is_told_at_once() {
 }
 
 #[test]
-fn who_left_while_a_node_drains_is_passed_over() {
+fn a_session_that_ended_during_a_drain_is_skipped() {
     clockwork::run(async {
         let (places, agents) = drained(SPREAD).await;
         let mut there = Vec::new();
@@ -165,7 +165,7 @@ fn who_left_while_a_node_drains_is_passed_over() {
 }
 
 #[test]
-fn a_second_shutdown_in_a_hurry_ends_the_first_one_sooner_and_a_slower_one_does_not() {
+fn a_second_shutdown_can_shorten_a_drain_and_not_lengthen_it() {
     clockwork::run(async {
         let (places, mut agents) = drained(SPREAD).await;
         shut_down(&places.a, 10 * SPREAD).await;
@@ -183,7 +183,7 @@ fn a_second_shutdown_in_a_hurry_ends_the_first_one_sooner_and_a_slower_one_does_
 }
 
 #[test]
-fn a_record_that_names_another_node_by_then_keeps_it() {
+fn a_drain_does_not_clear_a_record_that_names_another_node() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut agent = UserAgent::new(&places.a, 1).await;
@@ -198,7 +198,7 @@ fn a_record_that_names_another_node_by_then_keeps_it() {
 }
 
 #[test]
-fn a_session_that_stands_still_holds_up_no_other_and_closes_when_it_goes_on() {
+fn a_frozen_session_delays_no_other_and_closes_when_it_resumes() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut agents = agents_on(&places.a).await;
@@ -218,7 +218,7 @@ fn a_session_that_stands_still_holds_up_no_other_and_closes_when_it_goes_on() {
 }
 
 #[test]
-fn all_that_is_sent_while_a_node_drains_is_delivered_there_or_where_the_agents_go() {
+fn messages_sent_during_a_drain_are_delivered_on_either_node() {
     clockwork::run(async {
         let (places, agents) = drained(SPREAD).await;
         let mut movers: Vec<Mover> = agents.into_iter().map(Mover::new).collect();
@@ -231,7 +231,8 @@ fn all_that_is_sent_while_a_node_drains_is_delivered_there_or_where_the_agents_g
                 outcomes.push(places.sender.send(mover.agent.uaid, message));
             }
             settle().await;
-            // Every third agent is slow with its acks: what it has not acked when its session closes is stored.
+            // Every third agent is slow with its acks: what it has not acked when its session
+            // closes is stored.
             for (number, mover) in movers.iter_mut().enumerate() {
                 mover.listens((number + round) % 3 != 0);
             }
@@ -247,7 +248,7 @@ fn all_that_is_sent_while_a_node_drains_is_delivered_there_or_where_the_agents_g
     });
 }
 
-/// An agent that goes to the other node when its session is closed.
+/// An agent that connects to the other node when its session is closed.
 struct Mover {
     agent: UserAgent,
     is_closed: bool,
@@ -262,7 +263,7 @@ impl Mover {
         Self { agent, is_closed: false, sent, heard, unacked: Vec::new() }
     }
 
-    /// Takes in what came, and acks what it has or does not.
+    /// Reads the messages received, and acks them or not.
     fn listens(&mut self, acks: bool) {
         while let Ok(frame) = self.agent.sent.try_recv() {
             match frame {
@@ -281,7 +282,8 @@ impl Mover {
         }
     }
 
-    /// Where its session was closed it connects to the other node, and acks there what it still has to.
+    /// Where its session was closed it connects to the other node, and acks there what it still has
+    /// to.
     async fn follows(&mut self, places: &Places) {
         self.listens(true);
         if std::mem::take(&mut self.is_closed) {

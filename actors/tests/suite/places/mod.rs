@@ -1,5 +1,4 @@
-//! Several nodes over one store: agents that move between them, ways between them that fail, and nodes
-//! that come to their end.
+//! Several nodes on one store: agents that move between them, ways that fail, and nodes that end.
 
 mod draining;
 mod moving;
@@ -58,7 +57,7 @@ impl Places {
         (id, sent)
     }
 
-    /// A message goes to the agent directly, and it acks it.
+    /// A message is delivered directly, and the agent acks it.
     async fn delivers(&self, agent: &mut UserAgent) {
         let (id, sent) = self.sends(agent).await;
         agent.acks(id);

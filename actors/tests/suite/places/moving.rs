@@ -1,4 +1,4 @@
-//! The same agent in two places at once: the newer connection stays, the older one is told and closes.
+//! One agent with two connections: the newer one stays, the older one is notified and closes.
 
 use serde_json::json;
 use state_machine::Span;
@@ -74,7 +74,7 @@ fn an_ack_on_the_newer_connection_deletes_what_the_endpoint_had_stored() {
         pass(ACK_WAIT).await;
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "it was sent and not acked");
 
-        // Its first fetch has not come when the ack does.
+        // Its first fetch is not answered when the ack arrives.
         places.b.orders.set(2, Fate::Held);
         let mut newer = UserAgent::back(&places.b, older.uaid).await;
         assert_eq!(older.is_closed().await, CloseReason::Replaced);
@@ -87,7 +87,7 @@ fn an_ack_on_the_newer_connection_deletes_what_the_endpoint_had_stored() {
 }
 
 #[test]
-fn a_word_that_comes_late_does_nothing_to_an_agent_that_came_back() {
+fn a_late_connected_elsewhere_does_not_close_an_agent_that_reconnected() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut first = UserAgent::new(&places.a, 1).await;
@@ -108,15 +108,14 @@ fn a_word_that_comes_late_does_nothing_to_an_agent_that_came_back() {
 }
 
 #[test]
-fn a_word_that_comes_while_the_agent_registers_does_nothing_where_it_turns_out_to_be_the_older_one()
-{
+fn an_older_connected_elsewhere_during_a_registration_is_ignored() {
     clockwork::run(async {
         let places = Places::with_clocks(0, 10_000).await;
         let uaid = UserAgent::new(&places.a, 1).await.hangs_up().await;
         places.set_way("a", Way::Slow(LATE));
         let mut second = UserAgent::back(&places.b, uaid).await;
         settle().await;
-        // By the clock of a it comes back before it went.
+        // By the clock of node a, it reconnects before it left.
         places.a.orders.set(0, Fate::Held);
         let mut third = UserAgent::connect(&places.a, uaid);
         third.says_hello();
@@ -134,7 +133,7 @@ fn a_word_that_comes_while_the_agent_registers_does_nothing_where_it_turns_out_t
 }
 
 #[test]
-fn a_word_that_was_lost_leaves_an_older_connection_that_takes_nothing_from_the_newer_one() {
+fn an_older_connection_that_was_not_notified_gets_no_push_of_the_newer_one() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut older = UserAgent::new(&places.a, 1).await;
@@ -153,7 +152,7 @@ fn a_word_that_was_lost_leaves_an_older_connection_that_takes_nothing_from_the_n
 }
 
 #[test]
-fn a_node_whose_clock_is_behind_is_no_older_place() {
+fn a_connection_on_a_node_whose_clock_is_behind_is_still_the_newer_one() {
     clockwork::run(async {
         let places = Places::with_clocks(10_000, 0).await;
         let mut older = UserAgent::new(&places.a, 1).await;
@@ -169,7 +168,7 @@ fn a_node_whose_clock_is_behind_is_no_older_place() {
 }
 
 #[test]
-fn an_older_connection_that_stands_still_with_its_mailbox_full_closes_when_it_goes_on() {
+fn an_older_frozen_connection_with_a_full_mailbox_closes_when_it_resumes() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut older = UserAgent::new(&places.a, 1).await;
@@ -191,7 +190,7 @@ fn an_older_connection_that_stands_still_with_its_mailbox_full_closes_when_it_go
 }
 
 #[test]
-fn a_push_held_by_a_connection_that_stands_still_is_found_by_the_newer_one_after_the_answer_wait() {
+fn a_push_held_by_a_frozen_connection_is_found_by_the_newer_one_after_the_answer_wait() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut older = UserAgent::new(&places.a, 1).await;
@@ -212,7 +211,7 @@ fn a_push_held_by_a_connection_that_stands_still_is_found_by_the_newer_one_after
 }
 
 #[test]
-fn of_two_nodes_that_register_an_agent_at_once_one_keeps_it() {
+fn one_of_two_nodes_that_register_an_agent_at_once_keeps_it() {
     clockwork::run(async {
         let places = Places::new().await;
         let uaid = UserAgent::new(&places.a, 1).await.hangs_up().await;
@@ -245,7 +244,7 @@ fn a_channel_registered_on_the_newer_connection_is_delivered_there() {
 }
 
 #[test]
-fn a_connection_that_ends_while_it_registers_has_the_older_one_told_all_the_same() {
+fn a_connection_that_ends_while_it_registers_still_notifies_the_previous_node() {
     clockwork::run(async {
         let places = Places::new().await;
         let mut oldest = UserAgent::new(&places.a, 1).await;

@@ -1,5 +1,5 @@
-//! Ways between nodes that are slow, cut, or lose what goes over them: a push is stored and found,
-//! and no record loses its node because of them.
+//! Ways between nodes that are slow, cut or lossy: a push is stored and found, and no record loses
+//! its node because of them.
 
 use actors::NodeDirectory;
 use actors::registry::{ConnectedElsewhere, NotifyResult};
@@ -14,11 +14,10 @@ use crate::node::{ACK_WAIT, Bounds, Node, UserAgent, Way};
 /// What an endpoint waits for the answer of a node.
 const ANSWER_WAIT: Span = Span(2 * ACK_WAIT.0);
 
-/// Longer than that.
 const TOO_LATE: Span = Span(3 * ACK_WAIT.0);
 
 #[test]
-fn a_push_that_does_not_come_to_its_node_is_stored_and_sent_when_the_node_is_told() {
+fn a_push_that_does_not_reach_its_node_is_stored_and_sent_when_the_node_is_notified() {
     for way in [Way::Refuses, Way::Hangs] {
         clockwork::run(async {
             let (places, mut agent) = connected().await;
@@ -33,7 +32,7 @@ fn a_push_that_does_not_come_to_its_node_is_stored_and_sent_when_the_node_is_tol
             assert_eq!(agent.is_notified().await, next.id);
             agent.acks(next.id);
             assert_eq!(sent.await.unwrap(), Outcome::Delivered);
-            // What the way swallowed is told when it is open again.
+            // The lost notification is sent again once the way is open.
             places.ground.neighbours.notify_stored(&NodeId::new("a"), agent.uaid);
             places.takes_all(&mut agent, &[first]).await;
         });
@@ -41,7 +40,7 @@ fn a_push_that_does_not_come_to_its_node_is_stored_and_sent_when_the_node_is_tol
 }
 
 #[test]
-fn what_nobody_told_a_connection_of_it_finds_when_it_looks_by_itself() {
+fn a_message_whose_notification_is_lost_is_found_by_the_storage_recheck() {
     clockwork::run(async {
         let recheck = Span(10 * ANSWER_WAIT.0);
         let mut bounds = Bounds { name: "a", ..Bounds::default() };
@@ -58,12 +57,12 @@ fn what_nobody_told_a_connection_of_it_finds_when_it_looks_by_itself() {
 }
 
 #[test]
-fn a_message_acked_on_a_way_that_loses_the_answer_is_stored_and_not_sent_again() {
+fn a_message_whose_ack_answer_is_lost_is_stored_and_not_sent_again() {
     clockwork::run(is_acked_unheard(Way::LosesAnswers));
 }
 
 #[test]
-fn a_message_whose_answer_comes_too_late_is_stored_and_not_sent_again() {
+fn a_message_whose_ack_answer_is_late_is_stored_and_not_sent_again() {
     clockwork::run(is_acked_unheard(Way::AnswersLate(TOO_LATE)));
 }
 
@@ -81,7 +80,7 @@ async fn is_acked_unheard(way: Way) {
 }
 
 #[test]
-fn a_push_that_comes_to_its_node_after_it_was_stored_is_sent_once() {
+fn a_push_that_reaches_its_node_after_it_was_stored_is_sent_once() {
     clockwork::run(async {
         let (places, mut agent) = connected().await;
         places.set_way("a", Way::Slow(TOO_LATE));
@@ -100,15 +99,15 @@ fn a_push_that_comes_to_its_node_after_it_was_stored_is_sent_once() {
 }
 
 #[test]
-fn only_the_word_of_the_node_itself_takes_it_out_of_a_record() {
+fn a_record_loses_its_node_only_when_that_node_answers_not_here() {
     clockwork::run(async {
         let (places, agent) = connected().await;
         let uaid = agent.uaid;
-        // The node died, and nobody is there.
+        // The node died, and its address refuses.
         places.set_way("a", Way::Refuses);
         let first = push(&places, &agent).await;
         is_still_there(&places, &agent).await;
-        // It is back under its name, and knows nobody.
+        // It restarts under its name, without connections.
         let _again = Node::on(&places.ground, &Bounds { name: "a", ..Bounds::default() });
         places.set_way("a", Way::Open);
         let second = push(&places, &agent).await;
@@ -120,7 +119,7 @@ fn only_the_word_of_the_node_itself_takes_it_out_of_a_record() {
 }
 
 #[test]
-fn a_node_that_is_gone_is_no_hindrance_for_its_agents_elsewhere() {
+fn the_agents_of_a_dead_node_connect_to_another_node() {
     clockwork::run(async {
         let (places, mut older) = connected().await;
         places.set_way("a", Way::Refuses);
@@ -130,7 +129,7 @@ fn a_node_that_is_gone_is_no_hindrance_for_its_agents_elsewhere() {
         places.set_way("a", Way::Open);
         assert_eq!(places.node_of(newer.uaid).await.as_deref(), Some("b"));
         older.heard_nothing_more();
-        // Told in the end, it closes.
+        // It closes when it is notified at last.
         let since = places.record(newer.uaid).await.connected_at;
         let moved = ConnectedElsewhere { uaid: newer.uaid, connected_at: since };
         assert_eq!(places.a.registry.send(moved).await, Ok(NotifyResult::Delivered));

@@ -1,4 +1,4 @@
-//! A user agent that remembers what it got, and acks it where the test does not say otherwise.
+//! A user agent that records its messages, and acks them unless the test sets otherwise.
 
 use actix::dev::SendError;
 use serde_json::{Value, json};
@@ -16,11 +16,11 @@ pub(crate) struct Agent {
     agent: UserAgent,
     /// Whether it acks what it gets at once.
     acks: bool,
-    /// How often it said something.
+    /// Messages that it sent.
     said: usize,
     /// What it was called in the answer to hello.
     pub(crate) greeted_as: Option<String>,
-    /// The messages that came, in the order in which they came.
+    /// The messages received, in their order.
     pub(crate) got: Vec<MessageId>,
     /// Of them, those that it has not acked.
     unacked: Vec<MessageId>,
@@ -35,7 +35,7 @@ impl Agent {
         UserAgent::new(node, number).await.hangs_up().await
     }
 
-    /// One that comes back, and says hello.
+    /// An agent that reconnects and sends hello.
     pub(crate) fn connects(node: &Node, uaid: Uaid) -> Self {
         Self::connects_with_luck(node, uaid, uaid)
     }
@@ -56,12 +56,12 @@ impl Agent {
         }
     }
 
-    /// One that acks nothing until it is told to.
+    /// An agent that acks nothing until the test wants it.
     pub(crate) fn silent(node: &Node, uaid: Uaid) -> Self {
         Self { acks: false, ..Self::connects(node, uaid) }
     }
 
-    /// One that comes back, takes what waits and stays.
+    /// An agent that reconnects, receives its stored messages and stays.
     pub(crate) async fn settles(node: &Node, uaid: Uaid) -> Self {
         let mut agent = Self::connects(node, uaid);
         agent.comes_to_rest(node).await;
@@ -69,7 +69,7 @@ impl Agent {
         agent
     }
 
-    /// One that comes back, takes what waits and leaves; what it took.
+    /// An agent that reconnects, receives its stored messages and leaves. Returns the messages.
     pub(crate) async fn visits(node: &Node, uaid: Uaid) -> Vec<MessageId> {
         Self::settles(node, uaid).await.hangs_up().await
     }
@@ -92,7 +92,7 @@ impl Agent {
         self.does(Event::MessageReceived(message));
     }
 
-    /// What it does on a connection that has come to its end is nobody's business.
+    /// Events on a connection that has ended are ignored.
     fn does(&mut self, event: Event) {
         let is_said = matches!(event, Event::MessageReceived(_));
         match self.agent.client.try_send(Came(event)) {
@@ -107,7 +107,7 @@ impl Agent {
         self.says(&json!({"messageType": "register", "channelID": chid.to_string()}));
     }
 
-    /// Acks everything that came, in one message, and from now on at once.
+    /// Acks all messages received, in one frame, and later ones at once.
     pub(crate) fn acks_all(&mut self) {
         self.acks = true;
         let update =
@@ -118,14 +118,14 @@ impl Agent {
         }
     }
 
-    /// From now on it acks nothing, as one whose line was cut and nobody knows.
+    /// Acks nothing from now on, as an agent whose socket was cut unnoticed.
     pub(crate) fn falls_silent(&mut self) {
         self.takes_in();
         self.acks = false;
     }
 
-    /// Takes in what came, until its connection is where it is wanted and has handled all that
-    /// this agent said.
+    /// Receives messages until its connection is in the wanted state and has handled all messages
+    /// of this agent.
     pub(crate) async fn until(&mut self, mut is_there: impl FnMut(&Self, LineNow) -> bool) {
         traces::until(|| {
             self.takes_in();
@@ -147,18 +147,18 @@ impl Agent {
         assert_eq!(traces::line(self.line()).phase, phase);
     }
 
-    /// Until nothing is left to be done but to wait for its acks, or for time to go by.
+    /// Receives messages until only its acks or a deadline are left to wait for.
     pub(crate) async fn is_waited_for(&mut self) {
         self.until(|_, now| now.open_orders == 0).await;
     }
 
-    /// Until its connection is ready and nothing is left to be done. Time goes by where only
-    /// that helps: for an order that failed, and for one that does not ack.
+    /// Receives messages until its connection is ready and idle. The clock advances if only that
+    /// helps: after a failed operation, and for an agent that does not ack.
     pub(crate) async fn comes_to_rest(&mut self, node: &Node) {
         if node.gate.is_open() {
             node.endpoints_rest().await;
         }
-        // What the registry was to hand on is in the mailbox, and the answer to a ping comes behind it.
+        // The registry has delivered: the answer to a ping follows its messages in the mailbox.
         node.find(self.agent.uaid).await;
         self.says(&json!({}));
         loop {
@@ -174,7 +174,7 @@ impl Agent {
         }
     }
 
-    /// Time goes by on its node, and its connection notices.
+    /// Advances the clock of its node, and lets its connection notice.
     pub(crate) fn lets_pass(&mut self, node: &Node, span: Span) {
         let clock = &node.clients.clock;
         clock.set(clock.now() + span);
@@ -197,7 +197,7 @@ impl Agent {
         self.got
     }
 
-    /// Its connection is gone, and nobody was told; what it got.
+    /// Its connection vanishes without a signal. Returns the messages received.
     pub(crate) async fn vanishes(mut self) -> Vec<MessageId> {
         self.takes_in();
         // Refused where the connection is closed already.

@@ -1,4 +1,4 @@
-//! What nobody acks is carried over to the new month.
+//! Unacked messages are moved to the new month.
 
 use serde_json::json;
 use state_machine::connection::{CloseReason, PhaseName};
@@ -11,7 +11,7 @@ use super::world::{DRAIN_WAIT, NEW, OLD, World, in_month, in_table, it_becomes, 
 use crate::node::{Fate, Node};
 use crate::traces;
 
-pub(crate) async fn messages_nobody_acks_are_carried_over_and_come_again_until_acked(world: World) {
+pub(crate) async fn unacked_messages_are_moved_and_redelivered_until_acked(world: World) {
     let node = world.node_in(OLD);
     let (uaid, waiting) = world.agent_of_last_month(&node, 1, 2).await;
     it_becomes(&node, NEW);
@@ -129,7 +129,7 @@ pub(crate) async fn of_a_topic_only_the_newest_message_is_left_after_the_carryin
 fn of_a_topic(node: &Node) -> Message {
     let message = lasting(node);
     let mut id = message.id.to_bytes();
-    // The lowest bit of an id tells that there is a topic.
+    // The lowest bit of an id marks a topic.
     id[15] |= 1;
     let topic = Some(Topic::parse("news").unwrap());
     Message { id: MessageId::from_bytes(id), topic, ..message }

@@ -1,7 +1,7 @@
-//! A move that is cut short at every order it gives, in every way. The next connection brings it to
-//! its end: everything arrives, nothing comes again once its ack is settled, nothing stays behind.
+//! A move that is interrupted at each of its store operations, in every way. The next connection
+//! completes it: all messages arrive, none is redelivered once its ack is settled, no row stays.
 //!
-//! The orders are those that a move without a cut was seen to give, so none is forgotten.
+//! The operations are those of an uninterrupted move, so none is forgotten.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::world::{DRAIN_WAIT, NEW, OLD, STORE_RETRY, World, it_becomes, lasting
 use crate::node::{Act, Fate, Node};
 use crate::traces;
 
-/// What goes on during a move.
+/// An event during a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plot {
     /// The agent acks what it gets.
@@ -37,9 +37,9 @@ enum Cut {
     HangsUpBefore,
     /// The agent hangs up; the order was carried out.
     HangsUpAfter,
-    /// The store refuses the order once, and the connection goes on.
+    /// The store fails the operation once, and the connection continues.
     IsRefused,
-    /// The store carries the order out and says that it failed, and the connection goes on.
+    /// The store executes the operation and reports a failure, and the connection continues.
     IsInDoubt,
 }
 
@@ -118,7 +118,6 @@ async fn cuts_everywhere(world: &World, plot: Plot, expected: &[&str]) {
     }
 }
 
-/// One agent's move.
 struct Play<'a> {
     world: &'a World,
     plot: Plot,
@@ -182,8 +181,8 @@ impl<'a> Play<'a> {
         orders
     }
 
-    /// Its node dies right after an order was carried out, and the next one too. Answers whether that
-    /// had so many.
+    /// Its node dies right after an order was carried out, and the next one too. Answers whether
+    /// that had so many.
     async fn dies_twice(self, first: usize, second: usize) -> bool {
         self.node.orders.set(first, Fate::Unheard);
         let mut agent = self.agent_on(&self.node);
@@ -199,7 +198,7 @@ impl<'a> Play<'a> {
         is_met
     }
 
-    /// Lets a connection go on until an order meets the fate that is set. Answers whether one did.
+    /// Runs a connection until an operation meets the fate that is set. Returns whether one did.
     async fn is_met(&self, agent: &mut Agent, node: &Node) -> bool {
         loop {
             tokio::select! {
@@ -210,7 +209,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The node after a restart: nobody is in its registry, and its clock goes on.
+    /// The node after a restart: its registry is empty, and its clock continues.
     fn another_node(&self) -> Node {
         self.world.node(self.node.clients.clock.now(), |_| {})
     }
@@ -224,7 +223,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets a connection go on. Answers whether that was not yet the end.
+    /// Runs a connection. Returns whether it is not yet done.
     async fn goes_on(&self, agent: &mut Agent, node: &Node) -> bool {
         agent.is_waited_for().await;
         let now = traces::line(agent.line());
@@ -242,14 +241,14 @@ impl<'a> Play<'a> {
         true
     }
 
-    /// The agent comes back, and acks.
+    /// The agent reconnects, and acks.
     async fn comes_back(&self, node: &Node) -> Vec<MessageId> {
         node.orders.lift();
         node.orders.before("update month", Arc::clone(&self.late));
         Agent::visits(node, self.uaid).await
     }
 
-    /// All that waited was got, all is done, and nothing comes on yet another connection.
+    /// All stored messages were received, all is done, and another connection gets none.
     async fn ends_with(&self, got: &[MessageId]) {
         assert!(self.waiting.iter().all(|id| got.contains(id)), "{got:?} of {:?}", self.waiting);
         self.world.is_done_with(self.uaid, NEW).await;
@@ -269,7 +268,7 @@ impl Cut {
     }
 }
 
-/// A message that an endpoint puts into the old table when it is told to, the first time.
+/// A message that an endpoint puts into the old table at the first request.
 fn late_row(node: &Node, uaid: Uaid) -> (MessageId, Act) {
     let message = lasting(node);
     let (id, store, is_stored) = (message.id, Arc::clone(&node.store), AtomicBool::new(false));
@@ -277,7 +276,8 @@ fn late_row(node: &Node, uaid: Uaid) -> (MessageId, Act) {
         if is_stored.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Ordered before the record moves: the endpoint's second look sees the old month, so it is a 201.
+        // Ordered before the record moves: the endpoint's second look sees the old month, so it is
+        // a 201.
         drop(store.store_message(uaid, month(OLD), message.clone()));
         traces::told(uaid, message.clone(), Outcome::Stored);
     };

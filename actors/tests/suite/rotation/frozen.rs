@@ -53,7 +53,7 @@ pub(crate) async fn switched_off_in_the_midst_of_a_month_nobody_moves_back(world
         assert_eq!(Agent::visits(&node, *uaid).await, *waiting);
         world.is_done_with(*uaid, "2027_01").await;
     }
-    // On again, in the same month: what went ahead stays ahead.
+    // On again, in the same month: a record that moved ahead stays ahead.
     let node = world.node_in(NEW);
     for (uaid, _) in [&early, &late] {
         let stored = stores(&node, *uaid).await;

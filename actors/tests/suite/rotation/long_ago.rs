@@ -159,7 +159,7 @@ pub(crate) async fn a_look_that_fails_never_gives_a_new_uaid(world: World) {
     let node = world.node_in(OLD);
     let (uaid, waiting) = world.agent_of_last_month(&node, 1, 1).await;
     it_becomes(&node, NEW);
-    // The record and the channels are the looks that could say that an agent is unknown.
+    // The reads of the record and of the channels could find an agent unknown.
     for at in [0, 1] {
         for fate in [Fate::Refused, Fate::Doubted] {
             node.orders.set(at, fate);

@@ -1,7 +1,7 @@
 //! The month that turns, with real actors on real stores.
 //!
 //! A case is a function that takes an empty [`World`](world::World). It is named once, in `engine!`
-//! below, which makes one test of it for every engine. Time goes by in these tests, but no limit is
+//! below, which makes one test of it for every engine. Time is real in these tests, but no limit is
 //! reached unless a case sets the clock.
 
 mod agent;
@@ -31,10 +31,10 @@ macro_rules! engine {
                 a_client_takes_more_than_a_page_before_it_moves
                 channels_are_copied_without_messages_and_the_record_moves_last
                 commands_and_pushes_during_every_step_of_a_move_wait_for_its_end
-                a_session_goes_on_over_midnight_and_moves_when_it_connects_again
+                a_session_stays_open_over_midnight_and_its_agent_moves_when_it_reconnects
             );
             engine!(@case $new, carrying:
-                messages_nobody_acks_are_carried_over_and_come_again_until_acked
+                unacked_messages_are_moved_and_redelivered_until_acked
                 messages_that_had_no_room_to_be_sent_are_carried_over_too
                 an_ack_after_the_carrying_settles_the_message
                 a_drain_wait_of_nothing_waits_for_the_acks_for_ever

@@ -49,7 +49,7 @@ pub(crate) async fn a_client_of_last_month_takes_its_messages_and_moves(world: W
     assert_eq!(world.channels_in(uaid, OLD).await, Some([CHANNEL].into()));
     assert_eq!(world.channels_in(uaid, NEW).await, Some([CHANNEL].into()));
 
-    // What comes afterwards waits in the new month, and once taken it does not come again.
+    // Later messages wait in the new month, and are not redelivered once acked.
     let next = stores(&node, uaid).await;
     assert_eq!(world.rows(uaid).await, in_table(NEW, &[next]));
     assert_eq!(Agent::visits(&node, uaid).await, [next]);
@@ -57,7 +57,7 @@ pub(crate) async fn a_client_of_last_month_takes_its_messages_and_moves(world: W
     world.is_done_with(uaid, NEW).await;
 }
 
-/// The agent remembers no ack here, so what comes again is not hidden.
+/// The agent remembers no ack here, so redeliveries are not hidden.
 pub(crate) async fn what_a_broken_off_copy_left_in_the_new_month_goes_with_the_acks(world: World) {
     let node = world.node(in_month(OLD), |bounds| bounds.limits.remembered_acks_max = 1);
     let (uaid, waiting) = world.agent_of_last_month(&node, 1, 3).await;
@@ -123,7 +123,8 @@ pub(crate) async fn commands_and_pushes_during_every_step_of_a_move_wait_for_its
     world.is_done_with(uaid, NEW).await;
 }
 
-/// One command and one push at every kind of order of a move that is held back; the channels asked for.
+/// One command and one push at every kind of order of a move that is held back; the channels asked
+/// for.
 async fn asks_and_pushes_at_every_order(
     node: &Node,
     agent: &mut Agent,
@@ -151,7 +152,9 @@ async fn asks_and_pushes_at_every_order(
     }
 }
 
-pub(crate) async fn a_session_goes_on_over_midnight_and_moves_when_it_connects_again(world: World) {
+pub(crate) async fn a_session_stays_open_over_midnight_and_its_agent_moves_when_it_reconnects(
+    world: World,
+) {
     let node = world.node_in(OLD);
     let uaid = Agent::subscribes(&node, 1).await;
     let mut agent = Agent::settles(&node, uaid).await;
@@ -195,7 +198,7 @@ fn at(order: &str) -> usize {
     MOVE.iter().position(|other| *other == order).unwrap()
 }
 
-/// What endpoints were told by a connection.
+/// The answers of a connection to endpoints.
 fn push_answers(agent: &Agent) -> BTreeSet<PushAnswer> {
     let trace = traces::so_far();
     let effects = trace.steps(agent.line()).flat_map(|step| &step.effects);

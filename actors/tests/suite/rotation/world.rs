@@ -32,7 +32,7 @@ pub(crate) struct World {
 pub(crate) const OLD: &str = "2026_11";
 pub(crate) const NEW: &str = "2026_12";
 
-/// How long the old month's acks are waited for. Time goes by itself here, and this is more than it gets.
+/// How long the old month's acks are waited for. Time is real here, and this is longer than a test.
 pub(crate) const DRAIN_WAIT: Span = Span::from_secs(600);
 
 /// How long an ack is waited for: the same.
@@ -53,7 +53,6 @@ impl World {
         world
     }
 
-    /// Makes tables.
     pub(crate) async fn has_months<const N: usize>(&self, months: [&str; N]) {
         for name in months {
             self.ensure_month(month(name)).await.unwrap();
@@ -72,7 +71,7 @@ impl World {
     }
 
     /// A node that is different somehow. Its clock shows a minute more than that of the one before,
-    /// so that who comes to it comes later.
+    /// so that later connections are newer.
     pub(crate) fn node(&self, now: Time, differ: impl FnOnce(&mut Bounds)) -> Node {
         const MINUTE: Span = Span::from_secs(60);
         self.nodes.set(self.nodes.get() + 1);
@@ -144,7 +143,7 @@ impl Deref for World {
     }
 }
 
-/// An application server sends a message that nobody takes now: it is stored.
+/// An application server sends a message for an agent that is offline: it is stored.
 pub(crate) async fn stores(node: &Node, uaid: Uaid) -> MessageId {
     let message = lasting(node);
     let outcome = node.send(uaid, message.clone()).await.unwrap();
@@ -165,7 +164,6 @@ pub(crate) fn it_becomes(node: &Node, name: &str) {
 /// The middle of a month.
 pub(crate) fn in_month(name: &str) -> Time {
     const DAY: Span = Span::from_secs(24 * 60 * 60);
-    /// In January 2026.
     const BEGIN: Time = Time(1_767_700_000_000);
     let mut time = BEGIN;
     while Month::of(time) < month(name) {
@@ -183,7 +181,7 @@ pub(crate) fn in_table(name: &str, messages: &[MessageId]) -> Vec<(Month, Messag
     messages.iter().map(|id| (month(name), *id)).collect()
 }
 
-/// Nothing happens because of time unless a test has it go by.
+/// No deadline passes unless a test advances the clock.
 fn limits() -> Limits {
     Limits {
         hello_timeout: ACK_WAIT,

@@ -1,18 +1,21 @@
-//! Tells a session's connection of broadcasts when and as its transcript says.
+//! Notifies a session's connection of broadcasts as its transcript prescribes.
 
 use std::sync::{Arc, Mutex};
 
-use actix::{Actor, Addr, Context, Handler};
+use actix::{Actor, Context, Handler};
+use actors::BoundedAddr;
 use actors::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use actors::handle::Signal;
+use actors::mailbox::{BoundedActor, Mailbox, Queued};
+use actors::observe::{BroadcastState, Observe};
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::Effect;
 use tokio::sync::watch;
 
-/// The broadcasts of a node, and whoever follows them.
+/// The broadcasts of a node, and their subscriber.
 pub(crate) struct Crier {
     now: watch::Sender<Arc<Broadcasts>>,
-    place: Addr<Place>,
+    place: BoundedAddr<Place>,
     /// What was heard of connections since it was last looked at.
     heard: Arc<Mutex<Vec<Effect>>>,
 }
@@ -23,7 +26,6 @@ struct Place {
     heard: Arc<Mutex<Vec<Effect>>>,
 }
 
-/// Tell whoever follows.
 #[derive(actix::Message)]
 #[rtype(result = "()")]
 struct Cry;
@@ -31,15 +33,16 @@ struct Cry;
 impl Crier {
     pub(crate) fn new() -> Self {
         let heard = Arc::default();
-        let place = Place { follower: None, heard: Arc::clone(&heard) }.start();
+        let place = BoundedAddr::start(Place { follower: None, heard: Arc::clone(&heard) });
         Self { now: watch::Sender::default(), place, heard }
     }
 
     pub(crate) fn view(&self) -> BroadcastView {
         BroadcastView {
             now: self.now.subscribe(),
-            subscribe: self.place.clone().recipient(),
-            unsubscribe: self.place.clone().recipient(),
+            subscribe: self.place.recipient(),
+            unsubscribe: self.place.recipient(),
+            observe: self.place.recipient(),
         }
     }
 
@@ -62,30 +65,50 @@ impl Actor for Place {
     type Context = Context<Self>;
 }
 
-impl Handler<Subscribe> for Place {
+impl BoundedActor for Place {
+    fn mailbox(&self) -> Mailbox {
+        Mailbox::new(16)
+    }
+}
+
+impl Handler<Queued<Observe<BroadcastState>>> for Place {
+    type Result = BroadcastState;
+
+    fn handle(
+        &mut self,
+        _: Queued<Observe<BroadcastState>>,
+        _: &mut Self::Context,
+    ) -> BroadcastState {
+        unreachable!("a session does not observe it")
+    }
+}
+
+impl Handler<Queued<Subscribe>> for Place {
     type Result = ();
 
-    fn handle(&mut self, subscribe: Subscribe, _: &mut Self::Context) {
+    fn handle(&mut self, subscribe: Queued<Subscribe>, _: &mut Self::Context) {
+        let subscribe = subscribe.take();
         self.heard.lock().unwrap().push(Effect::SubscribeBroadcasts { last_sent: subscribe.told });
         let before = self.follower.replace(subscribe);
         assert!(before.is_none(), "a connection follows once");
     }
 }
 
-impl Handler<Unsubscribe> for Place {
+impl Handler<Queued<Unsubscribe>> for Place {
     type Result = ();
 
-    fn handle(&mut self, Unsubscribe { connection, point }: Unsubscribe, _: &mut Self::Context) {
+    fn handle(&mut self, unsubscribe: Queued<Unsubscribe>, _: &mut Self::Context) {
+        let Unsubscribe { connection, point } = unsubscribe.take();
         self.heard.lock().unwrap().push(Effect::UnsubscribeBroadcasts);
         let follower = self.follower.take().expect("only a follower leaves");
         assert_eq!((follower.connection, follower.point), (connection, point));
     }
 }
 
-impl Handler<Cry> for Place {
+impl Handler<Queued<Cry>> for Place {
     type Result = ();
 
-    fn handle(&mut self, Cry: Cry, _: &mut Self::Context) {
+    fn handle(&mut self, _: Queued<Cry>, _: &mut Self::Context) {
         if let Some(follower) = &self.follower {
             follower.handle.signal(Signal::BroadcastsChanged).unwrap();
         }

@@ -18,7 +18,7 @@ use harness::transcript::{Mismatch, Transcript};
 
 use crate::clockwork;
 
-/// Plays every session, each in a world of its own, and tells of all that go otherwise.
+/// Plays every session, each in a world of its own, and reports all that differ.
 fn play_all<F: Future<Output = Result<(), Mismatch>>>(play: impl Fn(Arc<Transcript>) -> F) {
     let mut failures = Vec::new();
     for path in session_files() {

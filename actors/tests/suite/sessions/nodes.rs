@@ -1,4 +1,4 @@
-//! Other nodes, of whom nothing is heard: what a session's connection tells them is written down.
+//! Peers that answer nothing: the notifications of a session's connection are recorded.
 
 use std::sync::Arc;
 

@@ -13,10 +13,10 @@ use super::play_all;
 use super::scene::Scene;
 use super::stage::{Agent, Stage};
 use crate::clockwork::settle;
-use crate::wire::{Came, Sent, Wire};
+use crate::wire::{Arrived, Came, Sent, Wire};
 
 #[test]
-fn every_session_goes_on_the_client_actor_as_it_is_written() {
+fn every_transcript_plays_on_the_client_actor() {
     play_all(play);
 }
 
@@ -40,12 +40,12 @@ async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
 impl Agent for Addr<Client<Wire>> {
     async fn act(&mut self, input: &Input, names: &Bindings) {
         let event = input.event(names).expect("names were checked when the transcript was read");
-        // Refused: the connection came to its end, and what its agent does is nobody's business.
+        // If it is refused, the connection has ended, and the agent's events are ignored.
         drop(self.try_send(Came(event)));
     }
 
     async fn unfound_push(&mut self, push: DirectPush) {
-        self.try_send(push).unwrap();
+        self.try_send(Arrived(push)).unwrap();
     }
 
     async fn unheard_shutdown(&mut self) {

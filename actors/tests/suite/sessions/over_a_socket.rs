@@ -1,15 +1,14 @@
-//! The same over a real socket: what is said to the user agent, the code of the close frame, and
+//! The same over a real socket: the frames to the user agent, the code of the close frame, and
 //! that TCP is closed right after it. Firefox waits for that, not for the frame.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::Addr;
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::handle::DirectPush;
-use actors::{ClientShared, RegistryActor};
+use actors::{BoundedAddr, ClientShared, RegistryActor};
 use harness::transcript::{Bindings, Expected, Input, Mismatch, OrderKind, Transcript};
 use state_machine::connection::Event;
 use state_machine::wire::InvalidFrame;
@@ -20,7 +19,7 @@ use super::stage::{Agent, Stage};
 use crate::net::{Heard, Listener, MESSAGE_BYTES_MAX, Peer, Server, Speaker, Traffic};
 
 #[test]
-fn every_session_goes_over_a_real_socket_as_it_is_written() {
+fn every_transcript_plays_over_a_real_socket() {
     play_all(play);
 }
 
@@ -40,7 +39,7 @@ async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
 fn is_on_the_wire(line: &Expected) -> bool {
     match line.kind {
         OrderKind::Frame(_) | OrderKind::Ping => true,
-        // Who hung up is told nothing.
+        // An agent that hung up gets no close frame.
         OrderKind::Close => line.text != "close< socket closed",
         OrderKind::Store(_)
         | OrderKind::Push
@@ -55,10 +54,10 @@ struct SocketAgent {
     /// None once it hung up.
     speaker: Option<Speaker>,
     traffic: Traffic,
-    registry: Addr<RegistryActor>,
+    registry: BoundedAddr<RegistryActor>,
     lines: Rc<RefCell<Vec<String>>>,
     listening: JoinHandle<()>,
-    /// Whether it says hello only to be told of the end.
+    /// Whether it sends hello only to get the shutdown.
     is_late: bool,
 }
 
@@ -120,7 +119,7 @@ impl Agent for SocketAgent {
     }
 }
 
-/// Writes down what comes. A close frame counts once the socket is closed after it.
+/// Records the frames. A close frame counts once the socket is closed after it.
 async fn listen(mut listener: Listener, lines: Rc<RefCell<Vec<String>>>) {
     let mut close = "the socket was closed without a close frame".to_owned();
     loop {

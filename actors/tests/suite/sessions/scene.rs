@@ -4,10 +4,10 @@
 //!
 //! | line | instead | because |
 //! |---|---|---|
-//! | `push> reply_lost M1 C1` | the endpoint stops listening before the step that accepts, and what the loss orders follows in that step | the actor finds the endpoint gone when it answers, and tells the machine in the same breath |
+//! | `push> reply_lost M1 C1` | the endpoint stops listening before the step that accepts, and what the loss orders follows in that step | the actor finds the endpoint gone when it answers, and notifies the machine in the same breath |
 //! | a push after the end: `busy` | the registry answers `not_here` | the actor is gone; the endpoint stores the message all the same |
-//! | `node> shutdown` before hello | the actor: told directly; the socket: told as soon as it says hello | the registry knows no connection before hello |
-//! | `node> connected_elsewhere` before hello | nobody is told | the registry knows no connection before hello |
+//! | `node> shutdown` before hello | the actor: notified directly; the socket: notified as soon as it sends hello | the registry knows no connection before hello |
+//! | `node> connected_elsewhere` before hello | no connection is notified | the registry knows no connection before hello |
 //! | `node> broadcasts` right after a `broadcast_subscribe` | the node knows them before that step, and what they bring follows in it | the actor looks at them when it hears the word |
 //! | a push before hello | the actor: put into its mailbox; the socket: the registry answers | the same |
 
@@ -29,7 +29,6 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// What to play.
     pub(crate) fn all(transcript: &Transcript) -> Vec<Self> {
         let mut scenes: Vec<Self> = Vec::new();
         let mut is_over = false;
@@ -55,7 +54,7 @@ impl Scene {
         scenes
     }
 
-    /// Whether the agent asks for broadcasts and was not told of them yet.
+    /// Whether the agent subscribes to broadcasts and did not get them yet.
     fn subscribes(&self) -> bool {
         let event = self.step.input.event(&Bindings::fixed());
         self.broadcasts.is_none()

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use actix::{Actor, Addr};
+use actix::Addr;
 use actors::broadcasts::BroadcastView;
 use actors::handle::DirectPush;
 use actors::registry::{ConnectedElsewhere, Lookup, MessageStored, ShutDown};
-use actors::{Client, ClientShared, Clock, RegistryActor};
+use actors::{Client, ClientShared, Clock, Directory, NoPeers, RegistryActor};
 use harness::transcript::{Bindings, Expected, Input, Mismatch, OrderKind, Step, Transcript};
 use slog::{Discard, Logger, o};
 use state_machine::broadcast::Versions;
@@ -37,12 +37,12 @@ const SUCCESSORS: u64 = 1000;
 pub(crate) struct Stage {
     pub(crate) transcript: Arc<Transcript>,
     pub(crate) shared: Arc<ClientShared>,
+    directory: Directory,
     pub(crate) record: Arc<Record>,
     store: Arc<ScriptedStore>,
-    /// None where the node tells of no broadcasts.
+    /// None on a node without broadcasts.
     crier: Option<Crier>,
     names: Bindings,
-    /// Endpoints that wait.
     pushes: BTreeMap<PushId, (MessageKey, oneshot::Receiver<NodeAnswer>)>,
     /// The uaids that the registry should ever hear of, and their names.
     uaids: BTreeMap<Uaid, String>,
@@ -54,30 +54,32 @@ pub(crate) struct Stage {
 
 /// The user agent's end of the connection.
 pub(crate) trait Agent {
-    /// Does what a line after `agent>` says.
+    /// Executes a line that begins with `agent>`.
     async fn act(&mut self, input: &Input, names: &Bindings);
 
     /// A push for a connection that the registry does not know yet.
     async fn unfound_push(&mut self, push: DirectPush);
 
-    /// A shutdown that the registry cannot tell the connection of yet.
+    /// A shutdown before the registry knows the connection.
     async fn unheard_shutdown(&mut self);
 }
 
 impl Stage {
     pub(crate) fn set(transcript: Arc<Transcript>) -> Self {
         let clock = Clock::starting_at(transcript.start);
-        let registry = RegistryActor::new(16, log()).start();
+        let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+        let directory = RegistryActor::new(16, peers, log()).start(None);
         let record = Arc::new(Record::new(&transcript, clock));
         let store = Arc::new(ScriptedStore::new(&record));
         let crier = tells_broadcasts(&transcript).then(Crier::new);
         let view = crier.as_ref().map(Crier::view);
-        let shared = shared(&record, &store, registry, view, OURS.0);
+        let shared = shared(&record, &store, &directory, view, OURS.0);
         let names = Bindings::fixed();
         Self {
             uaids: uaids(&transcript, &names),
             transcript,
             shared,
+            directory,
             record,
             store,
             crier,
@@ -112,7 +114,7 @@ impl Stage {
             Input::Event(Event::Replaced) => self.replace(),
             Input::Event(Event::ConnectedElsewhere { connected_at }) => {
                 let connected_at = *connected_at;
-                // Before hello it is nobody that this node knows.
+                // Before hello this node does not know the agent.
                 if let Some(uaid) = self.uaid {
                     let moved = ConnectedElsewhere { uaid, connected_at };
                     self.shared.registry.try_send(moved).unwrap();
@@ -144,13 +146,12 @@ impl Stage {
         }
     }
 
-    /// The same agent says hello on another connection, whose store never answers.
+    /// The same agent sends hello on another connection, whose store never answers.
     fn replace(&mut self) {
-        let ClientShared { registry, clock, .. } = &*self.shared;
-        let record = Arc::new(Record::new(&self.transcript, clock.clone()));
+        let record = Arc::new(Record::new(&self.transcript, self.shared.clock.clone()));
         let store = Arc::new(ScriptedStore::new(&record));
         let number = SUCCESSORS + self.successors.len() as u64;
-        let shared = shared(&record, &store, registry.clone(), None, number);
+        let shared = shared(&record, &store, &self.directory, None, number);
         let successor = Wire::start(&shared, self.transcript.seed, drop);
         let hello = ClientMessage::Hello { uaid: self.uaid, broadcasts: Versions::new() };
         successor.try_send(Came(Event::MessageReceived(hello))).unwrap();
@@ -191,7 +192,6 @@ impl Stage {
         scene.step.compare_those(&expected, got, &mut self.names)
     }
 
-    /// The answers that came.
     fn push_lines(&mut self) -> Vec<String> {
         let (writer, now) = (self.transcript.writer(), self.shared.clock.now());
         let mut lines = Vec::new();
@@ -237,15 +237,16 @@ impl Stage {
 fn shared(
     record: &Arc<Record>,
     store: &Arc<ScriptedStore>,
-    registry: Addr<RegistryActor>,
+    directory: &Directory,
     broadcasts: Option<BroadcastView>,
     first_connection: u64,
 ) -> Arc<ClientShared> {
     Arc::new(ClientShared {
         config: Arc::new(record.transcript.config.clone()),
         store: Arc::clone(store) as _,
-        registry,
+        registry: directory.registry().clone(),
         nodes: Arc::new(ScriptedNodes(Arc::clone(record))),
+        counters: Arc::clone(directory.clients()),
         broadcasts,
         urls: Box::new(NamedUrls),
         clock: record.clock.clone(),
@@ -273,7 +274,7 @@ fn uaids(transcript: &Transcript, names: &Bindings) -> BTreeMap<Uaid, String> {
     named.map(|name| (uaid(name), name.to_owned())).collect()
 }
 
-/// A node's answer as a connection's, and the word for what no connection says.
+/// A node's answer as a connection's, and the word for an answer that no connection gives.
 fn written(answer: NodeAnswer) -> (PushAnswer, Option<&'static str>) {
     match answer {
         NodeAnswer::Accepted => (PushAnswer::Accepted, None),

@@ -1,4 +1,4 @@
-//! A store that writes its orders down and answers them when and as a transcript says.
+//! A store that records its operations and answers them as the transcript prescribes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ impl ScriptedStore {
         let mut orders = self.orders.lock().unwrap();
         let order = orders.get_mut(op.0 as usize).and_then(Option::take);
         match order {
-            // Nobody listens where the connection came to its end.
+            // The connection may have ended.
             Some(reply) => drop(reply.send(answer)),
             None => self.record.note(format!("store: order {} does not wait for an answer", op.0)),
         }

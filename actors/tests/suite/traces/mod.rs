@@ -1,6 +1,6 @@
 //! What the client actors of a test did, step by step, and what must be true of it.
 //!
-//! Every client on a [`Wire`](crate::wire::Wire) keeps its record here, and every test that runs on
+//! Every client on a [`Wire`](crate::wire::Wire) keeps its record here. Every test that runs on
 //! [`clockwork`](crate::clockwork) has it checked at its end: the rules of `harness::invariants`
 //! for each connection, and its promises for all of them together.
 
@@ -23,13 +23,26 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     /// A connection was accepted.
-    Opened { line: usize, config: Arc<Config> },
-    /// Its machine stepped.
-    Stepped { line: usize, step: Step },
-    /// An application server was told what became of its message.
-    Told { uaid: Uaid, message: Message, outcome: Outcome },
-    /// An agent has acked all that came and nothing is under way any more: what the store has of it.
-    Rests { uaid: Uaid, record: RouterRecord, rows: Vec<(Month, MessageId)> },
+    Opened {
+        line: usize,
+        config: Arc<Config>,
+    },
+    Stepped {
+        line: usize,
+        step: Step,
+    },
+    /// An application server got the outcome of its message.
+    Told {
+        uaid: Uaid,
+        message: Message,
+        outcome: Outcome,
+    },
+    /// An agent has acked all messages and nothing is in flight: its rows in the store.
+    Rests {
+        uaid: Uaid,
+        record: RouterRecord,
+        rows: Vec<(Month, MessageId)>,
+    },
 }
 
 /// One step of a connection, as it is seen from outside.
@@ -44,7 +57,6 @@ pub(crate) struct Step {
     deadline: Option<(Time, Wait)>,
 }
 
-/// All that happened.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace(pub(crate) Vec<Entry>);
 
@@ -96,7 +108,7 @@ pub(crate) fn begin() {
     BOOK.take();
 }
 
-/// All that was written down since, as far as it goes.
+/// The trace so far.
 pub(crate) fn so_far() -> Trace {
     BOOK.with_borrow(|book| book.trace.clone())
 }
@@ -129,7 +141,7 @@ pub(crate) fn step(line: usize, connection: &mut Connection, now: Time, event: E
     effects
 }
 
-/// An application server is told what became of its message.
+/// An application server gets the outcome of its message.
 pub(crate) fn told(uaid: Uaid, message: Message, outcome: Outcome) {
     note(Entry::Told { uaid, message, outcome });
 }

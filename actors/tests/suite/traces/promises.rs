@@ -1,4 +1,5 @@
-//! The promises of the whole service, held against all connections of an agent and its endpoints together.
+//! The promises of the whole service, held against all connections of an agent and its endpoints
+//! together.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,6 @@ use state_machine::{Message, MessageId, Month, OpId, RouterRecord, Uaid};
 
 use super::{Broken, Entry, Step, Trace};
 
-/// Checks every promise.
 pub(super) fn check(trace: &Trace) -> Result<(), Broken> {
     let mut seen = Looker::default();
     trace.0.iter().try_for_each(|entry| seen.looks_at(entry))
@@ -24,7 +24,6 @@ struct Looker {
     agents: BTreeMap<Uaid, AgentSeen>,
 }
 
-/// A connection.
 #[derive(Default)]
 struct LineSeen {
     uaid: Option<Uaid>,
@@ -32,7 +31,7 @@ struct LineSeen {
     deletes: BTreeMap<OpId, Vec<MessageId>>,
 }
 
-/// An agent, and what application servers were told about it.
+/// An agent, and the outcomes of the messages for it.
 #[derive(Default)]
 struct AgentSeen {
     ledger: DeliveryModel,
@@ -102,7 +101,8 @@ impl Looker {
         }
     }
 
-    /// Another uaid is given only where the store says that the record or the channels are gone.
+    /// A new uaid is assigned only if the store answered that the record or the channels are
+    /// missing.
     fn greeted(&mut self, line: usize, uaid: Uaid, step: &Step) -> Result<(), Broken> {
         use StoreAnswer::{Channels, Registered as Record};
         let lost = self.line(line).uaid.replace(uaid).filter(|before| *before != uaid);
@@ -148,7 +148,7 @@ impl AgentSeen {
         }
     }
 
-    /// What was sent reached the agent if it acks it: nobody hears what is sent on a line that was cut.
+    /// What was sent reached the agent if it acks it: frames on a socket that was cut are lost.
     fn sent(&mut self, message: &Message) -> Result<(), Broken> {
         self.messages.entry(message.id).or_default().sent = Some(message.clone());
         match self.ledger.is_settled(message.id) {
@@ -168,7 +168,7 @@ impl AgentSeen {
         }
     }
 
-    /// An ack is settled when its delete is durable and nobody is about to store the message.
+    /// An ack is settled when its delete is durable and no endpoint is about to store the message.
     fn deleted(&mut self, id: MessageId) {
         let seen = self.messages.entry(id).or_default();
         if seen.is_acked && seen.is_told {

@@ -1,4 +1,5 @@
-//! The record of a real life is in order. Changed in one place, each rule and each promise is seen to be broken.
+//! The record of a real life is in order. Changed in one place, each rule and each promise is seen
+//! to be broken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,8 @@ use crate::rotation::{
 use crate::sessions::crier::Crier;
 use crate::traces;
 
-/// A life with all that happens to an agent: pushes acked, unconfirmed and busy, commands, a broadcast, a month
-/// that turns, another node.
+/// A life with all that happens to an agent: pushes acked, unconfirmed and busy, commands, a
+/// broadcast, a month that turns, another node.
 fn life() -> Trace {
     clockwork::run_in_real_time(async {
         let world = World::open(InDirectory::new()).await;
@@ -71,7 +72,7 @@ async fn goes_to_a_node_that_shuts_down(world: &World, node: &Node, uaid: Uaid) 
 }
 
 #[test]
-fn each_rule_is_broken_by_a_record_that_was_changed() {
+fn each_rule_rejects_a_trace_that_was_tampered_with() {
     let life = life();
     assert_eq!(life.rules(), Ok(()));
     for (rule, change) in RULES {
@@ -84,7 +85,7 @@ fn each_rule_is_broken_by_a_record_that_was_changed() {
 }
 
 #[test]
-fn each_promise_is_broken_by_a_record_that_was_changed() {
+fn each_promise_rejects_a_trace_that_was_tampered_with() {
     let life = life();
     assert_eq!(life.promises(), Ok(()));
     for (promise, change) in PROMISES {
@@ -98,7 +99,7 @@ fn each_promise_is_broken_by_a_record_that_was_changed() {
 }
 
 #[test]
-fn a_record_that_moves_back_is_seen() {
+fn a_trace_whose_record_moves_back_a_month_is_rejected() {
     let life = life();
     let mut changed = life.clone();
     assert!(changed.0.iter_mut().any(|entry| in_effect(entry, |effect| match effect {
@@ -211,7 +212,7 @@ const RULES: &[(Invariant, Change)] = &[
         twice(entry, |effect| matches!(effect, Effect::Register { .. }))
     }),
     (Invariant::UrgencyRespected, |entry| match entry {
-        // The second connection lives on after its agent said what it wants.
+        // The second connection stays open after its agent sent its commands.
         Entry::Stepped { line: 1, step } => {
             let was_told =
                 |effect: &Effect| matches!(effect, Effect::Send(ServerMessage::UrgencySet { .. }));
@@ -272,8 +273,8 @@ const RULES: &[(Invariant, Change)] = &[
     }),
 ];
 
-/// What a trace can show. That an agent comes to rest, and is found while it is connected, shows by tests
-/// that come to their end.
+/// The promises that a trace can show. That an agent becomes idle, and is found while it is
+/// connected, is shown by tests that end.
 const PROMISES: &[(Promise, Change)] = &[
     (Promise::AcceptedNeverLost, |entry| match entry {
         Entry::Told { message, outcome: Outcome::Stored, .. } => {
@@ -363,7 +364,6 @@ fn never(entry: &mut Entry, answer: PushAnswer) -> bool {
     )
 }
 
-/// Without such effects.
 fn without(entry: &mut Entry, is_it: impl Fn(&Effect) -> bool) -> bool {
     in_step(entry, |step| {
         let before = step.effects.len();
@@ -379,7 +379,7 @@ fn sent(effect: &Effect) -> Option<&Message> {
     }
 }
 
-/// A message that nobody sent.
+/// A message that was not sent.
 fn a_message() -> Message {
     message_of(1000)
 }

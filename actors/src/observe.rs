@@ -1,0 +1,178 @@
+//! What actors answer when they are observed: plain structs, for metrics and for an operator's
+//! page.
+//!
+//! Counts of many clients are moved by the clients themselves, so that observing them sends no
+//! message to any of them.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use state_machine::connection::{PhaseName, Wait};
+use state_machine::feed::FeedSyncId;
+use state_machine::{ConnectionId, NodeId, Span, Time};
+
+use crate::feeds::FeedStats;
+use crate::mailbox::MailboxState;
+
+/// Asks an actor for its state `S`.
+#[derive(Debug, Clone, Copy)]
+pub struct Observe<S>(PhantomData<S>);
+
+impl<S> Observe<S> {
+    pub fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<S> Default for Observe<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: 'static> actix::Message for Observe<S> {
+    type Result = S;
+}
+
+/// The registry: the connections of this node, and its peers.
+#[derive(Debug, Clone, PartialEq, Eq, actix::dev::MessageResponse)]
+pub struct RegistryState {
+    pub mailbox: MailboxState,
+    /// Connections that are found by uaid.
+    pub connections: usize,
+    pub clients: ClientCounts,
+    /// Connections that a drain has yet to close; none while the node does not drain.
+    pub draining: Option<usize>,
+    /// The other nodes that this one has called.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// The client actors of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientCounts {
+    /// How many are in each phase. A phase without clients is absent.
+    pub phases: BTreeMap<PhaseName, usize>,
+    /// Pushes that were delivered to a client actor and are not answered: most of them wait for the
+    /// agent's ack.
+    pub pushes_waiting: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientState {
+    pub connection: ConnectionId,
+    pub mailbox: MailboxState,
+    /// The phase of its machine.
+    pub phase: PhaseName,
+    /// Messages that were sent to the agent and are not acked.
+    pub unacked: usize,
+    /// Pushes whose endpoints wait for an answer.
+    pub pushes_waiting: usize,
+    /// The next deadline, and what it is for.
+    pub deadline: Option<(Time, Wait)>,
+}
+
+/// The endpoint actors of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, actix::dev::MessageResponse)]
+pub struct EndpointState {
+    /// The mailboxes: the length of all together, the bound of each.
+    pub mailbox: MailboxState,
+    /// Pushes in flight that wait for the store.
+    pub in_flight: usize,
+    /// The bound of `in_flight`.
+    pub in_flight_max: usize,
+    /// Pushes in flight that wait for an ack, or have waited for one.
+    pub ack_waiters: usize,
+    /// The bound of `ack_waiters`.
+    pub pushes_awaiting_ack_max: usize,
+}
+
+/// The publisher of feeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, actix::dev::MessageResponse)]
+pub struct PublisherState {
+    pub mailbox: MailboxState,
+    /// Feeds and their followers.
+    pub feeds: FeedStats,
+    /// Active feeds whose last publication the store failed.
+    pub failing: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, actix::dev::MessageResponse)]
+pub struct BroadcastState {
+    pub mailbox: MailboxState,
+    /// Connections that are woken when a broadcast changes.
+    pub subscribers: usize,
+    /// The last change of the broadcasts that this node knows.
+    pub cursor: FeedSyncId,
+}
+
+/// Another node, as this one calls it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Its name in router records.
+    pub node: NodeId,
+    /// Whether requests are sent to it.
+    pub breaker: BreakerState,
+    /// Pushes in flight to it.
+    pub pushes_in_flight: usize,
+    /// Notifications that wait to be sent to it.
+    pub notifications_pending: usize,
+}
+
+/// The state of a peer's circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakerState {
+    Closed,
+    /// No request is sent until the probe.
+    Open {
+        /// Time until the probe is due; zero where it is overdue.
+        probe_in: Span,
+    },
+    /// The probe is under way.
+    HalfOpen,
+}
+
+/// Counts the client actors of a node. Each client moves itself when its phase changes.
+#[derive(Debug, Default)]
+pub struct ClientCounters {
+    phases: Mutex<BTreeMap<PhaseName, usize>>,
+    pushes_waiting: AtomicUsize,
+}
+
+impl ClientCounters {
+    pub fn counts(&self) -> ClientCounts {
+        let pushes_waiting = self.pushes_waiting.load(Ordering::Relaxed);
+        ClientCounts { phases: self.phases().clone(), pushes_waiting }
+    }
+
+    /// Moves a client from one phase to another. A new client comes from no phase, one that ends
+    /// goes to none.
+    pub(crate) fn moved(&self, from: Option<PhaseName>, to: Option<PhaseName>) {
+        let mut phases = self.phases();
+        if let Some(to) = to {
+            *phases.entry(to).or_default() += 1;
+        }
+        if let Some(from) = from
+            && let Some(count) = phases.get_mut(&from)
+        {
+            *count -= 1;
+            if *count == 0 {
+                phases.remove(&from);
+            }
+        }
+    }
+
+    pub(crate) fn push_arrived(&self) {
+        self.pushes_waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn pushes_ended(&self, count: usize) {
+        self.pushes_waiting.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    fn phases(&self) -> MutexGuard<'_, BTreeMap<PhaseName, usize>> {
+        // A panic cannot happen between two counts that belong together.
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
