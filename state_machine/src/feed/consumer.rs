@@ -1,4 +1,4 @@
-//! How a feed is followed: what to fetch, and how far it was consumed.
+//! How a feed is followed: what to fetch, and which cursor was consumed.
 //!
 //! ```text
 //!   New ─started─► Fetching ──a page──► Consuming ──consumed, the head is further──► Fetching
@@ -8,11 +8,11 @@
 //!                   └──────────────────────the head moved───────────────────┘
 //! ```
 //!
-//! One page is under way at a time, and the next is fetched only when this one was consumed: who is slow is not
-//! sent more than he takes.
+//! One page is pending at a time, and the next is fetched only after this one was consumed, so a slow consumer is not sent
+//! more than it takes.
 //!
-//! Architecture Invariant: the cursor only grows, and only over what was consumed. A consumer that begins anew with its
-//! cursor is given at least what it had not consumed.
+//! Architecture invariant: the cursor only grows, and only over consumed updates. A consumer that starts again with its
+//! cursor is given at least everything that it had not consumed.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! When a feed is published: by each node, for the writes it took itself.
+//! When a feed is published: by each node, for the writes that it accepted.
 //!
 //! ```text
 //!           written, watched                  more behind, or written meanwhile
@@ -10,12 +10,11 @@
 //!    └─────────────────────────── Resting ──written, poll──► Publishing
 //! ```
 //!
-//! A round goes over the keys in their order, a batch at a time, so that no key starves however often those before it
-//! change. A write during a round may be of a key that the round has passed: it is owed another one, from the
-//! beginning.
+//! A round publishes the keys in their order, a batch at a time, so that frequent changes of the first keys do not starve
+//! the last. A write during a round may concern a key that the round has passed, so another round follows.
 //!
-//! Architecture Invariant: whatever was written before the last [`PublisherEvent::Written`] has its number, or the
-//! publisher is not idle.
+//! Architecture invariant: everything written before the last [`PublisherEvent::Written`] has its number, or the publisher
+//! is not idle.
 
 use std::fmt;
 use std::mem;

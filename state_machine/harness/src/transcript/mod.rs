@@ -1,4 +1,5 @@
-//! Session transcripts: one connection's story as text, for people to read and for machines to repeat.
+//! Session scripts describe one connection as text, for engineers who read or write a test: each input, and
+//! everything that the machine orders because of it.
 //!
 //! ```text
 //! # A new agent registers a channel.
@@ -15,52 +16,60 @@
 //! store< 1 register U9 at=+0ms create=2026_11
 //! ```
 //!
-//! The first line is a comment: one sentence that says what the session shows. Then come the head,
-//! and lines that go into the machine (`>`, and `wait`), each followed by **all** that the machine
-//! orders because of it (`<`), in this sequence. An indented line goes on with the line before.
+//! The first line is a comment with one sentence about the session. The head follows, and then the inputs of the
+//! machine (`>`, and `wait`). Each is followed by **all** its effects (`<`), in their order. An indented line continues
+//! the line before.
 //!
-//! | head line | default | |
+//! | head line | default | meaning |
 //! |---|---|---|
-//! | `at 2026-11-03T10:00:00Z` | needed | when the socket was accepted, by the node's clock |
-//! | `limits ack_wait=1s unacked_max=4` | [`Limits`](state_machine::connection::Limits) | spans and numbers by their field's name |
-//! | `fresh U9` | `U9` | the uaid a new agent is given |
-//! | `jitter 100` | `0` | of 65536: an eighth of a span is shortened by that share |
+//! | `at 2026-11-03T10:00:00Z` | required | when the socket was accepted, by the node's clock |
+//! | `limits ack_wait=1s unacked_max=4` | [`Limits`](state_machine::connection::Limits) | times and numbers by field name |
+//! | `fresh U9` | `U9` | the uaid that a new agent is given |
+//! | `jitter 100` | `0` | of 65536: an eighth of a time is shortened by that share |
 //! | `node here` | `here` | the node's name |
-//! | `frozen 2026_10` | | the month that stays in use for ever |
+//! | `frozen 2026_10` | none | the month that stays in use without rotation |
 //!
-//! | line in | what happened |
+//! | input | meaning |
 //! |---|---|
-//! | `agent> TEXT` | a text frame came, JSON or not |
-//! | `agent> <binary>`, `<unreadable>`, `<pong>`, `<closes>` | another frame came, or the socket closed |
-//! | `wait 1s` | time went by; it may not pass over a deadline |
-//! | `push> 7 M1 C1 ttl=60s` and `topic=`, `urgency=`, `accepted=+5s`, `data=BASE64URL`, `encryption=`, `crypto_key=` | an endpoint hands a message over |
-//! | `push> reply_lost M1 C1` | the endpoint had not heard the answer *accepted* |
-//! | `node> message_stored`, `node> replaced`, `node> shutdown` | a message was stored; the agent came again; the node ends |
-//! | `node> connected_elsewhere at=+5s` | another node tells that the agent is connected there since then |
-//! | `node> broadcasts [1 weather v7, 4 news "two words"] cursor=5` | the broadcasts are these now, each with the number of its last change |
-//! | `store> 0 failed` | the store did not do order 0, or cannot say |
-//! | `store> 0 registered U1 at=+0ms curmonth=2026_11` and `oldmonth=`, `node=`, `last_connect=`, `before=there@-5m` | or `unknown_agent`, or `superseded at=+5ms`; `before` is where the agent was, and since when |
-//! | `store> 1 channels [C1, C2]` | or `channels none` |
+//! | `agent> TEXT` | a text frame was received, JSON or not |
+//! | `agent> <binary>`, `<unreadable>`, `<pong>`, `<closes>` | another frame was received, or the socket closed |
+//! | `wait 1s` | time passed; it may not pass a deadline |
+//! | `push> 7 M1 C1 ttl=60s` | an endpoint sent a push |
+//! | `push> reply_lost M1 C1` | the answer *accepted* did not reach the endpoint |
+//! | `node> message_stored` | a message was stored for the agent |
+//! | `node> replaced` | the agent connected again to this node |
+//! | `node> connected_elsewhere at=+5s` | the agent connected to another node at that time |
+//! | `node> shutdown` | the node stops |
+//! | `node> broadcasts [1 weather v7, 4 news "two words"] cursor=5` | the broadcasts, each with its last number |
+//! | `store> 0 failed` | operation 0 failed, or its outcome is unknown |
+//! | `store> 0 registered U1 at=+0ms curmonth=2026_11` | the record as registered |
+//! | `store> 0 unknown_agent`, `store> 0 superseded at=+5ms` | the two refusals of a registration |
+//! | `store> 1 channels [C1, C2]`, `store> 1 channels none` | the channels, or no table of channels |
 //! | `store> 2 fetched [M1 C1 ttl=60s, M2 C1 ttl=60s] next=M2` | messages as in `push>` |
-//! | `store> 3 deleted`, `channels_added`, `channel_removed`, `moved` | |
-//! | `store> 4 month_updated yes`, `move_finished no`, `node_cleared yes` | whether the record was still this connection's |
+//! | `store> 3 deleted`, `channels_added`, `channel_removed`, `moved` | the operation was executed |
+//! | `store> 4 month_updated yes`, `move_finished no`, `node_cleared yes` | whether the record was this connection's |
 //!
-//! | line out | what is ordered |
+//! - A push may also have `topic=`, `urgency=`, `accepted=+5s`, `data=BASE64URL`, `encryption=` and `crypto_key=`.
+//! - A record may also have `oldmonth=`, `node=`, `last_connect=` and `before=there@-5m`, the agent's previous node and
+//!   the time of that connection.
+//! - The node sends the broadcasts before a `hello` that names some, after a `broadcast_subscribe`, and to subscribers
+//!   when they change. `cursor` is present if it is higher than all their numbers.
+//!
+//! | effect | meaning |
 //! |---|---|
 //! | `agent< JSON`, `agent< <ping>` | a frame for the agent |
-//! | `store< 0 ORDER` | an order, named and numbered |
+//! | `store< 0 OPERATION` | a store operation with its number |
 //! | `push< 7 accepted M1 C1` | the answer to a push: `accepted`, `unconfirmed`, `busy`, `no_such_channel` |
-//! | `registry< register U1`, `registry< deregister U1` | |
-//! | `node< notify_previous there U1 at=+0ms` | another node is told that the agent is connected here since then |
-//! | `broadcasts< subscribe 4`, `broadcasts< unsubscribe` | to be told of changes after the fourth, or of none |
-//! | `close< 1001 server is shutting down` | the end; `close< socket closed` without a close frame |
+//! | `registry< register U1`, `registry< deregister U1` | the registry learns of the connection |
+//! | `node< notify_previous there U1 at=+0ms` | notify the agent's previous node of this connection |
+//! | `broadcasts< subscribe 4`, `broadcasts< unsubscribe` | receive changes after number 4, or none |
+//! | `close< 1001 server is shutting down` | the end; `close< socket closed` is without a close frame |
 //!
-//! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys ([`bindings`]); a message with a
-//! topic is `M1t`. In JSON they stand in braces, and `{endpoint U1 C1}` is the URL of a channel.
-//! The node says what the broadcasts are before a hello that names some, after a `broadcast_subscribe`, and
-//! when they changed to those who follow them; the number they have come to stands there where it is greater than all.
-//! Times are told from the start (`+1500ms`, `-5s`), and what follows from the rest is left out:
-//! `now`, `rows` and `bytes` of a fetch stand there only when they are not the time and the limits.
+//! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys ([`bindings`]). A message with a topic is
+//! `M1t`. In JSON they are in braces, and `{endpoint U1 C1}` is the URL of a channel.
+//!
+//! Times are relative to the start (`+1500ms`, `-5s`). Values that follow from the others are omitted: `now`, `rows` and
+//! `bytes` of a fetch are present only if they differ from the time and the limits.
 
 mod bindings;
 mod head;

@@ -20,12 +20,12 @@ fn page() -> String {
     let text: String =
         lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
     let text = text
-        .replace("[`Limits`](crate::connection::Limits)", "`Limits`")
+        .replace("[`Limits`](state_machine::connection::Limits)", "`Limits`")
         .replace(" ([`bindings`])", "");
     format!(
         "# Session scripts\n\n{text}\n\
-         `kalends replay FILE` runs a script through the state machine and shows the first line that differs; with\n\
-         `--trace` it prints every step with the phase and the next deadline after it. Those in `fixtures/sessions` are run\n\
-         against the machine, the actor and a real socket by `cargo test`.\n"
+         `kalends dev replay FILE` runs a script through the state machine and prints the first line that differs.\n\
+         With `--trace` it prints every step with its phase and its next deadline. The tests run those in `fixtures/sessions`\n\
+         against the machine, the actor and a real socket.\n"
     )
 }

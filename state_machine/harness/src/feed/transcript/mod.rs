@@ -1,5 +1,4 @@
-//! Feed histories: who wrote, published and read a feed, step by step, as text for people to read and for machines
-//! to repeat.
+//! A feed history describes step by step who wrote, published and read a feed, for engineers who read or write a test.
 //!
 //! ```text
 //! # The time table of the feed note with a sequence: fred is given number 2, and the consumer sees jim.
@@ -47,52 +46,54 @@
 //! C1< misses nothing
 //! ```
 //!
-//! The first line is a comment: one sentence that says what the history shows. Then come head lines, if any, and lines
-//! of what happens (`>`, and `wait`), each followed by **all** that comes of it (`<`), in this sequence. An indented
-//! line goes on with the line before.
+//! The first line is a comment with one sentence about the history. Head lines follow, if any, and then the steps (`>`,
+//! and `wait`). Each is followed by **all** its results (`<`), in their order. An indented line continues the line before.
 //!
-//! There is one feed, a table as a value. Publishers `P1`, `P2` are nodes with a publisher each, consumers `C1`, `C2` follow
-//! the feed; both are the machines that a server runs. Nobody is told anything by himself: that a publisher hears of a
-//! write, or a consumer of a new head, is a line, and so is each step of a publication or a fetch. Leave the line out,
-//! or put another between two steps, and you have a crash, a lost word or a race.
+//! There is one feed, a table as a value. The publishers `P1`, `P2` are nodes with a publisher each, the consumers `C1`,
+//! `C2` follow the feed; both are the machines that a server runs. Every notification is a line of its own, and so is
+//! each step of a publication or a fetch. To describe a crash, a lost notification or a race, omit a line or put another
+//! one between two steps.
 //!
-//! | head line | default | |
+//! | head line | default | meaning |
 //! |---|---|---|
-//! | `limits batch=10 page=10 keys=1000 retry=1s poll=1m` | these | keys in a publication, updates in a page, keys of the feed; how long a store that failed is left alone, how often a followed feed is looked at |
-//! | `naive P1 P2` | | publishers that take `MAX(number) + 1` of the table instead of the sequence's next |
+//! | `limits batch=10 page=10 keys=1000 retry=1s poll=1m` | these | see below |
+//! | `naive P1 P2` | none | publishers that use `MAX(number) + 1` in place of the sequence |
 //!
-//! | line in | what happens |
+//! The limits are `batch` keys in a publication, `page` updates in a page, and `keys` keys in the feed. The wait after a
+//! failure of the store is `retry`, and the interval between two checks of a followed feed `poll`.
+//!
+//! | input | meaning |
 //! |---|---|
-//! | `writer> write fred bob` | a key is set; quote what is not one word: `"two words"` |
-//! | `writer> republish fred`, `writer> delete fred` | |
-//! | `P1> written` | the publisher hears that something was written |
-//! | `P1> watched yes`, `no` | whether somebody on its node follows the feed |
-//! | `P1> finds` | a publication begins: which keys wait? |
+//! | `writer> write fred bob` | a key is set; quote several words: `"two words"` |
+//! | `writer> republish fred`, `writer> delete fred` | a key is republished, or deleted |
+//! | `P1> written` | the publisher is notified of a write |
+//! | `P1> watched yes`, `no` | whether the feed has a follower on this node |
+//! | `P1> finds` | a publication begins: the unpublished keys are read |
 //! | `P1> reads` | the sequence is read |
-//! | `P1> commits` | it is written, if all is still as it was read; after a conflict it finds and reads again |
-//! | `P1> commits unheard` | it is written, and the publisher is told that the store failed |
+//! | `P1> commits` | it is written if nothing has changed; after a conflict it finds and reads again |
+//! | `P1> commits unheard` | it is written, and the publisher gets a failure |
 //! | `P1> publishes` | the three steps in one |
 //! | `P1> fails` | the store did nothing |
-//! | `P1> crashes` | what the publisher knew is gone, and what it had not committed |
-//! | `C1> starts`, `C1> starts after=7` | where it left off, or behind a number |
-//! | `C1> hears 2` | the consumer is told that the feed has come as far as 2 |
+//! | `P1> crashes` | the publisher's memory and its uncommitted publication are lost |
+//! | `C1> starts`, `C1> starts after=7` | at its stored cursor, or after a number |
+//! | `C1> hears 2` | the consumer is notified of the head 2 |
 //! | `C1> reads head`, `C1> reads updates` | the two steps of a fetch |
 //! | `C1> fetches` | both in one |
-//! | `C1> consumed` | the page was consumed and its cursor remembered, in one step |
+//! | `C1> consumed` | the page was consumed and its cursor stored, in one step |
 //! | `C1> fails` | the store did nothing |
-//! | `C1> crashes` | all is gone but what was consumed |
-//! | `C1> compares` | holds what it has consumed against the table |
-//! | `wait 1s` | time goes by; it may not pass over a deadline |
+//! | `C1> crashes` | everything but the consumed updates is lost |
+//! | `C1> compares` | compares the consumed updates with the table |
+//! | `wait 1s` | time passes; it may not pass a deadline |
 //!
-//! | line out | what comes of it |
+//! | result | meaning |
 //! |---|---|
-//! | `table< fred version=1 waits value=bob` | a row as it was written; `number=1` once it is published, `deleted` without a value |
+//! | `table< fred version=1 waits value=bob` | a row as written; `number=1` once published, `deleted` without a value |
 //! | `table< no such key`, `too many keys`, `conflict` | nothing was written |
-//! | `P1< publish`, `P1< publish after=fred` | an order to publish |
-//! | `P1< found [fred version=1]`, `P1< sequence 0 version=0` | what was read; `P1< max 0` by a naive one |
-//! | `P1< announce 1` | its consumers are to hear how far the feed has come |
-//! | `C1< fetch after=0`, `C1< head 2`, `no such feed` | an order to fetch; what was read |
-//! | `C1< consume [1 fred version=2 value=bob] cursor=1 head=2` | a page to be consumed |
+//! | `P1< publish`, `P1< publish after=fred` | the effect to publish |
+//! | `P1< found [fred version=1]`, `P1< sequence 0 version=0` | what was read; `P1< max 0` of a naive publisher |
+//! | `P1< announce 1` | consumers on this node are notified of the head |
+//! | `C1< fetch after=0`, `C1< head 2`, `no such feed` | the effect to fetch; what was read |
+//! | `C1< consume [1 fred version=2 value=bob] cursor=1 head=2` | a page to consume |
 //! | `C1< end no such feed`, `C1< end cursor from the future head=2` | there is nothing to follow |
 //! | `C1< misses fred version=4 value=jim`, `C1< misses nothing` | rows whose last state it has not seen |
 

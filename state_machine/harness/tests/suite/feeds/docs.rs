@@ -38,13 +38,13 @@ fn section() -> String {
     let [publisher, consumer, histories] = [PUBLISHER, CONSUMER, HISTORIES].map(module_docs);
     format!(
         "{HEADING}\n\
-         Two pure machines in `state_machine/src/feed` decide what a node does with a feed: no IO, no clock. An actor runs\n\
-         them, a history on paper runs them, and a model checker explores them.\n\n\
+         Two pure machines in `state_machine/src/feed` decide what a node does with a feed: no IO, no clock. An actor, a\n\
+         history on paper and a model checker run the same machines.\n\n\
          ### The publisher\n\n{publisher}\n\
          ### The consumer\n\n{consumer}\n\
          ### Writing a history\n\n{histories}\n\
-         `kalends replay FILE.feed` runs a history and shows the first line that differs; with `--trace` it prints every\n\
-         step with where things stand after it. Those in `fixtures/feeds` are run by `cargo test`.\n"
+         `kalends dev replay FILE.feed` runs a history and prints the first line that differs. With `--trace` it prints\n\
+         every step with the state after it. The tests run those in `fixtures/feeds`.\n"
     )
 }
 
