@@ -42,7 +42,7 @@ pub enum RouterType {
 }
 
 /// `YYYYMMDDHH` and four digits, 0001 to 0010, that spread one hour over several index keys
-/// (seed 001, `create_router_table`).
+/// (docs/sources.md#table-functions).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LastConnect(pub u64);
 

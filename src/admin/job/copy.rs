@@ -1,5 +1,5 @@
-//! `tables copy`: gives a table another month's name, while no server is running (seed 002, "the
-//! current table renamed").
+//! `tables copy`: gives a table another month's name, while no server is running
+//! (docs/sources.md#message-table-rotation).
 //!
 //! The job copies all rows, then moves the records. Until a record names the new table, its messages are complete in
 //! the old one; after that, in the new one. So the job can be repeated after a failure, unless a server used the

@@ -1,4 +1,4 @@
-//! `users drop-inactive`: drops users that have not connected for months (seed 001, `drop_old_users`).
+//! `users drop-inactive`: drops users that have not connected for months (docs/sources.md#table-classes).
 
 use std::time::Duration;
 

@@ -110,7 +110,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<FeedSyncId>, FeedError> {
     }
 }
 
-/// Parses a cursor. An empty one is that of a consumer that has seen nothing (seed 004).
+/// Parses a cursor. The empty one is the beginning of the feed (docs/sources.md#feed-sequences-note).
 fn cursor(text: &str) -> Option<FeedSyncId> {
     if text.is_empty() { Some(FeedSyncId::NONE) } else { number(text).map(FeedSyncId) }
 }

@@ -10,7 +10,7 @@ use crate::time::{Span, Time};
 pub struct Config {
     /// This node's name in router records.
     pub node: NodeId,
-    /// Where rotation is off: the month that stays in use for ever (seed 000, `no_table_rotation`).
+    /// Without rotation, the month that stays in use (docs/sources.md#push-service-rotation-guide).
     pub frozen_month: Option<Month>,
     /// The limits.
     pub limits: Limits,

@@ -1,4 +1,4 @@
-//! Feeds that lose no update (seed 004).
+//! Feeds that lose no update (docs/sources.md#feed-sequences-note).
 //!
 //! A feed is a table of keys. Every change of a key is given the next number of the feed's sequence, its
 //! `feed_sync_id`, in one transaction; a consumer that remembers the last number it saw is given each key's
@@ -63,7 +63,7 @@ pub struct FeedValue(Arc<str>);
 )]
 pub struct FeedSyncId(pub u64);
 
-/// How often a key's row was changed: by writes, and by each publication as well (seed 004, the time table).
+/// The number of changes of a key's row, publications included (docs/sources.md#feed-sequences-note).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]

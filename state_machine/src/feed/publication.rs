@@ -1,4 +1,4 @@
-//! One publishing transaction: steps 1 to 4 of seed 004, as data.
+//! One publishing transaction as data: the four steps of docs/sources.md#feed-sequences-note.
 
 use super::{FeedSyncId, PublishResult, Sequence, UnpublishedKey, Version};
 

@@ -102,7 +102,7 @@ async fn a_message_of_the_service_becomes_one_line() {
     assert_eq!(script.open().record(AGENT).await, Err(StoreError::Failed(told)));
 }
 
-/// DESIGN §1, promise 3: a direct notification costs one read of the router table.
+/// A direct notification costs one read of the router table (docs/sources.md#design-notes).
 #[tokio::test]
 async fn a_record_is_read_by_one_consistent_request() {
     let script = Script::new([ok("{}")]);
