@@ -28,16 +28,13 @@ const SHORT_CHARS: usize = SEALED_BYTES / 3 * 4;
 /// A v2 token has 183 characters, or 184 with its padding.
 const FERNET_MAX_CHARS: usize = 192;
 
-/// The kind of token, by the path.
+/// The kind of token: one for each row of the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenVersion {
     /// `/wpush/{token}`. Also accepts a Fernet token of v1, as autopush-rs does.
     Short,
-    /// `/wpush/r/{token}`
     Restricted,
-    /// `/wpush/v1/{token}`
     V1,
-    /// `/wpush/v2/{token}`
     V2,
 }
 

@@ -11,7 +11,7 @@ use crate::keys::{Keys, SealKeys, TAG_BYTES};
 const ID_BYTES: usize = 16;
 const IDS_BYTES: usize = 3 * ID_BYTES;
 
-/// RFC 8030 §5.4
+/// Maximum length of a topic (RFC 8030 §5.4).
 const TOPIC_MAX_BYTES: usize = 32;
 
 const PLAIN_MAX_BYTES: usize = IDS_BYTES + TOPIC_MAX_BYTES;

@@ -30,7 +30,7 @@ pub enum HeaderError {
     TtlNegative,
     #[error("the Topic header must be at most 32 characters of A-Z a-z 0-9 - _")]
     Topic,
-    /// RFC 8030 §5.3
+    /// An unknown urgency is an error (RFC 8030 §5.3).
     #[error("the Urgency header must be one of very-low, low, normal, high")]
     Urgency,
     #[error("the Content-Encoding header is missing: a body must be encrypted with aes128gcm")]

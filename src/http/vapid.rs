@@ -6,9 +6,9 @@
 //!
 //! The JWT is parsed here and not by the `jsonwebtoken` crate. Time is an argument here, and an
 //! audience is an origin and not a text; without its own clock and audience check, three calls of
-//! base64, JSON and ECDSA remain of the crate. Its errors also do not distinguish a foreign algorithm
-//! from a broken header, a broken header from broken claims, or an invalid key from a signature that
-//! does not match, and a sender needs to know which check failed.
+//! base64, JSON and ECDSA remain of the crate. A sender also needs to know which check failed. The
+//! errors of the crate do not distinguish a foreign algorithm from a broken header, a broken header
+//! from broken claims, or an invalid key from a signature that does not match.
 
 mod cache;
 mod credentials;

@@ -21,7 +21,7 @@ const SCHEME: &str = "http://";
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 80;
 
-/// RFC 1035 §2.3.4
+/// Maximum length of a host name, and of one label (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 

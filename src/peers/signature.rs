@@ -30,7 +30,7 @@ const ANSWER_PURPOSE: &str = "node answer";
 /// Length of a signature in base64url without padding.
 const MAC_TEXT_BYTES: usize = 43;
 
-/// Digits of `u64::MAX`.
+/// Number of digits of `u64::MAX`.
 const TIME_DIGITS_MAX: usize = 20;
 
 /// The keys with which the nodes of a cluster sign: the first signs, all verify.

@@ -62,7 +62,7 @@ struct Script {
 
 enum State {
     Running,
-    /// Handles no message.
+    /// Never handles a message, so that its mailbox fills up.
     Overloaded,
     Stopped,
 }

@@ -102,7 +102,7 @@ type HttpClient = Client<HttpConnector, Full<Bytes>>;
 /// One HTTP client per calling thread, each with its own connections. So a request wakes no other thread, and a
 /// thread that ends closes no connections of others.
 struct Clients {
-    /// Oldest first.
+    /// The oldest first, which is the first to be removed.
     by_thread: Mutex<Vec<(ThreadId, HttpClient)>>,
     limits: RemoteLimits,
 }

@@ -25,7 +25,7 @@ pub(super) struct PeerState {
     pub(super) peer: Peer,
     limits: RemoteLimits,
     log: Logger,
-    /// Pushes in progress.
+    /// Number of pushes in progress, at most `requests_max`.
     requests: AtomicUsize,
     /// Time of the last push or notification for the node, in milliseconds.
     used_at: AtomicU64,
@@ -125,7 +125,7 @@ impl PeerState {
         }
     }
 
-    /// Queues a notification.
+    /// Queues a notification; the caller wakes the worker.
     pub(super) fn add(&self, notification: PeerRequest, now: Time) {
         self.used_at.store(now.0, Ordering::Relaxed);
         self.state().notifications.add(notification);

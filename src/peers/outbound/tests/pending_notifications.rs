@@ -1,4 +1,4 @@
-//! Notifications of nodes.
+//! Delivery of notifications to other nodes.
 
 use actors::NodeDirectory;
 use state_machine::{Time, Uaid};
