@@ -1,13 +1,13 @@
 //! The keys of an installation, in `keys.toml` in the data directory.
 //!
-//! Every endpoint URL is sealed with one of these keys: an installation that loses the file loses all
-//! subscriptions. So a file that is unreadable, empty or malformed is an error, and new keys are
-//! generated only if there is no file.
+//! Every endpoint URL is sealed with one of these keys: an installation that loses the file loses
+//! all subscriptions. So a file that is unreadable, empty or malformed is an error, and new keys
+//! are generated only if there is no file.
 //!
 //! `crypto_keys` are Fernet keys as in autopush-rs: the first seals, all open. The keys for all
-//! other purposes are derived from them, see [`SealKeys`] and [`MacKeys`]. The nodes of a cluster sign
-//! their requests to each other with `cluster_keys`, and all have the same file: by [`fingerprint`] a node
-//! detects that its keys are not those of the others.
+//! other purposes are derived from them, see [`SealKeys`] and [`MacKeys`]. The nodes of a cluster
+//! sign their requests to each other with `cluster_keys`, and all have the same file: by
+//! [`fingerprint`] a node detects that its keys are not those of the others.
 
 pub mod cluster;
 mod file;
@@ -49,7 +49,7 @@ const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The keys of an installation: at least one crypto key; cluster keys only if there are several nodes.
+/// The keys of an installation: at least one crypto key, and cluster keys for several nodes.
 #[derive(Debug)]
 pub struct Keys {
     crypto_keys: Vec<CryptoKey>,
@@ -72,7 +72,7 @@ pub enum KeyListError {
 }
 
 impl Keys {
-    /// Reads the keys of the data directory `dir`, which must exist. If it has no `keys.toml`, creates one first.
+    /// Reads the keys of the existing directory `dir`; creates `keys.toml` if it is missing.
     pub fn load_or_generate(dir: &Path) -> Result<Self, KeysError> {
         let path = dir.join(KEYS_FILE);
         match file::load(&path) {
@@ -104,7 +104,8 @@ impl Keys {
         &self.crypto_keys
     }
 
-    /// The keys of requests between nodes: the first signs, all verify. Empty until `kalends keys cluster` adds one.
+    /// The keys of requests between nodes, from `kalends keys cluster`: the first signs, all
+    /// verify.
     pub fn cluster_keys(&self) -> &[CryptoKey] {
         &self.cluster_keys
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use actix_web::rt::net::TcpStream;
 use socket2::SockRef;
 
-/// Sets the options of a connection; to be called from `on_connect`. A connection whose sent bytes stay
-/// unacknowledged for `user_timeout` is closed.
+/// Sets the options of a connection; to be called from `on_connect`. A connection whose sent bytes
+/// stay unacknowledged for `user_timeout` is closed.
 pub fn set_options(io: &dyn Any, user_timeout: Duration) {
     if let Some(stream) = io.downcast_ref::<TcpStream>() {
         let socket = SockRef::from(stream);

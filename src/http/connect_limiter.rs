@@ -1,4 +1,4 @@
-//! A limit of connections per second, so that storage keeps up when all user agents reconnect at once.
+//! A limit of connections per second: storage must keep up when all user agents reconnect.
 //!
 //! It is checked first: a refused connection costs neither a session nor a storage request.
 

@@ -7,8 +7,8 @@
 //! | `/wpush/v1/{token}` | Fernet, of autopush and autopush-rs | uaid, channel id |
 //! | `/wpush/v2/{token}` | the same | uaid, channel id, SHA-256 of the VAPID key |
 //!
-//! New endpoints have one of the first two. The others are accepted for installations that move over from
-//! autopush with their keys.
+//! New endpoints have one of the first two. The others are accepted for installations that move
+//! over from autopush with their keys.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -78,8 +78,8 @@ impl EndpointTokens {
         }
     }
 
-    /// The path of a channel's endpoint, to append to the public URL. The same channel with the same key always
-    /// has the same path.
+    /// The path of a channel's endpoint, to append to the public URL. The same channel with the
+    /// same key always has the same path.
     pub fn encrypt(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
         let mut sealed = [0; SEALED_BYTES];
         sealed[..ID_BYTES].copy_from_slice(&uaid.0);
@@ -130,7 +130,7 @@ impl EndpointTokens {
     ) -> Result<EndpointToken, TokenError> {
         let sealed = decode_short(token)?;
         let key = key.ok_or(TokenError::KeyNeeded)?;
-        // A wrong key and a wrong token are indistinguishable; on this path, the key is the likely fault.
+        // A wrong key and a wrong token are indistinguishable. On this path the key is likely.
         self.unseal(&key.sha256(), &sealed).ok_or(TokenError::OtherKey)
     }
 

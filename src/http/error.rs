@@ -18,7 +18,7 @@ const MORE_INFO: &str = "https://autopush.readthedocs.io/en/latest/http.html#err
 /// How long a sender may cache a 410.
 const GONE_FOR_SECS: u32 = 86_400;
 
-/// Why a request is refused. Internal causes are logged where they are handled, and never part of a response.
+/// Why a request is refused. Internal causes are logged, and never part of a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     #[error(transparent)]

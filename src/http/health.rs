@@ -16,8 +16,8 @@ use super::app::AppState;
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 if the store accepts writes and feeds are published, and on a connection node if the registry answers and
-/// broadcasts are published too; otherwise 503.
+/// 200 if the store accepts writes and feeds are published, and on a connection node if the
+/// registry answers and broadcasts are published too; otherwise 503.
 pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let store = matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(())));
@@ -40,7 +40,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     PushError::Unavailable { retry_after: common.retry_after }.error_response()
 }
 
-/// 200 while the process serves; 503 from the start of the shutdown, so that a load balancer sends no more requests.
+/// 200; from the start of the shutdown 503, so that a load balancer sends no more requests.
 pub(super) async fn alive(node: Data<AppState>) -> HttpResponse {
     match node.common.draining.has_begun() {
         false => HttpResponse::Ok().json(json!({"status": "OK"})),

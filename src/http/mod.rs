@@ -1,4 +1,4 @@
-//! The public HTTP interface: pushes of application servers, WebSocket upgrades of user agents, and health checks.
+//! The public HTTP interface: pushes, WebSocket upgrades of user agents, and health checks.
 
 pub mod app;
 pub mod connect_limiter;

@@ -1,6 +1,6 @@
 //! The `name=value` items of `Authorization`, `Crypto-Key` and `Encryption`.
 
-/// Splits at the first `=`, and strips the spaces around name and value and the quotes around the value.
+/// Splits at the first `=`, and strips spaces around both parts and quotes around the value.
 pub(super) fn item(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once('=')?;
     Some((name.trim(), value.trim().trim_matches('"').trim()))

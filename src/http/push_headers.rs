@@ -1,4 +1,4 @@
-//! The headers of a push: TTL, Topic, Urgency (RFC 8030 §5), and those of the encryption of its body.
+//! The headers of a push: TTL, Topic, Urgency (RFC 8030 §5) and the encryption of its body.
 
 use actix_web::http::header::{CONTENT_ENCODING, HeaderMap};
 use bytes::Bytes;
@@ -66,7 +66,7 @@ impl PushHeaders {
     }
 }
 
-/// The payload of a push. A push with an empty body has none, and its encryption headers are ignored.
+/// The payload of a push. If the body is empty there is none, and other headers are ignored.
 pub fn payload(headers: &HeaderMap, body: Bytes) -> Result<Option<Payload>, HeaderError> {
     if body.is_empty() {
         return Ok(None);
@@ -96,7 +96,7 @@ fn read_ttl(headers: &HeaderMap) -> Result<Span, HeaderError> {
     if is_negative {
         return Err(HeaderError::TtlNegative);
     }
-    // Digits fail to parse only if the number is too large; it then means the maximum (RFC 8030 §5.2).
+    // A number that is too large to parse means the maximum (RFC 8030 §5.2).
     Ok(Span::from_secs(digits.parse().unwrap_or(u64::MAX)))
 }
 
@@ -152,8 +152,8 @@ fn read_aesgcm(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
     Ok(Encoding::AesGcm { encryption: encryption.0, crypto_key: crypto_key.0 })
 }
 
-/// `name=value;name=value,name=value` without spaces, quotes and base64 padding: the form in which it is
-/// sent to user agents, which accept neither quotes nor padding.
+/// `name=value;name=value,name=value` without spaces, quotes and base64 padding: the form in which
+/// it is sent to user agents, which accept neither quotes nor padding.
 struct CryptoList(Box<str>);
 
 impl CryptoList {

@@ -1,9 +1,10 @@
 //! Request bodies that no handler reads to the end.
 //!
-//! When a request is answered before its body has arrived, actix-http drains the connection for a moment and closes it.
-//! It does so only for a body of known length. A chunked body it reads to the end without a timer, so a client that
-//! never ends the body keeps its connection for ever. If the body is still referenced when the response is sent,
-//! actix-http closes the connection instead. So the response keeps a reference to the body of its request.
+//! When a request is answered before its body has arrived, actix-http drains the connection for a
+//! moment and closes it. It does so only for a body of known length. A chunked body it reads to the
+//! end without a timer, so a client that never ends the body keeps its connection for ever. If the
+//! body is still referenced when the response is sent, actix-http closes the connection instead. So
+//! the response keeps a reference to the body of its request.
 
 use std::cell::RefCell;
 use std::pin::Pin;

@@ -63,7 +63,7 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
         );
 }
 
-/// Allows pushes from web pages: RFC 8030 §5 does not restrict origins, and an endpoint is a capability.
+/// Allows pushes from web pages: an endpoint is a capability, whatever the origin.
 fn cors() -> DefaultHeaders {
     DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
         header::ACCESS_CONTROL_EXPOSE_HEADERS,

@@ -87,8 +87,8 @@ pub enum VapidError {
     ExpiresTooLate { ahead_s: u64 },
 }
 
-/// Verifies the credentials of application servers for one origin. Verified tokens are cached: a sender
-/// sends the same token with every push for hours, and the signature check is the expensive part.
+/// Verifies the credentials of application servers for one origin. Verified tokens are cached: a
+/// sender repeats a token for hours, and the signature check is the expensive part.
 pub struct Vapid {
     origin: Origin,
     verified: Verified,
@@ -100,10 +100,10 @@ impl Vapid {
         Self { origin, verified: Verified::new(cache_max_bytes) }
     }
 
-    /// Checks that the owner of the key signed the token for this origin, and that the token is valid `now`.
+    /// Checks that the key signed the token for this origin, and that the token is valid `now`.
     ///
-    /// For a cached token only the expiry is checked. The origin of a verifier never changes, so a cached token is
-    /// for the right one.
+    /// For a cached token only the expiry is checked. The origin of a verifier never changes, so a
+    /// cached token is for the right one.
     pub fn verify(&self, credentials: &Credentials<'_>, now: Time) -> Result<(), VapidError> {
         if let Some(expiry) = self.verified.expiry_of(credentials) {
             return jwt::check_expiry(expiry, now)

@@ -1,8 +1,8 @@
 //! `kalends keys cluster`: adds a cluster key in front of those in `keys.toml`.
 //!
-//! The rest of the file stays byte for byte, comments and line ends included. So the key is inserted into the text
-//! where the parser found the list: `toml_edit` writes a document without its carriage returns. The new text
-//! replaces the file only if it has the same keys and the new one.
+//! The rest of the file stays byte for byte, comments and line ends included. So the key is
+//! inserted into the text where the parser found the list: `toml_edit` writes a document without
+//! its carriage returns. The new text replaces the file only if it has one key more.
 
 use std::fmt;
 use std::fs::DirBuilder;
@@ -99,8 +99,8 @@ impl fmt::Display for Added {
     }
 }
 
-/// Adds a new cluster key to the keys of the data directory `dir`. Creates the directory and the keys where they
-/// are missing, but no keys beside a database, which needs its own.
+/// Adds a new cluster key to the keys of the data directory `dir`. Creates the directory and the
+/// keys where they are missing, but no keys beside a database, which needs its own.
 pub fn add(dir: &Path) -> Result<Added, AddError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     created.map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })?;

@@ -114,8 +114,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     Ok(text)
 }
 
-/// Creates the file `path` in `dir` with one crypto key, unless it exists. A crash leaves either no file or a
-/// complete one.
+/// Creates the file `path` in `dir` with one crypto key, unless it exists; never in part.
 pub(super) fn create(dir: &Path, path: &Path, key: &str) -> Result<(), KeysError> {
     let text = Zeroizing::new(format!("{HEAD}crypto_keys = [\n    \"{key}\",\n]\n"));
     let write = || match temporary(dir, &text)?.persist_noclobber(path) {
@@ -127,7 +126,7 @@ pub(super) fn create(dir: &Path, path: &Path, key: &str) -> Result<(), KeysError
     write().map_err(|error| KeysError::Unwritable { path: path.into(), error })
 }
 
-/// Replaces the file `path` as a whole. A symbolic link stays, and the file that it leads to is replaced.
+/// Replaces the file `path` as a whole. Of a symbolic link, the target is replaced.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let dir = path.parent().expect("a file is in a directory");
@@ -145,8 +144,8 @@ fn temporary(dir: &Path, text: &str) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// Locks the file `path` against other processes that change it. None if another process holds the lock, or has
-/// just replaced the file.
+/// Locks the file `path` against other processes that change it. None if another process holds the
+/// lock, or has just replaced the file.
 pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
     // Some file systems lock only files that are open for writing.
     let file = OpenOptions::new().read(true).write(true).open(path)?;

@@ -1,7 +1,7 @@
-//! Fingerprints of keys. Nodes keep them in the store that they share, so that a node with other keys is detected.
+//! Fingerprints of keys, kept in the shared store, by which a node with other keys is detected.
 //!
-//! A fingerprint identifies its key to a holder of that key, and reveals nothing else: it is half of an HMAC under a key
-//! that is derived for this purpose alone.
+//! A fingerprint identifies its key to a holder of that key, and reveals nothing else: it is half
+//! of an HMAC under a key that is derived for this purpose alone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

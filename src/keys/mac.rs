@@ -9,8 +9,8 @@ pub const MAC_BYTES: usize = 32;
 
 /// HMAC-SHA256 keys for one purpose, derived from a list of keys: the first signs, all verify.
 ///
-/// Derived as those of [`SealKeys`](super::SealKeys), for other purposes. The context is the variable part of
-/// the purpose: a signature made in one context is not valid in another.
+/// Derived as those of [`SealKeys`](super::SealKeys), for other purposes. The context is the
+/// variable part of the purpose: a signature made in one context is not valid in another.
 pub struct MacKeys {
     keys: Vec<hmac::Key>,
 }
@@ -40,7 +40,7 @@ impl MacKeys {
         tag.as_ref().try_into().expect("SHA-256 gives 32 bytes")
     }
 
-    /// Checks that one of the keys signed `text`. The time does not depend on how many bytes of `mac` are right.
+    /// Checks that one of the keys signed `text`, in constant time for each key.
     pub fn verify(&self, text: &[u8], mac: &[u8]) -> Result<(), NotOurs> {
         self.signer(text, mac).map(|_| ()).ok_or(NotOurs)
     }

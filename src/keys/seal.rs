@@ -10,9 +10,9 @@ pub const TAG_BYTES: usize = 16;
 
 /// One fixed nonce for every text sealed with a key.
 ///
-/// With a repeated nonce, AES-GCM-SIV (RFC 8452) reveals only whether two sealed texts have the same
-/// plain text and binding. The plain texts here are unique ids, and the same channel is to get the
-/// same endpoint again. A nonce per token would make every endpoint 16 characters longer.
+/// With a repeated nonce, AES-GCM-SIV (RFC 8452) reveals only whether two sealed texts have the
+/// same plain text and binding. The plain texts here are unique ids, and the same channel is to get
+/// the same endpoint again. A nonce per token would make every endpoint 16 characters longer.
 const NONCE: [u8; 12] = [0; 12];
 
 /// Keys for one purpose, derived from the crypto keys: the first seals, all open.
@@ -32,7 +32,8 @@ impl SealKeys {
         Self { keys: keys.crypto_keys().iter().map(|key| derive(key, purpose)).collect() }
     }
 
-    /// Seals `in_out` in place; its last [`TAG_BYTES`] are room for the tag. Opening needs the same `binding`.
+    /// Seals `in_out` in place, with its last [`TAG_BYTES`] for the tag; `binding` is
+    /// authenticated.
     pub fn seal(&self, binding: &[u8], in_out: &mut [u8]) {
         let (text, tag) = in_out
             .split_last_chunk_mut::<TAG_BYTES>()

@@ -1,8 +1,9 @@
 //! Addresses of nodes, and the list of those that may be called.
 //!
-//! A router record names the node that its user agent is connected to. An attacker with write access to the store must
-//! not be able to make a server call any address. So a node's name is parsed strictly, as `http://HOST:PORT` in the one
-//! form that all URL parsers understand alike, and a node is called only if [`AllowedNodes`] allows it.
+//! A router record names the node that its user agent is connected to. An attacker with write
+//! access to the store must not be able to make a server call any address. So a node's name is
+//! parsed strictly, as `http://HOST:PORT` in the one form that all URL parsers understand alike,
+//! and a node is called only if [`AllowedNodes`] allows it.
 
 mod allowed;
 #[cfg(test)]
@@ -118,7 +119,7 @@ fn read_port(text: &str) -> Option<u16> {
 
 /// Whether a host is a name, which may end in a dot.
 ///
-/// A host that ends in a number is not: resolvers take `2130706433`, `0x7f.1` and `127.1` for 127.0.0.1.
+/// One that ends in a number is not: to resolvers, `2130706433` and `0x7f.1` are 127.0.0.1.
 fn is_name(host: &str) -> bool {
     let name = without_dot(host);
     let fits = name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label);

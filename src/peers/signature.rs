@@ -1,8 +1,8 @@
-//! Authentication between nodes: each request and each answer has a signature, which needs a cluster key.
+//! Authentication between nodes: requests and answers are signed with a cluster key.
 //!
-//! The signed text is specified in `docs/protocol.md`, "Between nodes". A request is signed for one node and one time,
-//! so that it is invalid elsewhere and later. An answer is signed for one request, and with the key of that request, so
-//! that nodes accept each other's answers while a key is being replaced.
+//! The signed text is specified in `docs/protocol.md`, "Between nodes". A request is signed for one
+//! node and one time, so that it is invalid elsewhere and later. An answer is signed for one
+//! request and with its key, so that it is valid while a key is replaced.
 //!
 //! Requests and answers are not encrypted.
 
@@ -29,9 +29,6 @@ const ANSWER_PURPOSE: &str = "node answer";
 
 /// Length of a signature in base64url without padding.
 const MAC_TEXT_BYTES: usize = 43;
-
-/// Number of digits of `u64::MAX`.
-const TIME_DIGITS_MAX: usize = 20;
 
 /// The keys with which the nodes of a cluster sign: the first signs, all verify.
 pub struct ClusterKeys {
@@ -89,14 +86,14 @@ impl ClusterKeys {
         Some(Self { requests: derive(REQUEST_PURPOSE)?, answers: derive(ANSWER_PURPOSE)? })
     }
 
-    /// Signs a request that is sent at `now`: its `authorization` header, and the signature to verify its answer with.
+    /// Signs a request sent at `now`: its `authorization` header, and what verifies its answer.
     pub fn sign(&self, request: &Request<'_>, now: Time) -> (String, RequestMac) {
         let mac = self.requests.sign(&request.text(now));
         let header = format!("Kalends t={} mac={}", now.0, URL_SAFE_NO_PAD.encode(mac));
         (header, RequestMac { mac, key: 0 })
     }
 
-    /// Verifies the `authorization` header of a request received at `now`. The clocks may differ by `skew`.
+    /// Verifies an `authorization` header received at `now`; the clocks may differ by `skew`.
     pub fn verify(
         &self,
         request: &Request<'_>,
@@ -151,12 +148,10 @@ fn answer_text(request: &RequestMac, status: u16) -> Vec<u8> {
 }
 
 fn parse(header: &str) -> Option<(Time, [u8; MAC_BYTES])> {
-    let (time, mac) = header.strip_prefix("Kalends t=")?.split_once(" mac=")?;
-    let is_number = time.bytes().all(|byte| byte.is_ascii_digit()) && !time.starts_with('0');
-    if time.len() > TIME_DIGITS_MAX || !is_number {
-        return None;
-    }
-    Some((Time(time.parse().ok()?), decode_mac(mac)?))
+    let (text, mac) = header.strip_prefix("Kalends t=")?.split_once(" mac=")?;
+    let time: u64 = text.parse().ok()?;
+    // A sign or a leading zero would be another spelling.
+    (time > 0 && time.to_string() == text).then_some((Time(time), decode_mac(mac)?))
 }
 
 fn decode_mac(text: &str) -> Option<[u8; MAC_BYTES]> {

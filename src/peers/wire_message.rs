@@ -1,7 +1,7 @@
-//! A message in a request to another node: JSON with the field names of notifications and stored rows.
+//! A message in a request to another node: JSON with the field names of a notification.
 //!
-//! An unknown field is an error, so that a difference between versions of nodes shows. A message is parsed only after
-//! the signature of its request was verified.
+//! An unknown field is an error, so that a difference between versions of nodes shows. A message is
+//! parsed only after the signature of its request was verified.
 
 #[cfg(test)]
 mod tests;
@@ -18,8 +18,8 @@ use state_machine::{Chid, Encoding, Message, MessageId, Payload, Span, Time, Top
 
 use crate::http::push_headers::CRYPTO_HEADER_MAX_BYTES;
 
-/// Maximum size without the data. A byte of `Encryption` or `Crypto-Key` takes up to six if it is escaped (`\u0000`),
-/// and the names, ids, numbers and the topic take less than 512 bytes together.
+/// Maximum size without the data. A byte of `Encryption` or `Crypto-Key` takes up to six if it is
+/// escaped (`\u0000`), and the names, ids, numbers and the topic take less than 512 bytes together.
 const FRAME_BYTES_MAX: usize = 2 * 6 * CRYPTO_HEADER_MAX_BYTES + 512;
 
 /// Why a body is not a message.
@@ -36,7 +36,7 @@ pub const fn bytes_max(payload_bytes_max: usize) -> usize {
     FRAME_BYTES_MAX + payload_bytes_max.div_ceil(3) * 4
 }
 
-/// Serialises a message, in one allocation: a node does this for each push to an agent on another node.
+/// Serialises a message in one allocation: it is done for each push to another node.
 pub fn to_bytes(message: &Message) -> Vec<u8> {
     const AROUND_DATA: usize = 256;
     let data_len = message.payload.as_ref().map_or(0, |payload| payload.data.len());

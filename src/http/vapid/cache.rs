@@ -13,8 +13,8 @@ const ENTRY_BYTES: u64 = 160;
 /// Memory of a typical entry, which determines the initial size of the tables.
 const USUAL_ENTRY_BYTES: u64 = 512;
 
-/// Expiry of verified tokens in seconds, by key and whole text, so that a hash collision confuses no tokens. The
-/// hash is SipHash with a random key, so that senders cannot provoke collisions.
+/// Expiry of verified tokens in seconds, by key and whole text, so that a hash collision confuses
+/// no tokens. The hash is SipHash with a random key, so that senders cannot provoke collisions.
 pub(super) struct Verified {
     cache: Cache<Remembered, f64, Bytes>,
 }

@@ -17,8 +17,8 @@ pub struct Credentials<'a> {
 
 impl<'a> Credentials<'a> {
     /// Parses `Authorization: vapid t=<token>,k=<key>` (RFC 8292 §3), or the drafts' `WebPush
-    /// <token>` and `Bearer <token>` with the key in `Crypto-Key: p256ecdsa=<key>`. None if there is
-    /// no `Authorization`.
+    /// <token>` and `Bearer <token>` with the key in `Crypto-Key: p256ecdsa=<key>`. None without
+    /// `Authorization`.
     pub fn read(headers: &'a HeaderMap) -> Result<Option<Self>, VapidError> {
         let mut values = headers.get_all(AUTHORIZATION);
         let Some(value) = values.next() else { return Ok(None) };

@@ -17,7 +17,7 @@ const UNCOMPRESSED: u8 = 4;
 /// 65 bytes are 87 characters and one of padding; some senders add more padding.
 const TEXT_MAX_CHARS: usize = 96;
 
-// Push services never enforced RFC 8292's base64url without padding, so senders with other spellings exist.
+// Push services never enforced RFC 8292's base64url without padding: other spellings exist.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
@@ -29,8 +29,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
 pub struct VapidKey([u8; KEY_BYTES]);
 
 impl VapidKey {
-    /// Parses a key from `k`, `p256ecdsa` or the `key` of a register message: base64url or base64, with or without
-    /// padding. Whether the point is on the curve is checked with the first signature.
+    /// Parses a key from `k`, `p256ecdsa` or the `key` of a register message: base64url or base64,
+    /// with or without padding. The first signature shows whether it is on the curve.
     pub fn parse(text: &str) -> Result<Self, VapidError> {
         let text = text.trim_end_matches('=');
         if text.len() > TEXT_MAX_CHARS {

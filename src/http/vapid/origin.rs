@@ -38,8 +38,8 @@ impl Origin {
         &self.text
     }
 
-    /// Whether an `aud` is this origin in any spelling: with a slash at the end, with the default port, with the
-    /// host in capitals or in Unicode.
+    /// Whether an `aud` is this origin in any spelling: with a slash at the end, with the default
+    /// port, with the host in capitals or in Unicode.
     pub fn is_meant_by(&self, audience: &str) -> bool {
         audience == self.as_str() || Url::parse(audience).is_ok_and(|url| url == self.url)
     }

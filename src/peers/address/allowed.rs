@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net};
 use super::{NodeAddress, is_name, read_host, read_port, split_port, without_dot};
 use crate::settings::value::{TomlKind, Value};
 
-/// Maximum number of patterns in a list. All of them are compared with a node that none of them allows.
+/// Maximum number of patterns in a list, which are compared one after the other.
 pub const PATTERNS_MAX: usize = 1000;
 
 /// Bits of the IPv6 prefix `::ffff:0:0/96` of addresses mapped from IPv4.

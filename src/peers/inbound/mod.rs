@@ -6,10 +6,12 @@
 //! | `PUT /notif/{uaid}` | a message was stored | 200 notified, 202 unknown, 404 not here |
 //! | `DELETE /notif/{uaid}/{connected_at}` | the agent connected to another node | 200 notified, 202 unknown, 404 not here |
 //!
-//! At its start a node checks its own URL with `PUT /notif/{instance}`, which only its own process answers with 200.
+//! At its start a node checks its own URL: only its own process answers `PUT /notif/{instance}`
+//! 200.
 //!
-//! Each answer to a signed request is signed. An unknown request is answered 400, so that 404 always means that the
-//! agent is not here. A request without a valid signature gets an unsigned answer, which reveals nothing about agents.
+//! Each answer to a signed request is signed. An unknown request is answered 400, so that 404
+//! always means that the agent is not here. A request without a valid signature gets an unsigned
+//! answer, which reveals nothing about agents.
 
 #[cfg(test)]
 mod fixture;
@@ -51,8 +53,8 @@ use crate::http::request_body_drain;
 use crate::settings::Settings;
 use crate::tcp;
 
-/// Lifetime of an idle connection. It is longer than in any node that makes requests (`node_connection_idle_s`), so
-/// that none sends a request over a connection that is being closed here.
+/// Lifetime of an idle connection, longer than in any node that makes requests
+/// (`node_connection_idle_s`): none sends a request over a connection that is being closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// Time for which a socket is read after its last answer; see `LINGER` of the public port.
@@ -188,7 +190,7 @@ impl RouterPort {
             .client_request_timeout(headers_timeout)
             .keep_alive(KEEP_ALIVE)
             .client_disconnect_timeout(LINGER)
-            // A node that closes its connection has given up the request: the answer of the agent is lost.
+            // A node that closes its connection has given up its request.
             .h1_allow_half_closed(false)
             .shutdown_timeout(LAST_ANSWERS_WAIT_S)
             .disable_signals()
@@ -266,7 +268,7 @@ impl RouterPort {
             // The message was not sent. The endpoint notifies the agent once it is stored.
             Err(SendError::Full(_) | SendError::Closed(_)) => return NodeAnswer::Busy,
         }
-        // After the timeout the connection notices that the receiver is dropped, as with an endpoint of this process.
+        // After the timeout the connection notices that the receiver is dropped.
         match timeout(self.limits.answer_wait, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => NodeAnswer::Unconfirmed,

@@ -1,6 +1,6 @@
 //! The log of nodes in records that `nodes_allowed` does not allow.
 //!
-//! Each name is logged once in a while, and only a few names: an attacker may write any name into a record.
+//! Only a few names are logged in an interval: an attacker may write any name into a record.
 
 use std::sync::{Mutex, PoisonError};
 

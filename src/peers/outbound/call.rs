@@ -37,7 +37,7 @@ pub(super) enum CallError {
     Broken(#[from] ClientError),
     #[error("no answer in {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// The answer was sent by a program without the cluster keys, or the request had a wrong signature.
+    /// The answer is of a program without the cluster keys, or refuses a wrong signature.
     #[error("an answer with status {} that is not signed", .0.as_u16())]
     NotSigned(StatusCode),
 }
@@ -99,8 +99,8 @@ impl Caller {
 
 type HttpClient = Client<HttpConnector, Full<Bytes>>;
 
-/// One HTTP client per calling thread, each with its own connections. So a request wakes no other thread, and a
-/// thread that ends closes no connections of others.
+/// One HTTP client per calling thread, each with its own connections. So a request wakes no other
+/// thread, and a thread that ends closes no connections of others.
 struct Clients {
     /// The oldest first, which is the first to be removed.
     by_thread: Mutex<Vec<(ThreadId, HttpClient)>>,

@@ -7,8 +7,8 @@ use state_machine::breaker::BreakerLimits;
 
 use crate::settings::Settings;
 
-/// Time after which an unused node is evicted. A node that is down for longer has lost its connections, and its
-/// agents check storage when they reconnect.
+/// Time after which an unused node is evicted. A node that is down for longer has lost its
+/// connections, and its agents check storage when they reconnect.
 const EVICT_AFTER: Span = Span::from_secs(5 * 60);
 
 /// Minimum time between two log lines of the same kind on one node.
@@ -17,13 +17,14 @@ const LOG_EVERY: Span = Span::from_secs(60);
 /// The limits of a [`RemoteNodes`](super::RemoteNodes).
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteLimits {
-    /// Pushes in progress to one node. Above it a push is [`Busy`](state_machine::delivery::NodeAnswer::Busy).
+    /// Pushes in progress to one node. Above it a push is
+    /// [`Busy`](state_machine::delivery::NodeAnswer::Busy).
     pub requests_max: usize,
     pub connect_timeout: Duration,
     /// Timeout of a push, connecting included.
     pub push_wait: Duration,
-    /// An endpoint that cancels a push after this time has waited longer than a healthy node takes, so the node counts
-    /// as failed. An endpoint that cancels earlier has other reasons.
+    /// An endpoint that cancels a push after this time has waited longer than a healthy node takes,
+    /// so the node counts as failed. An endpoint that cancels earlier has other reasons.
     pub hang_after: Span,
     /// Timeout of a notification, which no user agent is involved in.
     pub notification_wait: Duration,

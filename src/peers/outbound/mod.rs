@@ -1,18 +1,18 @@
 //! Delivery and notifications to other nodes, over HTTP.
 //!
-//! Anything but a signed answer is [`NodeAnswer::Unreachable`] to a push, and proves nothing. It also opens the circuit
-//! breaker of the node, so that a dead node does not cost every push a timeout. While the breaker is open, only the
-//! worker of the node calls it.
+//! Anything but a signed answer is [`NodeAnswer::Unreachable`] to a push, and proves nothing. It
+//! also opens the circuit breaker of the node, so that a dead node does not cost every push a
+//! timeout. While the breaker is open, only the worker of the node calls it.
 //!
 //! - `peer_state`: the state of one node.
 //! - `worker`: the task that sends notifications and probes.
 //! - `call`: one request.
-//! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find their messages with
-//!   the storage check every `storage_recheck_s`.
+//! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
+//!   their messages with the storage check every `storage_recheck_s`.
 //! - `blocked_nodes`: the log of nodes that must not be called.
 //! - `router_url_check`: whether a node can be reached by its own name.
 //!
-//! A node that answers and has no pending notifications has no task, and no timer but those of its connections.
+//! A node that answers and has no pending notifications has no task and no timer of its own.
 
 mod blocked_nodes;
 mod call;
@@ -121,7 +121,7 @@ impl RemoteNodes {
 }
 
 impl NodeDirectory for RemoteNodes {
-    /// Answers at once if the node must not be called now. Dropping the receiver cancels the request.
+    /// Answers at once if the node must not be called. Dropping the receiver cancels the push.
     fn deliver(
         &self,
         node: &NodeId,
@@ -252,7 +252,7 @@ impl Shared {
 }
 
 impl PeerTable {
-    /// Whether another node fits into the table. A full table evicts unused nodes and then unreachable ones.
+    /// Whether another node fits. A full table evicts unused nodes, and then unreachable ones.
     fn has_room(&mut self, limits: &RemoteLimits, now: Time, log: &Logger) -> bool {
         if self.by_node.len() < limits.nodes_max {
             return true;

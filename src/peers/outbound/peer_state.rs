@@ -1,4 +1,4 @@
-//! The state of one node: its circuit breaker, its requests in progress and its pending notifications.
+//! The state of one node: circuit breaker, requests in progress, pending notifications.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,11 +65,11 @@ pub(super) struct RequestPermit {
 pub(super) enum NextAction {
     /// End. The next notification or failure starts another worker.
     Idle,
-    /// End, and remove the node from the table: it does not answer, and there are no requests for it.
+    /// End, and remove the node from the table: it is unreachable and unused.
     Evict,
     Wait(Time),
     Probe(Epoch),
-    /// Send these notifications, at least one. While the breaker is half-open, one of them is the probe.
+    /// Send these notifications. While the breaker is half-open, there is one, as the probe.
     Flush(Epoch, Vec<PeerRequest>),
 }
 

@@ -23,7 +23,7 @@ impl PendingNotifications {
         Self { order: VecDeque::new(), by_key: HashMap::new(), max }
     }
 
-    /// Adds a notification; of two `ConnectedElsewhere` of an agent, the later one is kept. A full queue drops it.
+    /// Adds a notification, or drops it. Of two `ConnectedElsewhere` the later one is kept.
     pub(super) fn add(&mut self, notification: PeerRequest) {
         let key = (discriminant(&notification), notification.uaid());
         match self.by_key.entry(key) {

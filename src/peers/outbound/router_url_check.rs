@@ -1,5 +1,5 @@
-//! Checks whether a node can be reached by its own name: it sends itself a request for an agent that only its own
-//! router port knows.
+//! Checks whether a node can be reached by its own name: it sends itself a request for an agent
+//! that only its own router port knows.
 
 use std::sync::Arc;
 

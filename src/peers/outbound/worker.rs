@@ -1,4 +1,4 @@
-//! The worker of a node: sends its pending notifications, and probes the node while its breaker is open.
+//! The worker of a node: sends pending notifications, and probes while the breaker is open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::Shared;
 use super::peer_state::{NextAction, PeerState};
 use crate::peers::request::PeerRequest;
 
-/// The agent of a probe. No agent has this id, and the answer "not here" shows that the node answers.
+/// The agent of a probe. No agent has this id, so that the answer is "not here".
 const PROBE_AGENT: Uaid = Uaid([0; 16]);
 
 /// Runs until there is nothing to do for the node.
@@ -43,7 +43,7 @@ pub(super) async fn run(shared: Arc<Shared>, peer: Arc<PeerState>) {
     }
 }
 
-/// Sends a notification. False if it must be sent again: the node did not answer, or had no capacity.
+/// Sends a notification. False if it must be repeated: no answer, or no capacity.
 async fn send(shared: &Shared, peer: &PeerState, epoch: Epoch, request: PeerRequest) -> bool {
     let wait = shared.limits.notification_wait;
     let result = shared.caller.call(&peer.peer, request, Bytes::new(), wait).await;
