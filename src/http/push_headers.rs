@@ -66,7 +66,7 @@ impl PushHeaders {
     }
 }
 
-/// The payload of a push. If the body is empty there is none, and other headers are ignored.
+/// The payload of a push. An empty body is no payload, whatever its encryption headers are.
 pub fn payload(headers: &HeaderMap, body: Bytes) -> Result<Option<Payload>, HeaderError> {
     if body.is_empty() {
         return Ok(None);
