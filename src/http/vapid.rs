@@ -114,9 +114,4 @@ impl Vapid {
         self.verified.remember(credentials, expiry);
         Ok(())
     }
-
-    /// Number of cached tokens.
-    pub fn remembered(&self) -> usize {
-        self.verified.len()
-    }
 }

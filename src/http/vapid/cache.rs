@@ -16,7 +16,7 @@ const USUAL_ENTRY_BYTES: u64 = 512;
 /// Expiry of verified tokens in seconds, by key and whole text, so that a hash collision confuses
 /// no tokens. The hash is SipHash with a random key, so that senders cannot provoke collisions.
 pub(super) struct Verified {
-    cache: Cache<Remembered, f64, Bytes>,
+    pub(super) cache: Cache<Remembered, f64, Bytes>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -53,10 +53,6 @@ impl Verified {
 
     pub(super) fn forget(&self, credentials: &Credentials<'_>) {
         self.cache.remove(&Asked::from(credentials));
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.cache.len()
     }
 }
 
