@@ -1,7 +1,6 @@
-//! The command line: what can be said, and what is called then.
+//! The command line: its grammar, and the function that each command calls.
 //!
-//! Exit codes: 0 when it went well, 1 when it failed, 2 when it was not said rightly (an unknown
-//! flag, a bad setting).
+//! Exit codes: 0 on success, 1 on failure, 2 on wrong usage (an unknown flag, a bad setting).
 
 mod help;
 #[cfg(test)]
@@ -14,85 +13,97 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::admin::commands::{NoArgs, OnStore, Request, with_short_help};
 use crate::admin::{self, TablesAction, UsersAction};
-use crate::dev::listen::{self, ListenArgs};
 use crate::dev::push::{self, PushArgs};
+use crate::dev::states::StatesFormat;
+use crate::dev::subscribe::{self, SubscribeArgs};
 use crate::dev::vapid_key::VapidKey;
 use crate::dev::{ToolError, to_base64url};
 use crate::dev::{replay, states};
 use crate::feeds::cli::remote::TOKEN_VARIABLE;
 use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
-use crate::server::DevArgs;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
 use crate::settings::value::TomlKind;
 use crate::settings::{Flags, Role, Settings, SettingsError};
-use crate::{keys, server};
+use crate::{keys, renamed, server};
 
-/// The whole command line.
 #[derive(Debug, Parser)]
 #[command(name = "kalends", version, about, after_help = help::EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do; without it, serve.
+    /// Without a command, the server runs.
     #[command(subcommand)]
     pub action: Option<Action>,
 
-    /// Settings of `kalends` without a command.
+    /// The settings of `kalends` without a command.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// What `kalends serve`, `connect` and `endpoint` are told.
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
-    /// Settings.
+    /// What this process serves
+    #[arg(long, value_enum, default_value_t)]
+    pub role: Role,
     #[command(flatten)]
     pub flags: Flags,
-    /// What only developers ask for.
     #[command(flatten)]
     pub dev: DevArgs,
 }
 
-/// What to do.
+/// Hidden flags for developers. They are no settings: neither a file nor the environment can set them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
+pub struct DevArgs {
+    /// Allow the flags for developers
+    #[arg(long, hide = true)]
+    pub dev: bool,
+    /// Run with a clock that is SECONDS ahead of the system's; a negative number is behind it
+    #[arg(long, hide = true, requires = "dev", default_value_t = 0, value_name = "SECONDS")]
+    #[arg(allow_negative_numbers = true)]
+    pub clock_offset_s: i64,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Run the server; `kalends` alone does the same
     #[command(after_help = help::SERVE)]
     Serve(ServeArgs),
-    /// Run a connection node, one of several: user agents connect to it
-    #[command(after_help = help::CONNECT)]
-    Connect(ServeArgs),
-    /// Run an endpoint node, one of several: application servers send to it
-    #[command(after_help = help::ENDPOINT)]
-    Endpoint(ServeArgs),
-    /// Be a user agent: subscribe, and print what is sent
-    #[command(after_help = help::LISTEN)]
-    Listen(ListenArgs),
-    /// Be an application server: send one message
+    /// Act as a user agent: subscribe, and print each message
+    #[command(after_help = help::SUBSCRIBE)]
+    Subscribe(SubscribeArgs),
+    /// Act as an application server: send one message
     #[command(after_help = help::PUSH)]
     Push(PushArgs),
-    /// Make keys
+    /// Generate keys of the server, of a cluster or of an application server
     #[command(subcommand)]
     Keys(KeysAction),
-    /// Try out whether a server could use its store
+    /// Check whether a server can use its store
     #[command(after_help = admin::help::PREFLIGHT)]
     Preflight(OnStore<NoArgs>),
-    /// Look after the message tables of the months
+    /// Manage the message tables of the months
     #[command(subcommand, after_help = admin::help::TABLES)]
     Tables(TablesAction),
-    /// Look after the users
+    /// Count and drop the records of user agents
     #[command(subcommand, after_help = admin::help::USERS)]
     Users(UsersAction),
-    /// Write and follow feeds
+    /// Write, list and follow feeds
     #[command(subcommand, after_help = feed_cli::help::FEED)]
     Feed(FeedAction),
-    /// Tell user agents of broadcasts
+    /// Publish broadcasts to user agents
     #[command(subcommand, after_help = feed_cli::help::BROADCAST)]
     Broadcast(BroadcastAction),
+    /// Inspect the state machines (for developers of Kalends)
+    #[command(subcommand)]
+    Dev(DevAction),
+}
+
+/// Commands for developers of Kalends.
+#[derive(Debug, Subcommand)]
+pub enum DevAction {
     /// Run a session transcript or a feed history through the state machines
     #[command(after_help = help::REPLAY)]
     Replay {
@@ -102,58 +113,46 @@ pub enum Action {
         #[arg(long)]
         trace: bool,
     },
-    /// Print the states of a connection and what leads from one to the next
+    /// Print the states of a connection and the transitions between them
     States {
-        /// How to print them
+        /// Format of the output
         #[arg(long, value_enum, default_value_t = StatesFormat::Table)]
         format: StatesFormat,
     },
 }
 
-/// Which keys to make.
 #[derive(Debug, Subcommand)]
 pub enum KeysAction {
     /// Print a fresh key for `crypto_keys` in keys.toml
     ///
-    /// The server makes its first key by itself. To change keys, put a new one in front of the list and keep the
-    /// old ones: endpoints that were handed out are sealed with them. Where there are several nodes, append it
-    /// first, and put it in front when every node has it: an endpoint sealed with a key that an endpoint
-    /// node does not have is answered 404, and is lost (docs/operations.md).
+    /// The server generates its first key by itself. To change keys, put the new one in front of the list and
+    /// keep the old ones, because the endpoint URLs issued so far are encrypted with them. In a cluster, append
+    /// the new key first, and put it in front when every node has it. Otherwise an endpoint node without the key
+    /// answers 404, and the subscription is lost (docs/operations.md).
     Generate,
     /// Put a fresh key in front of `cluster_keys` in keys.toml
     ///
-    /// The nodes of a cluster sign with them what they say to each other.
+    /// The nodes of a cluster sign their requests to each other with these keys.
     #[command(after_help = help::CLUSTER_KEYS)]
     Cluster {
-        /// Settings: where keys.toml is.
+        /// The setting `data_dir`, in which keys.toml is.
         #[command(flatten)]
         flags: Flags,
     },
-    /// Make a VAPID key in FILE, or read the one there, and print its public key
+    /// Print the public key of the VAPID key in FILE; generate it if FILE is missing
     ///
-    /// An application server signs its pushes with it (`kalends push --vapid-key FILE`), and a
-    /// subscription can be restricted to its public key.
+    /// An application server signs its pushes with the key (`kalends push --vapid-key FILE`). A subscription
+    /// can be restricted to the public key.
     Vapid {
-        /// A PEM file; made with mode 0600
+        /// A PEM file, created with mode 0600
         file: PathBuf,
-        /// Print the private key too, on a second line, as `web-push` for Node.js wants it
+        /// Print the private key too, on a second line, in the format of `web-push` for Node.js
         #[arg(long)]
         private: bool,
     },
 }
 
-/// How states are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StatesFormat {
-    /// A Mermaid diagram, as GitHub draws it
-    Mermaid,
-    /// A graph for Graphviz
-    Dot,
-    /// A table in Markdown
-    Table,
-}
-
-/// Reads the command line, does what it says, and gives the exit code.
+/// Runs the command of this process and returns its exit code.
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     match parse(&words) {
@@ -165,11 +164,11 @@ pub fn main() -> ExitCode {
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let cli = command().try_get_matches_from(words);
     let cli = cli.and_then(|matches| Cli::from_arg_matches(&matches));
-    cli.map_err(|error| with_switch_tip(without_guess(error), words))
+    cli.map_err(|error| with_tip(without_guess(error), words))
 }
 
-/// Takes away a suggestion of clap's that is too far from what was written, with the usage line
-/// that clap builds from it.
+/// Removes a suggestion of clap that is too different from the argument, and the usage line built
+/// from it.
 fn without_guess(mut error: clap::Error) -> clap::Error {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -183,11 +182,17 @@ fn without_guess(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// `--rotation false` is refused for its `false`, of which clap cannot know where it belongs.
-fn with_switch_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
-    let tip = words.windows(2).find_map(|pair| switch_tip(pair[0].to_str()?, pair[1].to_str()?));
-    if let Some(tip) = tip.filter(|_| error.use_stderr()) {
+/// Adds what to write instead of a former name, and of `--rotation false`: clap refuses its `false`
+/// and cannot know which flag it belongs to.
+fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let switch = || words.windows(2).find_map(|pair| switch_tip(&pair[0], &pair[1]));
+    let tip =
+        renamed::command(&words).or_else(|| words.iter().find_map(|word| renamed::flag(word)));
+    if let Some(tip) = tip.or_else(switch).filter(|_| error.use_stderr()) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, tips);
     }
     error
@@ -200,8 +205,8 @@ fn switch_tip(flag: &str, value: &str) -> Option<String> {
     (known && is_value).then(|| format!("write `{flag}={value}`"))
 }
 
-/// The definition. The help of `kalends` alone shows the settings one begins with, that of `kalends
-/// serve` all of them.
+/// The grammar for clap. The help of `kalends` shows the first settings that a user needs, that of
+/// `kalends serve` all of them.
 fn command() -> Command {
     const FIRST: [&str; 6] = ["config", "data_dir", "listen", "public_url", "help", "version"];
     let command = Cli::command().mut_args(|arg| {
@@ -217,10 +222,8 @@ fn command() -> Command {
 fn run(cli: Cli) -> ExitCode {
     let serve = ServeArgs { flags: cli.flags, ..ServeArgs::default() };
     match cli.action.unwrap_or(Action::Serve(serve)) {
-        Action::Serve(args) => run_server(Role::Serve, &args),
-        Action::Connect(args) => run_server(Role::Connect, &args),
-        Action::Endpoint(args) => run_server(Role::Endpoint, &args),
-        Action::Listen(args) => exit_code(listen::run(&args)),
+        Action::Serve(args) => run_server(&args),
+        Action::Subscribe(args) => exit_code(subscribe::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
         Action::Preflight(preflight) => run_admin((Request::Preflight, preflight.flags)),
         Action::Tables(action) => run_admin(action.into_request()),
@@ -232,12 +235,12 @@ fn run(cli: Cli) -> ExitCode {
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(print_vapid_key(&file, private))
         }
-        Action::Replay { file, trace } => exit_code(replay::run(&file, trace)),
-        Action::States { format } => exit_code(states::run(format)),
+        Action::Dev(DevAction::Replay { file, trace }) => exit_code(replay::run(&file, trace)),
+        Action::Dev(DevAction::States { format }) => exit_code(states::run(format)),
     }
 }
 
-/// Reads the settings and does something with them.
+/// Calls `run` with the settings.
 fn with_settings<E: Display>(
     flags: &Flags,
     run: impl FnOnce(&Settings) -> Result<(), E>,
@@ -249,18 +252,19 @@ fn with_settings<E: Display>(
 }
 
 fn load(flags: &Flags) -> Result<Settings, SettingsError> {
-    // What is no setting and is meant for `kalends feed --url` may be in anybody's environment.
+    // The token of `kalends feed --url` is no setting, and may be set in any environment.
     let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
     Settings::load(flags, variables)
 }
 
-fn run_server(role: Role, ServeArgs { flags, dev }: &ServeArgs) -> ExitCode {
+fn run_server(ServeArgs { role, flags, dev }: &ServeArgs) -> ExitCode {
+    let role = *role;
     let settings = match load(flags) {
         Ok(settings) => settings,
         Err(error) => return wrong(&error),
     };
     match settings.check(role) {
-        Ok(()) => match server::run(role, &settings, *dev) {
+        Ok(()) => match server::run(role, &settings, dev.clock_offset_s) {
             Err(error) if error.is_of_configuration() => wrong(&error),
             served => exit_code(served),
         },
@@ -286,7 +290,7 @@ fn print_vapid_key(file: &Path, with_private: bool) -> Result<(), ToolError> {
     print(&vapid_key(file, with_private)?)
 }
 
-/// The public key in base64url; the private one on a second line where it is asked for.
+/// The public key in base64url, and on a second line the private key if requested.
 fn vapid_key(file: &Path, with_private: bool) -> Result<String, ToolError> {
     let VapidKey { pair, .. } = VapidKey::load_or_make(file)?;
     let public = to_base64url(pair.public());
@@ -310,13 +314,13 @@ fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// It was not said rightly.
+/// Reports wrong usage.
 fn wrong(error: &dyn Display) -> ExitCode {
     eprint(error);
     ExitCode::from(2)
 }
 
-/// Where standard error is closed there is nobody to tell; the exit code still does.
+/// If standard error is closed, the exit code alone reports the failure.
 fn eprint(error: &dyn Display) {
-    let _nobody_there = writeln!(stderr(), "kalends: {error}");
+    let _ = writeln!(stderr(), "kalends: {error}");
 }

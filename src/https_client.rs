@@ -23,7 +23,27 @@ use tokio_tungstenite::{
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use url::Url;
 
-use crate::dev::ToolError;
+/// Why a server gives no answer, or not the one that was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The system trusts no certificate authority.
+    #[error(
+        "there are no root certificates to check the server's with: install ca-certificates, or name a \
+         file of them in SSL_CERT_FILE"
+    )]
+    NoRootCertificates,
+    /// No connection, or no answer on it.
+    #[error("cannot reach {url}: {why}")]
+    Unreachable {
+        /// URL of the server.
+        url: String,
+        /// The cause, and what to try.
+        why: String,
+    },
+    /// The server refused the request.
+    #[error("{0}")]
+    Refused(String),
+}
 
 /// How long each step of a request may take: finding the server, connecting, sending, the answer's
 /// head and its body.
@@ -37,7 +57,7 @@ const PROTOCOL: HeaderValue = HeaderValue::from_static("push-notification");
 
 /// A client for requests to `url`. It follows no redirects: a push is signed for one origin. It
 /// asks no proxy, as the WebSocket has none either.
-pub fn http_client(url: &Url) -> Result<ureq::Agent, ToolError> {
+pub fn http_client(url: &Url) -> Result<ureq::Agent, ClientError> {
     let config = ureq::config::Config::builder()
         .user_agent(concat!("kalends/", env!("CARGO_PKG_VERSION")))
         .http_status_as_error(false)
@@ -67,7 +87,7 @@ pub struct WebSocketClient {
 
 impl WebSocketClient {
     /// A client for the `ws` or `wss` URL.
-    pub fn new(url: &Url) -> Result<Self, ToolError> {
+    pub fn new(url: &Url) -> Result<Self, ClientError> {
         let connector = match url.scheme() {
             "wss" => Connector::Rustls(Arc::new(websocket_tls()?)),
             _ => Connector::Plain,
@@ -173,7 +193,7 @@ pub fn why(error: &Error) -> String {
     }
 }
 
-fn request_tls() -> Result<TlsConfig, ToolError> {
+fn request_tls() -> Result<TlsConfig, ClientError> {
     let roots = trusted()?;
     let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
     Ok(TlsConfig::builder()
@@ -182,7 +202,7 @@ fn request_tls() -> Result<TlsConfig, ToolError> {
         .build())
 }
 
-fn websocket_tls() -> Result<ClientConfig, ToolError> {
+fn websocket_tls() -> Result<ClientConfig, ClientError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(trusted()?);
     let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -196,15 +216,23 @@ fn websocket_tls() -> Result<ClientConfig, ToolError> {
 }
 
 /// The root certificates of the system that rustls can use; there is at least one.
-fn trusted() -> Result<Vec<CertificateDer<'static>>, ToolError> {
+fn trusted() -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let mut roots = rustls_native_certs::load_native_certs().certs;
     roots.retain(|root| RootCertStore::empty().add(root.clone()).is_ok());
     if roots.is_empty() {
-        let advice = "there are no root certificates to check the server's with: install \
-                      ca-certificates, or name a file of them in SSL_CERT_FILE";
-        return Err(ToolError::Unusable(advice.into()));
+        return Err(ClientError::NoRootCertificates);
     }
     Ok(roots)
+}
+
+/// A text of a server or sender, safe to print: its control characters could change a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let escape = |character: char| match character {
+        '\n' | '\t' => character.to_string(),
+        character if character.is_control() => character.escape_default().to_string(),
+        character => character.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 #[cfg(test)]

@@ -2,13 +2,16 @@
 
 pub mod admin;
 pub mod cli;
+pub mod clock;
 pub mod dev;
 pub mod feeds;
 pub mod http;
 pub mod https_client;
 pub mod keys;
+pub mod node_address;
 pub mod owner;
 pub mod peers;
+pub mod renamed;
 pub mod server;
 pub mod settings;
 pub mod store;

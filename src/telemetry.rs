@@ -1,7 +1,7 @@
-//! Logging: slog, for people on a terminal and as JSON elsewhere, written by a thread of its own.
+//! Logging with slog, to standard error: readable on a terminal, JSON elsewhere.
 //!
-//! Logs go to standard error; standard output belongs to what a command was asked for. A log that
-//! cannot keep up drops lines and says how many, it never holds up the server.
+//! A thread of its own writes the lines. If it cannot keep up, lines are dropped and counted; the
+//! server never waits for the log.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use slog_term::{FullFormat, TermDecorator};
 
 use crate::settings::{LogFormat, Settings};
 
-/// The root logger, and a guard that writes what still waits when it is dropped: keep it to the
-/// end of `main`, and drop the loggers before it.
+/// The root logger, and a guard that writes the queued lines when it is dropped. Drop the loggers
+/// before the guard.
 pub fn logger(settings: &Settings) -> (Logger, AsyncGuard) {
     let (level, queue) = (settings.log_level, settings.log_queue_max);
     if is_human(settings.log_format, stderr().is_terminal()) {
@@ -39,7 +39,7 @@ fn human() -> FullFormat<TermDecorator> {
         .build()
 }
 
-/// One object a line: `ts` (RFC 3339), `level`, `msg` and the fields of the line.
+/// One object for each line: `ts` (RFC 3339), `level`, `msg` and the fields of the line.
 fn json<W: Write>(to: W) -> Json<W> {
     Json::new(to).add_default_keys().build()
 }
@@ -54,10 +54,10 @@ where
     (Logger::root(counted.filter_level(level).ignore_res(), o!()), guard)
 }
 
-/// Counts the lines that the queue had no room for, and logs their number as soon as it has.
+/// Counts the lines dropped because the queue was full, and logs their number when it has room.
 ///
-/// `slog_async::Async` would do this too, but it takes every report that it could not log for
-/// another dropped line, and so tells about twice the number.
+/// `slog_async::Async` counts a report that it could not queue as a dropped line too, and so logs
+/// about twice the number.
 struct DropCounter {
     queue: AsyncCore,
     dropped: AtomicU64,
@@ -86,7 +86,7 @@ impl DropCounter {
             &record!(
                 Level::Warning,
                 "log",
-                &format_args!("the log could not keep up and dropped lines"),
+                &format_args!("the log could not keep up, lines were dropped"),
                 b!("lines" => dropped)
             ),
             &o!().into(),
@@ -112,7 +112,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Mutex};
 
-    /// Keeps what is written and tells of each line; waits before the first until it is let go.
+    /// Keeps what is written and signals each line. The first write waits for the gate.
     struct Gated {
         written: Arc<Mutex<Vec<u8>>>,
         gate: Receiver<()>,
@@ -120,10 +120,10 @@ mod tests {
         line_ends: Sender<()>,
     }
 
-    /// A writer, what opens its gate, and what tells of the lines it wrote.
+    /// A writer, the sender that opens its gate, and the receiver of its line signals.
     fn gated(written: &Arc<Mutex<Vec<u8>>>) -> (Gated, Sender<()>, Receiver<()>) {
-        let ((open, gate), (line_ends, told)) = (channel(), channel());
-        (Gated { written: Arc::clone(written), gate, is_open: false, line_ends }, open, told)
+        let ((open, gate), (line_ends, signals)) = (channel(), channel());
+        (Gated { written: Arc::clone(written), gate, is_open: false, line_ends }, open, signals)
     }
 
     impl Write for Gated {
@@ -150,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_json_object_with_its_fields_and_lesser_levels_are_left_out() {
+    fn a_line_is_one_json_object_and_lower_levels_are_left_out() {
         let written = Arc::default();
-        let (to, open, _told) = gated(&written);
+        let (to, open, _signals) = gated(&written);
         open.send(()).unwrap();
         let (log, guard) = root(json(to).ignore_res(), Level::Info, 16);
         info!(log, "listening"; "port" => 8080);
@@ -168,16 +168,16 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_keep_up_says_how_many_lines_it_dropped() {
+    fn a_log_that_cannot_keep_up_reports_the_number_of_dropped_lines() {
         let written = Arc::default();
-        let (to, open, told) = gated(&written);
+        let (to, open, signals) = gated(&written);
         let (log, guard) = root(json(to).ignore_res(), Level::Info, 4);
         for number in 0..100 {
             warn!(log, "flood"; "number" => number);
         }
         open.send(()).unwrap();
-        // At least four lines are in the queue; when three are out there is room for the report.
-        told.iter().take(3).for_each(drop);
+        // The queue holds at least four lines; after three are written, it has room for the report.
+        signals.iter().take(3).for_each(drop);
         drop(log);
         drop(guard);
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_for_people_only_on_a_terminal() {
+    fn auto_is_human_only_on_a_terminal() {
         assert!(is_human(LogFormat::Auto, true) && !is_human(LogFormat::Auto, false));
         assert!(is_human(LogFormat::Human, false) && !is_human(LogFormat::Json, true));
     }

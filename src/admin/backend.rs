@@ -14,7 +14,7 @@ use super::command::AdminError;
 use super::commands::Request;
 use super::job_context::{JobContext, Servers};
 use super::{client, owner};
-use crate::server::unix_now;
+use crate::clock::unix_now;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
 

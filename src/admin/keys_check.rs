@@ -5,9 +5,8 @@ use storage::maintenance::PreflightCheck;
 use storage::{Embedded, StoreAdmin};
 
 use crate::keys::{Keys, KeysError};
-use crate::server::key_fingerprints;
-use crate::server::open_store::is_empty_store;
 use crate::settings::{Settings, StoreKind};
+use crate::store::{is_empty_store, key_fingerprints};
 
 /// The name of the check of the file.
 const KEYS: &str = "keys.toml";

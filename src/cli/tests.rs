@@ -26,25 +26,48 @@ fn without_a_command_it_serves_with_the_flags_of_serve() {
 }
 
 #[test]
-fn the_nodes_of_a_cluster_take_the_flags_of_serve_and_their_help_shows_how_to_start_them() {
-    let Some(Action::Connect(connect)) = parse(&["connect", "--listen", "[::1]:1"]).unwrap().action
-    else {
-        panic!("expected connect");
+fn a_role_is_all_unless_named_and_the_help_of_serve_shows_how_to_start_a_cluster() {
+    let role = |args: &[&str]| match parse(args).map(|cli| cli.action) {
+        Ok(Some(Action::Serve(args))) => Some(args.role),
+        _ => None,
     };
-    let Some(Action::Endpoint(endpoint)) =
-        parse(&["endpoint", "--listen", "[::1]:1"]).unwrap().action
-    else {
-        panic!("expected endpoint");
-    };
-    assert_eq!(connect.flags, parse(&["--listen", "[::1]:1"]).unwrap().flags);
-    assert_eq!(endpoint.flags, connect.flags);
-    for role in ["connect", "endpoint"] {
-        let help = help(&[role, "--help"]);
-        for shown in ["--router-listen", "--nodes-allowed", &format!("kalends {role} --data-dir")] {
-            assert!(help.contains(shown), "{role}: {shown}");
-        }
+    assert_eq!(role(&["serve"]), Some(Role::All));
+    let help = help(&["serve", "--help"]);
+    for named in [Role::All, Role::Connection, Role::Endpoint] {
+        assert_eq!(role(&["serve", "--role", named.name()]), Some(named));
+        assert!(help.contains(&format!("- {}:", named.name())), "{named:?}");
     }
-    assert!(help(&["connect", "--help"]).contains("kalends keys cluster"));
+    assert_eq!(role(&["serve", "--role", "connect"]), None);
+    for shown in ["--router-listen", "--nodes-allowed", "kalends keys cluster"] {
+        assert!(help.contains(shown), "{shown}");
+    }
+}
+
+#[test]
+fn a_former_command_is_refused_with_the_command_of_today_and_that_is_a_command() {
+    for (former, now) in renamed::commands() {
+        let words: Vec<_> = former.split(' ').collect();
+        let error = parse(&words).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let tip = format!("tip: `kalends {former}` is `kalends {now}` now");
+        assert!(error.to_string().contains(&tip), "{error}");
+        let words: Vec<_> = now.split(' ').chain(["--help"]).collect();
+        assert_eq!(parse(&words).unwrap_err().exit_code(), 0, "{now}");
+    }
+}
+
+#[test]
+fn the_flag_of_a_former_setting_is_refused_with_that_of_today() {
+    for (former, now) in renamed::settings() {
+        let (former, now) = (flag_name(former), flag_name(now));
+        for args in [["serve", &former, "1"], ["serve", &format!("{former}=1"), "--rotation"]] {
+            let error = parse(&args).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            let tip = format!("tip: `{former}` is `{now}` now");
+            assert!(error.to_string().contains(&tip), "{error}");
+        }
+        assert!(parse(&["serve", &now, "1"]).is_ok());
+    }
 }
 
 #[test]
@@ -70,12 +93,12 @@ fn a_shifted_clock_is_for_developers_who_say_so() {
 #[test]
 fn each_command_is_understood() {
     assert!(matches!(
-        parse(&["replay", "a.session", "--trace"]).unwrap().action,
-        Some(Action::Replay { trace: true, .. })
+        parse(&["dev", "replay", "a.session", "--trace"]).unwrap().action,
+        Some(Action::Dev(DevAction::Replay { trace: true, .. }))
     ));
     assert!(matches!(
-        parse(&["states", "--format", "dot"]).unwrap().action,
-        Some(Action::States { format: StatesFormat::Dot })
+        parse(&["dev", "states", "--format", "dot"]).unwrap().action,
+        Some(Action::Dev(DevAction::States { format: StatesFormat::Dot }))
     ));
     assert!(matches!(
         parse(&["keys", "generate"]).unwrap().action,
@@ -85,10 +108,8 @@ fn each_command_is_understood() {
         parse(&["keys", "cluster", "--data-dir", "x", "--store", "dynamodb"]).unwrap().action,
         Some(Action::Keys(KeysAction::Cluster { .. }))
     ));
-    let Some(Action::Listen(args)) = parse(&["listen", "https://a", "--json"]).unwrap().action
-    else {
-        panic!("expected listen");
-    };
+    let action = parse(&["subscribe", "https://a", "--json"]).unwrap().action;
+    let Some(Action::Subscribe(args)) = action else { panic!("expected subscribe") };
     assert_eq!((args.url.as_str(), args.json), ("wss://a/", true));
 }
 
@@ -111,12 +132,12 @@ fn a_push_needs_a_place_to_go_and_both_keys_or_none() {
 }
 
 #[test]
-fn a_listener_refuses_what_is_no_server_and_no_key() {
+fn subscribe_refuses_a_url_without_a_server_and_a_malformed_key() {
     for wrong in [
-        ["listen", "ftp://a"].as_slice(),
-        &["listen", "127.0.0.1:8080"],
-        &["listen", "--vapid-public-key", "BCVx"],
-        &["listen", "--count", "0"],
+        ["subscribe", "ftp://a"].as_slice(),
+        &["subscribe", "127.0.0.1:8080"],
+        &["subscribe", "--vapid-public-key", "BCVx"],
+        &["subscribe", "--count", "0"],
     ] {
         assert!(parse(wrong).is_err(), "{wrong:?}");
     }
@@ -181,11 +202,10 @@ fn every_file_of_the_repository_that_a_help_names_is_there() {
 
 #[test]
 fn an_example_that_listens_to_the_world_says_where_the_world_finds_it() {
-    for help in [help::SERVE, help::CONNECT, help::ENDPOINT] {
-        let examples = help.split("Examples").nth(1).unwrap().replace("\\\n", "");
-        let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
-        assert!(!open.is_empty() && open.iter().all(|line| line.contains("--public-url https://")));
-    }
+    let examples = help::SERVE.split_once("Examples").unwrap().1.replace("\\\n", "");
+    let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
+    assert_eq!(open.len(), 3);
+    assert!(open.iter().all(|line| line.contains("--public-url https://")), "{open:?}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! What the command line does beside serving: `kalends listen` is a user agent, `kalends push` an
+//! What the command line does beside serving: `kalends subscribe` is a user agent, `kalends push` an
 //! application server. They share no code with the server, so that each checks the other.
 //!
 //! - [`agent`]: what a user agent says and hears, without IO.
 //! - [`identity`]: what a user agent remembers between runs.
-//! - [`listen`], [`output`]: the user agent on a socket, and what it prints.
+//! - [`subscribe`], [`output`]: the user agent on a socket, and what it prints.
 //! - [`push`]: sending a message.
 //! - [`subscription`]: what an application server knows of a user agent.
 //! - [`keypair`], [`encrypt`], [`vapid_sign`], [`vapid_key`]: keys, encryption (RFC 8291),
@@ -13,11 +13,11 @@ pub mod agent;
 pub mod encrypt;
 pub mod identity;
 pub mod keypair;
-pub mod listen;
 pub mod output;
 pub mod push;
 pub mod replay;
 pub mod states;
+pub mod subscribe;
 pub mod subscription;
 #[cfg(test)]
 mod test_server;
@@ -32,6 +32,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::https_client::ClientError;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -65,17 +67,9 @@ pub enum ToolError {
     /// Something given on the command line cannot be used.
     #[error("{0}")]
     Unusable(String),
-    /// A server could not be reached.
-    #[error("cannot reach {url}: {why}")]
-    Unreachable {
-        /// Which.
-        url: String,
-        /// What happened.
-        why: String,
-    },
-    /// The server refused what it was asked.
-    #[error("{0}")]
-    Refused(String),
+    /// A server did not answer, or refused.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// Standard input could not be read or standard output not be written.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -96,16 +90,6 @@ pub fn to_base64url(bytes: &[u8]) -> String {
 /// Reads base64url with or without padding.
 pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
     BASE64URL.decode(text.trim()).ok()
-}
-
-/// Control characters could make a terminal do things; what a server or a sender says is theirs.
-pub(crate) fn printable(text: &str) -> String {
-    let escape = |character: char| match character {
-        '\n' | '\t' => character.to_string(),
-        character if character.is_control() => character.escape_default().to_string(),
-        character => character.to_string(),
-    };
-    text.chars().map(escape).collect()
 }
 
 fn read(path: &Path) -> Result<String, ToolError> {

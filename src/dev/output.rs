@@ -1,4 +1,4 @@
-//! What `kalends listen` prints: for people, or one JSON object a line.
+//! What `kalends subscribe` prints: for people, or one JSON object a line.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::agent::{Event, Received};
 use super::subscription::Subscription;
-use super::{printable, to_base64url};
+use super::to_base64url;
+use crate::https_client::printable;
 
 /// Where and how to print.
 pub struct Output<W> {

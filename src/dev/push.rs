@@ -18,8 +18,8 @@ use super::keypair::KeyPair;
 use super::subscription::{Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
-use super::{ToolError, printable, to_base64url};
-use crate::https_client::{http_client, why_unanswered};
+use super::{ToolError, to_base64url};
+use crate::https_client::{ClientError, http_client, printable, why_unanswered};
 
 /// What `kalends push` is told.
 #[derive(Debug, Clone, clap::Args)]
@@ -29,7 +29,7 @@ pub struct PushArgs {
     #[arg(value_parser = endpoint)]
     pub endpoint: Option<Url>,
 
-    /// Subscription as JSON, as `kalends listen --subscription FILE` or a browser writes it
+    /// Subscription as JSON, as `kalends subscribe --subscription FILE` or a browser writes it
     #[arg(long, value_name = "FILE")]
     pub subscription: Option<PathBuf>,
 
@@ -156,7 +156,8 @@ impl Push {
         }
         let retry_after = text(response.headers(), RETRY_AFTER.as_str());
         let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();
-        Err(ToolError::Refused(refusal(status, retry_after.as_deref(), &body.unwrap_or_default())))
+        let refused = refusal(status, retry_after.as_deref(), &body.unwrap_or_default());
+        Err(ClientError::Refused(refused).into())
     }
 
     fn post(&self) -> Result<Response<Body>, ToolError> {
@@ -170,7 +171,7 @@ impl Push {
         };
         answered.map_err(|error| {
             let why = why_unanswered(error);
-            ToolError::Unreachable { url: origin(&self.endpoint), why }
+            ClientError::Unreachable { url: origin(&self.endpoint), why }.into()
         })
     }
 }

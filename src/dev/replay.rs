@@ -1,4 +1,4 @@
-//! `kalends replay`: a session transcript or a feed history, run through the state machines.
+//! `kalends dev replay`: a session transcript or a feed history, run through the state machines.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

@@ -1,10 +1,20 @@
-//! `kalends states`: the states of a connection, drawn from the machine itself.
+//! `kalends dev states`: the states of a connection, drawn from the machine itself.
 
 use std::io::{self, Write};
 
+use clap::ValueEnum;
 use harness::chart::{self, Format};
 
-use crate::cli::StatesFormat;
+/// How states are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StatesFormat {
+    /// A Mermaid diagram, as GitHub draws it
+    Mermaid,
+    /// A graph for Graphviz
+    Dot,
+    /// A table in Markdown
+    Table,
+}
 
 /// Prints the states.
 pub fn run(format: StatesFormat) -> Result<(), io::Error> {

@@ -16,7 +16,6 @@ use super::connect_limiter::ConnectLimiter;
 use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
 use super::vapid::Vapid;
-use crate::feeds::http::FeedService;
 
 /// The state of a process, which has at least one of the two roles.
 #[derive(Clone)]
@@ -57,7 +56,6 @@ pub struct EndpointRole {
     pub vapid: Vapid,
     pub limits: PushLimits,
     pub shared: Arc<EndpointShared>,
-    pub feed_service: Data<FeedService>,
     pub ids: MessageIds,
 }
 

@@ -11,7 +11,6 @@ use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
 use super::app::{AppState, EndpointRole, LocalEndpoint};
 use super::endpoint_token::TokenVersion;
 use super::{PushError, health, messages, push, socket};
-use crate::feeds::http as feeds;
 
 /// The routes of one worker, by the roles of the node.
 pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
@@ -39,9 +38,7 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
 fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
     service
         .app_data(Data::new(LocalEndpoint::new(Arc::clone(&endpoints.shared))))
-        .app_data(endpoints.feed_service.clone())
         .app_data(endpoints.clone())
-        .configure(feeds::routes)
         .service(
             web::scope("/wpush")
                 .wrap(cors())

@@ -1,13 +1,11 @@
 //! The HTTP interface between nodes.
 //!
-//! - [`address`]: addresses of nodes, and the list of those that may be called.
 //! - [`signature`]: authentication of requests and answers.
 //! - [`request`]: the requests, by method and path.
 //! - [`wire_message`]: a message in the body of a request.
 //! - [`inbound`]: the router port, which answers the requests of other nodes.
 //! - [`outbound`]: delivery and notifications to other nodes.
 
-pub mod address;
 pub mod inbound;
 pub mod outbound;
 mod request;

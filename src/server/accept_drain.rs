@@ -1,9 +1,10 @@
-//! A port that closes leaves nobody on its doorstep.
+//! Closes a port without resetting connections that the server has not accepted yet.
 //!
-//! The kernel takes connections in before a server does. Those that still wait for the server when the listening socket is
-//! closed are reset, with the requests that were sent on them, and their senders cannot know what became of these. So
-//! for a moment before, the first packet of each new connection is dropped, and those that wait are taken in. A
-//! sender whose packet was dropped tries again by itself after a second, and is refused.
+//! The kernel completes connections before the server accepts them. Closing the listening socket
+//! resets those in its backlog with the requests sent on them, and their clients cannot know
+//! whether these were processed. So a filter first drops the SYN of each new connection, and for
+//! [`WAIT`] the server accepts the backlog. A client whose SYN was dropped retransmits it after a
+//! second and is then refused.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,15 +12,15 @@ use std::time::Duration;
 
 use socket2::{SockFilter, SockRef};
 
-/// How long a server may take to take in who waits.
+/// Time for the server to accept the backlog.
 pub(super) const WAIT: Duration = Duration::from_millis(100);
 
-/// Where a TCP header has its flags (RFC 9293 §3.1), and which two say that a connection begins.
+/// Offset of the flags in a TCP header (RFC 9293 §3.1). SYN without ACK opens a connection.
 const FLAGS_AT: u32 = 13;
 const SYN: u32 = 0x02;
 const ACK: u32 = 0x10;
 
-/// Lets nobody else come.
+/// Drops new connections from now on.
 pub(super) fn stop_accepting(listener: &TcpListener) -> io::Result<()> {
     // Classic BPF: load a byte, mask it, compare it, drop the packet or keep all of it.
     let filter = [
@@ -40,16 +41,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_let_in_is_heard_and_nobody_else_comes() {
+    fn a_waiting_connection_is_served_and_a_new_one_is_not_established() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut waits = TcpStream::connect(address).unwrap();
+        let mut waiting = TcpStream::connect(address).unwrap();
         stop_accepting(&listener).unwrap();
         let late = TcpStream::connect_timeout(&address, Duration::from_millis(300));
         assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let (mut accepted, _) = listener.accept().unwrap();
-        waits.write_all(b"a push").unwrap();
-        drop(waits);
+        waiting.write_all(b"a push").unwrap();
+        drop(waiting);
         let mut text = String::new();
         accepted.read_to_string(&mut text).unwrap();
         assert_eq!(text, "a push");

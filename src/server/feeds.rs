@@ -1,4 +1,4 @@
-//! The feeds of a server, and the broadcasts among them.
+//! Starts the feeds of a server, and the broadcasts among them, with limits from the settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::http::app::SharedState;
 use crate::keys::Keys;
 use crate::settings::{Settings, StoreKind};
 
-/// How often a followed feed is looked at where no other process writes to the store: never, as good as.
+/// Poll interval of a followed feed if no other process writes to the store: practically never.
 const POLL_ALONE: Span = Span::from_secs(24 * 60 * 60);
 
-/// Starts what publishes feeds and what follows them.
+/// Starts the publisher and the consumers.
 pub(super) fn start(
     settings: &Settings,
     store: &Arc<dyn StoreAdmin>,
@@ -33,7 +33,7 @@ pub(super) fn start(
     Feeds::start(store, clock.clone(), limits(settings), log.clone())
 }
 
-/// Starts what follows broadcasts. Those that are there have been read when this is done.
+/// Starts the broadcaster; returns when it has read the broadcasts in the store.
 pub(super) async fn broadcasts(
     settings: &Settings,
     common: &SharedState,
@@ -47,7 +47,7 @@ pub(super) async fn broadcasts(
     broadcasts.map_err(ServeError::Broadcasts)
 }
 
-/// What requests for feeds need.
+/// The state of feeds over HTTP.
 pub(super) fn service(
     settings: &Settings,
     keys: &Keys,

@@ -1,4 +1,4 @@
-//! Settings as the limits that the parts of a node know.
+//! The limits of sessions and pushes, taken from the settings.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use state_machine::connection::Limits;
 use crate::http::app::PushLimits;
 use crate::settings::Settings;
 
-/// What bounds a session.
 pub(super) fn of_session(settings: &Settings) -> Limits {
     const DAY_S: u64 = 24 * 60 * 60;
     Limits {
@@ -32,7 +31,7 @@ pub(super) fn of_session(settings: &Settings) -> Limits {
     }
 }
 
-/// What bounds the pushes of a process; `node_grace` is how much longer nodes elsewhere may take to answer.
+/// `node_grace` is the time that other nodes may take beyond a session of this process.
 pub(super) fn of_pushes(settings: &Settings, node_grace: Duration) -> EndpointLimits {
     let Settings { ack_wait_ms, answer_grace_ms, .. } = *settings;
     EndpointLimits {
@@ -43,7 +42,6 @@ pub(super) fn of_pushes(settings: &Settings, node_grace: Duration) -> EndpointLi
     }
 }
 
-/// What bounds one push.
 pub(super) fn of_a_push(settings: &Settings) -> PushLimits {
     PushLimits {
         payload_bytes_max: settings.payload_bytes_max,

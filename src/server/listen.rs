@@ -1,4 +1,7 @@
-//! The ports of a node: the public one, and a connection node's router port.
+//! The ports of a node: the public port, and the router port of a connection node.
+//!
+//! They open and close in steps, each with its type: [`BoundSockets`], [`RouterOnly`],
+//! [`RunningServers`], [`ClosingServers`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,48 +20,38 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use super::{ServeError, accept_drain};
+use crate::feeds::http::FeedService;
 use crate::http::app::{AppState, SharedState};
 use crate::http::{request_body_drain, routes};
 use crate::peers::inbound::RouterPort;
 use crate::settings::{Role, Settings};
 use crate::tcp;
 
-/// Connections the kernel holds that were not accepted yet.
+/// Connections that the kernel holds until the server accepts them.
 const BACKLOG: i32 = 4096;
 
-/// How long an application server's idle connection is kept.
-const HTTP_KEEP_ALIVE: Duration = Duration::from_secs(75);
-
-/// How long a socket is read on after its last answer or close frame. Firefox waits for the end of
-/// TCP after a close frame; a sender that is refused before its body has come should still hear why.
-///
-/// actix-http counts from a time that it looks up every 500 ms. A deadline that is over when it is set is never
-/// noticed, and the socket stays open: so it is well above that. It is over after half of it to all of it.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// How long the last answers may take to go out once nothing is under way any more.
+/// Time for the last responses to be sent once no request is in progress.
 pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 
-/// Addresses that were taken, on which nobody is answered yet.
+/// Sockets that are bound and not served yet.
 pub(super) struct BoundSockets {
     public: TcpListener,
-    /// Of a connection node.
     router: Option<TcpListener>,
 }
 
-/// Ports of which only that for other nodes is answered on.
+/// The router port is served, the public port is bound.
 pub(super) struct RouterOnly {
     public: TcpListener,
     router: Option<Port>,
 }
 
-/// Ports on which requests are answered.
+/// Both ports are served.
 pub(super) struct RunningServers {
     public: Port,
     router: Option<Port>,
 }
 
-/// Ports that are being closed.
+/// The ports are closed and finish their requests.
 pub(super) struct ClosingServers(Vec<JoinHandle<io::Result<()>>>);
 
 struct Port {
@@ -69,25 +62,26 @@ struct Port {
 }
 
 impl BoundSockets {
-    /// Takes the addresses of a role.
+    /// Binds the addresses that the role needs.
     pub(super) fn bind(role: Role, settings: &Settings) -> Result<Self, ServeError> {
         let public = bind(settings.listen)?;
-        let router = (role == Role::Connect).then(|| bind(settings.router_listen)).transpose()?;
+        let router =
+            (role == Role::Connection).then(|| bind(settings.router_listen)).transpose()?;
         Ok(Self { public, router })
     }
 
-    /// Where the public port is.
+    /// The bound address of the public port.
     pub(super) fn public_address(&self) -> Result<SocketAddr, ServeError> {
         address(&self.public)
     }
 
-    /// Where the router port is, if there is one.
+    /// The bound address of the router port, on a connection node.
     pub(super) fn router_address(&self) -> Result<Option<SocketAddr>, ServeError> {
         self.router.as_ref().map(address).transpose()
     }
 
-    /// Answers other nodes from now on, where there is a router port.
-    pub(super) fn answer_nodes(self, router: Option<RouterPort>) -> Result<RouterOnly, ServeError> {
+    /// Serves the router port, if there is one.
+    pub(super) fn serve_router(self, router: Option<RouterPort>) -> Result<RouterOnly, ServeError> {
         let Self { public, router: listener } = self;
         let router = match listener.zip(router) {
             Some((listener, router)) => {
@@ -103,32 +97,33 @@ impl BoundSockets {
 }
 
 impl RouterOnly {
-    /// Answers everybody from now on.
-    pub(super) fn answer_all(
+    /// Serves the public port too.
+    pub(super) fn serve_public(
         self,
         settings: &Settings,
         node: &AppState,
+        feeds: Option<Data<FeedService>>,
     ) -> Result<RunningServers, ServeError> {
         let Self { public, router } = self;
         let bound = address(&public)?;
         let handle = public.try_clone().map_err(|source| ServeError::listen(bound, source))?;
-        let public = Port::of(bound, handle, server(settings, public, node)?);
+        let public = Port::of(bound, handle, server(settings, public, node, feeds)?);
         Ok(RunningServers { public, router })
     }
 }
 
 impl RunningServers {
-    /// Where the public port is.
+    /// The bound address of the public port.
     pub(super) fn public_address(&self) -> SocketAddr {
         self.public.address
     }
 
-    /// Where the router port is, if there is one.
+    /// The bound address of the router port, on a connection node.
     pub(super) fn router_address(&self) -> Option<SocketAddr> {
         self.router.as_ref().map(|router| router.address)
     }
 
-    /// Waits until one of them ends by itself, which none should.
+    /// Waits until a server ends by itself, which is an error.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
         match &mut self.router {
             None => joined((&mut self.public.served).await),
@@ -139,11 +134,11 @@ impl RunningServers {
         }
     }
 
-    /// Refuses connections from now on. What is under way is answered still.
+    /// Closes the ports to new connections. Requests in progress are finished.
     pub(super) async fn close(self) -> ClosingServers {
         let ports: Vec<Port> = [Some(self.public), self.router].into_iter().flatten().collect();
         for port in &ports {
-            // Where that cannot be done, who waits is reset.
+            // On an error the connections in the backlog are reset.
             let _ = accept_drain::stop_accepting(&port.listener);
         }
         sleep(accept_drain::WAIT).await;
@@ -152,21 +147,21 @@ impl RunningServers {
 }
 
 impl ClosingServers {
-    /// Ends once everybody was answered and has hung up, or when nobody is waited for any longer.
+    /// Waits until all connections are closed, at most for `wait`.
     pub(super) async fn ended(self, wait: Duration) -> io::Result<()> {
         let ended = timeout(wait, join_all(self.0)).await;
-        // Who still holds a connection open loses it with the process.
+        // The remaining connections end with the process.
         ended.unwrap_or_default().into_iter().try_for_each(joined)
     }
 }
 
 impl Port {
-    /// A server does nothing unless it is polled. The listener is another handle of what it listens on.
+    /// Runs `server`. `listener` is a second handle of its socket.
     fn of(address: SocketAddr, listener: TcpListener, server: Server) -> Self {
         Self { address, listener, handle: server.handle(), served: spawn(server) }
     }
 
-    /// The order is given when this returns; what is given back is the end.
+    /// Orders the server to stop; the result is its end.
     fn close(self) -> JoinHandle<io::Result<()>> {
         drop(self.handle.stop(true));
         self.served
@@ -182,7 +177,6 @@ fn address(listener: &TcpListener) -> Result<SocketAddr, ServeError> {
     listener.local_addr().map_err(|source| ServeError::listen(any, source))
 }
 
-/// Takes an address.
 fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     let open = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -194,27 +188,32 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     open().map_err(|source| ServeError::listen(address, source))
 }
 
-/// A server on the public port.
+/// The server of the public port.
 fn server(
     settings: &Settings,
     listener: TcpListener,
     node: &AppState,
+    feeds: Option<Data<FeedService>>,
 ) -> Result<Server, ServeError> {
     let workers = settings.worker_threads();
     let (node, address) = (node.clone(), settings.listen);
     let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
     let server = HttpServer::new(move || {
-        // Around a scope and not around the application, whose type is a part of every connection's: 0.4 KiB less.
+        // The middleware wraps a scope and not the application, whose type is part of every
+        // connection's state: 0.4 KiB less for each.
         let common = Data::clone(&node.common);
         let answer = from_fn(move |request, next| answer(Data::clone(&common), request, next));
         let all = web::scope("").wrap(answer).configure(routes::of(&node));
-        HttpApp::new().service(all)
+        HttpApp::new().service(match &feeds {
+            Some(feeds) => all.configure(|service| crate::feeds::http::routes(feeds, service)),
+            None => all,
+        })
     })
     .workers(workers)
     .max_connections(settings.connections_max.div_ceil(workers))
     .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
-    .keep_alive(HTTP_KEEP_ALIVE)
-    .client_disconnect_timeout(LINGER)
+    .keep_alive(tcp::KEEP_ALIVE)
+    .client_disconnect_timeout(tcp::LINGER)
     .shutdown_timeout(settings.shutdown_wait_ms.div_ceil(1000))
     .disable_signals()
     .on_connect(move |io, _| tcp::set_options(io, user_timeout))
@@ -223,8 +222,8 @@ fn server(
     Ok(server.run())
 }
 
-/// Answers a request. Once the node is to stop, each connection ends with its answer: whoever asks again asks another
-/// node.
+/// Answers a request. While the node drains, each response closes its connection, so that the
+/// client's next request goes to another node.
 async fn answer(
     common: Data<SharedState>,
     request: ServiceRequest,

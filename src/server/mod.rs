@@ -1,63 +1,60 @@
-//! `kalends serve`, `connect` and `endpoint`: put the parts together, run them, and take them apart again.
+//! `kalends serve`: builds the parts of a node, runs them until a signal arrives, and shuts down.
 //!
-//! - [`node`]: the parts that a role has.
-//! - [`open_store`]: keys and store.
-//! - [`listen`]: the ports; [`accept_drain`]: how one closes; [`router_url_check`]: whether others find a node.
-//! - [`maintenance`]: what a node does by itself.
-//! - [`shutdown`]: the end.
+//! - [`node`]: the parts of each role; [`open_store`]: its keys and its store.
+//! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
+//!   reach the router port.
+//! - [`maintenance`]: periodic work.
+//! - [`shutdown`]: from the signal to the last answer.
 
 mod accept_drain;
 mod error;
 mod feeds;
-pub(crate) mod key_fingerprints;
 mod limits;
 mod listen;
-pub(crate) mod maintenance;
+mod maintenance;
 mod message_id_floor;
 mod node;
-pub(crate) mod open_store;
+mod open_store;
 mod router_url_check;
 mod shutdown;
 mod startup_log;
-mod system_clock;
 mod urls;
 
 use std::sync::Arc;
 
 use actix::System;
+use actix_web::web::Data;
 use actors::Clock;
 use slog::{Logger, info, warn};
 use state_machine::{Span, Time};
 use storage::StoreAdmin;
 
 pub use error::ServeError;
-pub use key_fingerprints::KeyFingerprintsError;
-pub use system_clock::DevArgs;
-pub(crate) use system_clock::unix_now;
 
 use crate::admin::job_context::{JobContext, Servers};
 use crate::admin::socket::AdminSocket;
+use crate::clock::SystemClock;
+use crate::feeds::http::FeedService;
 use crate::feeds::import;
 use crate::http::app::AppState;
-use crate::peers::inbound::RouterPort;
 use crate::peers::outbound::RouterUrlCheck;
 use crate::settings::{Role, Settings, StoreKind};
 use crate::{admin, telemetry};
-use listen::{BoundSockets, RunningServers};
+use listen::{BoundSockets, RouterOnly, RunningServers};
 use message_id_floor::IdFloor;
 use node::Node;
 use shutdown::{Shutdown, Signals};
-use system_clock::SystemClock;
 
-/// What `Retry-After` says when the store is overrun or down.
+/// `Retry-After` of a 503 while the store is busy or down.
 const RETRY_AFTER: Span = Span::from_secs(5);
 
-/// Serves until SIGTERM or SIGINT, with settings that go together with the role ([`Settings::check`]).
-pub fn run(role: Role, settings: &Settings, dev: DevArgs) -> Result<(), ServeError> {
+/// Serves until SIGTERM or SIGINT. The settings fit the role ([`Settings::check`]). The clock is
+/// `clock_offset_s` seconds ahead of the system's.
+pub fn run(role: Role, settings: &Settings, clock_offset_s: i64) -> Result<(), ServeError> {
     let (log, _guard) = telemetry::logger(settings);
-    let machine = SystemClock::shifted(dev);
+    let machine = SystemClock::shifted(clock_offset_s);
     if machine.is_shifted() {
-        warn!(log, "the clock is shifted"; "offset_s" => dev.clock_offset_s);
+        warn!(log, "the clock is shifted"; "offset_s" => clock_offset_s);
     }
     System::new().block_on(serve(role, settings, machine, log))
 }
@@ -68,22 +65,24 @@ async fn serve(
     machine: SystemClock,
     log: Logger,
 ) -> Result<(), ServeError> {
-    // Before anybody can know that there is a server to stop.
+    // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let sockets = BoundSockets::bind(role, settings)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let clock = Clock::starting_at(machine.now());
     let assembled = tokio::select! {
         assembled = node::assemble(role, settings, &sockets, &clock, &log) => assembled?,
-        // A store that does not answer is waited for as long as it may take, and not against somebody's will.
+        // A store may take long to answer; a signal ends the wait.
         signal = signals.next() => {
-            info!(log, "stopped before it had started"; "signal" => signal);
+            info!(log, "stopped during startup"; "signal" => signal);
             return Ok(());
         }
     };
-    let Node { node, router, router_url_check, store, tables, origin, lock: _lock } = assembled;
-    let ports = open(settings, sockets, &node, router, router_url_check).await;
-    // Where nothing comes of it, those who follow feeds are to go before those who publish them.
+    let Node { app: node, feeds, router, router_url_check, store, tables, origin, lock: _lock } =
+        assembled;
+    let routers = sockets.serve_router(router)?;
+    let ports = open(settings, routers, &node, feeds, router_url_check).await;
+    // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
@@ -95,7 +94,7 @@ async fn serve(
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
     if let Some((reached, id_floor)) = reached_ids(&node).zip(id_floor) {
-        id_floor.keep(reached, &log);
+        id_floor.save(reached, &log);
     }
     if let Some(admin) = admin {
         admin.stop().await;
@@ -104,28 +103,27 @@ async fn serve(
     served.map_err(ServeError::Server)
 }
 
-/// Opens the ports, the public one once it is known that no other node has this one's name.
+/// Opens the public port, unless another node answers at this one's `router_url`.
 async fn open(
     settings: &Settings,
-    sockets: BoundSockets,
+    routers: RouterOnly,
     node: &AppState,
-    router: Option<RouterPort>,
+    feeds: Option<Data<FeedService>>,
     router_url_check: Option<RouterUrlCheck>,
 ) -> Result<RunningServers, ServeError> {
-    let ports = sockets.answer_nodes(router)?;
     if let Some(router_url_check) = router_url_check {
         router_url_check::check(router_url_check, &node.common.log).await?;
     }
-    ports.answer_all(settings, node)
+    routers.serve_public(settings, node, feeds)
 }
 
-/// How far message ids have come, on a node that makes any.
+/// The time of the next message id, on a node with endpoints.
 fn reached_ids(node: &AppState) -> Option<Time> {
     let endpoints = node.endpoints.as_ref()?;
     Some(endpoints.ids.time(node.common.clock.now()) + Span(1))
 }
 
-/// How commands reach a store that this process has to itself. DynamoDB they reach without it.
+/// The socket through which commands use an embedded store. They use DynamoDB without the server.
 fn admin_socket(
     settings: &Settings,
     store: &Arc<dyn StoreAdmin>,

@@ -1,4 +1,4 @@
-//! The parts of a node, put together: of each role those that it needs.
+//! Builds the parts of a node that its role needs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,11 +16,11 @@ use storage::embedded::DirLock;
 use storage::{Store, StoreAdmin};
 
 use super::listen::BoundSockets;
-use super::maintenance::Tables;
 use super::message_id_floor::IdFloor;
-use super::open_store::{self, Opened};
+use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
 use super::{RETRY_AFTER, ServeError, feeds, limits};
+use crate::feeds::http::FeedService;
 use crate::http::app::{AppState, Draining, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::http::connect_limiter::ConnectLimiter;
 use crate::http::endpoint_token::EndpointTokens;
@@ -31,31 +31,34 @@ use crate::peers::inbound::{PortLimits, RouterPort};
 use crate::peers::outbound::{RemoteLimits, RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
 use crate::settings::{Role, Settings, StoreKind};
+use crate::store::message_tables::MonthTables;
 
-/// The name of a node that is alone, in router records: a fixed one survives a server that moves to
-/// another address.
+/// Name of a single node in router records. It is fixed, so that the records stay valid when the
+/// server moves to another address.
 const SINGLE_NODE: &str = "local";
 
-/// How much longer an endpoint waits than the request to another node that it waits for. Who gave up first would
-/// never know that a node hangs.
+/// Time that an endpoint waits beyond the timeout of its request to another node. If it gave up
+/// first, a node that hangs would not be noticed.
 const REMOTE_GRACE: Duration = Duration::from_millis(250);
 
-/// A node, and what it stands on.
+/// A node whose actors run and whose ports are not open yet.
 pub(super) struct Node {
-    pub(super) node: AppState,
-    /// What other nodes ask a connection node.
+    pub(super) app: AppState,
+    /// Feeds over HTTP, on a node with endpoints.
+    pub(super) feeds: Option<Data<FeedService>>,
+    /// The router port of a connection node.
     pub(super) router: Option<RouterPort>,
-    /// Where a connection node says that other nodes reach it.
+    /// A request of a connection node to its own `router_url`.
     pub(super) router_url_check: Option<RouterUrlCheck>,
     pub(super) store: Arc<dyn StoreAdmin>,
-    pub(super) tables: Tables,
-    /// Where endpoints begin.
+    pub(super) tables: MonthTables,
+    /// The origin of endpoint URLs.
     pub(super) origin: String,
-    /// Of the data directory, as long as the node runs.
+    /// The lock of the data directory, if the store has none of its own.
     pub(super) lock: Option<DirLock>,
 }
 
-/// Opens keys and store and starts the actors of a role.
+/// Opens keys and store and starts the actors of the role.
 pub(super) async fn assemble(
     role: Role,
     settings: &Settings,
@@ -65,7 +68,7 @@ pub(super) async fn assemble(
 ) -> Result<Node, ServeError> {
     let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
     let opened = open_store::open(role, settings, clock.now()).await?;
-    let Opened { lock, keys, store, tables, frozen_month } = opened;
+    let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
     let feeds = feeds::start(settings, &store, clock, log);
     let common = Data::new(SharedState {
         store: Arc::clone(&store) as Arc<dyn Store>,
@@ -83,16 +86,18 @@ pub(super) async fn assemble(
         true => Some(parts.connections(&name, &directory, frozen_month).await?),
         false => None,
     };
-    let router = (role == Role::Connect).then(|| parts.router_port(&name, &directory));
+    let router = (role == Role::Connection).then(|| parts.router_port(&name, &directory));
     let router_url_check =
         router.as_ref().map(|router| parts.router_url_check(name, router.instance()));
     let endpoints = role.has_endpoints().then(|| parts.endpoints(role, directory));
     let origin = origin.as_str().to_owned();
-    let node = AppState { common, connections, endpoints };
-    Ok(Node { node, router, router_url_check, store, tables, origin, lock })
+    let feeds =
+        role.has_endpoints().then(|| feeds::service(settings, &keys, &common)).map(Data::new);
+    let app = AppState { common, connections, endpoints };
+    Ok(Node { app, feeds, router, router_url_check, store, tables, origin, lock })
 }
 
-/// What the parts are made of.
+/// What the parts of a node are built from.
 struct NodeParts<'a> {
     settings: &'a Settings,
     common: &'a Data<SharedState>,
@@ -104,8 +109,8 @@ impl NodeParts<'_> {
     /// Starts the registry, which looks agents and other nodes up.
     fn directory(&self, role: Role, name: &NodeId) -> Directory {
         let peers: Arc<dyn NodeDirectory> = match role {
-            Role::Serve => Arc::new(NoPeers(self.foreign_answer())),
-            Role::Connect | Role::Endpoint => Arc::new(self.cluster_node()),
+            Role::All => Arc::new(NoPeers(self.foreign_answer())),
+            Role::Connection | Role::Endpoint => Arc::new(self.cluster_node()),
         };
         let log = self.common.log.clone();
         let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log);
@@ -149,7 +154,7 @@ impl NodeParts<'_> {
 
     fn cluster_keys(&self) -> ClusterKeys {
         ClusterKeys::derive(self.keys)
-            .expect("a node of several is not opened without cluster keys")
+            .expect("open_store refuses a cluster node without cluster keys")
     }
 
     async fn connections(
@@ -191,7 +196,7 @@ impl NodeParts<'_> {
         let SharedState { store, clock, log, .. } = &****common;
         let grace = match role {
             Role::Endpoint => Duration::from_millis(settings.node_answer_grace_ms) + REMOTE_GRACE,
-            Role::Serve | Role::Connect => Duration::ZERO,
+            Role::All | Role::Connection => Duration::ZERO,
         };
         let floor = IdFloor::of(role, settings).map_or(Time(0), |kept| kept.floor(log));
         let limits = limits::of_pushes(settings, grace);
@@ -210,7 +215,6 @@ impl NodeParts<'_> {
             vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max as u64),
             limits: limits::of_a_push(settings),
             shared: Arc::new(shared),
-            feed_service: Data::new(feeds::service(settings, keys, common)),
             ids: MessageIds::after(floor),
         })
     }

@@ -1,4 +1,4 @@
-//! Keys and store, ready for use.
+//! Opens the keys and the store of a node, and checks them before it listens.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -9,29 +9,33 @@ use std::thread;
 use state_machine::{Month, Time};
 use storage::embedded::DirLock;
 use storage::maintenance::PreflightCheck;
-use storage::{Embedded, StoreAdmin, StoreError};
+use storage::{Embedded, StoreAdmin};
 use tokio::sync::oneshot;
 
-use super::maintenance::{self, Tables};
-use super::{ServeError, key_fingerprints};
+use super::ServeError;
 use crate::keys::{Keys, KeysError};
 use crate::settings::{Role, Settings, StoreKind};
-use crate::store::{self, OpenStoreError};
+use crate::store::message_tables::{self, MonthTables};
+use crate::store::{self, OpenStoreError, is_empty_store, key_fingerprints};
 
-/// What a server has before anybody can connect.
-pub(super) struct Opened {
-    /// Held as long as the node runs, where the store has no lock of its own.
+/// The store of a node, with its keys and tables.
+pub(super) struct OpenedStore {
+    /// The lock of the data directory, if the store has none of its own.
     pub(super) lock: Option<DirLock>,
     pub(super) keys: Keys,
     pub(super) store: Arc<dyn StoreAdmin>,
-    pub(super) tables: Tables,
-    /// Where rotation is off: the month that stays in use.
+    pub(super) tables: MonthTables,
+    /// The month of all messages, if rotation is off.
     pub(super) frozen_month: Option<Month>,
 }
 
-/// Opens them, makes the tables of these months, and tries out everything a node does with them
-/// (seed 001, `preflight_check`).
-pub(super) async fn open(role: Role, settings: &Settings, now: Time) -> Result<Opened, ServeError> {
+/// Opens keys and store, creates the tables of the months around `now`, and tries every operation
+/// that a node needs.
+pub(super) async fn open(
+    role: Role,
+    settings: &Settings,
+    now: Time,
+) -> Result<OpenedStore, ServeError> {
     make_data_dir(&settings.data_dir)?;
     let dir = &settings.data_dir;
     let (lock, keys, store) = match settings.store {
@@ -42,23 +46,23 @@ pub(super) async fn open(role: Role, settings: &Settings, now: Time) -> Result<O
             (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
         }
     };
-    let mut tables = Tables::new(settings.rotation);
+    let mut tables = MonthTables::new(settings.rotation);
     tables.make(&*store, now).await?;
-    // Where they are missing and stay so, there are no feeds. Before the trial: another node may have made one of them.
+    // Without these tables there are no feeds. Created before the preflight: another node may have
+    // created only one of them.
     if settings.create_tables {
         store.ensure_feeds().await.map_err(ServeError::FeedTables)?;
     }
     preflight(&*store, now, settings.rotation).await?;
-    let frozen_month = maintenance::frozen_month(&*store, settings.rotation).await?;
-    Ok(Opened { lock, keys, store, tables, frozen_month })
+    let frozen_month = message_tables::frozen_month(&*store, settings.rotation).await?;
+    Ok(OpenedStore { lock, keys, store, tables, frozen_month })
 }
 
-/// Opening blocks for as long as the store may take. A signal is heeded meanwhile: so it is done by a thread that
-/// nobody waits for at the end.
+/// Opens the store on a thread of its own: the store may take long, and a signal must end the wait.
 async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> {
     let (hand_over, opened) = oneshot::channel();
     let settings = settings.clone();
-    // Who no longer waits has no use for it.
+    // After a signal the receiver is gone.
     thread::spawn(move || _ = hand_over.send(store::open(&settings)));
     Ok(opened.await.expect("opening a store does not panic")?)
 }
@@ -68,28 +72,28 @@ fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
     made.map_err(|source| ServeError::DataDir { dir: dir.to_owned(), source })
 }
 
-/// Keys are made with a new data directory and never again: a database whose keys are lost has
-/// subscriptions that new keys cannot serve.
+/// Keys are generated with a new data directory only: new keys would not decrypt the endpoint URLs
+/// of an existing database.
 fn keys_beside_files(dir: &Path) -> Result<Keys, KeysError> {
     if Embedded::exists(dir) { Keys::load(dir) } else { Keys::load_or_generate(dir) }
 }
 
-/// The same where the database is elsewhere, and other nodes may use it.
+/// The keys beside a database that other nodes may use too.
 async fn keys_beside_tables(
     role: Role,
     dir: &Path,
     store: &dyn StoreAdmin,
 ) -> Result<Keys, ServeError> {
     let keys = match role {
-        Role::Serve => keys_of_the_first(dir, store).await?,
-        Role::Connect | Role::Endpoint => keys_of_several(dir)?,
+        Role::All => keys_of_single_node(dir, store).await?,
+        Role::Connection | Role::Endpoint => keys_of_cluster_node(dir)?,
     };
-    key_fingerprints::agree(store, &keys).await?;
+    key_fingerprints::add_or_refuse(store, &keys).await?;
     Ok(keys)
 }
 
-/// A database is new while nobody is in its router table.
-async fn keys_of_the_first(dir: &Path, store: &dyn StoreAdmin) -> Result<Keys, ServeError> {
+/// A database without user agents is new.
+async fn keys_of_single_node(dir: &Path, store: &dyn StoreAdmin) -> Result<Keys, ServeError> {
     match Keys::load(dir) {
         Err(KeysError::Missing { .. }) if is_empty_store(store).await? => {
             Ok(Keys::load_or_generate(dir)?)
@@ -98,8 +102,8 @@ async fn keys_of_the_first(dir: &Path, store: &dyn StoreAdmin) -> Result<Keys, S
     }
 }
 
-/// Nodes that each made their own would be of no use to each other, so none of them makes any.
-fn keys_of_several(dir: &Path) -> Result<Keys, ServeError> {
+/// A node of a cluster generates no keys: it could not verify the requests of other nodes.
+fn keys_of_cluster_node(dir: &Path) -> Result<Keys, ServeError> {
     match Keys::load(dir) {
         Err(KeysError::Missing { .. }) => Err(ServeError::NoSharedKeys { dir: dir.to_owned() }),
         Ok(keys) if keys.cluster_keys().is_empty() => {
@@ -109,23 +113,8 @@ fn keys_of_several(dir: &Path) -> Result<Keys, ServeError> {
     }
 }
 
-/// Whether no user agent is registered.
-pub(crate) async fn is_empty_store(store: &dyn StoreAdmin) -> Result<bool, StoreError> {
-    let mut after = None;
-    loop {
-        let census = store.records_by_month(after).await?;
-        if !census.curmonth.is_empty() || census.unreadable > 0 {
-            return Ok(false);
-        }
-        after = census.next;
-        if after.is_none() {
-            return Ok(true);
-        }
-    }
-}
-
 async fn preflight(store: &dyn StoreAdmin, now: Time, rotation: bool) -> Result<(), ServeError> {
-    let months = maintenance::needed_months(&store.months().await?, now, rotation);
+    let months = message_tables::needed_months(&store.months().await?, now, rotation);
     for PreflightCheck { what, outcome } in store.preflight(months).await? {
         outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
     }

@@ -1,4 +1,5 @@
-//! Whether the other nodes reach a connection node where it says. It asks itself before user agents are let in.
+//! Whether other nodes reach a connection node at its `router_url`. The node calls itself there
+//! before user agents are admitted.
 
 use std::time::Duration;
 
@@ -9,45 +10,47 @@ use tokio::time::sleep;
 use super::ServeError;
 use crate::peers::outbound::{PeerIdentity, RouterUrlCheck};
 
-/// How often it is asked again, until it is reached.
-const ASK_EVERY: Duration = Duration::from_secs(60);
+/// Interval between two calls, until one reaches this node.
+const RETRY_EVERY: Duration = Duration::from_secs(60);
 
-/// Asks once. Where another node answers, this one must not go on: which of the two is meant nobody can say. Where
-/// nobody answers, it goes on, because some networks lead no machine back to itself, and is asked again.
+/// Calls once. If another node answers, this one must not start: both would have one name in router
+/// records. If none answers, this node starts and repeats the call, because in some networks a
+/// machine does not reach itself.
 pub(super) async fn check(url: RouterUrlCheck, log: &Logger) -> Result<(), ServeError> {
     match url.ask().await {
         PeerIdentity::ThisNode => {
-            debug!(log, "this node's router_url is its own"; "router_url" => %url.node());
+            debug!(log, "this node reaches its own router_url"; "router_url" => %url.node());
         }
         PeerIdentity::OtherNode => return Err(ServeError::RouterUrlTaken(url.node().clone())),
         PeerIdentity::Unreachable(error) => {
-            warn_of(&url, &error, log);
-            spawn(ask_again(url, ASK_EVERY, log.clone()));
+            warn_unreachable(&url, &error, log);
+            spawn(retry(url, RETRY_EVERY, log.clone()));
         }
     }
     Ok(())
 }
 
-/// Asks until it is reached. User agents are connected meanwhile: another node that answers is no reason to end now.
-async fn ask_again(url: RouterUrlCheck, every: Duration, log: Logger) {
+/// Calls until this node answers. If another one does, this node keeps serving: user agents are
+/// connected to it.
+async fn retry(url: RouterUrlCheck, every: Duration, log: Logger) {
     loop {
         sleep(every).await;
         match url.ask().await {
             PeerIdentity::ThisNode => {
-                info!(log, "this node's router_url is reached"; "router_url" => %url.node());
+                info!(log, "this node reaches its own router_url"; "router_url" => %url.node());
                 return;
             }
             PeerIdentity::OtherNode => {
-                error!(log, "another node answers under this node's router_url: each node needs one of its own";
+                error!(log, "another node answers at this node's router_url, each node needs one of its own";
                     "router_url" => %url.node());
             }
-            PeerIdentity::Unreachable(error) => warn_of(&url, &error, &log),
+            PeerIdentity::Unreachable(error) => warn_unreachable(&url, &error, &log),
         }
     }
 }
 
-fn warn_of(url: &RouterUrlCheck, error: &str, log: &Logger) {
-    warn!(log, "this node's router_url is not reached from here, other nodes may not reach it either";
+fn warn_unreachable(url: &RouterUrlCheck, error: &str, log: &Logger) {
+    warn!(log, "this node does not reach its own router_url, other nodes may not reach it either";
         "router_url" => %url.node(), "error" => error);
 }
 
@@ -74,7 +77,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_secs(20);
 
-    /// A node of one process, which listens once it is told to.
+    /// A router port that [`listen`] opens.
     struct Scene {
         address: SocketAddr,
         port: RouterPort,
@@ -91,7 +94,7 @@ mod tests {
 
         fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
             let line = format!("{} {}", record.level().as_short_str(), record.msg());
-            // A test that is over reads nothing any more.
+            // The receiver of a finished test is gone.
             let _ = self.0.lock().unwrap().send(line);
             Ok(())
         }
@@ -101,7 +104,7 @@ mod tests {
         fn new() -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
-            let (told, lines) = unbounded_channel();
+            let (sender, lines) = unbounded_channel();
             let clock = Clock::starting_at(Time(1_796_000_000_000));
             let quiet = Logger::root(Discard, o!());
             let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
@@ -115,11 +118,11 @@ mod tests {
                 limits,
                 quiet,
             );
-            let log = Logger::root(Lines(Mutex::new(told)), o!());
+            let log = Logger::root(Lines(Mutex::new(sender)), o!());
             Self { address, port, clock, log, lines }
         }
 
-        /// The URL of the node, as the process asks that knows `instance`.
+        /// The check of a process with this `instance`.
         fn url(&self, instance: Uaid) -> RouterUrlCheck {
             let settings = Settings::default();
             let (limits, allowed) = (RemoteLimits::from(&settings), &settings.nodes_allowed);
@@ -128,7 +131,7 @@ mod tests {
         }
 
         async fn next_line(&mut self) -> String {
-            timeout(LONG, self.lines.recv()).await.expect("the log says something").unwrap()
+            timeout(LONG, self.lines.recv()).await.expect("a line is logged").unwrap()
         }
     }
 
@@ -146,53 +149,55 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn a_node_that_reaches_itself_goes_on() {
+    async fn a_node_that_reaches_itself_starts() {
         let mut scene = Scene::new();
         let url = scene.url(scene.port.instance());
         let log = scene.log.clone();
         listen(scene.port, scene.address);
         check(url, &log).await.unwrap();
-        assert_eq!(scene.lines.recv().await.unwrap(), "DEBG this node's router_url is its own");
+        assert_eq!(scene.lines.recv().await.unwrap(), "DEBG this node reaches its own router_url");
     }
 
     #[actix_web::test]
-    async fn a_node_that_reaches_another_ends_and_says_where() {
+    async fn a_node_that_reaches_another_does_not_start_and_the_error_names_the_url() {
         let scene = Scene::new();
         let url = scene.url(Uaid([1; 16]));
         listen(scene.port, scene.address);
         let error = check(url, &scene.log).await.unwrap_err().to_string();
-        let says = format!("another node answers under router_url http://{}", scene.address);
-        assert!(error.starts_with(&says), "{error}");
+        let expected = format!("another node answers at router_url http://{}", scene.address);
+        assert!(error.starts_with(&expected), "{error}");
     }
 
     #[actix_web::test]
-    async fn a_node_that_reaches_nobody_goes_on_and_says_so_until_it_reaches_itself() {
-        const NOBODY: &str = "WARN this node's router_url is not reached from here, other nodes may not reach it either";
+    async fn a_node_that_reaches_no_node_starts_and_warns_until_it_reaches_itself() {
+        const UNREACHED: &str =
+            "WARN this node does not reach its own router_url, other nodes may not reach it either";
         let mut scene = Scene::new();
         let instance = scene.port.instance();
         check(scene.url(instance), &scene.log).await.unwrap();
-        assert_eq!(scene.next_line().await, NOBODY);
-        let asking = spawn(ask_again(scene.url(instance), SOON, scene.log.clone()));
+        assert_eq!(scene.next_line().await, UNREACHED);
+        let retrying = spawn(retry(scene.url(instance), SOON, scene.log.clone()));
         for _ in 0..2 {
-            assert_eq!(scene.next_line().await, NOBODY);
+            assert_eq!(scene.next_line().await, UNREACHED);
         }
         listen(scene.port, scene.address);
-        timeout(LONG, asking).await.expect("it ends once it is reached").unwrap();
-        let said: Vec<_> = std::iter::from_fn(|| scene.lines.try_recv().ok()).collect();
-        assert_eq!(said.last().unwrap(), "INFO this node's router_url is reached");
+        timeout(LONG, retrying).await.expect("it ends once it is reached").unwrap();
+        let lines: Vec<_> = std::iter::from_fn(|| scene.lines.try_recv().ok()).collect();
+        assert_eq!(lines.last().unwrap(), "INFO this node reaches its own router_url");
     }
 
     #[actix_web::test]
-    async fn another_node_that_comes_later_is_told_of_and_ends_nothing() {
+    async fn another_node_that_answers_later_is_logged_and_this_node_keeps_serving() {
         let mut scene = Scene::new();
         let url = scene.url(Uaid([1; 16]));
-        let asking = spawn(ask_again(url, SOON, scene.log.clone()));
+        let retrying = spawn(retry(url, SOON, scene.log.clone()));
         scene.next_line().await;
         let Scene { address, port, mut lines, .. } = scene;
         listen(port, address);
-        let text = "ERRO another node answers under this node's router_url: each node needs one of its own";
+        let text =
+            "ERRO another node answers at this node's router_url, each node needs one of its own";
         while timeout(LONG, lines.recv()).await.unwrap().unwrap() != text {}
-        assert!(!asking.is_finished());
-        asking.abort();
+        assert!(!retrying.is_finished());
+        retrying.abort();
     }
 }

@@ -1,7 +1,8 @@
-//! The end: no new connections, waiting endpoints answered, their stores finished, sockets closed.
+//! Shutdown: no new connections, requests in progress answered, writes finished, sockets closed.
 //!
-//! A connection node closes its sessions one after the other, so that their agents do not all come to the other nodes
-//! at once. Its ports stay open meanwhile: load balancers are answered, and so are endpoint nodes.
+//! A connection node first drains: it closes its sessions one after the other, so that their agents
+//! do not all reconnect to the other nodes at once. Its ports stay open meanwhile for load balancers
+//! and endpoint nodes.
 
 use std::io;
 use std::time::Duration;
@@ -18,22 +19,22 @@ use super::listen::{LAST_ANSWERS_WAIT, RunningServers};
 use crate::http::app::{AppState, EndpointRole};
 use crate::settings::{Role, Settings};
 
-/// How often the end looks whether it has come.
+/// Interval at which open sessions and requests are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What is kept of the time for the last answers and for the store to close its files.
+/// Part of the time that is reserved for the last responses and for the store to close its files.
 const LAST_WAIT: Duration = LAST_ANSWERS_WAIT.saturating_add(Duration::from_millis(250));
 
-/// What the store has in any case to finish what was queued: answers depend on it.
+/// Minimum time for the store to finish its queue: responses depend on it.
 const CLOSE_WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// How often the log says how far a drain is.
+/// Interval of the log lines during a drain.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// How much longer than `drain_s` a drain may take: for agents that do not read, the last answers and the store.
+/// Time beyond `drain_s` for agents that do not read, the last responses and the store.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
-/// The signals that end a server. They are caught from the moment this exists.
+/// SIGTERM and SIGINT, which are caught as long as this exists.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -45,7 +46,7 @@ impl Signals {
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for one; gives its name.
+    /// Waits for a signal and returns its name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -54,7 +55,7 @@ impl Signals {
     }
 }
 
-/// How a node ends. A second signal ends what takes its time.
+/// Shuts a node down. A second signal cuts a drain or lame-duck period short.
 pub(super) struct Shutdown<'a> {
     pub(super) role: Role,
     pub(super) settings: &'a Settings,
@@ -63,8 +64,8 @@ pub(super) struct Shutdown<'a> {
 }
 
 impl Shutdown<'_> {
-    /// Serves until a signal comes, or a port ends by itself. Gives how the ports ended, and until when the store may
-    /// take.
+    /// Serves until a signal arrives or a server ends by itself, then closes the ports. Returns the
+    /// servers' result and the deadline of the store.
     pub(super) async fn serve_until_stopped(
         &self,
         mut ports: RunningServers,
@@ -74,27 +75,26 @@ impl Shutdown<'_> {
             ended = ports.ended() => return (ended, Instant::now() + self.wait()),
             signal = signals.next() => info!(self.log, "stopping"; "signal" => signal),
         }
-        // From the first moment on load balancers are told to send no more.
+        // Health checks fail from now on, so that load balancers send no more.
         self.node.common.draining.begin();
         let until = match self.role {
-            Role::Serve => Instant::now() + self.wait(),
+            Role::All => Instant::now() + self.wait(),
             Role::Endpoint => self.lame_duck(&mut signals).await,
-            Role::Connect => self.drain(&mut signals).await,
+            Role::Connection => self.drain(&mut signals).await,
         };
         let closing = ports.close().await;
         self.close_all(until).await;
         (closing.ended(LAST_ANSWERS_WAIT).await, until)
     }
 
-    /// How long the end may take where nothing is to be drained.
     fn wait(&self) -> Duration {
         Duration::from_millis(self.settings.shutdown_wait_ms)
     }
 
-    /// Load balancers take a while until they send no more.
+    /// Keeps serving until load balancers have noticed, and returns the deadline of the store.
     async fn lame_duck(&self, signals: &mut Signals) -> Instant {
         let notice = Duration::from_secs(self.settings.drain_lame_duck_s);
-        info!(self.log, "serving on until load balancers have noticed"; "drain_lame_duck_s" => notice.as_secs());
+        info!(self.log, "draining until load balancers have noticed"; "drain_lame_duck_s" => notice.as_secs());
         tokio::select! {
             () = sleep(notice) => {}
             signal = signals.next() => info!(self.log, "stopping at once"; "signal" => signal),
@@ -102,12 +102,12 @@ impl Shutdown<'_> {
         Instant::now() + self.wait()
     }
 
-    /// Has sessions closed one after the other, while pushes for those that are left are still taken.
+    /// Closes the sessions one after the other; pushes for the others are still delivered.
     async fn drain(&self, signals: &mut Signals) -> Instant {
         let (began, spread) = (Instant::now(), Duration::from_secs(self.settings.drain_s));
         let sessions = self.connected().await;
         info!(self.log, "closing sessions"; "sessions" => sessions, "drain_s" => spread.as_secs());
-        self.tell_sessions(spread).await;
+        self.close_sessions(spread).await;
         let until = tokio::select! {
             () = self.drained(began, spread) => began + spread + DRAIN_GRACE,
             signal = signals.next() => {
@@ -120,38 +120,38 @@ impl Shutdown<'_> {
         until
     }
 
-    /// Waits until no session is left and load balancers have noticed, and no longer than the drain takes.
+    /// Waits until all sessions are closed and load balancers have noticed, at most for `spread`.
     async fn drained(&self, began: Instant, spread: Duration) {
         let notice = Duration::from_secs(self.settings.drain_lame_duck_s).min(spread);
-        let mut told_at = Instant::now();
+        let mut logged_at = Instant::now();
         loop {
             let left = self.connected().await;
             let earliest = if left == 0 { notice } else { spread };
             if began.elapsed() >= earliest {
                 return;
             }
-            if told_at.elapsed() >= PROGRESS_EVERY {
-                told_at = Instant::now();
+            if logged_at.elapsed() >= PROGRESS_EVERY {
+                logged_at = Instant::now();
                 info!(self.log, "closing sessions"; "left" => left);
             }
             sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Closes what is open by `until`, and earlier where nothing is under way.
+    /// Closes all sessions and waits for requests in progress, at most until `until`.
     async fn close_all(&self, until: Instant) {
-        self.tell_sessions(Duration::ZERO).await;
-        // Who waits for updates is answered now; what is still written is still published.
+        self.close_sessions(Duration::ZERO).await;
+        // Waiting consumers are answered now; further writes are still published.
         self.node.common.feeds.close();
         while self.is_busy().await && Instant::now() + LAST_WAIT < until {
             sleep(LOOK_EVERY).await;
         }
     }
 
-    async fn tell_sessions(&self, spread: Duration) {
+    async fn close_sessions(&self, spread: Duration) {
         let Some(connections) = &self.node.connections else { return };
         if connections.clients.registry.send(ShutDown { spread }).await.is_err() {
-            warn!(self.log, "the registry is gone, closing connections without a word");
+            warn!(self.log, "the registry has ended, connections are closed without a close frame");
         }
     }
 
@@ -171,7 +171,7 @@ impl Shutdown<'_> {
     }
 }
 
-/// Lets the store finish what was queued.
+/// Closes the store when its queue is empty, at most until `until`.
 pub(super) async fn close(
     store: &dyn Store,
     until: Instant,

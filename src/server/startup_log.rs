@@ -1,4 +1,5 @@
-//! What a node says when it is ready.
+//! Output of a node that accepts connections: addresses and next steps on standard output, the
+//! same for operators in the log.
 
 use std::io::{Write, stdout};
 
@@ -7,7 +8,7 @@ use slog::{Logger, info, warn};
 use super::listen::RunningServers;
 use crate::settings::{Role, Settings};
 
-/// Says where it is and what to do next. A closed standard output is no reason not to serve.
+/// Writes both. A node serves even if its standard output is closed.
 pub(super) fn write(
     role: Role,
     settings: &Settings,
@@ -17,48 +18,48 @@ pub(super) fn write(
 ) {
     let bound = ports.public_address();
     let rest = match role {
-        Role::Serve => of_serve(settings, origin),
-        Role::Connect => of_connect(settings, ports, origin),
-        Role::Endpoint => of_endpoint(settings, origin),
+        Role::All => of_single_node(settings, origin),
+        Role::Connection => of_connection_node(settings, ports, origin),
+        Role::Endpoint => of_endpoint_node(settings, origin),
     };
     let text = format!("Kalends is listening on http://{bound}\n{rest}");
     let _ = stdout().write_all(text.as_bytes());
     if bound.ip().is_unspecified() && settings.public_url.is_none() {
-        warn!(log, "listening on all addresses, but endpoints name this machine only: set public_url";
-            "endpoints" => origin);
+        warn!(log, "endpoint URLs name this machine only, and listen is all addresses: set public_url";
+            "public_url" => origin);
     }
-    info!(log, "listening"; "role" => role.command(), "address" => %bound, "public_url" => origin);
+    info!(log, "listening"; "role" => role.name(), "address" => %bound, "public_url" => origin);
     if let Some(router) = ports.router_address() {
         info!(log, "listening for other nodes"; "address" => %router, "node" => %settings.node_id(router));
     }
 }
 
-fn of_serve(settings: &Settings, origin: &str) -> String {
+fn of_single_node(settings: &Settings, origin: &str) -> String {
     let socket = origin.replacen("http", "ws", 1);
     let data = settings.data_dir.display();
     format!(
-        "Endpoints begin with {origin}/wpush/, data is in {data}\n\
+        "Endpoint URLs begin with {origin}/wpush/, data is in {data}\n\
          Firefox: open about:config and set\n  \
            dom.push.serverURL = {socket}/\n  \
            dom.push.testing.allowInsecureServerURL = true   (only while it is ws:, not wss:)\n\
-         Try it: kalends listen {socket}/\n"
+         Try it: kalends subscribe {socket}/\n"
     )
 }
 
-fn of_connect(settings: &Settings, ports: &RunningServers, origin: &str) -> String {
+fn of_connection_node(settings: &Settings, ports: &RunningServers, origin: &str) -> String {
     let Some(router) = ports.router_address() else { return String::new() };
     let (node, bound) = (settings.node_id(router), ports.public_address());
     format!(
         "Router port: http://{router}, known to other nodes as {node}\n\
-         User agents are told that endpoints begin with {origin}/wpush/\n\
-         Try it: kalends listen ws://{bound}/\n"
+         Endpoint URLs begin with {origin}/wpush/\n\
+         Try it: kalends subscribe ws://{bound}/\n"
     )
 }
 
-fn of_endpoint(settings: &Settings, origin: &str) -> String {
+fn of_endpoint_node(settings: &Settings, origin: &str) -> String {
     let allowed = &settings.nodes_allowed;
     format!(
-        "Endpoints begin with {origin}/wpush/, messages go to nodes in {allowed}\n\
+        "Endpoint URLs begin with {origin}/wpush/, messages are delivered to nodes in {allowed}\n\
          Connection nodes must be started with --public-url {origin}\n"
     )
 }

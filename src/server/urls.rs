@@ -1,4 +1,4 @@
-//! Endpoint URLs as user agents get them.
+//! Endpoint URLs: the public origin and an encrypted token.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use state_machine::{Chid, Uaid};
 
 use crate::http::endpoint_token::EndpointTokens;
 
-/// The public URL with a sealed token behind it.
 pub(super) struct SealedUrls {
     origin: String,
     tokens: Arc<EndpointTokens>,

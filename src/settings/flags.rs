@@ -8,12 +8,12 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use super::table::{GROUPS, Setting};
 use super::value::TomlKind;
 
-/// What the command line says about settings.
+/// The settings on a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The file to read.
+    /// Path of the TOML file.
     pub config: Option<PathBuf>,
-    /// The settings that were given, by name.
+    /// Names and values of the settings.
     pub given: Vec<(String, String)>,
 }
 
@@ -61,14 +61,14 @@ fn flag(setting: &'static Setting) -> Arg {
         .help(summary(setting))
         .long_help(setting.doc.trim().to_owned() + "\n\n" + &bounds(setting));
     match setting.toml_kind {
-        // `--rotation` alone switches it on; with a value it needs the equals sign, or the value could
-        // be taken for what follows.
+        // `--rotation` alone is `true`. A value needs the equals sign, or the next argument would be
+        // read as the value.
         TomlKind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
         TomlKind::Text | TomlKind::Number => arg,
     }
 }
 
-/// The first sentence of the documentation, and the default.
+/// The first sentence of the documentation and the default.
 fn summary(setting: &Setting) -> String {
     let doc = setting.doc.trim();
     let sentence = doc.split(". ").next().unwrap_or(doc).trim_end_matches('.');
@@ -78,7 +78,7 @@ fn summary(setting: &Setting) -> String {
     }
 }
 
-/// Default, unit and range, as far as there are any.
+/// Default, unit and range; a setting may have no unit and no range.
 pub(super) fn bounds(setting: &Setting) -> String {
     let default = match (setting.default)() {
         default if default.is_empty() => "not set".to_owned(),

@@ -1,15 +1,14 @@
-//! Settings: one table, from which come the struct, its defaults, the flags of `serve`, the names
-//! of the environment variables, `docs/settings.md` and the sample `docs/kalends.toml`.
+//! Settings. One table defines the struct, its defaults, the flags of `serve`, the environment
+//! variables, `docs/settings.md` and the sample `docs/kalends.toml`.
 //!
-//! A setting has one name, `listen`. A flag writes it `--listen`, the environment
-//! `KALENDS_LISTEN`, a TOML file `listen = "..."`. A flag wins over the environment, that over the
-//! file, that over the default. A name that is in no table is refused in all three places.
+//! A setting has one name, such as `listen`: the flag is `--listen`, the variable `KALENDS_LISTEN`,
+//! the line of a TOML file `listen = "..."`. A flag overrides the environment, the environment the
+//! file, and the file the default. An unknown name is an error in all three places.
 //!
-//! - [`table`]: the settings themselves.
-//! - [`value`]: what a setting can hold, and how it is read and written.
-//! - [`sources`]: what a file, the environment and the flags give.
-//! - [`flags`]: the flags, for clap.
-//! - [`role`]: which settings go together with what a process is.
+//! - [`table`]: the settings.
+//! - [`value`]: the types of their values.
+//! - [`sources`]: reads flags, environment and file; [`flags`]: the flags for clap.
+//! - [`role`]: the settings that each role needs.
 //! - [`mod@reference`]: the documentation.
 
 pub mod flags;
@@ -30,20 +29,21 @@ pub use value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
 
 use sources::RawSettings;
 
-/// Bytes a body in the old `aesgcm` encoding may always have: 5630 characters of base64.
+/// Body size in bytes that is always accepted in the old `aesgcm` encoding: 5630 characters of
+/// base64.
 ///
-/// Mozilla's service has always accepted that much, whatever the encoding, and senders that
-/// still use the old one were written against it. RFC 8030 §7.2 asks for 4096 bytes only.
+/// Mozilla's service accepts that size in either encoding, and application servers that use the old
+/// one were written for it. RFC 8030 §7.2 requires 4096 bytes.
 pub const AESGCM_BYTES_MIN: usize = 4222;
 
-/// A body that fits into an item of DynamoDB, 400 KiB, with all that is kept beside it.
+/// Body size in bytes that fits into an item of DynamoDB (400 KiB) beside the other attributes.
 const DYNAMODB_PAYLOAD_BYTES_MAX: usize = 380_000;
-/// Channels that fit into the one item that lists them: 37 bytes each.
+/// Number of channels, 37 bytes each, that fit into the item that lists them.
 const DYNAMODB_CHANNELS_MAX: usize = 10_000;
 
 impl Settings {
-    /// Reads settings from the flags, from `environment` (all of it: what does not begin with
-    /// `KALENDS_` is passed over) and from the file that these two may name.
+    /// Reads settings from the flags, from `environment` and from the file that these two may name.
+    /// Variables without the prefix `KALENDS_` are ignored.
     pub fn load(
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -52,7 +52,7 @@ impl Settings {
         Self::read(given)?.checked()
     }
 
-    /// Refuses what does not go together.
+    /// Checks limits that depend on the store.
     fn checked(self) -> Result<Self, SettingsError> {
         let given = [
             ("payload_bytes_max", self.payload_bytes_max, DYNAMODB_PAYLOAD_BYTES_MAX),
@@ -66,8 +66,8 @@ impl Settings {
         if problems.is_empty() { Ok(self) } else { Err(SettingsError(problems)) }
     }
 
-    /// The origin that endpoints begin with and that VAPID tokens must name, for a server that
-    /// listens at `bound` (whose port is known even where the setting says port 0).
+    /// The origin of endpoint URLs, which VAPID tokens must name. `bound` is the address of the
+    /// public port.
     pub fn public_origin(&self, bound: SocketAddr) -> String {
         match &self.public_url {
             Some(url) => url.as_str().to_owned(),
@@ -75,7 +75,7 @@ impl Settings {
         }
     }
 
-    /// How many worker threads to start.
+    /// Number of worker threads to start.
     pub fn worker_threads(&self) -> usize {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -83,13 +83,13 @@ impl Settings {
         }
     }
 
-    /// The largest body accepted in the old `aesgcm` encoding, in bytes.
+    /// Size in bytes of the largest body in the old `aesgcm` encoding.
     pub fn aesgcm_bytes_max(&self) -> usize {
         self.payload_bytes_max.max(AESGCM_BYTES_MIN)
     }
 }
 
-/// "All addresses" is nowhere a client could connect to: this machine is.
+/// No client can connect to the unspecified address; to this machine it can.
 fn reachable(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -104,7 +104,7 @@ mod tests {
     use crate::settings::value::Value;
     use std::io::Write;
 
-    /// Loads from flags, environment variables and the text of a file, each `(name, value)`.
+    /// Loads flags and variables, each `(name, value)`, and the text of a file.
     fn load(flags: &[(&str, &str)], env: &[(&str, &str)], file: &str) -> Result<Settings, String> {
         let mut on_disk = tempfile::NamedTempFile::new().unwrap();
         on_disk.write_all(file.as_bytes()).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_an_item_of_dynamodb_is_refused_with_what_does() {
+    fn a_limit_too_large_for_an_item_of_dynamodb_is_refused_with_the_largest_one() {
         let large = [("payload_bytes_max", "1000000"), ("channels_max", "20000")];
         assert!(load(&large, &[], "").is_ok());
         let error = load(&large, &[], "store = \"dynamodb\"").unwrap_err();
@@ -169,28 +169,45 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_wherever_it_stands_and_the_nearest_known_is_named() {
+    fn an_unknown_name_is_refused_in_every_place_with_the_nearest_setting() {
         let error = load(&[], &[("KALENDS_LISTN", "x")], "chanels_max = 3\n").unwrap_err();
         assert_eq!(
             error,
             "`KALENDS_LISTN` is not a setting (environment variable KALENDS_LISTN): \
              did you mean `KALENDS_LISTEN`? docs/settings.md and `kalends serve --help` \
-             have them all\n\
+             list all settings\n\
              `chanels_max` is not a setting (kalends.toml line 1): \
              did you mean `channels_max`? docs/settings.md and `kalends serve --help` \
-             have them all"
+             list all settings"
         );
     }
 
     #[test]
-    fn a_name_that_is_like_no_other_is_refused_without_a_guess() {
+    fn a_former_name_is_refused_in_every_place_with_its_new_name() {
+        for (former, now) in crate::renamed::settings() {
+            assert!(table::Setting::find(now).is_some() && table::Setting::find(former).is_none());
+            let variable = sources::env_name(former);
+            let error = load(&[], &[(&variable, "1")], &format!("{former} = 1\n")).unwrap_err();
+            assert_eq!(
+                error,
+                format!(
+                    "`{variable}` is not a setting (environment variable {variable}): it is `{}` now\n\
+                     `{former}` is not a setting (kalends.toml line 1): it is `{now}` now",
+                    sources::env_name(now)
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_unlike_any_setting_is_refused_without_a_suggestion() {
         let error = load(&[], &[("KALENDS_DATABASE_URL", "x")], "tls_key = 3\n").unwrap_err();
         assert_eq!(
             error,
             "`KALENDS_DATABASE_URL` is not a setting (environment variable KALENDS_DATABASE_URL): \
-             docs/settings.md and `kalends serve --help` have them all\n\
+             docs/settings.md and `kalends serve --help` list all settings\n\
              `tls_key` is not a setting (kalends.toml line 1): \
-             docs/settings.md and `kalends serve --help` have them all"
+             docs/settings.md and `kalends serve --help` list all settings"
         );
     }
 
@@ -203,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_kubernetes_makes_for_a_service_are_refused_with_what_to_do() {
+    fn the_variables_of_a_kubernetes_service_are_refused_with_advice() {
         let error = load(&[], &[("KALENDS_SERVICE_HOST", "10.0.0.1")], "").unwrap_err();
         assert!(error.contains("enableServiceLinks: false"), "{error}");
     }
 
     #[test]
-    fn a_bad_value_names_setting_value_source_and_remedy() {
+    fn the_error_of_a_bad_value_has_setting_value_place_and_remedy() {
         for (flags, env, file, expected) in [
             (
                 [("listen", "localhost:80")].as_slice(),
@@ -264,20 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_refused_even_where_a_better_source_hides_it() {
+    fn a_bad_value_is_refused_even_if_a_higher_place_overrides_it() {
         let error = load(&[("workers", "1")], &[], "workers = -1\n").unwrap_err();
         assert!(error.starts_with("workers = `-1` (kalends.toml line 1)"), "{error}");
     }
 
     #[test]
-    fn a_file_that_is_no_toml_is_refused_with_the_place() {
+    fn a_file_that_is_not_toml_is_refused_with_the_line() {
         let error = load(&[], &[], "listen = \nworkers = 1").unwrap_err();
         assert!(error.starts_with("kalends.toml is not TOML: "), "{error}");
         assert!(error.contains("line 1"), "{error}");
     }
 
     #[test]
-    fn a_file_that_is_missing_is_refused() {
+    fn a_missing_file_is_refused() {
         let flags = Flags { config: Some("/nowhere/kalends.toml".into()), given: Vec::new() };
         let error = Settings::load(&flags, []).unwrap_err().to_string();
         assert!(error.starts_with("cannot read /nowhere/kalends.toml: "), "{error}");
@@ -291,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_origin_is_the_setting_or_where_the_server_can_be_reached() {
+    fn the_public_origin_is_public_url_or_the_bound_address() {
         let mut settings = Settings::default();
         let origin = |settings: &Settings, bound: &str| {
             settings.public_origin(bound.parse().expect("an address"))

@@ -21,28 +21,31 @@ pub fn sample() -> String {
 const INTRODUCTION: &str = "\
 # Settings
 
-Kalends runs without any. Every setting has one name and can be given in three places; the upper wins:
+All settings of `kalends serve`, for operators. None of them is required.
 
-| where | how, for `hello_timeout_ms` |
+A setting has one name and can be set in three places, of which the upper overrides the lower:
+
+| place | for `hello_timeout_ms` |
 |---|---|
 | a flag of `kalends serve` | `--hello-timeout-ms 3000` |
 | the environment | `KALENDS_HELLO_TIMEOUT_MS=3000` |
 | a TOML file | `hello_timeout_ms = 3000` |
 
-The file is named by `--config FILE` or `KALENDS_CONFIG`; [kalends.toml](kalends.toml) is a sample with all defaults. A name that is
-not listed here is an error in all three places, and so is a value out of its range, even where a stronger source hides it: the server says
-which setting, which value, where it stands and what would be right, and does not start (exit code 2). A switch is set by
-its flag alone (`--rotation`) or with a value after an equals sign (`--rotation=false`).
+`--config FILE` or `KALENDS_CONFIG` names the file; [kalends.toml](kalends.toml) is a sample with all defaults.
 
-In Kubernetes a Service named `kalends` puts variables such as `KALENDS_SERVICE_HOST` into every pod of its namespace; they are unknown settings
-too. `enableServiceLinks: false` in the pod keeps them out.
+An unknown name is an error in all three places, and so is a value out of its range, even if a higher place overrides
+it. The server then does not start (exit code 2), and the error has the setting, the value, its place and the values
+allowed. A switch is set by its flag alone (`--rotation`) or by a value after an equals sign (`--rotation=false`).
 
-This page is written by `UPDATE_DOCS=1 cargo test -p kalends settings` from `src/settings/table.rs`; a test compares the two.
+In Kubernetes, a Service named `kalends` adds variables such as `KALENDS_SERVICE_HOST` to every pod of its namespace.
+They are unknown settings; `enableServiceLinks: false` in the pod prevents them.
+
+`UPDATE_DOCS=1 cargo test -p kalends settings` writes this page from `src/settings/table.rs`, and a test compares both.
 ";
 
 const SAMPLE_HEAD: &str = "\
-# Settings of Kalends, all with their defaults: take away a `#` to change one.
-# Use it with `kalends serve --config FILE`. docs/settings.md says more.
+# All settings of Kalends with their defaults: remove a `#` to change one.
+# Use the file with `kalends serve --config FILE`. docs/settings.md explains the settings.
 # Written by `UPDATE_DOCS=1 cargo test -p kalends settings`.
 ";
 

@@ -1,109 +1,99 @@
-//! What a process of a cluster is, and which settings go together with that.
+//! What a process serves, and which settings each role needs.
 
 use std::net::SocketAddr;
 
+use clap::ValueEnum;
 use state_machine::NodeId;
 
 use super::{Settings, StoreKind};
-use crate::peers::address::{AddressError, NodeAddress};
+use crate::node_address::{AddressError, NodeAddress};
 
-/// What a process is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a process serves (`--role`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Role {
-    /// Both of the others in one: `kalends serve`.
-    Serve,
-    /// A connection node, which user agents connect to: `kalends connect`.
-    Connect,
-    /// An endpoint node, which application servers send to: `kalends endpoint`.
+    /// Both others in one process
+    #[default]
+    All,
+    /// A connection node of a cluster: user agents connect to it
+    Connection,
+    /// An endpoint node of a cluster: application servers send to it
     Endpoint,
 }
 
-/// Settings that do not go together with what a process is.
+/// A setting that the role needs, or that contradicts it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoleProblem {
-    /// The tables are where no other node could get at them.
     #[error(
-        "`kalends {0}` is one of several nodes, which need tables that all of them reach: set store = \"dynamodb\", or \
-         run `kalends serve` alone"
+        "the nodes of a cluster share their tables, and store = \"embedded\" has them in files of one process: set \
+         store = \"dynamodb\", or run `kalends serve` without --role {0}"
     )]
     StoreOfOne(&'static str),
-    /// The endpoints that it hands out would not be those of the endpoint nodes.
     #[error(
-        "public_url is not set: a connection node hands out endpoints, and must be told where they begin; it is the URL \
-         of the endpoint nodes, the same on every node"
+        "public_url is not set: a connection node issues endpoint URLs, which begin with it; set it to the URL of the \
+         endpoint nodes, the same on every node"
     )]
     NoPublicUrl,
-    /// Signed pushes would be refused, and endpoints of other nodes too.
     #[error(
-        "public_url is not set, and listen = {0} is reached from other machines: an endpoint node must be told where \
-         endpoints begin; it is the URL of the endpoint nodes, the same on every node"
+        "public_url is not set, and listen = {0} is reached from other machines: set it to the URL of the endpoint \
+         nodes, with which endpoint URLs begin, the same on every node"
     )]
     NoPublicOrigin(SocketAddr),
-    /// Nobody can tell where other nodes find it.
     #[error(
-        "router_listen = {0} is all addresses of this machine, and other nodes must be told one: set router_url, such as \
+        "router_listen = {0} is all addresses of this machine, and other nodes need one of them: set router_url, such as \
          http://10.0.0.5:8081"
     )]
     NoRouterUrl(SocketAddr),
-    /// Other nodes could not call it.
     #[error("router_url = `{url}`: {error}")]
-    RouterUrl {
-        /// What it is.
-        url: String,
-        /// What it must be.
-        error: AddressError,
-    },
-    /// Other nodes would not call it.
+    RouterUrl { url: String, error: AddressError },
     #[error(
-        "the router port of this node, {0}, is not in nodes_allowed: no node with the same settings would call it; \
-         nodes_allowed is to be the same on every node, and to have them all"
+        "the router port of this node, {0}, is not in nodes_allowed: no node with these settings would call it; set \
+         nodes_allowed to all nodes, the same on every node"
     )]
     NotAllowed(NodeId),
-    /// Both ports are one.
     #[error(
-        "listen and router_listen are both port {0}: the router port is for other nodes alone, give it a port of its own"
+        "listen and router_listen are both port {0}: the router port is for other nodes only, set another port"
     )]
     OnePort(u16),
 }
 
 impl Role {
-    /// The command that runs it.
-    pub fn command(self) -> &'static str {
+    /// The value of `--role`, and of the field `role` in the log.
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Serve => "serve",
-            Self::Connect => "connect",
+            Self::All => "all",
+            Self::Connection => "connection",
             Self::Endpoint => "endpoint",
         }
     }
 
-    /// Whether user agents connect to it.
+    /// Whether user agents connect to this process.
     pub fn has_connections(self) -> bool {
         self != Self::Endpoint
     }
 
-    /// Whether application servers send to it.
+    /// Whether application servers send to this process.
     pub fn has_endpoints(self) -> bool {
-        self != Self::Connect
+        self != Self::Connection
     }
 
-    /// Whether there are other nodes that it hands messages to or takes them from.
-    pub fn is_one_of_several(self) -> bool {
-        self != Self::Serve
+    /// Whether the process is one of several that relay messages to one another.
+    pub fn is_cluster_node(self) -> bool {
+        self != Self::All
     }
 }
 
 impl Settings {
-    /// Refuses what does not go together with a role.
+    /// Checks the settings that `role` needs.
     pub fn check(&self, role: Role) -> Result<(), RoleProblem> {
-        if role.is_one_of_several() && self.store == StoreKind::Embedded {
-            return Err(RoleProblem::StoreOfOne(role.command()));
+        if role.is_cluster_node() && self.store == StoreKind::Embedded {
+            return Err(RoleProblem::StoreOfOne(role.name()));
         }
         match role {
-            Role::Connect => self.check_router_port(),
+            Role::Connection => self.check_router_port(),
             Role::Endpoint if self.public_url.is_none() && !self.listen.ip().is_loopback() => {
                 Err(RoleProblem::NoPublicOrigin(self.listen))
             }
-            Role::Serve | Role::Endpoint => Ok(()),
+            Role::All | Role::Endpoint => Ok(()),
         }
     }
 
@@ -118,7 +108,7 @@ impl Settings {
         if router.ip().is_unspecified() && self.router_url.is_none() {
             return Err(RoleProblem::NoRouterUrl(router));
         }
-        // Port 0 is any, and is known too late: it must be one of those where any is allowed.
+        // Port 0 is not known yet: only a pattern without a port allows it.
         let known = SocketAddr::new(router.ip(), router.port().max(1));
         self.check_node_id(&self.node_id(known))
     }
@@ -132,7 +122,7 @@ impl Settings {
         }
     }
 
-    /// The name in router records of a connection node whose router port is bound there.
+    /// Name in router records of the connection node whose router port is `bound`.
     pub fn node_id(&self, bound: SocketAddr) -> NodeId {
         match &self.router_url {
             Some(url) => NodeId::new(url.as_str()),
@@ -141,7 +131,7 @@ impl Settings {
     }
 }
 
-/// Whether nobody could listen on both. Port 0 is another one each time.
+/// Whether the addresses cannot both be bound. Port 0 is a different port each time.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (is_all, other_is_all) = (one.ip().is_unspecified(), other.ip().is_unspecified());
     let is_same_host = one.ip() == other.ip() || is_all || other_is_all;
@@ -151,16 +141,17 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node_address::AllowedNodes;
     use crate::settings::PublicUrl;
     use crate::settings::value::Value;
 
-    /// A connection node as it should be, but for what `change` changes.
+    /// Checks correct settings of a connection node after `change`.
     fn connect(change: impl FnOnce(&mut Settings)) -> Result<(), RoleProblem> {
         let public_url = Some(PublicUrl::parse("https://push.example.net").unwrap());
         let mut settings =
             Settings { store: StoreKind::DynamoDb, public_url, ..Settings::default() };
         change(&mut settings);
-        settings.check(Role::Connect)
+        settings.check(Role::Connection)
     }
 
     fn url(text: &str) -> Option<PublicUrl> {
@@ -168,15 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_right_for_one_process_and_its_tables_are_wrong_for_several() {
+    fn the_defaults_fit_a_single_node_and_their_store_fits_no_cluster() {
         let settings = Settings::default();
-        assert_eq!(settings.check(Role::Serve), Ok(()));
-        for role in [Role::Connect, Role::Endpoint] {
-            assert_eq!(settings.check(role), Err(RoleProblem::StoreOfOne(role.command())));
+        assert_eq!(settings.check(Role::All), Ok(()));
+        for role in [Role::Connection, Role::Endpoint] {
+            assert_eq!(settings.check(role), Err(RoleProblem::StoreOfOne(role.name())));
         }
         let settings = Settings { store: StoreKind::DynamoDb, ..settings };
         assert_eq!(settings.check(Role::Endpoint), Ok(()));
-        assert_eq!(settings.check(Role::Connect), Err(RoleProblem::NoPublicUrl));
+        assert_eq!(settings.check(Role::Connection), Err(RoleProblem::NoPublicUrl));
         let open = SocketAddr::from(([10, 0, 0, 5], 8090));
         let settings = Settings { listen: open, ..settings };
         assert_eq!(settings.check(Role::Endpoint), Err(RoleProblem::NoPublicOrigin(open)));
@@ -189,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_port_on_all_addresses_needs_a_name() {
+    fn a_router_port_on_all_addresses_needs_a_router_url() {
         for all in ["0.0.0.0:8081", "[::]:8081"] {
             let all: SocketAddr = all.parse().unwrap();
             let problem = connect(|settings| settings.router_listen = all);
@@ -203,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_no_other_may_call_is_refused() {
+    fn a_node_outside_nodes_allowed_is_refused() {
         let elsewhere = connect(|settings| settings.router_url = url("http://10.0.0.5:8081"));
         assert_eq!(elsewhere, Err(RoleProblem::NotAllowed(NodeId::new("http://10.0.0.5:8081"))));
         let allowed = connect(|settings| {
             settings.router_url = url("http://10.0.0.5:8081");
-            settings.nodes_allowed = Value::parse("10.0.0.0/8").unwrap();
+            settings.nodes_allowed = AllowedNodes::parse("10.0.0.0/8").unwrap();
         });
         assert_eq!(allowed, Ok(()));
         let encrypted = connect(|settings| settings.router_url = url("https://127.0.0.1:8081"));
@@ -216,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ports_cannot_be_one() {
+    fn the_two_ports_must_differ() {
         for (public, router, is_one) in [
             ("127.0.0.1:8080", "127.0.0.1:8080", true),
             ("0.0.0.0:8080", "127.0.0.1:8080", true),

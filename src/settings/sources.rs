@@ -1,4 +1,4 @@
-//! What the flags, the environment and a file give, before it is read as values.
+//! Settings as text, from flags, environment and file, before they are read as values.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,13 +9,14 @@ use toml::de::{DeTable, DeValue};
 use super::flags::Flags;
 use super::table::{Setting, Settings};
 use super::value::{TomlKind, Value};
+use crate::renamed;
 
-/// What environment variables of settings begin with.
+/// Prefix of the environment variables of settings.
 pub const ENV_PREFIX: &str = "KALENDS_";
-/// The variable that names the file.
+/// Environment variable with the path of the file.
 pub const ENV_CONFIG: &str = "KALENDS_CONFIG";
 
-/// Everything given, the strongest source first.
+/// All settings found, those of the highest place first.
 #[derive(Debug, Default)]
 pub struct RawSettings {
     entries: Vec<Entry>,
@@ -29,81 +30,40 @@ struct Entry {
     place: Source,
 }
 
-/// Where a value came from.
+/// Place of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A flag of the command line.
     Flag(String),
-    /// An environment variable.
     Environment(String),
-    /// A line of a file.
     File {
-        /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
 }
 
-/// All that is wrong with the settings, a line each.
+/// All problems found, one line each.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SettingsError(pub Vec<Problem>);
 
-/// One thing that is wrong with the settings.
+/// One problem, with the advice for the operator.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The file could not be read.
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: String,
-    },
-    /// The file is not TOML.
+    Unreadable { path: PathBuf, error: String },
     #[error("{} is not TOML: {error}", path.display())]
-    NotToml {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        error: String,
-    },
-    /// There is no such setting.
+    NotToml { path: PathBuf, error: String },
     #[error("`{written}` is not a setting ({place}): {advice}")]
-    Unknown {
-        /// The name as it was written.
-        written: String,
-        /// Where.
-        place: Source,
-        /// What to do.
-        advice: String,
-    },
-    /// A value cannot be used.
+    Unknown { written: String, place: Source, advice: String },
     #[error("{name} = `{text}` ({place}): {expected}")]
-    Bad {
-        /// The setting.
-        name: &'static str,
-        /// What was given.
-        text: String,
-        /// Where.
-        place: Source,
-        /// What would be right.
-        expected: String,
-    },
-    /// A number that the store cannot keep.
+    Bad { name: &'static str, text: String, place: Source, expected: String },
+    /// A number that is too large for the store.
     #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
-    TooLarge {
-        /// The setting.
-        name: &'static str,
-        /// What it is.
-        value: usize,
-        /// What it can be.
-        max: usize,
-    },
+    TooLarge { name: &'static str, value: usize, max: usize },
 }
 
 impl RawSettings {
-    /// Gathers what is given and refuses a file that cannot be read.
+    /// Reads all places; fails if the file cannot be read.
     pub(super) fn gather(
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -119,7 +79,7 @@ impl RawSettings {
         Ok(given)
     }
 
-    /// Adds the variables that are settings; answers the file that they name.
+    /// Adds the variables with the prefix; returns the path of the file if one names it.
     fn add_environment(
         &mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -196,8 +156,8 @@ impl RawSettings {
         }
     }
 
-    /// The value of a setting: that of the strongest source, or its default. All that is given
-    /// is checked, also what a stronger source hides: a mistake should not lie in wait.
+    /// The value in the highest place, or the default. The values in lower places are checked too, so
+    /// that a mistake there does not surface later.
     pub(super) fn read<T: Value>(&mut self, name: &'static str, default: T) -> T {
         let setting = Setting::find(name).expect("read is only called for settings of the table");
         let mut value = None;
@@ -215,7 +175,7 @@ impl RawSettings {
         value.unwrap_or(default)
     }
 
-    /// The settings that were read, if nothing was wrong.
+    /// `settings`, if no problem was found.
     pub(super) fn finish(self, settings: Settings) -> Result<Settings, SettingsError> {
         if self.problems.is_empty() { Ok(settings) } else { Err(SettingsError(self.problems)) }
     }
@@ -229,7 +189,7 @@ fn parse<T: Value>(setting: &Setting, text: &str) -> Result<T, String> {
     if within { Ok(value) } else { Err(expected()) }
 }
 
-/// A value's text, and its shape if a setting can have it.
+/// The text of a value, and its kind if settings have that kind.
 fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
     match value {
         DeValue::String(text) => (text.to_string(), Some(TomlKind::Text)),
@@ -242,7 +202,7 @@ fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
     }
 }
 
-/// A TOML integer in decimal, also when it is written with another radix.
+/// A TOML integer in decimal, whatever its radix.
 fn whole(number: &toml::de::DeInteger<'_>) -> String {
     match i128::from_str_radix(number.as_str(), number.radix()) {
         Ok(number) => number.to_string(),
@@ -250,19 +210,25 @@ fn whole(number: &toml::de::DeInteger<'_>) -> String {
     }
 }
 
-/// What to do about a name that is not known.
+/// Advice on an unknown name.
 fn advice(written: &str, place: &Source) -> String {
+    let form = match place {
+        Source::Environment(_) => env_name,
+        Source::Flag(_) => flag_name,
+        Source::File { .. } => str::to_owned,
+    };
+    if let Some(name) = renamed::setting(&bare(written)) {
+        return format!("it is `{}` now", form(name));
+    }
     let nearest = match place {
         Source::Environment(_) if is_service_link(written) => {
-            return "Kubernetes makes such variables for a Service named kalends, \
+            return "Kubernetes adds such variables for a Service named kalends, \
                     set `enableServiceLinks: false` in the pod"
                 .into();
         }
-        Source::Environment(_) => nearest(written, env_name),
-        Source::Flag(_) => nearest(written, flag_name),
-        Source::File { .. } => nearest(written, str::to_owned),
+        _ => nearest(written, form),
     };
-    let all = "docs/settings.md and `kalends serve --help` have them all";
+    let all = "docs/settings.md and `kalends serve --help` list all settings";
     match nearest {
         Some(nearest) => format!("did you mean `{nearest}`? {all}"),
         None => all.into(),
@@ -274,8 +240,7 @@ fn is_service_link(variable: &str) -> bool {
     name.starts_with("SERVICE_") || name.starts_with("PORT_") || name == "PORT"
 }
 
-/// The setting, in the form that a source writes names in, that is most like what was written, if
-/// any is.
+/// The setting most similar to the name, in the form of its place, if any is similar.
 fn nearest(written: &str, form: fn(&str) -> String) -> Option<String> {
     Setting::all()
         .map(|setting| setting.name)
@@ -284,8 +249,7 @@ fn nearest(written: &str, form: fn(&str) -> String) -> Option<String> {
         .map(form)
 }
 
-/// Whether what was written could be meant for `known`. Where more than a third of the name would
-/// have to change, that was no slip of the fingers.
+/// Whether `written` may be a misspelling of `known`: at most a third of the name differs.
 pub fn is_near(written: &str, known: &str) -> bool {
     changes(written, known) * 3 <= bare(known).len()
 }
@@ -294,7 +258,7 @@ fn changes(written: &str, known: &str) -> usize {
     strsim::damerau_levenshtein(&bare(written), &bare(known))
 }
 
-/// A name without what the place where it stands adds to it.
+/// A name without the prefix, dashes and case of its place.
 fn bare(name: &str) -> String {
     let name = name.strip_prefix(ENV_PREFIX).unwrap_or(name);
     name.trim_start_matches('-').replace('-', "_").to_ascii_lowercase()

@@ -1,5 +1,4 @@
-//! The settings. Each is defined here and nowhere else: name, type, default, allowed range, unit
-//! and documentation.
+//! The table of settings: name, type, default, range, unit and documentation, each written once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -10,33 +9,26 @@ use state_machine::LastConnect;
 
 use super::sources::{RawSettings, SettingsError};
 use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, TomlKind, Value};
-use crate::peers::address::AllowedNodes;
+use crate::node_address::AllowedNodes;
 
-/// A setting, as far as it does not depend on its type.
+/// What is known of a setting without its type.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its one name.
     pub name: &'static str,
-    /// What it does.
     pub doc: &'static str,
-    /// What its number counts.
     pub unit: Option<&'static str>,
-    /// Which numbers it can be.
     pub range: Option<RangeInclusive<u64>>,
-    /// How it stands in a file.
     pub toml_kind: TomlKind,
-    /// What a flag's help calls its value.
+    /// The value in the flag's help, such as `PATH`.
     pub placeholder: &'static str,
-    /// Its default, as text.
+    /// The default as text; empty if the setting is not set by default.
     pub default: fn() -> String,
 }
 
-/// Settings that are documented together.
+/// Settings below one heading of the documentation.
 #[derive(Debug)]
 pub struct Group {
-    /// The heading.
     pub title: &'static str,
-    /// The settings.
     pub settings: &'static [Setting],
 }
 
@@ -46,7 +38,7 @@ impl Setting {
         GROUPS.iter().flat_map(|group| group.settings)
     }
 
-    /// The setting of that name.
+    /// The setting named `name`.
     pub fn find(name: &str) -> Option<&'static Self> {
         Self::all().find(|setting| setting.name == name)
     }
@@ -57,7 +49,7 @@ macro_rules! settings {
         $(#[doc = $doc:literal])+
         $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, $unit:literal)?;
     )+ } )+) => {
-        /// All settings, checked.
+        /// The settings of a process, each within its range.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Settings { $($(
             $(#[doc = $doc])+
@@ -71,14 +63,14 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// Reads every setting from what is given, or says all that is wrong with it.
+            /// Reads every setting, or returns all problems found.
             pub(super) fn read(mut given: RawSettings) -> Result<Self, SettingsError> {
                 let settings = Self { $($( $name: given.read(stringify!($name), $default), )+)+ };
                 given.finish(settings)
             }
         }
 
-        /// The whole table, in the order of the documentation.
+        /// All groups, in the order of the documentation.
         pub static GROUPS: &[Group] = &[ $( Group {
             title: $title,
             settings: &[ $( Setting {
@@ -103,379 +95,395 @@ macro_rules! optional {
     };
 }
 
-/// Any number that a queue or a set in memory may reasonably be bounded by.
+/// Bounds of a limit of a queue or a set in memory.
 const COUNT: RangeInclusive<u64> = 1..=10_000_000;
-/// Waits that are answered by software: up to ten minutes.
+/// Bounds of a timeout or a wait: up to ten minutes.
 const WAIT_MS: RangeInclusive<u64> = 1..=600_000;
-/// Spans that are counted in seconds: up to a day.
+/// Bounds of a time in seconds: up to a day.
 const UP_TO_A_DAY_S: RangeInclusive<u64> = 1..=86_400;
 
 settings! {
-    group "The server" {
-        /// Directory of the database and the keys. Made when it is missing; belongs to one server
-        /// at a time. Back up the whole directory while the server is stopped: without router.db all
-        /// user agents must subscribe again, without keys.toml no endpoint that was handed out opens.
+    group "Server" {
+        /// Directory of the database and the keys. The server creates it if it is missing; one
+        /// server at a time uses it. Back up the whole directory while the server is stopped:
+        /// without router.db every user agent must subscribe again, and without keys.toml no
+        /// endpoint URL issued so far works.
         data_dir: PathBuf = PathBuf::from("./kalends-data");
 
-        /// Address and port that user agents and application servers connect to. Port 0 takes any
-        /// free one.
+        /// Address and port for user agents and application servers. Port 0 selects a free port.
         listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
 
-        /// Origin under which the server is reached from outside. Needed where that is not the
-        /// listen address, behind a proxy that ends TLS for instance. Endpoints begin with it and
-        /// VAPID tokens must name it. Choose it before the first browser connects: subscriptions keep the
-        /// endpoint they got, application servers sign for the origin in it, and after a change their
-        /// signed pushes to the older subscriptions are refused.
+        /// Public origin of the server, with which endpoint URLs begin and which VAPID tokens must
+        /// name. Set it if it differs from the listen address, for instance behind a proxy that
+        /// terminates TLS. Choose it before the first browser connects: a subscription keeps its
+        /// endpoint URL, and application servers sign for the origin in it. After a change, signed
+        /// pushes to older subscriptions are rejected.
         public_url: Option<PublicUrl> = None;
 
-        /// Worker threads; 0 starts one for each core.
+        /// Number of worker threads; 0 starts one for each core.
         workers: usize = 0, in 0..=1024, "threads";
 
-        /// Moves message tables with the month. `false` freezes the newest table.
+        /// Creates a message table for each month and moves user agents to it. With `false`, the
+        /// newest table stays in use.
         rotation: bool = true;
     }
 
     group "Storage" {
-        /// Where records and messages are kept: embedded, which is SQLite files in `data_dir`, or
-        /// dynamodb, which is Amazon DynamoDB or anything that speaks its API. `data_dir` holds the
-        /// keys in either case.
+        /// Store for records and messages: `embedded` keeps SQLite files in `data_dir`, `dynamodb`
+        /// uses Amazon DynamoDB or a server with the same API. The keys are in `data_dir` in either
+        /// case.
         store: StoreKind = StoreKind::Embedded;
 
-        /// Makes DynamoDB tables that are missing. With `false` they are made by hand or by `kalends
-        /// tables create`, and the server refuses to start without them. Embedded tables are always made.
+        /// Creates missing DynamoDB tables. With `false`, create them by hand or with `kalends
+        /// tables create`; the server does not start without them. Embedded tables are always
+        /// created.
         create_tables: bool = true;
 
-        /// Writes that may wait for the disk; above it storage answers that it is busy. Embedded only.
+        /// Writes that may wait for the disk. Above it, the store is busy and a push gets 503.
+        /// Embedded store only.
         write_queue_max: usize = 8192, in COUNT, "writes";
 
-        /// Keys of the `last_connect` index that one hour is spread over, so that the first hour of
-        /// a month makes none of them hot. Never lower it while `kalends users drop-inactive` is still to
-        /// find records that were written with more.
+        /// Index keys that the records of one hour are spread over, so that none is hot in the
+        /// first hour of a month. Do not lower it while records written with a greater number
+        /// remain: `kalends users drop-inactive` would miss them.
         last_connect_shards: usize = LastConnect::SHARDS, in 1..=9999, "keys";
 
-        /// Region of DynamoDB, such as eu-central-1. Where it is not set, the usual variables and
-        /// files of AWS name it (AWS_REGION, ~/.aws/config). Credentials come only from there.
+        /// Region of DynamoDB, such as eu-central-1. If it is not set, the variables and files of
+        /// the AWS SDK apply (AWS_REGION, ~/.aws/config). Credentials are read only from those.
         dynamodb_region: Option<NamePart> = None;
 
-        /// Where DynamoDB is reached, for anything that is not AWS: http://127.0.0.1:8000.
+        /// Endpoint of a DynamoDB server other than that of AWS, such as http://127.0.0.1:8000.
         dynamodb_endpoint_url: Option<PublicUrl> = None;
 
-        /// What the names of all tables begin with, so that several installations can share an account.
+        /// Prefix of all table names, so that several installations can share an account.
         dynamodb_table_prefix: NamePart = NamePart::default();
 
-        /// What the names of message tables begin with: `message` gives message_2026_11.
+        /// Prefix of the names of message tables: `message` gives message_2026_11.
         dynamodb_message_prefix: NamePart = NamePart::new("message");
 
-        /// How tables that are made are paid for: on-demand or provisioned.
+        /// Billing mode of tables that the server creates: on-demand or provisioned.
         dynamodb_billing: BillingMode = BillingMode::OnDemand;
 
-        /// Read capacity of provisioned tables that are made. A new month's table gets this month's.
+        /// Read capacity of provisioned tables that the server creates. The table of a new month
+        /// gets the capacity of the current one.
         dynamodb_read_units: u32 = 5, in 1..=1_000_000, "units a second";
 
-        /// Write capacity of provisioned tables that are made. A new month's table gets this month's.
+        /// Write capacity of provisioned tables that the server creates. The table of a new month
+        /// gets the capacity of the current one.
         dynamodb_write_units: u32 = 5, in 1..=1_000_000, "units a second";
 
-        /// How long connecting to DynamoDB may take.
+        /// Timeout for connecting to DynamoDB.
         dynamodb_connect_timeout_ms: u64 = 2000, in WAIT_MS, "ms";
 
-        /// How long DynamoDB may take to answer one attempt.
+        /// Timeout for one attempt of an operation.
         dynamodb_attempt_timeout_ms: u64 = 3000, in WAIT_MS, "ms";
 
-        /// How long an operation may take with all its attempts and the waits between them.
+        /// Timeout for an operation with all its attempts and the waits between them.
         dynamodb_operation_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
 
-        /// How often an operation that failed or was throttled is attempted; then the push is
-        /// answered 503, and a session tries again after `store_retry_ms`.
+        /// Attempts of an operation that fails or is throttled. After the last one, a push gets 503
+        /// and a session retries after `store_retry_ms`.
         dynamodb_attempts_max: u32 = 6, in 1..=100, "attempts";
 
-        /// How long is waited before the second attempt, at random up to this; it doubles with
-        /// each further one.
+        /// Longest wait before the second attempt; the wait is random. The limit doubles with each
+        /// further attempt.
         dynamodb_backoff_ms: u64 = 50, in WAIT_MS, "ms";
 
         /// Longest wait between two attempts.
         dynamodb_backoff_max_ms: u64 = 2000, in WAIT_MS, "ms";
 
-        /// Operations that may be under way or wait at once; above it storage answers that it is busy.
+        /// Operations in flight or waiting. Above it, the store is busy.
         dynamodb_requests_max: usize = 4096, in COUNT, "operations";
 
-        /// Writes of one user agent that may be under way or wait at once; more are answered that storage is
-        /// busy, for that agent only.
+        /// Writes of one user agent in flight or waiting. Above it, the store is busy for that
+        /// agent only.
         dynamodb_agent_writes_max: usize = 192, in 32..=100_000, "operations";
 
-        /// Connections to DynamoDB at most, each with one request at a time.
+        /// Connections to DynamoDB. Each carries one request at a time.
         dynamodb_connections_max: usize = 256, in 1..=65_535, "connections";
 
         /// Threads that talk to DynamoDB.
         dynamodb_threads: usize = 2, in 1..=1024, "threads";
 
-        /// Rows that one operation reads or writes at the same time, when it has several.
+        /// Rows that one operation reads or writes concurrently.
         dynamodb_rows_in_flight_max: usize = 16, in 1..=1000, "rows";
     }
 
     group "Logging" {
-        /// The least level that is logged: critical, error, warning, info, debug or trace.
-        /// Release builds have no trace lines.
+        /// Lowest level that is logged: critical, error, warn, info, debug or trace. Release builds
+        /// have no trace lines.
         log_level: Level = Level::Info;
 
-        /// How log lines are written: human, json, or auto, which is human on a terminal and JSON
+        /// Format of log lines: human, json, or auto, which is human on a terminal and JSON
         /// elsewhere.
         log_format: LogFormat = LogFormat::Auto;
 
-        /// Log lines that may wait to be written. Those above it are dropped, and the log says how
-        /// many.
+        /// Log lines that may wait to be written. Further lines are dropped, and the log reports
+        /// their number.
         log_queue_max: usize = 8192, in COUNT, "lines";
     }
 
-    group "A user agent's session" {
-        /// How long a new connection may take to say hello before it is closed.
+    group "Sessions" {
+        /// Time for a new connection to send hello. The server then closes it.
         hello_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
 
-        /// A connection from which nothing came for so long is pinged. A proxy in front must keep
-        /// idle connections for longer than this and `keepalive_grace_s` together (nginx:
+        /// Silence of a user agent after which the server pings it. A proxy in front must keep idle
+        /// connections for longer than this and `keepalive_grace_s` together (nginx:
         /// `proxy_read_timeout`).
         keepalive_interval_s: u64 = 300, in UP_TO_A_DAY_S, "s";
 
-        /// How long a pinged connection may stay silent before it is closed.
+        /// Time for a pinged user agent to send anything. The server then closes the connection.
         keepalive_grace_s: u64 = 30, in UP_TO_A_DAY_S, "s";
 
-        /// A session is closed at about this age, so that the agent connects again and moves to
+        /// Approximate age at which a session is closed, so that the agent reconnects and moves to
         /// the current month.
         session_max_days: u64 = 14, in 1..=28, "days";
 
-        /// How often a session looks for messages in storage that nobody told it of.
+        /// Interval at which a session reads the store for messages that it was not notified of.
         storage_recheck_s: u64 = 1800, in UP_TO_A_DAY_S, "s";
 
-        /// How long a session in a new month waits for the acks of last month's messages before
-        /// it carries them over; 0 waits for ever. Firefox gives up a command after 10 s.
+        /// Time that a session in a new month waits for the acks of last month's messages before it
+        /// moves them to the new table; 0 waits without limit. Firefox gives up a command after 10
+        /// s.
         drain_wait_ms: u64 = 8000, in 0..=600_000, "ms";
 
-        /// How long a session waits before it repeats what storage refused; it doubles with every
-        /// refusal, up to 64 times this.
+        /// Wait before a session repeats a failed store operation. It doubles with each failure, up
+        /// to 64 times this.
         store_retry_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// Messages read from storage at a time.
+        /// Messages that a session reads from the store at a time.
         fetch_rows_max: usize = 100, in 1..=10_000, "messages";
 
-        /// Payload read from storage at a time; one message is always read.
+        /// Payload that a session reads from the store at a time. One message is always read.
         fetch_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
 
-        /// Messages sent to one agent that may wait for its ack.
+        /// Messages sent to one user agent that may wait for its ack.
         unacked_max: usize = 128, in 1..=100_000, "messages";
 
-        /// Commands of one agent that may wait until its session is ready.
+        /// Commands of one user agent that may wait until its session is ready.
         deferred_commands_max: usize = 256, in 1..=100_000, "commands";
 
-        /// Ids of acked messages that a session remembers, so that one which is stored late is
-        /// deleted and not sent again.
+        /// Ids of acked messages that a session remembers. A message that is stored after its ack
+        /// is then deleted and not sent again.
         remembered_acks_max: usize = 128, in 1..=100_000, "messages";
 
-        /// Channels one user agent may register.
+        /// Channels that one user agent may register.
         channels_max: usize = 2000, in 1..=100_000, "channels";
 
-        /// Largest frame a user agent may send.
+        /// Size of the largest frame that a user agent may send.
         frame_bytes_max: usize = 65_536, in 1024..=16_777_216, "bytes";
 
-        /// Messages that may wait in the mailbox of one session.
+        /// Capacity of a session's mailbox.
         client_mailbox_max: usize = 64, in 1..=100_000, "messages";
     }
 
-    group "A push" {
-        /// How long the endpoint waits for the user agent's ack before it stores the message.
+    group "Pushes" {
+        /// Time that the endpoint waits for the user agent's ack. It then stores the message.
         ack_wait_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// How much longer than `ack_wait_ms` the endpoint waits for a session that does not
-        /// answer, because its peer has stopped reading.
+        /// Time beyond `ack_wait_ms` that the endpoint waits for a session that does not answer
+        /// because its peer has stopped reading.
         answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
 
-        /// Pushes that may wait for an ack; above it they are stored at once, and dropped where their TTL is 0.
+        /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if
+        /// its TTL is 0.
         pushes_awaiting_ack_max: usize = 10_000, in COUNT, "pushes";
 
-        /// Largest body of a push. Never less than the 4096 bytes that RFC 8030 promises. Bodies in
-        /// the old aesgcm encoding may always have 4222 (5630 characters of base64). To accept
-        /// in aes128gcm too what Mozilla's service accepts, set 4222.
+        /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old
+        /// aesgcm encoding may always have 4222 (5630 characters of base64). Mozilla's service
+        /// accepts 4222 in aes128gcm too; set that to accept the same.
         payload_bytes_max: usize = 4096, in 4096..=1_048_576, "bytes";
 
-        /// Longest time a message is kept. A greater TTL is lowered to it, and the answer says so.
+        /// Longest time that a message is kept. A greater TTL is lowered to it, and the response
+        /// has the lowered value.
         ttl_max_s: u64 = 2_592_000, in 0..=31_536_000, "s";
 
-        /// Memory for verified VAPID tokens, which are remembered until they expire: about 500 bytes
-        /// a token.
+        /// Memory for verified VAPID tokens, which are cached until they expire: about 500 bytes
+        /// each.
         vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
 
-        /// Pushes that may wait for the store at once; above it they are answered 503. Those that wait for an ack
-        /// are not among them.
+        /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an
+        /// ack do not count.
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
     }
 
-    group "Several nodes" {
-        /// Address and port of a connection node's router port, on which other nodes hand it messages. Keep
-        /// it in a private network: requests are signed, and not encrypted.
+    group "Cluster" {
+        /// Address and port of a connection node's router port, on which endpoint nodes deliver
+        /// messages. Keep it in a private network: requests are signed, not encrypted.
         router_listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8081));
 
-        /// URL under which the other nodes reach this node's router port. It is the node's name in router records,
-        /// so no two nodes may have the same. Needed where the router port listens on all addresses.
+        /// URL at which the other nodes reach this node's router port. It names the node in router
+        /// records, so it must be unique. It is required if the router port listens on all
+        /// addresses.
         router_url: Option<PublicUrl> = None;
 
-        /// Nodes that are ever called, separated by commas: names (`node1.example.net`), ends of names (`*.example.net`),
-        /// addresses and nets (`10.0.0.1`, `10.0.0.0/8`, `[fd00::]/8`), each with `:PORT` for that port only. What stands
-        /// in a router record and is not among these is left alone. The node's own `router_url` must be among them.
+        /// Nodes that this node may call, separated by commas: names (`node1.example.net`), name
+        /// suffixes (`*.example.net`), addresses and networks (`10.0.0.1`, `10.0.0.0/8`,
+        /// `[fd00::]/8`). Each may have a `:PORT` and then allows that port only. A node in a
+        /// router record that is not in this list is never called. The node's own `router_url` must
+        /// be in the list.
         nodes_allowed: AllowedNodes = AllowedNodes::loopback();
 
-        /// Connections of other nodes that the router port accepts at once, beside those of the public port. An
-        /// endpoint node has up to `node_requests_max` at a time, and a few for what it tells.
+        /// Connections that the router port accepts at once, beside those of the public port. An
+        /// endpoint node has up to `node_requests_max` of them, and a few for notifications.
         router_connections_max: usize = 10_000, in COUNT, "connections";
 
-        /// How far the clocks of two nodes may be apart. A request between nodes that was signed longer ago, or
-        /// later than now, is refused.
+        /// Largest difference between the clocks of two nodes. A request that was signed earlier
+        /// than that, or that much in the future, is rejected.
         cluster_clock_skew_s: u64 = 60, in 1..=3600, "s";
 
-        /// Requests that may be under way from this node to one other. Above it a message is stored at once, and the
-        /// node is told of it when there is room.
+        /// Requests in flight to one other node. Above it, a message is stored at once and the node
+        /// is notified later.
         node_requests_max: usize = 512, in COUNT, "requests";
 
-        /// How long connecting to another node may take.
+        /// Timeout for connecting to another node.
         node_connect_timeout_ms: u64 = 500, in WAIT_MS, "ms";
 
-        /// How much longer than `ack_wait_ms` and `answer_grace_ms` together an endpoint node waits for the answer
-        /// of a connection node.
+        /// Time beyond `ack_wait_ms` and `answer_grace_ms` that an endpoint node waits for the
+        /// response of a connection node.
         node_answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
 
-        /// How long a node that failed is left alone before it is tried again; it doubles with each failure.
-        /// Meanwhile messages for its user agents are stored at once.
+        /// Wait after the first failure of a node before it is called again. It doubles with each
+        /// failure. Meanwhile messages for its user agents are stored at once.
         peer_backoff_ms: u64 = 500, in WAIT_MS, "ms";
 
-        /// The longest that a node which failed is left alone. When it is back, the agents that messages
-        /// were stored for are told.
+        /// Longest wait before a failed node is called again. When it answers, it is notified of
+        /// the messages stored for its agents.
         peer_backoff_max_ms: u64 = 5000, in WAIT_MS, "ms";
 
-        /// User agents of one node that may wait to be told that a message was stored for them. Those above
-        /// it find it when they look by themselves (`storage_recheck_s`).
+        /// User agents of one node for which a notification may be pending. Above it, a
+        /// notification is dropped and the session finds the message at its next check of the store
+        /// (`storage_recheck_s`).
         peer_pending_notifications_max: usize = 10_000, in COUNT, "user agents";
 
-        /// Connections to one other node that are kept open while nothing is sent on them.
+        /// Idle connections kept open to one other node.
         node_connections_idle_max: usize = 64, in 1..=65_535, "connections";
 
-        /// How long a connection to another node is kept open while nothing is sent on it.
+        /// Time that an idle connection to another node is kept open.
         node_connection_idle_s: u64 = 30, in 1..=60, "s";
 
-        /// Other nodes that are remembered at once. Of one more nobody is told anything until another has
-        /// not been asked for a while; messages for its user agents are stored.
+        /// Size of the table of peer nodes. When it is full, notifications for further nodes are
+        /// dropped until an idle entry is evicted; messages for their agents are stored.
         nodes_max: usize = 1000, in 1..=100_000, "nodes";
 
-        /// User agents that may connect in a second. One more is answered 503 before anything is
-        /// read for it, so that storage can keep up when all come back at once. 0 is no limit.
+        /// User agents that may connect in a second. A further one gets 503 before anything is read
+        /// for it, so that the store keeps up when all agents reconnect at once. 0 is no limit.
         connects_per_second_max: usize = 2000, in 0..=1_000_000, "user agents a second";
 
-        /// How long a connection node that was told to stop takes to close its sessions, evenly spread, so that the
-        /// agents do not all come to the other nodes at once. `kalends serve` closes all at once.
+        /// Time over which a stopping connection node closes its sessions, evenly spread, so that
+        /// the agents do not all reconnect at once. `kalends serve --role all` closes all at once.
         drain_s: u64 = 30, in 0..=3600, "s";
 
-        /// How long a node that was told to stop goes on answering, while `/__lbheartbeat__` tells the load balancer to
-        /// send no more: an endpoint node takes pushes for so long, and a connection node that has no session left stays
-        /// for so long, but no longer than `drain_s`.
+        /// Time that a stopping node keeps serving while `/__lbheartbeat__` reports to load
+        /// balancers that it drains. An endpoint node accepts pushes for all of it. A connection
+        /// node without sessions stays for this time, at most for `drain_s`.
         drain_lame_duck_s: u64 = 5, in 0..=600, "s";
     }
 
     group "Feeds and broadcasts" {
-        /// Keys of one feed. Those that were deleted count too: what is left of one, its tombstone, tells
-        /// consumers that come later. Where a feed is full, a new key is answered 507, and the keys that are
-        /// there can still be written. The feed `broadcasts` has at most 10000, as every node has them in memory.
+        /// Keys of one feed. A deleted key counts too, because its tombstone informs consumers that
+        /// read later. When a feed is full, a new key gets 507 and existing keys can still be
+        /// written. The feed `broadcasts` has at most 10000 keys, as every node keeps it in memory.
         feed_keys_max: u64 = 100_000, in COUNT, "keys";
 
-        /// Largest value of a key. 262144 is the most that fits into an item of DynamoDB with all
-        /// that is kept beside it. A broadcast's version has at most 1024.
+        /// Size of the largest value of a key. An item of DynamoDB has room for 262144. The version
+        /// of a broadcast has at most 1024.
         feed_value_bytes_max: usize = 65_536, in 1..=262_144, "bytes";
 
-        /// Updates of one page. `limit` of a request can ask for fewer, never for more. DynamoDB gives at most 1000.
+        /// Updates in one page. A request may ask for fewer with `limit`. DynamoDB returns at most
+        /// 1000.
         feed_page_max: usize = 1000, in 1..=10_000, "updates";
 
-        /// Values of one page; one update is always read.
+        /// Size of the values in one page. One update is always read.
         feed_page_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
 
-        /// Pages of more than 64 KiB that are on their way at once: each is in memory until its reader has
-        /// taken it. One more is answered 503 with `Retry-After`.
+        /// Pages larger than 64 KiB in transfer at once. Each is in memory until the client has
+        /// received it. A further request gets 503 with `Retry-After`.
         feed_pages_max: usize = 256, in 1..=100_000, "pages";
 
-        /// Longest time that a request with `wait` is held until the feed has something for it. A proxy in
-        /// front must let a request wait for longer than this (nginx: `proxy_read_timeout`).
+        /// Longest time that a request with `wait` is held until the feed changes. A proxy in front
+        /// must allow a longer time (nginx: `proxy_read_timeout`).
         feed_wait_max_s: u64 = 60, in 0..=3600, "s";
 
-        /// How long an event stream may be silent before a comment is sent on it, so that
-        /// proxies keep it open and a reader that is gone is noticed.
+        /// Silence of an event stream after which the server sends a comment. It keeps proxies from
+        /// closing the stream and detects clients that are gone.
         feed_keepalive_s: u64 = 15, in 1..=3600, "s";
 
-        /// Consumers that follow feeds at once: event streams, and requests that wait. Above it they are
-        /// answered 503 with `Retry-After`.
+        /// Consumers that follow feeds at once: event streams and waiting requests. A further one
+        /// gets 503 with `Retry-After`.
         feed_followers_max: usize = 10_000, in COUNT, "consumers";
 
-        /// Keys that one transaction gives their numbers to. DynamoDB takes 100 items in one, so there a
-        /// batch holds fewer keys than this.
+        /// Keys that one transaction publishes. DynamoDB allows 100 items in a transaction, so a
+        /// batch has fewer keys there.
         feed_batch_max: usize = 100, in 1..=10_000, "keys";
 
-        /// How often a feed that somebody here follows is looked at for what other nodes
-        /// published: it bounds how late their changes come. A change written on this node is told at once.
+        /// Interval at which a followed feed is read for updates published by other nodes; their
+        /// updates arrive at most this late. An update written on this node is sent at once.
         feed_poll_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// How long publishing or reading a feed waits before it repeats what storage refused; it doubles with
-        /// every refusal, up to 64 times this.
+        /// Wait before a failed store operation of a feed is repeated. It doubles with each
+        /// failure, up to 64 times this.
         feed_retry_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// How often all feeds are looked through for changes that a node wrote and did not live
-        /// to publish. It is done at start too.
+        /// Interval at which all feeds are searched for updates that were written but not
+        /// published, because the node that wrote them ended. The first search is at startup.
         feed_sweep_s: u64 = 60, in UP_TO_A_DAY_S, "s";
 
-        /// Feeds that may be followed at once, and those that may wait to be published besides. To follow one more is
-        /// answered 503; one more that was written is as durable, and published by a later sweep.
+        /// Maximum number of feeds with followers, and of feeds queued for publishing. A further
+        /// follow request gets 503; a further write is durable, and is published by the next sweep.
         feeds_open_max: usize = 10_000, in COUNT, "feeds";
 
-        /// Messages that may wait in the mailbox of the publisher, where what does not get in is found by a sweep; and in
-        /// that of what tells of broadcasts, where a session that does not get in is closed and comes again.
+        /// Capacity of the publisher's mailbox and of the broadcaster's. If the publisher's is
+        /// full, the next sweep (`feed_sweep_s`) publishes the change; if the broadcaster's is
+        /// full, the session is closed and the agent reconnects.
         feed_mailbox_max: usize = 4096, in COUNT, "messages";
 
-        /// Raise it by one, and no token that was made for a feed before is taken any longer. Nodes that
-        /// share a store need the same number.
+        /// Number of times that feed tokens were revoked. Raising it by one invalidates all tokens
+        /// issued so far. Nodes that share a store need the same number.
         feed_tokens_epoch: u32 = 0, in 0..=4_294_967_295, "revocations";
 
-        /// How long it takes until all connected user agents were told of a broadcast that changed,
-        /// evenly spread, so that they do not all ask its owner for the new version at once. 0 tells all of them at once.
+        /// Time over which a changed broadcast is sent to the connected user agents, evenly spread,
+        /// so that they do not all request the new version at once. 0 sends it to all at once.
         broadcast_fanout_ms: u64 = 60_000, in 0..=3_600_000, "ms";
 
         /// Broadcasts that one user agent may subscribe to.
         broadcasts_per_agent_max: usize = 64, in 1..=10_000, "broadcasts";
 
-        /// Origin of an HTTP service whose broadcasts are taken over into the feed `broadcasts`, in the form of
-        /// Mozilla's megaphone: `GET /v1/broadcasts` answers `{"broadcasts": {"ID": "VERSION"}}`.
+        /// Origin of an HTTP service whose broadcasts are imported into the feed `broadcasts`. It
+        /// must have the API of Mozilla's megaphone: `GET /v1/broadcasts` returns `{"broadcasts":
+        /// {"ID": "VERSION"}}`.
         broadcast_source_url: Option<PublicUrl> = None;
 
-        /// File with the bearer token that `broadcast_source_url` asks for, mode 0600 or 0400. It is read anew
+        /// File with the bearer token for `broadcast_source_url`, mode 0600 or 0400. It is read
         /// before each request.
         broadcast_source_token_file: Option<PathBuf> = None;
 
-        /// How often `broadcast_source_url` is asked.
+        /// Interval between two requests to `broadcast_source_url`.
         broadcast_source_poll_s: u64 = 60, in UP_TO_A_DAY_S, "s";
     }
 
-    group "The process" {
-        /// Connections, of user agents and application servers together, that the public port accepts at once.
+    group "Process limits" {
+        /// Connections that the public port accepts at once, of user agents and application servers
+        /// together.
         connections_max: usize = 100_000, in COUNT, "connections";
 
-        /// How long a request's headers may take to arrive.
+        /// Timeout for receiving the headers of a request.
         request_headers_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
 
-        /// How long a request's body may take to arrive.
+        /// Timeout for receiving the body of a request.
         request_body_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
 
-        /// A connection whose peer has not confirmed sent bytes for so long is closed by the
-        /// operating system.
+        /// Time after which the operating system closes a connection whose peer does not confirm
+        /// the bytes sent to it.
         tcp_user_timeout_ms: u64 = 30_000, in 1..=3_600_000, "ms";
 
-        /// Messages that may wait in the registry's mailbox.
+        /// Capacity of the registry's mailbox.
         registry_mailbox_max: usize = 4096, in COUNT, "messages";
 
-        /// Messages that may wait in an endpoint actor's mailbox.
+        /// Capacity of an endpoint actor's mailbox. When it is full, further pushes wait.
         endpoint_mailbox_max: usize = 4096, in COUNT, "messages";
 
-        /// How long a server that was told to stop may take to finish what it began.
+        /// Time for a stopping server to finish the work in progress.
         shutdown_wait_ms: u64 = 10_000, in 0..=600_000, "ms";
     }
 }

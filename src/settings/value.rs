@@ -1,5 +1,5 @@
-//! What a setting can hold: each kind of value with its text form, the same in a file, in the
-//! environment, on the command line and in the documentation.
+//! Types of the values of settings. Each has one text form for file, environment, command line and
+//! documentation.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,29 +8,27 @@ use std::path::PathBuf;
 use slog::Level;
 use url::Url;
 
-/// How a value stands in a TOML file.
+use crate::node_address::AllowedNodes;
+
+/// TOML type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TomlKind {
-    /// `name = "text"`
     Text,
-    /// `name = 5`
     Number,
-    /// `name = true`
     Switch,
 }
 
-/// A kind of value.
+/// A type that a setting can have.
 pub trait Value: Sized {
-    /// How it stands in a file.
     const TOML_KIND: TomlKind;
 
-    /// What a flag's help calls it.
+    /// The value in the flag's help, such as `PATH`.
     const PLACEHOLDER: &'static str;
 
-    /// Reads it, or says what was expected.
+    /// Reads the text; the error has what was expected.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// Writes it so that it can be read again.
+    /// Writes the text that [`parse`](Self::parse) reads.
     fn show(&self) -> String;
 
     /// The number to compare with the setting's range.
@@ -39,32 +37,27 @@ pub trait Value: Sized {
     }
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people on a terminal, as JSON elsewhere.
+    /// `Human` on a terminal, `Json` elsewhere.
     Auto,
-    /// For people.
     Human,
-    /// One JSON object a line.
+    /// One JSON object for each line.
     Json,
 }
 
-/// Where records and messages are kept.
+/// Store of records and messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
-    /// In files of the data directory.
     Embedded,
-    /// In DynamoDB.
     DynamoDb,
 }
 
-/// How DynamoDB tables are paid for.
+/// Billing mode of DynamoDB tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BillingMode {
-    /// By request.
     OnDemand,
-    /// By the second.
     Provisioned,
 }
 
@@ -77,7 +70,7 @@ pub struct NamePart(String);
 pub struct PublicUrl(String);
 
 impl TomlKind {
-    /// What to write instead of something of another shape.
+    /// The advice where a value has another type.
     pub fn expected(self) -> &'static str {
         match self {
             Self::Text => "expected a text in quotes",
@@ -114,7 +107,6 @@ impl NamePart {
         Self(text.to_owned())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -258,9 +250,11 @@ macro_rules! narrower {
 narrower!(u32);
 narrower!(usize);
 
-const LEVELS: [(&str, Level); 6] = [
+/// Of two names for one level, the first is written in the documentation.
+const LEVELS: [(&str, Level); 7] = [
     ("critical", Level::Critical),
     ("error", Level::Error),
+    ("warn", Level::Warning),
     ("warning", Level::Warning),
     ("info", Level::Info),
     ("debug", Level::Debug),
@@ -277,6 +271,19 @@ impl Value for Level {
 
     fn show(&self) -> String {
         name_of(&LEVELS, *self)
+    }
+}
+
+impl Value for AllowedNodes {
+    const TOML_KIND: TomlKind = TomlKind::Text;
+    const PLACEHOLDER: &'static str = "LIST";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -369,8 +376,10 @@ mod tests {
     #[test]
     fn a_level_or_a_format_is_named_or_all_names_are_listed() {
         for (name, level) in LEVELS {
-            assert_eq!((<Level as Value>::parse(name), level.show().as_str()), (Ok(level), name));
+            assert_eq!(<Level as Value>::parse(name), Ok(level));
+            assert_eq!(<Level as Value>::parse(&level.show()), Ok(level));
         }
+        assert_eq!(Level::Warning.show(), "warn");
         assert_eq!(LogFormat::parse("xml"), Err("expected one of auto, human, json".to_owned()));
     }
 }

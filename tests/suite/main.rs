@@ -11,6 +11,7 @@ mod cluster;
 mod durability;
 mod dynamo;
 mod feeds;
+mod folders;
 mod harness;
 mod importer;
 mod proxied;

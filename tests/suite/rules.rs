@@ -33,7 +33,7 @@ fn no_source_file_exceeds_the_line_limit() {
 }
 
 /// All Rust source files of the product, with their text.
-fn sources() -> Vec<(PathBuf, String)> {
+pub(crate) fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for crate_sources in
         ["src", "actors/src", "storage/src", "state_machine/src", "state_machine/harness/src"]

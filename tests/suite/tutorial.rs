@@ -14,7 +14,7 @@ async fn a_message_pushed_on_the_command_line_is_printed_by_the_subscriber() {
     let subscription = home.path().join("sub.json");
     let file = subscription.to_str().unwrap();
     let url = server.socket_url();
-    let listen = ["listen", url.as_str(), "--subscription", file, "--count", "3"];
+    let listen = ["subscribe", url.as_str(), "--subscription", file, "--count", "3"];
     let listener = Program::start(kalends(&listen));
     exists(&subscription).await;
 
@@ -46,7 +46,8 @@ async fn a_subscriber_with_a_state_file_receives_missed_messages() {
     let url = server.socket_url();
     let listen = || {
         let state = state.to_str().unwrap();
-        let arguments = ["listen", &url, "--state", state, "--subscription", &file, "--count", "1"];
+        let arguments =
+            ["subscribe", &url, "--state", state, "--subscription", &file, "--count", "1"];
         kalends(&arguments)
     };
     let push = async |message: &str| {
@@ -80,7 +81,7 @@ async fn kalends_without_a_command_serves_in_the_current_directory() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.starts_with("Kalends is listening on http://127.0.0.1:"), "{ended:?}");
     assert!(ended.stdout.contains("dom.push.serverURL = ws://127.0.0.1:"), "{ended:?}");
-    assert!(ended.stdout.contains("kalends listen ws://127.0.0.1:"), "{ended:?}");
+    assert!(ended.stdout.contains("kalends subscribe ws://127.0.0.1:"), "{ended:?}");
 }
 
 #[actix_web::test]

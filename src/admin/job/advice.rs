@@ -9,7 +9,7 @@ use super::census::Clients;
 use super::drop_old::old_months;
 use crate::admin::commands::INACTIVE_MONTHS_MIN;
 use crate::admin::job_context::months_before;
-use crate::server::maintenance;
+use crate::store::message_tables;
 
 /// The state of a table that can be used.
 const ACTIVE: &str = "active";
@@ -97,7 +97,7 @@ fn ahead(state: &StoreState<'_>) -> Option<String> {
 
 fn missing(state: &StoreState<'_>) -> Vec<String> {
     let there = state.months();
-    let mut needed = maintenance::needed_months(&there, state.now, state.rotation);
+    let mut needed = message_tables::needed_months(&there, state.now, state.rotation);
     if state.rotation && !state.makes_tables {
         // A server that may create tables creates this one in time.
         needed.insert(state.this_month().next());

@@ -9,7 +9,7 @@ use super::advice::{StoreState, advice};
 use super::{JobError, Report, census};
 use crate::admin::job_context::JobContext;
 use crate::admin::output::{Completion, Output, Status};
-use crate::server::maintenance;
+use crate::store::message_tables;
 
 /// Tries each operation of a server.
 pub(super) async fn preflight(
@@ -17,7 +17,7 @@ pub(super) async fn preflight(
     report: &Report,
 ) -> Result<Completion, JobError> {
     let there = report.step(|| context.store.months()).await?;
-    let needed = maintenance::needed_months(&there, context.now(), context.rotation);
+    let needed = message_tables::needed_months(&there, context.now(), context.rotation);
     let (usable, missing): (BTreeSet<_>, BTreeSet<_>) =
         needed.into_iter().partition(|month| there.contains(month));
     let mut checks = report.step(|| context.store.preflight(usable.clone())).await?;

@@ -30,7 +30,7 @@ use state_machine::feed::FeedName;
 use crate::admin::command::{self, AdminError};
 use crate::admin::commands::{FeedPut, KeyArgs, Request};
 use crate::admin::tail_cursor::CursorError;
-use crate::dev::ToolError;
+use crate::https_client::ClientError;
 use crate::keys::KeysError;
 use crate::settings::Settings;
 
@@ -42,7 +42,7 @@ pub enum FeedCliError {
     Admin(#[from] AdminError),
     /// The server at a URL failed or refused.
     #[error(transparent)]
-    Tool(#[from] ToolError),
+    Client(#[from] ClientError),
     /// There are no keys to sign a token with.
     #[error(transparent)]
     Keys(#[from] KeysError),

@@ -13,8 +13,7 @@ use ureq::{Agent, Body};
 use url::Url;
 
 use super::FeedCliError;
-use crate::dev::{ToolError, printable};
-use crate::https_client::{http_client, why_unanswered};
+use crate::https_client::{ClientError, http_client, printable, why_unanswered};
 
 /// The variable with the token: a flag would show in the list of processes.
 pub const TOKEN_VARIABLE: &str = "KALENDS_FEED_TOKEN";
@@ -94,20 +93,25 @@ impl Remote {
     }
 
     /// Sets a key; returns its version.
-    pub fn put(&self, feed: &FeedName, key: &FeedKey, value: &FeedValue) -> Result<u64, ToolError> {
+    pub fn put(
+        &self,
+        feed: &FeedName,
+        key: &FeedKey,
+        value: &FeedValue,
+    ) -> Result<u64, ClientError> {
         let request = self.agent.put(self.of_key(feed, key));
         let request = request.header(AUTHORIZATION, &self.authorization);
         self.version(request.send(value.as_str()))
     }
 
     /// Deletes a key; returns its version.
-    pub fn delete(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ToolError> {
+    pub fn delete(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ClientError> {
         let request = self.agent.delete(self.of_key(feed, key));
         self.version(request.header(AUTHORIZATION, &self.authorization).call())
     }
 
     /// Publishes a key again; returns its version.
-    pub fn republish(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ToolError> {
+    pub fn republish(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ClientError> {
         let request = self.agent.post(self.of_key(feed, key) + "/republish");
         self.version(request.header(AUTHORIZATION, &self.authorization).send_empty())
     }
@@ -134,12 +138,12 @@ impl Remote {
         read(request.call(), PAGE_BYTES_MAX)
     }
 
-    fn version(&self, answered: Result<Response<Body>, ureq::Error>) -> Result<u64, ToolError> {
+    fn version(&self, answered: Result<Response<Body>, ureq::Error>) -> Result<u64, ClientError> {
         match read::<Written>(answered, ANSWER_BYTES_MAX) {
             Ok(Written { version }) => Ok(version),
-            Err(Failure::Refused(why)) => Err(ToolError::Refused(why)),
+            Err(Failure::Refused(why)) => Err(ClientError::Refused(why)),
             Err(Failure::Temporary(why)) => {
-                Err(ToolError::Unreachable { url: self.base.clone(), why })
+                Err(ClientError::Unreachable { url: self.base.clone(), why })
             }
         }
     }

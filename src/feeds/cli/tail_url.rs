@@ -18,7 +18,7 @@ use super::tail::{finish, interrupted, printer, remaining, unless_unread};
 use crate::admin::commands::FeedTail;
 use crate::admin::output::Output;
 use crate::admin::print::Printer;
-use crate::dev::ToolError;
+use crate::https_client::ClientError;
 
 /// How long the server may hold a request until there is an update.
 const WAIT: Duration = Duration::from_secs(30);
@@ -77,9 +77,9 @@ async fn follow<W: Write>(
             }
             // Most likely a wrong URL.
             Err(Failure::Temporary(why)) => {
-                return Err(ToolError::Unreachable { url: remote.url().to_owned(), why }.into());
+                return Err(ClientError::Unreachable { url: remote.url().to_owned(), why }.into());
             }
-            Err(Failure::Refused(why)) => return Err(ToolError::Refused(why).into()),
+            Err(Failure::Refused(why)) => return Err(ClientError::Refused(why).into()),
         }
     }
 }

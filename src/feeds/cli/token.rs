@@ -8,9 +8,9 @@ use storage::Embedded;
 use super::FeedCliError;
 use super::args::Token;
 use crate::admin::command::AdminError;
+use crate::clock::unix_now;
 use crate::feeds::http::tokens::{FeedTokens, Grant, Scopes};
 use crate::keys::{Keys, KeysError};
-use crate::server::unix_now;
 use crate::settings::{Settings, StoreKind};
 
 const DAY: Span = Span::from_secs(24 * 60 * 60);

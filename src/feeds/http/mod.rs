@@ -77,10 +77,11 @@ pub struct FeedRequestLimits {
     pub retry_after: Span,
 }
 
-/// The routes of an application that has a [`FeedService`] among its data.
-pub(crate) fn routes(service: &mut ServiceConfig) {
+/// Answers requests for feeds with `feeds`.
+pub(crate) fn routes(feeds: &Data<FeedService>, service: &mut ServiceConfig) {
     service.service(
         web::scope(target::BASE.trim_end_matches('/'))
+            .app_data(feeds.clone())
             .wrap(DefaultHeaders::new().add((CACHE_CONTROL, "no-store")))
             .default_service(web::route().to(answer)),
     );

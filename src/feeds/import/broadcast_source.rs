@@ -14,8 +14,7 @@ use ureq::{Agent, Error};
 use url::Url;
 
 use super::token_file::{self, TokenFileError};
-use crate::dev::ToolError;
-use crate::https_client::{http_client, why_unanswered};
+use crate::https_client::{ClientError, http_client, why_unanswered};
 
 /// The path of its broadcasts.
 const PATH: &str = "/v1/broadcasts";
@@ -38,7 +37,7 @@ pub type Versions = BTreeMap<String, String>;
 pub enum SourceError {
     /// The HTTP client cannot be made.
     #[error(transparent)]
-    Client(#[from] ToolError),
+    Client(#[from] ClientError),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The token file was removed or changed.

@@ -53,13 +53,6 @@ use crate::http::request_body_drain;
 use crate::settings::Settings;
 use crate::tcp;
 
-/// Lifetime of an idle connection, longer than in any node that makes requests
-/// (`node_connection_idle_s`): none sends a request over a connection that is being closed.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-
-/// Time for which a socket is read after its last answer; see `LINGER` of the public port.
-const LINGER: Duration = Duration::from_secs(1);
-
 /// Time to send the last answers after the port is closed, in seconds.
 const LAST_ANSWERS_WAIT_S: u64 = 1;
 
@@ -188,8 +181,8 @@ impl RouterPort {
             .workers(workers)
             .max_connections(connections_max.div_ceil(workers))
             .client_request_timeout(headers_timeout)
-            .keep_alive(KEEP_ALIVE)
-            .client_disconnect_timeout(LINGER)
+            .keep_alive(tcp::KEEP_ALIVE)
+            .client_disconnect_timeout(tcp::LINGER)
             // A node that closes its connection has given up its request.
             .h1_allow_half_closed(false)
             .shutdown_timeout(LAST_ANSWERS_WAIT_S)

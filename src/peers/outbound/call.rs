@@ -17,7 +17,7 @@ use state_machine::NodeId;
 use tokio::time::timeout;
 
 use super::limits::RemoteLimits;
-use crate::peers::address::{AllowedNodes, NodeAddress};
+use crate::node_address::{AllowedNodes, NodeAddress};
 use crate::peers::request::PeerRequest;
 use crate::peers::signature::{self, ANSWER_MAC_HEADER, ClusterKeys, RequestMac};
 

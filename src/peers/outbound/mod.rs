@@ -38,10 +38,10 @@ use state_machine::{Message, NodeId, Span, Time, Uaid};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::address::AllowedNodes;
 use super::request::PeerRequest;
 use super::signature::ClusterKeys;
 use super::wire_message;
+use crate::node_address::AllowedNodes;
 use blocked_nodes::BlockedNodes;
 use call::{CallError, Caller, Peer};
 pub use limits::RemoteLimits;

@@ -10,7 +10,7 @@ use state_machine::{NodeId, Uaid};
 
 use super::call::{Caller, Peer};
 use super::limits::RemoteLimits;
-use crate::peers::address::AllowedNodes;
+use crate::node_address::AllowedNodes;
 use crate::peers::request::PeerRequest;
 use crate::peers::signature::ClusterKeys;
 

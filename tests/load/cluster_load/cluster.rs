@@ -95,7 +95,7 @@ impl LoadCluster {
     pub(crate) async fn connection_node(&mut self, endpoint: &Node, more: &[String]) -> Node {
         let public_url = format!("--public-url=http://{}", endpoint.address);
         let own = ["--router-listen=127.0.0.1:0".to_owned(), public_url];
-        self.node("connect", &[&own, more].concat()).await
+        self.node("connection", &[&own, more].concat()).await
     }
 
     async fn node(&mut self, role: &str, arguments: &[String]) -> Node {
@@ -105,7 +105,7 @@ impl LoadCluster {
         fs::copy(keys_file(&self.dir), keys_file(&dir)).expect("keys can be copied");
         let log = File::create(dir.join("log")).expect("a log can be made");
         let mut command = Command::new(&self.programs.kalends);
-        command.arg(role).arg("--data-dir").arg(&dir).args(arguments);
+        command.args(["serve", "--role", role]).arg("--data-dir").arg(&dir).args(arguments);
         command.args(["--listen=127.0.0.1:0", "--store=dynamodb"]);
         command.arg(format!("--dynamodb-region={REGION}"));
         command.arg(format!("--dynamodb-endpoint-url={}", self.store_url));
@@ -158,7 +158,7 @@ impl Node {
         let address =
             url.trim_start_matches("http://").parse().expect("the process prints its address");
         let router_url = match role {
-            "connect" => words.line_with(ROUTER).await,
+            "connection" => words.line_with(ROUTER).await,
             _ => String::new(),
         };
         let router_url = router_url.split(',').next().unwrap_or_default().to_owned();

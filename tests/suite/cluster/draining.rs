@@ -151,7 +151,7 @@ async fn a_push_that_waits_for_its_ack_on_a_draining_node_is_stored() {
 
 #[actix_web::test]
 async fn a_second_signal_ends_a_drain_at_once() {
-    for role in ["connect", "endpoint"] {
+    for role in ["connection", "endpoint"] {
         let plan = ClusterPlan::of(1, 1).with(&["--drain-s=600", "--drain-lame-duck-s=600"]);
         let mut cluster = Cluster::launch(plan);
         let mut first = Agent::new(&cluster.connection_nodes[0]).await;
@@ -160,14 +160,14 @@ async fn a_second_signal_ends_a_drain_at_once() {
             agent.register().await;
         }
         let node = match role {
-            "connect" => &mut cluster.connection_nodes[0],
+            "connection" => &mut cluster.connection_nodes[0],
             _ => &mut cluster.endpoint_nodes[0],
         };
         node.signal("TERM");
         let beat = format!("{}/__lbheartbeat__", node.origin());
         let sender = Sender::new();
         until(AT_ONCE, "it drains", async || sender.get(&beat).await.status == 503).await;
-        if role == "connect" {
+        if role == "connection" {
             // One agent is closed at once; the other one would have half of the time.
             let closed = tokio::select! {
                 closed = first.socket().closed() => closed,
@@ -177,7 +177,7 @@ async fn a_second_signal_ends_a_drain_at_once() {
         }
         node.signal("INT");
         assert_eq!(node.ended_within(AT_ONCE / 2).await.code(), Some(0), "{role}");
-        if role == "connect" {
+        if role == "connection" {
             for agent in [first, last] {
                 assert_eq!(node_of(&cluster, agent.uaid()).await, None);
             }

@@ -41,7 +41,7 @@ impl Start {
     }
 
     async fn ends(&self, role: &str, url: &str, arguments: &[&str]) -> ExitOutput {
-        let mut command = kalends(&[role]);
+        let mut command = kalends(&["serve", "--role", role]);
         command.arg("--data-dir").arg(self.data()).args(arguments);
         let launch = dynamo::launch(url);
         let variables = launch.variables.iter().map(|(name, value)| (name, value));
@@ -68,7 +68,7 @@ impl Start {
 #[actix_web::test]
 async fn conflicting_settings_are_rejected_before_anything_is_opened() {
     let start = Start::new();
-    for role in ["connect", "endpoint"] {
+    for role in ["connection", "endpoint"] {
         start.is_a_bad_setting(role, &["--store=embedded"], "store = \"dynamodb\"").await;
     }
     for (other, expected) in [
@@ -83,7 +83,7 @@ async fn conflicting_settings_are_rejected_before_anything_is_opened() {
             "listen and router_listen are both port 8081",
         ),
     ] {
-        start.is_a_bad_setting("connect", other, expected).await;
+        start.is_a_bad_setting("connection", other, expected).await;
     }
 }
 
@@ -100,7 +100,7 @@ async fn two_nodes_cannot_share_a_data_directory() {
     let start = Start { home: TempDir::new().expect("a temporary directory can be made") };
     std::os::unix::fs::symlink(cluster.endpoint_nodes[0].data_dir(), start.data())
         .expect("it is new");
-    for role in ["endpoint", "connect", "serve"] {
+    for role in ["endpoint", "connection", "all"] {
         let ended = start.ends(role, &cluster.wire.url, &RIGHT).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains("is in use by another process"), "{ended:?}");
@@ -113,7 +113,7 @@ async fn two_nodes_cannot_share_a_data_directory() {
 #[actix_web::test]
 async fn a_cluster_node_generates_no_keys() {
     let wire = shared_wire_server();
-    for role in ["connect", "endpoint"] {
+    for role in ["connection", "endpoint"] {
         let start = Start::new();
         let ended = start.ends(role, &wire.url, &RIGHT).await;
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
@@ -125,7 +125,7 @@ async fn a_cluster_node_generates_no_keys() {
 #[actix_web::test]
 async fn a_cluster_node_without_a_cluster_key_is_rejected() {
     let wire = shared_wire_server();
-    for role in ["connect", "endpoint"] {
+    for role in ["connection", "endpoint"] {
         let start = Start::new().with_keys(&format!("crypto_keys = [\"{}\"]\n", *keys::generate()));
         let ended = start.ends(role, &wire.url, &RIGHT).await;
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
@@ -141,7 +141,7 @@ async fn a_router_port_in_use_is_rejected() {
     let start = Start::new();
     let listen = format!("--router-listen={address}");
     let arguments = [RIGHT[0], &listen, RIGHT[2], RIGHT[3]];
-    let ended = start.ends("connect", &wire.url, &arguments).await;
+    let ended = start.ends("connection", &wire.url, &arguments).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains(&format!("cannot listen on {address}")), "{ended:?}");
     assert!(!start.data().exists());

@@ -20,7 +20,8 @@ async fn ends(launch: Launch) -> ExitOutput {
     let keys = home.path().join(KEYS_FILE);
     fs::write(&keys, launch.keys.expect("a cluster has keys")).expect("a file can be written");
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).expect("it is ours");
-    let mut command = kalends(&["connect", "--listen=127.0.0.1:0", "--router-listen=127.0.0.1:0"]);
+    let mut command = kalends(&["serve", "--role=connection"]);
+    command.args(["--listen=127.0.0.1:0", "--router-listen=127.0.0.1:0"]);
     command.arg("--data-dir").arg(home.path()).args(launch.arguments).envs(launch.variables);
     Program::run(command).await
 }
@@ -31,10 +32,10 @@ async fn a_node_with_the_router_url_of_another_ends_and_the_other_runs_on() {
     let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
     let channel = agent.register().await;
     let taken = cluster.connection_nodes[0].router_url();
-    let launch = cluster.launch_of(Role::Connect).with(&[format!("--router-url={taken}")]);
+    let launch = cluster.launch_of(Role::Connection).with(&[format!("--router-url={taken}")]);
     let ended = ends(launch).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
-    let expected = format!("another node answers under router_url {taken}");
+    let expected = format!("another node answers at router_url {taken}");
     assert!(ended.stderr.contains(&expected), "{ended:?}");
     Sender::new().push_to(&mut agent, &channel, "directly").await;
     assert_eq!(node_of(&cluster, agent.uaid()).await, Some(taken));
@@ -43,10 +44,10 @@ async fn a_node_with_the_router_url_of_another_ends_and_the_other_runs_on() {
 #[actix_web::test]
 async fn a_node_with_an_unreachable_router_url_logs_it_and_serves_its_agents() {
     let cluster = Cluster::start(0, 1);
-    let launch = cluster.launch_of(Role::Connect);
+    let launch = cluster.launch_of(Role::Connection);
     let node = Server::launch(launch.with(&[format!("--router-url={NOWHERE}")]));
     let expected =
-        "this node's router_url is not reached from here, other nodes may not reach it either";
+        "this node does not reach its own router_url, other nodes may not reach it either";
     until(AT_ONCE, "the error is logged", async || node.log().contains(expected)).await;
     let mut agent = Agent::new(&node).await;
     let (channel, uaid) = (agent.register().await, agent.uaid().to_owned());

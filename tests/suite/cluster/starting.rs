@@ -8,7 +8,8 @@ use crate::harness::{Agent, Cluster, Role, Sender, Server};
 #[actix_web::test]
 async fn nodes_that_start_concurrently_without_tables_all_start() {
     let mut cluster = Cluster::start(0, 0);
-    let roles = [Role::Endpoint, Role::Connect, Role::Endpoint, Role::Connect, Role::Connect];
+    let roles =
+        [Role::Endpoint, Role::Connection, Role::Endpoint, Role::Connection, Role::Connection];
     let launches = roles.map(|role| cluster.launch_of(role).with(&["--public-url=http://a.test"]));
     let nodes: Vec<Server> = thread::scope(|scope| {
         let starting = launches.map(|launch| scope.spawn(|| Server::launch(launch)));

@@ -16,7 +16,7 @@ const AGENTS: usize = 300;
 #[actix_web::test]
 async fn a_connect_storm_is_accepted_at_the_configured_rate() {
     let mut cluster = Cluster::start(2, 1);
-    let mut launch = cluster.launch_of(crate::harness::Role::Connect);
+    let mut launch = cluster.launch_of(crate::harness::Role::Connection);
     launch = launch.with(&[format!("--connects-per-second-max={LIMIT}")]);
     assert!(cluster.connection_nodes[1].terminate().success());
     cluster.connection_nodes[1].restart_as(launch);

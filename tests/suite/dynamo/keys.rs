@@ -45,7 +45,7 @@ async fn a_server_with_other_crypto_keys_than_its_tables_is_rejected() {
     let wire = WireServer::start();
     let [ours, new, other] = fresh();
     let [ours, new, other] = [&*ours, &*new, &*other];
-    let mut first = launch(&wire, Role::Serve, &keys_toml(&[ours], &[]));
+    let mut first = launch(&wire, Role::All, &keys_toml(&[ours], &[]));
     Agent::offline(&first).await;
     let strange = start_with(&wire, &keys_toml(&[other], &[]));
     let expected = ["keys.toml", "none of the crypto_keys", "copy keys.toml from"];
@@ -54,7 +54,7 @@ async fn a_server_with_other_crypto_keys_than_its_tables_is_rejected() {
     // A key is rotated: the new one is the first, and the old one stays until every node has the
     // new one.
     for rolled in [&[ours][..], &[new, ours], &[new]] {
-        let mut second = launch(&wire, Role::Serve, &keys_toml(rolled, &[]));
+        let mut second = launch(&wire, Role::All, &keys_toml(rolled, &[]));
         assert!(second.terminate().success(), "{}", second.log());
     }
     strange.is_refused_for_its_keys(&expected).await;
@@ -67,7 +67,7 @@ async fn other_keys_are_accepted_while_no_agent_is_registered() {
     let wire = WireServer::start();
     for _ in 0..2 {
         let [crypto] = fresh();
-        let mut server = launch(&wire, Role::Serve, &keys_toml(&[&crypto], &[]));
+        let mut server = launch(&wire, Role::All, &keys_toml(&[&crypto], &[]));
         assert!(server.terminate().success(), "{}", server.log());
     }
 }
@@ -75,7 +75,7 @@ async fn other_keys_are_accepted_while_no_agent_is_registered() {
 #[actix_web::test]
 async fn a_cluster_node_without_keys_is_rejected_with_a_remedy() {
     let wire = shared_wire_server();
-    for role in ["connect", "endpoint"] {
+    for role in ["connection", "endpoint"] {
         let start = Start::at(&wire.url).with(&OF_A_NODE);
         start
             .is_no_start_as(role, 2, &["no keys.toml in", "kalends keys cluster --data-dir"])
@@ -97,7 +97,7 @@ async fn nodes_start_with_the_shared_keys_only() {
     let path = made.data_dir().join(KEYS_FILE);
     add_cluster_key(&made).await;
     let keys = fs::read_to_string(&path).expect("it was made");
-    let mut connect = launch(&wire, Role::Connect, &keys);
+    let mut connect = launch(&wire, Role::Connection, &keys);
     let mut endpoint = launch(&wire, Role::Endpoint, &keys);
     Agent::offline(&connect).await;
 
@@ -108,7 +108,7 @@ async fn nodes_start_with_the_shared_keys_only() {
     other_cluster.is_no_start_as("endpoint", 2, &["none of the cluster_keys"]).await;
     other_cluster.is_found(&["none of the cluster_keys"]).await;
     let other = start_with(&wire, &keys_toml(&[&crypto], &[&cluster])).with(&OF_A_NODE);
-    other.is_no_start_as("connect", 2, &["none of the crypto_keys"]).await;
+    other.is_no_start_as("connection", 2, &["none of the crypto_keys"]).await;
 
     add_cluster_key(&made).await;
     let rolled = fs::read_to_string(&path).expect("it is there");

@@ -45,12 +45,13 @@ impl Start {
         self.home.path().join("data")
     }
 
-    async fn ends(&self, command: &str) -> ExitOutput {
-        self.begins(command).ended().await
+    async fn ends(&self, role: &str) -> ExitOutput {
+        self.begins(role).ended().await
     }
 
-    fn begins(&self, command: &str) -> Program {
-        let mut command = kalends(&[command, "--store=dynamodb", "--listen=127.0.0.1:0"]);
+    fn begins(&self, role: &str) -> Program {
+        let mut command =
+            kalends(&["serve", "--role", role, "--store=dynamodb", "--listen=127.0.0.1:0"]);
         command.arg("--data-dir").arg(self.data_dir());
         command.arg(format!("--dynamodb-endpoint-url={}", self.url));
         command.args(&self.more).args(SHORT_TIMEOUTS);
@@ -63,14 +64,14 @@ impl Start {
     /// Checks that the start fails, that its last line contains all of these texts, and that
     /// `kalends preflight` prints them too. The exit code allows a retry.
     pub(super) async fn is_refused(&self, expected: &[&str]) {
-        self.is_no_start_as("serve", 1, expected).await;
+        self.is_no_start_as("all", 1, expected).await;
         self.is_found(expected).await;
     }
 
     /// Like [`is_refused`](Self::is_refused), with the exit code for errors that a retry does not
     /// solve.
     pub(super) async fn is_refused_for_its_keys(&self, expected: &[&str]) {
-        self.is_no_start_as("serve", 2, expected).await;
+        self.is_no_start_as("all", 2, expected).await;
         self.is_found(expected).await;
     }
 
@@ -129,13 +130,13 @@ async fn rejected_credentials_are_reported() {
 async fn sigterm_ends_a_start_that_waits_for_its_store() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let start = Start::at(&format!("http://{}", silent.local_addr().unwrap()));
-    let starting = start.with(&["--dynamodb-attempt-timeout-ms=600000"]).begins("serve");
+    let starting = start.with(&["--dynamodb-attempt-timeout-ms=600000"]).begins("all");
     let asked = tokio::task::spawn_blocking(move || silent.accept().map(|asked| (silent, asked)));
     let _held = asked.await.unwrap().unwrap();
     starting.terminate();
     let ended = starting.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("stopped before it had started"), "{ended:?}");
+    assert!(ended.stderr.contains("stopped during startup"), "{ended:?}");
 }
 
 #[actix_web::test]
@@ -152,7 +153,7 @@ async fn an_endpoint_without_a_dynamodb_server_is_rejected() {
 #[actix_web::test]
 async fn an_invalid_endpoint_url_is_a_bad_setting() {
     for wrong in ["127.0.0.1:8000", "ftp://a", "http://"] {
-        let ended = Start::at(wrong).ends("serve").await;
+        let ended = Start::at(wrong).ends("all").await;
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.contains("dynamodb_endpoint_url"), "{ended:?}");
     }
@@ -277,7 +278,7 @@ async fn sizes_above_the_item_limit_are_bad_settings() {
         ("--payload-bytes-max=400000", "payload_bytes_max"),
         ("--channels-max=20000", "channels_max"),
     ] {
-        let ended = Start::at(&wire.url).with(&[flag]).ends("serve").await;
+        let ended = Start::at(&wire.url).with(&[flag]).ends("all").await;
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stdout.is_empty() && ended.stderr.contains(name), "{ended:?}");
         assert!(ended.stderr.contains("dynamodb"), "{ended:?}");

@@ -101,15 +101,15 @@ impl Cluster {
 
     /// Starts a further connection node.
     pub(crate) fn add_connection_node(&mut self) {
-        self.connection_nodes.push(Server::launch(self.launch_of(Role::Connect)));
+        self.connection_nodes.push(Server::launch(self.launch_of(Role::Connection)));
     }
 
     /// The launch parameters of a node of this cluster.
     pub(crate) fn launch_of(&self, role: Role) -> Launch {
         let own = match role {
-            Role::Connect => &self.plan.connection_arguments,
+            Role::Connection => &self.plan.connection_arguments,
             Role::Endpoint => &self.plan.endpoint_arguments,
-            Role::Serve => &Vec::new(),
+            Role::All => &Vec::new(),
         };
         let public_url =
             self.endpoint_nodes.first().map(|first| format!("--public-url={}", first.origin()));

@@ -44,8 +44,8 @@ pub(crate) struct Launch {
 pub(crate) enum Role {
     /// All roles in one process.
     #[default]
-    Serve,
-    Connect,
+    All,
+    Connection,
     Endpoint,
 }
 
@@ -200,10 +200,10 @@ impl Launch {
 }
 
 impl Role {
-    fn command(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
-            Self::Serve => "serve",
-            Self::Connect => "connect",
+            Self::All => "all",
+            Self::Connection => "connection",
             Self::Endpoint => "endpoint",
         }
     }
@@ -215,7 +215,7 @@ impl Role {
         };
         let public = port(before.map(|ports| ports.public));
         let mut flags = vec!["--listen".to_owned(), public];
-        if self == Self::Connect {
+        if self == Self::Connection {
             let router = port(before.and_then(|ports| ports.router));
             flags.extend(["--router-listen".to_owned(), router]);
         }
@@ -235,7 +235,7 @@ impl Ports {
             address.and_then(|address| address.trim().parse().ok()).ok_or(line)
         };
         let public = address(GREETING)?;
-        let router = (role == Role::Connect).then(|| address(ROUTER)).transpose()?;
+        let router = (role == Role::Connection).then(|| address(ROUTER)).transpose()?;
         Ok(Self { public, router })
     }
 }
@@ -280,7 +280,7 @@ fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
 
 fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {
     let mut process = Command::new(env!("CARGO_BIN_EXE_kalends"))
-        .arg(launch.role.command())
+        .args(["serve", "--role", launch.role.name()])
         .arg("--data-dir")
         .arg(data_dir(dir))
         .args(launch.role.listen(before))

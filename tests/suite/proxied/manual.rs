@@ -28,8 +28,9 @@ fn settings_samples(manual: &str) -> Vec<(&str, &str)> {
 fn the_sample_settings_are_valid_for_their_roles() {
     let manual = read("docs/operations.md");
     let samples = settings_samples(&manual);
-    let roles = [Role::Serve, Role::Connect, Role::Endpoint];
-    assert_eq!(samples.iter().map(|(name, _)| *name).collect::<Vec<_>>(), roles.map(Role::command));
+    let roles = [Role::All, Role::Connection, Role::Endpoint];
+    let commands = roles.map(|role| format!("serve --role {}", role.name()));
+    assert_eq!(samples.iter().map(|(name, _)| *name).collect::<Vec<_>>(), commands);
     for ((_, text), role) in samples.iter().zip(roles) {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let file = dir.path().join("kalends.toml");

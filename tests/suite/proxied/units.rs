@@ -64,7 +64,7 @@ fn systemd_understands_the_units() {
 fn the_template_unit_has_separate_settings_and_data_for_each_node() {
     let text = template();
     for line in [
-        "ExecStart=/usr/local/bin/kalends connect --config /etc/kalends/kalends-%i.toml",
+        "ExecStart=/usr/local/bin/kalends serve --role connection --config /etc/kalends/kalends-%i.toml",
         "StateDirectory=kalends-%i",
         "StateDirectoryMode=0700",
         "WorkingDirectory=/var/lib/kalends-%i",

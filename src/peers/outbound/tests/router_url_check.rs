@@ -6,7 +6,7 @@ use state_machine::{NodeId, Uaid};
 
 use super::node::{Act, Seen};
 use super::world::{SHORT, World, limits};
-use crate::peers::address::AllowedNodes;
+use crate::node_address::AllowedNodes;
 use crate::peers::outbound::{PeerIdentity, RemoteLimits, RouterUrlCheck};
 
 const INSTANCE: Uaid = Uaid([0xef; 16]);

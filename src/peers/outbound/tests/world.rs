@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::node::{Act, Node};
 use crate::keys::Keys;
-use crate::peers::address::AllowedNodes;
+use crate::node_address::AllowedNodes;
 use crate::peers::outbound::{RemoteLimits, RemoteNodes};
 use crate::peers::signature::ClusterKeys;
 

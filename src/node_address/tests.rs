@@ -1,5 +1,4 @@
 use super::*;
-use crate::settings::value::Value;
 
 fn parse(text: &str) -> Result<NodeAddress, AddressError> {
     NodeAddress::parse(&NodeId::new(text))
@@ -230,7 +229,7 @@ fn a_displayed_list_can_be_parsed_again() {
         ("*.Example.NET.:81,Node.", "*.example.net:81, node"),
     ] {
         let list = allowed(text);
-        assert_eq!(list.show(), shown);
+        assert_eq!(list.to_string(), shown);
         assert_eq!(AllowedNodes::parse(shown), Ok(list));
     }
     assert_eq!(allowed("127.0.0.0/8, [::1]"), AllowedNodes::loopback());

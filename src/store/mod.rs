@@ -1,8 +1,15 @@
-//! Which store the settings name, opened.
+//! Opens the store that the settings name, and prepares it for a server.
+//!
+//! - [`message_tables`]: creates the tables of the months.
+//! - [`key_fingerprints`]: checks that all nodes on a store have the same keys.
+
+pub mod key_fingerprints;
+pub mod message_tables;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use storage::StoreError;
 use storage::dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions};
 use storage::embedded::{Embedded, EmbeddedOptions, OpenError};
 use storage::maintenance::{StoreAdmin, Throughput};
@@ -12,21 +19,17 @@ use crate::settings::{BillingMode, PublicUrl, Settings, StoreKind};
 /// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
-    /// The files cannot be used.
     #[error(transparent)]
     Embedded(#[from] OpenError),
-    /// The tables cannot be used.
     #[error("{0}")]
     Dynamo(#[from] DynamoOpenError),
-    /// There is no router table.
     #[error("{0} (`kalends tables create` makes it, or create_tables = true)")]
     NoRouter(DynamoOpenError),
-    /// No region is known.
     #[error("{0} (dynamodb_region is the setting)")]
     NoRegion(DynamoOpenError),
 }
 
-/// Opens it. Blocks until it can be used.
+/// Opens the store and blocks until it is usable.
 pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     Ok(match settings.store {
         StoreKind::Embedded => {
@@ -34,6 +37,21 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> 
         }
         StoreKind::DynamoDb => Arc::new(Dynamo::open(&dynamo_options(settings)).map_err(hint)?),
     })
+}
+
+/// Whether no user agent is registered.
+pub async fn is_empty_store(store: &dyn StoreAdmin) -> Result<bool, StoreError> {
+    let mut after = None;
+    loop {
+        let census = store.records_by_month(after).await?;
+        if !census.curmonth.is_empty() || census.unreadable > 0 {
+            return Ok(false);
+        }
+        after = census.next;
+        if after.is_none() {
+            return Ok(true);
+        }
+    }
 }
 
 fn hint(error: DynamoOpenError) -> OpenStoreError {

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::{NodeAddress, is_name, read_host, read_port, split_port, without_dot};
-use crate::settings::value::{TomlKind, Value};
 
 /// Maximum number of patterns in a list, which are compared one after the other.
 pub const PATTERNS_MAX: usize = 1000;
@@ -41,6 +40,17 @@ impl AllowedNodes {
         let v4 = Ipv4Net::new_assert([127, 0, 0, 0].into(), 8);
         let nets = [IpNet::V4(v4), IpNet::from(IpAddr::V6(Ipv6Addr::LOCALHOST))];
         Self(nets.map(|net| Pattern { host: Host::Net(net), port: None }).into())
+    }
+
+    /// Reads the setting: patterns separated by commas. An empty list is an error, because a node with
+    /// it could call no node, itself included.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let patterns = text.split(',').map(|pattern| Pattern::parse(pattern.trim()));
+        let patterns: Vec<_> = patterns.take(PATTERNS_MAX + 1).collect::<Result<_, _>>()?;
+        match patterns.len() > PATTERNS_MAX {
+            true => Err(format!("expected at most {PATTERNS_MAX} patterns")),
+            false => Ok(Self(patterns)),
+        }
     }
 
     /// Whether this node may be called.
@@ -159,24 +169,5 @@ impl fmt::Display for AllowedNodes {
 impl fmt::Debug for AllowedNodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl Value for AllowedNodes {
-    const TOML_KIND: TomlKind = TomlKind::Text;
-    const PLACEHOLDER: &'static str = "LIST";
-
-    /// An empty list is refused: a node with it could call no node, not even itself.
-    fn parse(text: &str) -> Result<Self, String> {
-        let patterns = text.split(',').map(|pattern| Pattern::parse(pattern.trim()));
-        let patterns: Vec<_> = patterns.take(PATTERNS_MAX + 1).collect::<Result<_, _>>()?;
-        match patterns.len() > PATTERNS_MAX {
-            true => Err(format!("expected at most {PATTERNS_MAX} patterns")),
-            false => Ok(Self(patterns)),
-        }
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
     }
 }

@@ -18,10 +18,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    args: ListenArgs,
+    args: SubscribeArgs,
 }
 
-fn args(address: SocketAddr, more: &[&str]) -> ListenArgs {
+fn args(address: SocketAddr, more: &[&str]) -> SubscribeArgs {
     let url = format!("http://{address}/");
     let words = ["listen", &url, "--json"].into_iter().chain(more.iter().copied());
     Line::parse_from(words).args
@@ -33,7 +33,7 @@ fn timing() -> Timing {
 }
 
 /// Runs a listener to its end; gives what it printed, an object a line.
-async fn listen(args: &ListenArgs, timing: Timing) -> (Result<(), ToolError>, Vec<Value>) {
+async fn listen(args: &SubscribeArgs, timing: Timing) -> (Result<(), ToolError>, Vec<Value>) {
     let mut listener = Listener::new(args, Vec::new(), timing).unwrap();
     let result = listener.run().await;
     let printed = String::from_utf8(listener.output.to).unwrap();
@@ -295,7 +295,7 @@ async fn close_code_4774_ends_it() {
 #[actix_web::test]
 async fn close_code_4409_ends_it_with_the_name_of_the_shared_file() {
     let files = files();
-    let shared = format!("another `kalends listen` uses {}", files.state);
+    let shared = format!("another `kalends subscribe` uses {}", files.state);
     for (state, expected) in [
         (["--state", &files.state].as_slice(), shared.as_str()),
         (&[], "the same agent connected again (close code 4409)"),
@@ -369,7 +369,10 @@ async fn a_wss_url_uses_tls() {
     let url = format!("https://{address}/");
     let args = Line::parse_from(["listen", &url]).args;
     let mut listener = Listener::new(&args, Vec::new(), timing()).unwrap();
-    assert!(matches!(listener.run().await, Err(ToolError::Unreachable { .. })));
+    assert!(matches!(
+        listener.run().await,
+        Err(ToolError::Client(ClientError::Unreachable { .. }))
+    ));
     assert_eq!(server.await.unwrap(), TLS_HANDSHAKE);
 }
 
@@ -387,7 +390,7 @@ async fn a_missing_server_or_one_without_a_websocket_ends_it_at_once() {
     assert_eq!(request.header("sec-websocket-protocol"), Some("push-notification"));
 
     let (result, _) = listen(&args(address, &[]), timing()).await;
-    assert!(matches!(result, Err(ToolError::Unreachable { .. })));
+    assert!(matches!(result, Err(ToolError::Client(ClientError::Unreachable { .. }))));
 }
 
 #[test]

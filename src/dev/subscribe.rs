@@ -1,4 +1,4 @@
-//! `kalends listen`: a user agent that prints what is sent to it.
+//! `kalends subscribe`: a user agent that prints what is sent to it.
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use url::Url;
 
+use super::ToolError;
 use super::agent::{Agent, AgentError, Event, Step};
 use super::identity::{Identity, vapid_public_key};
 use super::output::Output;
-use super::{ToolError, printable};
-use crate::https_client::{WebSocket, WebSocketClient, why};
+use crate::https_client::{ClientError, WebSocket, WebSocketClient, printable, why};
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct ListenArgs {
+pub struct SubscribeArgs {
     /// Server to connect to: a ws, wss, http or https URL
     #[arg(value_name = "URL", default_value = "ws://127.0.0.1:8080/", value_parser = websocket)]
     pub url: Url,
@@ -54,7 +54,7 @@ pub struct ListenArgs {
 }
 
 /// Runs until `--count` messages are received, or for ever.
-pub fn run(args: &ListenArgs) -> Result<(), ToolError> {
+pub fn run(args: &SubscribeArgs) -> Result<(), ToolError> {
     System::new().block_on(async {
         let mut listener = Listener::new(args, stdout(), Timing::default())?;
         listener.run().await
@@ -116,7 +116,7 @@ const DO_NOT_RETURN: u16 = 4774;
 const REPLACED: u16 = 4409;
 
 struct Listener<'a, W> {
-    args: &'a ListenArgs,
+    args: &'a SubscribeArgs,
     timing: Timing,
     agent: Agent,
     output: Output<W>,
@@ -144,12 +144,12 @@ impl<E: Into<ToolError>> From<E> for Ended {
 
 impl From<AgentError> for ToolError {
     fn from(error: AgentError) -> Self {
-        Self::Refused(error.to_string())
+        ClientError::Refused(error.to_string()).into()
     }
 }
 
 impl<'a, W: Write> Listener<'a, W> {
-    fn new(args: &'a ListenArgs, to: W, timing: Timing) -> Result<Self, ToolError> {
+    fn new(args: &'a SubscribeArgs, to: W, timing: Timing) -> Result<Self, ToolError> {
         let key = args.vapid_public_key.clone();
         let identity = match &args.state {
             Some(path) => Identity::load_or_generate(path, &args.url, key)?,
@@ -177,7 +177,7 @@ impl<'a, W: Write> Listener<'a, W> {
             };
             if !self.was_connected {
                 // Most likely a wrong URL.
-                return Err(ToolError::Unreachable { url: self.args.url.to_string(), why });
+                return Err(ClientError::Unreachable { url: self.args.url.to_string(), why }.into());
             }
             let wait = jittered(Duration::from_millis(self.backoff.next().0));
             self.output.disconnected(&why, wait)?;
@@ -198,7 +198,7 @@ impl<'a, W: Write> Listener<'a, W> {
                 Message::Close(frame) => return Err(self.closed(frame)),
                 Message::Binary(_) | Message::Frame(_) => {
                     let text = "the server sent something that is not a text";
-                    return Err(ToolError::Refused(text.into()).into());
+                    return Err(ClientError::Refused(text.into()).into());
                 }
             }
             // As in Firefox, any message resets the wait.
@@ -282,7 +282,7 @@ impl<'a, W: Write> Listener<'a, W> {
         let Some(CloseFrame { code, reason }) = frame else {
             return Ended::Lost("the server closed the connection".into());
         };
-        let refused = |text: String| Ended::Failed(ToolError::Refused(text));
+        let refused = |text: String| Ended::Failed(ClientError::Refused(text).into());
         match u16::from(code) {
             // Two agents that both reconnect would replace each other for ever.
             REPLACED => refused(self.replaced()),
@@ -302,7 +302,7 @@ impl<'a, W: Write> Listener<'a, W> {
     fn replaced(&self) -> String {
         match &self.args.state {
             Some(path) => format!(
-                "another `kalends listen` uses {}, or the same agent connected again \
+                "another `kalends subscribe` uses {}, or the same agent connected again \
                  (close code 4409): run one at a time, or name another file",
                 path.display()
             ),
@@ -332,7 +332,7 @@ fn whole(message: Option<Result<Message, Error>>) -> Result<Message, Ended> {
     match message {
         Some(Ok(message)) => Ok(message),
         Some(Err(Error::Utf8(_))) => {
-            Err(ToolError::Refused("the server sent a text that is not UTF-8".into()).into())
+            Err(ClientError::Refused("the server sent a text that is not UTF-8".into()).into())
         }
         Some(Err(error)) => Err(Ended::Lost(why(&error))),
         None => Err(Ended::Lost("the server closed the connection".into())),
