@@ -86,7 +86,7 @@ pub struct Client<T> {
     connection: Connection,
     id: ConnectionId,
     /// Its slot in the staggered fan-out of broadcasts.
-    point: u32,
+    slot: u32,
     shared: Arc<ClientShared>,
     signals: Arc<Signals>,
     /// The endpoints that wait for the answer to a push.
@@ -109,7 +109,7 @@ impl<T: Transport> Client<T> {
         Self {
             connection,
             id,
-            point: seed.slot(),
+            slot: seed.slot(),
             shared,
             signals: Arc::default(),
             pushes: Vec::new(),
@@ -191,7 +191,7 @@ impl<T: Transport> Client<T> {
             Effect::NotifyPreviousNode { node, uaid, connected_at } => {
                 self.shared.nodes.notify_moved(&node, uaid, connected_at);
             }
-            Effect::SubscribeBroadcasts { last_sent: told } => self.subscribe_broadcasts(told, ctx),
+            Effect::SubscribeBroadcasts { last_sent } => self.subscribe_broadcasts(last_sent, ctx),
             Effect::UnsubscribeBroadcasts => self.unsubscribe_broadcasts(),
             Effect::Close(reason) => {
                 debug!(self.shared.log, "connection closed";
@@ -257,10 +257,10 @@ impl<T: Transport> Client<T> {
         drop(self.shared.registry.try_send(Deregister { uaid, connection: self.id }));
     }
 
-    fn subscribe_broadcasts(&self, told: FeedSyncId, ctx: &T::Context) {
+    fn subscribe_broadcasts(&self, last_sent: FeedSyncId, ctx: &T::Context) {
         let Some(view) = &self.shared.broadcasts else { return };
-        let (connection, point, handle) = (self.id, self.point, self.own_handle(ctx));
-        match view.subscribe.try_send(Subscribe { connection, point, told, handle }) {
+        let (connection, slot, handle) = (self.id, self.slot, self.own_handle(ctx));
+        match view.subscribe.try_send(Subscribe { connection, slot, last_sent, handle }) {
             Ok(()) => {}
             Err(SendError::Full(_)) => {
                 // The connection would miss all changes: the agent is to reconnect.
@@ -280,7 +280,7 @@ impl<T: Transport> Client<T> {
         if let Some(view) = &self.shared.broadcasts {
             // If it is refused, the broadcaster forgets the connection when it finds its mailbox
             // closed.
-            drop(view.unsubscribe.try_send(Unsubscribe { connection: self.id, point: self.point }));
+            drop(view.unsubscribe.try_send(Unsubscribe { connection: self.id, slot: self.slot }));
         }
     }
 

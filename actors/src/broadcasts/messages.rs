@@ -18,9 +18,9 @@ pub struct Subscribe {
     pub connection: ConnectionId,
     /// Its slot in the fan-out: its own random number, so that connections are woken one after the
     /// other.
-    pub point: u32,
+    pub slot: u32,
     /// The last change that its agent knows.
-    pub told: FeedSyncId,
+    pub last_sent: FeedSyncId,
     /// The handle that wakes it.
     pub handle: ClientHandle,
 }
@@ -31,7 +31,7 @@ pub struct Subscribe {
 pub struct Unsubscribe {
     pub connection: ConnectionId,
     /// The slot that it subscribed with.
-    pub point: u32,
+    pub slot: u32,
 }
 
 /// The broadcasts of a node, as connections see them.

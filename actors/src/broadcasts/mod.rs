@@ -102,7 +102,7 @@ impl BroadcastActor {
         }
     }
 
-    fn turn(&mut self) {
+    fn tick(&mut self) {
         let wake = |handle: &ClientHandle| handle.signal(Signal::BroadcastsChanged).is_ok();
         self.fanout.tick(self.clock.now(), wake);
     }
@@ -110,7 +110,7 @@ impl BroadcastActor {
     fn set_alarm(&mut self, ctx: &mut Context<Self>) {
         self.alarm.set(self.fanout.deadline(), &self.clock, ctx, |broadcasts: &mut Self, ctx| {
             broadcasts.alarm.has_rung();
-            broadcasts.turn();
+            broadcasts.tick();
             broadcasts.set_alarm(ctx);
         });
     }
@@ -159,8 +159,8 @@ impl Handler<Queued<Subscribe>> for BroadcastActor {
     type Result = ();
 
     fn handle(&mut self, subscribe: Queued<Subscribe>, ctx: &mut Self::Context) {
-        let Subscribe { connection, point, told, handle } = subscribe.take();
-        self.fanout.subscribe(self.clock.now(), point, connection, told, handle);
+        let Subscribe { connection, slot, last_sent, handle } = subscribe.take();
+        self.fanout.subscribe(self.clock.now(), slot, connection, last_sent, handle);
         self.set_alarm(ctx);
     }
 }
@@ -169,8 +169,8 @@ impl Handler<Queued<Unsubscribe>> for BroadcastActor {
     type Result = ();
 
     fn handle(&mut self, unsubscribe: Queued<Unsubscribe>, _: &mut Self::Context) {
-        let Unsubscribe { connection, point } = unsubscribe.take();
-        self.fanout.unsubscribe(point, connection);
+        let Unsubscribe { connection, slot } = unsubscribe.take();
+        self.fanout.unsubscribe(slot, connection);
     }
 }
 

@@ -17,7 +17,7 @@ const SOON: Span = Span(100);
 /// Visits every feed, once every `every`.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    stage: Stage,
+    state: SweepState,
     /// Another sweep was requested since this one began, perhaps for a feed that it has passed.
     is_requested: bool,
     every: Span,
@@ -25,7 +25,7 @@ pub(super) struct Sweep {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum SweepState {
     Idle {
         until: Time,
     },
@@ -55,14 +55,16 @@ pub(super) enum SweepOrder {
 impl Sweep {
     /// A sweep that begins at once.
     pub(super) fn new(now: Time, every: Span, retry: Span) -> Self {
-        Self { stage: Stage::Idle { until: now }, is_requested: false, every, retry }
+        Self { state: SweepState::Idle { until: now }, is_requested: false, every, retry }
     }
 
     /// Requests a sweep: a feed has unpublished keys of which the publisher is not notified.
     pub(super) fn request(&mut self, now: Time) {
-        match &mut self.stage {
-            Stage::Idle { until } => *until = (now + SOON).min(*until),
-            Stage::Listing { .. } | Stage::Visiting { .. } | Stage::Failed { .. } => {
+        match &mut self.state {
+            SweepState::Idle { until } => *until = (now + SOON).min(*until),
+            SweepState::Listing { .. }
+            | SweepState::Visiting { .. }
+            | SweepState::Failed { .. } => {
                 self.is_requested = true;
             }
         }
@@ -70,13 +72,13 @@ impl Sweep {
 
     /// What to do next. Called until it returns none.
     pub(super) fn next(&mut self, now: Time, has_room: bool) -> Option<SweepOrder> {
-        match &mut self.stage {
-            Stage::Idle { until } if *until <= now => Some(self.list(None)),
-            Stage::Failed { until, after } if *until <= now => {
+        match &mut self.state {
+            SweepState::Idle { until } if *until <= now => Some(self.list(None)),
+            SweepState::Failed { until, after } if *until <= now => {
                 let after = after.take();
                 Some(self.list(after))
             }
-            Stage::Visiting { feeds, next } => match (feeds.is_empty(), next.take()) {
+            SweepState::Visiting { feeds, next } => match (feeds.is_empty(), next.take()) {
                 (true, Some(next)) => Some(self.list(Some(next))),
                 (true, None) => {
                     self.finish(now);
@@ -87,37 +89,39 @@ impl Sweep {
                     if has_room { feeds.pop_front().map(SweepOrder::Visit) } else { None }
                 }
             },
-            Stage::Idle { .. } | Stage::Failed { .. } | Stage::Listing { .. } => None,
+            SweepState::Idle { .. } | SweepState::Failed { .. } | SweepState::Listing { .. } => {
+                None
+            }
         }
     }
 
     /// The answer to [`SweepOrder::List`].
     pub(super) fn listed(&mut self, now: Time, listed: Result<Vec<FeedName>, StoreFailed>) {
-        let Stage::Listing { after } = &mut self.stage else { return };
-        self.stage = match listed {
+        let SweepState::Listing { after } = &mut self.state else { return };
+        self.state = match listed {
             Ok(feeds) => {
                 let next = feeds.last().filter(|_| feeds.len() >= FEEDS_PER_PAGE).cloned();
-                Stage::Visiting { feeds: feeds.into(), next }
+                SweepState::Visiting { feeds: feeds.into(), next }
             }
-            Err(StoreFailed) => Stage::Failed { until: now + self.retry, after: after.take() },
+            Err(StoreFailed) => SweepState::Failed { until: now + self.retry, after: after.take() },
         };
     }
 
     /// When [`Sweep::next`] is to be called, if no event comes before.
     pub(super) fn deadline(&self) -> Option<Time> {
-        match self.stage {
-            Stage::Idle { until } | Stage::Failed { until, .. } => Some(until),
-            Stage::Listing { .. } | Stage::Visiting { .. } => None,
+        match self.state {
+            SweepState::Idle { until } | SweepState::Failed { until, .. } => Some(until),
+            SweepState::Listing { .. } | SweepState::Visiting { .. } => None,
         }
     }
 
     fn list(&mut self, after: Option<FeedName>) -> SweepOrder {
-        self.stage = Stage::Listing { after: after.clone() };
+        self.state = SweepState::Listing { after: after.clone() };
         SweepOrder::List { after }
     }
 
     fn finish(&mut self, now: Time) {
-        self.stage = Stage::Idle { until: now + self.every };
+        self.state = SweepState::Idle { until: now + self.every };
         if std::mem::take(&mut self.is_requested) {
             self.request(now);
         }

@@ -53,7 +53,7 @@ fn a_failed_read_of_broadcasts_is_retried() {
         pass(SPREAD).await;
         assert_eq!(told_one(&mut agent), None);
         let (_, hello) = town.agent(100, "0").await;
-        assert_eq!(hello, json!({ID: "1"}), "what is known is told");
+        assert_eq!(hello, json!({ID: "1"}), "the known version is in hello");
 
         store.fails([]);
         pass(SPREAD).await;
@@ -98,7 +98,7 @@ fn the_mailbox_is_bounded() {
         let view = view.await.unwrap();
         settle().await;
         let leave =
-            || view.unsubscribe.try_send(Unsubscribe { connection: ConnectionId(1), point: 0 });
+            || view.unsubscribe.try_send(Unsubscribe { connection: ConnectionId(1), slot: 0 });
         assert!(leave().is_ok());
         assert!(matches!(leave(), Err(SendError::Full(_))));
         settle().await;

@@ -88,7 +88,10 @@ impl Handler<Queued<Subscribe>> for Place {
 
     fn handle(&mut self, subscribe: Queued<Subscribe>, _: &mut Self::Context) {
         let subscribe = subscribe.take();
-        self.heard.lock().unwrap().push(Effect::SubscribeBroadcasts { last_sent: subscribe.told });
+        self.heard
+            .lock()
+            .unwrap()
+            .push(Effect::SubscribeBroadcasts { last_sent: subscribe.last_sent });
         let before = self.follower.replace(subscribe);
         assert!(before.is_none(), "a connection follows once");
     }
@@ -98,10 +101,10 @@ impl Handler<Queued<Unsubscribe>> for Place {
     type Result = ();
 
     fn handle(&mut self, unsubscribe: Queued<Unsubscribe>, _: &mut Self::Context) {
-        let Unsubscribe { connection, point } = unsubscribe.take();
+        let Unsubscribe { connection, slot } = unsubscribe.take();
         self.heard.lock().unwrap().push(Effect::UnsubscribeBroadcasts);
         let follower = self.follower.take().expect("only a follower leaves");
-        assert_eq!((follower.connection, follower.point), (connection, point));
+        assert_eq!((follower.connection, follower.slot), (connection, slot));
     }
 }
 
