@@ -11,12 +11,13 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Handler, Running,
 use futures_util::FutureExt;
 use slog::{Logger, debug, warn};
 use state_machine::connection::{
-    CloseReason, Config, Connection, ConnectionSeed, Effect, Effects, Event, PhaseName, PushAnswer,
+    BroadcastsDue, CloseReason, Config, Connection, ConnectionSeed, Effect, Effects, Event,
+    PhaseName, PushAnswer,
 };
 use state_machine::delivery::NodeAnswer;
 use state_machine::feed::FeedSyncId;
 use state_machine::store::{StoreFailed, StoreOp};
-use state_machine::wire::{ClientMessage, EndpointUrls};
+use state_machine::wire::EndpointUrls;
 use state_machine::{ConnectionId, MessageKey, OpId, PushId, Time, Uaid};
 use storage::Store;
 use tokio::sync::oneshot;
@@ -130,20 +131,12 @@ impl<T: Transport> Client<T> {
         self.set_alarm(ctx);
     }
 
-    /// An agent that names broadcasts is answered from what they are now.
+    /// The connection decides when a message is answered with the current broadcasts.
     fn poll_broadcasts(&mut self, event: &Event, ctx: &mut T::Context) {
-        match event {
-            Event::MessageReceived(ClientMessage::Hello { broadcasts, .. })
-                if !broadcasts.is_empty() =>
-            {
-                self.on_signal(Signal::BroadcastsChanged, ctx);
-            }
-            Event::MessageReceived(ClientMessage::BroadcastSubscribe { broadcasts })
-                if !broadcasts.is_empty() =>
-            {
-                self.signals.raise(Signal::BroadcastsChanged);
-            }
-            _ => {}
+        match self.connection.broadcasts_due(event) {
+            Some(BroadcastsDue::Before) => self.on_signal(Signal::BroadcastsChanged, ctx),
+            Some(BroadcastsDue::After) => self.signals.raise(Signal::BroadcastsChanged),
+            None => {}
         }
     }
 

@@ -1,76 +1,67 @@
-//! A socket was accepted and nothing was said yet.
+//! The socket was accepted and no message arrived.
 
 use std::sync::Arc;
 
 use super::StepContext;
-use super::closed::Closed;
 use super::effect::{CloseReason, Effect, PushAnswer};
 use super::event::Event;
-use super::identified::Identified;
-use super::phase::Phase;
-use super::session::{Session, invalid_frame_closes};
+use super::phase::{Open, Phase};
+use super::session::{Session, close_reason_of};
+use super::stage::{Identified, Ready};
 use crate::broadcast::{Broadcasts, Versions};
 use crate::ids::Uaid;
-use crate::store::StoreAnswer;
 use crate::wire::ClientMessage;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct AwaitingHello {
-    /// What the node told right before a hello that asks for it.
+    /// The broadcasts as of now, for a hello that names some.
     broadcasts: Option<Arc<Broadcasts>>,
 }
 
 impl AwaitingHello {
     pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Phase {
-        match event {
+        let reason = match event {
             Event::MessageReceived(ClientMessage::Hello { uaid, broadcasts }) => {
-                self.hello(uaid, broadcasts, cx)
+                return self.identify(uaid, broadcasts, cx);
             }
-            Event::MessageReceived(_) => Closed::because(CloseReason::NoHello, cx),
-            Event::InvalidFrame(frame) => {
-                let reason = invalid_frame_closes(&frame).unwrap_or(CloseReason::NoHello);
-                Closed::because(reason, cx)
+            Event::MessageReceived(_) => CloseReason::NoHello,
+            Event::InvalidFrame(frame) => close_reason_of(&frame).unwrap_or(CloseReason::NoHello),
+            Event::SocketClosed => CloseReason::SocketClosed,
+            Event::ShutdownBegan => CloseReason::Shutdown,
+            Event::BroadcastsChanged(all) => {
+                return Phase::AwaitingHello(Self { broadcasts: Some(all) });
             }
-            Event::SocketClosed => Closed::because(CloseReason::SocketClosed, cx),
-            Event::ShutdownBegan => Closed::because(CloseReason::Shutdown, cx),
-            Event::BroadcastsChanged(all) => Phase::AwaitingHello(Self { broadcasts: Some(all) }),
-            // Nobody can know of a connection without a uaid; whoever thinks so is told to store.
+            // No endpoint can know of a connection without a uaid. If one pushes nevertheless, it stores the message.
             Event::PushArrived { push, message } => {
                 let message = message.key();
                 cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
-                Phase::AwaitingHello(self)
+                return Phase::AwaitingHello(self);
             }
-            // Time is watched by the connection; the rest concerns a uaid, and there is none yet.
+            // The connection watches the time; the others concern a uaid, and there is none yet.
             Event::PeerActive
             | Event::TimePassed
             | Event::Replaced
             | Event::ConnectedElsewhere { .. }
             | Event::MessageStored
             | Event::AckReplyLost(_)
-            | Event::StoreAnswered { .. } => Phase::AwaitingHello(self),
-        }
+            | Event::StoreAnswered { .. } => return Phase::AwaitingHello(self),
+        };
+        Phase::AwaitingHello(self).close(reason, cx)
     }
 
-    /// It can be found from now on, before its record says so.
-    fn hello(self, uaid: Option<Uaid>, broadcasts: Versions, cx: &mut StepContext<'_>) -> Phase {
+    /// Registers the connection on this node, before its record names the node.
+    fn identify(self, uaid: Option<Uaid>, broadcasts: Versions, cx: &mut StepContext<'_>) -> Phase {
         let name = uaid.unwrap_or(cx.seed.fresh_uaid);
         cx.out.push(Effect::Register { uaid: name });
-        let mut session = Session::new(name, cx.now);
+        let mut session = Box::new(Session::new(name, cx.now));
         session.subscribe(broadcasts, cx);
         if let Some(all) = self.broadcasts {
             session.observe_broadcasts(&all, cx);
         }
-        match uaid {
-            Some(_) => Identified::enter(session, cx),
-            None => Identified::send_hello_new(session, cx),
-        }
-    }
-
-    pub(super) fn on_store_answer(self, _: StoreAnswer, _: &mut StepContext<'_>) -> Phase {
-        Phase::AwaitingHello(self)
-    }
-
-    pub(super) fn advance(self, _: &mut StepContext<'_>) -> Phase {
-        Phase::AwaitingHello(self)
+        let stage = match uaid {
+            Some(_) => Identified::begin(&mut session, cx),
+            None => Ready::welcome(&mut session, cx),
+        };
+        Phase::Open(Open { session, stage })
     }
 }

@@ -1,50 +1,31 @@
-//! It is over: only late pushes still get an answer.
+//! The connection has ended: only a late push still gets an answer.
 
 use super::StepContext;
-use super::effect::{CloseReason, Effect, PushAnswer};
+use super::effect::{Effect, PushAnswer};
 use super::event::Event;
 use super::phase::Phase;
-use crate::store::StoreAnswer;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Closed;
-
-impl Closed {
-    pub(super) fn because(reason: CloseReason, cx: &mut StepContext<'_>) -> Phase {
-        cx.out.push(Effect::Close(reason));
-        Phase::Closed(Self)
-    }
-
-    pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Phase {
-        match event {
-            // Not "no such channel", and not silence: the endpoint stores it, and finds the newer
-            // connection, if there is one, at its second look.
-            Event::PushArrived { push, message } => {
-                let message = message.key();
-                cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
-            }
-            // Nobody is there to be told, and everything that was to be kept is with the store.
-            Event::MessageReceived(_)
-            | Event::InvalidFrame(_)
-            | Event::PeerActive
-            | Event::SocketClosed
-            | Event::TimePassed
-            | Event::Replaced
-            | Event::ConnectedElsewhere { .. }
-            | Event::ShutdownBegan
-            | Event::MessageStored
-            | Event::BroadcastsChanged(_)
-            | Event::AckReplyLost(_)
-            | Event::StoreAnswered { .. } => {}
+pub(super) fn on_event(event: Event, cx: &mut StepContext<'_>) -> Phase {
+    match event {
+        // Neither "no such channel" nor silence: the endpoint stores the message. If there is a newer connection, the
+        // endpoint finds it when it reads the record again.
+        Event::PushArrived { push, message } => {
+            let message = message.key();
+            cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
         }
-        Phase::Closed(self)
+        // The socket is closed, and everything that must be kept was submitted to the store.
+        Event::MessageReceived(_)
+        | Event::InvalidFrame(_)
+        | Event::PeerActive
+        | Event::SocketClosed
+        | Event::TimePassed
+        | Event::Replaced
+        | Event::ConnectedElsewhere { .. }
+        | Event::ShutdownBegan
+        | Event::MessageStored
+        | Event::BroadcastsChanged(_)
+        | Event::AckReplyLost(_)
+        | Event::StoreAnswered { .. } => {}
     }
-
-    pub(super) fn on_store_answer(self, _: StoreAnswer, _: &mut StepContext<'_>) -> Phase {
-        Phase::Closed(self)
-    }
-
-    pub(super) fn advance(self, _: &mut StepContext<'_>) -> Phase {
-        Phase::Closed(self)
-    }
+    Phase::Closed
 }

@@ -1,4 +1,4 @@
-//! What a connection ops to be done.
+//! What a connection orders to be done.
 
 use crate::feed::FeedSyncId;
 use crate::ids::{NodeId, OpId, PushId, Uaid};
@@ -7,95 +7,97 @@ use crate::store::StoreOp;
 use crate::time::Time;
 use crate::wire::ServerMessage;
 
-/// PendingOps, to be carried out in this sequence.
+/// Orders, to be executed in this sequence.
 pub type Effects = Vec<Effect>;
 
-/// An order.
+/// An order to the driver of the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Say this to the user agent.
+    /// Send this message to the user agent.
     Send(ServerMessage),
-    /// Send a WebSocket ping, to hear whether the peer is alive.
+    /// Send a WebSocket ping, to find out whether the peer is alive.
     Ping,
-    /// Ask the store; its answer comes back as an event with the same `op`.
+    /// Submit an operation to the store. The answer is an event with the same `op`.
     SubmitStoreOp {
         /// Correlates the answer.
         op: OpId,
-        /// What to ask.
+        /// The operation.
         order: StoreOp,
     },
     /// Answer an endpoint's push.
     AnswerPush {
-        /// Which push.
+        /// The push of [`Event::PushArrived`](super::Event::PushArrived).
         push: PushId,
-        /// What to say.
+        /// The answer.
         answer: PushAnswer,
-        /// The message it brought.
+        /// The message of the push.
         message: MessageKey,
     },
-    /// Be found under this uaid from now on; an older connection under it is told.
+    /// Register the connection on this node under this uaid; an older one under it is replaced.
     Register {
-        /// Under which name.
+        /// The agent's id, or a new one.
         uaid: Uaid,
     },
-    /// No longer be found under this uaid.
+    /// Remove the connection from this node's registry.
     Deregister {
-        /// Under which name.
+        /// The uaid it was registered under.
         uaid: Uaid,
     },
-    /// Tell another node, where the agent was connected before, that it is connected here since `connected_at`.
+    /// Notify the node that the record named before: the agent is connected here since `connected_at`.
     NotifyPreviousNode {
         /// The other node.
         node: NodeId,
-        /// Who moved.
+        /// The agent that moved.
         uaid: Uaid,
-        /// The record's `connected_at`.
+        /// The stamp of this connection in the record.
         connected_at: Time,
     },
-    /// Be told from now on when broadcasts change.
+    /// Step this connection with [`Event::BroadcastsChanged`](super::Event::BroadcastsChanged) when broadcasts change.
     SubscribeBroadcasts {
-        /// The last change that is known.
+        /// The last change that this connection has seen.
         last_sent: FeedSyncId,
     },
-    /// No longer be told when broadcasts change.
+    /// End that subscription.
     UnsubscribeBroadcasts,
-    /// Send a close frame where the reason has a code, then close the socket at once. The last effect ever.
+    /// Send a close frame if the reason has a code, then close the socket at once. The last effect of a connection.
     Close(CloseReason),
 }
 
 /// The answer to a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PushAnswer {
-    /// The user agent acked it; or its TTL is zero and it is written to the socket.
+    /// The user agent acked it; or its TTL is zero and it was sent.
     Accepted,
     /// It was sent and is not acked: the endpoint must store it.
     Unconfirmed,
-    /// It was not sent: the endpoint must store it. Storage will be checked.
+    /// It was not sent: the endpoint must store it. A storage scan follows.
     Busy,
-    /// The channel is not among this user agent's.
+    /// The user agent has no such channel.
     NoSuchChannel,
 }
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CloseReason {
-    /// No hello came in time.
+    /// No hello arrived in time.
     HelloTimeout,
-    /// The first message was no hello.
+    /// The first message was not hello.
     NoHello,
-    /// A second hello came.
+    /// A second hello arrived.
     SecondHello,
-    /// A frame that is not JSON.
+    /// A frame was not JSON.
     NotJson,
-    /// A binary frame.
+    /// A frame was binary.
     Binary,
-    /// A frame too large or broken.
+    /// A frame was too large or broken.
     Unreadable,
-    /// Nothing was heard for too long.
+    /// The peer was silent for `keepalive_interval` and sent nothing for `keepalive_grace` after a ping.
     Silent,
-    /// The same user agent connected again, here or elsewhere.
+    /// The same user agent connected again, to this node or another.
     Replaced,
-    /// The session reached its age limit.
+    /// The store had no record right after it was ordered to create one. The agent reconnects as after a replacement.
+    RecordMissing,
+    /// The session reached `session_max`.
     SessionEnded,
     /// The node is shutting down.
     Shutdown,
@@ -104,7 +106,7 @@ pub enum CloseReason {
 }
 
 impl Effect {
-    /// The effect's name: a few words for tables and logs.
+    /// The effect's name in tables and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Send(message) => message.effect_name(),
@@ -127,6 +129,7 @@ impl Effect {
 }
 
 impl ServerMessage {
+    /// The name of the effect in tables and logs.
     pub fn effect_name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "send hello",
@@ -143,6 +146,7 @@ impl ServerMessage {
 }
 
 impl StoreOp {
+    /// The name of the effect in tables and logs.
     pub fn effect_name(&self) -> &'static str {
         match self {
             Self::Register(_) => "store: register",
@@ -160,7 +164,7 @@ impl StoreOp {
 }
 
 impl PushAnswer {
-    /// The answer's name.
+    /// The answer's name in tables, fixtures and logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -172,8 +176,8 @@ impl PushAnswer {
 }
 
 impl CloseReason {
-    /// Every reason.
-    pub const ALL: [Self; 11] = [
+    /// All reasons, for metrics and tests.
+    pub const ALL: [Self; 12] = [
         Self::HelloTimeout,
         Self::NoHello,
         Self::SecondHello,
@@ -182,12 +186,13 @@ impl CloseReason {
         Self::Unreadable,
         Self::Silent,
         Self::Replaced,
+        Self::RecordMissing,
         Self::SessionEnded,
         Self::Shutdown,
         Self::SocketClosed,
     ];
 
-    /// The code of the close frame (RFC 6455 §7.4); none where nobody is there to read it.
+    /// The code of the close frame (RFC 6455 §7.4); none if the socket is closed already.
     pub fn code(self) -> Option<u16> {
         match self {
             Self::SocketClosed => None,
@@ -197,7 +202,7 @@ impl CloseReason {
             Self::NotJson => Some(1007),
             Self::Unreadable => Some(1009),
             Self::HelloTimeout | Self::Silent => Some(4408),
-            Self::Replaced => Some(4409),
+            Self::Replaced | Self::RecordMissing => Some(4409),
             Self::SessionEnded => Some(4410),
         }
     }
@@ -213,6 +218,7 @@ impl CloseReason {
             Self::Unreadable => "frame too large or broken",
             Self::Silent => "nothing heard for too long",
             Self::Replaced => "the same user agent connected again",
+            Self::RecordMissing => "the record is missing, connect again",
             Self::SessionEnded => "session ended, connect again",
             Self::Shutdown => "server is shutting down",
             Self::SocketClosed => "socket closed",

@@ -12,50 +12,50 @@ use crate::wire::{ClientMessage, InvalidFrame};
 /// A fact.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The user agent said something.
+    /// The user agent sent a message.
     MessageReceived(ClientMessage),
     /// The user agent sent a frame that is no message.
     InvalidFrame(InvalidFrame),
-    /// A frame below the protocol arrived: the peer is alive.
+    /// A control frame arrived: the peer is alive.
     PeerActive,
-    /// The socket is closed.
+    /// The peer closed the socket, or it broke.
     SocketClosed,
-    /// Time went by; a deadline may have passed.
+    /// The deadline of the connection may have passed.
     TimePassed,
     /// The same user agent connected again, to this node.
     Replaced,
-    /// The same user agent connected to another node, which stamped the record with this time.
+    /// The same user agent connected to another node.
     ConnectedElsewhere {
-        /// The record's `connected_at`.
+        /// The record's `connected_at`, by that node's clock.
         connected_at: Time,
     },
     /// The node is shutting down.
     ShutdownBegan,
-    /// Somebody stored a message for this user agent.
+    /// An endpoint stored a message for this user agent.
     MessageStored,
-    /// The broadcasts are these now. Told before a hello and after a `broadcast_subscribe` that names
-    /// some, and to those that follow them when they changed.
+    /// All broadcasts as of now. [`Connection::broadcasts_due`](super::Connection::broadcasts_due) decides when the driver
+    /// steps this because of a message; a subscribed connection gets it when broadcasts changed.
     BroadcastsChanged(Arc<Broadcasts>),
-    /// An endpoint hands over a message to deliver now.
+    /// An endpoint pushes a message to deliver now.
     PushArrived {
-        /// Whom to answer.
+        /// Correlates [`Effect::AnswerPush`](super::Effect::AnswerPush).
         push: PushId,
-        /// The message.
+        /// The message to deliver.
         message: Message,
     },
-    /// The endpoint of a push that was answered *accepted* had stopped listening: it will store the message.
+    /// The endpoint of a push that was answered *accepted* had stopped waiting: it will store the message.
     AckReplyLost(MessageKey),
-    /// The store answered.
+    /// The store answered an operation.
     StoreAnswered {
-        /// Which order.
+        /// The operation's number.
         op: OpId,
-        /// What.
+        /// The answer, or that the operation failed.
         answer: Result<StoreAnswer, StoreFailed>,
     },
 }
 
 impl Event {
-    /// The event's name: a short word for tables, fixtures and logs.
+    /// The event's name in tables, fixtures and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::MessageReceived(message) => match message {
@@ -84,14 +84,14 @@ impl Event {
         }
     }
 
-    /// Whether it shows that the peer is alive.
+    /// Whether it proves that the peer is alive.
     pub(crate) fn is_from_peer(&self) -> bool {
         matches!(self, Self::MessageReceived(_) | Self::InvalidFrame(_) | Self::PeerActive)
     }
 }
 
 impl StoreAnswer {
-    /// The answer's name.
+    /// The answer's name in tables, fixtures and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Registered(_) => "registered",

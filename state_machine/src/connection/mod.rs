@@ -1,39 +1,34 @@
 //! One user agent's WebSocket session.
 //!
 //! ```text
-//!   AwaitingHello ──hello, new agent──────────────────────────────────────────────┐
-//!        │ hello with a uaid                                                      │
-//!        ▼                  the record's month is this month                      ▼
-//!   Identified ────────────────────────────────────────────────────────────────► Ready
-//!        │ it is an older one                    ▲                                ▲
-//!        ▼                                       │ an unfinished move             │ old month empty,
-//!   DrainingOldMonth ──all acked──► CopyingChids │ goes on                        │ oldmonth removed
-//!                                        │       ▼                                │
-//!                                        └─► UpdatingRouter ──────────────────────┘
-//!   any of them ──► Closed
+//!   AwaitingHello ──hello, new agent──────────────────────────────────────────────────────► Ready
+//!        │ hello with a uaid                                                                  ▲ ▲
+//!        ▼                        the record's month is this month                            │ │
+//!   Identified ───────────────────────────────────────────────────────────────────────────────┘ │
+//!        │ an earlier month  └──an unfinished move──────────┐                                   │
+//!        ▼                                                  ▼                                   │
+//!   DrainingOldMonth ──► CopyingChids ──► WritingRecord ──► DrainingAgain ──all acked──┐        │
+//!                                            │                 │ time is up             ▼        │
+//!                                            │                 ▼                  ClearingOldMonth
+//!                                            └─unacked──► AwaitingDeletes ──► MovingMessages ──┘▲
+//!                                                                                    └──────────┘
+//!   each of them ──► Closed
 //! ```
 //!
+//! The phases are *awaiting hello*, *open* with a session and its stage, and *closed*. `docs/state-machine.md` has the
+//! table of all transitions, rendered from this code.
+//!
 //! [`Connection::step`] is total: every event in every phase gives effects, never an error.
-//! [`Connection::deadline`] says when it wants to be stepped next if nothing happens, and why.
-//! `docs/state-machine.md` has the whole table, drawn from this code.
+//! [`Connection::deadline`] returns the time of the next step if no event arrives before, and its reason.
 
 mod awaiting_hello;
-mod broadcast_subscriptions;
 mod closed;
 mod config;
-mod copying_chids;
-mod draining_old_month;
 mod effect;
 mod event;
-mod identified;
-mod pending_deletes;
-mod pending_ops;
 mod phase;
-mod ready;
 mod session;
-mod storage_scan;
-mod unacked_window;
-mod updating_router;
+mod stage;
 
 pub use config::{Config, ConnectionSeed, Limits};
 pub use effect::{CloseReason, Effect, Effects, PushAnswer};
@@ -44,10 +39,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use awaiting_hello::AwaitingHello;
-use closed::Closed;
 use phase::Phase;
 
 use crate::time::Time;
+use crate::wire::ClientMessage;
 
 /// A connection, from the accepted socket to its close.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -56,45 +51,40 @@ pub struct Connection {
     seed: ConnectionSeed,
     opened_at: Time,
     last_heard: Time,
-    /// When a silent peer was pinged; none since it was last heard.
+    /// When a silent peer was pinged; none if it was heard since.
     pinged_at: Option<Time>,
     phase: Phase,
 }
 
-/// What a deadline is for.
+/// The reason for a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wait {
-    /// For the first message.
+    /// The first message is due.
     Hello,
-    /// For an ack.
+    /// An ack is due; without it the endpoint stores the message.
     Ack,
-    /// For the old month's acks.
+    /// The acks of the old month are due; without them the messages are moved.
     Drain,
-    /// For a sign of life.
+    /// A sign of life of the peer is due.
     Keepalive,
-    /// For the end of the session.
+    /// The session reaches its age limit.
     SessionEnd,
-    /// For the next look into storage.
+    /// The next storage scan is due.
     Recheck,
-    /// For giving an order again that failed.
+    /// A failed store operation is submitted again.
     Retry,
 }
 
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hello => "hello timeout",
-            Self::Ack => "ack wait",
-            Self::Drain => "drain wait",
-            Self::Keepalive => "keepalive",
-            Self::SessionEnd => "session end",
-            Self::Recheck => "storage recheck",
-            Self::Retry => "store retry",
-        })
-    }
+/// When a driver steps [`Event::BroadcastsChanged`] because of another event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BroadcastsDue {
+    /// Before the event: its answer contains the broadcasts.
+    Before,
+    /// Right after the event, as a message of its own.
+    After,
 }
 
-/// What every step is given besides the event.
+/// The arguments of a step besides the event, and its effects so far.
 struct StepContext<'a> {
     now: Time,
     config: &'a Config,
@@ -103,13 +93,13 @@ struct StepContext<'a> {
 }
 
 impl Connection {
-    /// A socket was accepted at `now`.
+    /// A connection whose socket was accepted at `now`.
     pub fn new(config: Arc<Config>, seed: ConnectionSeed, now: Time) -> Self {
         let phase = Phase::AwaitingHello(AwaitingHello::default());
         Self { config, seed, opened_at: now, last_heard: now, pinged_at: None, phase }
     }
 
-    /// Takes one event in and says what to do.
+    /// Processes one event. The effects must be executed in their order.
     pub fn step(&mut self, now: Time, event: Event) -> Effects {
         let mut out = Effects::new();
         if event.is_from_peer() {
@@ -118,33 +108,44 @@ impl Connection {
         }
         let config = Arc::clone(&self.config);
         let mut cx = StepContext { now, config: &config, seed: self.seed, out: &mut out };
-        let phase = std::mem::replace(&mut self.phase, Phase::Closed(Closed));
-        let phase = match event {
-            Event::StoreAnswered { op, answer } => phase.complete_store_op(op, answer, &mut cx),
-            event => phase.on_event(event, &mut cx),
-        };
+        let phase = std::mem::replace(&mut self.phase, Phase::Closed).on_event(event, &mut cx);
         self.phase = self.watch_peer(phase, &mut cx).advance(&mut cx);
         out
     }
 
-    /// When [`Event::TimePassed`] is due, and what for.
+    /// Whether the agent must hear of the broadcasts because of `event`, which is stepped next. If so, the driver
+    /// steps [`Event::BroadcastsChanged`] too, where it has broadcasts at all.
+    pub fn broadcasts_due(&self, event: &Event) -> Option<BroadcastsDue> {
+        let Event::MessageReceived(message) = event else { return None };
+        match (&self.phase, message) {
+            (Phase::AwaitingHello(_), ClientMessage::Hello { broadcasts, .. }) => {
+                (!broadcasts.is_empty()).then_some(BroadcastsDue::Before)
+            }
+            (Phase::Open(_), ClientMessage::BroadcastSubscribe { broadcasts }) => {
+                (!broadcasts.is_empty()).then_some(BroadcastsDue::After)
+            }
+            _ => None,
+        }
+    }
+
+    /// When [`Event::TimePassed`] is due, and why.
     pub fn deadline(&self) -> Option<(Time, Wait)> {
         let limits = &self.config.limits;
         match &self.phase {
-            Phase::Closed(_) => None,
+            Phase::Closed => None,
             Phase::AwaitingHello(_) => Some((self.opened_at + limits.hello_timeout, Wait::Hello)),
-            phase => {
+            Phase::Open(open) => {
                 let keepalive = match self.pinged_at {
                     None => self.last_heard + limits.keepalive_interval,
                     Some(pinged_at) => pinged_at + limits.keepalive_grace,
                 };
                 let own = [(keepalive, Wait::Keepalive), (self.session_end(), Wait::SessionEnd)];
-                own.into_iter().chain(phase.deadline(&self.config)).min()
+                own.into_iter().chain(open.deadline(limits)).min()
             }
         }
     }
 
-    /// Which phase it is in.
+    /// The name of its phase; of an open connection, of its stage.
     pub fn phase(&self) -> PhaseName {
         self.phase.name()
     }
@@ -158,12 +159,12 @@ impl Connection {
         self.opened_at + self.seed.with_jitter(self.config.limits.session_max)
     }
 
-    /// Ends connections that are silent or too old. Deadlines are compared with now, never counted:
-    /// an actor may have stood still.
+    /// Pings a silent peer, and closes a connection that stays silent or is too old. Deadlines are compared with `now`,
+    /// never counted: an actor may have been suspended.
     fn watch_peer(&mut self, phase: Phase, cx: &mut StepContext<'_>) -> Phase {
         let limits = &cx.config.limits;
         match (&phase, self.pinged_at) {
-            (Phase::Closed(_), _) => phase,
+            (Phase::Closed, _) => phase,
             (Phase::AwaitingHello(_), _) if self.opened_at + limits.hello_timeout <= cx.now => {
                 phase.close(CloseReason::HelloTimeout, cx)
             }
@@ -179,5 +180,19 @@ impl Connection {
             }
             _ => phase,
         }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hello => "hello timeout",
+            Self::Ack => "ack wait",
+            Self::Drain => "drain wait",
+            Self::Keepalive => "keepalive",
+            Self::SessionEnd => "session end",
+            Self::Recheck => "storage recheck",
+            Self::Retry => "store retry",
+        })
     }
 }

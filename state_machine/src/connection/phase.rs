@@ -1,62 +1,70 @@
-//! The phases as one type: dispatch, and nothing else.
+//! The phases as one type, and their names.
 
 use std::fmt;
 
 use super::awaiting_hello::AwaitingHello;
-use super::closed::Closed;
-use super::copying_chids::CopyingChids;
-use super::draining_old_month::DrainingOldMonth;
-use super::effect::CloseReason;
+use super::closed;
+use super::effect::{CloseReason, Effect};
 use super::event::Event;
-use super::identified::Identified;
-use super::ready::Ready;
 use super::session::Session;
-use super::updating_router::UpdatingRouter;
-use super::{Config, StepContext, Wait};
-use crate::ids::OpId;
-use crate::month::Month;
-use crate::store::{StoreAnswer, StoreFailed};
+use super::stage::{Next, Stage};
+use super::{Limits, StepContext, Wait};
 use crate::time::Time;
 
-/// Where a connection is. Each phase holds only what is valid in it and is consumed by its own steps.
+/// The phase of a connection. Each holds only what is valid in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     AwaitingHello(AwaitingHello),
-    Identified(Identified),
-    DrainingOldMonth(DrainingOldMonth),
-    CopyingChids(CopyingChids),
-    UpdatingRouter(UpdatingRouter),
-    Ready(Ready),
-    Closed(Closed),
+    Open(Open),
+    Closed,
 }
 
-/// The phase's name.
+/// A connection after hello: the session, and what is its stage's own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Open {
+    pub(super) session: Box<Session>,
+    pub(super) stage: Stage,
+}
+
+/// A phase, or a stage of an open connection. Fixtures, logs and `docs/state-machine.md` use these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhaseName {
-    /// Nothing was said yet.
+    /// The socket was accepted and no message arrived.
     AwaitingHello,
-    /// Hello was said; the records of that agent are being read.
+    /// The record of a known agent is written, then its channels are read.
     Identified,
-    /// The old month's messages are being delivered.
+    /// The messages of the old month are delivered.
     DrainingOldMonth,
-    /// The channels are being copied to the new month.
+    /// The channels are added to the new month's table.
     CopyingChids,
-    /// The router record is being moved to the new month, and the old one looked at once more.
-    UpdatingRouter,
+    /// The record is written with the new month as `curmonth` and the old one as `oldmonth`.
+    WritingRecord,
+    /// Messages that endpoints stored in the old month meanwhile are delivered.
+    DrainingAgain,
+    /// The deletes under way finish before unacked messages are moved.
+    AwaitingDeletes,
+    /// Unacked messages of the old month are moved to the new one.
+    MovingMessages,
+    /// `oldmonth` is removed from the record.
+    ClearingOldMonth,
     /// Commands and pushes are served.
     Ready,
-    /// Over.
+    /// The connection has ended.
     Closed,
 }
 
 impl PhaseName {
-    /// Every phase, in the order a connection goes through them.
-    pub const ALL: [Self; 7] = [
+    /// All names, in the order in which a connection can have them.
+    pub const ALL: [Self; 11] = [
         Self::AwaitingHello,
         Self::Identified,
         Self::DrainingOldMonth,
         Self::CopyingChids,
-        Self::UpdatingRouter,
+        Self::WritingRecord,
+        Self::DrainingAgain,
+        Self::AwaitingDeletes,
+        Self::MovingMessages,
+        Self::ClearingOldMonth,
         Self::Ready,
         Self::Closed,
     ];
@@ -68,134 +76,81 @@ impl fmt::Display for PhaseName {
     }
 }
 
-macro_rules! each_phase {
-    ($phase:expr, $inner:ident => $do:expr) => {
-        match $phase {
-            Phase::AwaitingHello($inner) => $do,
-            Phase::Identified($inner) => $do,
-            Phase::DrainingOldMonth($inner) => $do,
-            Phase::CopyingChids($inner) => $do,
-            Phase::UpdatingRouter($inner) => $do,
-            Phase::Ready($inner) => $do,
-            Phase::Closed($inner) => $do,
-        }
-    };
-}
-
 impl Phase {
-    /// Something happened.
     pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Self {
-        each_phase!(self, phase => phase.on_event(event, cx))
-    }
-
-    /// The store answered. This is where an answer that nobody waits for is dropped.
-    pub(super) fn complete_store_op(
-        mut self,
-        op: OpId,
-        answer: Result<StoreAnswer, StoreFailed>,
-        cx: &mut StepContext<'_>,
-    ) -> Self {
-        let retry = cx.config.limits.store_retry;
-        let answer =
-            self.session_mut().and_then(|session| session.ops.complete(op, answer, cx.now, retry));
-        match answer {
-            Some(answer) => each_phase!(self, phase => phase.on_store_answer(answer, cx)),
-            None => self,
+        match self {
+            Self::AwaitingHello(phase) => phase.on_event(event, cx),
+            Self::Open(open) => open.on_event(event, cx),
+            Self::Closed => closed::on_event(event, cx),
         }
     }
 
-    /// Goes on with whatever time and the last event allow.
-    pub(super) fn advance(mut self, cx: &mut StepContext<'_>) -> Self {
-        if let Some(session) = self.session_mut() {
-            session.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
-            session.ops.resubmit_due(cx.now, cx.out);
+    /// Does what the time and the last event allow.
+    pub(super) fn advance(self, cx: &mut StepContext<'_>) -> Self {
+        match self {
+            Self::Open(open) => open.advance(cx),
+            Self::AwaitingHello(_) | Self::Closed => self,
         }
-        each_phase!(self, phase => phase.advance(cx))
     }
 
-    /// Ends the connection.
     pub(super) fn close(self, reason: CloseReason, cx: &mut StepContext<'_>) -> Self {
-        let months = self.months();
-        match self.into_session() {
-            Some(session) => session.close(reason, &months, cx),
-            None => Closed::because(reason, cx),
+        if let Self::Open(Open { session, stage }) = self {
+            session.close(reason, &stage.rules().months(), cx);
         }
-    }
-
-    /// The earliest deadline of the phase itself.
-    pub(super) fn deadline(&self, config: &Config) -> Option<(Time, Wait)> {
-        let session = self.session()?;
-        let ack = session.window.deadline(config.limits.ack_wait).map(|at| (at, Wait::Ack));
-        let retry = session.ops.deadline().map(|at| (at, Wait::Retry));
-        let own = match self {
-            Self::DrainingOldMonth(phase) => phase.deadline(),
-            Self::UpdatingRouter(phase) => phase.deadline(),
-            Self::Ready(phase) => phase.deadline(),
-            Self::AwaitingHello(_)
-            | Self::Identified(_)
-            | Self::CopyingChids(_)
-            | Self::Closed(_) => None,
-        };
-        [ack, retry, own].into_iter().flatten().min()
+        cx.out.push(Effect::Close(reason));
+        Self::Closed
     }
 
     pub(super) fn name(&self) -> PhaseName {
         match self {
             Self::AwaitingHello(_) => PhaseName::AwaitingHello,
-            Self::Identified(_) => PhaseName::Identified,
-            Self::DrainingOldMonth(_) => PhaseName::DrainingOldMonth,
-            Self::CopyingChids(_) => PhaseName::CopyingChids,
-            Self::UpdatingRouter(_) => PhaseName::UpdatingRouter,
-            Self::Ready(_) => PhaseName::Ready,
-            Self::Closed(_) => PhaseName::Closed,
+            Self::Open(open) => open.stage.rules().name(),
+            Self::Closed => PhaseName::Closed,
         }
     }
 
     pub(super) fn unacked(&self) -> usize {
-        self.session().map_or(0, |session| session.window.len())
+        match self {
+            Self::Open(open) => open.session.unacked(),
+            Self::AwaitingHello(_) | Self::Closed => 0,
+        }
+    }
+}
+
+impl Open {
+    /// The earliest deadline of the session and its stage.
+    pub(super) fn deadline(&self, limits: &Limits) -> Option<(Time, Wait)> {
+        let own = self.stage.rules().deadline(&self.session);
+        self.session.deadlines(limits).into_iter().chain([own]).flatten().min()
     }
 
-    /// The months whose tables may hold this agent's messages.
-    fn months(&self) -> Vec<Month> {
-        match self {
-            Self::DrainingOldMonth(phase) => vec![phase.from],
-            Self::CopyingChids(phase) => vec![phase.from],
-            Self::UpdatingRouter(phase) => vec![phase.from, phase.to],
-            Self::Ready(phase) => phase.months(),
-            Self::AwaitingHello(_) | Self::Identified(_) | Self::Closed(_) => Vec::new(),
+    fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
+        let stage = self.stage.rules_mut();
+        let next = match event {
+            Event::StoreAnswered { op, answer } => match self.session.complete(op, answer, cx) {
+                Some(answer) => stage.on_store_answer(&mut self.session, answer, cx),
+                None => Next::Stay,
+            },
+            event => stage.on_event(&mut self.session, event, cx),
+        };
+        self.follow(next, cx)
+    }
+
+    fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
+        self.session.on_time(cx);
+        loop {
+            match self.stage.rules_mut().advance(&mut self.session, cx) {
+                Next::Enter(stage) => self.stage = stage,
+                next @ (Next::Stay | Next::Close(_)) => return self.follow(next, cx),
+            }
         }
     }
 
-    fn session(&self) -> Option<&Session> {
-        match self {
-            Self::AwaitingHello(_) | Self::Closed(_) => None,
-            Self::Identified(phase) => Some(&phase.session),
-            Self::DrainingOldMonth(phase) => Some(&phase.session),
-            Self::CopyingChids(phase) => Some(&phase.session),
-            Self::UpdatingRouter(phase) => Some(&phase.session),
-            Self::Ready(phase) => Some(&phase.session),
-        }
-    }
-
-    fn session_mut(&mut self) -> Option<&mut Session> {
-        match self {
-            Self::AwaitingHello(_) | Self::Closed(_) => None,
-            Self::Identified(phase) => Some(&mut phase.session),
-            Self::DrainingOldMonth(phase) => Some(&mut phase.session),
-            Self::CopyingChids(phase) => Some(&mut phase.session),
-            Self::UpdatingRouter(phase) => Some(&mut phase.session),
-            Self::Ready(phase) => Some(&mut phase.session),
-        }
-    }
-
-    fn into_session(self) -> Option<Box<Session>> {
-        match self {
-            Self::AwaitingHello(_) | Self::Closed(_) => None,
-            Self::Identified(phase) => Some(phase.session),
-            Self::DrainingOldMonth(phase) => Some(phase.session),
-            Self::CopyingChids(phase) => Some(phase.session),
-            Self::UpdatingRouter(phase) => Some(phase.session),
-            Self::Ready(phase) => Some(phase.session),
+    fn follow(self, next: Next, cx: &mut StepContext<'_>) -> Phase {
+        match next {
+            Next::Stay => Phase::Open(self),
+            Next::Enter(stage) => Phase::Open(Self { stage, ..self }),
+            Next::Close(reason) => Phase::Open(self).close(reason, cx),
         }
     }
 }

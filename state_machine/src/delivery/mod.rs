@@ -233,7 +233,16 @@ impl Delivery {
             (DeliveryState::DeletingOldRow { is_stored: false, .. }, Is::OldRowDeleted) => {
                 answer(Outcome::NoSuchChannel)
             }
-            (state, _) => {
+            // Each of these answers one state's order; in another state it changes nothing.
+            (
+                state,
+                Is::RecordRead(_)
+                | Is::NodeAnswered(_)
+                | Is::NodeCleared
+                | Is::ChannelConfirmed(_)
+                | Is::Stored(_)
+                | Is::OldRowDeleted,
+            ) => {
                 self.state = state;
                 Vec::new()
             }
@@ -271,7 +280,10 @@ impl Delivery {
                 self.state = DeliveryState::Confirming { month: curmonth };
                 vec![Do::ConfirmChannel { month: curmonth }]
             }
-            _ => self.store(curmonth, None, 0),
+            (NodeAnswer::NotHere, None)
+            | (NodeAnswer::Unconfirmed | NodeAnswer::Busy | NodeAnswer::Unreachable, _) => {
+                self.store(curmonth, None, 0)
+            }
         }
     }
 

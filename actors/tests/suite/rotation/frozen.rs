@@ -74,7 +74,7 @@ pub(crate) async fn frozen_in_the_midst_of_a_move_it_is_finished(world: World) {
     agent.is_waited_for().await;
     agent.lets_pass(&node, super::world::DRAIN_WAIT);
     node.orders.has_met(1).await;
-    assert_eq!(traces::line(agent.line()).phase, PhaseName::UpdatingRouter);
+    assert_eq!(traces::line(agent.line()).phase, PhaseName::WritingRecord);
     agent.vanishes().await;
     let record = world.record_of(uaid).await;
     assert_eq!((record.curmonth, record.oldmonth), (month(NEW), Some(month(OLD))));

@@ -93,7 +93,7 @@ pub(crate) async fn channels_are_copied_without_messages_and_the_record_moves_la
     it_becomes(&node, NEW);
     node.orders.set(at("update month"), Fate::Held);
     let mut agent = Agent::connects(&node, uaid);
-    agent.is_in(PhaseName::UpdatingRouter).await;
+    agent.is_in(PhaseName::WritingRecord).await;
     node.orders.has_met(1).await;
     assert_eq!(agent.got, waiting);
     assert_eq!(world.channels_in(uaid, NEW).await, Some([CHANNEL].into()));

@@ -191,7 +191,7 @@ const RULES: &[(Invariant, Change)] = &[
                 |effect: &Effect| matches!(effect, Effect::Send(ServerMessage::Registered { .. }));
             let is_answered = step.effects.iter().any(is_answer);
             if is_answered {
-                (step.before, step.after) = (PhaseName::CopyingChids, PhaseName::UpdatingRouter);
+                (step.before, step.after) = (PhaseName::CopyingChids, PhaseName::WritingRecord);
             }
             is_answered
         })

@@ -245,7 +245,7 @@ const EXPLAINED: [(&str, &str); 34] = [
     ("push> 7 M1 C1 ttl=1s more", "3: nothing may follow here, got `more`"),
     ("store> 1 channels [C1 C2]", "3: expected `,`, got `C2`"),
     ("store> 1 channels [C1", "3: expected `,` after the last word"),
-    ("store> 1 rebooted", "3: expected failed, registered, unknown,"),
+    ("store> 1 rebooted", "3: expected failed, registered, unknown_agent,"),
     ("store> 1 month_updated maybe", "3: expected yes or no, got `maybe`"),
     ("store> 1 registered U1 at=+0ms", "3: curmonth= is missing: a month such as 2026_11"),
     ("limits ack_weight=5s", "3: unknown limit `ack_weight`; known: hello_timeout, ack_wait,"),

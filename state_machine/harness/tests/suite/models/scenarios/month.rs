@@ -130,7 +130,7 @@ fn an_old_connection_that_lingers_breaks_no_promise() {
         .seen("the old connection is ready while the new one moves", |_, world| {
             let is_ready = |phase| phase == PhaseName::Ready;
             let old = world.lines.values().any(|line| is_ready(line.connection.phase()));
-            old && world.phase() == Some(PhaseName::UpdatingRouter)
+            old && world.phase() == Some(PhaseName::WritingRecord)
         });
     holds(&scenario);
 }

@@ -1,12 +1,12 @@
-//! PendingOps the store has not answered, and those that failed and will be given again.
+//! Operations that the store has not answered, and failed ones that are submitted again.
 
-use super::effect::{Effect, Effects};
 use crate::backoff::Backoff;
+use crate::connection::effect::{Effect, Effects};
 use crate::ids::OpId;
 use crate::store::{StoreAnswer, StoreFailed, StoreOp};
 use crate::time::{Span, Time};
 
-/// The one place that knows which answers are still waited for.
+/// The only place that knows which answers are awaited.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct PendingOps {
     submitted: u32,
@@ -19,20 +19,19 @@ struct InFlight {
     op: OpId,
     order: StoreOp,
     failures: u32,
-    /// When to give it again; none while an answer is on its way.
-    again_at: Option<Time>,
+    /// When to submit it again; none while its answer is awaited.
+    retry_at: Option<Time>,
 }
 
 /// The longest wait, in multiples of `store_retry`.
 const RETRY_FACTOR_MAX: u64 = 64;
 
 impl PendingOps {
-    /// Gives an order.
     pub(super) fn submit(&mut self, order: StoreOp, out: &mut Effects) {
         self.resubmit(order, 0, out);
     }
 
-    /// Takes an answer in: none where nobody waits for it, or where the order will be given again.
+    /// The answer, if it is awaited. A failure is kept, and its operation submitted again after a back-off.
     pub(super) fn complete(
         &mut self,
         op: OpId,
@@ -43,33 +42,31 @@ impl PendingOps {
         match answer {
             Ok(answer) => self.take(op).map(|_| answer),
             Err(StoreFailed) => {
-                let in_flight = self.in_flight.iter_mut().find(|in_flight| in_flight.op == op)?;
-                let wait = Backoff::delay(retry, retry * RETRY_FACTOR_MAX, in_flight.failures);
-                in_flight.failures = in_flight.failures.saturating_add(1);
-                in_flight.again_at = Some(now + wait);
+                let failed = self.in_flight.iter_mut().find(|in_flight| in_flight.op == op)?;
+                let wait = Backoff::delay(retry, retry * RETRY_FACTOR_MAX, failed.failures);
+                failed.failures = failed.failures.saturating_add(1);
+                failed.retry_at = Some(now + wait);
                 None
             }
         }
     }
 
-    /// When an order is to be given again.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.in_flight.iter().filter_map(|in_flight| in_flight.again_at).min()
+        self.in_flight.iter().filter_map(|in_flight| in_flight.retry_at).min()
     }
 
-    /// Gives the ops again whose time has come.
     pub(super) fn resubmit_due(&mut self, now: Time, out: &mut Effects) {
-        while let Some(in_flight) = self.due(now).and_then(|op| self.take(op)) {
-            self.resubmit(in_flight.order, in_flight.failures, out);
+        while let Some(failed) = self.due(now).and_then(|op| self.take(op)) {
+            self.resubmit(failed.order, failed.failures, out);
         }
     }
 
     fn due(&self, now: Time) -> Option<OpId> {
-        let is_due = |in_flight: &&InFlight| in_flight.again_at.is_some_and(|at| at <= now);
+        let is_due = |in_flight: &&InFlight| in_flight.retry_at.is_some_and(|at| at <= now);
         self.in_flight.iter().find(is_due).map(|in_flight| in_flight.op)
     }
 
-    /// An idle connection holds no memory for ops.
+    /// Removes an operation. An idle connection holds no memory for operations.
     fn take(&mut self, op: OpId) -> Option<InFlight> {
         let at = self.in_flight.iter().position(|in_flight| in_flight.op == op)?;
         let in_flight = self.in_flight.remove(at);
@@ -83,6 +80,6 @@ impl PendingOps {
         let op = OpId(self.submitted);
         self.submitted = self.submitted.wrapping_add(1);
         out.push(Effect::SubmitStoreOp { op, order: order.clone() });
-        self.in_flight.push(InFlight { op, order, failures, again_at: None });
+        self.in_flight.push(InFlight { op, order, failures, retry_at: None });
     }
 }

@@ -1,35 +1,35 @@
-//! Messages sent on this connection and not acked yet, in the order they were sent.
+//! Messages sent on this connection and not acked yet, in the order of sending.
 
 use std::collections::VecDeque;
 
-use super::effect::{Effect, Effects, PushAnswer};
+use crate::connection::effect::{Effect, Effects, PushAnswer};
 use crate::ids::{MessageId, PushId};
 use crate::message::MessageKey;
 use crate::time::{Span, Time};
 
 /// A message that waits for its ack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Unacked {
-    pub(super) message: MessageKey,
+struct Unacked {
+    message: MessageKey,
     sent_at: Time,
     origin: Origin,
 }
 
-/// Who holds a message that is not acked.
+/// Where an unacked message came from, and so who has a copy of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Origin {
     /// The endpoint, which waits for the answer to its push.
     Endpoint(PushId),
-    /// Both: an endpoint waits that has pushed the message again, and the row of the first time is there.
+    /// Both: an endpoint waits that pushed the message again, and storage has the row of the first push.
     Both(PushId),
-    /// The store, or an endpoint that was told to store it.
+    /// The store, or an endpoint that was answered to store it.
     Store,
-    /// Nobody: its TTL is zero.
+    /// A push with a TTL of zero: there is no other copy.
     ZeroTtl,
 }
 
-/// The unacked messages. `overdue` of them, the ones sent first, have waited `ack_wait`: they are on
-/// disk, or on their way there, and hold nothing back any more.
+/// The unacked messages. The first `overdue` of them have waited for `ack_wait`: they are stored, or are about to be, and
+/// hold nothing back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct UnackedWindow {
     unacked: VecDeque<Unacked>,
@@ -45,7 +45,7 @@ impl UnackedWindow {
         self.unacked.len()
     }
 
-    /// Whether a message is waited for that may be nowhere but here.
+    /// Whether it has a message that may be in no table.
     pub(super) fn has_unstored(&self) -> bool {
         self.overdue < self.unacked.len()
     }
@@ -58,7 +58,7 @@ impl UnackedWindow {
         self.unacked.push_back(Unacked { message, sent_at, origin });
     }
 
-    /// The row of a message was seen in storage. Whether the message is among these, and so was sent.
+    /// Notes that storage has a row of this message. Returns whether the message is unacked here.
     pub(super) fn note_row(&mut self, id: MessageId) -> bool {
         let Some(sent) = self.unacked.iter_mut().find(|unacked| unacked.message.id == id) else {
             return false;
@@ -69,7 +69,7 @@ impl UnackedWindow {
         true
     }
 
-    /// Takes out a message that was acked. Acks mostly come in the order of sending.
+    /// Removes a message that was acked. Acks mostly arrive in the order of sending.
     pub(super) fn acked(&mut self, id: MessageId) -> Option<(MessageKey, Origin)> {
         let at = self.unacked.iter().position(|unacked| unacked.message.id == id)?;
         let Unacked { message, origin, .. } = self.unacked.remove(at)?;
@@ -79,34 +79,34 @@ impl UnackedWindow {
         Some((message, origin))
     }
 
-    /// When the next message has waited for too long.
+    /// When the next message is overdue.
     pub(super) fn deadline(&self, ack_wait: Span) -> Option<Time> {
         self.unacked.get(self.overdue).map(|unacked| unacked.sent_at + ack_wait)
     }
 
-    /// Answers the endpoints of messages that have waited for too long: they must store them.
+    /// Answers the endpoints of overdue messages: they must store them.
     ///
-    /// A message that was sent in the future has waited for nobody knows how long: the clock was set back.
+    /// A message that was sent in the future is overdue too: the clock was set back, so its wait is unknown.
     pub(super) fn expire(&mut self, now: Time, ack_wait: Span, out: &mut Effects) {
         while let Some(unacked) = self.unacked.get_mut(self.overdue) {
             if unacked.sent_at <= now && now < unacked.sent_at + ack_wait {
                 return;
             }
-            unacked.hand_back_unacked(out);
+            unacked.hand_back(out);
             self.overdue += 1;
         }
     }
 
     /// Answers every endpoint that still waits.
-    pub(super) fn closed(mut self, out: &mut Effects) {
+    pub(super) fn close(mut self, out: &mut Effects) {
         for unacked in &mut self.unacked {
-            unacked.hand_back_unacked(out);
+            unacked.hand_back(out);
         }
     }
 }
 
 impl Unacked {
-    fn hand_back_unacked(&mut self, out: &mut Effects) {
+    fn hand_back(&mut self, out: &mut Effects) {
         if let Origin::Endpoint(push) | Origin::Both(push) = self.origin {
             self.origin = Origin::Store;
             let message = self.message.clone();

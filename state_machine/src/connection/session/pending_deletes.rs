@@ -1,0 +1,69 @@
+//! Acks that are not settled yet: rows to delete, and the ids of recent acks.
+
+use std::collections::VecDeque;
+
+use crate::ids::{MessageId, Uaid};
+use crate::message::MessageKey;
+use crate::month::Month;
+use crate::store::StoreOp;
+
+/// One delete is under way at a time. Messages acked meanwhile are deleted by the next one, so a hundred acks do not
+/// make a hundred writes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct PendingDeletes {
+    /// The ids acked last, oldest first. A row with such an id was stored after its ack.
+    remembered: VecDeque<MessageId>,
+    waiting: Vec<MessageKey>,
+    /// The messages of the delete under way. Their rows may still be read, however many acks arrived since.
+    deleting: Vec<MessageId>,
+}
+
+impl PendingDeletes {
+    /// Whether every ack so far is settled.
+    pub(super) fn is_settled(&self) -> bool {
+        self.deleting.is_empty() && self.waiting.is_empty()
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        !self.deleting.is_empty()
+    }
+
+    /// Whether a row of this message must be deleted instead of sent.
+    pub(super) fn remembers(&self, id: MessageId) -> bool {
+        self.remembered.contains(&id)
+            || self.deleting.contains(&id)
+            || self.waiting.iter().any(|message| message.id == id)
+    }
+
+    /// Remembers an ack, and forgets the oldest if there are `max`.
+    pub(super) fn remember(&mut self, id: MessageId, max: usize) {
+        if self.remembered.len() >= max {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(id);
+    }
+
+    pub(super) fn delete(&mut self, message: MessageKey) {
+        self.waiting.push(message);
+    }
+
+    /// How many rows wait for the next delete.
+    pub(super) fn backlog(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The next delete, if one is due and none is under way.
+    pub(super) fn next(&mut self, uaid: Uaid, months: &[Month]) -> Option<StoreOp> {
+        if !self.deleting.is_empty() || self.waiting.is_empty() {
+            return None;
+        }
+        self.deleting = self.waiting.iter().map(|message| message.id).collect();
+        let messages = std::mem::take(&mut self.waiting);
+        Some(StoreOp::Delete { uaid, months: months.to_vec(), messages })
+    }
+
+    /// The delete under way is durable.
+    pub(super) fn on_deleted(&mut self) {
+        self.deleting = Vec::new();
+    }
+}

@@ -1,0 +1,224 @@
+//! Commands and pushes are served.
+
+use super::{Next, Stage, StageRules};
+use crate::connection::effect::{CloseReason, Effect, PushAnswer};
+use crate::connection::phase::PhaseName;
+use crate::connection::session::Session;
+use crate::connection::{StepContext, Wait};
+use crate::ids::{Chid, PushId};
+use crate::message::{Message, Urgency};
+use crate::month::Month;
+use crate::store::{RegisterResult, StoreAnswer, StoreOp};
+use crate::time::Time;
+use crate::wire::{ClientMessage, ServerMessage, VapidKey, status};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::connection) struct Ready {
+    /// The month in which messages are stored; none while the agent has no record, and so no stored message.
+    month: Option<Month>,
+    /// When to scan storage without a notification.
+    recheck_at: Option<Time>,
+    /// The command under way: one at a time, so that they take effect in the order of their arrival.
+    command: Option<Command>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Command {
+    /// The record of a new agent is written first, for the command that waits.
+    CreatingRecord,
+    Registering {
+        chid: Chid,
+        key: Option<VapidKey>,
+    },
+    Unregistering {
+        chid: Chid,
+    },
+}
+
+impl Ready {
+    pub(super) fn begin(session: &mut Session, month: Month, cx: &StepContext<'_>) -> Stage {
+        session.request_scan();
+        let mut stage = Self { month: Some(month), recheck_at: None, command: None };
+        stage.schedule_recheck(cx);
+        Stage::Ready(stage)
+    }
+
+    /// Answers the hello of a new agent. Its record is written with its first channel.
+    pub(in crate::connection) fn welcome(session: &mut Session, cx: &mut StepContext<'_>) -> Stage {
+        session.send_hello(cx);
+        Stage::Ready(Self { month: None, recheck_at: None, command: None })
+    }
+
+    fn schedule_recheck(&mut self, cx: &StepContext<'_>) {
+        let wait = cx.seed.with_jitter(cx.config.limits.storage_recheck);
+        self.recheck_at = Some(cx.now + wait);
+    }
+
+    fn start(&mut self, session: &mut Session, command: ClientMessage, cx: &mut StepContext<'_>) {
+        match command {
+            ClientMessage::Register { chid, key } => self.register(session, chid, key, cx),
+            ClientMessage::Unregister { chid } => self.unregister(session, chid, cx),
+            ClientMessage::Urgency { min } => set_urgency(session, min, cx),
+            // Only commands are deferred; the session has processed these.
+            ClientMessage::Hello { .. }
+            | ClientMessage::Ack { .. }
+            | ClientMessage::Nack
+            | ClientMessage::BroadcastSubscribe { .. }
+            | ClientMessage::Ping => {}
+        }
+    }
+
+    fn register(
+        &mut self,
+        session: &mut Session,
+        chid: Chid,
+        key: Option<VapidKey>,
+        cx: &mut StepContext<'_>,
+    ) {
+        if session.channels().contains(&chid) {
+            return send_registered(session, chid, key, cx);
+        }
+        if session.channels().len() >= cx.config.limits.channels_max {
+            let (status, reason) = (status::TOO_MANY, "too many channels");
+            let refused = ServerMessage::RegisterRefused { chid, status, reason };
+            return cx.out.push(Effect::Send(refused));
+        }
+        let Some(month) = self.month else {
+            session.put_back_command(ClientMessage::Register { chid, key });
+            return self.create_record(session, cx);
+        };
+        session.add_channels(month, [chid].into(), cx);
+        self.command = Some(Command::Registering { chid, key });
+    }
+
+    fn unregister(&mut self, session: &mut Session, chid: Chid, cx: &mut StepContext<'_>) {
+        let Some(month) = self.month.filter(|_| session.channels().contains(&chid)) else {
+            return send_unregistered(chid, cx);
+        };
+        let (uaid, months) = (session.uaid(), vec![month]);
+        session.submit(StoreOp::RemoveChannel { uaid, months, chid }, cx);
+        self.command = Some(Command::Unregistering { chid });
+    }
+
+    fn create_record(&mut self, session: &mut Session, cx: &mut StepContext<'_>) {
+        self.command = Some(Command::CreatingRecord);
+        session.register(Some(cx.config.message_month(cx.now)), cx);
+    }
+
+    fn record_created(
+        &mut self,
+        session: &mut Session,
+        result: RegisterResult,
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        match result {
+            RegisterResult::Registered(record, before) => {
+                session.notify_previous_node(before, cx);
+                self.month = Some(record.curmonth);
+                self.schedule_recheck(cx);
+                Next::Stay
+            }
+            RegisterResult::Superseded(seen) if session.is_superseded_by(seen, cx.now) => {
+                Next::Close(CloseReason::Replaced)
+            }
+            // This connection wrote the record, and the answer was lost.
+            RegisterResult::Superseded(seen) => {
+                session.restamp(seen, cx);
+                self.create_record(session, cx);
+                Next::Stay
+            }
+            RegisterResult::UnknownAgent => Next::Close(CloseReason::RecordMissing),
+        }
+    }
+}
+
+impl StageRules for Ready {
+    fn name(&self) -> PhaseName {
+        PhaseName::Ready
+    }
+
+    fn months(&self) -> Vec<Month> {
+        self.month.into_iter().collect()
+    }
+
+    fn deadline(&self, _: &Session) -> Option<(Time, Wait)> {
+        self.recheck_at.map(|at| (at, Wait::Recheck))
+    }
+
+    fn on_push(
+        &mut self,
+        session: &mut Session,
+        push: PushId,
+        message: Message,
+        cx: &mut StepContext<'_>,
+    ) {
+        if !session.channels().contains(&message.chid) {
+            let (answer, message) = (PushAnswer::NoSuchChannel, message.key());
+            cx.out.push(Effect::AnswerPush { push, answer, message });
+        } else if session.may_send(&message, cx) {
+            session.deliver(push, message, cx);
+        } else {
+            session.reject_to_store(push, &message, cx);
+        }
+    }
+
+    fn on_store_answer(
+        &mut self,
+        session: &mut Session,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        match (answer, self.command.take()) {
+            (StoreAnswer::Registered(result), _) => {
+                return self.record_created(session, result, cx);
+            }
+            (StoreAnswer::ChannelsAdded, Some(Command::Registering { chid, key })) => {
+                session.add_channel(chid);
+                send_registered(session, chid, key, cx);
+            }
+            (StoreAnswer::ChannelRemoved, Some(Command::Unregistering { chid })) => {
+                session.remove_channel(chid);
+                send_unregistered(chid, cx);
+            }
+            (other, command) => {
+                self.command = command;
+                if let Some(month) = self.month {
+                    session.on_drain_answer(other, month, cx);
+                }
+            }
+        }
+        Next::Stay
+    }
+
+    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+        if self.recheck_at.is_some_and(|at| at <= cx.now) {
+            session.request_scan();
+            self.schedule_recheck(cx);
+        }
+        while self.command.is_none()
+            && let Some(command) = session.next_command()
+        {
+            self.start(session, command, cx);
+        }
+        if let Some(month) = self.month {
+            session.flush_acks(&[month], cx);
+            session.scan_storage(month, cx);
+        }
+        Next::Stay
+    }
+}
+
+fn set_urgency(session: &mut Session, min: Urgency, cx: &mut StepContext<'_>) {
+    session.set_min_urgency(min);
+    cx.out.push(Effect::Send(ServerMessage::UrgencySet { status: status::OK }));
+}
+
+fn send_registered(session: &Session, chid: Chid, key: Option<VapidKey>, cx: &mut StepContext<'_>) {
+    let uaid = session.uaid();
+    cx.out.push(Effect::Send(ServerMessage::Registered { uaid, chid, key }));
+}
+
+fn send_unregistered(chid: Chid, cx: &mut StepContext<'_>) {
+    let status = status::OK;
+    cx.out.push(Effect::Send(ServerMessage::Unregistered { chid, status }));
+}

@@ -1,0 +1,253 @@
+//! The router record moves to the new month, in five stages.
+//!
+//! ```text
+//!   WritingRecord ──all acked before──► DrainingAgain ──all acked──► ClearingOldMonth ──► Ready
+//!        │                                   │ time is up                     ▲
+//!        │ messages are left                 ▼                                │ moved
+//!        └─────────────────────────► AwaitingDeletes ──deleted──► MovingMessages
+//! ```
+//!
+//! From `DrainingAgain` on the record has `curmonth = to` and `oldmonth = from`. If the connection ends there, the next
+//! one resumes with `DrainingAgain`.
+
+use super::draining_old_month::{Drain, Drained};
+use super::{MonthMove, Next, Stage, StageRules, enter_month};
+use crate::connection::effect::CloseReason;
+use crate::connection::phase::PhaseName;
+use crate::connection::session::Session;
+use crate::connection::{StepContext, Wait};
+use crate::month::Month;
+use crate::store::{StoreAnswer, StoreOp};
+use crate::time::Time;
+
+/// The record is written with `curmonth` and `oldmonth`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::connection) struct WritingRecord {
+    months: MonthMove,
+    /// Whether messages are left that must be moved.
+    has_leftovers: bool,
+}
+
+/// Messages that endpoints stored in the old month meanwhile are delivered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::connection) struct DrainingAgain {
+    months: MonthMove,
+    drain: Drain,
+}
+
+/// Messages are left. The deletes under way finish first: none may run while rows move between the tables.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::connection) struct AwaitingDeletes {
+    months: MonthMove,
+}
+
+/// The store moves what is left to the new month.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::connection) struct MovingMessages {
+    months: MonthMove,
+}
+
+/// The store removes `oldmonth` from the record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::connection) struct ClearingOldMonth {
+    months: MonthMove,
+}
+
+impl WritingRecord {
+    pub(super) fn begin(
+        session: &mut Session,
+        months: MonthMove,
+        has_leftovers: bool,
+        cx: &mut StepContext<'_>,
+    ) -> Stage {
+        let step = session.month_step(months.from, months.to, cx);
+        session.submit(StoreOp::UpdateMonth(step), cx);
+        Stage::WritingRecord(Self { months, has_leftovers })
+    }
+}
+
+impl StageRules for WritingRecord {
+    fn name(&self) -> PhaseName {
+        PhaseName::WritingRecord
+    }
+
+    fn months(&self) -> Vec<Month> {
+        self.months.both().into()
+    }
+
+    fn on_store_answer(
+        &mut self,
+        session: &mut Session,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        match answer {
+            StoreAnswer::MonthUpdated(true) if self.has_leftovers => {
+                Next::Enter(AwaitingDeletes::begin(session, self.months))
+            }
+            StoreAnswer::MonthUpdated(true) => {
+                Next::Enter(DrainingAgain::begin(session, self.months, cx))
+            }
+            // Another connection has written the record since.
+            StoreAnswer::MonthUpdated(false) => Next::Close(CloseReason::Replaced),
+            other => {
+                session.on_drain_answer(other, self.months.from, cx);
+                Next::Stay
+            }
+        }
+    }
+
+    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+        session.flush_acks(&self.months.both(), cx);
+        Next::Stay
+    }
+}
+
+impl DrainingAgain {
+    pub(super) fn begin(
+        session: &mut Session,
+        months: MonthMove,
+        cx: &mut StepContext<'_>,
+    ) -> Stage {
+        Stage::DrainingAgain(Self { months, drain: Drain::begin(session, cx) })
+    }
+}
+
+impl StageRules for DrainingAgain {
+    fn name(&self) -> PhaseName {
+        PhaseName::DrainingAgain
+    }
+
+    fn months(&self) -> Vec<Month> {
+        self.months.both().into()
+    }
+
+    fn deadline(&self, session: &Session) -> Option<(Time, Wait)> {
+        self.drain.deadline(session)
+    }
+
+    fn on_store_answer(
+        &mut self,
+        session: &mut Session,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        session.on_drain_answer(answer, self.months.from, cx);
+        Next::Stay
+    }
+
+    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+        match self.drain.advance(session, self.months, cx) {
+            None => Next::Stay,
+            Some(Drained::Empty) => Next::Enter(ClearingOldMonth::begin(session, self.months, cx)),
+            Some(Drained::TimeUp) => Next::Enter(AwaitingDeletes::begin(session, self.months)),
+        }
+    }
+}
+
+impl AwaitingDeletes {
+    fn begin(session: &mut Session, months: MonthMove) -> Stage {
+        session.stop_scan();
+        Stage::AwaitingDeletes(Self { months })
+    }
+}
+
+impl StageRules for AwaitingDeletes {
+    fn name(&self) -> PhaseName {
+        PhaseName::AwaitingDeletes
+    }
+
+    fn months(&self) -> Vec<Month> {
+        self.months.both().into()
+    }
+
+    fn on_store_answer(
+        &mut self,
+        session: &mut Session,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        session.on_drain_answer(answer, self.months.from, cx);
+        Next::Stay
+    }
+
+    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+        if session.is_deleting() {
+            return Next::Stay;
+        }
+        Next::Enter(MovingMessages::begin(session, self.months, cx))
+    }
+}
+
+impl MovingMessages {
+    fn begin(session: &mut Session, months: MonthMove, cx: &mut StepContext<'_>) -> Stage {
+        let MonthMove { from, to } = months;
+        session.submit(StoreOp::MoveMessages { uaid: session.uaid(), from, to }, cx);
+        Stage::MovingMessages(Self { months })
+    }
+}
+
+impl StageRules for MovingMessages {
+    fn name(&self) -> PhaseName {
+        PhaseName::MovingMessages
+    }
+
+    fn months(&self) -> Vec<Month> {
+        self.months.both().into()
+    }
+
+    fn on_store_answer(
+        &mut self,
+        session: &mut Session,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        if answer == StoreAnswer::Moved {
+            return Next::Enter(ClearingOldMonth::begin(session, self.months, cx));
+        }
+        session.on_drain_answer(answer, self.months.from, cx);
+        Next::Stay
+    }
+}
+
+impl ClearingOldMonth {
+    fn begin(session: &mut Session, months: MonthMove, cx: &mut StepContext<'_>) -> Stage {
+        let step = session.month_step(months.from, months.to, cx);
+        session.submit(StoreOp::FinishMove(step), cx);
+        Stage::ClearingOldMonth(Self { months })
+    }
+}
+
+impl StageRules for ClearingOldMonth {
+    fn name(&self) -> PhaseName {
+        PhaseName::ClearingOldMonth
+    }
+
+    fn months(&self) -> Vec<Month> {
+        self.months.both().into()
+    }
+
+    fn on_store_answer(
+        &mut self,
+        session: &mut Session,
+        answer: StoreAnswer,
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        match answer {
+            StoreAnswer::MoveFinished(true) => {
+                Next::Enter(enter_month(session, self.months.to, None, cx))
+            }
+            // Another connection has written the record since.
+            StoreAnswer::MoveFinished(false) => Next::Close(CloseReason::Replaced),
+            other => {
+                session.on_drain_answer(other, self.months.from, cx);
+                Next::Stay
+            }
+        }
+    }
+
+    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+        session.flush_acks(&self.months.both(), cx);
+        Next::Stay
+    }
+}
