@@ -79,7 +79,7 @@ pub(crate) async fn of_registrations_at_once_the_latest_stays(world: World) {
     for (connected_at, answer) in answers {
         match answer {
             RegisterResult::Registered(record, _) => {
-                assert_eq!(record.connected_at, Time(connected_at))
+                assert_eq!(record.connected_at, Time(connected_at));
             }
             RegisterResult::Superseded(there) => assert!(there > Time(connected_at)),
             RegisterResult::UnknownAgent => panic!("each may make the record"),
