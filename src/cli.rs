@@ -314,7 +314,7 @@ fn exit_code<E: Display>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// Reports wrong usage.
+/// Prints an error of usage; the exit code is 2.
 fn wrong(error: &dyn Display) -> ExitCode {
     eprint(error);
     ExitCode::from(2)

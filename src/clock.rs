@@ -21,13 +21,12 @@ impl SystemClock {
         self.offset_ms != 0
     }
 
-    /// The shifted time.
     pub fn now(self) -> Time {
         Time(unix_now().0.saturating_add_signed(self.offset_ms))
     }
 }
 
-/// The system's time.
+/// The time of the system, 1970 at the earliest.
 pub fn unix_now() -> Time {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Time(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))

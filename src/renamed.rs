@@ -46,13 +46,13 @@ pub fn setting(former: &str) -> Option<&'static str> {
     SETTINGS.iter().find(|(name, _)| *name == former).map(|(_, now)| *now)
 }
 
-/// All former settings.
+/// All former settings with their names of today.
 #[cfg(test)]
 pub fn settings() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS.into_iter()
 }
 
-/// All former commands.
+/// All former commands with those of today.
 #[cfg(test)]
 pub fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
     COMMANDS.into_iter()

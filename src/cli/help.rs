@@ -1,6 +1,5 @@
 //! Help of the commands: what each needs, and examples.
 
-/// `kalends`
 pub(super) const EXAMPLES: &str = "\
 Examples:
   kalends                                        serve on 127.0.0.1:8080, data in ./kalends-data
@@ -8,7 +7,6 @@ Examples:
   kalends push --subscription sub.json -m hello  in a third: send it a message
   kalends serve --help                           all settings";
 
-/// `kalends serve`
 pub(super) const SERVE: &str = "\
 Each setting can also be a line of the --config file (listen = \"0.0.0.0:8080\") or an environment
 variable (KALENDS_LISTEN=0.0.0.0:8080). A flag overrides the environment, and the environment the file.
@@ -42,7 +40,6 @@ Examples of a cluster:
   kalends serve --role endpoint --listen 0.0.0.0:8090 \\
       --nodes-allowed 10.0.0.0/8 --public-url https://push.example.net";
 
-/// `kalends keys cluster`
 pub(super) const CLUSTER_KEYS: &str = "\
 All nodes of a cluster have the same keys.toml in their data directories. This command creates the file
 if it is missing, with a crypto key for endpoint URLs. If a server already runs on the same tables, copy
@@ -57,7 +54,6 @@ Examples:
   install -m 600 -o kalends keys.toml /var/lib/kalends/
                                                  on another node, with the file copied there";
 
-/// `kalends subscribe`
 pub(super) const SUBSCRIBE: &str = "\
 Examples:
   kalends subscribe                              a new agent on ws://127.0.0.1:8080/
@@ -68,7 +64,6 @@ Examples:
   kalends subscribe --vapid-public-key \"$(kalends keys vapid vapid.pem)\"
                                                  accept only messages signed with that key";
 
-/// `kalends push`
 pub(super) const PUSH: &str = "\
 Examples:
   kalends push --subscription sub.json --message hello
@@ -76,7 +71,6 @@ Examples:
   kalends push https://push.example.net/wpush/TOKEN --message ''
                                                  notify the agent without a payload";
 
-/// `kalends dev replay`
 pub(super) const REPLAY: &str = "\
 Examples:
   kalends dev replay fixtures/sessions/hello_of_a_new_agent.session --trace

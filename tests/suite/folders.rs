@@ -1,4 +1,4 @@
-//! The order of folders and crates in `docs/architecture.md`, held against the sources: an import leads downward.
+//! The order of folders and crates in `docs/architecture.md`, held against the sources.
 
 use std::collections::BTreeSet;
 use std::fs;
