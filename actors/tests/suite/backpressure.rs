@@ -189,7 +189,7 @@ async fn with_room_for_one() -> Node {
 }
 
 /// An agent that has disconnected, as its record shows.
-async fn offline(node: &Node, number: u8) -> Uaid {
+pub(crate) async fn offline(node: &Node, number: u8) -> Uaid {
     let uaid = UserAgent::new(node, number).await.hangs_up().await;
     let record = node.store.record(uaid).await.unwrap().unwrap();
     let connected_at = record.connected_at;

@@ -16,8 +16,8 @@ use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::feed::FeedSyncId;
 use state_machine::{Message, NodeId, Span, Time, Uaid};
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
 
+use crate::backpressure::offline;
 use crate::broadcasts::Town;
 use crate::clockwork::{self, pass, settle};
 use crate::feeds::{self, Call, FeedStore, Reader, feed, put};
@@ -102,10 +102,7 @@ fn the_endpoint_and_the_registry_count_a_push_until_it_is_acked() {
 fn the_endpoint_counts_a_push_that_waits_for_the_store() {
     clockwork::run(async {
         let node = Node::start().await;
-        let uaid = UserAgent::new(&node, 1).await.hangs_up().await;
-        while node.store.record(uaid).await.unwrap().unwrap().node.is_some() {
-            yield_now().await;
-        }
+        let uaid = offline(&node, 1).await;
         node.gate.set_open(false);
         let sent = node.send(uaid, node.message());
         node.gate.has_messages(1).await;

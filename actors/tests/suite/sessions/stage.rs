@@ -225,8 +225,8 @@ impl Stage {
             found.extend((connection == Some(OURS)).then_some(*uaid));
         }
         let line = |word, uaid| format!("registry< {word} {}", self.uaids[uaid]);
-        let left = self.found_under.difference(&found).map(|uaid| line("leave", uaid));
-        let entered = found.difference(&self.found_under).map(|uaid| line("enter", uaid));
+        let left = self.found_under.difference(&found).map(|uaid| line("deregister", uaid));
+        let entered = found.difference(&self.found_under).map(|uaid| line("register", uaid));
         let lines = left.chain(entered).collect();
         self.uaid = found.first().copied().or(self.uaid);
         self.found_under = found;
