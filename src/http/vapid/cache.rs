@@ -20,7 +20,7 @@ pub(super) struct Verified {
 }
 
 #[derive(PartialEq, Eq, Hash)]
-struct Remembered {
+pub(super) struct Remembered {
     key: VapidKey,
     token: Box<str>,
 }
@@ -33,7 +33,7 @@ struct Asked<'a> {
 }
 
 #[derive(Clone)]
-struct Bytes;
+pub(super) struct Bytes;
 
 impl Verified {
     pub(super) fn new(max_bytes: u64) -> Self {
