@@ -30,8 +30,8 @@ const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum size of a refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
-/// A short path to the file `name` in `dir`, for as long as the open directory lives: the address of a Unix socket
-/// has room for 107 bytes, and the path of a data directory may be longer.
+/// A short path to the file `name` in `dir`, valid while the returned directory is open. The address of a Unix socket has
+/// room for 107 bytes, and the path of a data directory may be longer.
 pub(super) fn short_path(dir: &Path, name: &str) -> io::Result<(File, PathBuf)> {
     let dir = File::open(dir)?;
     let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);

@@ -38,7 +38,7 @@ pub enum Request {
     Drop(Drop),
     Copy(Copy),
     DropInactive(DropInactive),
-    /// `feed put` and `broadcast put`.
+    /// Also `broadcast put`, which sets a key of the feed `broadcasts`.
     FeedPut(FeedPut),
     FeedDelete(KeyArgs),
     FeedRepublish(KeyArgs),
@@ -179,7 +179,7 @@ pub struct KeyArgs {
     pub key: FeedKey,
 }
 
-/// A key of a feed and its new value, which comes from the command line or from standard input.
+/// A key of a feed and its new value, from the command line or from standard input.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeedPut {

@@ -34,7 +34,7 @@ pub enum Output {
     End(Completion),
 }
 
-/// How far a step has come.
+/// The progress of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The step, such as `counting clients`.

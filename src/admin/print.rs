@@ -225,7 +225,7 @@ fn broadcast_text(broadcast: &Broadcast) -> String {
     format!("{} = {}\n", on_one_line(id.as_str()), on_one_line(version.as_str()))
 }
 
-/// Escapes control characters: the text comes from the writer of a feed, and must not control the terminal.
+/// Escapes control characters: the writer of a feed must not control the terminal.
 fn on_one_line(text: &str) -> String {
     let escape = |character: char| match character.is_control() {
         true => character.escape_default().to_string(),

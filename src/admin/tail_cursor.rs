@@ -1,4 +1,4 @@
-//! How far `kalends feed tail` has come, and the file that keeps it with `--cursor-file`.
+//! The position of `kalends feed tail`, and the file that keeps it with `--cursor-file`.
 //!
 //! The file is replaced by a rename, so that it is whole at any time. A lock on `FILE.lock` keeps a second tail away;
 //! it ends with the process, also by kill -9.

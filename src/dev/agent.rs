@@ -74,7 +74,6 @@ pub enum Event {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The message's id.
     pub version: String,
     /// The content encoding; none for a push without a body.
     pub encoding: Option<&'static str>,
@@ -306,7 +305,7 @@ fn check_status(what: &'static str, heard: &ServerMessage) -> Result<(), AgentEr
     }
 }
 
-/// The encrypted body: `data` and `headers` come together or not at all.
+/// The encrypted body: `data` and `headers` are both present or both missing.
 fn payload(heard: &ServerMessage) -> Result<Option<Payload>, AgentError> {
     let malformed = |field| AgentError::Malformed { what: "notification", field };
     let (data, headers) = match (&heard.data, &heard.headers) {

@@ -1,5 +1,6 @@
 //! What the command line does beside serving: `kalends subscribe` is a user agent, `kalends push` an
-//! application server. They share no code with the server, so that each checks the other.
+//! application server. They are written from the protocol's description, so that each checks the server. They share
+//! with it the HTTPS client and the base types of [`state_machine`].
 //!
 //! - [`agent`]: what a user agent says and hears, without IO.
 //! - [`identity`]: what a user agent remembers between runs.

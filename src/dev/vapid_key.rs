@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::dev::to_base64url;
 
-    /// Written by `openssl ecparam -genkey -name prime256v1 -noout`.
+    /// A key as `openssl ecparam -genkey -name prime256v1 -noout` writes it.
     const SEC1: &str = "\
 -----BEGIN EC PRIVATE KEY-----
 MHcCAQEEIJGdUuuHPHI/Z0BOVnEVJHX33iyYdLR9X1TZyrNisgfpoAoGCCqGSM49

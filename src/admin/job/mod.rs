@@ -23,7 +23,7 @@ use super::job_context::JobContext;
 use super::output::{Completion, Output};
 pub use report::{OUTPUTS_MAX, Report};
 
-/// Why a job did not come to its end.
+/// Why a job ended early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// The command was interrupted, or its process ended.

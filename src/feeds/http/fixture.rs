@@ -43,7 +43,7 @@ pub(super) struct Told {
     pub(super) json: Value,
 }
 
-/// A body that comes in parts.
+/// A body that is sent in parts.
 pub(super) struct Stream(Pin<Box<BoxBody>>);
 
 impl Scene {
@@ -69,7 +69,7 @@ impl Scene {
         format!("Bearer {}", self.service.tokens.mint(&grant))
     }
 
-    /// A request of somebody who may do everything with the feed `x`.
+    /// A request with a token for both scopes of the feed `x`.
     pub(super) fn request(&self, method: Method, path: &str) -> TestRequest {
         let token = self.token("x", Scopes::Both, None);
         let request = TestRequest::with_uri(&format!("/v1/feeds/{path}")).method(method);
@@ -106,7 +106,6 @@ impl Scene {
         told.json
     }
 
-    /// Follows `x`.
     pub(super) async fn stream(&self, request: TestRequest) -> Stream {
         let response = self.respond(request.insert_header(("accept", "text/event-stream"))).await;
         assert_eq!(response.status(), 200);

@@ -16,7 +16,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadQuery {
-    /// The cursor.
+    /// The cursor; 0 is the beginning.
     pub(super) after: FeedSyncId,
     /// The size of the page.
     pub(super) limit: PageLimit,

@@ -14,7 +14,6 @@ pub(super) const BASE: &str = "/v1/feeds/";
 /// The end of the path that publishes a key again.
 const REPUBLISH: &str = "/republish";
 
-/// A path, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     /// The feed's name; none if it cannot be decoded.

@@ -265,7 +265,7 @@ async fn without_a_valid_token_nothing_else_of_a_request_is_checked() {
             let request = token.iter().fold(request, |request, token| {
                 request.insert_header((header::AUTHORIZATION, token.as_str()))
             });
-            // A body that never comes: it must not be waited for.
+            // A body that is never sent must not be waited for.
             let request = request.insert_header((header::CONTENT_LENGTH, "99"));
             assert_refused(&scene, request, status, errno, path).await;
         }

@@ -3,7 +3,7 @@ use super::*;
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
 
-/// 2026-11-30.
+/// The clock of these tests, on 2026-11-30.
 const EXPIRES: Time = Time(1_796_000_000_000);
 const NOW: Time = Time(EXPIRES.0 - 1);
 
