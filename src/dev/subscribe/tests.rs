@@ -28,7 +28,7 @@ fn args(address: SocketAddr, more: &[&str]) -> SubscribeArgs {
 }
 
 fn timing() -> Timing {
-    let retry = state_machine::Span(1);
+    let retry = Span(1);
     Timing { retry, retry_max: retry, ..Timing::default() }
 }
 
