@@ -95,11 +95,11 @@ impl WebSocketClient {
         Ok(Self { url: url.clone(), connector })
     }
 
-    /// Opens a WebSocket, or tells why there is none. It waits for as long as it is let.
+    /// Opens a WebSocket, or returns the reason for the failure. It has no timeout of its own.
     pub async fn open(&self) -> Result<WebSocket, String> {
         let opened = match self.handshake(Some(PROTOCOL)).await {
             // A server may take no subprotocol (RFC 6455 §4.2.2). Mozilla's does so and Firefox
-            // goes on; this library would not, and so is not told of any.
+            // accepts it. This library does not, so the second handshake offers no subprotocol.
             Err(Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(
                 SubProtocolError::NoSubProtocol,
             ))) => self.handshake(None).await,

@@ -1,4 +1,4 @@
-//! The binary `kalends`.
+//! Entry point of the binary `kalends`.
 
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 //! application server. They are written from the protocol's description, so that each checks the server. They share
 //! with it the HTTPS client and the base types of [`state_machine`].
 //!
-//! - [`agent`]: what a user agent says and hears, without IO.
+//! - [`agent`]: the messages of a user agent, without IO.
 //! - [`identity`]: what a user agent remembers between runs.
 //! - [`subscribe`], [`output`]: the user agent on a socket, and what it prints.
 //! - [`push`]: sending a message.
@@ -41,28 +41,16 @@ use crate::https_client::ClientError;
 pub enum ToolError {
     /// A file could not be read.
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
+    Unreadable { path: PathBuf, error: io::Error },
     /// A file could not be written.
     #[error("cannot write {}: {error}", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
+    Unwritable { path: PathBuf, error: io::Error },
     /// A file holds something else.
     #[error("{} is not {what}: {why}", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// What it should be.
         what: &'static str,
-        /// What is wrong.
         why: String,
     },
     /// Something given on the command line cannot be used.

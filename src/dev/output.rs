@@ -12,9 +12,9 @@ use crate::https_client::printable;
 
 /// Where and how to print.
 pub struct Output<W> {
-    /// Where to.
+    /// Destination of each line, such as standard output.
     pub to: W,
-    /// As JSON.
+    /// One JSON object per line instead of text.
     pub is_json: bool,
     /// The file that the subscription is written to, for the hint how to send to it.
     pub subscription_file: Option<String>,
@@ -28,7 +28,7 @@ impl<W: Write> Output<W> {
         Self { to, is_json, subscription_file, shown: None }
     }
 
-    /// Prints an event.
+    /// Prints one event and flushes the output.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let text = match event {
             _ if self.is_json => json_of(event).to_string(),

@@ -21,7 +21,7 @@ use super::vapid_sign::{Claims, authorization};
 use super::{ToolError, to_base64url};
 use crate::https_client::{ClientError, http_client, printable, why_unanswered};
 
-/// What `kalends push` is told.
+/// Arguments of `kalends push`: a subscription, a message and its headers.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PushArgs {
     /// Where to send; not needed with --subscription
@@ -62,7 +62,7 @@ pub struct PushArgs {
     #[arg(long, value_parser = urgencies())]
     pub urgency: Option<String>,
 
-    /// How to encrypt
+    /// How to encrypt the message
     #[arg(long, value_enum, default_value_t = Coding::Aes128gcm)]
     pub encoding: Coding,
 
@@ -75,7 +75,7 @@ pub struct PushArgs {
     #[arg(long, value_name = "URL", value_parser = contact)]
     pub sub: Option<String>,
 
-    /// Do not sign
+    /// Do not sign the push with VAPID
     #[arg(long, conflicts_with_all = ["vapid_key", "sub"])]
     pub no_vapid: bool,
 }
@@ -90,7 +90,7 @@ fn endpoint(text: &str) -> Result<Url, String> {
     url.ok_or_else(|| "it is no http or https URL; a message goes behind -m, as in -m hello".into())
 }
 
-/// Reads who is responsible for a message (RFC 8292 §2.1). It goes into the token as it was given.
+/// Reads who is responsible for a message (RFC 8292 §2.1). The token contains it unchanged.
 fn contact(text: &str) -> Result<String, String> {
     let is_contact = Url::parse(text).is_ok_and(|url| match url.scheme() {
         "mailto" => url.path().contains('@'),
@@ -274,7 +274,7 @@ struct Reason {
     message: Option<String>,
 }
 
-/// What the server said, and what to do.
+/// The server's answer and a remedy.
 fn refusal(status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> String {
     let mut text = format!("the server answered {status}");
     let reason: Reason = serde_json::from_slice(body).unwrap_or_default();

@@ -13,33 +13,18 @@ const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// What a feed history's file is called.
 const FEED_EXTENSION: &str = "feed";
 
-/// Why a file was not replayed, or did not come out as it says.
+/// Why a file was not replayed, or its replay differs from it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", .file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// It is neither a transcript nor a history.
     #[error("{}:{error}", .file.display())]
-    Parse {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        error: ParseError,
-    },
+    Parse { file: PathBuf, error: ParseError },
     /// The machine does something else.
     #[error("{}:{mismatch}", .file.display())]
-    Mismatch {
-        /// The file.
-        file: PathBuf,
-        /// Where.
-        mismatch: Mismatch,
-    },
+    Mismatch { file: PathBuf, mismatch: Mismatch },
     /// The result cannot be printed.
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),

@@ -16,7 +16,7 @@ pub enum StatesFormat {
     Table,
 }
 
-/// Prints the states.
+/// Prints the states of a connection to standard output.
 pub fn run(format: StatesFormat) -> Result<(), io::Error> {
     let format = match format {
         StatesFormat::Mermaid => Format::Mermaid,

@@ -82,7 +82,7 @@ fn with_scheme(text: &str) -> String {
     }
 }
 
-/// The timeouts.
+/// Timeouts and retry intervals of the listener.
 struct Timing {
     /// Connecting: finding the server, TCP, TLS and HTTP.
     connect: Duration,

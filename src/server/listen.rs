@@ -223,7 +223,7 @@ fn server(
 }
 
 /// Answers a request. While the node drains, each response closes its connection, so that the
-/// client's next request goes to another node.
+/// client sends its next request to another node.
 async fn answer(
     common: Data<SharedState>,
     request: ServiceRequest,

@@ -1,4 +1,4 @@
-//! Pushes to a server that does what a test says.
+//! Pushes to a server that each test scripts.
 
 use super::*;
 use crate::dev::encrypt::decrypt;

@@ -1,4 +1,4 @@
-//! The listener against a server that does what a test says.
+//! The listener against a server that each test scripts.
 
 use super::*;
 use crate::dev::encrypt::{Coding, encrypt};
@@ -84,7 +84,7 @@ async fn close(socket: &mut TestSocket, code: u16, reason: &'static str) {
     socket.0.send(Message::Close(Some(frame))).await.unwrap();
 }
 
-/// Reads until the agent says goodbye.
+/// Reads until the agent closes the connection.
 async fn goodbye(mut socket: TestSocket) {
     while let Some(Ok(message)) = socket.0.next().await {
         if message.is_close() {
