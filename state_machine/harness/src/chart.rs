@@ -1,8 +1,9 @@
-//! The table of states, found by running the real machine: who reads it reads what the code does.
+//! The table of states, rendered from a search over the real machine, so that it cannot differ from
+//! the code.
 //!
-//! [`render`] explores from a fresh connection, with a small alphabet of events and a store that gives every
-//! kind of answer. Connections that look alike from outside are taken for one, and ways on which nothing
-//! new comes up are given up, which keeps the search short. What it finds did happen.
+//! [`render`] explores from a fresh connection, with a small alphabet of events and a store that
+//! gives every kind of answer. The search treats connections that look alike from outside as one,
+//! and abandons a path on which nothing new appears. Every transition in the table was executed.
 
 mod event_alphabet;
 mod explore;
@@ -14,7 +15,7 @@ use std::sync::OnceLock;
 
 use explore::Transitions;
 
-/// A way to draw the table of states.
+/// The output format of the table of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A diagram of the phases for Mermaid, which Markdown viewers draw.
@@ -25,7 +26,7 @@ pub enum Format {
     Table,
 }
 
-/// Not the name of a format.
+/// The error for a name that is not a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected mermaid, dot or table")]
 pub struct UnknownFormat;
@@ -43,7 +44,7 @@ impl FromStr for Format {
     }
 }
 
-/// Draws the table of states. The search is done once a process.
+/// Renders the table of states. A process runs the search once and keeps its result.
 pub fn render(format: Format) -> String {
     static TRANSITIONS: OnceLock<Transitions> = OnceLock::new();
     let transitions = TRANSITIONS.get_or_init(explore::transitions);

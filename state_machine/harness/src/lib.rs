@@ -1,11 +1,11 @@
-//! What verifies the state machines of Kalends: no rule is decided here.
+//! Verification of Kalends' state machines. No behaviour is implemented here.
 //!
 //! - [`transcript`]: one connection's session as text, to read, run and write.
-//! - [`invariants`]: what is true of every connection, and what the whole service promises.
+//! - [`invariants`]: the rules of every connection, and the promises of the whole service.
 //! - [`feed`]: the same two for feeds.
 //! - [`chart`]: the table of states, found by running the machine.
 //!
-//! In production only `kalends dev replay` and `kalends dev states` use it.
+//! In production only `kalends dev replay` and `kalends dev states` use this crate.
 
 pub mod chart;
 pub mod feed;

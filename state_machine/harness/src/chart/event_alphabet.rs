@@ -1,4 +1,5 @@
-//! What may happen to a connection in the search: one event of each kind that makes a difference.
+//! The events that a connection may receive in the search: one of each kind that makes a
+//! difference.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const OTHER_KNOWN: Chid = Chid([2; 16]);
 const UNKNOWN: Chid = Chid([3; 16]);
 const OTHER_UNKNOWN: Chid = Chid([4; 16]);
 
-/// A connection on a node with limits that are soon reached.
+/// A connection on a node with small limits, so that the search reaches them.
 pub(super) fn connection() -> Connection {
     let limits = Limits {
         unacked_max: 3,
@@ -37,7 +38,7 @@ pub(super) fn connection() -> Connection {
     Connection::new(Arc::new(config), seed, START)
 }
 
-/// What may happen at any time, whatever was ordered.
+/// The events that may arrive at any time, whatever effects are outstanding.
 pub(super) fn events() -> Vec<Event> {
     let said = said().into_iter().map(Event::MessageReceived);
     let frame = [InvalidFrame::NotJson, InvalidFrame::UnknownType { message_type: "x".into() }];
@@ -60,7 +61,7 @@ pub(super) fn events() -> Vec<Event> {
     said.chain(frame.map(Event::InvalidFrame)).chain(pushes).chain(others).collect()
 }
 
-/// What the store may answer to an order.
+/// The answers that the store may give to an operation.
 pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
     match order {
         StoreOp::Register(registration) => registered(registration),
@@ -102,7 +103,7 @@ fn said() -> Vec<ClientMessage> {
     ]
 }
 
-/// What the agent has of broadcasts.
+/// The broadcast versions that the agent has.
 fn has() -> Versions {
     [(broadcast(), version("old"))].into()
 }
@@ -144,7 +145,7 @@ fn pages() -> [Page; 4] {
     ]
 }
 
-/// `number` is odd where the message has a topic.
+/// A message with this id; it has a topic if `number` is odd.
 fn message(number: u128, chid: Chid) -> Message {
     Message {
         id: MessageId::from_uuid_v7(number, number == 3),

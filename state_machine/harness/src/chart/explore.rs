@@ -1,4 +1,4 @@
-//! The search, breadth-first.
+//! The breadth-first search over the states of a connection.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ use state_machine::ids::OpId;
 use state_machine::store::{StoreFailed, StoreOp};
 use state_machine::time::Time;
 
-/// What happens in a phase, and the phase after it.
+/// An event in a phase, and the phase after it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Transition {
     pub(super) phase: PhaseName,
@@ -17,25 +17,26 @@ pub(super) struct Transition {
     pub(super) after: PhaseName,
 }
 
-/// Every transition that was seen, with all that was ever ordered in it.
+/// Every transition that the search took, with the effects it ever produced.
 pub(super) type Transitions = BTreeMap<Transition, BTreeSet<&'static str>>;
 
-/// Steps on a way that bring nothing new to the table, after which it is given up.
+/// Steps without a new transition after which the search abandons a path.
 const PATIENCE: u8 = 4;
 
-/// A connection in the search.
+/// A connection in the search, and the operations it waits for.
 #[derive(Debug, Clone)]
 struct SearchState {
     connection: Connection,
     now: Time,
-    /// What its store has not answered.
+    /// Store operations without an answer.
     orders: Vec<(OpId, StoreOp)>,
     memory: HiddenState,
-    /// Steps since something was new.
+    /// Steps since the last new transition on this path.
     stale: u8,
 }
 
-/// As much of a state as makes a difference: of states that look alike only the first is searched.
+/// The part of a state that makes a difference. Of the states with one key, only the first is
+/// searched.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct StateKey {
     phase: PhaseName,
@@ -72,7 +73,7 @@ impl SearchState {
         }
     }
 
-    /// Everything that may happen next, and when.
+    /// Every event that may happen next, and its time.
     fn happenings(&self) -> Vec<(Time, Event)> {
         let now = |event| (self.now, event);
         let mut happenings: Vec<(Time, Event)> = events().into_iter().map(now).collect();
@@ -120,7 +121,7 @@ impl SearchState {
     }
 }
 
-/// Adds what a step did to the table. Answers whether it was new.
+/// Adds a step's effects to the table. Returns whether any of it was new.
 fn note(transition: Transition, effects: &[Effect], transitions: &mut Transitions) -> bool {
     let is_new = !transitions.contains_key(&transition);
     let noted = transitions.entry(transition).or_default();

@@ -1,4 +1,4 @@
-//! What the search remembers of the way to a state.
+//! The part of a path's history that the search keeps with a state.
 
 use std::collections::VecDeque;
 
@@ -10,37 +10,38 @@ use state_machine::month::Month;
 use state_machine::store::{RegisterResult, StoreAnswer, StoreOp};
 use state_machine::wire::{ClientMessage, ServerMessage, status};
 
-/// What makes a difference later on and does not show in phase, deadline and orders.
+/// State that changes later behaviour and is not visible in phase, deadline and operations.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct HiddenState {
-    /// What the record said.
+    /// The months in the router record.
     months: Option<(Month, Option<Month>)>,
-    /// How often the registration was refused.
+    /// How often the store rejected the registration.
     refusals: u8,
-    /// Whether another node told, while registering, that the agent is there.
+    /// Whether another node sent a notification, during registration, that the agent is connected
+    /// there.
     is_elsewhere: bool,
-    /// Commands without an answer, and their channels.
+    /// Unanswered commands of the agent, and their channels.
     commands: VecDeque<(&'static str, Option<Chid>)>,
-    /// Endpoints without an answer.
+    /// Pushes whose endpoints have no answer.
     pushes: usize,
     is_pinged: bool,
-    /// Whether storage has something new.
+    /// Whether a message was stored since the last read of storage.
     is_nudged: bool,
-    /// Whether there is something to delete.
+    /// Whether there are acked messages to delete.
     is_acked: bool,
-    /// Whether rows may come that were acked.
+    /// Whether a read may still return rows that were acked.
     was_acked: bool,
-    /// Whether the node said what the broadcasts are before hello, or is to say it after.
+    /// Whether the node sent the broadcasts before hello, or must send them after it.
     is_told: bool,
     is_curious: bool,
-    /// Whether it is told when they change.
+    /// Whether the connection is subscribed to changes of the broadcasts.
     is_following: bool,
-    /// Whether less urgent messages are held back.
+    /// Whether messages below some urgency are held back.
     is_choosy: bool,
 }
 
 impl HiddenState {
-    /// Remembers a step.
+    /// Updates the hidden state with one step of the connection.
     pub(super) fn remember(&mut self, event: &Event, effects: &[Effect], after: PhaseName) {
         self.happened(event);
         self.is_told |= matches!(event, Event::BroadcastsChanged(_));
@@ -124,7 +125,7 @@ impl HiddenState {
     }
 }
 
-/// Whether it tells of a connection that came later than any in the search.
+/// Whether the event reports a connection that is later than any in the search.
 fn is_elsewhere(event: &Event) -> bool {
     matches!(event, Event::ConnectedElsewhere { connected_at } if *connected_at > START)
 }

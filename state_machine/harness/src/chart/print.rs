@@ -1,4 +1,4 @@
-//! Transitions as diagrams and tables.
+//! Renders transitions as diagrams and tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) fn dot(transitions: &Transitions) -> String {
     text + "}\n"
 }
 
-/// One table a phase. What has no effect in it is listed below.
+/// One table per phase. Events without an effect in the phase are listed below its table.
 pub(super) fn tables(transitions: &Transitions) -> String {
     PhaseName::ALL.map(|phase| table(phase, transitions)).join("\n")
 }
@@ -51,7 +51,7 @@ fn table(phase: PhaseName, transitions: &Transitions) -> String {
     text
 }
 
-/// In the order in which they stand in one step: the last words are last.
+/// Lists effects in the order of one step: the effects that close a connection are last.
 fn list(effects: &BTreeSet<&str>) -> String {
     let rank = |effect: &&&str| match **effect {
         "unsubscribe from broadcasts" => 1,
@@ -65,7 +65,7 @@ fn list(effects: &BTreeSet<&str>) -> String {
     effects.join(", ")
 }
 
-/// What leads from one phase to another.
+/// The transitions that change the phase.
 fn edges(transitions: &Transitions) -> BTreeMap<(PhaseName, PhaseName), Vec<&'static str>> {
     let mut edges: BTreeMap<_, Vec<&'static str>> = BTreeMap::new();
     for Transition { phase, event, after } in transitions.keys() {

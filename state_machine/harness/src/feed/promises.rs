@@ -1,7 +1,8 @@
-//! What a feed promises to those who write and follow it, each under one name.
+//! What a feed promises to its writers and followers, each promise under one name.
 //!
-//! A [`AcknowledgedWrites`] is told what writers were answered, a [`Replica`] is what a consumer has made of its pages. Neither looks
-//! into a store: so the same predicates serve the model checker and tests of real engines.
+//! [`AcknowledgedWrites`] records the answers to writers, a [`Replica`] the pages that a consumer
+//! applied. Neither reads a store, so the same predicates serve the model checker and the tests of
+//! real engines.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use state_machine::feed::{
 };
 
 sentences! {
-    /// A promise of a feed.
+    /// A promise that a feed makes to its writers and followers.
     Promise:
     SequenceOnlyGrows, "sequence_only_grows",
         "A sequence never goes down, and no number above it is in use.";
@@ -33,37 +34,37 @@ sentences! {
         "Publishers and consumers stop asking where nothing changes.";
 }
 
-/// A promise that was not kept.
+/// A broken promise, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{}: {detail} (the promise: {})", promise.name(), promise.sentence())]
 pub struct Broken {
-    /// Which promise.
     pub promise: Promise,
-    /// What happened instead.
+    /// What was observed, for a test's report.
     pub detail: String,
 }
 
-/// What writers were told.
+/// The writes that the feed acknowledged, with the version of each key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct AcknowledgedWrites {
     last: BTreeMap<FeedKey, (Option<FeedValue>, Version)>,
 }
 
-/// What a consumer knows: the last it was given of each key.
+/// The state of a consumer: the last update it received for each key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Replica {
     known: BTreeMap<FeedKey, Update>,
 }
 
 impl Promise {
-    /// That it was not kept.
+    /// Reports this promise as broken.
     pub fn broken(self, detail: impl Into<String>) -> Broken {
         Broken { promise: self, detail: detail.into() }
     }
 }
 
 impl AcknowledgedWrites {
-    /// A key was set, or deleted where there is no value; its writer was told the version.
+    /// Records that a key was set, or deleted if it has no value. The writer's answer contained the
+    /// version.
     pub fn changed(
         &mut self,
         key: FeedKey,
@@ -79,13 +80,13 @@ impl AcknowledgedWrites {
         Ok(())
     }
 
-    /// A key was published again as it was.
+    /// Records that a key was republished unchanged.
     pub fn republished(&mut self, key: &FeedKey, version: Version) -> Result<(), Broken> {
         let value = self.last.get(key).and_then(|(value, _)| value.clone());
         self.changed(key.clone(), value, version)
     }
 
-    /// Nothing is under way any more: all that was written has a number.
+    /// Checks that every write has a number, once nothing is in progress.
     pub fn is_published(&self, table: &Table) -> Result<(), Broken> {
         let waits =
             |key: &&FeedKey| table.row(key.as_str()).is_none_or(|row| row.feed_sync_id.is_none());
@@ -99,13 +100,13 @@ impl AcknowledgedWrites {
 }
 
 impl Replica {
-    /// A page came that was asked for with this cursor.
+    /// Applies a page that was fetched with the cursor `after`.
     pub fn apply(&mut self, after: FeedSyncId, page: &FeedPage) -> Result<(), Broken> {
         runs_forward(after, page)?;
         page.updates.iter().try_for_each(|update| self.learn(update))
     }
 
-    /// Everything was published and consumed.
+    /// Checks that the replica has every write, once everything is published and consumed.
     pub fn is_complete(&self, ledger: &AcknowledgedWrites) -> Result<(), Broken> {
         ledger.last.iter().try_for_each(|(key, (value, version))| {
             let detail = match self.known.get(key) {
@@ -113,7 +114,7 @@ impl Replica {
                 Some(known) if known.value != *value => {
                     format!("{key} is {value:?} and was last seen as {:?}", known.value)
                 }
-                // The publication counts too.
+                // A republication increments the version too.
                 Some(known) if known.version <= *version => {
                     format!("{key} was changed as {version} and last seen as {}", known.version)
                 }
@@ -134,7 +135,7 @@ impl Replica {
     }
 }
 
-/// Checks one step of a table, whatever it was.
+/// Checks one step of a table, whatever the step was.
 pub fn keeps_its_numbers(before: &Table, after: &Table) -> Result<(), Broken> {
     sequence_grows(before.sequence(), after)?;
     let mut owners = BTreeMap::new();
@@ -304,7 +305,7 @@ mod tests {
         table.commit(&publication).unwrap();
     }
 
-    /// The key `k`, each number with a version of its own.
+    /// A page of updates to the key `k`, each number with a version of its own.
     fn page(numbers: &[u64], cursor: u64) -> FeedPage {
         let update = |number: &u64| Update {
             feed_sync_id: FeedSyncId(*number),

@@ -1,4 +1,4 @@
-//! Remembers of a connection what the rules about broadcasts need, and checks them.
+//! Records what the broadcast rules need to know of a connection, and checks them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,20 +9,21 @@ use state_machine::connection::Event;
 use state_machine::feed::FeedKey;
 use state_machine::wire::ClientMessage;
 
-/// What an agent knows of broadcasts, seen from outside.
+/// The broadcast state of an agent as it is visible from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct BroadcastChecker {
-    /// What the node said last.
+    /// The last broadcasts that the node sent to the connection.
     latest: Option<Arc<Broadcasts>>,
-    /// What the agent has of those it named: what it said, or was told since.
+    /// The versions of the broadcasts that the agent named: as the agent sent them, or as updated
+    /// since.
     has: Versions,
-    /// What it said after the node said anything.
+    /// The broadcasts that the agent named after the node had sent any.
     said_since: BTreeSet<FeedKey>,
     is_followed: bool,
 }
 
 impl BroadcastChecker {
-    /// Takes an event in.
+    /// Records an event before its effects.
     pub(super) fn happened(&mut self, event: &Event, max: usize) {
         match event {
             Event::BroadcastsChanged(all) => {
@@ -42,14 +43,14 @@ impl BroadcastChecker {
         }
     }
 
-    /// It follows, or does so no longer.
+    /// Records that the connection subscribed or unsubscribed.
     pub(super) fn follows(&mut self, is_followed: bool) -> Result<(), Violation> {
         let before = std::mem::replace(&mut self.is_followed, is_followed);
         check!(before != is_followed, Is::BroadcastsFollowed, "said twice: {is_followed}");
         Ok(())
     }
 
-    /// The agent was told this.
+    /// Checks an update that was sent to the agent.
     pub(super) fn told(&mut self, news: &BroadcastUpdate) -> Result<(), Violation> {
         let latest = |id: &FeedKey| self.latest.as_ref().and_then(|all| all.version(id.as_str()));
         for (id, version) in &news.versions {
@@ -68,7 +69,8 @@ impl BroadcastChecker {
         Ok(())
     }
 
-    /// What must hold between steps, once hello was answered and until the connection is closed.
+    /// Checks what must hold between steps, from the answer to hello until the connection is
+    /// closed.
     pub(super) fn rested(&self, is_closed: bool) -> Result<(), Violation> {
         if is_closed {
             check!(!self.is_followed, Is::BroadcastsFollowed, "closed and followed");

@@ -1,4 +1,4 @@
-//! Remembers of a connection what the rules need, and checks them.
+//! Records what the rules need to know of a connection, and checks them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,22 +13,23 @@ use state_machine::store::StoreOp;
 use state_machine::time::Time;
 use state_machine::wire::{ClientMessage, ServerMessage, status};
 
-/// Looks on at one connection from its beginning.
+/// Observes one connection from its beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConnectionChecker {
     config: Arc<Config>,
     /// Pushes without an answer.
     pushes: BTreeMap<PushId, Push>,
-    /// Messages sent here or acked here.
+    /// Messages that were sent or acked on this connection.
     messages: BTreeMap<MessageId, State>,
-    /// Acks so far, repeated ones too: an upper bound of what made the connection forget others.
+    /// Acks so far, repeated ones too: an upper bound of the acks that made the connection forget
+    /// others.
     acks: usize,
     last_op: Option<OpId>,
-    /// Channels that were unregistered.
+    /// Channels that the agent unregistered.
     given_up: BTreeSet<Chid>,
     found_under: Option<Uaid>,
     is_greeted: bool,
-    /// Commands that were not answered yet, in the order they were said.
+    /// Commands without an answer, in the order in which they were received.
     commands: VecDeque<ClientMessage>,
     min_urgency: Urgency,
     broadcasts: BroadcastChecker,
@@ -48,14 +49,14 @@ enum State {
     Unacked {
         ttl_is_zero: bool,
     },
-    /// Which ack it was, counted from the first.
+    /// The number of the ack, counted from the first.
     Acked(usize),
 }
 
 use Invariant as Is;
 
 impl ConnectionChecker {
-    /// A socket was accepted.
+    /// Starts at the accepted socket.
     pub fn new(config: Arc<Config>) -> Self {
         Self {
             config,
@@ -73,7 +74,8 @@ impl ConnectionChecker {
         }
     }
 
-    /// Takes the next step in and checks every rule. After a violation the witness is of no more use.
+    /// Takes the next step and checks every rule. After a violation the checker must not be used
+    /// again.
     pub fn observe(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
         if seen.before == PhaseName::Closed {
             return silent(seen);
@@ -87,7 +89,7 @@ impl ConnectionChecker {
         self.rested(seen)
     }
 
-    /// How many commands of the agent were not answered yet.
+    /// The number of commands of the agent without an answer.
     pub fn unanswered_commands(&self) -> usize {
         self.commands.len()
     }
@@ -117,7 +119,7 @@ impl ConnectionChecker {
         Ok(())
     }
 
-    /// An ack for what was not sent here is believed only while there is room to remember it.
+    /// An ack of a message that was not sent here counts only while there is room to remember it.
     fn acked(&mut self, id: MessageId) {
         let is_believed = self.acks < self.config.limits.remembered_acks_max;
         if self.messages.contains_key(&id) || is_believed {
@@ -222,7 +224,8 @@ impl ConnectionChecker {
         Ok(())
     }
 
-    /// Refusals come at once, the others in the order they were asked for.
+    /// Rejections are answered at once, all other commands in the order in which they were
+    /// received.
     fn command_answered(&mut self, answer: &ServerMessage) -> Result<(), Violation> {
         use ClientMessage::{Register, Unregister, Urgency};
         let is_carried_out = is_carried_out(answer);
@@ -290,7 +293,7 @@ impl ConnectionChecker {
         Ok(())
     }
 
-    /// What must hold between steps.
+    /// Checks what must hold between steps.
     fn rested(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
         let is_closed = seen.after == PhaseName::Closed;
         let has_close = matches!(seen.effects.last(), Some(Effect::Close(_)));
@@ -323,7 +326,7 @@ impl ConnectionChecker {
     }
 }
 
-/// A connection that is closed answers pushes, and that is all.
+/// Checks that a closed connection answers pushes and does nothing else.
 fn silent(seen: &StepRecord<'_>) -> Result<(), Violation> {
     let is_silent = match (seen.event, seen.effects) {
         (Event::PushArrived { push, .. }, [Effect::AnswerPush { push: answered, answer, .. }]) => {
@@ -347,7 +350,7 @@ fn deadline_rests(seen: &StepRecord<'_>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Whether it answers a command that was not refused for want of room.
+/// Whether the frame answers a command that was accepted, not rejected for lack of room.
 fn is_carried_out(message: &ServerMessage) -> bool {
     match message {
         ServerMessage::Registered { .. } => true,

@@ -1,4 +1,4 @@
-//! Remembers of a connection what the rules about several nodes need, and checks them.
+//! Records what the rules about several nodes need to know of a connection, and checks them.
 
 use super::{Invariant as Is, StepRecord, Violation};
 use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName};
@@ -7,24 +7,24 @@ use state_machine::record::NodeBinding;
 use state_machine::store::{RegisterResult, Registration, StoreAnswer, StoreOp};
 use state_machine::time::Time;
 
-/// Where an agent is by what a connection wrote and was told, seen from outside.
+/// The location of an agent, derived from a connection's writes and the notifications it received.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct LocationChecker {
-    /// Under which name it is found, and since when it is connected by what it wrote last.
+    /// The uaid under which the registry has the connection, and the time in its last write.
     own: Option<(Uaid, Time)>,
-    /// Whether a registration was ordered under this name.
+    /// Whether a registration of this uaid was ordered.
     has_record: bool,
-    /// The registration that was not answered yet.
+    /// The registration without an answer.
     registering: Option<OpId>,
-    /// The latest connection elsewhere that it was told of while registering.
+    /// The latest connection to another node that was reported during registration.
     elsewhere: Option<Time>,
-    /// Whom to tell in this step.
+    /// The node that must be notified in this step.
     to_tell: Option<NodeId>,
     is_cleared: bool,
 }
 
 impl LocationChecker {
-    /// Takes an event in.
+    /// Records an event before its effects.
     pub(super) fn happened(&mut self, seen: &StepRecord<'_>, config: &Config) {
         match seen.event {
             Event::ConnectedElsewhere { connected_at } => {
@@ -42,12 +42,12 @@ impl LocationChecker {
         }
     }
 
-    /// It is found under this name.
+    /// Records that the registry has the connection under this uaid.
     pub(super) fn entered(&mut self, uaid: Uaid, now: Time) {
         *self = Self { own: Some((uaid, now)), ..Self::default() };
     }
 
-    /// Another node is told.
+    /// Checks a notification to another node.
     pub(super) fn told(
         &mut self,
         node: &NodeId,
@@ -61,7 +61,7 @@ impl LocationChecker {
         Ok(())
     }
 
-    /// The store is asked for something.
+    /// Records a store operation.
     pub(super) fn asked(
         &mut self,
         op: OpId,
@@ -100,7 +100,7 @@ impl LocationChecker {
         Ok(())
     }
 
-    /// What must hold between steps.
+    /// Checks what must hold between steps.
     pub(super) fn rested(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
         let untold = &self.to_tell;
         check!(untold.is_none(), Is::NodeToldOfMove, "{untold:?} is not told");
@@ -109,7 +109,7 @@ impl LocationChecker {
         self.gives_way(seen)
     }
 
-    /// While registering it cannot be known who came later.
+    /// During registration the connection cannot know which of two connections is later.
     fn gives_way(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
         let is_decided = self.registering.is_none() || seen.before != PhaseName::Identified;
         let elsewhere = if is_decided { self.elsewhere.take() } else { None };

@@ -1,8 +1,9 @@
-//! What is true of every connection in every history, each rule under one name.
+//! The rules that hold for every connection in every history, each under one name.
 //!
-//! A [`ConnectionChecker`] looks on from outside: events, effects, phases and deadlines of one connection, step by
-//! step. So the same rules are checked in the property test, by a model checker, and over what real actors did.
-//! A [`DeliveryModel`] does the same for what the whole service promises.
+//! A [`ConnectionChecker`] observes events, effects, phases and deadlines of one connection, step
+//! by step. The property test, the model checker and the traces of the real actors are therefore
+//! checked by the same rules. A [`DeliveryModel`] does the same for the promises of the whole
+//! service.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use state_machine::connection::{
 };
 use state_machine::time::Time;
 
-/// Sentences under names.
+/// Declares an enum whose variants have a name and a sentence each.
 macro_rules! sentences {
     ($(#[$doc:meta])* $type:ident: $($variant:ident, $name:literal, $sentence:literal;)*) => {
         $(#[$doc])*
@@ -21,17 +22,17 @@ macro_rules! sentences {
         }
 
         impl $type {
-            /// Every one.
+            /// All variants in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its name.
+            /// The variant's name in snake case, as tests and reports print it.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// What it says.
+            /// The rule as a sentence, as tests and reports print it.
             pub fn sentence(self) -> &'static str {
                 match self {
                     $(Self::$variant => $sentence,)*
@@ -43,7 +44,7 @@ macro_rules! sentences {
 
 pub(crate) use sentences;
 
-/// Fails with the rule and what happened instead, unless the condition holds.
+/// Fails with the rule and what was observed, unless the condition holds.
 macro_rules! check {
     ($condition:expr, $invariant:expr, $($detail:tt)+) => {
         if !$condition {
@@ -61,7 +62,7 @@ pub use connection_checker::ConnectionChecker;
 pub use promises::{Broken, DeliveryModel, Promise};
 
 sentences! {
-    /// A rule.
+    /// A rule about a single connection.
     Invariant:
     PushAnsweredOnce, "push_answered_once",
         "A push is answered exactly once, at the latest when the connection closes.";
@@ -113,51 +114,46 @@ sentences! {
         "After every step the deadline lies ahead, so that time alone keeps nobody busy; a closed connection has none.";
 }
 
-/// A rule that does not hold.
+/// A broken rule, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail} (the rule: {})", invariant.name(), invariant.sentence())]
 pub struct Violation {
-    /// Which rule.
     pub invariant: Invariant,
-    /// What happened instead.
+    /// What was observed, for a test's report.
     pub detail: String,
 }
 
-/// One step of a connection, as it is seen from outside.
+/// One step of a connection as it is visible from outside.
 #[derive(Debug, Clone, Copy)]
 pub struct StepRecord<'a> {
-    /// When.
+    /// The time of the step, by the node's clock.
     pub now: Time,
-    /// What happened.
     pub event: &'a Event,
-    /// What was ordered because of it.
+    /// All effects of the step, in their order.
     pub effects: &'a [Effect],
-    /// The phase before.
     pub before: PhaseName,
-    /// The phase after.
     pub after: PhaseName,
-    /// [`Connection::unacked`] after.
+    /// [`Connection::unacked`] after the step.
     pub unacked: usize,
-    /// [`Connection::deadline`] after.
+    /// [`Connection::deadline`] after the step.
     pub deadline: Option<(Time, Wait)>,
 }
 
 /// A connection and its checker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CheckedConnection {
-    /// The connection.
     pub connection: Connection,
     checker: ConnectionChecker,
 }
 
 impl CheckedConnection {
-    /// A socket was accepted at `now`.
+    /// Accepts a socket at `now`.
     pub fn new(config: Arc<Config>, seed: ConnectionSeed, now: Time) -> Self {
         let checker = ConnectionChecker::new(Arc::clone(&config));
         Self { connection: Connection::new(config, seed, now), checker }
     }
 
-    /// How many commands of the agent were not answered yet.
+    /// The number of commands of the agent without an answer.
     pub fn unanswered_commands(&self) -> usize {
         self.checker.unanswered_commands()
     }

@@ -1,7 +1,9 @@
-//! What the whole service promises, whatever fails in it: rules that need more than one connection to see.
+//! The promises of the whole service, whatever fails in it: rules that need more than one
+//! connection to check.
 //!
-//! A [`DeliveryModel`] is told what an application server and a user agent saw, and when everything is at rest, what is
-//! left in the tables. So one set of predicates serves the model checker and what real actors did.
+//! A [`DeliveryModel`] records what an application server and a user agent observed and, at rest,
+//! the rows that are left in the tables. The same predicates therefore serve the model checker and
+//! the traces of the real actors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +12,7 @@ use state_machine::message::{Message, Topic};
 use state_machine::month::Month;
 
 sentences! {
-    /// A promise of the whole service.
+    /// A promise of the whole service to application servers and user agents.
     Promise:
     AcceptedNeverLost, "accepted_never_lost",
         "A message with a TTL that was answered 201 reaches its agent, or a later one of its topic does.";
@@ -26,17 +28,17 @@ sentences! {
         "Every push gets an answer, and an agent that comes back and acks becomes ready and has no more to do.";
 }
 
-/// A promise that was not kept.
+/// A broken promise, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{}: {detail} (the promise: {})", promise.name(), promise.sentence())]
 pub struct Broken {
-    /// Which promise.
     pub promise: Promise,
-    /// What happened instead.
+    /// What was observed, for a test's report.
     pub detail: String,
 }
 
-/// What was accepted for one user agent, what reached it, and what is settled.
+/// The messages of one user agent: those that were accepted, those delivered, and those whose acks
+/// are settled.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct DeliveryModel {
     accepted: BTreeMap<MessageId, Kind>,
@@ -45,25 +47,25 @@ pub struct DeliveryModel {
     stray: BTreeSet<MessageId>,
 }
 
-/// What a later message must share to take the place of an earlier one.
+/// The channel and topic that a message must share with an earlier one to replace it.
 type Kind = (Chid, Option<Topic>);
 
 impl Promise {
-    /// That it was not kept.
+    /// Reports this promise as broken.
     pub fn broken(self, detail: impl Into<String>) -> Broken {
         Broken { promise: self, detail: detail.into() }
     }
 }
 
 impl DeliveryModel {
-    /// An application server was answered 201.
+    /// Records that the application server received 201.
     pub fn accepted(&mut self, message: &Message) {
         if !message.ttl_is_zero() {
             self.accepted.insert(message.id, kind(message));
         }
     }
 
-    /// The user agent got it.
+    /// Records that the user agent received the message.
     pub fn delivered(&mut self, message: &Message) -> Result<(), Broken> {
         self.delivered.insert(message.id, kind(message));
         if self.settled.contains(&message.id) {
@@ -72,24 +74,24 @@ impl DeliveryModel {
         Ok(())
     }
 
-    /// An endpoint stored it in two months, and the delete in the old one failed: that row stays until its
-    /// table is dropped.
+    /// Records that an endpoint stored the message in two months and the delete in the old one
+    /// failed. That row stays until its table is dropped.
     pub fn may_stray(&mut self, id: MessageId) {
         self.stray.insert(id);
     }
 
-    /// Its ack is settled: a delete in every table it is in is durable, or the endpoint knows, and nobody is
-    /// about to store or send it.
+    /// Records that the ack is settled: the delete is durable in every table with the message, or
+    /// the endpoint knows of the ack. No component will store or send the message again.
     pub fn settled(&mut self, id: MessageId) {
         self.settled.insert(id);
     }
 
-    /// Whether its ack is settled.
+    /// Whether the ack of this message is settled.
     pub fn is_settled(&self, id: MessageId) -> bool {
         self.settled.contains(&id)
     }
 
-    /// A message that was accepted and has not reached the agent.
+    /// An accepted message that was not delivered.
     pub fn missing(&self) -> Option<MessageId> {
         let reached = |id: MessageId, kind: &Kind| {
             self.delivered.contains_key(&id) || self.is_replaced(id, kind)
@@ -97,7 +99,8 @@ impl DeliveryModel {
         self.accepted.iter().find(|(id, kind)| !reached(**id, kind)).map(|(id, _)| *id)
     }
 
-    /// The agent came back and acked everything; `rows` is what is left, `oldmonth` what its record says.
+    /// Checks the end, when the agent has reconnected and acked everything. `rows` are the
+    /// remaining rows, `oldmonth` is that of its record.
     pub fn rests(
         &self,
         rows: impl IntoIterator<Item = (Month, MessageId)>,

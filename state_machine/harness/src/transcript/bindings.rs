@@ -1,4 +1,5 @@
-//! Bindings of a transcript: `U1` a user agent, `C1` a channel, `M1` a message (`M1t` with a topic), `K1` a key.
+//! Bindings of a transcript's names: `U1` a user agent, `C1` a channel, `M1` a message (`M1t` with
+//! a topic), `K1` a key.
 
 use std::collections::BTreeMap;
 
@@ -7,53 +8,54 @@ use serde_json::Value;
 use state_machine::ids::{Chid, MessageId, Uaid};
 use state_machine::wire::{EndpointUrls, VapidKey};
 
-/// A thing that has names in a transcript.
+/// A type whose values have names in a transcript.
 pub(super) trait NameKind: Sized {
-    /// What such a name looks like, for an error.
+    /// The form of such a name, for an error.
     const EXPECTED: &'static str;
 
-    /// Reads a name, or the thing's own text.
+    /// Parses a name, or the value's own text.
     fn read(text: &str) -> Option<Self>;
 
-    /// The name, or the thing's own text where it has none.
+    /// The name, or the value's own text if it has no name.
     fn name(&self) -> String;
 }
 
-/// What the names of a transcript stand for in one run.
+/// The ids that a transcript's names stand for in one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bindings {
     bound: BTreeMap<String, String>,
     is_open: bool,
 }
 
-/// A name in braces that is none.
+/// The error for an unknown name in braces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{{{0}}} names nothing: write {{U1}}, {{C1}}, {{M1}}, {{M1t}} or {{K1}}")]
 pub struct UnknownName(pub String);
 
 impl Bindings {
-    /// Every name stands for one fixed id, the same in every run.
+    /// Binds every name to one fixed id, the same in every run.
     pub fn fixed() -> Self {
         Self { bound: BTreeMap::new(), is_open: false }
     }
 
-    /// For a server that chooses uaids, versions and endpoints itself: such a name stands for what the server
-    /// first puts in its place. Channels and keys are the agent's to choose and stay fixed.
+    /// For a server that chooses uaids, versions and endpoints itself: such a name is bound to the
+    /// text that the server first sends in its place. The agent chooses channels and keys, which
+    /// stay fixed.
     pub fn open() -> Self {
         Self { bound: BTreeMap::new(), is_open: true }
     }
 
-    /// Lets a name stand for this text.
+    /// Binds a name to this text.
     pub fn bind(&mut self, name: &str, text: &str) {
         self.bound.insert(name.to_owned(), text.to_owned());
     }
 
-    /// What a name stands for: `U1`, or `endpoint U1 C1` once the server has given one.
+    /// The text that a name is bound to: `U1`, or `endpoint U1 C1` once the server has sent one.
     pub fn text(&self, name: &str) -> Option<String> {
         self.bound.get(name).cloned().or_else(|| fixed_text(name))
     }
 
-    /// Puts what they stand for in the place of the names in braces.
+    /// Replaces the names in braces by the texts that they are bound to.
     pub fn substitute(&self, template: &str) -> Result<String, UnknownName> {
         let mut filled = String::with_capacity(template.len());
         let mut rest = template;
@@ -67,7 +69,8 @@ impl Bindings {
         Ok(filled)
     }
 
-    /// Whether a frame is the one expected, whatever the order of its fields. An open name is bound on the way.
+    /// Whether a frame equals the expected one, in any order of its fields. An open name is bound
+    /// in the comparison.
     pub fn matches(&mut self, template: &str, frame: &str) -> bool {
         match (serde_json::from_str(template), serde_json::from_str(frame)) {
             (Ok(expected), Ok(got)) => self.value_matches(&expected, &got),
@@ -112,7 +115,8 @@ impl Bindings {
     }
 }
 
-/// Bindings endpoints instead of sealing them: `{endpoint U1 C1}`, and `{endpoint U1 C1 K1}` where restricted.
+/// Writes endpoints as names, unsealed: `{endpoint U1 C1}`, and `{endpoint U1 C1 K1}` for a
+/// restricted one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NamedEndpoints;
 
@@ -123,7 +127,7 @@ impl EndpointUrls for NamedEndpoints {
     }
 }
 
-/// Puts names in braces in the place of ids, wherever a whole JSON text is an id that has a name.
+/// Replaces ids by names in braces, wherever a whole JSON text is an id with a name.
 pub(super) fn abstract_names(json: &str) -> String {
     let named: Vec<String> =
         json.split('"').map(|text| braced(text).unwrap_or(text.to_owned())).collect();
@@ -173,7 +177,7 @@ fn number(name: &str, letter: char) -> Option<u16> {
     digits.parse().ok().filter(|_| canonical && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Sixteen bytes that say what they name, and which.
+/// Sixteen bytes that contain the kind and the number.
 fn nth(kind: u8, number: u16) -> [u8; 16] {
     let [high, low] = number.to_be_bytes();
     [kind, 0, 0, 0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, high, low]
@@ -192,7 +196,7 @@ fn nth_chid(number: u16) -> Chid {
     Chid(nth(0xC0, number))
 }
 
-/// Their order is the order of their numbers, as it is with real ones.
+/// Message ids sort by their numbers, as real ones sort by their times.
 fn nth_message(number: u16, has_topic: bool) -> MessageId {
     const FIRST: u128 = 0x0193_0000_0000_7000_8000_0000_0000_0000;
     MessageId::from_uuid_v7(FIRST | u128::from(number) << 8, has_topic)

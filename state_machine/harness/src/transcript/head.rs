@@ -1,4 +1,4 @@
-//! The head of a transcript, written; and the limits it may set.
+//! Writes the head of a transcript, and reads the limits in it.
 
 use super::Transcript;
 use super::bindings::NameKind;
@@ -7,7 +7,7 @@ use state_machine::connection::Limits;
 use state_machine::time::Span;
 
 impl Transcript {
-    /// The title and the head, as they are read.
+    /// The title and the head in the form that the parser reads.
     pub fn head(&self) -> String {
         let Self { title, start, config, seed, .. } = self;
         let mut head = format!("# {title}\nat {}\n", date_text(*start));
@@ -29,7 +29,7 @@ impl Transcript {
     }
 }
 
-/// The node's name where the head gives none.
+/// The node's name if the head has none.
 pub(super) const DEFAULT_NODE: &str = "here";
 
 /// Reads one `NAME=VALUE` of a `limits` line.
@@ -50,7 +50,7 @@ pub(super) fn read_limit(limits: &mut Limits, word: &str) -> Result<(), SyntaxEr
     Ok(())
 }
 
-/// The limits that are not the default, each after a space.
+/// The limits that differ from the default, each after a space.
 fn limits_text(limits: &Limits) -> String {
     let (mut limits, mut default) = (limits.clone(), Limits::default());
     let pairs = fields(&mut limits).into_iter().zip(fields(&mut default));
@@ -76,7 +76,7 @@ impl Field<'_> {
     }
 }
 
-/// Every limit with its name. A new one does not compile until it stands here.
+/// Every limit with its name. A new limit does not compile until it is listed here.
 fn fields(limits: &mut Limits) -> Vec<(&'static str, Field<'_>)> {
     macro_rules! named {
         ($($kind:ident: $($name:ident),*;)*) => {{

@@ -91,72 +91,69 @@ use state_machine::ids::OpId;
 use state_machine::time::{Span, Time};
 use state_machine::wire::ClientMessage;
 
-/// A session script.
+/// A parsed session script, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript {
-    /// What the session shows, in a sentence.
+    /// The sentence of the first line.
     pub title: String,
-    /// When the socket was accepted.
+    /// The time at which the socket was accepted, by the node's clock.
     pub start: Time,
-    /// The node and its limits.
+    /// The node's name and its limits.
     pub config: Config,
-    /// What is the connection's own.
+    /// The uaid for a new agent, and the connection's jitter.
     pub seed: ConnectionSeed,
-    /// What happens, and what is ordered because of it.
+    /// The inputs, each with its expected effects.
     pub steps: Vec<Step>,
 }
 
-/// One thing that happens, and every order that must follow.
+/// An input and all its expected effects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Its line in the file, from 1.
     pub line: usize,
-    /// The line as it stands there.
+    /// The line as the file has it.
     pub text: String,
-    /// What happens.
     pub input: Input,
-    /// What must follow: all of it, in this sequence.
+    /// All expected effects, in their order.
     pub effects: Vec<Expected>,
 }
 
-/// What happens.
+/// An input of a script: one line with `>`, or `wait`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// The agent sent this text frame, in which [`Bindings::substitute`] puts ids for names.
+    /// The agent sent this text frame, in which [`Bindings::substitute`] replaces names by ids.
     Frame(String),
-    /// Time goes by.
+    /// Time passes. The span may not pass a deadline.
     Wait(Span),
-    /// Anything else.
+    /// Any other event, as the connection receives it.
     Event(Event),
 }
 
-/// A line of what must follow.
+/// An expected effect, as a line with `<`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
-    /// Its line in the file, from 1.
     pub line: usize,
-    /// The line, in the one way it is written.
+    /// The line in its canonical form.
     pub text: String,
-    /// What kind of order it is.
+    /// The kind and recipient of the effect.
     pub kind: OrderKind,
 }
 
-/// To whom an order goes.
+/// The recipient of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderKind {
-    /// A text frame for the agent: this JSON, with names in it.
+    /// A text frame for the agent: this JSON with names in it.
     Frame(String),
-    /// A ping for the agent.
+    /// A ping frame for the agent.
     Ping,
-    /// An order to the store.
+    /// A store operation with its number.
     Store(OpId),
-    /// An answer to an endpoint.
+    /// An answer to an endpoint's push.
     Push,
-    /// A word to the registry.
+    /// A message to the registry.
     Registry,
-    /// A word to another node.
+    /// A notification to another node.
     Node,
-    /// A word to whoever tells of broadcasts.
+    /// A subscription to broadcasts, or its end.
     Broadcasts,
     /// The end of the connection.
     Close,
@@ -170,7 +167,7 @@ impl Transcript {
 }
 
 impl Input {
-    /// The event that it is for a connection, with the ids of `names`.
+    /// The connection's event for this input, with the ids of `names`.
     pub fn event(&self, names: &Bindings) -> Result<Event, UnknownName> {
         Ok(match self {
             Self::Frame(template) => match ClientMessage::parse(&names.substitute(template)?) {

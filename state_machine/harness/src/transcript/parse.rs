@@ -1,4 +1,4 @@
-//! Reads a script line by line.
+//! Parses a script line by line.
 
 use super::bindings::{Bindings, NameKind};
 use super::head::{DEFAULT_NODE, read_limit};
@@ -9,17 +9,16 @@ use state_machine::connection::{Config, ConnectionSeed, Limits};
 use state_machine::ids::{NodeId, OpId, Uaid};
 use state_machine::time::Time;
 
-/// A line that cannot be read. It shows as `14: why`.
+/// The error for a line that cannot be parsed. It displays as `14: why`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: {reason}")]
 pub struct ParseError {
-    /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what is expected.
+    /// What is wrong, and what the parser expected.
     pub reason: String,
 }
 
-/// Reads a whole script.
+/// Parses a whole script.
 pub(super) fn transcript(text: &str) -> Result<Transcript, ParseError> {
     let title = title(text, "session")?;
     let mut script = Script::default();
@@ -29,7 +28,7 @@ pub(super) fn transcript(text: &str) -> Result<Transcript, ParseError> {
     script.finish(title)
 }
 
-/// What was read so far.
+/// The part of a script that was parsed so far.
 #[derive(Debug)]
 struct Script {
     start: Option<Time>,
@@ -139,7 +138,7 @@ pub(crate) fn title(text: &str, what: &str) -> Result<String, ParseError> {
     }
 }
 
-/// The lines without comments, each joined with the indented ones that go on with it.
+/// The lines without comments, each joined with the indented lines that continue it.
 pub(crate) fn whole_lines(text: &str) -> Result<Vec<(usize, String)>, ParseError> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for (at, text) in text.lines().enumerate() {
@@ -161,7 +160,7 @@ pub(crate) fn whole_lines(text: &str) -> Result<Vec<(usize, String)>, ParseError
     Ok(lines)
 }
 
-/// What kind of order a line is; none if it is no order.
+/// The recipient of a line's effect; none if the line is not an effect.
 fn expected(head: &str, rest: &str) -> Result<Option<OrderKind>, SyntaxError> {
     Ok(Some(match head {
         "agent<" if rest == "<ping>" => OrderKind::Ping,

@@ -1,4 +1,4 @@
-//! Reads the lines that go into the machine.
+//! Parses the input lines of a script.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use state_machine::store::{Cursor, Page, RegisterResult, StoreAnswer, StoreFaile
 use state_machine::time::Time;
 use state_machine::wire::{BASE64, InvalidFrame};
 
-/// What lines are read with: what they leave out follows from the head.
+/// The head's values, from which a line's omitted values follow.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) start: Time,
@@ -25,7 +25,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads what stands after `agent>`.
+    /// Parses the text after `agent>`.
     pub(super) fn agent(text: &str) -> Input {
         Input::Event(match text {
             "<binary>" => Event::InvalidFrame(InvalidFrame::Binary),
@@ -36,7 +36,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads what stands after `node>`.
+    /// Parses the text after `node>`.
     pub(super) fn node(&self, text: &str) -> Result<Event, SyntaxError> {
         const EVENTS: &str =
             "message_stored, replaced, connected_elsewhere, shutdown or broadcasts";
@@ -56,7 +56,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads what stands after `push>`.
+    /// Parses the text after `push>`.
     pub(super) fn push(&self, text: &str) -> Result<Event, SyntaxError> {
         let mut words = Tokens::of(text);
         let event = if words.peek() == Some("reply_lost") {
@@ -70,7 +70,7 @@ impl Reader<'_> {
         Ok(event)
     }
 
-    /// Reads what stands after `store>`.
+    /// Parses the text after `store>`.
     pub(super) fn store(&self, text: &str) -> Result<Event, SyntaxError> {
         let mut words = Tokens::of(text);
         let op = OpId(words.parse("the number of the order")?);
@@ -107,7 +107,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The record as it stands, and with `before=node@offset` where the agent was.
+    /// The record as registered, and with `before=node@offset` the agent's previous node.
     fn record(
         &self,
         words: &mut Tokens<'_>,

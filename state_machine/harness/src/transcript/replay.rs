@@ -10,41 +10,39 @@ use state_machine::ids::OpId;
 use state_machine::store::{StoreAnswer, StoreOp};
 use state_machine::time::Time;
 
-/// A step that was run.
+/// A step that was run, with its effects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepReport {
-    /// When.
+    /// The time of the step.
     pub at: Time,
-    /// When the step before was.
+    /// The time of the previous step.
     pub before: Time,
-    /// What happened.
     pub event: Event,
-    /// What the machine ordered.
+    /// All effects of the step, in their order.
     pub effects: Effects,
-    /// The phase afterwards.
     pub phase: PhaseName,
-    /// When the machine is to be stepped next if nothing happens, and why.
+    /// The machine's next deadline, and its reason.
     pub deadline: Option<(Time, Wait)>,
 }
 
-/// What was expected and did not come. It shows as `14: after ...` and the lines that differ.
+/// The error for effects that differ from the expected ones. It displays as `14: after ...` and the
+/// lines that differ.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: {report}")]
 pub struct Mismatch {
-    /// The line of the event, from 1.
     pub line: usize,
-    /// What is wrong with it, as text of several lines.
+    /// The difference, as text of several lines.
     pub report: String,
 }
 
-/// Runs every step. Gives what was done, or the first step that does something else.
+/// Runs every step. Returns the steps, or the first mismatch.
 pub fn run(transcript: &Transcript) -> Result<Vec<StepReport>, Mismatch> {
     let mut steps = Vec::new();
     replay(transcript, |ran| steps.push(ran.clone()))?;
     Ok(steps)
 }
 
-/// Runs every step and shows it to `see`, the one that fails too.
+/// Runs every step and passes each to `see`, including one that fails.
 pub fn replay(transcript: &Transcript, mut see: impl FnMut(&StepReport)) -> Result<(), Mismatch> {
     let config = Arc::new(transcript.config.clone());
     let mut connection = Connection::new(config, transcript.seed, transcript.start);
@@ -73,15 +71,15 @@ pub fn replay(transcript: &Transcript, mut see: impl FnMut(&StepReport)) -> Resu
 }
 
 impl Transcript {
-    /// What writes the lines of this session.
+    /// The writer for the lines of this session.
     pub fn writer(&self) -> TranscriptWriter<'_> {
         TranscriptWriter { config: &self.config, start: self.start }
     }
 }
 
 impl TranscriptWriter<'_> {
-    /// A step as lines: the event, the phase and deadline after it as a comment, the effects. A head and
-    /// such steps are a transcript.
+    /// The lines of a step: the event, the phase and deadline after it as a comment, the effects. A
+    /// head and such steps are a transcript.
     pub fn ran(&self, ran: &StepReport) -> String {
         let StepReport { at, before, event, effects, phase, deadline } = ran;
         let mut lines: Vec<String> = self.wait(event, *before, *at).into_iter().collect();
@@ -94,13 +92,13 @@ impl TranscriptWriter<'_> {
 }
 
 impl Step {
-    /// Compares all orders of this step with what was really ordered, as lines.
+    /// Compares all effects of this step with the expected ones, as lines.
     pub fn compare(&self, got: &[String], names: &mut Bindings) -> Result<(), Mismatch> {
         let all: Vec<&Expected> = self.effects.iter().collect();
         self.compare_those(&all, got, names)
     }
 
-    /// Compares only the orders that a runner can see, for example what goes to the agent.
+    /// Compares only the effects that a runner can observe, for example the frames for the agent.
     pub fn compare_those(
         &self,
         expected: &[&Expected],
@@ -118,7 +116,7 @@ impl Step {
     }
 }
 
-/// What was ordered after a line where something else was expected, from the first `agreed` lines on.
+/// Both sides of a difference, from the first line after the `agreed` ones.
 pub(crate) fn difference<'a>(
     after: &str,
     got: &[String],
@@ -133,7 +131,8 @@ pub(crate) fn difference<'a>(
 }
 
 impl Expected {
-    /// Whether a line that was ordered is this one. An open name is bound on the way.
+    /// Whether this effect's line equals the one that was produced. An open name is bound in the
+    /// comparison.
     pub fn is(&self, got: &str, names: &mut Bindings) -> bool {
         match (&self.kind, got.strip_prefix("agent< ")) {
             (OrderKind::Frame(template), Some(frame)) => {
@@ -145,7 +144,7 @@ impl Expected {
     }
 }
 
-/// Whoever drives a connection steps it at every deadline: a wait must not pass over one.
+/// A driver steps a connection at every deadline, so a wait must not pass one.
 fn check_wait(
     step: &Step,
     until: Time,
@@ -172,7 +171,7 @@ fn ordered(effect: &Effect) -> Option<(OpId, StoreOp)> {
     }
 }
 
-/// The store answers what it was asked, each order once.
+/// The store answers only operations that are open, each once.
 fn check_answer(
     step: &Step,
     event: &Event,

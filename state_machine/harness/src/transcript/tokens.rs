@@ -1,4 +1,4 @@
-//! The words of a line, and how spans, times and texts are written.
+//! Splits a line into words, and reads and writes spans, times and texts.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use super::bindings::NameKind;
 use state_machine::month::{CivilHour, Month};
 use state_machine::time::{Span, Time};
 
-/// What is wrong with a line, for whoever wrote it.
+/// A sentence about a line, for its author.
 pub(crate) type SyntaxError = String;
 
-/// The words of a line, taken from the left.
+/// The words of a line, from left to right.
 #[derive(Debug)]
 pub(crate) struct Tokens<'a> {
     words: Vec<&'a str>,
     taken: usize,
 }
 
-/// The `key=value` words that end a thing.
+/// The `key=value` words at the end of an item.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     values: BTreeMap<&'a str, &'a str>,
@@ -25,7 +25,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Splits at spaces; brackets and commas are words of their own; what is quoted stays together.
+    /// Splits at spaces. Brackets and commas are words of their own; a quoted text is one word.
     pub(crate) fn of(line: &'a str) -> Self {
         let mut words = Vec::new();
         let mut rest = line.trim_start();
@@ -37,7 +37,7 @@ impl<'a> Tokens<'a> {
         Self { words, taken: 0 }
     }
 
-    /// The next word.
+    /// The next word; `expected` describes it in the error for a missing one.
     pub(crate) fn word(&mut self, expected: &str) -> Result<&'a str, SyntaxError> {
         let word = self.peek().ok_or_else(|| format!("expected {expected} after the last word"))?;
         self.taken += 1;
@@ -50,7 +50,7 @@ impl<'a> Tokens<'a> {
         if got == word { Ok(()) } else { Err(format!("expected `{word}`, got `{got}`")) }
     }
 
-    /// The next word as the name of a thing.
+    /// The next word as a name or an id.
     pub(super) fn name<T: NameKind>(&mut self) -> Result<T, SyntaxError> {
         let word = self.word(T::EXPECTED)?;
         T::read(word).ok_or_else(|| format!("expected {}, got `{word}`", T::EXPECTED))
@@ -62,7 +62,7 @@ impl<'a> Tokens<'a> {
         word.parse().map_err(|_| format!("expected {expected}, got `{word}`"))
     }
 
-    /// Things in brackets, with commas between them.
+    /// A list in brackets, its items separated by commas.
     pub(crate) fn list<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, SyntaxError>,
@@ -79,7 +79,7 @@ impl<'a> Tokens<'a> {
         Ok(items)
     }
 
-    /// The `key=value` words that come next.
+    /// The `key=value` words from here on.
     pub(crate) fn fields(&mut self) -> Result<Fields<'a>, SyntaxError> {
         let mut values = BTreeMap::new();
         while let Some((key, value)) = self.peek().and_then(|word| word.split_once('=')) {
@@ -91,7 +91,7 @@ impl<'a> Tokens<'a> {
         Ok(Fields { values, known: Vec::new() })
     }
 
-    /// Nothing may follow.
+    /// Rejects further words on the line.
     pub(crate) fn end(&self) -> Result<(), SyntaxError> {
         self.peek().map_or(Ok(()), |word| Err(format!("nothing may follow here, got `{word}`")))
     }
@@ -102,13 +102,13 @@ impl<'a> Tokens<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The value of a field, if the field is there.
+    /// The value of a field, if the field is present.
     pub(crate) fn text(&mut self, key: &'static str) -> Option<&'a str> {
         self.known.push(key);
         self.values.remove(key)
     }
 
-    /// The value read by `read`, if the field is there.
+    /// The value parsed by `read`, if the field is present.
     pub(crate) fn read<T>(
         &mut self,
         key: &'static str,
@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
         value.map(Some).ok_or_else(|| format!("expected {key}= and {expected}, got `{text}`"))
     }
 
-    /// The value read by `read`, of a field that must be there.
+    /// The value parsed by `read`, of a required field.
     pub(super) fn need<T>(
         &mut self,
         key: &'static str,
@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
         self.read(key, expected, read)?.ok_or_else(|| format!("{key}= is missing: {expected}"))
     }
 
-    /// No other field may be there.
+    /// Rejects fields that were not read.
     pub(crate) fn end(self) -> Result<(), SyntaxError> {
         match self.values.keys().next() {
             None => Ok(()),
@@ -160,12 +160,12 @@ fn word_len(text: &str) -> usize {
     text.len()
 }
 
-/// Reads a text that may be quoted as in JSON.
+/// Parses a text that may be quoted as in JSON.
 pub(crate) fn unquoted(text: &str) -> Option<String> {
     if text.starts_with('"') { serde_json::from_str(text).ok() } else { Some(text.to_owned()) }
 }
 
-/// Writes a text so that it is one word.
+/// Writes a text as one word, quoted if necessary.
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -179,10 +179,10 @@ pub(crate) fn quoted(text: &str) -> String {
 const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
-/// What a span looks like, for an error.
+/// The form of a span, for an error.
 pub(crate) const SPAN: &str = "a span such as 1500ms, 8s, 30m, 1h or 14d";
 
-/// Reads a span: a whole number and its unit.
+/// Parses a span: a whole number and its unit.
 pub(crate) fn span(text: &str) -> Option<Span> {
     let at = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(at);
@@ -190,17 +190,17 @@ pub(crate) fn span(text: &str) -> Option<Span> {
     number.parse::<u64>().ok()?.checked_mul(ms).map(Span)
 }
 
-/// Writes a span in the largest unit it is a whole number of.
+/// Writes a span in its largest unit without a fraction.
 pub(crate) fn span_text(span: Span) -> String {
     let fits = |(_, ms): &(&str, u64)| span.0 != 0 && span.0.is_multiple_of(*ms);
     let (unit, ms) = UNITS.into_iter().find(fits).unwrap_or(("ms", 1));
     format!("{}{unit}", span.0 / ms)
 }
 
-/// What a point in time looks like, for an error.
+/// The form of a point in time, for an error.
 pub(super) const OFFSET: &str = "a time from the start such as +1500ms or -5s";
 
-/// Reads a point in time, told from `start`.
+/// Parses a point in time, relative to `start`.
 pub(super) fn offset(text: &str, start: Time) -> Option<Time> {
     let (sign, rest) = text.split_at_checked(1)?;
     match (sign, span(rest)?) {
@@ -210,7 +210,7 @@ pub(super) fn offset(text: &str, start: Time) -> Option<Time> {
     }
 }
 
-/// Writes a point in time, told from `start`.
+/// Writes a point in time, relative to `start`.
 pub(super) fn offset_text(time: Time, start: Time) -> String {
     if time >= start {
         format!("+{}", span_text(time.since(start)))
@@ -219,7 +219,7 @@ pub(super) fn offset_text(time: Time, start: Time) -> String {
     }
 }
 
-/// Reads `2026-11-03T10:00:00Z`, with milliseconds or without.
+/// Parses `2026-11-03T10:00:00Z`, with milliseconds or without.
 pub(super) fn date(text: &str) -> Option<Time> {
     let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
     let [year, month, day] = numbers(date, '-')?;
@@ -236,7 +236,7 @@ pub(super) fn date(text: &str) -> Option<Time> {
     Some(midnight + Span(((hour * 60 + minute) * 60 + second) * 1000 + ms))
 }
 
-/// Writes what [`date`] reads.
+/// Writes the form that [`date`] parses.
 pub(super) fn date_text(time: Time) -> String {
     let CivilHour { year, month, day, hour } = CivilHour::of(time);
     let (minute, second, ms) = (time.0 / 60_000 % 60, time.0 / 1000 % 60, time.0 % 1000);
@@ -249,7 +249,7 @@ fn numbers(text: &str, between: char) -> Option<[u64; 3]> {
     numbers?.try_into().ok()
 }
 
-/// The first instant of a day, found by counting from a day surely before it.
+/// The first instant of a day, found by counting up from an earlier day.
 fn midnight(year: u16, month: u8, day: u64) -> Option<Time> {
     const MS_A_DAY: u64 = 86_400_000;
     Month::new(year, month).ok()?;
@@ -258,7 +258,7 @@ fn midnight(year: u16, month: u8, day: u64) -> Option<Time> {
         let civil = CivilHour::of(*time);
         (civil.year, civil.month, u64::from(civil.day)) == (year, month, day)
     };
-    // Leap days since 1970, and the days that months have beyond 28.
+    // Leap days since 1970, and the days of months beyond 28.
     const DAYS_BEHIND_MAX: u64 = 8030 / 4 + 31;
     (before..=before + DAYS_BEHIND_MAX).map(|days| Time(days * MS_A_DAY)).find(is_it)
 }

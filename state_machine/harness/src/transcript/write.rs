@@ -1,4 +1,4 @@
-//! Writes events, effects and what lies between them as the lines of a transcript.
+//! Writes events, effects and the time between them as the lines of a transcript.
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -18,17 +18,18 @@ use state_machine::store::{
 use state_machine::time::Time;
 use state_machine::wire::{BASE64, ClientMessage, InvalidFrame, ServerMessage};
 
-/// Writes one session's lines. It knows what they may leave out.
+/// Writes one session's lines, without the values that follow from its head.
 #[derive(Debug, Clone, Copy)]
 pub struct TranscriptWriter<'a> {
-    /// The node and its limits.
+    /// The node's name and its limits.
     pub config: &'a Config,
-    /// When the session started.
+    /// The start of the session.
     pub start: Time,
 }
 
 impl TranscriptWriter<'_> {
-    /// The line of an event. Time that went by since `before` is a line of its own, see [`TranscriptWriter::wait`].
+    /// The line of an event. Time that passed since `before` has a line of its own, see
+    /// [`TranscriptWriter::wait`].
     pub fn event(&self, event: &Event, before: Time, now: Time) -> String {
         match event {
             Event::MessageReceived(message) => format!("agent> {}", client_message(message)),
@@ -53,7 +54,7 @@ impl TranscriptWriter<'_> {
         }
     }
 
-    /// The line that lets time go by before an event that is not [`Event::TimePassed`]; none where none went by.
+    /// The `wait` line before an event that is not [`Event::TimePassed`]; none if no time passed.
     pub fn wait(&self, event: &Event, before: Time, now: Time) -> Option<String> {
         let is_needed = before < now && *event != Event::TimePassed;
         is_needed.then(|| self.event(&Event::TimePassed, before, now))
@@ -85,7 +86,7 @@ impl TranscriptWriter<'_> {
         }
     }
 
-    /// The comment that tells where the connection is after a step.
+    /// The comment with the phase and the deadline after a step.
     pub fn phase(&self, phase: PhaseName, deadline: Option<(Time, Wait)>) -> String {
         match deadline {
             Some((at, wait)) => {
@@ -95,7 +96,7 @@ impl TranscriptWriter<'_> {
         }
     }
 
-    /// An order to the store, without its number.
+    /// A store operation without its number.
     pub fn order(&self, order: &StoreOp, now: Time) -> String {
         match order {
             StoreOp::Register(registration) => self.register(registration, now),
@@ -125,7 +126,7 @@ impl TranscriptWriter<'_> {
         }
     }
 
-    /// What the store answered, without the order's number.
+    /// The store's answer, without the number of its operation.
     pub fn answer(&self, answer: &Result<StoreAnswer, StoreFailed>) -> String {
         let answer = match answer {
             Err(StoreFailed) => return "failed".to_owned(),
@@ -275,7 +276,7 @@ fn client_message(message: &ClientMessage) -> String {
     abstract_names(&json)
 }
 
-/// The field, where it says anything.
+/// The field, empty if there are no versions.
 fn versions(broadcasts: &Versions) -> String {
     if broadcasts.is_empty() {
         return String::new();
@@ -291,7 +292,7 @@ fn command(message_type: &str, chid: Chid) -> String {
     format!(r#"{{"messageType":"{message_type}","channelID":"{chid}"}}"#)
 }
 
-/// A frame that is nonsense in the same way.
+/// A frame that is invalid for the same reason.
 fn invalid_frame(frame: &InvalidFrame) -> String {
     match frame {
         InvalidFrame::NotJson => "not JSON".to_owned(),
@@ -310,8 +311,8 @@ fn invalid_frame(frame: &InvalidFrame) -> String {
     }
 }
 
-/// All broadcasts, each with the number of its last change; and the number that was reached, where it is
-/// none of theirs.
+/// All broadcasts, each with the number of its last change; and the cursor, if it is higher than
+/// all of them.
 fn broadcasts(all: &Broadcasts) -> String {
     let last = all.sequenced().map(|(changed, ..)| changed).max().unwrap_or_default();
     let one = |(changed, id, version): (FeedSyncId, &FeedKey, &FeedValue)| {
@@ -339,7 +340,7 @@ fn topic_text(topic: Option<&Topic>) -> String {
     topic.map(|topic| format!(" topic={}", topic.as_str())).unwrap_or_default()
 }
 
-/// The index key, where it is not the one of `time`.
+/// The index key, if it differs from the one that follows from `time`.
 fn last_connect_text(last_connect: LastConnect, time: Time, uaid: Uaid) -> String {
     if last_connect == LastConnect::of(time, uaid, LastConnect::SHARDS) {
         String::new()

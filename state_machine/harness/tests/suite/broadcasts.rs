@@ -1,4 +1,5 @@
-//! Random histories of broadcasts and of an agent that asks for some, every rule checked at every step.
+//! Random histories of broadcasts and of an agent that subscribes to some. Every rule is checked at
+//! every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,29 +22,29 @@ use state_machine::{NodeId, OpId, Time, Uaid};
 
 const NOW: Time = Time(1_793_700_000_000);
 
-/// Broadcasts an agent may have here; there is one more than that.
+/// Broadcasts that an agent may have in this test. There is one more than that.
 const FOLLOWED_MAX: usize = 3;
 
-/// What may happen.
+/// An event of a random history.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// A broadcast gets a version, or none.
+    /// A broadcast gets a version, or is deleted.
     Changes { id: u8, version: Option<u8> },
-    /// The node wakes the connection, if it follows.
+    /// The node wakes the connection, if it is subscribed.
     Wakes,
-    /// The agent says what it has, and the node what there is.
+    /// The agent sends the versions it has, and the node the broadcasts.
     Subscribes(BTreeMap<u8, u8>),
-    /// The store answers what it was asked first.
+    /// The store answers its oldest operation.
     StoreAnswers,
 }
 
-/// A node, a connection, and what its agent was told.
+/// A node, a connection, and the versions that its agent received.
 struct Scene {
     watched: CheckedConnection,
     broadcasts: Broadcasts,
     orders: Vec<(OpId, StoreOp)>,
     follows: bool,
-    /// What the agent has of those that it named, as far as it may.
+    /// The agent's versions of the broadcasts that it named, up to the limit.
     has: Versions,
     is_known: bool,
 }
@@ -149,7 +150,7 @@ impl Scene {
         self.has.extend(versions);
     }
 
-    /// However it went, the agent ends up with the last version of all that it follows.
+    /// Checks that the agent ends with the last version of every broadcast that it subscribed to.
     fn comes_to_rest(&mut self) -> Result<(), TestCaseError> {
         while self.connection().phase() != PhaseName::Ready {
             self.happens(&Happening::StoreAnswers)?;

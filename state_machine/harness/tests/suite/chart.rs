@@ -1,4 +1,4 @@
-//! `docs/state-machine.md` shows what the machine does.
+//! Compares `docs/state-machine.md` with the rendered table of states.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,7 @@ use state_machine::connection::PhaseName;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/state-machine.md");
 
-/// What stands between these lines is rendered.
+/// The text between these lines is rendered.
 const BEGIN: &str = "<!-- rendered from the code, from here -->\n";
 const END: &str = "<!-- to here -->\n";
 

@@ -1,15 +1,16 @@
-//! The fixtures of a folder.
+//! Reads the fixtures of a folder.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A fixture, and the file it is from.
+/// The text of a fixture, and the name of its file.
 pub(crate) struct Fixture {
     pub(crate) file: String,
     pub(crate) text: String,
 }
 
-/// All of `fixtures/{folder}` with this extension, by name. Fewer than `least` are not all.
+/// All of `fixtures/{folder}` with this extension, by name. The test fails if there are fewer than
+/// `least`.
 pub(crate) fn fixtures(folder: &str, extension: &str, least: usize) -> Vec<Fixture> {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).join(folder);
     let entries = fs::read_dir(&path).expect("the fixtures are part of the repository");

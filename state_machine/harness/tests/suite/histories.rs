@@ -1,4 +1,5 @@
-//! Random histories of a small world around the real machines, each of which must come to a good end.
+//! Random histories of a small world around the real machines. Each must end with every promise
+//! kept.
 
 use crate::cases::config;
 use crate::world::{CHANNELS, How, NODES, Op, Parting, World};
@@ -64,7 +65,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What may happen while an agent moves to another month.
+/// An operation while an agent moves to another month.
 fn op_of_a_move() -> impl Strategy<Value = Op> {
     prop_oneof![
         2 => connect(),
@@ -76,7 +77,7 @@ fn op_of_a_move() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What may happen while an agent moves between nodes that stop and come back.
+/// An operation while an agent moves between nodes that stop and restart.
 fn op_of_a_journey() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => connect(),
@@ -101,7 +102,7 @@ fn subscribed() -> Vec<Op> {
     ]
 }
 
-/// Some messages are stored for an agent that is away, and it comes back in the next month.
+/// Some messages are stored for an agent that is away, and it reconnects in the next month.
 fn the_month_turns() -> impl Strategy<Value = Vec<Op>> {
     let stored = (vec(push(), 0..6), connect()).prop_map(|(pushes, back)| {
         let away = [Op::Leave { parting: Parting::HangUp }];

@@ -1,4 +1,4 @@
-//! Each rule is broken once by a connection that does not exist, to see that its witness notices.
+//! Each rule is broken once by an invented connection, to prove that its checker reports it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,7 @@ use state_machine::{
     Uaid, Urgency,
 };
 
-/// A connection that only the witness believes in.
+/// A connection that consists of its checker alone.
 struct Story {
     checker: ConnectionChecker,
     phase: PhaseName,
@@ -85,7 +85,7 @@ impl Story {
         self.goes_on(PhaseName::Closed, event, &end)
     }
 
-    /// What a connection of `U1` orders last.
+    /// The last effects of a connection of `U1`.
     fn end(reason: CloseReason) -> [Effect; 2] {
         [Effect::Deregister { uaid: uaid() }, Effect::Close(reason)]
     }
@@ -458,7 +458,7 @@ fn said(what: &str) -> Event {
     })
 }
 
-/// The event of a transcript's line.
+/// The event of an input line of a transcript.
 fn line(text: &str) -> Event {
     let script = format!("# A line.\nat 1970-01-01T00:00:00Z\n{text}\n");
     let step = Transcript::parse(&script).unwrap().steps.remove(0);

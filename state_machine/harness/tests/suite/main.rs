@@ -1,4 +1,5 @@
-//! The rules of `state_machine`, verified: fixtures, random histories, and models searched to the last state.
+//! Verifies the rules of `state_machine` by fixtures, random histories, and models whose every
+//! state is searched.
 
 mod broadcasts;
 #[path = "../../../tests/support/cases.rs"]

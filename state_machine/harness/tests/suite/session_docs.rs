@@ -1,4 +1,4 @@
-//! `docs/sessions.md` is the transcript module's own documentation.
+//! Compares `docs/sessions.md` with the transcript module's documentation.
 
 use std::{env, fs};
 

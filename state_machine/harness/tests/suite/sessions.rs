@@ -1,4 +1,4 @@
-//! Every transcript of `fixtures/sessions` against the pure machine.
+//! Runs every transcript of `fixtures/sessions` against the pure machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -55,7 +55,7 @@ fn every_title_is_a_sentence_of_its_own() {
     assert_eq!(titles.len(), files);
 }
 
-/// Runs a transcript and writes down what happened.
+/// Runs a transcript and prints what happened.
 fn print(text: &str) -> String {
     let transcript = Transcript::parse(text).unwrap();
     let ran = run(&transcript).unwrap();

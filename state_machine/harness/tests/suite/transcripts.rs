@@ -1,4 +1,5 @@
-//! The transcript format: what is printed can be read, and what cannot be read is explained.
+//! The transcript format: printed lines can be parsed, and an error explains a line that cannot be
+//! parsed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +13,7 @@ fn parse(lines: &str) -> Result<Transcript, String> {
     Transcript::parse(&format!("{HEAD}{lines}\n")).map_err(|error| error.to_string())
 }
 
-/// Reads a line that goes in and writes its event down again.
+/// Parses an input line and prints its event again.
 fn repeated(line: &str) -> String {
     let transcript = parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     let [step] = &transcript.steps[..] else { panic!("{line} is not one step") };
@@ -137,7 +138,7 @@ fn a_script_without_a_proper_head_is_explained_too() {
     assert_eq!(error("# T.\n  at now"), alone);
 }
 
-/// Lines after the head, and how their explanation begins.
+/// Lines after the head, and the beginning of their errors.
 const LINES_IN: &[&str] = &[
     r#"agent> {"messageType":"hello"}"#,
     r#"agent> {"messageType":"hello","uaid":"{U1}"}"#,

@@ -1,4 +1,4 @@
-//! One who follows the feed: drives a [`Consumer`] over the table, and makes each fetch in steps.
+//! A follower of the feed: drives a [`Consumer`] over the table, and executes each fetch in steps.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use state_machine::feed::{
 use state_machine::store::{PageLimit, StoreFailed};
 use state_machine::time::Time;
 
-/// One who follows the feed.
+/// A follower of the feed and its [`Consumer`].
 #[derive(Debug, Clone)]
 pub(super) struct Follower {
     name: ConsumerName,
@@ -20,19 +20,19 @@ pub(super) struct Follower {
     /// None before the start and after a crash.
     pub(super) machine: Option<Consumer>,
     order: Option<Order>,
-    /// What is being consumed.
+    /// The page that the follower is consuming.
     page: Option<FeedPage>,
-    /// The cursor and the versions it has: they survive a crash.
+    /// The cursor and the versions of the consumed updates. Both survive a crash.
     cursor: FeedSyncId,
     versions: BTreeMap<FeedKey, Version>,
 }
 
-/// An order to fetch, and how far it was carried out.
+/// A fetch order, and the steps that were executed.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     after: FeedSyncId,
     limit: PageLimit,
-    /// The head that was read; none of it where there is no feed.
+    /// The head that was read: `None` before the read, `Some(None)` if there is no such feed.
     head: Option<Option<FeedSyncId>>,
 }
 
@@ -79,7 +79,7 @@ impl Follower {
         }
     }
 
-    /// Tells the machine a fact.
+    /// Steps the machine with an event and keeps its orders.
     pub(super) fn told(
         &mut self,
         now: Time,
@@ -152,7 +152,7 @@ impl Follower {
     }
 }
 
-/// What an engine makes of a fetch that has read the head.
+/// The page that an engine returns for a fetch with this head.
 fn page(table: &Table, after: FeedSyncId, head: FeedSyncId, limit: PageLimit) -> FeedPage {
     let mut updates = table.sequenced(after, head);
     let is_all = updates.len() <= limit.rows;

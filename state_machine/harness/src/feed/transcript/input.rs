@@ -1,4 +1,4 @@
-//! What happens in a history, and how its lines are read and written.
+//! The inputs of a history, and how its lines are read and written.
 
 use std::fmt;
 
@@ -7,88 +7,88 @@ use crate::transcript::tokens::{SPAN, SyntaxError, Tokens, span, span_text, unqu
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use state_machine::time::Span;
 
-/// A publisher of a history: `P1`.
+/// The name of a publisher in a history: `P1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublisherName(pub u8);
 
-/// A consumer of a history: `C1`.
+/// The name of a consumer in a history: `C1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerName(pub u8);
 
-/// What happens.
+/// An input of a history: one line with `>`, or `wait`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// The feed is written.
+    /// A writer changes the feed.
     Changed(Change),
-    /// A publisher comes on.
+    /// A publisher takes a step.
     Publisher(PublisherName, PublisherStep),
-    /// A consumer comes on.
+    /// A consumer takes a step.
     Consumer(ConsumerName, ConsumerStep),
-    /// Time goes by.
+    /// Time passes. The span may not pass a deadline.
     Wait(Span),
 }
 
-/// A change of a key.
+/// A writer's change of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// It is set.
+    /// Sets the key's value.
     Write(FeedKey, FeedValue),
-    /// It is to be published again as it is.
+    /// Publishes the value again unchanged.
     Republish(FeedKey),
-    /// It is deleted.
+    /// Deletes the value and leaves a tombstone.
     Delete(FeedKey),
 }
 
-/// What happens to a publisher.
+/// A step of a publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PublisherStep {
-    /// It hears that something was written.
+    /// The publisher is notified of a write.
     Written,
-    /// It hears whether somebody on its node follows the feed.
+    /// The publisher is notified whether the feed has a follower on its node.
     Watched(bool),
-    /// Its publication looks for keys that wait.
+    /// The publication reads the unpublished keys.
     Finds,
-    /// Its publication reads the sequence.
+    /// The publication reads the sequence.
     Reads,
-    /// Its publication is written.
+    /// The publication is committed.
     Commits,
-    /// Its publication is written, and nobody can say so.
+    /// The publication is committed, and the publisher receives a failure.
     CommitsUnheard,
-    /// All of the publication at once.
+    /// All steps of the publication at once.
     Publishes,
-    /// The store did nothing.
+    /// The store fails and changes nothing.
     Fails,
-    /// Its node is started anew.
+    /// The publisher's node restarts.
     Crashes,
 }
 
-/// What happens to a consumer.
+/// A step of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConsumerStep {
-    /// It begins, where it left off or behind a number.
+    /// The consumer starts at its stored cursor, or after a number.
     Starts(Option<FeedSyncId>),
-    /// It hears how far the feed has come.
+    /// The consumer is notified of the feed's head.
     Hears(FeedSyncId),
-    /// Its fetch reads the sequence.
+    /// The fetch reads the sequence.
     ReadsHead,
-    /// Its fetch reads the updates up to there.
+    /// The fetch reads the updates up to the head.
     ReadsUpdates,
-    /// All of the fetch at once.
+    /// All steps of the fetch at once.
     Fetches,
-    /// It has consumed its page.
+    /// The consumer has consumed its page.
     Consumed,
-    /// The store did nothing.
+    /// The store fails and reads nothing.
     Fails,
-    /// It is gone, and what it had not consumed.
+    /// The consumer is lost with the page that it had not consumed.
     Crashes,
-    /// It holds what it has against the table.
+    /// Compares the consumed updates with the table.
     Compares,
 }
 
 use ConsumerStep as Consumes;
 use PublisherStep as Publishes;
 
-/// Steps of a publisher that are nothing but their words.
+/// The steps of a publisher that have no arguments, and their words.
 const PUBLISHER_STEPS: [(&str, PublisherStep); 10] = [
     ("written", Publishes::Written),
     ("watched yes", Publishes::Watched(true)),
@@ -102,7 +102,7 @@ const PUBLISHER_STEPS: [(&str, PublisherStep); 10] = [
     ("crashes", Publishes::Crashes),
 ];
 
-/// Steps of a consumer that are nothing but their words.
+/// The steps of a consumer that have no arguments, and their words.
 const CONSUMER_STEPS: [(&str, ConsumerStep); 8] = [
     ("starts", Consumes::Starts(None)),
     ("reads head", Consumes::ReadsHead),
@@ -115,7 +115,7 @@ const CONSUMER_STEPS: [(&str, ConsumerStep); 8] = [
 ];
 
 impl Input {
-    /// Reads a line; none where it does not begin as one that says what happens.
+    /// Reads a line. Returns none if its head is not that of an input.
     pub(super) fn read(head: &str, rest: &str) -> Result<Option<Self>, SyntaxError> {
         Ok(Some(match head.strip_suffix('>') {
             Some("writer") => Self::Changed(change(rest)?),

@@ -112,25 +112,24 @@ pub use world::{OutOfTurn, Setup, World};
 
 use crate::transcript::ParseError;
 
-/// A feed history.
+/// A parsed feed history, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// What it shows, in a sentence.
+    /// The sentence of the first line.
     pub title: String,
-    /// Limits, and who is naive.
+    /// The limits, and the naive publishers.
     pub setup: Setup,
-    /// What happens, and what comes of it.
+    /// The inputs, each with its expected results.
     pub steps: Vec<Step>,
 }
 
-/// One thing that happens, and all that must come of it.
+/// An input and all its expected results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Its line in the file, from 1.
     pub line: usize,
-    /// What happens.
     pub input: Input,
-    /// What must come of it: the number of the line, and the line.
+    /// The expected results: the line's number, and the line.
     pub expected: Vec<(usize, String)>,
 }
 
@@ -140,7 +139,7 @@ impl History {
         parse::history(text)
     }
 
-    /// The title and the head, as they are read.
+    /// The title and the head in the form that [`History::parse`] reads.
     pub fn head(&self) -> String {
         format!("# {}\n{}", self.title, self.setup)
     }

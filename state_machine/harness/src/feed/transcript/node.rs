@@ -1,4 +1,5 @@
-//! A node that publishes: drives a [`Publisher`] over the table, and makes each publication in steps.
+//! A node that publishes: drives a [`Publisher`] over the table, and executes each publication in
+//! steps.
 
 use std::sync::Arc;
 
@@ -12,18 +13,18 @@ use state_machine::feed::{
 use state_machine::store::StoreFailed;
 use state_machine::time::Time;
 
-/// A node that publishes.
+/// A node that publishes, and its [`Publisher`].
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     name: PublisherName,
-    /// Numbers are `MAX + 1` of those in the table.
+    /// Whether the next number is `MAX + 1` of the numbers in the table, without the sequence.
     is_naive: bool,
     limits: Arc<PublisherLimits>,
     pub(super) machine: Publisher,
     order: Option<Order>,
 }
 
-/// An order to publish, and how far it was carried out.
+/// A publish order, and the steps that were executed.
 #[derive(Debug, Clone)]
 struct Order {
     after: Option<FeedKey>,
@@ -35,7 +36,7 @@ struct Order {
 #[derive(Debug, Clone)]
 struct Found {
     pending: Vec<UnpublishedKey>,
-    /// No key waits behind these.
+    /// Whether there are no more unpublished keys after these.
     is_all: bool,
 }
 
@@ -76,7 +77,7 @@ impl Node {
         })
     }
 
-    /// Tells the machine a fact.
+    /// Steps the machine with an event and keeps its orders.
     pub(super) fn told(&mut self, now: Time, event: PublisherEvent) -> Vec<Outcome> {
         let orders = self.machine.step(now, event);
         for order in &orders {
@@ -148,7 +149,7 @@ impl Node {
     }
 }
 
-/// The last number in use: what the seed tells not to add 1 to.
+/// The greatest number in the table, to which a naive publisher adds 1.
 fn greatest(table: &Table) -> FeedSyncId {
     table.rows().filter_map(|(_, row)| row.feed_sync_id).max().unwrap_or_default()
 }

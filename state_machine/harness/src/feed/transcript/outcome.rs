@@ -1,4 +1,4 @@
-//! What comes of a line, and how it is written.
+//! The results of an input, and how they are written.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use state_machine::feed::{
     UnpublishedKey, Update,
 };
 
-/// What comes of something that happens.
+/// A result of an input: one line with `<`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// A row was written.
     Row(FeedKey, Row),
-    /// There is nothing to republish or delete.
+    /// There is no such key to republish or delete.
     NoSuchKey,
-    /// The feed is full.
+    /// The feed has as many keys as it may have.
     TooManyKeys,
-    /// What a publication had read is no longer so.
+    /// The publication is rejected because a row that it read has changed.
     Conflict,
-    /// These keys wait.
+    /// The unpublished keys that a publication read.
     Found(PublisherName, Vec<UnpublishedKey>),
-    /// The sequence was read.
+    /// The sequence that a publication read.
     Sequence(PublisherName, Sequence),
-    /// The greatest number in the table was read instead.
+    /// The greatest number in the table, which a naive publisher read.
     Max(PublisherName, FeedSyncId),
-    /// What a publisher orders.
+    /// An order of a publisher.
     Publisher(PublisherName, PublisherOrder),
-    /// The head was read; none where there is no such feed.
+    /// The head that a fetch read; none if there is no such feed.
     Head(ConsumerName, Option<FeedSyncId>),
-    /// What a consumer orders.
+    /// An order of a consumer.
     Consumer(ConsumerName, ConsumerOrder),
     /// A row whose last state the consumer has not seen.
     Misses(ConsumerName, FeedKey, Row),
@@ -47,10 +47,10 @@ pub(super) fn key(key: &FeedKey) -> AsWord<'_> {
     AsWord(key.as_str())
 }
 
-/// A row behind its key.
+/// The columns of a row after its key.
 struct RowText<'a>(&'a Row);
 
-/// What a key holds.
+/// The value of a key, or its deletion.
 struct Held<'a>(Option<&'a FeedValue>);
 
 impl fmt::Display for Outcome {

@@ -1,4 +1,4 @@
-//! Reads a history line by line.
+//! Parses a history line by line.
 
 use super::input::{ConsumerName, Input, PublisherName};
 use super::world::Setup;
@@ -6,7 +6,7 @@ use super::{History, Step};
 use crate::transcript::tokens::{SPAN, SyntaxError, Tokens, span};
 use crate::transcript::{ParseError, title, whole_lines};
 
-/// Reads a whole history.
+/// Parses a whole history.
 pub(super) fn history(text: &str) -> Result<History, ParseError> {
     let title = title(text, "history")?;
     let mut history = History { title, setup: Setup::default(), steps: Vec::new() };

@@ -1,4 +1,4 @@
-//! Runs a history.
+//! Runs a history against the machines.
 
 use std::fmt;
 
@@ -8,18 +8,17 @@ use super::world::{OutOfTurn, World};
 use super::{History, Step};
 use crate::transcript::{Mismatch, difference};
 
-/// A step that was run. It shows as the lines of a history, with where things stand as a comment.
+/// A step that was run. It displays as lines of a history, with the state after it as a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepReport {
-    /// What happened.
     pub input: Input,
-    /// Where the one to whom it happened is afterwards.
+    /// The state, after the step, of the publisher or consumer that the input addressed.
     pub state: String,
-    /// What came of it.
+    /// The results of the step.
     pub outcomes: Vec<Outcome>,
 }
 
-/// Runs every step and shows it to `see`, the one that fails too.
+/// Runs every step and passes each to `see`, including one that fails.
 pub fn replay(history: &History, mut see: impl FnMut(&StepReport)) -> Result<(), Mismatch> {
     let mut world = World::new(history.setup.clone());
     for step in &history.steps {

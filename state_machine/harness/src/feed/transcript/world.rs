@@ -1,4 +1,4 @@
-//! A feed with publishers and consumers, to which the lines of a history happen.
+//! A feed with publishers and consumers, on which the lines of a history are executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,20 +15,20 @@ use state_machine::feed::{
 use state_machine::store::PageLimit;
 use state_machine::time::{Span, Time};
 
-/// What a history begins with.
+/// The initial state of a history, as its head lines set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// What bounds each publisher.
+    /// The limits of each publisher.
     pub publisher: PublisherLimits,
-    /// What bounds each consumer.
+    /// The limits of each consumer.
     pub consumer: ConsumerLimits,
-    /// Keys of the feed at most.
+    /// The maximum number of keys in the feed.
     pub keys_max: u64,
-    /// Publishers that take `MAX + 1`.
+    /// The publishers that assign `MAX + 1`.
     pub naive: BTreeSet<PublisherName>,
 }
 
-/// A feed with all who write, publish and follow it.
+/// A feed with its publishers and consumers.
 #[derive(Debug, Clone)]
 pub struct World {
     setup: Setup,
@@ -38,42 +38,42 @@ pub struct World {
     consumers: BTreeMap<ConsumerName, Follower>,
 }
 
-/// Something cannot happen now. Nothing has changed.
+/// The error for an input that is not possible now. The world is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfTurn {
-    /// No order is open.
+    /// The publisher has no open order.
     #[error("{0} has no order to publish: let it hear of a write first, `{0}> written`")]
     NothingToPublish(PublisherName),
-    /// The first steps of the publication are missing.
+    /// The publication has not executed its first steps.
     #[error("{0} commits what it found and read: write `{0}> finds` and `{0}> reads` first")]
     NothingRead(PublisherName),
-    /// The consumer is not there.
+    /// The consumer is not started, or crashed.
     #[error("{0} is not there: write `{0}> starts` first")]
     NotStarted(ConsumerName),
-    /// The consumer is there.
+    /// The consumer is already started.
     #[error("{0} is there already: write `{0}> crashes` first")]
     Started(ConsumerName),
-    /// No order is open.
+    /// The consumer has no open order.
     #[error("{0} has no order to fetch")]
     NothingToFetch(ConsumerName),
-    /// The first step of the fetch is missing.
+    /// The fetch has not executed its first step.
     #[error("{0} reads updates up to the head it read: write `{0}> reads head` first")]
     NoHead(ConsumerName),
-    /// There is no page.
+    /// The consumer has no page.
     #[error("{0} has no page to consume")]
     NothingToConsume(ConsumerName),
-    /// Whoever drives a machine steps it at every deadline.
+    /// The wait passes a deadline: a driver steps a machine at every deadline.
     #[error("this waits until {until}, over a deadline ({what}): wait until that first")]
     OverADeadline {
-        /// Until when, from the start.
+        /// The end of the wait, as a time from the start.
         until: String,
-        /// Whose deadline, why and when.
+        /// The deadline: its machine, its reason and its time.
         what: String,
     },
 }
 
 impl World {
-    /// A feed that nothing was written to.
+    /// A feed without any write.
     pub fn new(setup: Setup) -> Self {
         Self {
             setup,
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Lets something happen and gives all that comes of it.
+    /// Executes an input and returns all its results.
     pub fn happens(&mut self, input: &Input) -> Result<Vec<Outcome>, OutOfTurn> {
         let now = self.now;
         match input {
@@ -105,17 +105,17 @@ impl World {
         }
     }
 
-    /// The table as it is.
+    /// The table in its present state.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// How long until the next deadline; none where there is no deadline.
+    /// The time to the next deadline; none if there is no deadline.
     pub fn until_deadline(&self) -> Option<Span> {
         self.deadlines().into_iter().map(|(at, _)| at.since(self.now)).min()
     }
 
-    /// Where the one to whom this happened is now, for a trace.
+    /// The state of the machine that this input addressed, for a trace.
     pub fn state_after(&self, input: &Input) -> String {
         match input {
             Input::Publisher(name, _) => self.publisher_state(*name),
@@ -159,7 +159,7 @@ impl World {
         Ok(outcomes)
     }
 
-    /// Each machine's deadline, and what it is for.
+    /// The deadline of each machine, and its reason.
     fn deadlines(&self) -> Vec<(Time, String)> {
         let publishers = self.publishers.iter().filter_map(|(name, node)| {
             let (at, wait) = node.machine.deadline()?;
@@ -211,7 +211,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Each limit by its name.
+    /// The limits by name.
     fn limits(&self) -> [(&'static str, String); 5] {
         let Self { publisher, consumer, keys_max, .. } = self;
         [
@@ -224,7 +224,7 @@ impl Setup {
     }
 }
 
-/// The head lines, as they are read; none where all is as by default.
+/// The head lines in the form that the parser reads; none if everything is the default.
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs = self.limits().into_iter().zip(Self::default().limits());

@@ -1,42 +1,43 @@
-//! What may happen next. `Debug` is what a person reads in a counterexample.
+//! The actions that are possible in a state. Their `Debug` form is printed in a counterexample.
 
 use std::fmt;
 
 use state_machine::feed::FeedSyncId;
 
-/// A node, by its place in the scenario.
+/// A node's index in the scenario.
 pub(crate) type NodeIndex = usize;
 
-/// A follower, by its place in the scenario.
+/// A follower's index in the scenario.
 pub(crate) type FollowerIndex = usize;
 
-/// A key, by its place in the scenario.
+/// A key's index in the scenario.
 pub(crate) type KeyIndex = usize;
 
-/// One thing that happens.
+/// A transition of the model.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Somebody changes a key through a node.
+    /// A writer changes a key through a node.
     Changes(NodeIndex, KeyIndex, Change),
     TakesMail(NodeIndex),
-    /// The store takes a step of the publisher's order, or its answer arrives.
+    /// The store executes a step of the publisher's order, or its answer arrives.
     Publishes(NodeIndex),
     PublisherDeadline(NodeIndex),
-    /// A publication arrives that nobody waits for any more.
+    /// A publication reaches the store after its publisher stopped waiting for it.
     Arrives,
-    /// Readers see one more number of a publication that they see in part.
+    /// One more number of a partly visible publication becomes visible to readers.
     IsSeen(FeedSyncId),
     Starts(FollowerIndex),
-    /// The store takes a step of the consumer's order; with the last one the consumer has the page.
+    /// The store executes a step of the consumer's order. The last step gives the consumer its
+    /// page.
     Reads(FollowerIndex),
-    /// A page goes a step on.
+    /// A page is handed on by one step.
     HandsOn(FollowerIndex),
     HearsHead(FollowerIndex),
     ConsumerDeadline(FollowerIndex),
     Fails(Fault),
 }
 
-/// What is done to a key.
+/// A writer's change of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Write,
@@ -44,18 +45,19 @@ pub(crate) enum Change {
     Delete,
 }
 
-/// What goes wrong.
+/// A failure, whose number the scenario bounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node's process is killed and started again; its followers went with it.
+    /// The node's process is killed and restarted, and its followers with it.
     NodeCrashes(NodeIndex),
-    /// The same, but the publication that it had sent is written sometime, if it still fits then.
+    /// As above, but the publication that the node had sent is written later, if it still fits
+    /// then.
     NodeCrashesAfterWriting(NodeIndex),
-    /// The store does not publish.
+    /// The store fails the publication and changes nothing.
     StoreRefuses(NodeIndex),
-    /// The store's answer is lost, and the publication is written sometime, if it still fits then.
+    /// The store's answer is lost, and the publication is written later, if it still fits then.
     AckReplyLost(NodeIndex),
-    /// The store does not read.
+    /// The store fails the read.
     FetchFails(FollowerIndex),
     FollowerCrashes(FollowerIndex),
 }

@@ -1,4 +1,4 @@
-//! Runs a search or a hunt and tells what it found.
+//! Runs a search for violations and prints a counterexample.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,9 +17,11 @@ use super::mutation::Mutation;
 use super::scenario::{Scenario, is_large};
 use super::world::{Diary, World};
 
-/// Searches every state of a scenario: no promise may be broken, and every sight must be seen.
+/// Searches every state of a scenario: no promise may be broken, and every listed sight must be
+/// reached.
 ///
-/// Breadth first, so that a counterexample is among the shortest; the large size depth first, for its memory.
+/// The search is breadth-first, so that a counterexample is among the shortest; in the large size
+/// it is depth-first, for its memory.
 pub(crate) fn holds(scenario: &Scenario) {
     let begun = Instant::now();
     let search = Search { scenario: scenario.clone() }.checker();
@@ -30,7 +32,7 @@ pub(crate) fn holds(scenario: &Scenario) {
     }
 }
 
-/// Walks through a scenario that is too large for a search, at random, and always the same ways.
+/// Walks at random, with a fixed seed, through a scenario that is too large for a search.
 pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
     const SEED: u64 = 2026;
     let begun = Instant::now();
@@ -40,7 +42,7 @@ pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
     is_clean(scenario, begun, &walks);
 }
 
-/// Searches a scenario with a bug in it for the shortest way to break each of these promises.
+/// Searches a scenario with a seeded bug for the shortest violation of each of these promises.
 pub(crate) fn is_caught(scenario: &Scenario, mutation: Mutation, promises: &[Promise]) {
     for promise in promises {
         let mutation = Some(mutation);
@@ -77,7 +79,7 @@ fn is_clean(scenario: &Scenario, begun: Instant, checker: &impl Checker<Search>)
     checker.assert_properties();
 }
 
-/// The way to a counterexample, each action with what the machines made of it.
+/// The path to a counterexample: each action with the machines' reaction to it.
 fn told(scenario: &Scenario, path: Path<World, Action>) -> String {
     let mut world = World { diary: Diary::open(), ..scenario.start.clone() };
     for action in path.into_actions() {

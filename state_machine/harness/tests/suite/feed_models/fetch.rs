@@ -1,4 +1,5 @@
-//! A page as a store without snapshots reads it: the sequence first, then one number after the other.
+//! A fetch from a store without snapshots: it reads the sequence first, then one number after the
+//! other.
 
 use state_machine::feed::{FeedPage, FeedSyncId, Update};
 use state_machine::store::PageLimit;
@@ -6,14 +7,14 @@ use state_machine::store::PageLimit;
 use super::mutation::Mutation;
 use super::store::Store;
 
-/// A consumer's order, and how far the store has come with it.
+/// A consumer's order, and the steps that the store has executed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Fetch {
     limit: PageLimit,
     head: Option<FeedSyncId>,
-    /// The last number that was looked at.
+    /// The last number that was read.
     at: FeedSyncId,
-    /// Whether it was there.
+    /// Whether that number was present.
     is_there: bool,
     updates: Vec<Update>,
 }
@@ -23,7 +24,8 @@ impl Fetch {
         Self { limit, head: None, at: after, is_there: true, updates: Vec::new() }
     }
 
-    /// The store takes one step. Its answer, once it has one; none where there is no such feed.
+    /// The store executes one step. Returns its answer at the end; none in the answer if there is
+    /// no such feed.
     pub(crate) fn goes_on(
         &mut self,
         store: &Store,
@@ -46,19 +48,19 @@ impl Fetch {
         is_done.then(|| Some(self.page(store, mutation)))
     }
 
-    /// Whether the head is known, and numbers up to it are still to be looked at.
+    /// Whether the head was read, and numbers up to it are still to be read.
     pub(crate) fn is_half_way(&self) -> bool {
         self.head.is_some()
     }
 
-    /// Whether there is nothing to read behind the head.
+    /// Returns whether there is nothing to read after the cursor.
     fn reads_head(&mut self, store: &Store, mutation: Option<Mutation>) -> bool {
         let head = store.head(mutation);
         self.head = Some(head);
         head <= self.at
     }
 
-    /// Whether the page is full.
+    /// Reads the next number. Returns whether the page is full.
     fn looks(&mut self, store: &Store) -> bool {
         self.at = self.at.plus(1);
         let update = store.sequenced(self.at);

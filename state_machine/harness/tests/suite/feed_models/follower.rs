@@ -1,4 +1,4 @@
-//! A consumer, whoever it hands its pages on to, and what of both survives a crash.
+//! A consumer, the replica that applies its pages, and the part of both that survives a crash.
 
 use harness::feed::promises::{Promise, Replica};
 use state_machine::Time;
@@ -11,33 +11,33 @@ use super::mutation::Mutation;
 use super::scenario::Scenario;
 use super::world::World;
 
-/// One who follows the feed through a node.
+/// A follower of the feed through a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Follower {
     pub(crate) node: NodeIndex,
-    /// None where it has not started, or crashed.
+    /// None before the start and after a crash.
     pub(crate) running: Option<Running>,
     /// The cursor on disk.
     pub(crate) saved: FeedSyncId,
-    /// What the pages were handed on to; on disk too.
+    /// The replica that applies the pages; on disk too.
     pub(crate) replica: Replica,
 }
 
-/// What a crash takes along.
+/// The part of a follower that a crash discards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Running {
     pub(crate) consumer: Consumer,
     pub(crate) fetch: Option<Fetch>,
     pub(crate) handing_on: Option<HandingOn>,
-    /// A head that it was told of and has not looked at.
+    /// A head that the follower was notified of and has not read.
     pub(crate) told: Option<FeedSyncId>,
 }
 
-/// A page on its way.
+/// A page between fetch and saved cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct HandingOn {
     page: FeedPage,
-    /// One of the two is done: the page is consumed, then the cursor is saved.
+    /// Whether one of two steps is done: the page is consumed, then the cursor is saved.
     is_half_done: bool,
 }
 
@@ -60,7 +60,7 @@ impl Follower {
 }
 
 impl World {
-    /// Whether somebody follows the feed through a node.
+    /// Whether the feed has a follower through this node.
     pub(crate) fn is_followed(&self, node: NodeIndex) -> bool {
         let mut followers = self.followers.iter().filter(|follower| follower.node == node);
         followers.any(|follower| follower.running.is_some())
@@ -75,7 +75,7 @@ impl World {
         self.step_consumer(scenario, at, ConsumerEvent::Started);
     }
 
-    /// It crashes, or has ended.
+    /// The follower crashes or has ended.
     pub(crate) fn stops(&mut self, at: FollowerIndex) {
         let follower = &mut self.followers[at];
         follower.running = None;
@@ -106,7 +106,7 @@ impl World {
         self.step_consumer(scenario, at, ConsumerEvent::Fetched(answer));
     }
 
-    /// A page is consumed, and the cursor saved after it: each is a step.
+    /// A page is consumed, and then its cursor saved: each is a step.
     pub(crate) fn hands_on(&mut self, scenario: &Scenario, at: FollowerIndex) {
         let follower = &mut self.followers[at];
         let Some(running) = &mut follower.running else { return };

@@ -1,4 +1,5 @@
-//! What may happen in a state: what is under way, what others choose to do, and what goes wrong.
+//! The actions that are possible in a state: operations in progress, choices of writers and
+//! followers, and faults.
 
 use state_machine::feed::PublisherWait;
 
@@ -8,7 +9,7 @@ use super::scenario::Scenario;
 use super::world::World;
 
 impl Scenario {
-    /// Everything that may happen; nothing after a promise was broken.
+    /// All actions that are possible; none after a broken promise.
     pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         if world.broken.is_some() {
             return;
@@ -46,7 +47,7 @@ impl Scenario {
 }
 
 impl World {
-    /// What comes to pass by itself, sooner or later.
+    /// The operations in progress: each is executed sooner or later.
     pub(crate) fn under_way(&self) -> Vec<Action> {
         let hidden = self.store.hidden.iter();
         let mut actions: Vec<Action> = hidden.map(|number| Action::IsSeen(*number)).collect();
@@ -84,7 +85,7 @@ impl World {
         }
     }
 
-    /// Consumers that start, and looks at what other nodes did.
+    /// Consumers that start, and sweeps for the writes of other nodes.
     fn choices(&self, actions: &mut Vec<Action>) {
         let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
         actions.extend((0..self.followers.len()).filter(is_away).map(Action::Starts));

@@ -1,4 +1,5 @@
-//! A feed in small worlds, searched to the last state. `docs/models.md` says how to read this.
+//! Feeds in small worlds, every state of which is searched. `docs/models.md` explains how to read
+//! the scenarios.
 
 mod action;
 mod check;

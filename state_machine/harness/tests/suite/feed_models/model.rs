@@ -1,4 +1,4 @@
-//! A scenario as stateright sees it: states, actions, properties.
+//! A scenario as a stateright model: states, actions, properties.
 
 use harness::feed::promises::Promise;
 use stateright::{Model, Property};
@@ -7,12 +7,12 @@ use super::action::Action;
 use super::scenario::Scenario;
 use super::world::World;
 
-/// A search through every state of a scenario.
+/// A search of every state of a scenario.
 pub(crate) struct Search {
     pub(crate) scenario: Scenario,
 }
 
-/// That no state was reached in which the quarry is broken.
+/// The property that the search for a seeded bug must violate.
 pub(crate) const QUARRY: &str = "the promise under test";
 
 macro_rules! kept {
@@ -52,7 +52,7 @@ impl Model for Search {
     }
 }
 
-/// What must hold in every state.
+/// The properties that must hold in every state.
 fn kept() -> Vec<Property<Search>> {
     let kept = kept!(
         SequenceOnlyGrows
@@ -70,7 +70,7 @@ fn kept() -> Vec<Property<Search>> {
 }
 
 impl Scenario {
-    /// The state after an action, judged where nothing is under way any more.
+    /// The state after an action. If nothing is in progress in it, the final checks are applied.
     fn after(&self, world: &World, action: &Action) -> World {
         let mut after = world.clone();
         after.happens(self, action);

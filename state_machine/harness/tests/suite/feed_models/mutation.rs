@@ -1,42 +1,45 @@
-//! Bugs that can be seeded around the machines: in the store, or where an order is carried out.
+//! Bugs that can be seeded around the machines: in the store, or where an order is executed.
 //!
-//! Each is a few lines in the place where a real one would be made. The machines and the table are never touched.
+//! Each is a few lines in the place where a real bug could be. The machines and the table are never
+//! changed.
 
-/// A seeded bug.
+/// A bug for the model checker to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// The next number is the greatest in use and one.
+    /// The next number is the greatest in use plus one.
     MaxPlusOne,
-    /// A publication is written whatever became of the sequence.
+    /// A publication is written whether or not the sequence has changed.
     NoSequenceCondition,
-    /// A publication is written, with the values that it read, whatever became of the keys.
+    /// A publication is written, with the values that it read, whether or not the keys have
+    /// changed.
     NoKeyCondition,
-    /// A publication says that no key waits behind it.
+    /// A publication reports that no unpublished key is left.
     NothingBehind,
-    /// A reader takes whatever numbers there are, and goes on after the greatest.
+    /// A reader takes every number that it finds, and continues after the greatest.
     ReaderWithoutHead,
-    /// A reader asks for the head when it has read the rows.
+    /// A reader reads the head after the rows.
     HeadReadAfterRows,
     /// The rows of a page are in the order of their keys.
     PageByKey,
-    /// A reader goes as far as the sequence's value, where a publication may be seen in part.
+    /// A reader uses the sequence's value as the head, although a publication may be partly
+    /// visible.
     ValueForSettled,
-    /// A publication that nobody settled is settled by the next publisher, seen or not.
+    /// The next publisher settles an unsettled publication, visible or not.
     SettledUnseen,
-    /// A publication begins where the last one is not settled.
+    /// A publication starts before the previous one is settled.
     LastNotSettled,
-    /// A publication is settled whatever became of the sequence.
+    /// A publication is settled whether or not the sequence has changed.
     SettledWithoutCondition,
-    /// A write leaves the key its number.
+    /// A write leaves the key its old number.
     NumberKept,
-    /// A delete leaves nothing behind.
+    /// A delete leaves no tombstone.
     NoTombstone,
-    /// The cursor is saved, then the page is consumed.
+    /// The cursor is saved before the page is consumed.
     CursorBeforeConsuming,
-    /// What is written during a publication is not told to the publisher.
+    /// The publisher is not notified of a write during a publication.
     WrittenForgotten,
-    /// A node that starts does not look for what was left behind.
+    /// A node does not sweep for unpublished keys when it starts.
     NoSweepAtStart,
-    /// The publisher is not told that somebody follows.
+    /// The publisher is not notified of a new follower.
     WatchForgotten,
 }

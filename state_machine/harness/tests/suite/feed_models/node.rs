@@ -1,4 +1,4 @@
-//! A node: its publisher, and what is under way for it.
+//! A node: its publisher, and the operations in progress for it.
 
 use std::sync::Arc;
 
@@ -15,34 +15,34 @@ use super::publish::{Publish, Stage};
 use super::scenario::Scenario;
 use super::world::World;
 
-/// A node of the service.
+/// A node of the service, with at most one publisher.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     pub(crate) publisher: Publisher,
     pub(crate) publish: Option<Publish>,
-    /// What the publisher has to look at.
+    /// The signals that the publisher has not read.
     pub(crate) mail: Option<Mail>,
 }
 
-/// Flags that coalesce.
+/// Signals that coalesce, as those of the actor do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Mail {
     is_written: bool,
 }
 
 impl Node {
-    /// A node that has just started: it looks for what was left behind.
+    /// Starts a node. It sweeps for keys that the previous process left unpublished.
     pub(crate) fn start(limits: &Arc<PublisherLimits>, is_swept: bool) -> Self {
         let mail = is_swept.then_some(Mail { is_written: true });
         Self { publisher: Publisher::new(Arc::clone(limits)), publish: None, mail }
     }
 
-    /// Something was written here.
+    /// Signals a write through this node.
     pub(crate) fn written(&mut self) {
         self.mail = Some(Mail { is_written: true });
     }
 
-    /// The first follower came, or the last one left.
+    /// Signals that the first follower subscribed or the last one unsubscribed.
     pub(crate) fn stirred(&mut self) {
         self.mail.get_or_insert_default();
     }
@@ -53,7 +53,7 @@ impl Node {
 }
 
 impl World {
-    /// The publisher looks at its mail.
+    /// The publisher reads its signals.
     pub(crate) fn takes_mail(&mut self, scenario: &Scenario, at: NodeIndex) {
         let Some(mail) = self.nodes[at].mail.take() else { return };
         if scenario.mutation != Some(Mutation::WatchForgotten) {
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// The store goes on with the publisher's order, or the publisher hears the answer.
+    /// The store executes a step of the publisher's order, or the publisher receives the answer.
     pub(crate) fn publishes(&mut self, scenario: &Scenario, at: NodeIndex) {
         let Some(mut publish) = self.nodes[at].publish.take() else { return };
         if let Stage::Answered(answer) = publish.stage {
@@ -78,13 +78,14 @@ impl World {
         self.nodes[at].publish = Some(publish);
     }
 
-    /// The publisher hears that the store failed.
+    /// The publisher is notified that the store failed.
     pub(crate) fn publish_fails(&mut self, scenario: &Scenario, at: NodeIndex) {
         self.nodes[at].publish = None;
         self.step_publisher(scenario, at, PublisherEvent::Published(Err(StoreFailed)));
     }
 
-    /// The transaction that was sent to the store is there sometime, whoever waits for it.
+    /// The transaction that was sent to the store arrives later, whether or not a publisher waits
+    /// for it.
     pub(crate) fn goes_astray(&mut self, at: NodeIndex) {
         let draft = self.nodes[at].publish.as_ref().and_then(Publish::draft).cloned();
         self.astray.extend(draft);
@@ -119,7 +120,7 @@ impl World {
         self.forget_if_idle(scenario, at);
     }
 
-    /// A publisher that has nothing to do is not kept.
+    /// Drops a publisher that is idle.
     fn forget_if_idle(&mut self, scenario: &Scenario, at: NodeIndex) {
         let node = &mut self.nodes[at];
         if node.publisher.is_idle() && node.publish.is_none() {

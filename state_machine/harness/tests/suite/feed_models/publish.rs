@@ -1,7 +1,8 @@
-//! A publication as a store without snapshots makes it: the sequence, then what waits, then the transaction.
+//! A publication in a store without snapshots: it reads the sequence, then the unpublished keys,
+//! then sends the transaction.
 //!
-//! Where readers may see a transaction in part, there are two steps more: before it what was published last is settled,
-//! if nobody has done so, and after it what was published now.
+//! If readers may see a transaction in part, there are two more steps. Before the transaction the
+//! previous publication is settled, unless it is settled already, and after it the new one.
 
 use state_machine::feed::{FeedKey, Publication, PublishResult, Sequence};
 use state_machine::store::StoreFailed;
@@ -9,7 +10,7 @@ use state_machine::store::StoreFailed;
 use super::mutation::Mutation;
 use super::store::{Draft, Store};
 
-/// A publisher's order, and how far the store has come with it.
+/// A publisher's order, and the steps that the store has executed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Publish {
     after: Option<FeedKey>,
@@ -20,20 +21,20 @@ pub(crate) struct Publish {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     Asked,
-    /// The sequence is read.
+    /// The sequence was read.
     Begun {
         sequence: Sequence,
         is_settled: bool,
     },
-    /// The keys that wait are read, and the transaction is sent.
+    /// The unpublished keys were read, and the transaction was sent.
     Drafted(Draft),
-    /// It is done, and not settled.
+    /// The transaction is committed and not settled.
     Committed(Draft),
-    /// The answer is on its way.
+    /// The answer is on its way to the publisher.
     Answered(Answer),
 }
 
-/// What the store says.
+/// The store's answer to a publisher.
 pub(crate) type Answer = Result<Option<PublishResult>, StoreFailed>;
 
 impl Publish {
@@ -41,7 +42,7 @@ impl Publish {
         Self { after, limit, stage: Stage::Asked }
     }
 
-    /// The store takes one step. A conflict is its own affair: it begins again.
+    /// The store executes one step. After a conflict the publication starts again by itself.
     pub(crate) fn goes_on(&mut self, store: &mut Store, mutation: Option<Mutation>) {
         self.stage = match &self.stage {
             Stage::Asked => begin(store, mutation),
@@ -72,7 +73,7 @@ impl Publish {
         };
     }
 
-    /// The transaction that was sent, if it was.
+    /// The transaction, if it was sent.
     pub(crate) fn draft(&self) -> Option<&Draft> {
         match &self.stage {
             Stage::Drafted(draft) => Some(draft),

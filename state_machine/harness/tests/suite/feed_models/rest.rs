@@ -1,8 +1,9 @@
-//! What must be true where nothing is under way.
+//! The final checks, in states where nothing is in progress.
 //!
-//! Whatever was written must have its number by then. Followers may be away, or know nothing of what another node
-//! published: so from each such state they start, each node looks once for what the others did, and then all of them must
-//! have everything. What is promised "in the end" is thus a property of a state, and cycles cannot hide anything.
+//! Every write must have its number by then. Followers may be away, or not know of another node's
+//! publications. From each such state they therefore start, each node sweeps once, and all
+//! followers must then have every write. A promise "in the end" is thus a property of a state, and
+//! cycles cannot hide a violation.
 
 use harness::feed::promises::{Broken, Promise};
 use state_machine::Time;
@@ -12,14 +13,14 @@ use super::action::{Action, FollowerIndex, NodeIndex};
 use super::scenario::{Bounds, Scenario};
 use super::world::World;
 
-/// Later than anything comes to pass that does not go round in a circle: deadlines alone move time.
+/// Later than any action in a run without a cycle: only deadlines advance the time.
 const MUCH_LATER: Time = Time(30_000);
 
-/// Steps after which everybody should be at rest.
+/// Steps after which every node and follower must be at rest.
 const STEPS_MAX: usize = 400;
 
 impl Scenario {
-    /// Checks that what is under way does not go round in a circle.
+    /// Checks that the operations in progress do not form a cycle.
     pub(crate) fn goes_on(&self, world: &World) -> Result<(), Broken> {
         if world.now < MUCH_LATER {
             return Ok(());
@@ -27,7 +28,7 @@ impl Scenario {
         self.hunts(Err(Promise::ComesToRest.broken("somebody asks again and again")))
     }
 
-    /// Checks a world in which nothing is under way.
+    /// Checks a world in which nothing is in progress.
     pub(crate) fn judge(&self, world: &World) -> Result<(), Broken> {
         self.hunts(world.ledger.is_published(&world.store.table))?;
         let mut end = world.clone();
@@ -39,7 +40,7 @@ impl Scenario {
         self.hunts(replicas.try_for_each(|replica| replica.is_complete(&end.ledger)))
     }
 
-    /// In a hunt, other promises may be broken.
+    /// A search for one broken promise ignores the others.
     fn hunts(&self, kept: Result<(), Broken>) -> Result<(), Broken> {
         kept.or_else(|broken| match self.quarry {
             Some(quarry) if quarry != broken.promise => Ok(()),
@@ -49,7 +50,7 @@ impl Scenario {
 }
 
 impl World {
-    /// Everybody starts and looks, and nobody changes anything any more.
+    /// Starts every follower and sweeps every node. No key is changed any more.
     pub(crate) fn comes_to_its_end(&mut self, scenario: &Scenario) {
         self.left = Bounds::default();
         let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
@@ -66,7 +67,7 @@ impl World {
         self.runs_out(scenario);
     }
 
-    /// Whatever is under way comes to pass, the first thing first.
+    /// Executes the operations in progress, always the first one.
     pub(crate) fn runs_out(&mut self, scenario: &Scenario) {
         for _ in 0..STEPS_MAX {
             match self.under_way().first() {

@@ -1,4 +1,4 @@
-//! A scenario: a world to begin with, and bounds for what may happen in it.
+//! A scenario: an initial world, and bounds for the actions in it.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ use super::node::Node;
 use super::store::Store;
 use super::world::{Diary, World};
 
-/// What is checked in a world and how much of it.
+/// A model's name, initial world, bounds and checks.
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) publisher: Arc<PublisherLimits>,
     pub(crate) consumer: ConsumerLimits,
     pub(crate) keys: Vec<FeedKey>,
-    /// Nodes that keys are changed through.
+    /// The nodes through which keys are changed.
     pub(crate) writers: Vec<NodeIndex>,
-    /// The world to begin with.
+    /// The initial world of the search.
     pub(crate) start: World,
     pub(crate) mutation: Option<Mutation>,
-    /// The one promise that is to be broken, where nothing else is looked at.
+    /// The one promise that the search must violate; the others are then ignored.
     pub(crate) quarry: Option<Promise>,
-    /// States that must be reached, for otherwise the scenario proves nothing.
+    /// States that the search must reach; otherwise the scenario proves nothing.
     pub(crate) sights: Vec<Sight>,
 }
 
-/// A state worth seeing.
+/// A name and a predicate of states that the search must reach.
 pub(crate) type Sight = (&'static str, fn(&Search, &World) -> bool);
 
-/// How often each thing may still happen.
+/// How often each action may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Bounds {
     pub(crate) writes: u8,
@@ -50,7 +50,7 @@ pub(crate) struct Bounds {
 }
 
 impl Scenario {
-    /// A feed that was never written to, of at most `keys` keys; `nodes` nodes, and nobody follows.
+    /// A feed without writes, of at most `keys` keys, with `nodes` nodes and no follower.
     pub(crate) fn new(name: &'static str, keys: usize, nodes: usize) -> Self {
         let publisher = PublisherLimits { batch_max: 1, retry: Span(100), poll: Span(1000) };
         let publisher = Arc::new(publisher);
@@ -80,7 +80,7 @@ impl Scenario {
         }
     }
 
-    /// Keys that are published at once. Comes before anything happens.
+    /// Sets the keys per publication. Call it before any action.
     pub(crate) fn batch(mut self, batch_max: usize) -> Self {
         self.publisher = Arc::new(PublisherLimits { batch_max, ..*self.publisher });
         let start = Node::start(&self.publisher, false);
@@ -88,31 +88,31 @@ impl Scenario {
         self
     }
 
-    /// Readers may see publications in part. Comes before anything happens.
+    /// Lets readers see publications in part. Call it before any action.
     pub(crate) fn seen_in_part(mut self) -> Self {
         self.start.store.settled = Some(FeedSyncId::NONE);
         self
     }
 
-    /// Updates that a page holds.
+    /// Sets the updates per page.
     pub(crate) fn page(mut self, rows: usize) -> Self {
         self.consumer.page.rows = rows;
         self
     }
 
-    /// Keys are changed through these nodes only.
+    /// Changes keys through these nodes only.
     pub(crate) fn writers(mut self, nodes: &[NodeIndex]) -> Self {
         self.writers = nodes.to_vec();
         self
     }
 
-    /// One more follows through a node, once it has started.
+    /// Adds a follower through a node, which has not started.
     pub(crate) fn follower(mut self, node: NodeIndex) -> Self {
         self.start.followers.push(Follower::new(node));
         self
     }
 
-    /// These keys were written and published before the beginning, one after the other.
+    /// Writes and publishes these keys, one after the other, in the initial world.
     pub(crate) fn published(mut self, keys: &[KeyIndex]) -> Self {
         let mut start = self.start.clone();
         for key in keys {
@@ -124,7 +124,7 @@ impl Scenario {
         self
     }
 
-    /// All who follow have started, and have everything.
+    /// All followers have started, and have every write.
     pub(crate) fn followed(mut self) -> Self {
         let mut start = self.start.clone();
         for follower in 0..start.followers.len() {
@@ -135,7 +135,7 @@ impl Scenario {
         self
     }
 
-    /// Comes last.
+    /// Sets the bounds. Call it last.
     pub(crate) fn bound(mut self, bounds: Bounds) -> Self {
         self.start.left = bounds;
         self
@@ -147,12 +147,12 @@ impl Scenario {
     }
 }
 
-/// Whether the larger size is asked for.
+/// Whether the environment selects the larger size.
 pub(crate) fn is_large() -> bool {
     std::env::var_os("MODEL_SIZE").is_some_and(|size| size == "large")
 }
 
-/// One in the small size, the other in the large one.
+/// The first value in the small size, the second in the large one.
 pub(crate) fn by_size<T>(small: T, large: T) -> T {
     if is_large() { large } else { small }
 }

@@ -10,22 +10,23 @@ use state_machine::feed::{
 
 use super::mutation::Mutation;
 
-/// What is on disk.
+/// The state on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
     pub(crate) table: Table,
-    /// How far readers may go, in a store whose publications they may see in part: DynamoDB promises no more of several
-    /// reads. None in a store whose publications are seen at once.
+    /// The number up to which readers may read, in a store with partly visible publications;
+    /// DynamoDB promises no more of several reads. None in a store whose publications become
+    /// visible at once.
     pub(crate) settled: Option<FeedSyncId>,
-    /// Numbers of a publication that is seen in part, those that are not.
+    /// The numbers of a partly visible publication that are not visible.
     pub(crate) hidden: BTreeSet<FeedSyncId>,
 }
 
-/// A publication about to be written.
+/// A transaction before it is committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Draft {
     pub(crate) publication: Publication,
-    /// The values of its keys as they were read.
+    /// The values of its keys at the time they were read.
     pub(crate) values: Vec<Option<FeedValue>>,
     pub(crate) is_all: bool,
 }
@@ -36,7 +37,7 @@ impl Draft {
     }
 }
 
-/// Keys that a feed may have: more than any scenario has.
+/// The maximum number of keys in the feed: more than any scenario has.
 const KEYS_MAX: u64 = 8;
 
 impl Store {
@@ -59,7 +60,7 @@ impl Store {
     pub(crate) fn delete(&mut self, mutation: Option<Mutation>, key: &FeedKey) -> Option<Version> {
         let version = self.table.delete(key)?;
         if mutation == Some(Mutation::NoTombstone) {
-            // Nobody waits for this number, and nobody reads it: as if the row were gone.
+            // No order waits for this number and no reader sees it, as if the row were absent.
             self.give(key, FeedSyncId::NONE);
         }
         Some(version)
@@ -74,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Writes a publication, if what it read is still so.
+    /// Commits a publication, if the rows that it read are unchanged.
     pub(crate) fn commit(
         &mut self,
         mutation: Option<Mutation>,
@@ -95,18 +96,18 @@ impl Store {
         Ok(())
     }
 
-    /// How far a reader may go.
+    /// The number up to which a reader may read.
     pub(crate) fn head(&self, mutation: Option<Mutation>) -> FeedSyncId {
         let settled = self.settled.filter(|_| mutation != Some(Mutation::ValueForSettled));
         settled.unwrap_or(self.table.sequence().value)
     }
 
-    /// Whether readers see everything up to a number.
+    /// Whether readers see every update up to a number.
     pub(crate) fn is_whole(&self, up_to: FeedSyncId) -> bool {
         self.hidden.first().is_none_or(|hidden| up_to < *hidden)
     }
 
-    /// Lets readers go as far as this sequence, if it is still the last. Whether it is.
+    /// Settles this sequence, if it is still the last. Returns whether it is.
     pub(crate) fn settle(&mut self, mutation: Option<Mutation>, sequence: Sequence) -> bool {
         let is_last = self.table.sequence().version == sequence.version;
         if is_last || mutation == Some(Mutation::SettledWithoutCondition) {
@@ -126,7 +127,7 @@ impl Store {
         self.table.rows().filter_map(|(_, row)| row.feed_sync_id).max().unwrap_or_default()
     }
 
-    /// Keys that changed have their old values again, so that the publication fits.
+    /// Restores the old values of changed keys, so that the publication fits.
     fn overwrite(&mut self, values: &[Option<FeedValue>], publication: &mut Publication) {
         for (Assignment { pending, .. }, value) in publication.assignments.iter_mut().zip(values) {
             let is_as_read = self.version(&pending.key) == pending.version;
@@ -143,7 +144,7 @@ impl Store {
         }
     }
 
-    /// Gives a key a number behind everybody's back.
+    /// Assigns a number to a key outside a publication.
     fn give(&mut self, key: &FeedKey, number: FeedSyncId) {
         let sequence = self.table.sequence();
         let version = self.version(key);
@@ -157,7 +158,8 @@ impl Store {
         self.table.row(key.as_str())?.feed_sync_id
     }
 
-    /// Whether a transaction that is seen in part has this key: nobody changes it before it is whole.
+    /// Whether a partly visible transaction contains this key. It cannot be changed until the
+    /// transaction is whole.
     pub(crate) fn is_held(&self, key: &FeedKey) -> bool {
         self.number(key).is_some_and(|number| self.hidden.contains(&number))
     }

@@ -1,4 +1,4 @@
-//! A state: a store, nodes, followers, and what they were promised.
+//! A state: a store, nodes, followers, and the promises made to them.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,14 +13,14 @@ use super::node::Node;
 use super::scenario::{Bounds, Scenario};
 use super::store::{Draft, Store};
 
-/// A world in which a feed lives.
+/// A world with one feed, its store, nodes and followers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) store: Store,
     pub(crate) nodes: Vec<Node>,
     pub(crate) followers: Vec<Follower>,
-    /// Publications that were sent to the store, and nobody waits for any more.
+    /// Publications that were sent to the store and that no publisher waits for.
     pub(crate) astray: Vec<Draft>,
     pub(crate) ledger: AcknowledgedWrites,
     pub(crate) left: Bounds,
@@ -28,12 +28,12 @@ pub(crate) struct World {
     pub(crate) diary: Diary,
 }
 
-/// What happened, for a person to read; written only when a counterexample is told. It is no part of a state.
+/// The log of a counterexample, written only when one is printed. It is not part of a state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Diary(Option<Vec<String>>);
 
 impl World {
-    /// Does what an action says, and checks what can be checked at once.
+    /// Executes an action, and checks the promises that can be checked after each step.
     pub(crate) fn happens(&mut self, scenario: &Scenario, action: &Action) {
         self.note(|| format!("{action:?}"));
         let before = self.store.table.clone();
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Remembers the first promise that is broken; in a hunt, only the one that is hunted.
+    /// Records the first broken promise; in a search for one promise, only that one.
     pub(crate) fn breaks(&mut self, scenario: &Scenario, broken: Broken) {
         let counts = scenario.quarry.is_none_or(|quarry| quarry == broken.promise);
         if counts && self.broken.is_none() {
@@ -149,7 +149,7 @@ impl World {
 }
 
 impl Diary {
-    /// One that is written.
+    /// A diary that is written.
     pub(crate) fn open() -> Self {
         Self(Some(Vec::new()))
     }

@@ -1,4 +1,5 @@
-//! A section of `docs/feeds.md` is the machines' own documentation, with a history that is a fixture.
+//! Compares a section of `docs/feeds.md` with the module documentation of the machines, and its
+//! history with a fixture.
 
 use std::{env, fs};
 

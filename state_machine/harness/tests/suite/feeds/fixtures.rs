@@ -1,4 +1,4 @@
-//! Every history of `fixtures/feeds`, run.
+//! Runs every history of `fixtures/feeds`.
 
 use harness::feed::transcript::{ConsumerStep, History, Input, StepReport, replay};
 
@@ -73,13 +73,13 @@ fn every_title_is_a_sentence_of_its_own() {
     assert_eq!(titles.len(), files);
 }
 
-/// What the last line of a history must bring.
+/// The expected results of a history's last input.
 fn last(history: &History) -> Vec<&str> {
     let expected = &history.steps.last().unwrap().expected;
     expected.iter().map(|(_, line)| line.as_str()).collect()
 }
 
-/// Runs a history and writes down what happened.
+/// Runs a history and prints what happened.
 fn print(text: &str) -> String {
     let history = History::parse(text).unwrap();
     let mut steps = String::new();
@@ -92,7 +92,7 @@ fn named(name: &str) -> Fixture {
     all.find(|fixture| fixture.file.ends_with(name)).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// All of them, by name.
+/// All histories in the order of their names.
 pub(crate) fn fixtures() -> Vec<Fixture> {
     const HISTORIES_MIN: usize = 27;
     folder::fixtures("feeds", "feed", HISTORIES_MIN)

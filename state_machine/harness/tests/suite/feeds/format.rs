@@ -1,10 +1,11 @@
-//! The form of histories: what is printed can be read, and what cannot be read or cannot happen is explained.
+//! The form of histories: printed histories can be parsed, and an error explains a line that cannot
+//! be parsed or executed.
 
 use harness::feed::transcript::{History, replay};
 
 const TITLE: &str = "# A test.\n";
 
-/// A publisher that has found fred, and a consumer.
+/// A publisher that has read fred, and a consumer.
 const BEGUN: &str = "writer> write fred bob\ntable< fred version=1 waits value=bob\n\
     P1> written\nP1< publish\nC1> starts\nC1< fetch after=0\n";
 
@@ -92,13 +93,13 @@ fn parse(lines: &str) -> Result<History, String> {
     History::parse(&format!("{TITLE}{lines}\n")).map_err(|error| error.to_string())
 }
 
-/// What is wrong with lines that follow the beginning.
+/// The error for lines that follow the beginning.
 fn fault(lines: &str) -> String {
     let history = parse(&format!("{BEGUN}{lines}")).unwrap();
     replay(&history, |_| {}).unwrap_err().to_string()
 }
 
-/// Lines after the beginning, and why they cannot be.
+/// Lines after the beginning that cannot be executed, and their errors.
 const OUT_OF_TURN: [(&str, &str); 9] = [
     ("P2> finds", "8: P2 has no order to publish: let it hear of a write first, `P2> written`"),
     (
@@ -120,7 +121,7 @@ const OUT_OF_TURN: [(&str, &str); 9] = [
     ("C1> fails\nC1> fails", "9: C1 has no order to fetch"),
 ];
 
-/// Lines after the title, and how their explanation begins.
+/// Lines after the title, and the beginning of their errors.
 const EXPLAINED: [(&str, &str); 20] = [
     ("", "1: nothing happens in this history"),
     ("limits batch=2", "1: nothing happens in this history"),

@@ -1,4 +1,4 @@
-//! Feeds: the histories of `fixtures/feeds`, the form they are written in, and random ones.
+//! Feeds: the histories of `fixtures/feeds`, their form, and random histories.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Random histories, each of which must come to a good end.
+//! Random histories. At the end of each, every write must be published and consumed.
 
 use harness::feed::transcript::{ConsumerStep, PublisherStep};
 use proptest::collection::vec;
@@ -28,7 +28,7 @@ fn goes_well((batch_max, ops): &History, is_naive: bool) -> Result<(), TestCaseE
     ended.map_err(|wrong| TestCaseError::fail(format!("{wrong}\n\n{}", trial.history())))
 }
 
-/// How many keys are published at once, and what happens.
+/// The keys per publication, and the operations.
 type History = (usize, Vec<Op>);
 
 fn history() -> impl Strategy<Value = History> {

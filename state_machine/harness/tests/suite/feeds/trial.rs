@@ -1,8 +1,10 @@
-//! Two nodes with a publisher and a consumer each, to which operations happen at random, and what must hold.
+//! Two nodes with a publisher and a consumer each, on which random operations are executed and
+//! checked.
 //!
-//! It is the driver of the machines at its worst: words come late, steps interleave, the store fails, nodes crash. What
-//! it keeps is what a driver must keep. A write is told to the publisher of its node at last, a node that was started
-//! anew sweeps, and what is announced reaches the consumer of the node.
+//! The trial is the worst driver that the machines allow: notifications are late, steps interleave,
+//! the store fails, nodes crash. It keeps only what every driver must keep. Each write is signalled
+//! to the publisher of its node in the end, a restarted node sweeps, and each announcement reaches
+//! the consumer of the node.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +15,13 @@ use state_machine::feed::{
     ConsumerOrder, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherOrder, Version,
 };
 
-/// Nodes of a trial.
+/// The number of nodes in a trial.
 pub(crate) const NODES: u8 = 2;
 
-/// Keys that are written.
+/// The number of keys that are written.
 pub(crate) const KEYS: u8 = 4;
 
-/// Something that may happen; where it cannot, nothing does.
+/// A random operation. If it is not possible, nothing happens.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Write {
@@ -34,11 +36,11 @@ pub(crate) enum Op {
         node: u8,
         key: u8,
     },
-    /// The publisher of the node is told of its writes.
+    /// The publisher of the node is notified of its writes.
     Tell {
         node: u8,
     },
-    /// The consumer of the node is told how far the feed has come.
+    /// The consumer of the node is notified of the feed's head.
     Hear {
         node: u8,
     },
@@ -50,11 +52,11 @@ pub(crate) enum Op {
         node: u8,
         step: ConsumerStep,
     },
-    /// Time goes by to the next deadline.
+    /// Time passes until the next deadline.
     ToDeadline,
 }
 
-/// What is wrong.
+/// A sentence about what the trial found wrong.
 pub(crate) type SyntaxError = String;
 
 pub(crate) struct Trial {
@@ -62,11 +64,11 @@ pub(crate) struct Trial {
     world: World,
     log: String,
     nodes: BTreeMap<u8, Node>,
-    /// What is written next.
+    /// The value of the next write.
     value: u64,
 }
 
-/// What a driver has to do, and what its consumer has seen.
+/// The duties of a node's driver, and the updates that its consumer received.
 #[derive(Default)]
 struct Node {
     is_owed_a_word: bool,
@@ -77,7 +79,7 @@ struct Node {
 }
 
 impl Trial {
-    /// A feed with a key, and nodes that follow it.
+    /// A feed with one key, and nodes that follow it.
     pub(crate) fn new(is_naive: bool, batch_max: usize) -> Result<Self, SyntaxError> {
         let mut setup = Setup::default();
         setup.publisher.batch_max = batch_max;
@@ -94,7 +96,7 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Lets something happen.
+    /// Executes an operation and checks its results.
     pub(crate) fn happens(&mut self, op: &Op) -> Result<(), SyntaxError> {
         match *op {
             Op::Write { node, key } => {
@@ -118,8 +120,8 @@ impl Trial {
         }
     }
 
-    /// The store does what it is asked from now on. Every change must be numbered because it was told of, not because
-    /// somebody looks at the feed every now and then; and every consumer must come to have everything.
+    /// Runs to the end with a store that no longer fails. Every change must be numbered because it
+    /// was signalled, not because of a periodic sweep, and every consumer must receive every write.
     pub(crate) fn comes_to_rest(&mut self) -> Result<(), SyntaxError> {
         self.watch(false)?;
         self.go_on_for_a_while()?;
@@ -129,13 +131,13 @@ impl Trial {
         self.watch(true)?;
         self.go_on_for_a_while()?;
         self.all_compare()?;
-        // Nobody is told of this one on the other node, whose publisher has to look by itself.
+        // The other node's publisher gets no notification of this write: it has to sweep.
         self.happens(&Op::Write { node: 0, key: 0 })?;
         self.go_on_for_a_while()?;
         self.all_compare()
     }
 
-    /// All that happened, as a history.
+    /// All inputs and results so far, as a history.
     pub(crate) fn history(&self) -> String {
         format!("# Found by chance.\n{}\n{}", self.setup, self.log)
     }
@@ -170,7 +172,7 @@ impl Trial {
         Ok(is_on)
     }
 
-    /// A node that is started anew sweeps, and somebody follows the feed there.
+    /// A restarted node sweeps, and the feed has a follower there.
     fn publisher_begins(&mut self, node: u8) -> Result<(), SyntaxError> {
         self.node(node).is_owed_a_word = true;
         self.publishes(node, PublisherStep::Watched(true)).map(|_| ())
@@ -217,7 +219,7 @@ impl Trial {
         Ok(could)
     }
 
-    /// Lets something happen if it can, and looks at what comes of it.
+    /// Executes an input if it is possible, and checks its results.
     fn input(&mut self, input: &Input) -> Result<bool, SyntaxError> {
         let Ok(outcomes) = self.world.happens(input) else { return Ok(false) };
         self.log += &format!("{input}\n");
@@ -249,7 +251,8 @@ impl Trial {
 }
 
 impl Node {
-    /// What a consumer is given comes in the order of the numbers, behind what it has, and is never older.
+    /// The updates of a page are in the order of their numbers, after the consumer's cursor, and
+    /// never older than the replica.
     fn is_given(&mut self, page: FeedPage) -> Result<(), SyntaxError> {
         let mut last = self.cursor;
         for update in &page.updates {

@@ -1,4 +1,4 @@
-//! What may happen next. `Debug` is what a person reads in a counterexample.
+//! The actions that are possible in a state. Their `Debug` form is printed in a counterexample.
 
 use std::fmt;
 
@@ -6,78 +6,79 @@ use state_machine::{ConnectionId, OpId};
 
 use super::letters::{Letter, Word};
 
-/// A message, by its place in the scenario.
+/// A message's index in the scenario.
 pub(crate) type Which = usize;
 
-/// A node, by its place in the scenario.
+/// A node's index in the scenario.
 pub(crate) type NodeIndex = usize;
 
-/// One thing that happens.
+/// A transition of the model.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The agent opens a connection and says hello; the one it had before is left without a word.
+    /// The agent opens a connection and sends hello. It abandons its previous connection without
+    /// closing it.
     Connects(NodeIndex),
     HangsUp,
-    /// The agent asks for a second channel.
+    /// The agent registers a second channel.
     Registers,
-    /// The agent acks: on its connection, or on one that it has left since.
+    /// The agent sends an ack: on its connection, or on one that it has abandoned since.
     Acks(ConnectionId, Which),
     /// An application server pushes: the endpoint reads the record.
     Pushes(Which),
-    /// The endpoint's next order is carried out.
+    /// The endpoint's next order is executed.
     EndpointGoesOn(Which),
-    /// The node's answer reaches the endpoint, or it learns that there will be none.
+    /// The node's answer reaches the endpoint, or the endpoint detects that there is none.
     EndpointHears(Which),
-    /// A push that was handed over reaches the connection.
+    /// A push in the connection's mailbox is handled.
     TakesPush(ConnectionId),
-    /// The connection looks at its notices.
+    /// The connection reads its signals.
     TakesNotices(ConnectionId),
-    /// The store carries an order out; its answer is on its way.
+    /// The store executes an operation; its answer is on its way.
     StoreDoes(ConnectionId, OpId),
     /// The answer reaches the connection.
     HearsStore(ConnectionId, OpId),
     /// A connection's deadline passes.
     Deadline(ConnectionId),
-    /// A node hears what another one or an endpoint tells it.
+    /// A notification from another node or from an endpoint reaches a node.
     LetterArrives(Letter),
-    /// The node is told to stop: it takes nobody in any more, and its sessions end one by one.
+    /// The node starts to drain: it rejects new connections, and its sessions end one by one.
     Drains(NodeIndex),
-    /// A session of a node that drains ends.
+    /// A session of a draining node ends.
     SessionEnds(ConnectionId),
-    /// The process of a node that has drained is gone.
+    /// The process of a drained node exits.
     Exits(NodeIndex),
-    /// The process of a node is there again.
+    /// The process of a node starts again.
     Starts(NodeIndex),
-    /// The endpoints find that a node they left alone answers.
+    /// The endpoints' breaker for a node closes, because the node answers again.
     Recovers(NodeIndex),
     Fails(Fault),
 }
 
-/// What goes wrong.
+/// A failure, whose number the scenario bounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node's process is killed and started again: its connections and its queue to the store are gone.
+    /// The node's process is killed and restarted: its connections and its store queue are lost.
     NodeCrashes(NodeIndex),
-    /// The same, but what it had ordered to be written is on its way, and will be written sometime.
+    /// As above, but the writes that it had submitted are executed later.
     NodeCrashesAfterWriting(NodeIndex),
-    /// The endpoint is gone before it answered.
+    /// The endpoint crashes before it answers the application server.
     EndpointCrashes(Which),
-    /// The store is throttled and does not do it.
+    /// The store is throttled and does not execute the operation.
     StoreRefuses(ConnectionId, OpId),
-    /// The store did it, and its answer is lost.
+    /// The store executed the operation, and its answer is lost.
     AckReplyLost(ConnectionId, OpId),
-    /// The store copied the messages it was to carry over, deleted none, and failed.
+    /// The store copied the messages of a move, deleted none of the old rows, and failed.
     CarriedByHalf(ConnectionId, OpId),
-    /// The store is throttled and does not do what the endpoint ordered.
+    /// The store is throttled and does not execute the endpoint's order.
     StoreRefusesEndpoint(Which),
-    /// The store did what the endpoint ordered, and its answer is lost.
+    /// The store executed the endpoint's order, and its answer is lost.
     EndpointAnswerLost(Which),
-    /// The endpoint does not reach the node.
+    /// The endpoint cannot reach the node.
     Unreachable(Which),
-    /// The endpoint stops waiting for the node's answer, or it gets lost.
+    /// The endpoint stops waiting for the node's answer, or the answer is lost.
     NodeAnswerLost(Which),
     NudgeLost(Which),
-    /// Whoever was to tell a node this forgets it, or crashes.
+    /// The sender of a notification drops it, or crashes.
     LetterLost(Letter),
 }
 

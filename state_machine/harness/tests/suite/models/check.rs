@@ -1,4 +1,4 @@
-//! Runs a search or a hunt and tells what it found.
+//! Runs a search for violations and prints a counterexample.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,9 +17,11 @@ use super::model::{Quarry, Search};
 use super::scenario::{Scenario, is_large};
 use super::world::{Fall, World};
 
-/// Searches every state of a scenario: no property may be broken, and every sight must be seen.
+/// Searches every state of a scenario: no property may be broken, and every listed sight must be
+/// reached.
 ///
-/// Breadth first, so that a counterexample is among the shortest; the large size depth first, for its memory.
+/// The search is breadth-first, so that a counterexample is among the shortest; in the large size
+/// it is depth-first, for its memory.
 pub(crate) fn holds(scenario: &Scenario) {
     let begun = Instant::now();
     let search = Search { scenario: scenario.clone(), quarry: None }.checker();
@@ -42,7 +44,7 @@ fn is_clean(scenario: &Scenario, begun: Instant, checker: &impl Checker<Search>)
     checker.assert_properties();
 }
 
-/// Walks through a scenario that is too large for a search, at random, and always the same ways.
+/// Walks at random, with a fixed seed, through a scenario that is too large for a search.
 pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
     const SEED: u64 = 2026;
     let begun = Instant::now();
@@ -52,7 +54,7 @@ pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
     is_clean(scenario, begun, &walks);
 }
 
-/// Searches a scenario with a bug in it for the shortest way to break what is named.
+/// Searches a scenario with a seeded bug for the shortest violation of the named property.
 pub(crate) fn is_caught(scenario: &Scenario, quarry: Quarry) {
     let begun = Instant::now();
     let checker = Search { scenario: scenario.clone(), quarry: Some(quarry) }
@@ -76,7 +78,7 @@ pub(crate) fn is_caught(scenario: &Scenario, quarry: Quarry) {
     }
 }
 
-/// The way to a counterexample, each action with what the machines made of it.
+/// The path to a counterexample: each action with the machines' reaction to it.
 fn told(scenario: &Scenario, path: Path<World, Action>) -> String {
     let mut world = World { diary: Diary::open(), ..scenario.start.clone() };
     for action in path.into_actions() {
@@ -92,7 +94,7 @@ fn told(scenario: &Scenario, path: Path<World, Action>) -> String {
     with_names(&format!("{}\n=> {fall}\n", world.diary.text()), scenario)
 }
 
-/// Messages by their names.
+/// Replaces the ids of messages by their names.
 fn with_names(text: &str, scenario: &Scenario) -> String {
     let name = |text: String, (which, message): (usize, &Message)| {
         text.replace(&message.id.to_string(), &format!("M{which}"))

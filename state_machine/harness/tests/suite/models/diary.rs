@@ -1,4 +1,4 @@
-//! What happened, written only when a counterexample is told. It is no part of a state.
+//! The log of a counterexample, written only when one is printed. It is not part of a state.
 
 use std::hash::{Hash, Hasher};
 
@@ -9,12 +9,12 @@ use state_machine::{ConnectionId, Time};
 use super::action::Action;
 use super::scenario::DECEMBER;
 
-/// Lines for a person to read; none while the checker searches.
+/// The lines of the log; none while the checker searches.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Diary(Option<Vec<String>>);
 
 impl Diary {
-    /// One that is written.
+    /// A diary that is written.
     pub(crate) fn open() -> Self {
         Self(Some(Vec::new()))
     }
@@ -33,7 +33,7 @@ impl Diary {
         }
     }
 
-    /// A step of a connection, as a session script tells it.
+    /// A step of a connection, in the form of a session script.
     pub(crate) fn step(
         &mut self,
         line: ConnectionId,

@@ -1,4 +1,4 @@
-//! Endpoints: each push is carried on by the real delivery machine.
+//! Endpoints: the real delivery machine processes each push.
 
 use std::collections::VecDeque;
 
@@ -16,15 +16,15 @@ use super::mutation::Mutation;
 use super::scenario::Scenario;
 use super::world::World;
 
-/// A push.
+/// A push, from the application server's request to the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Push {
-    /// Its application server has not sent it.
+    /// The application server has not sent it.
     Waiting,
     UnderWay(Box<UnderWay>),
-    /// It was answered.
+    /// The application server received the answer.
     Over(Outcome),
-    /// Its endpoint crashed.
+    /// The endpoint crashed before it answered.
     Vanished,
 }
 
@@ -33,16 +33,16 @@ pub(crate) enum Push {
 pub(crate) struct UnderWay {
     id: MessageId,
     delivery: Delivery,
-    /// Orders that were not carried out yet.
+    /// The delivery effects that were not executed yet.
     todo: VecDeque<DeliveryEffect>,
     reply: Reply,
-    /// What was read of the record first.
+    /// The first route that was read from the record.
     first_look: Option<Route>,
-    /// Whether its node did not answer; noted only for [`Mutation::NoLookWhenCutOff`].
+    /// Whether the node did not answer; recorded only for [`Mutation::NoLookWhenCutOff`].
     is_cut_off: bool,
 }
 
-/// The node's answer.
+/// The node's answer to the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Reply {
     NotAsked,
@@ -59,7 +59,7 @@ impl Push {
         self.under_way().and_then(|push| push.todo.front())
     }
 
-    /// The message is neither answered for nor given up.
+    /// Whether the endpoint may still store or deliver the message.
     pub(crate) fn is_about(&self, id: MessageId) -> bool {
         self.under_way().is_some_and(|push| push.id == id)
     }
@@ -68,7 +68,7 @@ impl Push {
         self.awaited() == Some(line)
     }
 
-    /// The connection whose answer is waited for.
+    /// The connection whose answer the endpoint waits for.
     pub(crate) fn awaited(&self) -> Option<ConnectionId> {
         match self.under_way()?.reply {
             Reply::Awaited(line) => Some(line),
@@ -96,7 +96,7 @@ impl Push {
 }
 
 impl World {
-    /// What the endpoint does in one go, from the request to the first look at the record.
+    /// The endpoint's work in one action, from the request to the first read of the record.
     pub(crate) fn push_begins(&mut self, scenario: &Scenario, which: Which) {
         let message = &scenario.messages[which];
         let (delivery, first) = Delivery::begin(PushParams {
@@ -118,7 +118,7 @@ impl World {
         self.endpoint_orders(scenario, which, true, true);
     }
 
-    /// The store fails the endpoint, or the way to the node does.
+    /// The store or the connection to the node fails.
     pub(crate) fn endpoint_fails(&mut self, scenario: &Scenario, which: Which, is_done: bool) {
         self.endpoint_orders(scenario, which, is_done, false);
     }
@@ -182,7 +182,7 @@ impl World {
         self.answers_if_that_is_next(scenario, which);
     }
 
-    /// The application server's answer waits for nobody.
+    /// Answers the application server at once if that is the next effect.
     fn answers_if_that_is_next(&mut self, scenario: &Scenario, which: Which) {
         if let Some(DeliveryEffect::Answer(_)) = self.pushes[which].next_order() {
             self.endpoint_goes_on(scenario, which);
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// The node does not answer this push, or something answers that is not the node.
+    /// The node does not answer this push, or something else answers in its place.
     fn is_cut_off(&mut self, scenario: &Scenario, which: Which, at: NodeIndex) {
         if scenario.freedom.endpoints_apart {
             self.shunned.insert(at);
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// A connection answers a push. An endpoint that no longer waits does not hear it.
+    /// A connection answers a push. If the endpoint no longer waits, the answer is lost.
     pub(crate) fn node_answers(
         &mut self,
         scenario: &Scenario,
@@ -277,7 +277,8 @@ impl World {
         message: MessageKey,
     ) {
         if !self.pushes[which].awaits(line) {
-            // Far from here, an answer may be written to nobody without anyone's noticing.
+            // Between processes, an answer may be written to an endpoint that is gone, and the node
+            // does not notice.
             if answer == PushAnswer::Accepted && !scenario.freedom.endpoints_apart {
                 self.step(scenario, line, &Event::AckReplyLost(message));
             }

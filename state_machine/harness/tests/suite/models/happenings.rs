@@ -1,4 +1,5 @@
-//! What may happen in a state: what is under way, what others choose to do, and what goes wrong.
+//! The actions that are possible in a state: operations in progress, choices of agents and servers,
+//! and faults.
 
 use state_machine::delivery::DeliveryEffect;
 use state_machine::store::StoreOp;
@@ -10,7 +11,7 @@ use super::scenario::Scenario;
 use super::world::World;
 
 impl Scenario {
-    /// Everything that may happen; nothing after a rule was broken.
+    /// All actions that are possible; none after a broken rule.
     pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         if world.broken.is_some() {
             return;
@@ -20,7 +21,7 @@ impl Scenario {
         self.faults(world, actions);
     }
 
-    /// What agents and application servers may do.
+    /// The choices of agents and application servers.
     fn choices(&self, world: &World, actions: &mut Vec<Action>) {
         let World { agent, left, .. } = world;
         if left.connects > 0 && (agent.line.is_none() || self.freedom.leaves_unnoticed) {
@@ -71,7 +72,7 @@ impl Scenario {
         }
     }
 
-    /// What may go wrong.
+    /// The faults that the scenario still allows.
     fn faults(&self, world: &World, actions: &mut Vec<Action>) {
         let mut faults = Vec::new();
         (0..world.nodes.len()).for_each(|node| world.faults_of_node(node, &mut faults));
@@ -134,7 +135,7 @@ impl World {
 }
 
 impl World {
-    /// What comes to pass by itself, sooner or later.
+    /// The operations in progress: each is executed sooner or later.
     pub(crate) fn under_way(&self, scenario: &Scenario) -> Vec<Action> {
         let mut actions = Vec::new();
         for node in &self.nodes {
@@ -169,7 +170,8 @@ impl World {
         actions
     }
 
-    /// Time does not pass over what a crashed node sent to the store: that is there in an instant, or never.
+    /// Time does not pass the writes that a crashed node sent to the store: they are executed at
+    /// once, or never.
     fn next_deadline(&self, scenario: &Scenario) -> Option<Action> {
         if self.nodes.last().is_some_and(|on_its_way| !on_its_way.queue.is_empty()) {
             return None;

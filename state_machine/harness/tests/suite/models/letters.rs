@@ -1,7 +1,7 @@
-//! What a node is told by others: that a message was stored, and that the agent is connected elsewhere.
+//! Notifications to a node: a message was stored, or the agent is connected elsewhere.
 //!
-//! A letter is kept until the node answers, as the directory of other nodes does. So it may arrive late, and it
-//! gets lost only with whoever keeps it.
+//! The sender keeps a notification until the node answers, as the real directory of nodes does. A
+//! notification may therefore arrive late, and it is lost only with its sender.
 
 use harness::invariants::Promise;
 use state_machine::connection::Event;
@@ -13,23 +13,23 @@ use super::mutation::Mutation;
 use super::scenario::Scenario;
 use super::world::World;
 
-/// Something that a node is to be told.
+/// A notification that was not delivered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Letter {
     pub(crate) to: NodeIndex,
     pub(crate) word: Word,
 }
 
-/// What it is told of the agent.
+/// The content of a notification about the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Word {
     Stored,
-    /// By a node that registered the agent at that time.
+    /// The sending node registered the agent at that time.
     ConnectedElsewhere(Time),
 }
 
 impl World {
-    /// An endpoint has stored a message: it tells the node of its last look.
+    /// An endpoint has stored a message: it notifies the node in the record that it read last.
     pub(crate) fn nudges(
         &mut self,
         scenario: &Scenario,
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// The node that registered the agent tells the one it was at before.
+    /// The node that registered the agent notifies the agent's previous node.
     pub(crate) fn tells_node(
         &mut self,
         scenario: &Scenario,
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// The connection that the node finds will look at it.
+    /// The connection that the registry finds will read the signal.
     pub(crate) fn letter_arrives(&mut self, scenario: &Scenario, letter: Letter) {
         self.letters.remove(&letter);
         let found = self.found_here(letter.to).and_then(|line| self.lines.get_mut(&line));
@@ -100,7 +100,8 @@ impl World {
         }
     }
 
-    /// A connection hears that its agent is elsewhere. One that came later stays.
+    /// A connection is notified that its agent is elsewhere. A connection that is later than the
+    /// other one stays open.
     pub(crate) fn hears_elsewhere(&mut self, scenario: &Scenario, id: ConnectionId, since: Time) {
         let is_found = self.leads_to(scenario, id);
         let is_of_agent = self.agent.line == Some(id);

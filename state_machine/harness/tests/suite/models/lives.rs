@@ -1,4 +1,4 @@
-//! The lives of nodes: they are told to stop, crash, are gone, and are started again.
+//! The life cycle of nodes: they drain, crash, exit, and start again.
 
 use state_machine::Span;
 
@@ -7,19 +7,20 @@ use super::node::Pending;
 use super::scenario::Scenario;
 use super::world::World;
 
-/// Whether there is a process, and what it is doing.
+/// The state of a node's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) enum Life {
     #[default]
     Up,
-    /// It takes nobody in, and each of its sessions ends at a moment of its own. Until then it serves them.
+    /// The node rejects new connections and ends each session at a time of its own. Until then it
+    /// serves them.
     Draining,
-    /// There is nobody to ask.
+    /// The process does not exist, and requests to it fail.
     Gone,
 }
 
 impl Scenario {
-    /// What operators may do.
+    /// The choices of operators.
     pub(crate) fn lives(&self, world: &World, actions: &mut Vec<Action>) {
         for node in 0..self.nodes.len() {
             match world.nodes[node].life {
@@ -32,7 +33,7 @@ impl Scenario {
 }
 
 impl World {
-    /// What comes to pass by itself between nodes.
+    /// The progress of nodes that needs no choice.
     pub(crate) fn lives_go_on(&self, actions: &mut Vec<Action>) {
         let is_there = |node: NodeIndex| self.nodes[node].life != Life::Gone;
         let letters = self.letters.iter().filter(|letter| is_there(letter.to));
@@ -49,25 +50,26 @@ impl World {
         actions.extend(exits.map(Action::Exits));
     }
 
-    /// That takes longer than the instant in which all else happens: no two connections to one node have one stamp.
+    /// A restart takes longer than one instant, so no two connections to one node have the same
+    /// time.
     pub(crate) fn starts(&mut self, node: NodeIndex) {
         self.now = self.now + Span(1);
         self.nodes[node].life = Life::Up;
     }
 
-    /// Whether the endpoints do not call this node now.
+    /// Whether the endpoints' breaker for this node is open.
     pub(crate) fn is_shunned(&self, node: NodeIndex) -> bool {
         self.shunned.contains(&node)
     }
 
-    /// Whether there is anything on a node that a crash would take along.
+    /// Whether a node has state that a crash would discard.
     pub(crate) fn may_crash(&self, at: NodeIndex) -> bool {
         let node = &self.nodes[at];
         let has_last_words = node.life == Life::Draining && !node.queue.is_empty();
         has_last_words || self.lines.values().any(|line| line.node == at)
     }
 
-    /// What its queue held is lost, or it is on its way and will be carried out sometime.
+    /// The node's store queue is lost, or its writes are executed later.
     pub(crate) fn node_crashes(
         &mut self,
         scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! A scenario as stateright sees it: states, actions, properties.
+//! A scenario as a stateright model: states, actions, properties.
 
 use harness::invariants::{Invariant, Promise};
 use stateright::{Model, Property};
@@ -7,15 +7,15 @@ use super::action::Action;
 use super::scenario::Scenario;
 use super::world::{Fall, World};
 
-/// A search through every state of a scenario.
+/// A search of every state of a scenario.
 pub(crate) struct Search {
     pub(crate) scenario: Scenario,
-    /// The one thing that is to be broken, where nothing else is looked at: so the first counterexample, which
-    /// is the shortest, ends the search.
+    /// The one property that the search must violate; the others are then ignored. The first
+    /// counterexample, which is the shortest, ends the search.
     pub(crate) quarry: Option<Quarry>,
 }
 
-/// What a hunt is for.
+/// The target of a search with a seeded bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quarry {
     Promise(Promise),
@@ -28,10 +28,10 @@ macro_rules! kept {
     };
 }
 
-/// That no state was reached in which this is broken.
+/// The property that the search for a seeded bug must violate.
 const QUARRY: &str = "the promise under test";
 
-/// The rules of a single connection, all but those that have a name of their own here.
+/// The rules of a single connection, except those with a property of their own.
 const RULES: &str = "rules_of_a_connection";
 
 impl Model for Search {
@@ -66,7 +66,7 @@ impl Search {
     }
 }
 
-/// What must hold in every state.
+/// The properties that must hold in every state.
 fn kept() -> Vec<Property<Search>> {
     vec![
         kept!(Promise::AcceptedNeverLost),
@@ -97,7 +97,7 @@ impl Quarry {
 }
 
 impl Scenario {
-    /// The state after an action, judged where nothing is under way any more.
+    /// The state after an action. If nothing is in progress in it, the final checks are applied.
     fn after(&self, world: &World, action: &Action) -> World {
         let mut after = world.clone();
         after.happens(self, action);

@@ -1,7 +1,7 @@
 //! The environment of the machines, and bugs that can be seeded into it.
 //!
-//! Each mutation is a few lines in the place where a real one would be made: in the store, or where an
-//! order is carried out. The machines themselves are never touched.
+//! Each mutation is a few lines in the place where a real bug could be: in the store, or where an
+//! effect is executed. The machines themselves are never changed.
 
 use state_machine::delivery::Route;
 use state_machine::store::{MonthStep, Page, StoreAnswer, StoreOp, Stored};
@@ -9,61 +9,63 @@ use state_machine::{Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid
 
 use super::store::Store;
 
-/// A seeded bug.
+/// A bug for the model checker to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// The endpoint does not read the router record again after it stored.
+    /// The endpoint does not read the router record again after it stored the message.
     NoSecondLook,
-    /// The record does not remember that a move is unfinished.
+    /// The record does not contain the old month of an unfinished move.
     NoOldMonth,
-    /// The row of a topic is replaced whatever its id.
+    /// The row of a topic is replaced by a message with a lesser id.
     LesserTopicReplaces,
-    /// The connection remembers one ack only.
+    /// The connection remembers only one ack.
     AcksForgotten,
-    /// The router record moves before the channels were copied.
+    /// The record moves to the new month before the channels are copied.
     RouterBeforeCopy,
-    /// Once the record has moved, the old table is not looked at.
+    /// The old table is not read after the record has moved.
     NoLastLook,
-    /// The node is removed from the record without a condition.
+    /// The node is cleared from the record without a condition.
     ClearNodeAlways,
-    /// A page goes on after the time of the last row, not after the row.
+    /// The next page starts after the time of the last row, not after the row.
     CursorByTimestamp,
-    /// A delete says that it is done, and is not.
+    /// A delete reports success and deletes nothing.
     DeletesNothing,
-    /// The end of a move is not noted.
+    /// The record keeps the old month after the move.
     MoveNeverFinished,
-    /// The end of a move is always refused.
+    /// The store rejects the end of every move.
     MoveRefused,
-    /// A node that shuts down is removed from the record without a condition.
+    /// A node that shuts down is cleared from the record without a condition.
     ShutdownClearsAlways,
-    /// A node that shuts down is removed from the record, whenever the agent came to it.
+    /// A node that shuts down is cleared from the record, whatever the time of the agent's
+    /// connection.
     ShutdownClearsByName,
-    /// A connection is closed by word of any other node, however old.
+    /// A connection closes on a notification of any other node, however old.
     StampsNotCompared,
-    /// Not the node that the agent was at is told that it is elsewhere.
+    /// The node notifies itself, not the agent's previous node, that the agent connected elsewhere.
     TellsItself,
-    /// The nudge goes to the node of the first look.
+    /// The endpoint notifies the node in the record that it read first.
     NudgeAstray,
-    /// A nudge for a node that is left alone is forgotten.
+    /// A notification for a node with an open breaker is dropped.
     NudgeOnce,
-    /// The endpoint does not read the router record again when its node did not answer.
+    /// The endpoint does not read the router record again after its node did not answer.
     NoLookWhenCutOff,
-    /// A 404 is believed that the node did not sign.
+    /// The endpoint accepts a 404 that the node did not sign.
     StrangerSaysNotHere,
-    /// A 200 is believed that the node did not sign.
+    /// The endpoint accepts a 200 that the node did not sign.
     StrangerSaysAccepted,
 }
 
-/// A store, and the bug in it.
+/// A store, and the bug that is seeded into it.
 pub(crate) struct Environment<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) mutation: Option<Mutation>,
-    /// Every message of the scenario: the store of [`Mutation::CursorByTimestamp`] knows their times.
+    /// Every message of the scenario: the store of [`Mutation::CursorByTimestamp`] needs their
+    /// times.
     pub(crate) messages: &'a [Message],
 }
 
 impl Environment<'_> {
-    /// Carries out an order of a connection.
+    /// Executes a store operation of a connection.
     pub(crate) fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
         match (self.mutation, order) {
             (Some(Mutation::NoOldMonth), StoreOp::UpdateMonth(step)) => {
@@ -103,7 +105,7 @@ impl Environment<'_> {
         }
     }
 
-    /// Carries messages over, but comes no further than their copies.
+    /// Executes the copies of a move without its deletes.
     pub(crate) fn copy_only(&mut self, uaid: Uaid, from: Month, to: Month) {
         let rows: Vec<_> = self.store.rows(uaid).filter(|(month, _)| *month == from).collect();
         for message in self.messages {
@@ -124,7 +126,7 @@ impl Environment<'_> {
         self.store.store(uaid, month, message.clone())
     }
 
-    /// Removes the node from the record, if it is still the one that was seen.
+    /// Clears the node from the record, if the record still has the node that was read.
     pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) {
         match self.store.records.get_mut(&uaid) {
             Some(record) if self.mutation == Some(Mutation::ClearNodeAlways) => record.node = None,
@@ -132,7 +134,7 @@ impl Environment<'_> {
         }
     }
 
-    /// What an endpoint reads of the record. `before` is what it read first.
+    /// The route that an endpoint reads from the record. `before` is the route that it read first.
     pub(crate) fn route(
         &self,
         uaid: Uaid,

@@ -1,4 +1,4 @@
-//! Nodes: connections are stepped and what they order is carried out.
+//! Nodes: connections are stepped and their effects executed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,30 +16,31 @@ use super::mutation::Environment;
 use super::scenario::{Scenario, fresh_uaid};
 use super::world::World;
 
-/// A process that connections live in.
+/// A process with its connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Node {
     pub(crate) registry: Registry<()>,
-    /// Orders to the store in the sequence they were given. Its writes keep that sequence.
+    /// Store operations in the order of their submission. The store executes the writes in that
+    /// order.
     pub(crate) queue: Vec<Pending>,
     pub(crate) life: Life,
 }
 
-/// An order under way.
+/// A store operation in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Pending {
     pub(crate) line: ConnectionId,
     pub(crate) op: OpId,
     pub(crate) order: StoreOp,
-    /// The answer on its way back, once it was carried out.
+    /// The answer on its way back, once the operation was executed.
     pub(crate) answer: Option<StoreAnswer>,
 }
 
-/// How much of an order was carried out whose answer is a failure.
+/// The part of an operation that was executed although its answer is a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
     Wholly,
-    /// Messages were copied, and not deleted where they were.
+    /// Messages were copied, and the old rows were not deleted.
     Half,
     Not,
 }
@@ -50,14 +51,15 @@ pub(crate) struct Line {
     pub(crate) node: NodeIndex,
     pub(crate) connection: Connection,
     checker: ConnectionChecker,
-    /// Pushes that were handed over and not taken yet.
+    /// Pushes in the connection's mailbox.
     pub(crate) mail: VecDeque<Which>,
-    /// Whether it is to look for messages, and whether it was replaced: notices that coalesce.
+    /// Whether a message was stored, and whether the connection was replaced: signals that
+    /// coalesce.
     pub(crate) is_nudged: bool,
     pub(crate) is_replaced: bool,
-    /// Since when the agent is at another node, as far as was told.
+    /// The time of the agent's connection to another node, as far as a notification has arrived.
     pub(crate) elsewhere: Option<Time>,
-    /// Whether the store has ever had the record from it.
+    /// Whether the store ever received the record from this connection.
     pub(crate) is_registered: bool,
 }
 
@@ -82,12 +84,13 @@ impl Line {
         self.connection.phase() == PhaseName::Closed
     }
 
-    /// A closed connection still answers the pushes that are with it.
+    /// A closed connection still answers the pushes that it has.
     pub(crate) fn is_of_use(&self) -> bool {
         !self.is_closed() || !self.mail.is_empty()
     }
 
-    /// The deadline that time alone brings about; those that only watch over an idle connection are far away.
+    /// The next deadline that the model executes. The deadlines of an idle connection are too far
+    /// away.
     pub(crate) fn deadline(&self, acks_tarry: bool) -> Option<Time> {
         let (at, wait) = self.connection.deadline()?;
         let may_pass = match wait {
@@ -104,24 +107,24 @@ impl Pending {
         !matches!(self.order, StoreOp::ReadChannels { .. } | StoreOp::Fetch { .. })
     }
 
-    /// Whether it takes a node that shuts down out of the record.
+    /// Whether the operation clears a node that shuts down from the record.
     pub(crate) fn is_last_word(&self) -> bool {
         matches!(self.order, StoreOp::ClearNode { .. })
     }
 
-    /// Whether it wrote the record, and its connection has not heard of it.
+    /// Whether the connection wrote the record and has not received the answer.
     pub(crate) fn has_registered(&self) -> bool {
         matches!(self.answer, Some(StoreAnswer::Registered(RegisterResult::Registered(..))))
     }
 
-    /// Whether it may be carried out after the crash of its node.
+    /// Whether the operation may be executed after the crash of its node.
     pub(crate) fn outlives_its_node(&self) -> bool {
         self.is_write() && self.answer.is_none()
     }
 }
 
 impl Node {
-    /// Whether the store may carry this order out now.
+    /// Whether the store may execute this operation now.
     pub(crate) fn may_be_done(&self, at: usize) -> bool {
         let is_open = |pending: &Pending| pending.answer.is_none();
         let is_next = || !self.queue[..at].iter().any(|other| other.is_write() && is_open(other));
@@ -190,7 +193,8 @@ impl World {
         }
     }
 
-    /// Nobody hears what the store answers; what it was told to write it still writes.
+    /// Closes the connection. Answers of the store are dropped from then on; writes that were
+    /// submitted are still executed.
     fn closes(&mut self, scenario: &Scenario, id: ConnectionId, node: NodeIndex) {
         if self.agent.line == Some(id) {
             self.agent.line = None;
@@ -209,8 +213,8 @@ impl World {
         }
     }
 
-    /// A registration that is answered when its connection has ended: the node has the older connection told, if
-    /// it is alive itself.
+    /// A registration that is answered after its connection has ended: the node notifies the
+    /// agent's previous node, if it is alive itself.
     fn outlives(
         &mut self,
         scenario: &Scenario,
@@ -293,7 +297,8 @@ impl World {
         }
     }
 
-    /// What a delete is about to settle: messages that are in no other table than those it names.
+    /// Records the acks that a delete is about to settle: messages in no other table than those it
+    /// names.
     fn notes_deleted(&mut self, order: &StoreOp) {
         let StoreOp::Delete { uaid, months, messages } = order else { return };
         for MessageKey { id, .. } in messages {
@@ -312,7 +317,7 @@ impl World {
         }
     }
 
-    /// The connection hears that nobody knows whether the order was carried out.
+    /// The connection is notified of a failure, and cannot know whether the operation was executed.
     pub(crate) fn store_fails(
         &mut self,
         scenario: &Scenario,
@@ -348,7 +353,7 @@ impl World {
             let line = self.lines.get_mut(&id).filter(|line| !line.is_closed());
             let is_untold = line.is_none() || !is_heard;
             line.into_iter().for_each(|line| line.is_registered = true);
-            // The second attempt finds the first, and tells nobody of it.
+            // The second attempt finds the first one's write, and sends no notification.
             let is_again = before.as_ref().map(|place| &place.node) == record.node.as_ref();
             let is_astray = is_untold || (self.is_record_astray && is_again);
             self.is_record_astray = is_astray && self.agent.line != Some(id);
@@ -372,7 +377,7 @@ impl World {
         }
     }
 
-    /// The connection that a node finds for the agent.
+    /// The connection that the node's registry has for the agent.
     pub(crate) fn found_at(&self, scenario: &Scenario, node: &NodeId) -> Option<ConnectionId> {
         self.found_here(scenario.node_named(node)?)
     }

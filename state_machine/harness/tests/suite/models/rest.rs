@@ -1,7 +1,8 @@
-//! What must be true where nothing is under way.
+//! The final checks, in states where nothing is in progress.
 //!
-//! From each such state a last connection is made and run to its end, always in the same way. So what is
-//! promised "in the end" is checked as a property of a state, and cycles cannot hide anything.
+//! From each such state a last connection is opened and run to its end, always in the same way. A
+//! promise "in the end" is thus checked as a property of a state, and cycles cannot hide a
+//! violation.
 
 use harness::invariants::{Broken, Promise};
 use state_machine::connection::{Event, PhaseName};
@@ -15,11 +16,11 @@ use super::node::Line;
 use super::scenario::{Bounds, Scenario};
 use super::world::{Fall, World};
 
-/// Steps after which an agent should have been served.
+/// Steps after which an agent must have received every message.
 const STEPS_MAX: usize = 400;
 
 impl Scenario {
-    /// Checks a world in which nothing is under way.
+    /// Checks a world in which nothing is in progress.
     pub(crate) fn judge(&self, world: &World) -> Result<(), Broken> {
         if let Some(which) = world.pushes.iter().position(|push| world.hangs(push)) {
             return Err(Promise::ComesToRest.broken(format!("endpoint {which} waits for nothing")));
@@ -37,13 +38,14 @@ impl Scenario {
 }
 
 impl World {
-    /// Whether a push waits for nothing: not even for the ack, which a connection waits for until its deadline.
+    /// Whether a push waits for no event, not even an ack, for which a connection waits until its
+    /// deadline.
     fn hangs(&self, push: &Push) -> bool {
         let waits_for_ack = push.awaited().is_some_and(|line| self.lines.contains_key(&line));
         push.under_way().is_some() && !waits_for_ack
     }
 
-    /// An agent that is connected and has acked everything has everything.
+    /// Checks that an agent that is connected and has acked everything has received everything.
     fn rests_in_place(&self, scenario: &Scenario) -> Result<(), Broken> {
         let is_served = self.phase() == Some(PhaseName::Ready) && self.agent.unacked.is_empty();
         let (Some(line), true) = (self.agent.line, is_served && !self.is_record_astray) else {
@@ -67,7 +69,7 @@ impl World {
         self.nothing_acked_stays(scenario)
     }
 
-    /// What was answered 201 and acked is deleted without waiting for a recheck.
+    /// Checks that every acked message with answer 201 is deleted without a recheck.
     fn nothing_acked_stays(&self, scenario: &Scenario) -> Result<(), Broken> {
         let is_stored = |id: &MessageId| {
             let mut pushes = scenario.messages.iter().zip(&self.pushes);
@@ -85,20 +87,21 @@ impl World {
         }
     }
 
-    /// A connection that the agent has left, for another node, and that stays open.
+    /// A connection that the agent has abandoned for another node, and that stays open.
     fn lingering(&self) -> Option<ConnectionId> {
         let here = self.agent.line.and_then(|line| self.lines.get(&line)).map(|line| line.node);
         let is_old = |line: &Line| Some(line.node) != here && !line.is_closed();
         self.lines.iter().find(|(_, line)| is_old(line)).map(|(id, _)| *id)
     }
 
-    /// Whether a push finds this connection: by the record to its node, and there by the registry.
+    /// Whether a push finds this connection: the record leads to its node, and the registry to the
+    /// connection.
     pub(crate) fn leads_to(&self, scenario: &Scenario, line: ConnectionId) -> bool {
         let node = self.record().and_then(|record| record.node.as_ref());
         node.and_then(|node| self.found_at(scenario, node)) == Some(line)
     }
 
-    /// Everybody leaves, and the agent comes back to stay until it has acked everything.
+    /// Ends all connections. The agent then reconnects and stays until it has acked everything.
     pub(crate) fn comes_back(&mut self, scenario: &Scenario) {
         self.left = Bounds::default();
         let lines: Vec<ConnectionId> = self.lines.keys().copied().collect();
@@ -112,7 +115,7 @@ impl World {
         self.runs_out(scenario);
     }
 
-    /// Whatever is under way comes to pass, the first thing first, and the agent acks.
+    /// Executes the operations in progress, always the first one, and acks every message.
     pub(crate) fn runs_out(&mut self, scenario: &Scenario) {
         for _ in 0..STEPS_MAX {
             if self.broken.is_some() {

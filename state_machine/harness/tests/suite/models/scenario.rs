@@ -1,4 +1,4 @@
-//! A scenario: a world to begin with, and bounds for what may happen in it.
+//! A scenario: an initial world, and bounds for the actions in it.
 
 use std::sync::Arc;
 
@@ -18,66 +18,68 @@ use super::world::World;
 /// The first instant of December 2026.
 pub(crate) const DECEMBER: Time = Time(1_796_083_200_000);
 
-/// The last connection before that.
+/// The last connection before December.
 pub(crate) const NOVEMBER: Time = Time(DECEMBER.0 - 60 * 60 * 1000);
 
 /// A lifetime that outlasts every scenario.
 const LONG: Span = Span::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Longer than anything takes that a scenario is about.
+/// Longer than anything in a scenario takes.
 const AFTER_THE_END: Span = Span::from_secs(24 * 60 * 60);
 
-/// What is checked in a world and how much of it.
+/// A model's name, initial world, bounds and checks.
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) nodes: Vec<NodeTerms>,
-    /// What application servers push: all of it may be pushed once, at any time.
+    /// The messages of the application servers: each may be pushed once, at any time.
     pub(crate) messages: Vec<Message>,
-    /// The world to begin with.
+    /// The initial world of the search.
     pub(crate) start: World,
     pub(crate) freedom: Freedom,
     pub(crate) mutation: Option<Mutation>,
-    /// States that must be reached, for otherwise the scenario proves nothing.
+    /// States that the search must reach; otherwise the scenario proves nothing.
     pub(crate) sights: Vec<Sight>,
 }
 
-/// What of the real world's disorder is let in: each doubles a search, so each scenario has what it is about.
+/// The kinds of disorder that a scenario allows. Each doubles a search, so a scenario allows only
+/// those of its subject.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Freedom {
-    /// Something may happen between the store's doing and its being heard of.
+    /// Other actions may happen between the store's execution of an operation and its answer.
     pub(crate) answers_travel: bool,
     /// Acks may take so long that deadlines pass.
     pub(crate) acks_tarry: bool,
-    /// The agent may connect again while its node knows nothing of the end of the connection before.
+    /// The agent may reconnect before its node detects the end of the previous connection.
     pub(crate) leaves_unnoticed: bool,
-    /// Acks may arrive on a connection that the agent has left.
+    /// Acks may arrive on a connection that the agent has abandoned.
     pub(crate) acks_come_late: bool,
-    /// Messages are pushed in any order, not each after the one before.
+    /// Messages are pushed in any order, not only after each other.
     pub(crate) pushes_in_any_order: bool,
-    /// What a node is told by others may come late, after anything.
+    /// Notifications between nodes may arrive late, after any other action.
     pub(crate) letters_travel: bool,
-    /// A request to a node outlives the endpoint that made it, an answer may be written to nobody, and a node that
-    /// did not answer is left alone for a moment.
+    /// Endpoints and nodes are separate processes. A request outlives its endpoint, an answer may
+    /// be lost unnoticed, and the breaker for a node that did not answer is open for a moment.
     pub(crate) endpoints_apart: bool,
-    /// A node that crashed is not started again at once, or not at all.
+    /// A crashed node restarts later, or never.
     pub(crate) nodes_stay_down: bool,
 }
 
-/// A state worth seeing.
+/// A name and a predicate of states that the search must reach.
 pub(crate) type Sight = (&'static str, fn(&Search, &World) -> bool);
 
-/// What a node is told once.
+/// The settings of a node.
 #[derive(Clone)]
 pub(crate) struct NodeTerms {
     pub(crate) config: Arc<Config>,
-    /// What its connections' rules are checked against: the same, unless a mutation changed the config.
+    /// The settings that its connections are checked against: the same, unless a mutation changed
+    /// the config.
     pub(crate) rules: Arc<Config>,
-    /// How much its clock is behind.
+    /// How far its clock is behind.
     pub(crate) behind: Span,
 }
 
-/// How often each thing may still happen.
+/// How often each action may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Bounds {
     pub(crate) connects: u8,
@@ -91,7 +93,7 @@ pub(crate) struct Bounds {
 }
 
 impl Scenario {
-    /// An agent with one channel in the table of `month` is away; one node, and nothing was pushed.
+    /// An agent that is away, with one channel in the table of `month`; one node, and no push.
     pub(crate) fn new(name: &'static str, month: Month, messages: Vec<Message>) -> Self {
         let start = World::new(messages.len(), record(month));
         let scenario = Self {
@@ -106,7 +108,7 @@ impl Scenario {
         scenario.node("A", Span::ZERO)
     }
 
-    /// One more node.
+    /// Adds a node whose clock is `behind`.
     pub(crate) fn node(mut self, name: &str, behind: Span) -> Self {
         let limits = limits();
         let config = Config { node: NodeId::new(name), frozen_month: None, limits };
@@ -127,7 +129,7 @@ impl Scenario {
         self
     }
 
-    /// Comes after everything that sets limits.
+    /// Seeds a bug. Call it after everything that sets limits.
     pub(crate) fn with(mut self, mutation: impl Into<Option<Mutation>>) -> Self {
         self.mutation = mutation.into();
         if self.mutation == Some(Mutation::AcksForgotten) {
@@ -140,7 +142,7 @@ impl Scenario {
         self
     }
 
-    /// These messages were stored before the beginning.
+    /// Stores these messages in the initial world.
     pub(crate) fn waiting(mut self, messages: impl IntoIterator<Item = Which>) -> Self {
         for which in messages {
             self.start.waits(&self.messages, which);
@@ -148,7 +150,7 @@ impl Scenario {
         self
     }
 
-    /// The agent is connected to a node since `at`, and served.
+    /// Connects the agent to a node at `at`, with its registration finished.
     pub(crate) fn connected(mut self, node: NodeIndex, at: Time) -> Self {
         let mut start = World { now: at, ..self.start.clone() };
         start.connects(&self, node);
@@ -157,7 +159,8 @@ impl Scenario {
         self
     }
 
-    /// Comes before the agent connects: an ack that does not tarry has no deadline worth the name.
+    /// Allows disorder. Call it before the agent connects: an ack that is never late needs no
+    /// deadline.
     pub(crate) fn free(self, freedom: Freedom) -> Self {
         let Limits { ack_wait, drain_wait, .. } = Limits::default();
         let waits = [ack_wait, drain_wait];
@@ -188,12 +191,12 @@ impl Scenario {
     }
 }
 
-/// Whether the larger size is asked for.
+/// Whether the environment selects the larger size.
 pub(crate) fn is_large() -> bool {
     std::env::var_os("MODEL_SIZE").is_some_and(|size| size == "large")
 }
 
-/// Small enough to be reached, and nothing but what a scenario is about has a deadline.
+/// Limits that a search reaches. Only the subject of a scenario has a deadline.
 fn limits() -> Limits {
     Limits {
         keepalive_interval: AFTER_THE_END,
@@ -231,7 +234,7 @@ pub(crate) fn message(which: usize) -> Message {
     }
 }
 
-/// A message whose later one takes its place.
+/// A message that a later one of its topic replaces.
 pub(crate) fn message_with_topic(which: usize) -> Message {
     let id = id(&format!("M{which}t")).parse().expect("a message id");
     Message { id, topic: Topic::parse("topic").ok(), ..message(which) }
@@ -250,7 +253,7 @@ fn record(curmonth: Month) -> RouterRecord {
     }
 }
 
-/// The id that a name of a transcript stands for, so that counterexamples read alike.
+/// The id of a transcript's name, so that counterexamples use the same names.
 fn id(name: &str) -> String {
     Bindings::fixed().text(name).expect("a name")
 }

@@ -1,4 +1,4 @@
-//! The state of a model: the real machines, and as little around them as they need.
+//! The state of a model: the real machines, and the smallest environment that they need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,55 +20,58 @@ use super::node::{Done, Line, Node};
 use super::scenario::{Bounds, DECEMBER, Scenario, channel, uaid};
 use super::store::Store;
 
-/// Everything there is.
+/// A state of the model: store, nodes, connections, endpoints and the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) store: Store,
-    /// The nodes, and behind them one that is none: what crashed nodes had on its way to the store.
+    /// The nodes, and after them a pseudo-node with the writes that crashed nodes had sent to the
+    /// store.
     pub(crate) nodes: Vec<Node>,
-    /// Connections that may still do or hear something.
+    /// Connections that may still act or receive something.
     pub(crate) lines: BTreeMap<ConnectionId, Line>,
     pub(crate) pushes: Vec<Push>,
     pub(crate) agent: Agent,
     pub(crate) ledger: DeliveryModel,
-    /// What may still happen.
+    /// The actions that may still happen.
     pub(crate) left: Bounds,
-    /// Whether a nudge went astray, so that only the next one or the recheck finds the message.
+    /// Whether a notification of a stored message was lost, so that only the next one or the
+    /// recheck finds the message.
     pub(crate) is_nudge_lost: bool,
-    /// What nodes are to be told and were not yet.
+    /// Notifications that have not reached their nodes.
     pub(crate) letters: BTreeSet<Letter>,
-    /// Whether nobody may have told a node that its agent is elsewhere.
+    /// Whether a node may never be notified that its agent is elsewhere.
     pub(crate) is_untold: bool,
-    /// Whether a connection that the agent has left was the last to register, and nobody tells the newer one: where
-    /// clocks differ, or two connections came in one instant, that may happen.
+    /// Whether an abandoned connection was the last to register, and the newer one is not notified.
+    /// That may happen if clocks differ, or two connections have the same time.
     pub(crate) is_record_astray: bool,
-    /// Nodes that the endpoints leave alone for a moment, because one did not answer.
+    /// Nodes whose breaker in the endpoints is open, because one did not answer.
     pub(crate) shunned: BTreeSet<NodeIndex>,
-    /// The rule that was broken; nothing happens after that.
+    /// The broken rule; no action follows it.
     pub(crate) broken: Option<Fall>,
     pub(crate) diary: Diary,
 }
 
-/// The user agent.
+/// The user agent, with the messages it received and acked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Agent {
     pub(crate) uaid: Uaid,
-    /// The connection it talks on.
+    /// The agent's current connection.
     pub(crate) line: Option<ConnectionId>,
     pub(crate) is_greeted: bool,
     pub(crate) channels: BTreeSet<Chid>,
-    /// What came and was not acked, and on which connection.
+    /// Messages without an ack, and the connections on which they were received.
     pub(crate) unacked: BTreeSet<(ConnectionId, MessageId)>,
-    /// What was acked and is not settled yet.
+    /// Acked messages whose acks are not settled.
     pub(crate) acked: BTreeSet<MessageId>,
-    /// What is deleted for good, unless an endpoint stores it again: an ack that is to be settled.
+    /// Messages that are deleted durably, unless an endpoint stores them again: their acks must be
+    /// settled.
     pub(crate) deleted: BTreeSet<MessageId>,
-    /// Connections so far.
+    /// Connections so far; each gets the next number.
     connects: u64,
 }
 
-/// A rule that was broken.
+/// A broken rule or promise, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Fall {
     Rule(Invariant, String),
@@ -102,7 +105,7 @@ impl fmt::Display for Fall {
 }
 
 impl World {
-    /// An agent with one channel that is away, and nothing pushed.
+    /// An agent that is away, with one channel and no push.
     pub(crate) fn new(messages: usize, record: RouterRecord) -> Self {
         let mut store = Store::default();
         let (uaid, month, channels) = (record.uaid, record.curmonth, BTreeSet::from([channel(1)]));
@@ -127,7 +130,7 @@ impl World {
         }
     }
 
-    /// A message that was pushed and stored before the beginning.
+    /// A message that was pushed and stored in the initial world.
     pub(crate) fn waits(&mut self, messages: &[Message], which: Which) {
         let months: Vec<Month> =
             self.store.records.values().map(|record| record.curmonth).collect();
@@ -250,7 +253,8 @@ impl World {
         }
     }
 
-    /// On its connection the agent acks what came on any; on one that it left, what it had acked there.
+    /// On its current connection the agent acks messages from any connection; on an abandoned one,
+    /// those it had acked there.
     pub(crate) fn acks(&mut self, scenario: &Scenario, line: ConnectionId, id: MessageId) {
         let is_here = self.agent.line == Some(line);
         self.agent.unacked.retain(|(on, other)| *other != id || !(is_here || *on == line));
@@ -259,7 +263,7 @@ impl World {
         self.step(scenario, line, &Event::MessageReceived(ClientMessage::Ack { updates }));
     }
 
-    /// An ack is settled once every row is deleted and nobody is about to store or send the message.
+    /// An ack is settled once every row is deleted and no component will store or send the message.
     fn settle(&mut self) {
         let Self { nodes, pushes, agent, ledger, .. } = self;
         let is_read = |id: MessageId| nodes.iter().any(|node| node.is_about_to_send(id));

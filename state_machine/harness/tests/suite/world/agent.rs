@@ -1,4 +1,4 @@
-//! A user agent: remembers what it was told, acks when it is made to.
+//! A user agent: it records the messages it receives, and acks when a test asks for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,22 @@ use state_machine::{Chid, MessageId, Uaid};
 #[derive(Debug, Default)]
 pub(crate) struct Agent {
     pub(crate) uaid: Option<Uaid>,
-    /// The connection it talks on.
+    /// The agent's current connection.
     pub(crate) line: Option<usize>,
-    /// Whether hello was answered there.
+    /// Whether the agent received the answer to hello there.
     pub(crate) is_greeted: bool,
-    /// Channels whose endpoints it has handed out.
+    /// Channels whose endpoints the agent has given to application servers.
     pub(crate) channels: BTreeSet<Chid>,
-    /// Channels it has ever wanted to be rid of.
+    /// Channels that the agent ever unregistered.
     pub(crate) given_up: BTreeSet<Chid>,
-    /// How often each message came.
+    /// How often each message was received.
     pub(crate) got: BTreeMap<MessageId, usize>,
-    /// What came and was not acked, on whatever connection.
+    /// Messages without an ack, from any connection.
     pub(crate) unacked: Vec<AckUpdate>,
 }
 
 impl Agent {
-    /// Takes in what the server says. Gives back the uaid that was lost, if one was.
+    /// Handles a frame of the server. Returns the uaid that was replaced, if one was.
     pub(crate) fn hears(&mut self, message: &ServerMessage) -> Option<Uaid> {
         use ServerMessage::{Registered, Unregistered};
         match message {
@@ -51,7 +51,7 @@ impl Agent {
         None
     }
 
-    /// Takes the acks out that it sends now: the nth, or all.
+    /// Removes and returns the acks that it sends now: the nth, or all.
     pub(crate) fn acks(&mut self, nth: Option<usize>) -> Vec<AckUpdate> {
         match nth {
             None => std::mem::take(&mut self.unacked),

@@ -1,4 +1,4 @@
-//! The endpoints: pushes begin, are carried on by the real delivery machine, and end.
+//! The endpoints: pushes begin, the real delivery machine processes them, and they end.
 
 use state_machine::connection::{Event, PushAnswer};
 use state_machine::delivery::{DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, WriteError};
@@ -136,7 +136,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody is told that a subscription is gone which its agent has.
+    /// The application server must not receive 410 for a channel that the agent still has.
     pub(super) fn push_ends(&mut self, push: usize, outcome: Outcome) -> Result<(), SyntaxError> {
         let push = &mut self.pushes[push];
         push.outcome = Some(outcome);

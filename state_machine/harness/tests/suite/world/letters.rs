@@ -1,4 +1,5 @@
-//! What nodes tell each other of an agent that moved, and who is live because of it.
+//! Notifications between nodes about an agent that moved, and the connection that is live as a
+//! result.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use state_machine::{NodeBinding, NodeId, RouterRecord, Time, Uaid};
 use super::op::How;
 use super::{SyntaxError, World};
 
-/// A node tells another that an agent is connected elsewhere since then.
+/// A notification from one node to another: an agent is connected elsewhere since a time.
 #[derive(Debug, Clone)]
 pub(crate) struct Letter {
     pub(crate) to: NodeId,
@@ -17,14 +18,14 @@ pub(crate) struct Letter {
     pub(crate) connected_at: Time,
 }
 
-/// What nodes wrote to each other, and what they should have.
+/// The notifications between nodes, and those that must have arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Post {
-    /// On their way. They may be overtaken by anything, for as long as it takes.
+    /// Notifications on their way. Any event may overtake them, for any time.
     pub(crate) letters: Vec<Letter>,
     /// The last move of an agent away from each node.
     moves: BTreeMap<(NodeId, Uaid), Move>,
-    /// Whether an order to clear a node was not done.
+    /// Whether an order to clear a node was not executed.
     pub(crate) is_clear_lost: bool,
 }
 
@@ -35,7 +36,7 @@ struct Move {
 }
 
 impl Post {
-    /// A record that led to one node leads to another.
+    /// Records that the record led to one node and leads to another now.
     pub(crate) fn moved(&mut self, before: &RouterRecord, record: &RouterRecord) {
         let left = before.node.as_ref().filter(|left| record.node.as_ref() != Some(*left));
         if let (Some(left), Some(_)) = (left, &record.node) {
@@ -44,14 +45,14 @@ impl Post {
         }
     }
 
-    /// Whether a node never heard of the last move away from it.
+    /// Whether a node never received the notification of the last move away from it.
     fn is_ignorant(&self, node: &NodeId, uaid: Uaid) -> bool {
         self.moves.get(&(node.clone(), uaid)).is_some_and(|moved| !moved.is_told)
     }
 }
 
 impl World {
-    /// A letter comes, is lost, or comes and will come again because its answer is lost.
+    /// A notification arrives, is lost, or arrives and is repeated because its answer is lost.
     pub(super) fn letter_arrives(&mut self, letter: usize, how: How) {
         let letter = match how {
             How::AckReplyLost => self.post.letters[letter].clone(),
@@ -70,7 +71,7 @@ impl World {
         }
     }
 
-    /// Remembers as what a line is registered, and how it ended.
+    /// Records the registration of a connection, and how the connection ended.
     pub(super) fn watch(
         &mut self,
         line: usize,
@@ -95,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody gives way to another node whose record leads here.
+    /// A connection must not close in favour of another node while the record leads to it.
     fn is_not_the_last(&self, line: usize) -> Result<(), SyntaxError> {
         match &self.lines[line].registered {
             Some((uaid, place)) if self.place(*uaid).as_ref() == Some(place) => {
@@ -105,8 +106,9 @@ impl World {
         }
     }
 
-    /// With nothing under way: of the connections that were registered only that is live which the record leads to.
-    /// On its node that is whoever came last, even if an older one that is gone was the last to write.
+    /// Checks, with nothing in progress, that of the registered connections only the one that the
+    /// record leads to is live. On its node that is the latest, even if an older one that has ended
+    /// was the last to write.
     pub(super) fn only_the_last_is_live(&self) -> Result<(), SyntaxError> {
         let Some(uaid) = self.agent.uaid else { return Ok(()) };
         let place = self.place(uaid);

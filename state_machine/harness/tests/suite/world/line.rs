@@ -1,4 +1,4 @@
-//! A connection of the agent, and what is under way for it.
+//! A connection of the agent, and the operations in progress for it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use super::store::Store;
 pub(crate) struct Line {
     pub(crate) node: usize,
     pub(crate) watched: CheckedConnection,
-    /// Whether the agent hears what is sent here.
+    /// Whether the agent receives what is sent here.
     pub(crate) is_heard: bool,
-    /// What came for the actor and was not handled yet.
+    /// Events in the actor's mailbox.
     pub(crate) mail: VecDeque<Event>,
     pub(crate) orders: Vec<Pending>,
-    /// Pushes that were handed to this connection.
+    /// Pushes that were delivered to this connection.
     pub(crate) carried: BTreeSet<usize>,
-    /// Whom its last registration that was answered is of, and where.
+    /// The uaid and the node of its last answered registration.
     pub(crate) registered: Option<(Uaid, NodeBinding)>,
     pub(crate) is_shut_down: bool,
 }
 
-/// An order that the store has not answered.
+/// A store operation without an answer.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) op: OpId,
     pub(crate) order: StoreOp,
-    /// Its place among all orders.
+    /// The operation's number among all operations.
     pub(crate) number: usize,
-    /// What a read saw when it was ordered.
+    /// The result of a read that is executed at its submission.
     pub(crate) early: Option<StoreAnswer>,
-    /// What a write that was carried out answers.
+    /// The answer of a write that was executed.
     pub(crate) done: Option<StoreAnswer>,
 }
 

@@ -1,7 +1,7 @@
-//! A small world around the real machines: a store, three nodes, endpoints, one agent, and time.
+//! A small world around the real machines: a store, three nodes, endpoints, one agent, and a clock.
 //!
-//! What happens next is chosen from outside, one [`Op`] after the other; everything that is under way
-//! can be overtaken, delayed, lost or repeated as far as the contracts allow it.
+//! The test chooses the next [`Op`]. Every operation in progress can be overtaken, delayed, lost or
+//! repeated, as far as the contracts allow it.
 
 mod agent;
 mod endpoints;
@@ -32,7 +32,7 @@ use state_machine::wire::ClientMessage;
 use state_machine::{Chid, MessageId, Month, NodeId, Span, Time, Uaid};
 use store::Store;
 
-/// What is wrong with the world.
+/// A sentence about what the world found wrong.
 pub(crate) type SyntaxError = String;
 
 pub(crate) struct World {
@@ -43,10 +43,11 @@ pub(crate) struct World {
     pushes: Vec<Push>,
     agent: Agent,
     post: Post,
-    /// Messages that are done with for good.
+    /// Messages whose acks are settled.
     settled: BTreeSet<MessageId>,
     orders_given: usize,
-    /// Whether a nudge went astray, so that the next one or the recheck must do.
+    /// Whether a notification of a stored message was lost, so that only the next one or the
+    /// recheck finds the message.
     is_nudge_lost: bool,
     log: Vec<String>,
 }
@@ -54,9 +55,9 @@ pub(crate) struct World {
 struct Node {
     config: Arc<Config>,
     registry: Registry<()>,
-    /// How much its clock is behind.
+    /// How far its clock is behind.
     behind: Span,
-    /// Whether it was shut down, and was not started again since.
+    /// Whether it was shut down and has not restarted since.
     is_down: bool,
 }
 
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// What happened, for a person to read.
+    /// The log of a failed history.
     pub(crate) fn log(&self) -> String {
         self.log.join("\n")
     }
@@ -149,7 +150,7 @@ impl World {
         if parting == Parting::HangUp { self.step(line, &Event::SocketClosed) } else { Ok(()) }
     }
 
-    /// What an agent says once it was greeted.
+    /// Sends a command of the agent, once hello was answered.
     fn say(&mut self, message: ClientMessage) -> Result<(), SyntaxError> {
         if self.agent.is_greeted { self.say_unasked(message) } else { Ok(()) }
     }
@@ -192,7 +193,7 @@ impl World {
     }
 }
 
-/// Small enough to be reached in a short history.
+/// Limits that a short history reaches.
 fn limits() -> Limits {
     Limits {
         keepalive_interval: Span::from_secs(24 * 60 * 60),
@@ -211,7 +212,7 @@ fn chid(channel: u8) -> Chid {
     named(&format!("C{channel}"))
 }
 
-/// The id that a name of a transcript stands for, so that the log is one.
+/// The id of a transcript's name, so that the log has the form of a transcript.
 fn named<T: FromStr<Err: Debug>>(name: &str) -> T {
     Bindings::fixed().text(name).expect("a name").parse().expect("an id")
 }

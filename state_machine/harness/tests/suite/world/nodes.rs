@@ -1,4 +1,4 @@
-//! The nodes: connections are stepped, and what they order is carried out.
+//! The nodes: connections are stepped, and their effects executed.
 
 use harness::transcript::TranscriptWriter;
 use state_machine::connection::{Effect, Event};
@@ -19,7 +19,7 @@ impl World {
         deadlines.min()
     }
 
-    /// Mail may be overtaken by anything, but it does not take a second.
+    /// Any event may overtake a mailbox message, but it is handled within a second.
     pub(super) fn time_passes(&mut self, until: Time) -> Result<(), SyntaxError> {
         const DEADLINES_MAX: usize = 5000;
         if until >= self.now + Span::from_secs(1) {
@@ -45,7 +45,7 @@ impl World {
         Ok(())
     }
 
-    /// Steps a connection and carries out what it orders.
+    /// Steps a connection and executes its effects.
     pub(super) fn step(&mut self, line: usize, event: &Event) -> Result<(), SyntaxError> {
         let now = self.now - self.nodes[self.lines[line].node].behind;
         let effects = {
@@ -90,7 +90,7 @@ impl World {
             Effect::NotifyPreviousNode { node, uaid, connected_at } => {
                 self.post.letters.push(Letter { to: node, uaid, connected_at });
             }
-            // This agent asks for no broadcasts; `tests/broadcasts.rs` has one that does.
+            // This agent subscribes to no broadcasts; `tests/broadcasts.rs` has one that does.
             Effect::SubscribeBroadcasts { .. } | Effect::UnsubscribeBroadcasts => {}
             Effect::Close(_) => {
                 self.lines[line].is_heard = false;
@@ -102,7 +102,7 @@ impl World {
         Ok(())
     }
 
-    /// An agent that has channels keeps its uaid. On a connection that it has left it hears messages only.
+    /// An agent with channels keeps its uaid. On an abandoned connection it receives messages only.
     pub(super) fn agent_hears(
         &mut self,
         line: usize,

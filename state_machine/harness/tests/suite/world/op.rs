@@ -1,29 +1,29 @@
-//! What may happen in the world.
+//! The random operations on the world.
 
 use state_machine::Urgency;
 
-/// Channels of the agent.
+/// The number of channels of the agent.
 pub(crate) const CHANNELS: u8 = 3;
 
-/// Nodes, whose clocks differ.
+/// The number of nodes, whose clocks differ.
 pub(crate) const NODES: usize = 3;
 
-/// What happens next.
+/// A random operation. If it is not possible, nothing happens.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// The agent connects to a node, and its connection before that ends in one of three ways.
+    /// The agent connects to a node, and its previous connection ends in one of three ways.
     Connect {
         node: usize,
         parting: Parting,
     },
-    /// The agent's connection ends, with a word to the node or without.
+    /// The agent's connection ends, with a close that reaches the node or without.
     Leave {
         parting: Parting,
     },
     Register {
         channel: u8,
     },
-    /// Always the last channel, so that the others are certain to be wanted.
+    /// Always the last channel, so that the agent certainly keeps the others.
     Unregister,
     Urgency {
         min: Urgency,
@@ -38,42 +38,42 @@ pub(crate) enum Op {
         nth: usize,
     },
     AckAll,
-    /// One of the things under way comes to pass.
+    /// One of the operations in progress is executed.
     Go {
         which: usize,
         how: How,
     },
-    /// Everything under way comes to pass.
+    /// Every operation in progress is executed.
     GoAll,
     Wait {
         ms: u64,
     },
     ToDeadline,
-    /// Just into the next month, by the clock that is not behind.
+    /// The first instants of the next month, by the clock that is not behind.
     NextMonth,
     ShutDown {
         node: usize,
     },
 }
 
-/// What becomes of a connection that the agent leaves.
+/// The end of a connection that the agent abandons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parting {
     HangUp,
-    /// The node does not notice.
+    /// The node does not detect it.
     Vanish,
-    /// The agent still hears messages that come there.
+    /// The agent still receives messages there.
     Linger,
 }
 
-/// How a thing under way comes to pass.
+/// How an operation in progress is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Well,
-    /// A read sees what was there when it was ordered.
+    /// A read returns the rows at the time of its submission.
     Early,
-    /// It was done, and its answer is lost.
+    /// The operation is executed, and its answer is lost.
     AckReplyLost,
-    /// It was not done.
+    /// The operation is not executed.
     NotDone,
 }

@@ -1,4 +1,4 @@
-//! An application server's push: the real delivery machine and what is under way for it.
+//! An application server's push: the real delivery machine, and its operations in progress.
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ pub(crate) struct Push {
     pub(crate) uaid: Uaid,
     pub(crate) message: Message,
     delivery: Delivery,
-    /// Orders of the delivery that were not carried out yet.
+    /// The delivery effects that were not executed yet.
     pub(crate) todo: VecDeque<DeliveryEffect>,
-    /// Whether a node has it and was not given up on.
+    /// Whether a node has the push and the endpoint still waits for its answer.
     pub(crate) is_handed_over: bool,
-    /// What the node answered, on its way.
+    /// The node's answer on its way.
     pub(crate) answer: Option<NodeAnswer>,
     pub(crate) outcome: Option<Outcome>,
-    /// Whether a row of it was ever written.
+    /// Whether a row of the message was ever written.
     pub(crate) was_stored: bool,
-    /// Whether a row may be left that nobody promised anything about.
+    /// Whether a row may remain that no promise covers.
     pub(crate) may_stray: bool,
 }
 
@@ -43,7 +43,7 @@ impl Push {
         }
     }
 
-    /// Whether it can go on by itself.
+    /// Whether the push can continue by itself.
     pub(crate) fn is_pending(&self) -> bool {
         !self.todo.is_empty() || self.answer.is_some()
     }
@@ -52,7 +52,7 @@ impl Push {
         self.todo.extend(self.delivery.step(event));
     }
 
-    /// Whether the application server was told that its message is kept.
+    /// Whether the application server received an answer that the message is stored or delivered.
     pub(crate) fn is_promised(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Delivered | Outcome::Stored))
             && !self.message.ttl_is_zero()

@@ -1,4 +1,4 @@
-//! The end of a history, and what must be true there.
+//! The end of a history, and its final checks.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use super::push::Push;
 use super::{SyntaxError, World, chid};
 
 impl World {
-    /// Whatever is under way comes to pass, and the agent takes what waits, here and on a last connection.
+    /// Executes every operation in progress. The agent then receives the remaining messages, here
+    /// and on a last connection.
     pub(crate) fn comes_to_rest(&mut self) -> Result<(), SyntaxError> {
         self.log.push("== the end".to_owned());
         self.go_all()?;
@@ -30,7 +31,8 @@ impl World {
         self.commands_are_served()
     }
 
-    /// A connected agent that acks gets everything, without waiting for the next look that nobody asked for.
+    /// A connected agent that acks receives every message, without waiting for the periodic recheck
+    /// of storage.
     fn rests_in_place(&mut self) -> Result<(), SyntaxError> {
         let is_at_rest = self.rests()? && {
             self.say(ClientMessage::Urgency { min: Urgency::VeryLow })?;
@@ -39,7 +41,7 @@ impl World {
         if is_at_rest && !self.is_nudge_lost { self.promises_are_kept() } else { Ok(()) }
     }
 
-    /// Gives the connection time and acks. Answers whether it is still the one that the record leads to.
+    /// Gives the connection time and acks. Returns whether the record still leads to it.
     fn rests(&mut self) -> Result<bool, SyntaxError> {
         const PATIENCE: Span = Span::from_secs(130);
         let until = self.now + PATIENCE;
@@ -65,7 +67,7 @@ impl World {
         }
     }
 
-    /// Whether the agent is greeted on the connection that its record leads to.
+    /// Whether the agent's record leads to its connection, and hello was answered there.
     fn is_record_ours(&self) -> bool {
         let record = self.agent.uaid.and_then(|uaid| self.store.records.get(&uaid));
         let found = record.and_then(|record| self.find(record.node.as_ref()?, record.uaid));
@@ -85,7 +87,7 @@ impl World {
         }
     }
 
-    /// An agent may say a few things in one breath.
+    /// An agent may send several commands at once.
     fn commands_are_served(&mut self) -> Result<(), SyntaxError> {
         for channel in [0, 1, 0] {
             self.say(ClientMessage::Register { chid: chid(channel), key: None })?;
@@ -124,7 +126,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether it came, or a newer message of its topic did in its place.
+    /// Whether the agent received the message, or a newer message of its topic.
     fn was_delivered(&self, push: &Push) -> bool {
         let is_as_good = |other: &&Push| {
             let Message { id, chid, topic, .. } = &other.message;

@@ -1,4 +1,4 @@
-//! A store that keeps the contract in the plainest way: maps, one write after the other.
+//! The simplest store that keeps the contract: maps, and one write after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ impl Store {
         record.filter(is_it).map(|record| record.node = None).is_some()
     }
 
-    /// Every message that waits for this agent, and where.
+    /// The stored messages of this agent, and their months.
     pub(crate) fn rows(&self, uaid: Uaid) -> impl Iterator<Item = (Month, MessageId)> {
         self.tables.iter().flat_map(move |(month, table)| {
             let ids = table.messages.keys().filter(move |(whose, _)| *whose == uaid);

@@ -1,4 +1,5 @@
-//! What is under way: mail, orders to the store, pushes. Any of it may come to pass next.
+//! Operations in progress: mailbox messages, store operations, pushes. Any of them may be executed
+//! next.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,13 @@ use super::op::How;
 use super::push::Push;
 use super::{SyntaxError, World};
 
-/// A thing under way.
+/// An operation in progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum UnderWay {
     Mail(usize),
     Order(usize, usize),
     Push(usize),
-    /// From one node to another.
+    /// A notification from one node to another.
     Letter(usize),
 }
 
@@ -59,7 +60,7 @@ impl World {
         Err("there is no end to what is under way".to_owned())
     }
 
-    /// One user agent's writes are in order: those that were called before come first.
+    /// One user agent's writes are executed in the order of their submission.
     pub(super) fn store_answers(
         &mut self,
         line: usize,
@@ -89,7 +90,7 @@ impl World {
         self.step(line, &Event::StoreAnswered { op: pending.op, answer })
     }
 
-    /// Carries out the writes that were called before the one of this number.
+    /// Executes the writes that were submitted before the one with this number.
     pub(super) fn write_all(&mut self, before: usize) -> Result<(), SyntaxError> {
         let mut writes: Vec<(usize, usize, usize)> = Vec::new();
         for (at, line) in self.lines.iter().enumerate() {
@@ -125,7 +126,7 @@ impl World {
         Ok(())
     }
 
-    /// An ack is settled when its delete is durable and nobody is about to store the message.
+    /// An ack is settled when its delete is durable and no component will store the message.
     pub(super) fn settle(&mut self, id: MessageId) {
         let is_over = |push: &Push| push.message.id != id || push.outcome.is_some();
         let is_acked = self.agent.got.contains_key(&id)

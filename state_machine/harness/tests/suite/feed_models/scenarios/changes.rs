@@ -1,4 +1,4 @@
-//! Keys that are written, published again and deleted, while somebody follows.
+//! Keys are written, republished and deleted while a follower reads.
 
 use harness::feed::promises::Promise;
 
@@ -6,7 +6,7 @@ use crate::feed_models::check::{holds, is_caught};
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::scenario::{Bounds, Scenario, by_size};
 
-/// The time table of the feed note: the key with the last number is published again.
+/// The time table of the feed note: the key with the last number is republished.
 fn republished() -> Scenario {
     Scenario::new("republished", by_size(1, 2), 1)
         .published(&[0, 0])
@@ -19,7 +19,7 @@ fn republished() -> Scenario {
         })
 }
 
-/// Keys come, go, and come again.
+/// Keys are written, deleted and written again.
 fn deleted() -> Scenario {
     Scenario::new("deleted", 2, 1)
         .published(&[0])
@@ -32,7 +32,7 @@ fn deleted() -> Scenario {
         })
 }
 
-/// Nothing was ever written, and somebody asks for it already.
+/// A follower reads a feed that was never written.
 fn from_nothing() -> Scenario {
     Scenario::new("from_nothing", by_size(1, 2), 1)
         .follower(0)

@@ -21,7 +21,7 @@ fn consumer_crashes() -> Scenario {
         })
 }
 
-/// Nobody else is there to publish what the node leaves behind.
+/// No other node publishes the keys that the crashed node left.
 fn node_crashes() -> Scenario {
     Scenario::new("node_crashes", by_size(1, 2), 1)
         .published(&[0])
@@ -33,7 +33,7 @@ fn node_crashes() -> Scenario {
         })
 }
 
-/// One node publishes while the other crashes, and somebody follows through each.
+/// One node publishes while the other crashes, with a follower through each.
 fn one_of_two_nodes_crashes() -> Scenario {
     let scenario = Scenario::new("one_of_two_nodes_crashes", 1, 2).published(&[0]).follower(0);
     let scenario = if by_size(false, true) { scenario.follower(1) } else { scenario };

@@ -1,4 +1,4 @@
-//! A store that refuses, or does it and is not heard.
+//! The store rejects an operation, or executes it and the answer is lost.
 
 use state_machine::feed::PublisherWait;
 

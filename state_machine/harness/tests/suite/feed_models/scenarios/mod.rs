@@ -1,4 +1,4 @@
-//! The scenarios: each is about one thing, and has as much disorder as that thing needs.
+//! The scenarios: each is about one subject, and allows only the disorder that its subject needs.
 
 mod changes;
 mod crashes;

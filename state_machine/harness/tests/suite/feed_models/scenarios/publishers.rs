@@ -1,4 +1,4 @@
-//! Two nodes publish at once.
+//! Two nodes publish concurrently.
 
 use harness::feed::promises::Promise;
 use state_machine::feed::PublisherWait;
@@ -32,7 +32,7 @@ fn two_publishers() -> Scenario {
         })
 }
 
-/// Several keys are published at once, and one of them changes meanwhile.
+/// Several keys are published together, and one of them changes meanwhile.
 fn batches() -> Scenario {
     Scenario::new("batches", 3, by_size(1, 2))
         .batch(2)
@@ -47,7 +47,7 @@ fn batches() -> Scenario {
         .seen("others wait behind them", |_, world| world.drafts().any(|draft| !draft.is_all))
 }
 
-/// Keys change through one node, and somebody follows through the other.
+/// Keys change through one node, and a follower reads through the other.
 fn followed_elsewhere() -> Scenario {
     Scenario::new("followed_elsewhere", by_size(1, 2), 2)
         .writers(&[0])

@@ -1,4 +1,4 @@
-//! Pages that are read one number at a time, while numbers are given up and assigned.
+//! Pages are read one number at a time, while numbers are vacated and assigned.
 
 use harness::feed::promises::Promise;
 
@@ -6,7 +6,7 @@ use crate::feed_models::check::{holds, is_caught};
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::scenario::{Bounds, Scenario, by_size};
 
-/// A page holds one update or two, and a publication may number two keys between two looks.
+/// A page holds one or two updates, and a publication may number two keys between two reads.
 fn pages() -> Scenario {
     Scenario::new("pages", 3, 1)
         .batch(2)
@@ -24,7 +24,7 @@ fn pages() -> Scenario {
         })
 }
 
-/// A page of one number has no order, and ends where it began.
+/// Pages of two updates: in a page of one, the order and the end are trivial.
 fn pages_of_two() -> Scenario {
     pages().page(2)
 }

@@ -1,4 +1,5 @@
-//! A store whose publications readers may see in part, as DynamoDB's: they go no further than what is settled.
+//! A store such as DynamoDB, whose readers may see a publication in part: they read only up to the
+//! settled number.
 
 use harness::feed::promises::Promise;
 
@@ -7,7 +8,7 @@ use crate::feed_models::mutation::Mutation;
 use crate::feed_models::publish::Stage;
 use crate::feed_models::scenario::{Bounds, Scenario, by_size};
 
-/// Two keys are published at once, and one is seen before the other.
+/// Two keys are published together, and one is visible before the other.
 fn settling() -> Scenario {
     Scenario::new("settling", 2, 1)
         .seen_in_part()
@@ -28,7 +29,7 @@ fn settling() -> Scenario {
         })
 }
 
-/// A publisher dies before it has settled what it published, and another one publishes.
+/// A publisher crashes before it settles its publication, and another one publishes.
 fn left_unsettled() -> Scenario {
     Scenario::new("left_unsettled", by_size(1, 2), by_size(1, 2))
         .seen_in_part()
@@ -43,7 +44,7 @@ fn left_unsettled() -> Scenario {
         })
 }
 
-/// One is slow to settle, and the other does it and publishes.
+/// One publisher is slow to settle; the other settles for it and publishes.
 fn two_settle() -> Scenario {
     Scenario::new("two_settle", by_size(1, 2), 2)
         .seen_in_part()

@@ -1,4 +1,4 @@
-//! Everything at once: too much for a search, so it is walked through at random.
+//! All disorder at once: too large for a search, so the checker walks at random.
 
 use crate::feed_models::check::holds_on_walks;
 use crate::feed_models::scenario::{Bounds, Scenario, by_size};

@@ -1,4 +1,5 @@
-//! Endpoints and nodes are processes apart: requests and answers get lost between them, or somebody else answers.
+//! Endpoints and nodes are separate processes: requests and answers are lost between them, or
+//! another process answers.
 
 use harness::invariants::Promise;
 use state_machine::{Month, Span};
@@ -10,7 +11,8 @@ use crate::models::model::Quarry;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
 
-/// Two endpoints push to an agent that stays; what is between them and its node fails.
+/// Two endpoints push to an agent that stays connected; the network between them and its node
+/// fails.
 fn apart() -> Scenario {
     let lost_answers = 1 + u8::from(is_large());
     Scenario::new("endpoints_apart", Month::of(DECEMBER), (0..2).map(message).collect())
@@ -48,7 +50,8 @@ fn apart() -> Scenario {
         })
 }
 
-/// The agent's node is gone and its name is in the record; the agent goes to another node, or comes back.
+/// The agent's node is down and its name is in the record; the agent connects to another node, or
+/// reconnects.
 fn dead_node() -> Scenario {
     Scenario::new("dead_node", Month::of(DECEMBER), vec![message(0)])
         .node("B", Span::ZERO)

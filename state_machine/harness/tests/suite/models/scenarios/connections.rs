@@ -1,4 +1,4 @@
-//! Two connections of one agent: on one node or on two, one of which has a clock that is behind.
+//! Two connections of one agent: on one node, or on two, of which one has a clock that is behind.
 
 use harness::invariants::Promise;
 use state_machine::connection::PhaseName;

@@ -1,4 +1,4 @@
-//! A node is told to stop: its sessions end one by one, and it takes its name out of their records.
+//! A node drains: its sessions end one by one, and it clears its name from their records.
 
 use harness::invariants::Promise;
 use state_machine::connection::PhaseName;
@@ -13,7 +13,8 @@ use crate::models::node::Pending;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
 use crate::models::world::World;
 
-/// The agent is at the node that drains. Its name may stay in the record: the store may refuse to clear it.
+/// The agent is at the node that drains. The store may refuse to clear the node's name from the
+/// record.
 fn draining(name: &'static str) -> Scenario {
     let messages = (0..1 + usize::from(is_large())).map(message).collect();
     Scenario::new(name, Month::of(DECEMBER), messages)
@@ -47,7 +48,7 @@ fn has_last_word(world: &World) -> bool {
     world.nodes.iter().flat_map(|node| &node.queue).any(Pending::is_last_word)
 }
 
-/// A node that drains is killed, and started again while what it wrote last is on its way.
+/// A draining node is killed, and restarts before its last write is executed.
 fn killed_while_draining() -> Scenario {
     let more = usize::from(is_large());
     let messages = (0..1 + more).map(message).collect();
@@ -70,7 +71,7 @@ fn a_node_that_is_killed_while_it_drains_breaks_no_promise() {
     holds(&killed_while_draining());
 }
 
-/// The old month's messages are on their way to the new one when the node is told to stop.
+/// The node starts to drain while the old month's messages move to the new one.
 #[test]
 fn a_node_that_drains_while_the_month_turns_breaks_no_promise() {
     let messages = (0..1 + usize::from(is_large())).map(message).collect();

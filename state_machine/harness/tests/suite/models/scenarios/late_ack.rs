@@ -1,4 +1,5 @@
-//! The ack comes after the endpoint gave up waiting for it and before the endpoint stored.
+//! The ack arrives after the endpoint stopped waiting for it and before the endpoint stored the
+//! message.
 
 use harness::invariants::{Invariant, Promise};
 use state_machine::Month;
@@ -8,7 +9,7 @@ use crate::models::model::Quarry;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, is_large, message};
 
-/// One message waits when the agent connects, one is pushed meanwhile.
+/// One message is stored before the agent connects, another is pushed meanwhile.
 fn late_ack(mutation: Option<Mutation>) -> Scenario {
     let messages = (0..2 + usize::from(is_large())).map(message).collect();
     Scenario::new("late_ack", Month::of(DECEMBER), messages)

@@ -1,4 +1,5 @@
-//! An agent goes from one node to another and back, and the word that it is elsewhere comes late, or never.
+//! An agent moves from one node to another and back, and the notification that it is elsewhere is
+//! late or lost.
 
 use harness::invariants::Promise;
 use state_machine::connection::PhaseName;
@@ -10,7 +11,7 @@ use crate::models::mutation::Mutation;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
 use crate::models::world::World;
 
-/// The agent is at the first node, and may go to the other one and come back.
+/// The agent is at the first node, and may move to the other one and back.
 fn there_and_back(name: &'static str, messages: usize, behind: Span) -> Scenario {
     let messages = (0..messages).map(message).collect();
     Scenario::new(name, Month::of(DECEMBER), messages)
@@ -27,7 +28,8 @@ fn there_and_back(name: &'static str, messages: usize, behind: Span) -> Scenario
         })
 }
 
-/// Whether a connection is about to hear that it is left, or one that the agent is served on.
+/// Whether a notification is about to reach an abandoned connection, or the one that serves the
+/// agent.
 fn is_told(world: &World, is_served: bool) -> bool {
     let is_ready = world.phase() == Some(PhaseName::Ready);
     world.lines.iter().any(|(id, line)| {
@@ -59,7 +61,7 @@ fn word_that_gets_lost_breaks_no_promise() {
     holds(&scenario);
 }
 
-/// The agent comes back to a node whose clock is behind the one that it comes from.
+/// The agent reconnects to a node whose clock is behind that of its previous node.
 #[test]
 fn word_of_a_node_with_a_clock_ahead_closes_nobody_who_came_later() {
     let messages = usize::from(is_large());

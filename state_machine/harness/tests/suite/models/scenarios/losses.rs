@@ -1,4 +1,5 @@
-//! Answers that get lost: of the store after the work was done, of a node, and nudges.
+//! Lost answers of the store, after it executed the operation, and of a node; and lost
+//! notifications.
 
 use state_machine::Month;
 use state_machine::delivery::Outcome;
@@ -39,7 +40,7 @@ fn lost_answers_while_the_month_turns_break_no_promise() {
     holds(&scenario.waiting([0]).bound(bounds()));
 }
 
-/// Acks take so long that messages are carried over, and that may be done by half too.
+/// Acks take so long that messages are moved, and a move may fail after half of its work.
 #[test]
 fn lost_answers_while_messages_are_carried_over_break_no_promise() {
     let messages = (0..1 + usize::from(is_large())).map(message).collect();

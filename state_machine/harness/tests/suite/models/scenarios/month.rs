@@ -1,4 +1,4 @@
-//! The month has turned, and an agent whose messages are in the old table comes back.
+//! A new month has begun, and an agent with messages in the old table reconnects.
 
 use harness::invariants::Promise;
 use state_machine::connection::PhaseName;
@@ -12,7 +12,7 @@ use crate::models::node::Pending;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
 use crate::models::world::World;
 
-/// One message waits in the old table, others are pushed while the agent moves.
+/// One message is in the old table, others are pushed while the agent moves.
 fn month_turns(name: &'static str, from: Month) -> Scenario {
     let messages = (0..2 + usize::from(is_large())).map(message).collect();
     Scenario::new(name, from, messages)
@@ -68,7 +68,8 @@ fn an_endpoint_that_crashes_while_the_month_turns_breaks_no_promise() {
     holds(&month_turns("month_turns_with_a_crashed_endpoint", november()).bound(bounds));
 }
 
-/// An earlier connection wrote the record and was gone before it looked again; since then another month has turned.
+/// An earlier connection wrote the record and ended before it drained the old table; another month
+/// has begun since.
 #[test]
 fn an_unfinished_move_of_a_month_ago_is_finished_first() {
     let mut scenario = month_turns("unfinished_move_of_a_month_ago", november().previous());
@@ -83,7 +84,7 @@ fn an_unfinished_move_of_a_month_ago_is_finished_first() {
     holds(&crashing(scenario));
 }
 
-/// Acks take longer than the drain: what is left is carried over.
+/// Acks take longer than the drain: the remaining messages are moved.
 #[test]
 fn a_silent_agent_takes_its_messages_along() {
     let crashes = u8::from(is_large());
@@ -113,7 +114,8 @@ fn commands_wait_for_the_end_of_the_move() {
     holds(&scenario);
 }
 
-/// The connection that the agent left on the other node serves the old month until it is told.
+/// The connection that the agent abandoned on the other node serves the old month until it is
+/// notified.
 #[test]
 fn an_old_connection_that_lingers_breaks_no_promise() {
     let scenario = Scenario::new("old_connection_lingers", november(), vec![message(0)])
@@ -135,7 +137,7 @@ fn an_old_connection_that_lingers_breaks_no_promise() {
     holds(&scenario);
 }
 
-/// A node that the agent has left carries its messages over, while another one serves it.
+/// A node that the agent has left moves its messages, while another node serves the agent.
 #[test]
 fn an_agent_that_wanders_takes_its_messages_along() {
     let freedom = Freedom { acks_tarry: true, leaves_unnoticed: true, ..Freedom::default() };
@@ -154,7 +156,7 @@ fn an_agent_that_wanders_takes_its_messages_along() {
     holds(&scenario);
 }
 
-/// One node is in December, the other one not yet; a record never moves back.
+/// One node is in December, the other one not yet. A record never moves back.
 #[test]
 fn clocks_that_differ_break_no_promise() {
     let messages = (0..1 + usize::from(is_large())).map(message).collect();

@@ -1,4 +1,4 @@
-//! More messages of one instant than a page holds.
+//! More messages with the same time than a page holds.
 
 use harness::invariants::Promise;
 use state_machine::Month;

@@ -1,4 +1,5 @@
-//! The store is throttled: it refuses, nothing is done, and the order is given again when its deadline passes.
+//! The store is throttled: it rejects operations without executing them, and the machine repeats
+//! each at its deadline.
 
 use state_machine::Month;
 use state_machine::connection::Wait;

@@ -1,4 +1,4 @@
-//! Two pushes of one topic by two endpoints, whose ids are stored in either order.
+//! Two endpoints push messages of one topic, whose ids are stored in either order.
 
 use harness::invariants::Promise;
 use state_machine::Month;

@@ -1,4 +1,4 @@
-//! Everything at once: too much for a search, so it is walked through at random.
+//! All disorder at once: too large for a search, so the checker walks at random.
 
 use state_machine::connection::PhaseName;
 use state_machine::{Month, Span};
