@@ -7,7 +7,8 @@ use crate::time::Span;
 pub struct Backoff {
     initial: Span,
     max: Span,
-    /// The next wait. It stops at `max`, so a machine that only fails has a bounded number of states.
+    /// The next wait. It stops at `max`, so a machine that only fails has a bounded number of
+    /// states.
     wait: Span,
 }
 
@@ -26,12 +27,12 @@ impl Backoff {
         wait
     }
 
-    /// The attempt succeeded: the next wait is the first again.
+    /// Resets the wait after an attempt that succeeded.
     pub fn reset(&mut self) {
         *self = Self::new(self.initial, self.max);
     }
 
-    /// The wait after `attempt` failures that came before, for a caller that only counts them.
+    /// The wait after `attempt` earlier failures, for a caller that only counts them.
     pub const fn delay(initial: Span, max: Span, attempt: u32) -> Span {
         let factor = if attempt < u64::BITS { 1 << attempt } else { u64::MAX };
         let wait = initial.0.saturating_mul(factor);

@@ -8,33 +8,35 @@
 //!     └──the node answered─────┴──────────────────────────────────┘
 //! ```
 //!
-//! Pushes call the node only while the breaker is closed. In the other states the node gets one probe at a time, so a
-//! node that hangs costs one request in each backoff, and no push waits for it.
+//! Pushes call the node only while the breaker is closed. In the other states the node gets one
+//! probe at a time, so a node that hangs costs one request in each backoff, and no push waits for
+//! it.
 
 use crate::backoff::Backoff;
 use crate::time::{Span, Time};
 
-/// Whether one peer node is called.
+/// Whether requests may be sent to one peer node.
 ///
-/// Requests overlap: when a node dies, hundreds are under way, and they fail one after the other, some long after the
-/// first. So each request belongs to an [`Epoch`]. An epoch ends when the breaker changes its state, and only a
-/// failure of the current epoch counts. An answer always counts, because the node gave it now.
+/// Requests overlap: when a node dies, hundreds are under way, and they fail one after the other,
+/// some long after the first. So each request belongs to an [`Epoch`]. An epoch ends when the
+/// breaker changes its state, and only a failure of the current epoch counts. An answer always
+/// counts, because the node gave it now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Breaker {
     epoch: Epoch,
     state: BreakerState,
 }
 
-/// The requests whose failures count as one.
+/// A period between two changes of the breaker's state. Only failures of the current epoch count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
-/// How long a breaker stays open before it probes.
+/// The limits of an open breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BreakerLimits {
-    /// After the first failure. It doubles with each probe that fails.
+    /// The wait before the first probe. It doubles with each probe that fails.
     pub backoff: Span,
-    /// The longest backoff.
+    /// The maximum wait, however many probes fail.
     pub backoff_max: Span,
 }
 
@@ -46,14 +48,13 @@ enum BreakerState {
         until: Time,
         next: Backoff,
     },
-    /// A probe is under way. `next` is the backoff if it fails.
+    /// A probe is pending. `next` is the backoff if it fails.
     HalfOpen {
         next: Backoff,
     },
 }
 
 impl Breaker {
-    /// A closed breaker.
     pub fn new() -> Self {
         Self { epoch: Epoch(0), state: BreakerState::Closed }
     }
@@ -90,7 +91,7 @@ impl Breaker {
         }
     }
 
-    /// When the probe is due; none while the breaker is closed or the probe is under way.
+    /// When the probe is due; none if the breaker is closed or a probe is pending.
     pub fn retry_at(&self) -> Option<Time> {
         match self.state {
             BreakerState::Open { until, .. } => Some(until),
@@ -98,8 +99,8 @@ impl Breaker {
         }
     }
 
-    /// Begins the probe if it is due, and returns its epoch. The caller must report the probe's success or failure:
-    /// until then the breaker stays half-open.
+    /// Begins the probe if it is due, and returns its epoch. The caller must report the probe's
+    /// success or failure: until then the breaker stays half-open.
     ///
     /// If the clock was set back, the probe is due at once: no backoff gets longer than it is.
     pub fn try_half_open(&mut self, now: Time) -> Option<Epoch> {

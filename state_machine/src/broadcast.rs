@@ -1,51 +1,53 @@
-//! Broadcasts: what many user agents want to know the last version of.
+//! Broadcasts: values of which many user agents want the last version.
 //!
-//! They are the feed [`FeedName::broadcasts`](crate::feed::FeedName::broadcasts): its keys are their ids, its values
-//! their versions. Every connection node follows it and has all of them in memory, as a [`Broadcasts`].
+//! They are the feed [`FeedName::broadcasts`](crate::feed::FeedName::broadcasts): its keys are the
+//! broadcasts' ids, its values their versions. Every connection node consumes it and has all of
+//! them in memory, as a [`Broadcasts`].
 
 use std::collections::BTreeMap;
 
 use crate::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue};
 
-/// Versions of broadcasts, by their ids: those that an agent has, or is told of.
+/// Versions of broadcasts by id, as an agent has them or receives them.
 pub type Versions = BTreeMap<FeedKey, FeedValue>;
 
-/// Bytes of a version at most: a version is a date or a hash, and every node has all of them in memory.
+/// The maximum length of a version in bytes. A version is a date or a hash, and every node has all
+/// of them in memory.
 pub const VERSION_BYTES_MAX: usize = 1024;
 
-/// Broadcasts at most, those that were deleted too.
+/// The maximum number of broadcasts, including deleted ones.
 pub const BROADCASTS_MAX: u64 = 10_000;
 
-/// All broadcasts, as far as a node has followed the feed.
+/// All broadcasts, up to the cursor of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Broadcasts {
     cursor: FeedSyncId,
     versions: BTreeMap<FeedKey, (FeedValue, FeedSyncId)>,
 }
 
-/// What a user agent is told of broadcasts.
+/// The part of a message to an agent that is about broadcasts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct BroadcastUpdate {
-    /// Those that have another version than it knows of.
+    /// The broadcasts whose version differs from the agent's.
     pub versions: Versions,
-    /// Those it will hear nothing of, for now or for good.
+    /// The broadcasts that the agent will get no updates of, now or ever.
     pub refused: BTreeMap<FeedKey, BroadcastRefusal>,
 }
 
-/// Why a broadcast that was asked for is not told.
+/// Why an agent gets no updates of a broadcast it subscribed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BroadcastRefusal {
-    /// There is none of this id. It is told as soon as there is.
+    /// No broadcast has this id. The agent gets its version once one does.
     NotFound,
-    /// The agent has as many as it may have. It is not followed.
+    /// The agent has its maximum of subscriptions. This one is dropped.
     TooMany,
 }
 
-/// The id that no broadcast can have: its name stands for what was refused, where versions are told.
+/// The id that no broadcast can have: the wire format uses it for refused subscriptions.
 pub const RESERVED_ID: &str = "errors";
 
 impl Broadcasts {
-    /// These broadcasts, numbered as they come.
+    /// These broadcasts, numbered from 1 in their order.
     pub fn of(versions: impl IntoIterator<Item = (FeedKey, FeedValue)>) -> Self {
         let mut all = Self::default();
         for (id, version) in versions {
@@ -55,7 +57,7 @@ impl Broadcasts {
         all
     }
 
-    /// Takes in what a page of the feed brings.
+    /// Applies the updates of a page of the feed.
     pub fn apply(&mut self, page: FeedPage) {
         for update in page.updates {
             match update.value {
@@ -67,12 +69,12 @@ impl Broadcasts {
         self.cursor = self.cursor.max(page.cursor);
     }
 
-    /// How far the feed was followed.
+    /// The number up to which the feed was applied.
     pub fn cursor(&self) -> FeedSyncId {
         self.cursor
     }
 
-    /// The version of a broadcast; none where there is no such broadcast.
+    /// The version of a broadcast; none if it does not exist.
     pub fn version(&self, id: &str) -> Option<&FeedValue> {
         self.versions.get(id).map(|(version, _)| version)
     }
@@ -82,31 +84,31 @@ impl Broadcasts {
         self.versions.get(id).filter(|(_, changed)| *changed > told).map(|(version, _)| version)
     }
 
-    /// The id as it is kept here, where there is such a broadcast: all who follow it share its text.
+    /// The id as it is stored here, if the broadcast exists. All its subscribers share the text.
     pub(crate) fn shared_id(&self, id: &FeedKey) -> Option<FeedKey> {
         self.versions.get_key_value(id).map(|(id, _)| id.clone())
     }
 
-    /// All of them with the number of their last change, by id.
+    /// All broadcasts in the order of their ids, with the number of their last change.
     pub fn sequenced(&self) -> impl Iterator<Item = (FeedSyncId, &FeedKey, &FeedValue)> {
         self.versions.iter().map(|(id, (version, changed))| (*changed, id, version))
     }
 
-    /// All of them, by id.
+    /// All broadcasts in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (&FeedKey, &FeedValue)> {
         self.versions.iter().map(|(id, (version, _))| (id, version))
     }
 }
 
 impl BroadcastUpdate {
-    /// Whether there is nothing to tell.
+    /// Whether the update has nothing to send.
     pub fn is_empty(&self) -> bool {
         self.versions.is_empty() && self.refused.is_empty()
     }
 }
 
 impl BroadcastRefusal {
-    /// What the agent is told.
+    /// The error text that the agent receives.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "Broadcast not found",

@@ -1,4 +1,4 @@
-//! Names of things: user agents, channels, messages, nodes, and what correlates an order with its answer.
+//! Ids of user agents, channels, messages, nodes, and of orders and their answers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Why a text is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// Neither 32 hex digits nor a dashed UUID.
+    /// The text is neither 32 hex digits nor a dashed UUID.
     #[error("expected 32 hex digits or a dashed UUID")]
     NotUuid,
     /// A channel id must be a lower-case dashed UUID.
@@ -25,8 +25,8 @@ pub struct Chid(pub [u8; 16]);
 
 /// A message's id and `version`: time-ordered and unique (a UUIDv7), written as 32 hex digits.
 ///
-/// The lowest bit says whether the message has a Topic, so that an acknowledgement alone
-/// is enough to find the row in a store whose topic rows are keyed by topic.
+/// The lowest bit records whether the message has a Topic. So the `version` in an ack identifies
+/// the row even in a store that keys topic messages by topic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(u128);
 
@@ -34,15 +34,15 @@ pub struct MessageId(u128);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Correlates a storage order of one connection with its answer.
+/// Correlates a store operation of one connection with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u32);
 
-/// Correlates a push handed to a connection with the answer for its endpoint.
+/// Correlates a push to a connection with the answer to its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PushId(pub u64);
 
-/// A connection node's name: the URL of its router port, or any fixed text where there is one node only.
+/// A connection node's name: the URL of its router port, or any fixed text on a single-node server.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(Arc<str>);
 
@@ -54,7 +54,7 @@ impl Uaid {
 }
 
 impl Chid {
-    /// Parses a lower-case dashed UUID; nothing else is a channel id on the wire.
+    /// Parses a lower-case dashed UUID, the only form of a channel id in the protocol.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         let shaped = text.len() == 36 && !text.bytes().any(|b| b.is_ascii_uppercase());
         if !shaped {
@@ -65,12 +65,12 @@ impl Chid {
 }
 
 impl MessageId {
-    /// Makes the id of a message from a fresh UUIDv7.
+    /// The id of a message, from a fresh UUIDv7.
     pub fn from_uuid_v7(uuid: u128, has_topic: bool) -> Self {
         Self((uuid & !1) | u128::from(has_topic))
     }
 
-    /// Restores an id that [`MessageId::to_bytes`] gave.
+    /// The reverse of [`MessageId::to_bytes`].
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
@@ -92,12 +92,11 @@ impl MessageId {
 }
 
 impl NodeId {
-    /// Names a node.
     pub fn new(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// The name as it stands in a router record.
+    /// The name as a router record has it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -127,7 +126,7 @@ fn parse_uuid(text: &str) -> Result<[u8; 16], IdError> {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Writes 32 hex digits, dashed as a UUID where asked.
+/// Writes 32 hex digits, with the dashes of a UUID if `dashed`.
 fn write_hex(bytes: &[u8; 16], dashed: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = [b'-'; 36];
     let mut at = 0;

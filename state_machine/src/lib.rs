@@ -1,18 +1,18 @@
 //! The core of Kalends as pure state machines.
 //!
-//! No IO, no clock, no randomness, no async in this crate: time, fresh ids and the answers of the
-//! outside come in as arguments, orders go out as data. That is what lets one and the same type be
-//! run by an actor, replayed from a fixture and explored by a model checker.
+//! This crate has no IO, no clock, no randomness and no async. Time, fresh ids and answers arrive
+//! as arguments, and orders are returned as data. So an actor runs the same types that fixtures
+//! replay and a model checker explores.
 //!
 //! - [`connection`]: one user agent's WebSocket session, from hello to close.
-//! - [`delivery`]: one push of an application server, from look-up to answer.
-//! - [`registry`]: who is connected to this node.
-//! - [`feed`]: tables of keys whose changes are numbered, and those who follow them.
-//! - [`broadcast`]: a feed that every node follows for its user agents.
-//! - [`breaker`]: when another node that failed is tried again.
-//! - [`token_bucket`]: how many of something are let through in a second.
-//! - [`staggered_fanout`]: who is woken when many want to know, one after the other.
-//! - [`wire`]: what user agents say and hear, as JSON.
+//! - [`delivery`]: one push of an application server, from the first read to the answer.
+//! - [`registry`]: the connections of this node.
+//! - [`feed`]: tables of keys whose changes are numbered, their publishers and consumers.
+//! - [`broadcast`]: the feed that every node consumes for its user agents.
+//! - [`breaker`]: the circuit breaker of a peer node.
+//! - [`token_bucket`]: a rate limit with a burst.
+//! - [`staggered_fanout`]: wakes many subscribers one after the other.
+//! - [`wire`]: the messages of user agents and server, as JSON.
 
 pub mod backoff;
 pub mod breaker;

@@ -11,14 +11,15 @@ pub struct LogLimiter {
 }
 
 impl LogLimiter {
-    /// The first line is allowed at once; every further one `interval` after the last that was.
+    /// Allows the first line at once, and each further line at least `interval` after the last one.
     pub const fn new(interval: Span) -> Self {
         Self { interval, suppressed: 0, last: None }
     }
 
-    /// Whether a line may be written now: `Some` with how many were suppressed since the last one.
+    /// Whether a line may be written now. `Some` has the number of lines suppressed since the last
+    /// one.
     ///
-    /// A clock that was set back by more than an interval suppresses nothing.
+    /// If the clock was set back by more than an interval, the line is allowed.
     pub fn allow(&mut self, now: Time) -> Option<u64> {
         let is_suppressed = self.last.is_some_and(|last| {
             now.since(last) < self.interval && last.since(now) <= self.interval

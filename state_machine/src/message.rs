@@ -7,44 +7,44 @@ use bytes::Bytes;
 use crate::ids::{Chid, MessageId};
 use crate::time::{Span, Time};
 
-/// One push message, as it is handed to a connection or waits in a message table.
+/// One push message, as a connection delivers it or a message table stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     /// Its id: the notification's `version`, and a stored row's `updateid`.
     pub id: MessageId,
-    /// The channel it is for.
+    /// The channel it is sent to.
     pub chid: Chid,
-    /// Replaces a waiting message of the same channel and topic (RFC 8030 §5.4).
+    /// Replaces a stored message of the same channel and topic (RFC 8030 §5.4).
     pub topic: Option<Topic>,
-    /// How soon the user agent wants it (RFC 8030 §5.3). Never sent to the agent.
+    /// The `Urgency` header (RFC 8030 §5.3). Never sent to the agent.
     pub urgency: Urgency,
-    /// When the application server handed it over.
+    /// When the endpoint accepted it.
     pub accepted_at: Time,
-    /// How long it is worth keeping from then on (RFC 8030 §5.2).
+    /// Its lifetime from then on (RFC 8030 §5.2).
     pub ttl: Span,
-    /// The encrypted body; none for a message that only wakes the agent.
+    /// The encrypted body; none for a push without a body.
     pub payload: Option<Payload>,
 }
 
-/// An encrypted body and what is needed to decrypt it.
+/// An encrypted body and its content encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Payload {
-    /// The body's bytes, as they were posted.
+    /// The bytes of the request body.
     pub data: Bytes,
-    /// How it is encrypted.
+    /// The content encoding, with its parameters.
     pub encoding: Encoding,
 }
 
 /// A content encoding of Web Push.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// RFC 8188: the salt and key are inside the body.
+    /// `aes128gcm` (RFC 8188): the body contains the salt and the key.
     Aes128Gcm,
-    /// The draft before it: salt and key come in headers, handed on to the agent as they are.
+    /// `aesgcm`, an earlier draft: the agent gets both headers unchanged.
     AesGcm {
-        /// The `Encryption` header.
+        /// The `Encryption` header, which has the salt.
         encryption: Box<str>,
-        /// The `Crypto-Key` header.
+        /// The `Crypto-Key` header, which has the sender's public key.
         crypto_key: Box<str>,
     },
 }
@@ -61,47 +61,41 @@ pub struct TopicError;
 /// Urgency of a message, least urgent first (RFC 8030 §5.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Urgency {
-    /// `very-low`
     VeryLow,
-    /// `low`
     Low,
-    /// `normal`
     #[default]
     Normal,
-    /// `high`
     High,
 }
 
-/// What names a stored message, so that deleting it can never hit its replacement.
+/// Identifies one stored message, so that a delete never removes the message that replaced it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageKey {
-    /// The message.
     pub id: MessageId,
-    /// Its channel.
     pub chid: Chid,
-    /// Its topic where it is known. [`MessageId::has_topic`] tells whether it has one.
+    /// Its topic, if known. [`MessageId::has_topic`] is true for every message with a topic.
     pub topic: Option<Topic>,
 }
 
 impl Message {
-    /// When it is no longer worth delivering.
+    /// The time after which it is not delivered.
     pub fn expires_at(&self) -> Time {
         self.accepted_at + self.ttl
     }
 
-    /// A message with a TTL of zero is delivered at once or not at all.
+    /// Whether its TTL is zero: it is delivered at once or dropped.
     pub fn ttl_is_zero(&self) -> bool {
         self.ttl == Span::ZERO
     }
 
-    /// What names this message.
+    /// The key that identifies this message in storage.
     pub fn key(&self) -> MessageKey {
         MessageKey { id: self.id, chid: self.chid, topic: self.topic.clone() }
     }
 }
 
 impl Topic {
-    /// Checks a `Topic` header; trailing `=` of padded base64 is dropped.
+    /// Parses a `Topic` header. The trailing `=` of padded base64 is dropped.
     pub fn parse(text: &str) -> Result<Self, TopicError> {
         let text = text.trim_end_matches('=');
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
@@ -112,7 +106,6 @@ impl Topic {
         }
     }
 
-    /// The topic's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -128,7 +121,7 @@ impl Urgency {
     /// Every urgency, least urgent first.
     pub const ALL: [Self; 4] = [Self::VeryLow, Self::Low, Self::Normal, Self::High];
 
-    /// Its name in the `Urgency` header.
+    /// The value of the `Urgency` header.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::VeryLow => "very-low",
@@ -138,7 +131,7 @@ impl Urgency {
         }
     }
 
-    /// Reads an `Urgency` header.
+    /// Parses an `Urgency` header.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|urgency| urgency.as_str() == text)
     }

@@ -36,7 +36,7 @@ pub struct CivilHour {
 const MS_A_DAY: u64 = 24 * 60 * 60 * 1000;
 
 impl Month {
-    /// A month by year and number (1 to 12).
+    /// The month of a year, by its number from 1 to 12.
     pub const fn new(year: u16, month: u8) -> Result<Self, MonthError> {
         if 1 <= month && month <= 12 && 1970 <= year && year <= 9999 {
             Ok(Self { year, month })
@@ -45,7 +45,7 @@ impl Month {
         }
     }
 
-    /// The month that `time` lies in.
+    /// The month of `time`, in UTC.
     pub fn of(time: Time) -> Self {
         let CivilHour { year, month, .. } = CivilHour::of(time);
         Self { year, month }
@@ -69,10 +69,10 @@ impl Month {
 }
 
 impl CivilHour {
-    /// The date and hour of `time`; years beyond 9999 are held at 9999.
+    /// The date and hour of `time`. Years after 9999 become 9999.
     ///
-    /// The usual conversion of days to a civil date, with years that begin in March so that the
-    /// leap day is a year's last.
+    /// The algorithm is the usual one: years begin in March, so that the leap day is the last day
+    /// of a year.
     pub fn of(time: Time) -> Self {
         let days = time.0 / MS_A_DAY + 719_468;
         let era = days / 146_097;

@@ -6,31 +6,32 @@ use crate::ids::{NodeId, Uaid};
 use crate::month::{CivilHour, Month};
 use crate::time::Time;
 
-/// What the router table knows of a user agent.
+/// A user agent's record in the router table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RouterRecord {
-    /// Whose record it is.
+    /// The agent that the record belongs to.
     pub uaid: Uaid,
     /// How the agent is reached.
     pub router_type: RouterType,
-    /// The connection node that last registered it; cleared when found not to be there.
+    /// The connection node that last registered the agent; cleared once the agent is found not to
+    /// be connected there.
     pub node: Option<NodeId>,
-    /// When it connected there; grows with every connection.
+    /// The stamp of that connection, by that node's clock. It grows with each connection.
     pub connected_at: Time,
-    /// Hour of the last connection, for finding agents that stay away.
+    /// The hour of the last connection, for finding inactive agents.
     pub last_connect: LastConnect,
     /// The month whose table its messages are stored in.
     pub curmonth: Month,
-    /// The month it is moving away from, while that move is unfinished.
+    /// The month that an unfinished move leaves. Its table may still have messages.
     pub oldmonth: Option<Month>,
 }
 
-/// Where a user agent is connected, and since when.
+/// The node an agent is connected to, and the stamp of that connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeBinding {
-    /// The connection node.
+    /// The name of the connection node.
     pub node: NodeId,
-    /// The record's `connected_at`.
+    /// The `connected_at` of the record.
     pub connected_at: Time,
 }
 
@@ -47,7 +48,7 @@ pub enum RouterType {
 pub struct LastConnect(pub u64);
 
 impl RouterRecord {
-    /// Where the agent is connected by this record.
+    /// The node and stamp of this record, if it has a node.
     pub fn binding(&self) -> Option<NodeBinding> {
         let node = self.node.clone()?;
         Some(NodeBinding { node, connected_at: self.connected_at })
@@ -55,32 +56,32 @@ impl RouterRecord {
 }
 
 impl RouterType {
-    /// Its name in the router table.
+    /// The `router_type` in the router table.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::WebPush => "webpush",
         }
     }
 
-    /// Reads the name a router table holds.
+    /// Parses the `router_type` of a router table.
     pub fn parse(text: &str) -> Option<Self> {
         (text == "webpush").then_some(Self::WebPush)
     }
 }
 
 impl LastConnect {
-    /// Over how many keys one hour is spread where nobody says otherwise.
+    /// The default number of index keys that one hour is spread over.
     pub const SHARDS: usize = 10;
-    /// Four digits do not tell more keys apart.
+    /// The maximum: the key has four digits for it.
     pub const SHARDS_MAX: usize = 9999;
 
-    /// The key of `time`'s hour that `uaid` falls on, out of `spread`.
+    /// The key of `time`'s hour for `uaid`, one of `spread`.
     pub fn of(time: Time, uaid: Uaid, spread: usize) -> Self {
         let place = usize::from(u16::from_be_bytes([uaid.0[14], uaid.0[15]]));
         Self::key(CivilHour::of(time), place % spread.clamp(1, Self::SHARDS_MAX))
     }
 
-    /// The key at a place of an hour, counted from 0.
+    /// The key of shard `place` of an hour, from 0.
     pub fn key(hour: CivilHour, place: usize) -> Self {
         let CivilHour { year, month, day, hour } = hour;
         let hour_key = ((u64::from(year) * 100 + u64::from(month)) * 100 + u64::from(day)) * 100

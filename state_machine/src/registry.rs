@@ -1,62 +1,61 @@
-//! Who is connected to this node, by uaid.
+//! The connections of this node, by uaid.
 
 use std::collections::BTreeMap;
 
 use crate::ids::{ConnectionId, Uaid};
 
-/// The live connections. `R` is how one is reached; a test needs none.
+/// The live connections. `R` is the handle of a connection; tests need none.
 ///
-/// A connection leaves only its own entry: one that was displaced cannot take its successor along.
+/// A connection removes only its own entry: a replaced connection cannot remove its successor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Registry<R> {
     live: BTreeMap<Uaid, Entry<R>>,
 }
 
-/// A live connection.
+/// A live connection and its handle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry<R> {
-    /// Which.
     pub connection: ConnectionId,
-    /// How it is reached.
+    /// The handle that delivers events to it.
     pub handle: R,
 }
 
 impl<R> Registry<R> {
-    /// Nobody is connected.
     pub fn new() -> Self {
         Self { live: BTreeMap::new() }
     }
 
-    /// `connection` is found under `uaid` from now on. Gives back the one it displaces, which is to be told.
+    /// Registers `connection` under `uaid`. Returns the connection it replaces, which the caller
+    /// must notify.
     pub fn insert(&mut self, uaid: Uaid, connection: ConnectionId, handle: R) -> Option<Entry<R>> {
         self.live
             .insert(uaid, Entry { connection, handle })
             .filter(|displaced| displaced.connection != connection)
     }
 
-    /// `connection` is no longer found under `uaid`, if it still was.
+    /// Removes `connection` from `uaid`, unless a newer one has replaced it.
     pub fn remove(&mut self, uaid: Uaid, connection: ConnectionId) {
         if self.live.get(&uaid).is_some_and(|entry| entry.connection == connection) {
             self.live.remove(&uaid);
         }
     }
 
-    /// Who is connected as `uaid`.
+    /// The connection of `uaid` on this node.
     pub fn find(&self, uaid: Uaid) -> Option<&Entry<R>> {
         self.live.get(&uaid)
     }
 
-    /// Everybody.
+    /// All live connections, in the order of their uaids.
     pub fn iter(&self) -> impl Iterator<Item = &Entry<R>> {
         self.live.values()
     }
 
-    /// How many are connected.
+    /// The number of live connections.
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// Whether nobody is.
+    /// Whether the node has no connections.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

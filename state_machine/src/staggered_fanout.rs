@@ -1,11 +1,13 @@
-//! A schedule that wakes many subscribers, one after the other.
+//! A schedule that wakes many subscribers one after the other.
 //!
-//! Each sits at a random point of the schedule. When something changes the hand goes round once, in the schedule's
-//! period, and wakes those it passes who do not know of it yet. What changes while the hand moves makes
-//! it move on, until one period after that. So each follower hears of a change within a period, none is
-//! woken twice in one however many changes there are, and their waking is spread evenly over it.
+//! Each subscriber has a random slot. After a change the cursor makes one round through all slots,
+//! in one period, and wakes the subscribers that it passes and that have not seen the change. A
+//! change during the round extends it until one period after that change.
 //!
-//! There is no queue of changes: the schedule holds an entry for each follower, and nothing else that grows.
+//! So each subscriber learns of a change within one period, and is woken at most once in a period.
+//! The wake-ups are spread evenly over the period.
+//!
+//! There is no queue of changes. Memory grows with the number of subscribers only.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,26 +16,27 @@ use crate::feed::FeedSyncId;
 use crate::ids::ConnectionId;
 use crate::time::{Span, Time};
 
-/// Followers, and a hand that goes round while there is something to tell.
+/// The subscribers, and a cursor that moves while some of them have not seen the last change.
 #[derive(Debug, Clone)]
 pub struct FanoutSchedule<F> {
-    /// How long the hand takes to go round.
+    /// The duration of one round.
     period: Span,
-    /// Changes so far.
+    /// The number of the last change.
     head: FeedSyncId,
     subscribers: BTreeMap<SlotEntry, Subscriber<F>>,
-    /// Where the hand stands, or began to move.
+    /// The slot where the cursor rests, or where its round began.
     cursor: u64,
-    /// None while the hand stands still.
+    /// None while the cursor rests.
     turning: Option<Turning>,
 }
 
-/// Where a follower sits. Those at the same point are woken in the order in which they came.
+/// A subscriber's slot. Subscribers of the same slot are woken in the order of their connection
+/// ids.
 type SlotEntry = (u64, ConnectionId);
 
 #[derive(Debug, Clone)]
 struct Subscriber<F> {
-    /// It knows of all changes up to here, or will find out because it was woken.
+    /// The last change it has seen, or was woken for.
     told: FeedSyncId,
     reach: F,
 }
@@ -43,19 +46,21 @@ struct Turning {
     began: Time,
     /// One period after the last change.
     until: Time,
-    /// How far the hand has come since it began, and when. All the way round is [`ROUND`].
+    /// The distance that the cursor has moved since `began`, as of `turned`. One round is
+    /// [`ROUND`].
     angle: u64,
     turned: Time,
 }
 
-/// Between two turns of the cursor, so that thousands of subscribers do not make thousands of timers.
+/// The minimum time between two ticks, so that thousands of subscribers do not need thousands of
+/// timers.
 pub const TICK: Span = Span(50);
 
-/// All points of the schedule.
+/// The number of slots of a round.
 const ROUND: u64 = 1 << 32;
 
 impl<F> FanoutSchedule<F> {
-    /// An empty schedule. With a period of zero everybody is woken at once.
+    /// An empty schedule. If the period is zero, all subscribers are woken at once.
     pub fn new(period: Span) -> Self {
         Self {
             period,
@@ -66,8 +71,8 @@ impl<F> FanoutSchedule<F> {
         }
     }
 
-    /// A follower sits down at `point` and knows of all changes up to `told`. If that is not all, the hand
-    /// goes round for it.
+    /// Adds a subscriber at `slot` that has seen all changes up to `told`. If there are later ones,
+    /// the cursor moves until it has passed this slot.
     pub fn subscribe(
         &mut self,
         now: Time,
@@ -83,13 +88,13 @@ impl<F> FanoutSchedule<F> {
         }
     }
 
-    /// It leaves. Answers whether it was there.
+    /// Removes a subscriber. Returns whether it was subscribed.
     pub fn unsubscribe(&mut self, slot: u32, id: ConnectionId) -> bool {
         self.subscribers.remove(&(slot.into(), id)).is_some()
     }
 
-    /// Something changed: there are changes up to `head` now. A lesser number than before is of a feed that was
-    /// started anew, and news to everybody.
+    /// Records that the last change is `head`. A lesser number than before belongs to a feed that
+    /// was restarted, and is new to every subscriber.
     pub fn changed(&mut self, now: Time, head: FeedSyncId) {
         if head != self.head {
             self.head = head;
@@ -97,8 +102,9 @@ impl<F> FanoutSchedule<F> {
         }
     }
 
-    /// Moves the hand to where it is at `now`, and has `wake` wake those it passes who do not know of
-    /// all changes. Whom `wake` finds gone leaves the schedule. Answers how many were woken.
+    /// Moves the cursor to its position at `now`, and calls `wake` for each subscriber it passes
+    /// that has not seen the last change. If `wake` returns false, the subscriber is removed.
+    /// Returns the number of subscribers woken.
     pub fn tick(&mut self, now: Time, mut wake: impl FnMut(&F) -> bool) -> usize {
         let Some(turning) = self.turning else { return 0 };
         let now = now.clamp(turning.turned, turning.until);
@@ -111,24 +117,24 @@ impl<F> FanoutSchedule<F> {
         self.wake_slots(first, &mut wake) + self.wake_slots(second, &mut wake)
     }
 
-    /// When [`FanoutSchedule::tick`] is due; none while the hand stands still.
+    /// When [`FanoutSchedule::tick`] is due; none while the cursor rests.
     pub fn deadline(&self) -> Option<Time> {
         let Turning { began, until, angle, turned } = self.turning?;
         let passed_at = |way| began + time_for(angle + way + 1, self.period);
         Some(self.way_to_next(angle).map_or(until, passed_at).max(turned + TICK).min(until))
     }
 
-    /// How many follow.
+    /// The number of subscribers.
     pub fn len(&self) -> usize {
         self.subscribers.len()
     }
 
-    /// Whether nobody follows.
+    /// Whether the schedule has no subscribers.
     pub fn is_empty(&self) -> bool {
         self.subscribers.is_empty()
     }
 
-    /// The hand moves until one period from now. Where nobody sits there is nobody to tell.
+    /// Moves the cursor until one period from now. Without subscribers it does not start.
     fn advance(&mut self, now: Time) {
         let until = now + self.period;
         match &mut self.turning {
@@ -138,8 +144,8 @@ impl<F> FanoutSchedule<F> {
         }
     }
 
-    /// The hand was left standing where the last one was woken. It goes on to where it would be, as far as
-    /// there is nobody: who sits down behind it was passed.
+    /// No tick is due before the next subscriber, so the cursor may be behind its position at `now`.
+    /// It moves there, but not past the next subscriber. A new subscriber behind it counts as passed.
     fn catch_up(&mut self, now: Time) {
         let Some(Turning { angle, turned, until, .. }) = self.turning else { return };
         let way = self.way_to_next(angle);
@@ -149,7 +155,7 @@ impl<F> FanoutSchedule<F> {
         }
     }
 
-    /// How far it is from where the hand has come to the next follower.
+    /// The distance from the cursor to the next subscriber.
     fn way_to_next(&self, angle: u64) -> Option<u64> {
         let cursor = slot(self.cursor, angle);
         let next = self.subscribers.range((cursor, FIRST)..).chain(&self.subscribers).next();
@@ -186,24 +192,24 @@ impl Turning {
     }
 }
 
-/// How far the hand comes in `span`.
+/// The distance that the cursor moves in `span`.
 fn angle_of(span: Span, period: Span) -> u64 {
     let angle = u128::from(span.0) * u128::from(ROUND) / u128::from(period.0.max(1));
     u64::try_from(angle).unwrap_or(u64::MAX)
 }
 
-/// How long the hand takes to come so far.
+/// The time that the cursor needs for this distance.
 fn time_for(angle: u64, period: Span) -> Span {
     let span = (u128::from(angle) * u128::from(period.0)).div_ceil(u128::from(ROUND));
     Span(u64::try_from(span).unwrap_or(u64::MAX))
 }
 
-/// Where a hand that began at `hand` is when it has come so far.
+/// The slot of a cursor that began at `cursor` and has moved by `angle`.
 fn slot(cursor: u64, angle: u64) -> u64 {
     (cursor + angle % ROUND) % ROUND
 }
 
-/// The seats that a hand which began at `hand` passes between two angles, in the order it passes them.
+/// The entries that a cursor which began at `cursor` passes between two distances, in that order.
 fn entries(cursor: u64, from: u64, to: u64) -> [Range<SlotEntry>; 2] {
     let (first, end) = (slot(cursor, from), slot(cursor, to));
     let between = |from, to| (from, FIRST)..(to, FIRST);
@@ -216,7 +222,7 @@ fn entries(cursor: u64, from: u64, to: u64) -> [Range<SlotEntry>; 2] {
     }
 }
 
-/// No connection has a lesser number.
+/// The least connection id.
 const FIRST: ConnectionId = ConnectionId(0);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What the machines ask of a store, and what it answers. `storage::store` says what each means.
+//! The operations that the state machines submit to a store, and their answers. `storage::store`
+//! defines their meaning.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,188 +10,177 @@ use crate::month::Month;
 use crate::record::{LastConnect, NodeBinding, RouterRecord, RouterType};
 use crate::time::Time;
 
-/// What a connection node writes when a user agent connects.
+/// The write of a connection node when a user agent connects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Registration {
-    /// Who connected.
     pub uaid: Uaid,
-    /// How it is reached.
+    /// How the agent is reached.
     pub router_type: RouterType,
     /// The node it connected to.
     pub node: NodeId,
-    /// When.
+    /// The stamp of the connection, by that node's clock.
     pub connected_at: Time,
-    /// The index key of that hour.
+    /// The key of that hour in the last-connect index.
     pub last_connect: LastConnect,
-    /// Make a record with this `curmonth` if there is none; otherwise an unknown uaid stays unknown.
+    /// Create a record with this `curmonth` if there is none. Without it an unknown uaid stays
+    /// unknown.
     pub create_in: Option<Month>,
 }
 
-/// What became of a registration.
+/// The result of a registration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RegisterResult {
-    /// Written: the record as it now stands, and where the agent was connected by the one before it.
+    /// The new record, and the previous binding of the agent.
     Registered(RouterRecord, Option<NodeBinding>),
-    /// There is no record of this uaid, and none was to be made.
+    /// The uaid has no record, and none was created.
     UnknownAgent,
-    /// The record has this `connected_at`, which is not older: nothing was written.
+    /// The record has this `connected_at`, which is not older. Nothing was written.
     Superseded(Time),
 }
 
-/// What became of storing a message.
+/// The result of storing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stored {
-    /// It is on disk, or was already, or a newer message of its topic is there in its place.
+    /// The message is durable, or a newer message of its topic has replaced it.
     Done,
-    /// The channel is not registered in this month's table; nothing was written.
+    /// The channel is not registered in this month's table. Nothing was written.
     NoSuchChannel,
 }
 
-/// Some of a user agent's waiting messages, in the order of the table.
+/// Part of a user agent's stored messages, in the order of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Page {
-    /// The messages.
     pub messages: Vec<Message>,
-    /// Where to go on: there may be more messages behind it.
+    /// The position after this page, if more messages may follow it.
     pub next: Option<Cursor>,
 }
 
-/// How far a read of several pages has come: a text of the engine's own making. Nobody else
-/// looks into it.
+/// The position of a paged read. The text is opaque: only the engine that made it reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(Arc<str>);
 
-/// What a page is bounded by.
+/// The maximum size of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageLimit {
-    /// At most this many messages; at least 1.
+    /// The maximum number of messages; at least 1.
     pub rows: usize,
-    /// Bytes of payload after which no further message is added; the first always is.
+    /// Payload bytes after which no further message is added. The first message is always added.
     pub bytes: usize,
 }
 
-/// One user agent's move from a month to another, by the connection that does it.
+/// The move of one user agent from one month to another, by its current connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MonthStep {
-    /// Who moves.
     pub uaid: Uaid,
     /// The node it is connected to.
     pub node: NodeId,
-    /// When it connected there.
+    /// The stamp of its connection, as in the record.
     pub connected_at: Time,
     /// The month moved away from.
     pub from: Month,
     /// The month moved to.
     pub to: Month,
-    /// The index key of the hour of the move.
+    /// The key of the hour of the move in the last-connect index.
     pub last_connect: LastConnect,
 }
 
-/// One thing a connection asks of the store.
+/// One operation of a connection on the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StoreOp {
     /// Write the router record of an agent that connected.
     Register(Registration),
     /// Read the registered channels.
     ReadChannels {
-        /// Whose channels.
         uaid: Uaid,
-        /// In which month's table.
+        /// The month of the message table.
         month: Month,
     },
-    /// Read waiting messages.
+    /// Read a page of stored messages.
     Fetch {
-        /// Whose messages.
         uaid: Uaid,
-        /// From which month's table.
+        /// The month of the message table.
         month: Month,
-        /// Only those behind the page that ended there.
+        /// Only messages after this position.
         after: Option<Cursor>,
-        /// How many.
+        /// The maximum size of the page.
         limit: PageLimit,
-        /// Without those that expired before.
+        /// Messages that expired before this time are left out.
         now: Time,
     },
-    /// Delete messages that are done with.
+    /// Delete messages that were acked or have expired.
     Delete {
-        /// Whose messages.
         uaid: Uaid,
-        /// In which months' tables they may be.
+        /// The months whose tables may have the messages.
         months: Vec<Month>,
-        /// Which.
         messages: Vec<MessageKey>,
     },
-    /// Register channels.
+    /// Register channels of an agent.
     AddChannels {
-        /// Whose channels.
         uaid: Uaid,
-        /// In which month's table.
+        /// The month of the message table.
         month: Month,
-        /// Which.
         channels: BTreeSet<Chid>,
     },
-    /// Unregister a channel.
+    /// Unregister a channel of an agent.
     RemoveChannel {
-        /// Whose channel.
         uaid: Uaid,
-        /// In which months' tables.
+        /// The months of the message tables.
         months: Vec<Month>,
-        /// Which.
         chid: Chid,
     },
-    /// Make `to` the month that messages are stored in, and note the unfinished move.
+    /// Make `to` the month that messages are stored in, and record the unfinished move.
     UpdateMonth(MonthStep),
-    /// Note that the move is finished.
+    /// Record that the move is finished.
     FinishMove(MonthStep),
-    /// Move what still waits in the old month to the new one.
+    /// Move the remaining messages of the old month to the new month.
     MoveMessages {
-        /// Whose messages.
         uaid: Uaid,
-        /// The old month.
+        /// The month that the agent moves away from.
         from: Month,
-        /// The new one.
+        /// The month that the agent moves to.
         to: Month,
     },
-    /// Remove the node from the record if it still says that the agent is connected at this place.
+    /// Remove the node from the record if the record still has this binding.
     ClearNode {
-        /// Whose record.
         uaid: Uaid,
-        /// The place.
+        /// The binding that the record must still have.
         binding: NodeBinding,
     },
 }
 
-/// What the store answered.
+/// The answer of the store to a [`StoreOp`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StoreAnswer {
-    /// To [`StoreOp::Register`].
+    /// The answer to [`StoreOp::Register`].
     Registered(RegisterResult),
-    /// To [`StoreOp::ReadChannels`].
+    /// The answer to [`StoreOp::ReadChannels`]: none if the agent never registered a channel in this month, or the
+    /// month has no table.
     Channels(Option<BTreeSet<Chid>>),
-    /// To [`StoreOp::Fetch`].
+    /// The answer to [`StoreOp::Fetch`].
     Fetched(Page),
-    /// To [`StoreOp::Delete`].
+    /// The answer to [`StoreOp::Delete`].
     Deleted,
-    /// To [`StoreOp::AddChannels`].
+    /// The answer to [`StoreOp::AddChannels`].
     ChannelsAdded,
-    /// To [`StoreOp::RemoveChannel`].
+    /// The answer to [`StoreOp::RemoveChannel`].
     ChannelRemoved,
-    /// To [`StoreOp::UpdateMonth`]: whether the record was still this connection's.
+    /// The answer to [`StoreOp::UpdateMonth`]: whether the record still had this connection's
+    /// binding.
     MonthUpdated(bool),
-    /// To [`StoreOp::FinishMove`]: whether the record was still this connection's.
+    /// The answer to [`StoreOp::FinishMove`]: whether the record still had this connection's
+    /// binding.
     MoveFinished(bool),
-    /// To [`StoreOp::MoveMessages`].
+    /// The answer to [`StoreOp::MoveMessages`].
     Moved,
-    /// To [`StoreOp::ClearNode`]: whether the record still said so.
+    /// The answer to [`StoreOp::ClearNode`]: whether the record still had that binding.
     NodeCleared(bool),
 }
 
-/// The store did not do it, or cannot say whether it did; asking again is right.
+/// The operation failed, or its outcome is unknown. The caller may retry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreFailed;
 
 impl Cursor {
-    /// Remembers a place.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }

@@ -4,8 +4,8 @@ use crate::time::Time;
 
 /// Each request that passes takes one token, and time refills them up to the burst.
 ///
-/// The bucket counts in thousandths of a token: a rate of one token a second refills one thousandth in a millisecond.
-/// So nothing is rounded, and the rate does not drift.
+/// The bucket counts in thousandths of a token: a rate of one token a second refills one thousandth
+/// in a millisecond. So nothing is rounded, and the rate does not drift.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     /// Tokens a second; 0 is no limit.
@@ -21,8 +21,8 @@ pub struct TokenBucket {
 const TOKEN: u64 = 1000;
 
 impl TokenBucket {
-    /// A full bucket: `per_second` requests pass in a second, and up to `burst` (at least 1) at once. A rate of 0 is no
-    /// limit.
+    /// A full bucket: `per_second` requests pass in a second, and up to `burst` (at least 1) at
+    /// once. A rate of 0 is no limit.
     pub fn new(per_second: u64, burst: u64) -> Self {
         let capacity = burst.max(1).saturating_mul(TOKEN);
         Self { per_second, capacity, left: capacity, filled_at: Time(0) }
@@ -39,8 +39,8 @@ impl TokenBucket {
         left.is_some()
     }
 
-    /// A clock that was set back refills nothing, and refilling goes on from the time it shows. Otherwise no request
-    /// would pass until it has caught up.
+    /// If the clock is set back, nothing is refilled, and refills continue from the new time.
+    /// Otherwise no request would pass until the clock reached the old time again.
     fn refill(&mut self, now: Time) {
         let gained = now.since(self.filled_at).0.saturating_mul(self.per_second);
         self.left = self.left.saturating_add(gained).min(self.capacity);
@@ -58,7 +58,7 @@ mod tests {
 
     const NOW: Time = Time(1_000_000_000);
 
-    /// How many of 10,000 requests pass at once.
+    /// The number of requests, out of 10,000, that pass at once.
     fn passing(bucket: &mut TokenBucket, now: Time) -> usize {
         (0..10_000).filter(|_| bucket.try_acquire(now)).count()
     }
@@ -109,7 +109,7 @@ mod tests {
         assert!(bucket.try_acquire(Time(u64::MAX)));
     }
 
-    /// The times at which requests pass that are made after each of these waits.
+    /// The times of the requests that pass, if one is made after each wait.
     fn moments(bucket: &mut TokenBucket, waits: &[u64]) -> Vec<u64> {
         let mut now = NOW;
         let mut through = Vec::new();
@@ -152,7 +152,8 @@ mod tests {
             prop_assert_eq!(moments(&mut bucket, &vec![between; count]).len(), count);
         }
 
-        /// A clock of milliseconds shows a moment up to one too early; a burst of one second bears that.
+        /// A millisecond clock may show a time up to 1 ms early. A burst of one second tolerates
+        /// that.
         #[test]
         fn the_limit_itself_is_never_refused_where_a_burst_is_a_second(
             per_second in 2..5000u64,

@@ -1,4 +1,4 @@
-//! The breaker, alone and under requests that overlap.
+//! The breaker, with single requests and with overlapping requests.
 
 use proptest::prelude::*;
 
@@ -124,16 +124,16 @@ fn spans_without_end_do_not_overflow() {
     assert_eq!(breaker.retry_at(), Some(Time(u64::MAX)));
 }
 
-/// What may happen, in any order.
+/// The operations of a trial, in any order.
 #[derive(Debug, Clone)]
 enum Op {
-    /// A push asks, if it may.
+    /// A push begins a request if the breaker allows it.
     Begin,
-    /// The request that was begun at this place of the list fails, if it is still under way.
+    /// The request at this index of the list fails, if it is pending.
     Fail(usize),
-    /// It is answered.
+    /// The node answers the request at this index, if it is pending.
     Answer(usize),
-    /// The probe begins, if it is due.
+    /// The probe begins if it is due.
     Probe,
     Pass(u64),
 }
@@ -148,12 +148,13 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A breaker and its requests under way, each with whether it is the probe.
+/// A breaker and its pending requests, each with whether it is the probe.
 struct Trial {
     breaker: Breaker,
     now: Time,
     under_way: Vec<(Epoch, bool)>,
-    /// Probes that failed since the node last answered, without those that were overtaken.
+    /// Probes that failed since the last answer of the node. Failures of an earlier epoch do not
+    /// count.
     probes_failed: u32,
 }
 
@@ -202,7 +203,8 @@ impl Trial {
         Ok(())
     }
 
-    /// It may be tried, or a probe is due at some time, or one is under way and will say so.
+    /// Exactly one holds: the breaker is closed, a probe is due at some time, or a probe is
+    /// pending.
     fn is_never_stuck(&self) -> Result<(), TestCaseError> {
         let probes = self.under_way.iter().filter(|(epoch, _)| *epoch == self.breaker.epoch());
         let is_probed = probes.filter(|(_, is_probe)| *is_probe).count() == 1;

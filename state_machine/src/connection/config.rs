@@ -1,4 +1,4 @@
-//! What a connection is told once: its node, its limits, and what is its own.
+//! The configuration that a connection gets when it is created.
 
 use crate::ids::{NodeId, Uaid};
 use crate::month::Month;
@@ -12,14 +12,14 @@ pub struct Config {
     pub node: NodeId,
     /// Without rotation, the month that stays in use (docs/sources.md#push-service-rotation-guide).
     pub frozen_month: Option<Month>,
-    /// The limits.
+    /// The bounds of each connection.
     pub limits: Limits,
 }
 
-/// Everything that is bounded in a connection. `docs/settings.md` gives the defaults and says what for.
+/// The bounds of a connection. `docs/settings.md` has the defaults and the reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// How long a new connection may take to say hello.
+    /// The maximum time from the connection to its `hello`.
     pub hello_timeout: Span,
     /// How long an ack is waited for before a message counts as one that must be on disk.
     pub ack_wait: Span,

@@ -19,16 +19,15 @@ pub enum Effect {
     Ping,
     /// Submit an operation to the store. The answer is an event with the same `op`.
     SubmitStoreOp {
-        /// Correlates the answer.
+        /// Correlates the answer with this operation.
         op: OpId,
-        /// The operation.
         order: StoreOp,
     },
     /// Answer an endpoint's push.
     AnswerPush {
         /// The push of [`Event::PushArrived`](super::Event::PushArrived).
         push: PushId,
-        /// The answer.
+        /// The result of the delivery, for the endpoint.
         answer: PushAnswer,
         /// The message of the push.
         message: MessageKey,
@@ -45,7 +44,7 @@ pub enum Effect {
     },
     /// Notify the node that the record named before: the agent is connected here since `connected_at`.
     NotifyPreviousNode {
-        /// The other node.
+        /// The node that has the older connection.
         node: NodeId,
         /// The agent that moved.
         uaid: Uaid,
@@ -57,7 +56,8 @@ pub enum Effect {
         /// The last change that this connection has seen.
         last_sent: FeedSyncId,
     },
-    /// End that subscription.
+    /// Stop sending [`Event::BroadcastsChanged`](super::Event::BroadcastsChanged) to this
+    /// connection.
     UnsubscribeBroadcasts,
     /// Send a close frame if the reason has a code, then close the socket at once. The last effect of a connection.
     Close(CloseReason),

@@ -9,7 +9,7 @@ use crate::store::{StoreAnswer, StoreFailed};
 use crate::time::Time;
 use crate::wire::{ClientMessage, InvalidFrame};
 
-/// A fact.
+/// An input of the state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The user agent sent a message.
@@ -38,7 +38,7 @@ pub enum Event {
     BroadcastsChanged(Arc<Broadcasts>),
     /// An endpoint pushes a message to deliver now.
     PushArrived {
-        /// Correlates [`Effect::AnswerPush`](super::Effect::AnswerPush).
+        /// Correlates this push with its [`Effect::AnswerPush`](super::Effect::AnswerPush).
         push: PushId,
         /// The message to deliver.
         message: Message,
@@ -47,7 +47,7 @@ pub enum Event {
     AckReplyLost(MessageKey),
     /// The store answered an operation.
     StoreAnswered {
-        /// The operation's number.
+        /// The number of the submitted operation.
         op: OpId,
         /// The answer, or that the operation failed.
         answer: Result<StoreAnswer, StoreFailed>,

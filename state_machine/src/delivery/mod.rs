@@ -1,4 +1,5 @@
-//! One push of an application server: look up → direct → store → look again → tell the node.
+//! One push of an application server: read the record, deliver, store, read the record again,
+//! notify the node.
 //!
 //! ```text
 //!   ReadingRecord ──node──► Delivering ──acked──────────────────────────► Done
@@ -7,14 +8,15 @@
 //!       └──no node──► Storing ◄───────────────────────────┘
 //!                        │ stored                    ▲ the month moved meanwhile
 //!                        ▼                           │
-//!                   RereadingRecord ────────────────────┘
-//!                        │ same month: tell the node
+//!                   RereadingRecord ─────────────────┘
+//!                        │ same month: notify the node
 //!                        ▼
 //!                      Done
 //! ```
 //!
-//! A 201 is answered only after the message was acked, or is durable in the table its user agent
-//! will read: that is what the second look is for.
+//! An endpoint answers 201 only once the agent acked the message, or once the message is durable in
+//! the table that the agent reads. The second read of the record checks that this table is still
+//! the agent's current one.
 
 #[cfg(test)]
 mod tests;
@@ -25,133 +27,136 @@ use crate::record::RouterRecord;
 use crate::store::{StoreFailed, Stored};
 use crate::time::Time;
 
-/// What a delivery needs of a router record.
+/// The fields of a router record that a delivery needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Where the user agent is connected.
+    /// The node the user agent is connected to, if any.
     pub node: Option<NodeId>,
-    /// Since when.
+    /// The stamp of that connection, as in the record.
     pub connected_at: Time,
-    /// Where its messages are stored.
+    /// The month whose table its messages are stored in.
     pub curmonth: Month,
 }
 
-/// What a connection node answered.
+/// The answer of a connection node to a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeAnswer {
-    /// The user agent acked the message, or it is written and its TTL is zero.
+    /// The user agent acked the message, or the message was written to the socket and its TTL is
+    /// zero.
     Accepted,
-    /// It was sent and not acked, or nobody can say.
+    /// The message was sent without an ack in time, or the outcome is unknown.
     Unconfirmed,
-    /// It was not sent.
+    /// The node is busy and did not send the message.
     Busy,
     /// The user agent is not connected there.
     NotHere,
     /// The connection does not know the channel.
     NoSuchChannel,
-    /// The node did not answer. That is no proof that the agent is gone.
+    /// The node did not answer. The agent may still be connected there.
     Unreachable,
 }
 
-/// A fact about a delivery.
+/// An input of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DeliveryEvent {
-    /// The router record was read: none where there is none.
+    /// The result of [`DeliveryEffect::ReadRecord`]: none if the agent has no record.
     RecordRead(Result<Option<Route>, StoreFailed>),
-    /// The node answered.
+    /// The result of [`DeliveryEffect::Deliver`].
     NodeAnswered(NodeAnswer),
-    /// The node was cleared from the record, or was not: nothing depends on it.
+    /// The result of [`DeliveryEffect::ClearNode`]. The delivery continues even if the record has
+    /// changed.
     NodeCleared,
-    /// The channels were read: whether this one is among them.
+    /// The result of [`DeliveryEffect::ConfirmChannel`]: whether the channel is registered.
     ChannelConfirmed(Result<bool, StoreFailed>),
-    /// The message was stored, or not.
+    /// The result of [`DeliveryEffect::Store`].
     Stored(Result<Stored, WriteError>),
-    /// The row in the month before was deleted, or was not: a repeat has the same version.
+    /// The result of [`DeliveryEffect::DeleteStored`]. A failure is harmless: the duplicate has the
+    /// same version.
     OldRowDeleted,
 }
 
 /// Why a message was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteError {
-    /// The store failed or has no room now.
+    /// The store failed or has no capacity now.
     Failed,
-    /// There is no table of that month.
+    /// The month has no message table.
     NoSuchMonth,
 }
 
 /// An order of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DeliveryEffect {
-    /// Read the router record, consistently.
+    /// Read the router record with a consistent read.
     ReadRecord,
-    /// Hand the message to the node.
+    /// Send the push to the agent's node.
     Deliver {
-        /// Which node.
+        /// The node that the record names.
         node: NodeId,
     },
-    /// Remove the node from the record if both still stand there.
+    /// Remove the node from the record if the record still has this node and stamp.
     ClearNode {
-        /// The node.
         node: NodeId,
-        /// Since when the record says so.
+        /// The stamp of the record.
         connected_at: Time,
     },
     /// Read whether the channel is registered.
     ConfirmChannel {
-        /// In which month's table.
+        /// The month of the message table.
         month: Month,
     },
-    /// Store the message.
+    /// Store the message in a month's table.
     Store {
-        /// In which month's table.
+        /// The month of the message table.
         month: Month,
     },
-    /// Delete the message just stored.
+    /// Delete the row in the month that the agent has left.
     DeleteStored {
-        /// In which month's table.
+        /// The month of the message table.
         month: Month,
     },
-    /// Tell the node that a message was stored. No answer is waited for.
+    /// Notify the node that a message was stored. The delivery does not wait for an answer.
     NotifyMessageStored {
-        /// Which node.
+        /// The node that the record names now.
         node: NodeId,
     },
-    /// Answer the application server. The last effect ever.
+    /// Answer the application server. The last effect of a delivery.
     Answer(Outcome),
 }
 
-/// How a push ends.
+/// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// The user agent has it.
+    /// The node accepted the push: see [`NodeAnswer::Accepted`].
     Delivered,
-    /// It is durable.
+    /// The message is durable in the agent's message table.
     Stored,
     /// Its TTL is zero and it could not be delivered now (RFC 8030 §5.2).
     Dropped,
-    /// There is no such user agent.
+    /// The user agent has no record.
     NoSuchUser,
-    /// The user agent went away while we stored.
+    /// The record of the user agent disappeared while the message was stored.
     UserWentAway,
     /// The channel is not registered.
     NoSuchChannel,
-    /// The store does not answer or has no room: try again.
+    /// The store is unavailable or has no capacity. The sender may retry.
     Unavailable,
 }
 
-/// A push on its way.
+/// A push that is being delivered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delivery {
     params: PushParams,
     state: DeliveryState,
 }
 
-/// What is known of the push from the start.
+/// The parameters of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PushParams {
-    /// Its TTL is zero: deliver now or never.
+    /// Its TTL is zero: the message is delivered now or dropped.
     pub ttl_is_zero: bool,
-    /// This month by the endpoint's clock: only for telling a dropped table from one not made yet.
+    /// The current month by the endpoint's clock. It distinguishes a dropped table from one that
+    /// does not exist yet.
     pub this_month: Month,
 }
 
@@ -172,7 +177,7 @@ enum DeliveryState {
         moved_from: Option<Month>,
         lookups: u8,
     },
-    /// The channel was not in that month's table: perhaps because the month moved.
+    /// The channel was not in that month's table. The agent may have moved to another month.
     ReadingMonth {
         month: Month,
         lookups: u8,
@@ -189,19 +194,20 @@ enum DeliveryState {
     Done,
 }
 
-/// Looks at the record after which a month that keeps moving is somebody else's fault.
+/// Reads of the record after which the push fails, if the month changes each time.
 const LOOKUPS_MAX: u8 = 4;
 
 use DeliveryEffect as Do;
 use DeliveryEvent as Is;
 
 impl Delivery {
-    /// A push begins: gives the delivery and its first order.
+    /// Begins a delivery and returns its first order.
     pub fn begin(params: PushParams) -> (Self, DeliveryEffect) {
         (Self { params, state: DeliveryState::ReadingRecord }, Do::ReadRecord)
     }
 
-    /// Takes a fact in and says what to do, in this sequence. A fact that answers no open order changes nothing.
+    /// Applies an event and returns the orders, in their sequence. An answer without a pending
+    /// order changes nothing.
     pub fn step(&mut self, event: DeliveryEvent) -> Vec<DeliveryEffect> {
         let state = std::mem::replace(&mut self.state, DeliveryState::Done);
         match (state, event) {
@@ -233,7 +239,7 @@ impl Delivery {
             (DeliveryState::DeletingOldRow { is_stored: false, .. }, Is::OldRowDeleted) => {
                 answer(Outcome::NoSuchChannel)
             }
-            // Each of these answers one state's order; in another state it changes nothing.
+            // Each event answers the order of one state. In another state it changes nothing.
             (
                 state,
                 Is::RecordRead(_)
@@ -249,7 +255,7 @@ impl Delivery {
         }
     }
 
-    /// Whether the answer was given.
+    /// Whether the delivery has answered.
     pub fn is_done(&self) -> bool {
         self.state == DeliveryState::Done
     }
@@ -318,7 +324,7 @@ impl Delivery {
                 self.state = DeliveryState::ReadingMonth { month, lookups: lookups + 1 };
                 vec![Do::ReadRecord]
             }
-            // Tables are dropped when nobody can be on them who is not long gone.
+            // A month's table is dropped only once all its agents have been inactive for too long.
             (Err(WriteError::NoSuchMonth), _) if month < self.params.this_month.previous() => {
                 answer(Outcome::NoSuchUser)
             }
@@ -341,7 +347,7 @@ impl Delivery {
         read: Result<Option<Route>, StoreFailed>,
     ) -> Vec<DeliveryEffect> {
         match read {
-            // Nobody can say whether the agent will read that table: no 201.
+            // It is unknown whether the agent reads that table, so the answer is not 201.
             Err(StoreFailed) => answer(Outcome::Unavailable),
             Ok(None) => answer(Outcome::UserWentAway),
             Ok(Some(route)) if route.curmonth != month => {

@@ -19,7 +19,7 @@ const NOVEMBER: Month = match Month::new(2026, 11) {
     Err(_) => panic!("November is a month"),
 };
 
-/// Feeds the events and gives the effects of each, the first order before them.
+/// Applies the events and returns the effects of each, after the first order.
 fn run(
     terms: PushParams,
     events: impl IntoIterator<Item = DeliveryEvent>,

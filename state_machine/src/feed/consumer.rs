@@ -21,74 +21,74 @@ use crate::backoff::Backoff;
 use crate::store::{PageLimit, StoreFailed};
 use crate::time::{Span, Time};
 
-/// What bounds a consumer.
+/// The limits of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConsumerLimits {
-    /// How much is fetched at once.
+    /// The maximum size of one page.
     pub page: PageLimit,
-    /// How long a store that failed is left alone. It doubles with each failure in a row, up to 64 times.
+    /// The wait after a store failure. It doubles with each consecutive failure, up to 64 times.
     pub retry: Span,
 }
 
-/// A fact about a feed, or about who consumes it.
+/// An event of a feed or of its consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ConsumerEvent {
-    /// Whoever consumes is there. The first event of all that leads to an order.
+    /// The consumer is ready. Only this event leads to the first order.
     Started,
-    /// The feed has come as far as this.
+    /// The feed's head is at this number.
     HeadMoved(FeedSyncId),
-    /// What became of [`ConsumerOrder::Fetch`]: none where there is no such feed.
+    /// The result of [`ConsumerOrder::Fetch`]: none if the feed does not exist.
     Fetched(Result<Option<FeedPage>, StoreFailed>),
     /// The page of the last [`ConsumerOrder::Consume`] was consumed.
     Consumed,
-    /// The deadline has come, perhaps.
+    /// The deadline may have passed.
     TimePassed,
 }
 
-/// An order of a consumer.
+/// An order of a consumer to its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ConsumerOrder {
-    /// Read a page of the feed. There is one such order at a time.
+    /// Read a page of the feed. At most one such order is pending.
     Fetch {
-        /// What is behind this number.
+        /// Only updates after this number.
         after: FeedSyncId,
-        /// How much.
+        /// The maximum size of the page.
         limit: PageLimit,
     },
-    /// Hand these updates on, remember the page's cursor, then say [`ConsumerEvent::Consumed`].
-    /// A page may have a cursor only: what was before it changed again.
+    /// Deliver these updates, store the page's cursor, then return [`ConsumerEvent::Consumed`]. A
+    /// page without updates still moves the cursor: the keys before it changed again.
     Consume(FeedPage),
-    /// There is nothing to follow. The last order ever.
+    /// The feed cannot be consumed. The last order of a consumer.
     End(ConsumerEnd),
 }
 
-/// Why a feed is followed no longer.
+/// Why a consumer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConsumerEnd {
-    /// Nothing was ever written to it.
+    /// The feed was never written.
     NoSuchFeed,
-    /// The cursor is a number that was never assigned: it is another feed's, or of another store.
+    /// The cursor is a number that was never assigned: it belongs to another feed or another store.
     CursorFromTheFuture {
         /// The feed's greatest number.
         head: FeedSyncId,
     },
 }
 
-/// What a consumer waits for.
+/// The purpose of a consumer's deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConsumerWait {
-    /// To ask a store again that failed.
+    /// Retry after a store failure.
     Retry,
 }
 
-/// One who follows a feed.
+/// One consumer of a feed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Consumer {
     limits: ConsumerLimits,
     stage: ConsumerState,
-    /// What was consumed.
+    /// The last number that was consumed.
     cursor: FeedSyncId,
-    /// The greatest number that was heard of.
+    /// The greatest number known to this consumer.
     head: FeedSyncId,
 }
 
@@ -96,12 +96,12 @@ pub struct Consumer {
 enum ConsumerState {
     New,
     Fetching {
-        /// The head that was known when the page was asked for.
+        /// The known head when the fetch began.
         known: FeedSyncId,
         backoff: Backoff,
     },
     Consuming {
-        /// The page's cursor.
+        /// The cursor after the page.
         cursor: FeedSyncId,
     },
     Failed {
@@ -116,12 +116,12 @@ use ConsumerEvent as Is;
 use ConsumerOrder as Do;
 
 impl Consumer {
-    /// One who has consumed everything up to `cursor`.
+    /// A consumer that has consumed everything up to `cursor`.
     pub fn new(limits: ConsumerLimits, cursor: FeedSyncId) -> Self {
         Self { limits, stage: ConsumerState::New, cursor, head: FeedSyncId::NONE }
     }
 
-    /// Takes a fact in and says what to do: one thing at most.
+    /// Applies an event and returns at most one order.
     pub fn step(&mut self, now: Time, event: ConsumerEvent) -> Vec<ConsumerOrder> {
         match (self.stage, event) {
             (ConsumerState::New, Is::Started) => vec![self.fetch(self.backoff())],
@@ -141,8 +141,8 @@ impl Consumer {
             (ConsumerState::Failed { until, backoff }, Is::TimePassed) if until <= now => {
                 vec![self.fetch(backoff)]
             }
-            // Nothing of this was asked for: what it would bring is fetched again, or was. A deadline that has not
-            // come stands.
+            // An answer without a pending order changes nothing: its updates are fetched again, or
+            // were already. Neither does a deadline in the future.
             (_, Is::Started | Is::Fetched(_) | Is::Consumed | Is::TimePassed) => Vec::new(),
         }
     }
@@ -155,12 +155,12 @@ impl Consumer {
         }
     }
 
-    /// Everything up to here was consumed.
+    /// The number up to which everything was consumed.
     pub fn cursor(&self) -> FeedSyncId {
         self.cursor
     }
 
-    /// Everything was consumed that this consumer has heard of, and it has looked.
+    /// Whether everything up to the known head was consumed, after at least one fetch.
     pub fn is_caught_up(&self) -> bool {
         self.stage == ConsumerState::CaughtUp
     }
@@ -180,7 +180,8 @@ impl Consumer {
             self.stage = ConsumerState::Consuming { cursor: page.cursor };
             return vec![Do::Consume(page)];
         }
-        // Nothing came of it. If the head has not moved since, asking again at once would give nothing again.
+        // The page is empty. If the head has not moved since the fetch began, an immediate retry
+        // would return an empty page again.
         let is_stuck = self.cursor < self.head && self.head <= known;
         if is_stuck { self.failed(now, backoff) } else { self.go_on() }
     }

@@ -1,8 +1,8 @@
 //! Feeds that lose no update (docs/sources.md#feed-sequences-note).
 //!
-//! A feed is a table of keys. Every change of a key is given the next number of the feed's sequence, its
-//! `feed_sync_id`, in one transaction; a consumer that remembers the last number it saw is given each key's
-//! last state at least once.
+//! A feed is a table of keys. One transaction assigns the next number of the feed's sequence, the
+//! `feed_sync_id`, to each changed key. A consumer stores the last number it has seen, and receives
+//! the last state of each key at least once.
 //!
 //! ```text
 //!   write, republish, delete        publish                         fetch after a cursor
@@ -10,15 +10,20 @@
 //!   (pending)                       (numbered)
 //! ```
 //!
-//! - [`Table`] says what a feed's table does, as a value: engines are compared with it, models explore it.
-//! - [`Publication`] is one publishing transaction: what it read, what it writes, what must still be true.
-//! - [`Publisher`] decides when to publish, [`Consumer`] when to fetch and how far it has come.
+//! - [`Table`] models the table of a feed in memory: tests compare the storage engines with it, and
+//!   model checkers explore it.
+//! - [`Publication`] is one publishing transaction: what it read, what it writes, and its
+//!   condition.
+//! - [`Publisher`] decides when to publish. [`Consumer`] decides when to fetch, and keeps the
+//!   cursor.
 //!
-//! Architecture Invariant: a key has at most one number, and a number at most one key. A key that changed leaves
-//! its old number, so that whoever has seen a number has seen all that is left before it.
+//! Architecture Invariant: a key has at most one number, and a number at most one key. A changed
+//! key gives up its old number, so a consumer at a number has seen every update that remains before
+//! it.
 //!
-//! Architecture Invariant: nobody computes a number from the numbers that are in use (`MAX + 1`): the last of them may
-//! have been given up by its key, and would be given out a second time to consumers that are past it.
+//! Architecture Invariant: no number is computed from the numbers in use (`MAX + 1`). The key with
+//! the greatest number may have given it up. The same number would then be assigned twice, and
+//! consumers past it would miss the second update.
 
 pub mod consumer;
 pub mod publication;
@@ -52,72 +57,72 @@ pub struct FeedName(Arc<str>);
 #[serde(try_from = "String")]
 pub struct FeedKey(Arc<str>);
 
-/// What a key holds: a text of at most [`FeedValue::BYTES_MAX`] bytes.
+/// The value of a key: a text of at most [`FeedValue::BYTES_MAX`] bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct FeedValue(Arc<str>);
 
-/// A number of a feed's sequence, and so a consumer's cursor: the last number it has seen. The first is 1.
+/// A number of a feed's sequence, from 1. A consumer's cursor is the last number it has seen.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct FeedSyncId(pub u64);
 
-/// The number of changes of a key's row, publications included (docs/sources.md#feed-sequences-note).
+/// The number of changes of a key's row, publications included
+/// (docs/sources.md#feed-sequences-note).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Version(pub u64);
 
-/// The row of a feed in `sequences`.
+/// The row of a feed in the table `sequences`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Sequence {
-    /// The greatest number that was assigned.
+    /// The greatest number that is assigned.
     #[serde(rename = "head")]
     pub value: FeedSyncId,
-    /// How often numbers were assigned: the optimistic lock.
+    /// The number of publications: the optimistic lock.
     #[serde(skip)]
     pub version: u64,
-    /// Keys of the feed, those that were deleted too.
+    /// The number of keys of the feed, including the deleted ones.
     pub keys: u64,
 }
 
-/// A numbered change, as a consumer sees it.
+/// A numbered change, as a consumer receives it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Update {
-    /// Its number.
     pub feed_sync_id: FeedSyncId,
-    /// Which key.
     pub key: FeedKey,
     /// The version of the key's row, as published.
     pub version: Version,
-    /// What it holds; none where it was deleted.
+    /// The value of the key; none if the key was deleted.
     #[serde(flatten, with = "value_or_deleted")]
     pub value: Option<FeedValue>,
 }
 
-/// A key that waits for its number.
+/// A key that has no number yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnpublishedKey {
-    /// Which key.
     pub key: FeedKey,
-    /// The version of its row when it was looked at.
+    /// The version of its row when it was read.
     pub version: Version,
 }
 
-/// Some of a feed's updates.
+/// Part of a feed's updates, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FeedPage {
-    /// The updates, by their numbers.
+    /// The updates, in the order of their numbers.
     pub updates: Vec<Update>,
-    /// Where to go on: everything up to here is in this page, in one before, or was changed again.
+    /// The cursor after this page. Every update up to it is in this page or an earlier one, or its
+    /// key has changed again.
     pub cursor: FeedSyncId,
-    /// The feed's greatest number when the page was read. Where the cursor is less, there is more to read.
+    /// The feed's greatest number when the page was read. If the cursor is less, another page
+    /// follows.
     pub head: FeedSyncId,
 }
 
 impl FeedPage {
-    /// Drops the updates behind the first `count`, and moves the cursor back to the last one that stays.
+    /// Keeps the first `count` updates, and moves the cursor back to the last of them.
     pub fn truncate(&mut self, count: usize) {
         if self.updates.len() > count {
             self.updates.truncate(count);
@@ -125,64 +130,63 @@ impl FeedPage {
         }
     }
 
-    /// Whether the feed held nothing behind this page when it was read.
+    /// Whether the feed had no updates after this page when the page was read.
     pub fn is_last(&self) -> bool {
         self.cursor >= self.head
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteResult {
-    /// It is on disk and waits for its number; the version that the row has now.
+    /// The write is durable and the key has no number yet. The value is the row's new version.
     Done(Version),
-    /// The key would be one more than the feed may have. Nothing was written.
+    /// The feed has its maximum of keys. Nothing was written.
     TooManyKeys,
 }
 
-/// What a publication brought.
+/// The result of a publication.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PublishResult {
-    /// Keys that were given a number.
+    /// The number of keys that got a number.
     pub count: usize,
-    /// The feed's greatest number now, whoever assigned it.
+    /// The feed's greatest number now, including the publications of other nodes.
     pub head: FeedSyncId,
-    /// The last key that was looked at, where others may wait behind it.
+    /// The last key that was read, if more keys without a number may follow it.
     pub next: Option<FeedKey>,
 }
 
-/// Why a text is not a name, a key or a value. Never quotes the text.
+/// Why a text is not a name, a key or a value. The error never quotes the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FeedTextError {
-    /// Not a name.
     #[error("a feed's name is 1 to 64 of a-z, 0-9, - and _")]
     Name,
-    /// Not a key.
     #[error("a key is 1 to 256 bytes of text without control characters")]
     Key,
-    /// Not a value.
     #[error("a value has at most 262144 bytes")]
     Value,
 }
 
-/// Waits after a store that failed, up to 64 times the first.
+/// The backoff after a store failure: `retry` first, doubled with each failure, at most 64 times
+/// `retry`.
 fn store_backoff(retry: Span) -> Backoff {
     Backoff::new(retry, retry * 64)
 }
 
 impl FeedName {
-    /// The feed that broadcasts are in: key is the broadcast's id, value its version.
+    /// The feed of the broadcasts: a key is a broadcast's id, a value its version.
     pub fn broadcasts() -> Self {
         Self("broadcasts".into())
     }
 
-    /// Whether the feed is there for readers before it was written: then it is empty.
+    /// Whether readers can read the feed before its first write. Until then it is empty.
     pub fn is_always_there(&self) -> bool {
         *self == Self::broadcasts()
     }
 
-    /// Bytes of a value in this feed at most, where a server allows `bytes_max`. Every node has all broadcasts in
-    /// memory, and an agent is told 64 in a frame.
+    /// The maximum bytes of a value in this feed, if the server allows `bytes_max`. Broadcast
+    /// versions are limited further: every node has all of them in memory, and an agent receives up
+    /// to 64 in a frame.
     pub fn value_bytes_max(&self, bytes_max: usize) -> usize {
         if *self == Self::broadcasts() {
             bytes_max.min(broadcast::VERSION_BYTES_MAX)
@@ -191,50 +195,48 @@ impl FeedName {
         }
     }
 
-    /// Keys of this feed at most, those that were deleted too, where a server allows `keys_max`.
+    /// The maximum number of keys of this feed, including deleted ones, if the server allows
+    /// `keys_max`.
     pub fn keys_max(&self, keys_max: u64) -> u64 {
         if *self == Self::broadcasts() { keys_max.min(broadcast::BROADCASTS_MAX) } else { keys_max }
     }
 
-    /// Whether this feed may have that key: no broadcast can be called what `hello` calls its errors.
+    /// Whether this feed may have the key. A broadcast cannot have the id that `hello` uses for
+    /// errors.
     pub fn may_have(&self, key: &FeedKey) -> bool {
         *self != Self::broadcasts() || key.as_str() != broadcast::RESERVED_ID
     }
 
-    /// Takes a name.
     pub fn parse(text: &str) -> Result<Self, FeedTextError> {
         let is_ours = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
         let fits = matches!(text.len(), 1..=64) && text.bytes().all(is_ours);
         if fits { Ok(Self(text.into())) } else { Err(FeedTextError::Name) }
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl FeedKey {
-    /// Bytes of a key at most.
+    /// The maximum length of a key, in bytes.
     pub const BYTES_MAX: usize = 256;
 
-    /// Takes a key.
     pub fn parse(text: &str) -> Result<Self, FeedTextError> {
         let fits = matches!(text.len(), 1..=Self::BYTES_MAX) && !text.contains(char::is_control);
         if fits { Ok(Self(text.into())) } else { Err(FeedTextError::Key) }
     }
 
-    /// The key.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl FeedValue {
-    /// Bytes of a value at most, in any store: a DynamoDB item has 400 KB. Servers usually allow less.
+    /// The maximum length of a value in any store, in bytes: a DynamoDB item has 400 KB. Servers
+    /// usually allow less.
     pub const BYTES_MAX: usize = 262_144;
 
-    /// Takes a value.
     pub fn parse(text: &str) -> Result<Self, FeedTextError> {
         if text.len() <= Self::BYTES_MAX {
             Ok(Self(text.into()))
@@ -243,17 +245,16 @@ impl FeedValue {
         }
     }
 
-    /// The value.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl FeedSyncId {
-    /// Before the first: the cursor of a consumer that has seen nothing.
+    /// The cursor of a consumer that has seen no update.
     pub const NONE: Self = Self(0);
 
-    /// The number `steps` further on.
+    /// The number that is `steps` greater.
     pub fn plus(self, steps: usize) -> Self {
         Self(self.0 + steps as u64)
     }

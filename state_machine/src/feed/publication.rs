@@ -2,34 +2,34 @@
 
 use super::{FeedSyncId, PublishResult, Sequence, UnpublishedKey, Version};
 
-/// Numbers for keys that waited, all of them or none.
+/// The numbers for some keys, assigned all together or not at all.
 ///
-/// It is made of what was read and writes only where that is still true: the sequence has the version that was read,
-/// and each key's row too. So two publishers that read the same sequence cannot both write, and a key that changed
-/// in between keeps waiting.
+/// The write has a condition: the sequence and the row of each key still have the versions that
+/// were read. So of two publishers that read the same sequence only one writes, and a key that
+/// changed in between gets its number later.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Publication {
-    /// The sequence's row as it was read: it must still have this version.
+    /// The sequence's row as it was read. The write fails if its version has changed.
     pub read: Sequence,
     /// The sequence's row as it is written.
     pub sequence: Sequence,
-    /// What each key is given.
+    /// The number of each key, in ascending order.
     pub assignments: Vec<Assignment>,
 }
 
 /// The number of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Assignment {
-    /// The key, and the version that its row must still have.
+    /// The key, with the row version that the write expects.
     pub pending: UnpublishedKey,
     /// The row's version as it is written.
     pub version: Version,
-    /// The number.
     pub feed_sync_id: FeedSyncId,
 }
 
 impl Publication {
-    /// Gives the keys the numbers that follow the sequence's, in the order they have here. None where no key waits.
+    /// Assigns the next numbers of the sequence to the keys, in the order of the list. None if the
+    /// list is empty.
     pub fn of(read: Sequence, pending: Vec<UnpublishedKey>) -> Option<Self> {
         if pending.is_empty() {
             return None;
@@ -45,7 +45,8 @@ impl Publication {
         Some(Self { read, sequence, assignments })
     }
 
-    /// What it brings once it is written. `is_all` says that no key waits behind these.
+    /// The result once the publication is written. `is_all` means that no key without a number
+    /// follows these.
     pub fn outcome(&self, is_all: bool) -> PublishResult {
         let last = self.assignments.last().map(|last| last.pending.key.clone());
         PublishResult {

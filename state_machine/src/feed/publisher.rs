@@ -25,64 +25,64 @@ use crate::backoff::Backoff;
 use crate::store::StoreFailed;
 use crate::time::{Span, Time};
 
-/// What bounds a publisher.
+/// The limits of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PublisherLimits {
-    /// Keys that are published in one transaction; at least 1.
+    /// The maximum number of keys in one transaction; at least 1.
     pub batch_max: usize,
-    /// How long a store that failed is left alone. It doubles with each failure in a row, up to 64 times.
+    /// The wait after a store failure. It doubles with each consecutive failure, up to 64 times.
     pub retry: Span,
-    /// How often a feed that somebody follows is looked at for what other nodes published.
+    /// How often a subscribed feed is read for publications of other nodes.
     pub poll: Span,
 }
 
-/// A fact about a feed.
+/// An event of one feed on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PublisherEvent {
-    /// Something waits for its number, or may.
+    /// A key may have no number yet.
     Written,
-    /// Whether somebody on this node follows the feed.
+    /// Whether the feed has subscribers on this node.
     Watched(bool),
-    /// What became of [`PublisherOrder::Publish`]: none where there is no such feed.
+    /// The result of [`PublisherOrder::Publish`]: none if the feed does not exist.
     Published(Result<Option<PublishResult>, StoreFailed>),
-    /// The deadline has come, perhaps.
+    /// The deadline may have passed.
     TimePassed,
 }
 
-/// An order of a publisher.
+/// An order of a publisher to its actor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PublisherOrder {
-    /// Give keys that wait their numbers. There is one such order at a time.
+    /// Assign numbers to keys that have none. At most one such order is pending.
     Publish {
-        /// Those behind this key; all where there is none.
+        /// Only keys after this one; all keys if there is none.
         after: Option<FeedKey>,
-        /// At most so many.
+        /// The maximum number of keys.
         limit: usize,
     },
-    /// Tell those who follow the feed on this node how far it has come.
+    /// Send the feed's head to its subscribers on this node.
     Announce {
-        /// Its greatest number.
+        /// The feed's greatest number.
         head: FeedSyncId,
     },
 }
 
-/// What a publisher waits for.
+/// The purpose of a publisher's deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PublisherWait {
-    /// To look for what other nodes published.
+    /// Read what other nodes published.
     Poll,
-    /// To ask a store again that failed.
+    /// Retry after a store failure.
     Retry,
 }
 
-/// One feed's publishing on one node.
+/// The publisher of one feed on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Publisher {
     limits: Arc<PublisherLimits>,
     stage: PublisherState,
-    /// How far this round has come; none before it begins and once it is over.
+    /// The last key of this round that is published; none before a round begins and after it ends.
     after: Option<FeedKey>,
-    /// Something was written since this round began, perhaps before `after`.
+    /// A write since this round began, perhaps of a key before `after`.
     is_written: bool,
     is_watched: bool,
     /// The greatest number that was announced.
@@ -91,16 +91,16 @@ pub struct Publisher {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum PublisherState {
-    /// Nothing waits that this node knows of, and nobody follows.
+    /// No key known to this node lacks a number, and the feed has no subscribers.
     Idle,
-    /// Nothing waits that this node knows of, and somebody follows.
+    /// No key known to this node lacks a number, and the feed has subscribers.
     Resting {
         until: Time,
     },
     Publishing {
         backoff: Backoff,
     },
-    /// The publish is made again then, behind the same key.
+    /// The publication is retried at `until`, after the same key.
     Failed {
         until: Time,
         backoff: Backoff,
@@ -111,7 +111,7 @@ use PublisherEvent as Is;
 use PublisherOrder as Do;
 
 impl Publisher {
-    /// A publisher of a feed nothing is known of yet.
+    /// The publisher of a feed whose state is not known yet.
     pub fn new(limits: Arc<PublisherLimits>) -> Self {
         Self {
             limits,
@@ -123,7 +123,7 @@ impl Publisher {
         }
     }
 
-    /// Takes a fact in and says what to do, in this sequence.
+    /// Applies an event and returns the orders, in their sequence.
     pub fn step(&mut self, now: Time, event: PublisherEvent) -> Vec<PublisherOrder> {
         match (self.stage, event) {
             (PublisherState::Idle | PublisherState::Resting { .. }, Is::Written) => {
@@ -148,7 +148,8 @@ impl Publisher {
             (PublisherState::Failed { until, backoff }, Is::TimePassed) if until <= now => {
                 vec![self.publish(backoff)]
             }
-            // An answer that was not asked for leaves nothing undone; a deadline that has not come stands.
+            // An answer without a pending order changes nothing, and neither does a deadline in the
+            // future.
             (
                 PublisherState::Idle
                 | PublisherState::Resting { .. }
@@ -168,7 +169,8 @@ impl Publisher {
         }
     }
 
-    /// Nothing is under way or due, and nobody follows: one who forgets this publisher loses nothing.
+    /// Whether nothing is pending and the feed has no subscribers. An idle publisher can be
+    /// dropped.
     pub fn is_idle(&self) -> bool {
         self.stage == PublisherState::Idle
     }
@@ -181,7 +183,7 @@ impl Publisher {
                 self.stage = PublisherState::Idle;
                 Vec::new()
             }
-            // The end of the round that is under way looks at it.
+            // Read when the current round ends.
             _ => Vec::new(),
         }
     }
@@ -194,7 +196,7 @@ impl Publisher {
         announced.into_iter().chain(self.go_on(now)).collect()
     }
 
-    /// The next batch of the round, or the first of the one that is owed.
+    /// The next batch of this round, or the first of the next round after a write.
     fn go_on(&mut self, now: Time) -> Option<PublisherOrder> {
         if self.after.is_some() || mem::take(&mut self.is_written) {
             return Some(self.publish(self.backoff()));

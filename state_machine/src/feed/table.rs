@@ -1,7 +1,7 @@
-//! What a feed's table does, as a value without a disk under it.
+//! The table of a feed as a value in memory.
 //!
-//! Its operations are the smallest that are atomic in every engine; `storage::feeds` says what the engines make
-//! of them. Tests compare engines with it, models interleave its steps.
+//! Each operation is atomic in every engine, and `storage::feeds` defines how the engines implement
+//! it. Tests compare the engines with this table, and model checkers interleave its operations.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,23 +18,23 @@ pub struct Table {
     sequence: Sequence,
 }
 
-/// What a key's row holds.
+/// The row of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Row {
-    /// The value; none where the key was deleted.
+    /// The value; none if the key was deleted.
     pub value: Option<FeedValue>,
-    /// How often the row was changed.
+    /// The number of changes of the row.
     pub version: Version,
-    /// Its number; none while it waits for one.
+    /// The number of the last change; none until it is published.
     pub feed_sync_id: Option<FeedSyncId>,
 }
 
-/// Something that a publication read is no longer so.
+/// A row or the sequence has changed since the publication read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Conflict;
 
 impl Table {
-    /// Sets a key. It leaves its number in the same step.
+    /// Sets a key and removes its number in the same step.
     pub fn write(&mut self, key: FeedKey, value: FeedValue, keys_max: u64) -> WriteResult {
         if !self.rows.contains_key(&key) && self.sequence.keys >= keys_max {
             return WriteResult::TooManyKeys;
@@ -42,19 +42,21 @@ impl Table {
         WriteResult::Done(self.put(key, Some(value)))
     }
 
-    /// Has a key published again as it is, also one that was deleted. None where it was never written.
+    /// Queues a key for publication without a change, even a deleted key. None if the key was never
+    /// written.
     pub fn republish(&mut self, key: &FeedKey) -> Option<Version> {
         let value = self.rows.get(key)?.value.clone();
         Some(self.put(key.clone(), value))
     }
 
-    /// Deletes a key: what is left of it is published, so that consumers see it. None where there is nothing to delete.
+    /// Deletes a key. The deletion is published so that consumers receive it. None if the key has
+    /// no value.
     pub fn delete(&mut self, key: &FeedKey) -> Option<Version> {
         self.rows.get(key)?.value.as_ref()?;
         Some(self.put(key.clone(), None))
     }
 
-    /// At most `limit` keys that wait for a number, by key, those after `after`.
+    /// At most `limit` keys without a number, in key order, after `after`.
     pub fn pending(&self, after: Option<&FeedKey>, limit: usize) -> Vec<UnpublishedKey> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.range::<FeedKey, _>((after, Bound::Unbounded));
@@ -71,7 +73,7 @@ impl Table {
         self.sequence
     }
 
-    /// Writes a publication, if all that it read is still so.
+    /// Writes a publication if everything it read is unchanged.
     pub fn commit(&mut self, publication: &Publication) -> Result<(), Conflict> {
         let is_as_read = |pending: &UnpublishedKey| {
             self.rows
@@ -94,8 +96,8 @@ impl Table {
 
     /// The updates with numbers above `after` and up to `head`, by number.
     ///
-    /// A reader asks the sequence first and then for numbers up to its value: what is numbered meanwhile by others may
-    /// be seen in part, a number without the one before it, and is left to the next time.
+    /// A reader reads the sequence first, then the numbers up to its value. Publications in between
+    /// may be visible in part, a number without the one before it. They are left to the next read.
     pub fn sequenced(&self, after: FeedSyncId, head: FeedSyncId) -> Vec<Update> {
         let numbered = self.rows.iter().filter_map(|(key, row)| {
             let feed_sync_id = row.feed_sync_id.filter(|id| after < *id && *id <= head)?;
@@ -122,7 +124,7 @@ impl Table {
         let version = before.unwrap_or_default().next();
         self.rows.insert(key, Row { value, version, feed_sync_id: None });
         if before.is_none() {
-            // No number was assigned: a publication that is under way is as right as before.
+            // No number is assigned here, so a concurrent publication stays valid.
             self.sequence.keys += 1;
         }
         version

@@ -1,4 +1,4 @@
-//! The schedule, driven as its actor drives it: turned whenever it is due.
+//! The schedule, driven as its actor drives it: each tick runs when it is due.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::*;
 const START: Time = Time(1_000_000);
 const PERIOD: Span = Span::from_secs(60);
 
-/// A schedule whose subscribers are their own numbers, and what happened to them.
+/// A schedule whose subscribers are their own ids, and the wake-ups so far.
 struct Watch {
     schedule: FanoutSchedule<u64>,
     now: Time,
-    /// When each was woken, and in this order.
+    /// The time and subscriber of each wake-up, in order.
     woken: Vec<(Time, u64)>,
 }
 
@@ -31,11 +31,11 @@ impl Watch {
         self.schedule.changed(self.now, FeedSyncId(head));
     }
 
-    /// Lets time go by, and turns the schedule whenever it is due.
+    /// Advances the clock and runs each tick that is due.
     fn pass(&mut self, span: Span) {
         let until = self.now + span;
         while let Some(due) = self.schedule.deadline().filter(|due| *due <= until) {
-            // One who sits down where the hand has been and was not turned since is due at once.
+            // A subscriber that joins behind the cursor's true position is due at once.
             self.now = self.now.max(due);
             self.tick();
         }
@@ -55,7 +55,7 @@ impl Watch {
     }
 }
 
-/// A point this many hundredths of the way round.
+/// The slot at this many hundredths of a round.
 fn at(hundredths: u64) -> u32 {
     u32::try_from(ROUND * hundredths / 100).unwrap()
 }
@@ -214,7 +214,7 @@ fn thousands_of_followers_do_not_make_thousands_of_turns() {
     }
 }
 
-/// Something that happens to a schedule.
+/// One operation on a schedule.
 #[derive(Debug, Clone)]
 enum Happening {
     Joins { slot: u32, knows: bool },
@@ -233,17 +233,17 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// What is known of a follower without the schedule.
+/// What the test knows of a subscriber, independent of the schedule.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     slot: u32,
     told: u64,
-    /// Since when it lacks a change.
+    /// The time of the first change that it has not seen.
     lacks_since: Option<Time>,
     woken_at: Option<Time>,
 }
 
-/// Checks what was woken since the last look. A turn is late by a [`TICK`] at most.
+/// Checks the wake-ups since the last check. A tick is late by at most [`TICK`].
 fn check(
     watch: &mut Watch,
     known: &mut BTreeMap<u64, Known>,
@@ -299,8 +299,8 @@ fn happens(
     }
 }
 
-/// What failed once is a test of its own, so nothing is written beside the code.
-/// The same cases in every run; `PROPTEST_RNG_SEED` looks further.
+/// Each failure becomes a test of its own, so no regression file is written. Each run tries the
+/// same cases; `PROPTEST_RNG_SEED` selects others.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     let rng_seed = match default.rng_seed {

@@ -1,4 +1,4 @@
-//! Frames of a user agent, read leniently: a field of the wrong type is a field that is not there.
+//! Frames of a user agent, parsed leniently: a field of the wrong type counts as missing.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,88 +12,86 @@ use crate::feed::{FeedKey, FeedValue};
 use crate::ids::{Chid, MessageId, Uaid};
 use crate::message::Urgency;
 
-/// What a user agent said.
+/// A message of a user agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientMessage {
-    /// Its first message. An id that is missing or malformed is none.
+    /// The first message of a session. A uaid that is missing or malformed is none.
     Hello {
-        /// Who it says it is.
+        /// The uaid that the agent had, if any.
         uaid: Option<Uaid>,
-        /// The broadcasts it wants to hear of, and what it has of them.
+        /// The broadcasts it subscribes, with the versions it has.
         broadcasts: Versions,
     },
-    /// Subscribe a channel.
+    /// Registers a channel of the agent.
     Register {
-        /// The channel.
         chid: Chid,
-        /// The only application server key that may push to it.
+        /// The only VAPID key that may push to the channel; none if any sender may.
         key: Option<VapidKey>,
     },
-    /// Give a channel up.
+    /// Unregisters a channel of the agent.
     Unregister {
-        /// The channel.
+        /// The channel; it need not be registered.
         chid: Chid,
     },
-    /// Messages are done with, whatever their code says.
+    /// Acknowledges messages. The server deletes them for every ack code.
     Ack {
-        /// Which. Updates that name no channel or no version of ours are left out.
+        /// The messages. An update without a valid channel id or version is left out.
         updates: Vec<AckUpdate>,
     },
-    /// A message was not handled; it stays unacked.
+    /// The agent could not handle a message. The message stays unacked.
     Nack,
-    /// Interest in broadcasts.
+    /// Subscribes broadcasts in an open session.
     BroadcastSubscribe {
-        /// Which, and what it has of them. Ids that no broadcast can have are left out.
+        /// The broadcasts and the versions that the agent has. Ids that no broadcast can have are
+        /// left out.
         broadcasts: Versions,
     },
-    /// `{}` or `ping`: any answer will do.
+    /// `{}` or `ping`. Any message of the server counts as the answer.
     Ping,
-    /// Only messages at least this urgent are wanted from now on.
+    /// From now on only messages of at least this urgency are delivered.
     Urgency {
-        /// The least urgency.
+        /// The lowest urgency that is delivered.
         min: Urgency,
     },
 }
 
-/// One message acknowledged.
+/// One acknowledged message of an `ack`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AckUpdate {
-    /// Its channel.
     pub chid: Chid,
-    /// The message.
+    /// The `version` of its notification.
     pub id: MessageId,
 }
 
-/// A frame that is no message.
+/// A frame that is not a valid message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum InvalidFrame {
-    /// Not a JSON object.
+    /// The text is not a JSON object.
     NotJson,
-    /// A binary frame.
+    /// Messages are text frames only.
     Binary,
     /// Larger than `frame_bytes_max`, or a broken WebSocket frame.
     Unreadable,
-    /// A `messageType` nobody knows.
+    /// The `messageType` is unknown or missing.
     UnknownType {
-        /// The type, cut to what an answer may repeat.
+        /// The type, cut to 64 characters.
         message_type: Box<str>,
     },
-    /// A known message with a field that will not do.
+    /// A known message with an invalid field.
     BadField {
-        /// The type.
         message_type: &'static str,
-        /// Its `channelID`, as it came, cut to what an answer may repeat.
+        /// The `channelID` of the message, cut to 64 characters.
         channel_id: Option<Box<str>>,
-        /// What is wrong.
+        /// The rule that the field breaks, for the answer.
         reason: &'static str,
     },
 }
 
-/// Characters of a peer's own text that an answer repeats.
+/// The maximum number of characters that an answer repeats of the agent's text.
 const ECHO_CHARS_MAX: usize = 64;
 
 impl ClientMessage {
-    /// Reads one text frame.
+    /// Parses one text frame.
     pub fn parse(text: &str) -> Result<Self, InvalidFrame> {
         let frame: Frame<'_> = serde_json::from_str(text).map_err(|_| InvalidFrame::NotJson)?;
         match frame.message_type.as_deref() {
@@ -163,7 +161,7 @@ fn echo(text: &str) -> Box<str> {
     text.chars().take(ECHO_CHARS_MAX).collect::<String>().into()
 }
 
-/// Every field any message has. One flat pass over the frame, nothing buffered.
+/// The fields of all messages. One pass parses the frame, without a buffer.
 #[derive(Default)]
 struct Frame<'a> {
     message_type: Option<Cow<'a, str>>,
@@ -230,7 +228,7 @@ enum Field {
     Other,
 }
 
-/// One update of an ack; what is no object names nothing.
+/// One update of an ack. Anything but an object has no fields.
 #[derive(Default)]
 struct RawUpdate<'a> {
     channel_id: Text<'a>,
@@ -247,15 +245,15 @@ enum UpdateField {
     Other,
 }
 
-/// The updates of an ack; anything but a list is none.
+/// The updates of an ack. Anything but a list is an empty list.
 #[derive(Default)]
 struct Updates<'a>(Vec<RawUpdate<'a>>);
 
-/// Broadcasts and their versions; anything but an object is none.
+/// Broadcasts and their versions. Anything but an object is empty.
 #[derive(Default)]
 struct Broadcasts(Versions);
 
-/// Values of a type that is not expected are none.
+/// Visitor methods for values of an unexpected type: the result is the default.
 macro_rules! none_of {
     ($value:ty; $($visit:ident: $type:ty),*) => {
         $(fn $visit<E>(self, _: $type) -> Result<$value, E> {
@@ -363,7 +361,7 @@ impl<'de> Visitor<'de> for BroadcastsVisitor {
         skip_list(list).map(|()| Broadcasts::default())
     }
 
-    /// A version that is no text is the empty one.
+    /// A version that is not a text counts as the empty version.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Broadcasts, A::Error> {
         let mut broadcasts = Versions::new();
         while let Some((id, version)) = map.next_entry::<Text<'de>, Text<'de>>()? {
@@ -377,7 +375,7 @@ impl<'de> Visitor<'de> for BroadcastsVisitor {
     }
 }
 
-/// A text; any other value is none.
+/// A text. Any other value counts as missing.
 #[derive(Default)]
 struct Text<'a>(Option<Cow<'a, str>>);
 

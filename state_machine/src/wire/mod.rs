@@ -1,4 +1,4 @@
-//! What a user agent says and hears on its WebSocket: one JSON object a text frame.
+//! The messages of a user agent's WebSocket: one JSON object in each text frame.
 //!
 //! Only this module knows the names of JSON fields.
 
@@ -27,7 +27,8 @@ pub const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub struct VapidKey(Box<[u8; 65]>);
 
 impl VapidKey {
-    /// Takes the 65 bytes of an uncompressed point. Whether it lies on the curve shows when it verifies.
+    /// Takes the 65 bytes of an uncompressed point. The first signature check finds out whether it
+    /// lies on the curve.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let point: [u8; 65] = bytes.try_into().ok()?;
         (point[0] == 4).then(|| Self(Box::new(point)))
@@ -42,7 +43,7 @@ impl VapidKey {
         Self::from_bytes(&BASE64.decode(text).ok()?)
     }
 
-    /// The 65 bytes.
+    /// The uncompressed point, 65 bytes.
     pub fn as_bytes(&self) -> &[u8; 65] {
         &self.0
     }

@@ -10,85 +10,83 @@ use crate::broadcast::{BroadcastUpdate, RESERVED_ID};
 use crate::ids::{Chid, Uaid};
 use crate::message::{Encoding, Message, Payload};
 
-/// The `status` of an answer: the field's own numbers, borrowed from HTTP.
+/// The `status` of an answer. The numbers are the protocol's, borrowed from HTTP.
 pub mod status {
-    /// Done.
+    /// The agent's request succeeded.
     pub const OK: u16 = 200;
-    /// The message or a field of it will not do.
+    /// The message or one of its fields is invalid.
     pub const INVALID: u16 = 401;
-    /// More channels than one user agent may have.
+    /// The agent has its maximum of channels.
     pub const TOO_MANY: u16 = 413;
-    /// Not now; try again.
+    /// The store is unavailable; the agent may retry.
     pub const UNAVAILABLE: u16 = 503;
 }
 
-/// What the server says.
+/// A message of the server to a user agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ServerMessage {
-    /// Answers hello; the agent keeps this uaid.
+    /// Answers `hello`. The agent keeps this uaid.
     Hello {
-        /// Who the agent is from now on.
+        /// The agent's uaid: the one it sent, or a new one.
         uaid: Uaid,
-        /// What there is to tell of the broadcasts it named.
+        /// The answer about the broadcasts in its `hello`.
         broadcasts: BroadcastUpdate,
     },
-    /// The channel is registered: here is its endpoint.
+    /// Answers `register` with the channel's endpoint.
     Registered {
-        /// Whose channel.
+        /// The agent, for its endpoint URL.
         uaid: Uaid,
-        /// The channel.
         chid: Chid,
-        /// The key its endpoint is restricted to.
+        /// The VAPID key that the endpoint is restricted to, if any.
         key: Option<VapidKey>,
     },
-    /// The channel is not registered.
+    /// Answers `register`: the channel is not registered.
     RegisterRefused {
-        /// The channel.
         chid: Chid,
-        /// One of [`status`].
+        /// A constant of [`status`].
         status: u16,
-        /// Why.
+        /// The cause, for the developer of the agent.
         reason: &'static str,
     },
-    /// The channel is gone.
+    /// Answers `unregister`: the channel is no longer registered.
     Unregistered {
-        /// The channel.
         chid: Chid,
-        /// One of [`status`].
+        /// A constant of [`status`].
         status: u16,
     },
-    /// A push.
+    /// Delivers a push message.
     Notification(Message),
-    /// Broadcasts changed, or are another than the agent said.
+    /// New versions of broadcasts, and subscriptions that were refused.
     Broadcast(BroadcastUpdate),
-    /// Answers a ping.
+    /// `{}`, the answer to a ping.
     Pong,
-    /// Answers `urgency`.
+    /// Answers `urgency` with a status.
     UrgencySet {
-        /// One of [`status`].
+        /// A constant of [`status`].
         status: u16,
     },
-    /// Something the agent said will not do.
+    /// Answers an invalid message.
     Error {
-        /// The type it said.
+        /// The `messageType` of the invalid message.
         message_type: Box<str>,
-        /// The channel it named.
+        /// The `channelID` of the invalid message, if it has one.
         channel_id: Option<Box<str>>,
-        /// One of [`status`].
+        /// A constant of [`status`].
         status: u16,
-        /// Why.
+        /// The cause, for the developer of the agent.
         reason: &'static str,
     },
 }
 
-/// Makes the URL application servers push to. Sealing it needs keys, so it is asked for from outside.
+/// Builds the URL that application servers push to. Its token is encrypted with the server's keys,
+/// which this crate does not have.
 pub trait EndpointUrls {
-    /// The endpoint of a channel, restricted to `key` where there is one.
+    /// The endpoint of a channel, restricted to `key` if there is one.
     fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String;
 }
 
 impl ServerMessage {
-    /// Its JSON.
+    /// The JSON text of the frame.
     pub fn to_json(&self, urls: &dyn EndpointUrls) -> String {
         match self {
             Self::Notification(message) => notification(message),
@@ -137,7 +135,7 @@ fn error(message_type: &str, channel_id: Option<&str>, status: u16, reason: &str
     serde_json::to_string(&body).expect("texts and numbers always serialise")
 }
 
-/// The versions by their ids, and beside them what was refused, by its ids too.
+/// The versions by broadcast id, with the refused ids under [`RESERVED_ID`].
 fn news(BroadcastUpdate { versions, refused }: &BroadcastUpdate) -> String {
     let entry = |id: &str, text: &str| format!("{}:{}", quoted(id), quoted(text));
     let mut entries: Vec<String> =
@@ -150,7 +148,7 @@ fn news(BroadcastUpdate { versions, refused }: &BroadcastUpdate) -> String {
     format!("{{{}}}", entries.join(","))
 }
 
-/// The one frame that is written a million times: straight into a string of the right size.
+/// Writes into one string of the right capacity: this is the most frequent frame.
 fn notification(message: &Message) -> String {
     const AROUND_DATA: usize = 192;
     let data_len = message.payload.as_ref().map_or(0, |payload| payload.data.len());
@@ -164,7 +162,7 @@ fn notification(message: &Message) -> String {
     json
 }
 
-/// Writes a body, as the fields `data` and `headers` behind others of an object.
+/// Appends a payload to a JSON object as the fields `data` and `headers`.
 pub fn write_payload(json: &mut String, payload: &Payload) {
     json.push_str(r#","data":""#);
     BASE64.encode_string(&payload.data, json);

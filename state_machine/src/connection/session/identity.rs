@@ -37,8 +37,8 @@ impl Identity {
 
     /// Whether the record names a later connection: its stamp lies after this connection's hello and before `now`.
     ///
-    /// An equal stamp is this connection's own write, whose answer was lost. A stamp ahead of `now` comes from a clock
-    /// ahead and proves nothing: a session that gave way to it could never register.
+    /// An equal stamp is this connection's own write, whose answer was lost. A stamp later than `now` is from a clock that
+    /// is ahead, and proves nothing. A session that gave way to it could never register.
     pub(super) fn is_superseded_by(&self, seen: Time, now: Time) -> bool {
         self.connected_at < seen && seen <= now
     }

@@ -169,7 +169,7 @@ impl Inbox {
     }
 }
 
-/// The storage scan.
+/// The scan of stored messages.
 impl Inbox {
     pub(super) fn request_scan(&mut self) {
         self.scan.request();

@@ -251,7 +251,7 @@ impl Session {
     }
 }
 
-/// Channels and commands.
+/// Access to channels and commands.
 impl Session {
     pub(super) fn channels(&self) -> &BTreeSet<Chid> {
         self.inbox.channels()
@@ -293,7 +293,7 @@ impl Session {
     }
 }
 
-/// The record.
+/// Access to the identity and the router record.
 impl Session {
     pub(super) fn uaid(&self) -> Uaid {
         self.identity.uaid()
@@ -318,7 +318,7 @@ impl Session {
     }
 }
 
-/// Broadcasts.
+/// Subscriptions and updates of broadcasts.
 impl Session {
     pub(super) fn subscribe(&mut self, versions: Versions, cx: &StepContext<'_>) {
         self.subscriptions.subscribe(versions, cx.config.limits.broadcasts_per_agent_max);
@@ -338,7 +338,7 @@ impl Session {
         }
     }
 
-    /// Answers hello.
+    /// Answers `hello` with the uaid.
     pub(super) fn send_hello(&mut self, cx: &mut StepContext<'_>) {
         let (uaid, broadcasts) = (self.uaid(), self.subscriptions.take_update());
         cx.out.push(Effect::Send(ServerMessage::Hello { uaid, broadcasts }));

@@ -20,7 +20,7 @@ enum ScanState {
     Fetching { rows: usize },
     /// The page had rows of unknown channels: the channels are read again before such rows are deleted.
     Confirming { doubtful: Vec<MessageKey>, next: Option<Cursor> },
-    /// There may be more rows; the scan goes on when acks have made room.
+    /// More rows may follow. The scan continues once acks have made room.
     Paused { after: Cursor },
 }
 

@@ -1,4 +1,4 @@
-//! Frames of user agents, good ones and bad ones.
+//! Valid and invalid frames of user agents.
 
 use super::*;
 
