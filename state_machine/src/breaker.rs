@@ -17,7 +17,7 @@ use crate::time::{Span, Time};
 
 /// Whether requests may be sent to one peer node.
 ///
-/// Requests overlap: when a node dies, hundreds are under way, and they fail one after the other,
+/// Requests overlap: when a node dies, hundreds are pending, and they fail one after the other,
 /// some long after the first. So each request belongs to an [`Epoch`]. An epoch ends when the
 /// breaker changes its state, and only a failure of the current epoch counts. An answer always
 /// counts, because the node gave it now.
@@ -102,7 +102,8 @@ impl Breaker {
     /// Begins the probe if it is due, and returns its epoch. The caller must report the probe's
     /// success or failure: until then the breaker stays half-open.
     ///
-    /// If the clock was set back, the probe is due at once: no backoff gets longer than it is.
+    /// If the clock was set back, the probe is due at once, so a clock change never lengthens a
+    /// backoff.
     pub fn try_half_open(&mut self, now: Time) -> Option<Epoch> {
         let BreakerState::Open { wait, until, next } = self.state else { return None };
         let was_set_back = now + wait < until;

@@ -34,7 +34,7 @@ pub struct BroadcastUpdate {
     pub refused: BTreeMap<FeedKey, BroadcastRefusal>,
 }
 
-/// Why an agent gets no updates of a broadcast it subscribed.
+/// Why an agent gets no updates of a broadcast that it asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BroadcastRefusal {
     /// No broadcast has this id. The agent gets its version once one does.

@@ -72,7 +72,7 @@ impl<F> FanoutSchedule<F> {
     }
 
     /// Adds a subscriber at `slot` that has seen all changes up to `told`. If there are later ones,
-    /// the cursor moves until it has passed this slot.
+    /// the cursor makes a round or extends it, and so passes this slot.
     pub fn subscribe(
         &mut self,
         now: Time,
@@ -134,7 +134,7 @@ impl<F> FanoutSchedule<F> {
         self.subscribers.is_empty()
     }
 
-    /// Moves the cursor until one period from now. Without subscribers it does not start.
+    /// Extends the round until one period from now, or begins one if there are subscribers.
     fn advance(&mut self, now: Time) {
         let until = now + self.period;
         match &mut self.turning {
@@ -144,8 +144,9 @@ impl<F> FanoutSchedule<F> {
         }
     }
 
-    /// No tick is due before the next subscriber, so the cursor may be behind its position at `now`.
-    /// It moves there, but not past the next subscriber. A new subscriber behind it counts as passed.
+    /// No tick is due before the next subscriber, so the cursor may be behind its position at
+    /// `now`. It moves there, but not past the next subscriber. A new subscriber behind it counts
+    /// as passed.
     fn catch_up(&mut self, now: Time) {
         let Some(Turning { angle, turned, until, .. }) = self.turning else { return };
         let way = self.way_to_next(angle);

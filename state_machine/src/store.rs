@@ -153,8 +153,8 @@ pub enum StoreOp {
 pub enum StoreAnswer {
     /// The answer to [`StoreOp::Register`].
     Registered(RegisterResult),
-    /// The answer to [`StoreOp::ReadChannels`]: none if the agent never registered a channel in this month, or the
-    /// month has no table.
+    /// The answer to [`StoreOp::ReadChannels`]: none if the agent never registered a channel in
+    /// this month, or the month has no table.
     Channels(Option<BTreeSet<Chid>>),
     /// The answer to [`StoreOp::Fetch`].
     Fetched(Page),

@@ -17,7 +17,7 @@ impl Time {
         self.0 / 1000
     }
 
-    /// The span from `earlier` to here; zero where `earlier` is later.
+    /// The span from `earlier` to here; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }

@@ -299,7 +299,7 @@ fn happens(
     }
 }
 
-/// Each failure becomes a test of its own, so no regression file is written. Each run tries the
+/// A failing case becomes a test of its own, so no regression file is written. Each run tries the
 /// same cases; `PROPTEST_RNG_SEED` selects others.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();

@@ -19,7 +19,7 @@ pub enum ClientMessage {
     Hello {
         /// The uaid that the agent had, if any.
         uaid: Option<Uaid>,
-        /// The broadcasts it subscribes, with the versions it has.
+        /// The broadcasts it subscribes to, with the versions it has.
         broadcasts: Versions,
     },
     /// Registers a channel of the agent.
@@ -40,7 +40,7 @@ pub enum ClientMessage {
     },
     /// The agent could not handle a message. The message stays unacked.
     Nack,
-    /// Subscribes broadcasts in an open session.
+    /// Subscribes to broadcasts in an open session.
     BroadcastSubscribe {
         /// The broadcasts and the versions that the agent has. Ids that no broadcast can have are
         /// left out.
