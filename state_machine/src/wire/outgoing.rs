@@ -18,7 +18,7 @@ pub mod status {
     pub const INVALID: u16 = 401;
     /// The agent has its maximum of channels.
     pub const TOO_MANY: u16 = 413;
-    /// The store is unavailable; the agent may retry.
+    /// Too many commands of this agent are pending; it may retry.
     pub const UNAVAILABLE: u16 = 503;
 }
 
