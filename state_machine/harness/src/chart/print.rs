@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::explore::{Transition, Transitions};
 use state_machine::connection::PhaseName;
 
+/// Widest line of the Markdown output, in characters.
+const COLUMNS: usize = 120;
+
 /// The phases for Mermaid.
 pub(super) fn mermaid(transitions: &Transitions) -> String {
     let mut text = "stateDiagram-v2\n    [*] --> AwaitingHello\n".to_owned();
@@ -38,17 +41,45 @@ fn table(phase: PhaseName, transitions: &Transitions) -> String {
         if !is_idle(transition, effects) {
             let Transition { event, after, .. } = transition;
             let then = if *after == phase { String::new() } else { after.to_string() };
-            text += &format!("| {event} | {then} | {} |\n", list(effects));
+            text += &row(event, &then, &list(effects));
         }
     }
-    let idle: Vec<&str> = here()
+    let idle: Vec<String> = here()
         .filter(|(transition, effects)| is_idle(transition, effects))
-        .map(|(transition, _)| transition.event)
+        .map(|(transition, _)| format!("`{}`", transition.event))
         .collect();
     if !idle.is_empty() {
-        text += &format!("\nWithout an order: {}.\n", idle.join(", "));
+        let sentence = format!("Without an order: {}.", idle.join(", "));
+        text += &format!("\n{}\n", wrap(&sentence, COLUMNS).join("\n"));
     }
     text
+}
+
+/// A transition. Orders that do not fit continue in a row without an event.
+fn row(event: &str, then: &str, orders: &str) -> String {
+    let mut head = format!("| {event} | {then} | ");
+    let columns = COLUMNS - head.len() - " |".len();
+    let mut rows = String::new();
+    for orders in wrap(orders, columns) {
+        rows += &format!("{head}{orders} |\n");
+        head = "| | | ".to_owned();
+    }
+    rows
+}
+
+/// Breaks a list after its commas into lines of at most `columns` characters.
+fn wrap(list: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for item in list.split_inclusive(", ") {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.len() + item.trim_end().len() <= columns {
+            line.push_str(item);
+        } else {
+            line.truncate(line.trim_end().len());
+            lines.push(item.to_owned());
+        }
+    }
+    lines
 }
 
 /// Lists effects in the order of one step: the effects that close a connection are last.

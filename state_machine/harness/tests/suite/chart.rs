@@ -21,8 +21,7 @@ fn the_page_shows_what_the_machine_does() {
     if env::var_os("UPDATE_DOCS").is_some() {
         fs::write(PAGE, right).unwrap();
     } else {
-        let hint =
-            "the machine changed: `UPDATE_DOCS=1 cargo test -p harness --test chart` rewrites";
+        let hint = "the machine changed: `UPDATE_DOCS=1 cargo test -p harness chart` rewrites";
         assert!(page == right, "{hint} docs/state-machine.md");
     }
 }
@@ -64,8 +63,8 @@ fn every_phase_answers_every_event_of_the_agent() {
         ] {
             let has_row = phase.contains(&format!("| {event} |"));
             let is_idle = phase
-                .lines()
-                .any(|line| line.starts_with("Without an order") && line.contains(event));
+                .split_once("Without an order")
+                .is_some_and(|(_, idle)| idle.contains(&format!("`{event}`")));
             assert!(has_row || is_idle, "{event} in {phase}");
         }
     }
