@@ -50,25 +50,27 @@ const SAMPLE_HEAD: &str = "\
 ";
 
 fn markdown_group(group: &Group) -> String {
-    let mut text = format!("\n## {}\n\n| setting | default | allowed | |\n", group.title);
-    text.push_str("|---|---|---|---|\n");
-    for setting in group.settings {
-        text.push_str(&markdown_row(setting));
-    }
-    text
+    let head = format!("\n## {}\n\n", group.title);
+    group.settings.iter().fold(head, |text, setting| text + &markdown_item(setting))
 }
 
-fn markdown_row(setting: &Setting) -> String {
+/// A list item: the name with its flag, variable, default and values, then the documentation.
+fn markdown_item(setting: &Setting) -> String {
+    let name = setting.name;
+    let (flag, variable) = (name.replace('_', "-"), name.to_ascii_uppercase());
     let default = match (setting.default)() {
         default if default.is_empty() => "not set".to_owned(),
         default => format!("`{default}`"),
     };
     let unit = setting.unit.map(|unit| format!(" {unit}")).unwrap_or_default();
     let allowed = match &setting.range {
-        Some(range) => format!("{} to {}{unit}", range.start(), range.end()),
-        None => setting.placeholder.replace('|', " or "),
+        Some(range) => format!("Range: {} to {}{unit}", range.start(), range.end()),
+        None => format!("Value: {}", setting.placeholder.replace('|', " or ")),
     };
-    format!("| `{}` | {default} | {allowed} | {} |\n", setting.name, setting.doc.trim())
+    let head =
+        format!("**`{name}`** (`--{flag}`, `KALENDS_{variable}`). Default: {default}. {allowed}.");
+    let lines = [wrap(&head, 118), wrap(setting.doc.trim(), 118)].concat();
+    format!("- {}\n", lines.join("\n  "))
 }
 
 fn sample_group(group: &Group) -> String {
