@@ -2,10 +2,9 @@
 
 .PHONY: test tools lint check-deps chaos cluster
 
-# Installs what the tests need, checks the sources, and runs all tests. There is one thread more than processors: the
-# browser tests run one at a time, and the next one occupies a thread while it waits.
+# Installs what the tests need, checks the sources, and runs all tests.
 test: tools lint
-	RUST_TEST_THREADS=$$(($$(nproc) + 1)) cargo test --workspace --locked
+	cargo test --workspace --locked
 
 # Firefox, a sender library in a Python environment, a DynamoDB wire server, and two reverse proxies.
 tools:

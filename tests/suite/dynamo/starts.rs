@@ -45,13 +45,13 @@ impl Start {
         self.home.path().join("data")
     }
 
-    async fn ends(&self, role: &str) -> ExitOutput {
-        self.begins(role).ended().await
+    async fn ends(&self, command: &[&str]) -> ExitOutput {
+        self.begins(command).ended().await
     }
 
-    fn begins(&self, role: &str) -> Program {
-        let mut command =
-            kalends(&["serve", "--role", role, "--store=dynamodb", "--listen=127.0.0.1:0"]);
+    fn begins(&self, command: &[&str]) -> Program {
+        let mut command = kalends(command);
+        command.args(["--store=dynamodb", "--listen=127.0.0.1:0"]);
         command.arg("--data-dir").arg(self.data_dir());
         command.arg(format!("--dynamodb-endpoint-url={}", self.url));
         command.args(&self.more).args(SHORT_TIMEOUTS);
@@ -76,7 +76,7 @@ impl Start {
     }
 
     pub(super) async fn is_no_start_as(&self, role: &str, code: i32, expected: &[&str]) {
-        let ended = self.ends(role).await;
+        let ended = self.ends(&["serve", "--role", role]).await;
         assert_eq!(ended.code, Some(code), "{ended:?}");
         assert!(ended.stdout.is_empty(), "{ended:?}");
         assert!(!ended.stderr.contains("panicked"), "{ended:?}");
@@ -89,7 +89,7 @@ impl Start {
 
     /// Checks that `kalends preflight` reports these texts.
     pub(super) async fn is_found(&self, expected: &[&str]) {
-        let ended = self.ends("preflight").await;
+        let ended = self.ends(&["preflight"]).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let mut lines = ended.stdout.lines().chain(ended.stderr.lines());
         let is_it = |line: &str| expected.iter().all(|text| line.contains(text));
@@ -130,7 +130,7 @@ async fn rejected_credentials_are_reported() {
 async fn sigterm_ends_a_start_that_waits_for_its_store() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let start = Start::at(&format!("http://{}", silent.local_addr().unwrap()));
-    let starting = start.with(&["--dynamodb-attempt-timeout-ms=600000"]).begins("all");
+    let starting = start.with(&["--dynamodb-attempt-timeout-ms=600000"]).begins(&["serve"]);
     let asked = tokio::task::spawn_blocking(move || silent.accept().map(|asked| (silent, asked)));
     let _held = asked.await.unwrap().unwrap();
     starting.terminate();
@@ -153,7 +153,7 @@ async fn an_endpoint_without_a_dynamodb_server_is_rejected() {
 #[actix_web::test]
 async fn an_invalid_endpoint_url_is_a_bad_setting() {
     for wrong in ["127.0.0.1:8000", "ftp://a", "http://"] {
-        let ended = Start::at(wrong).ends("all").await;
+        let ended = Start::at(wrong).ends(&["serve"]).await;
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.contains("dynamodb_endpoint_url"), "{ended:?}");
     }
@@ -278,7 +278,7 @@ async fn sizes_above_the_item_limit_are_bad_settings() {
         ("--payload-bytes-max=400000", "payload_bytes_max"),
         ("--channels-max=20000", "channels_max"),
     ] {
-        let ended = Start::at(&wire.url).with(&[flag]).ends("all").await;
+        let ended = Start::at(&wire.url).with(&[flag]).ends(&["serve"]).await;
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stdout.is_empty() && ended.stderr.contains(name), "{ended:?}");
         assert!(ended.stderr.contains("dynamodb"), "{ended:?}");
