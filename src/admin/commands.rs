@@ -402,7 +402,7 @@ mod tests {
             Request::FeedRepublish(key()),
             Request::FeedList(json.clone()),
             Request::FeedTail(FeedTail { feed: key().feed, after: 7, count: Some(1), once: true }),
-            Request::BroadcastList(json.clone()),
+            Request::BroadcastList(json),
         ] {
             let text = serde_json::to_string(&request).unwrap();
             assert!(!text.contains('\n'), "it must fit on one line");

@@ -29,11 +29,11 @@ fn every_import_in_src_leads_to_the_same_folder_or_a_lower_one() {
         for import in imports(&module, text) {
             match place(&order, &import) {
                 Some(to) if to < from => {
-                    upward.push(format!("{}: {}", path.display(), import.join("::")))
+                    upward.push(format!("{}: {}", path.display(), import.join("::")));
                 }
                 Some(_) => {}
                 None => {
-                    upward.push(format!("{}: no folder has {}", path.display(), import.join("::")))
+                    upward.push(format!("{}: no folder has {}", path.display(), import.join("::")));
                 }
             }
         }

@@ -40,7 +40,7 @@ impl Scene {
             is_over |= scene.step.effects.iter().any(|effect| effect.kind == OrderKind::Close);
             match (&step.input, scenes.last_mut()) {
                 (Input::Event(Event::AckReplyLost(_)), Some(before)) => {
-                    before.loses_its_answer(step)
+                    before.loses_its_answer(step);
                 }
                 (Input::Event(Event::BroadcastsChanged(all)), Some(before))
                     if before.subscribes() =>

@@ -89,7 +89,7 @@ impl HiddenState {
     fn registered(&mut self, outcome: &RegisterResult) {
         match outcome {
             RegisterResult::Registered(record, _) => {
-                self.months = Some((record.curmonth, record.oldmonth))
+                self.months = Some((record.curmonth, record.oldmonth));
             }
             RegisterResult::Superseded(_) => self.refusals += 1,
             RegisterResult::UnknownAgent => {}

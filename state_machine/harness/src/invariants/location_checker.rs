@@ -76,7 +76,7 @@ impl LocationChecker {
                 self.registering = Some(op);
             }
             StoreOp::ClearNode { uaid, binding: place } => {
-                self.cleared(*uaid, place, seen, config)?
+                self.cleared(*uaid, place, seen, config)?;
             }
             _ => {}
         }

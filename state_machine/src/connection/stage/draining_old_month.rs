@@ -88,7 +88,7 @@ impl Drain {
     ) -> Option<Drained> {
         session.flush_acks(&months.both(), cx);
         // No scan begins after the deadline: steady pushes would make each scan be followed by another.
-        if !self.until.is_some_and(|until| until <= cx.now) {
+        if self.until.is_none_or(|until| until > cx.now) {
             session.scan_storage(months.from, cx);
         }
         if session.is_drained() {
