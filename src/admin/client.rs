@@ -6,6 +6,7 @@ use std::future::ready;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::{StreamExt, stream};
@@ -16,6 +17,7 @@ use hyper::header::HOST;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 use super::command::AdminError;
 use super::commands::Request;
@@ -29,6 +31,10 @@ const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Maximum size of a refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the server may take to begin its answer. It begins before the job does, so only a server that is stopped,
+/// hung or out of connections takes longer.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// A short path to the file `name` in `dir`, valid while the returned directory is open. The address of a Unix socket has
 /// room for 107 bytes, and the path of a data directory may be longer.
@@ -62,7 +68,8 @@ pub async fn call<W: Write>(
         .expect("the parts of the request are constant");
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
     let printed = async {
-        let response = sender.send_request(request).await.map_err(lost)?;
+        let response = timeout(ANSWER_WAIT, sender.send_request(request)).await;
+        let response = response.map_err(|_| AdminError::ServerHangs)?.map_err(lost)?;
         print_response(response, printer).await
     };
     tokio::pin!(printed);

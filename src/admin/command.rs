@@ -68,6 +68,10 @@ pub enum AdminError {
     Server(io::Error),
     #[error("the server ended; completed steps remain, run it again to continue")]
     ServerGone,
+    #[error(
+        "the server that holds the store does not answer: try again later, and restart it if it hangs"
+    )]
+    ServerHangs,
     #[error("the server's answer cannot be read: use the kalends that the server was started with")]
     NoAnswer,
     #[error("the store failed: {0}")]

@@ -192,6 +192,15 @@ async fn an_interrupted_client_still_prints_what_was_done() {
 }
 
 #[actix_web::test]
+async fn a_server_that_does_not_answer_ends_the_command() {
+    tokio::time::pause();
+    let (stream, _hung_server) = UnixStream::pair().unwrap();
+    let mut printer = Printer::new(Vec::new(), false, Bar::new(false));
+    let end = client::call(stream, &LIST, &mut printer, std::future::pending::<()>()).await;
+    assert!(matches!(end, Err(AdminError::ServerHangs)), "{end:?}");
+}
+
+#[actix_web::test]
 async fn a_server_that_stops_stops_its_jobs() {
     let fixture = Fixture::with(&["2026_08"]).await;
     fixture.users_of(0..60, in_month("2026_08")).await;
