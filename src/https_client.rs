@@ -168,7 +168,7 @@ fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What to try after TLS failed; `not_tls` where the other end does not speak it.
+/// What to try after TLS failed; `not_tls` if the other end does not speak it.
 fn tls_advice(error: &rustls::Error, not_tls: &'static str) -> Option<&'static str> {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(

@@ -24,7 +24,7 @@ const SETTINGS: [(&str, &str); 8] = [
     ("node_rest_ms", "peer_backoff_ms"),
 ];
 
-/// What to write where the arguments of `kalends` begin with a former command.
+/// What to write if the arguments of `kalends` begin with a former command.
 pub fn command<S: AsRef<str>>(words: &[S]) -> Option<String> {
     let starts = |former: &str| {
         let mut words = words.iter().map(AsRef::as_ref);

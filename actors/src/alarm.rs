@@ -7,12 +7,12 @@ use state_machine::Time;
 
 use crate::clock::Clock;
 
-/// The timer, and when it rings.
+/// The timer, and when it fires.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm(Option<(Time, SpawnHandle)>);
 
 impl Alarm {
-    /// Rings at `deadline`. An alarm that is set for an earlier time is kept: it rings once for
+    /// Fires at `deadline`. An alarm that is set for an earlier time is kept: it fires once for
     /// nothing, which is cheaper than a new timer for every message.
     pub(crate) fn set<A>(
         &mut self,
@@ -33,7 +33,7 @@ impl Alarm {
         self.0 = Some((deadline, ctx.run_later(wait, ring)));
     }
 
-    /// It has rung: `ring` calls this first.
+    /// The timer has fired: `ring` calls this first.
     pub(crate) fn has_rung(&mut self) {
         self.0 = None;
     }

@@ -70,7 +70,7 @@ pub trait Transport: StepObserver + Sized + Unpin + 'static {
 
     fn ping(&mut self, ctx: &mut Self::Context);
 
-    /// Sends a close frame where the reason has a code. The actor stops right after.
+    /// Sends a close frame if the reason has a code. The actor stops right after.
     fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason);
 }
 
@@ -95,7 +95,7 @@ pub struct Client<T> {
     next_push: u64,
     /// The phase that it is counted in.
     phase: PhaseName,
-    /// Rings when [`Event::TimePassed`] is due.
+    /// Fires when [`Event::TimePassed`] is due.
     alarm: Alarm,
     pub(crate) transport: T,
 }
@@ -271,8 +271,8 @@ impl<T: Transport> Client<T> {
 
     fn unsubscribe_broadcasts(&self) {
         if let Some(view) = &self.shared.broadcasts {
-            // If it is refused, the broadcaster forgets the connection when it finds its mailbox
-            // closed.
+            // If it is refused, the broadcast actor forgets the connection when it finds its
+            // mailbox closed.
             drop(view.unsubscribe.try_send(Unsubscribe { connection: self.id, slot: self.slot }));
         }
     }

@@ -41,7 +41,7 @@ impl<R> DrainSchedule<R> {
         self.open.drain(self.open.len() - due..).rev()
     }
 
-    /// The time until the next session is due; none where none is left.
+    /// The time until the next session is due; none if none is left.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         if self.open.is_empty() {
             return None;

@@ -55,7 +55,7 @@ pub enum Signal {
 pub struct Signals {
     /// One bit for each pending kind.
     kinds: AtomicU8,
-    /// The latest time of the pending [`Signal::ConnectedElsewhere`], in Unix milliseconds; 0 where
+    /// The latest time of the pending [`Signal::ConnectedElsewhere`], in Unix milliseconds; 0 if
     /// none is pending.
     elsewhere_since: AtomicU64,
 }

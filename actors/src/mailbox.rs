@@ -128,7 +128,7 @@ impl<A: Actor> BoundedAddr<A> {
         self.addr.try_send(self.mailbox.queue(message)).map_err(returned)
     }
 
-    /// Sends a message, waits for room where the mailbox is full, then for the answer.
+    /// Sends a message: waits for room if the mailbox is full, then for the answer.
     pub fn send<M>(&self, message: M) -> Request<A, Queued<M>>
     where
         M: Message<Result: Send> + Send + 'static,
@@ -180,7 +180,7 @@ impl<M: Message<Result: Send> + Send + 'static> BoundedRecipient<M> {
         self.recipient.try_send(self.mailbox.queue(message)).map_err(returned)
     }
 
-    /// Sends a message, waits for room where the mailbox is full, then for the answer.
+    /// Sends a message: waits for room if the mailbox is full, then for the answer.
     pub fn send(&self, message: M) -> RecipientRequest<Queued<M>> {
         self.recipient.send(self.mailbox.queue(message))
     }

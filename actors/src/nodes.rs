@@ -32,8 +32,8 @@ pub trait NodeDirectory: Send + Sync {
     }
 }
 
-/// A directory without peers, which answers every push alike: [`NodeAnswer::NotHere`] where no
-/// other node can exist, [`NodeAnswer::Unreachable`] where one may.
+/// A directory without peers, which answers every push alike: [`NodeAnswer::NotHere`] if no
+/// other node can exist, [`NodeAnswer::Unreachable`] if one may.
 pub struct NoPeers(pub NodeAnswer);
 
 /// The lookup that a registry hands out: a uaid on this node is found by the registry actor, the
@@ -43,7 +43,7 @@ pub struct NoPeers(pub NodeAnswer);
 /// no mailbox on its way.
 #[derive(Clone)]
 pub struct Directory {
-    /// The name of this node in router records; none where agents cannot connect.
+    /// The name of this node in router records; none if agents cannot connect.
     own: Option<NodeId>,
     registry: BoundedAddr<RegistryActor>,
     clients: Arc<ClientCounters>,
@@ -111,7 +111,7 @@ impl NodeDirectory for Directory {
         if !self.is_own(node) {
             return self.peers.notify_stored(node, uaid);
         }
-        // If the registry's mailbox is full, the connection's next storage check finds the message.
+        // If the registry's mailbox is full, the connection's next storage scan finds the message.
         drop(self.registry.try_send(MessageStored { uaid }));
     }
 

@@ -126,7 +126,7 @@ pub enum BreakerState {
     Closed,
     /// No request is sent until the probe.
     Open {
-        /// Time until the probe is due; zero where it is overdue.
+        /// Time until the probe is due; zero if it is overdue.
         probe_in: Span,
     },
     /// The probe is under way.

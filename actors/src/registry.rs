@@ -1,7 +1,7 @@
 //! The registry actor: finds the connections of this node by uaid, and hands out the lookup of all
 //! nodes.
 //!
-//! Architecture Invariant: it never waits and has nothing to panic at.
+//! Architecture Invariant: it never waits and cannot panic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,7 +126,7 @@ impl RegistryActor {
     }
 
     /// Starts it on the current arbiter. `own` is the name of this node in router records; none
-    /// where agents cannot connect.
+    /// if agents cannot connect.
     pub fn start(self, own: Option<NodeId>) -> Directory {
         let (clients, peers) = (Arc::clone(&self.clients), Arc::clone(&self.peers));
         Directory::new(own, BoundedAddr::start(self), clients, peers)

@@ -65,13 +65,13 @@ pub enum TablesAction {
     /// List the tables: state, rows, bytes, throughput
     #[command(after_help = help::LIST)]
     List(OnStore<ReadOnlyArgs>),
-    /// Count the clients on each month, and show what there is to do
+    /// Count the agents on each month, and show what there is to do
     #[command(after_help = help::STATUS)]
     Status(OnStore<ReadOnlyArgs>),
     /// Create the tables of last, this and next month
     #[command(after_help = help::CREATE)]
     Create(OnStore<Create>),
-    /// Drop the tables of past months that no client is on
+    /// Drop the tables of past months that no agent is on
     #[command(after_help = help::DROP_OLD)]
     DropOld(OnStore<DropOld>),
     /// Copy a month's table to another month, while no server is running
@@ -117,7 +117,7 @@ pub struct DropOld {
     /// Show what would be dropped, and drop nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Drop tables that clients are still on: these get a new id when they connect
+    /// Drop tables that agents are still on: these get a new id when they connect
     #[arg(long)]
     pub force: bool,
 }
@@ -144,7 +144,7 @@ pub struct Drop {
     /// Drop it; without this the command only shows what it would drop
     #[arg(long)]
     pub yes: bool,
-    /// Drop it although clients are still on it: these get a new id when they connect
+    /// Drop it although agents are still on it: these get a new id when they connect
     #[arg(long)]
     pub force: bool,
 }
@@ -194,7 +194,7 @@ pub struct FeedTail {
     /// Name of the feed
     #[arg(value_parser = FeedName::parse)]
     pub feed: FeedName,
-    /// Begin behind number N; with --cursor-file, only where FILE does not exist yet
+    /// Begin behind number N; with --cursor-file, only if FILE does not exist yet
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub after: u64,
     /// End after N updates

@@ -40,7 +40,7 @@ pub struct Progress {
     /// The step, such as `counting clients`.
     pub what: String,
     pub done: u64,
-    /// Items in all where that is known; DynamoDB's counts are hours old.
+    /// Items in all if that is known; DynamoDB's counts are hours old.
     pub of: Option<u64>,
 }
 
@@ -73,9 +73,9 @@ pub struct Status {
     /// Whether a new table is used each month.
     pub rotation: bool,
     pub tables: Vec<TableStatus>,
-    /// Number of clients on each month.
+    /// Number of agents on each month.
     pub clients: BTreeMap<Month, u64>,
-    /// Number of clients with an unfinished move away from each month.
+    /// Number of agents with an unfinished move away from each month.
     pub unfinished_moves: BTreeMap<Month, u64>,
     /// The months that `kalends tables drop-old` would drop.
     pub droppable: Vec<Month>,

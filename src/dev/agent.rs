@@ -2,7 +2,7 @@
 //! arguments, texts and events are results.
 //!
 //! It is written from the description of the protocol and not from the server's code. It is as strict as
-//! Firefox: where Firefox would drop the connection, it reports an error.
+//! Firefox: if Firefox would drop the connection, it reports an error.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -51,7 +51,7 @@ impl KeyPair {
         bytes.as_ref().to_vec()
     }
 
-    /// The secret shared with the owner of `public`; none where that is not a public key.
+    /// The secret shared with the owner of `public`; none if that is not a public key.
     pub fn agree(&self, public: &[u8]) -> Option<Vec<u8>> {
         let peer = agreement::UnparsedPublicKey::new(&ECDH_P256, public);
         agreement::agree(&self.private, peer, (), |secret| Ok(secret.to_vec())).ok()

@@ -136,7 +136,7 @@ fn message(received: &Received) -> String {
     }
 }
 
-/// Quotes an argument for a shell where it needs that.
+/// Quotes an argument for a shell if it needs that.
 fn quote(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=%+,@".contains(&b);
     if !text.is_empty() && text.bytes().all(plain) {

@@ -38,8 +38,8 @@ struct Replayed {
     result: Result<(), Mismatch>,
 }
 
-/// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With `trace` every step is
-/// printed with where things stand after it and what was ordered, in the file's own form.
+/// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With
+/// `trace` every step is printed with its effects and the state after it, in the file's own form.
 pub fn run(file: &Path, trace: bool) -> Result<(), ReplayError> {
     let text = read(file)?;
     let is_feed = file.extension().is_some_and(|extension| extension == FEED_EXTENSION);

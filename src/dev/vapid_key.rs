@@ -17,7 +17,7 @@ pub struct VapidKey {
 }
 
 impl VapidKey {
-    /// Reads the key in a file; makes one where there is no file.
+    /// Reads the key in a file; makes one if there is no file.
     pub fn load_or_make(path: &Path) -> Result<Self, ToolError> {
         if !path.exists() {
             let pair = KeyPair::generate();

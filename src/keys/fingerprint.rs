@@ -20,6 +20,7 @@ pub enum KeyList {
 /// Bytes of the HMAC in a fingerprint: enough that no two keys have the same fingerprint.
 const FINGERPRINT_BYTES: usize = 16;
 
+/// Part of stored fingerprints: never change it.
 const PURPOSE: &str = "key mark";
 
 impl KeyList {

@@ -33,7 +33,7 @@ pub(super) fn start(
     Feeds::start(store, clock.clone(), limits(settings), log.clone())
 }
 
-/// Starts the broadcaster; returns when it has read the broadcasts in the store.
+/// Starts the broadcast actor; returns when it has read the broadcasts in the store.
 pub(super) async fn broadcasts(
     settings: &Settings,
     common: &SharedState,

@@ -117,8 +117,8 @@ impl NodeParts<'_> {
         registry.start(role.has_connections().then(|| name.clone()))
     }
 
-    /// The answer for a record that names another node, where this process calls none. DynamoDB tables may be used by
-    /// several nodes.
+    /// The answer for a record that names another node, if this process calls no other nodes.
+    /// DynamoDB tables may be used by several nodes.
     fn foreign_answer(&self) -> NodeAnswer {
         match self.settings.store {
             StoreKind::Embedded => NodeAnswer::NotHere,

@@ -70,7 +70,7 @@ pub struct NamePart(String);
 pub struct PublicUrl(String);
 
 impl TomlKind {
-    /// The advice where a value has another type.
+    /// The advice if a value has another type.
     pub fn expected(self) -> &'static str {
         match self {
             Self::Text => "expected a text in quotes",

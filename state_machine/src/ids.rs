@@ -1,4 +1,4 @@
-//! Ids of user agents, channels, messages, nodes, and of orders and their answers.
+//! Ids of user agents, channels, messages, nodes, connections, pushes and store operations.
 
 use std::fmt;
 use std::str::FromStr;

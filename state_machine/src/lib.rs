@@ -1,7 +1,7 @@
 //! The core of Kalends as pure state machines.
 //!
 //! This crate has no IO, no clock, no randomness and no async. Time, fresh ids and answers arrive
-//! as arguments, and orders are returned as data. So an actor runs the same types that fixtures
+//! as arguments, and effects are returned as data. So an actor runs the same types that fixtures
 //! replay and a model checker explores.
 //!
 //! - [`connection`]: one user agent's WebSocket session, from hello to close.

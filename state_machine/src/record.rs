@@ -16,7 +16,7 @@ pub struct RouterRecord {
     /// The connection node that last registered the agent; cleared once the agent is found not to
     /// be connected there.
     pub node: Option<NodeId>,
-    /// The stamp of that connection, by that node's clock. It grows with each connection.
+    /// The time of that connection, by that node's clock. It grows with each connection.
     pub connected_at: Time,
     /// The hour of the last connection, for finding inactive agents.
     pub last_connect: LastConnect,
@@ -26,7 +26,7 @@ pub struct RouterRecord {
     pub oldmonth: Option<Month>,
 }
 
-/// The node an agent is connected to, and the stamp of that connection.
+/// The node an agent is connected to, and the `connected_at` of that connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeBinding {
     /// The name of the connection node.
@@ -48,7 +48,7 @@ pub enum RouterType {
 pub struct LastConnect(pub u64);
 
 impl RouterRecord {
-    /// The node and stamp of this record, if it has a node.
+    /// The node and `connected_at` of this record, if it has a node.
     pub fn binding(&self) -> Option<NodeBinding> {
         let node = self.node.clone()?;
         Some(NodeBinding { node, connected_at: self.connected_at })

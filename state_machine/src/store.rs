@@ -18,7 +18,7 @@ pub struct Registration {
     pub router_type: RouterType,
     /// The node it connected to.
     pub node: NodeId,
-    /// The stamp of the connection, by that node's clock.
+    /// The time of the connection, by that node's clock.
     pub connected_at: Time,
     /// The key of that hour in the last-connect index.
     pub last_connect: LastConnect,
@@ -74,7 +74,7 @@ pub struct MonthStep {
     pub uaid: Uaid,
     /// The node it is connected to.
     pub node: NodeId,
-    /// The stamp of its connection, as in the record.
+    /// The `connected_at` of the record.
     pub connected_at: Time,
     /// The month moved away from.
     pub from: Month,

@@ -26,7 +26,7 @@ pub struct FeedState {
 /// them.
 ///
 /// A feed exists from its first write on. Its numbers only grow: also across restarts, with
-/// concurrent publishers, and where the key with the last number is published again.
+/// concurrent publishers, and if the key with the last number is published again.
 pub trait FeedTables: Send + Sync {
     /// Creates the tables if they do not exist.
     fn ensure_feeds(&self) -> StoreFuture<()>;
@@ -43,17 +43,17 @@ pub trait FeedTables: Send + Sync {
     ) -> StoreFuture<WriteResult>;
 
     /// Removes a key's number and increments its version, so that it is published again as it is,
-    /// also where it was deleted. None where there is no such feed or the key was never written.
+    /// also if it was deleted. None if there is no such feed or the key was never written.
     fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>>;
 
-    /// Deletes a key. The deletion waits to be published like a value. None where there is nothing
+    /// Deletes a key. The deletion waits to be published like a value. None if there is nothing
     /// to delete.
     fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>>;
 
     /// Assigns the next numbers of the sequence to at most `limit` (0 counts as 1) of the waiting
     /// keys after `after`, in the order of the keys and in one transaction. An engine may number
     /// fewer than `limit`, also none: [`PublishResult::next`] is where to continue, and is behind
-    /// `after`. None where there is no such feed.
+    /// `after`. None if there is no such feed.
     fn publish(
         &self,
         feed: FeedName,
@@ -66,8 +66,8 @@ pub trait FeedTables: Send + Sync {
     /// page was read, so that no number is visible before a lesser one.
     ///
     /// A page holds no more than `limit`, and may hold fewer updates, also none. Its cursor is
-    /// where to continue, and is greater than `after` where the head is. If `after` is greater than
-    /// the head, the page is empty and its cursor is `after`. None where there is no such feed.
+    /// where to continue, and is greater than `after` if the head is. If `after` is greater than
+    /// the head, the page is empty and its cursor is `after`. None if there is no such feed.
     fn fetch_feed(
         &self,
         feed: FeedName,

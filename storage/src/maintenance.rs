@@ -56,7 +56,7 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     -> StoreFuture<CopyProgress>;
 
     /// Replaces the month `from` by `to` in a page of the records, as `curmonth` and as `oldmonth`.
-    /// Where both would be equal, `oldmonth` is removed. The last page has no `next`.
+    /// If both would be equal, `oldmonth` is removed. The last page has no `next`.
     fn move_records(
         &self,
         from: Month,
@@ -64,7 +64,7 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress>;
 
-    /// Sets the throughput of a month's table, where tables have one.
+    /// Sets the throughput of a month's table, if tables have one.
     fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()>;
 
     /// Fingerprints of the keys of the nodes that started on this store, by which nodes verify that
@@ -129,7 +129,7 @@ pub struct TableStatus {
     pub table: Table,
     /// The name of the table or file in the store.
     pub name: String,
-    /// The store's name of the state; `active` where the table is usable.
+    /// The store's name of the state; `active` if the table is usable.
     pub state: String,
     /// Number of rows. DynamoDB counts every six hours; the embedded engine counts up to 100,000
     /// and estimates beyond.

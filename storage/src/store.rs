@@ -54,7 +54,7 @@ pub trait RouterTable: Send + Sync {
     ///
     /// [`RegisterResult::Registered`] carries the binding that the record had before, so that the
     /// caller can notify that node of its dead connection. The notification is an optimisation: all
-    /// writes of that node are conditional on `connected_at`. So the binding may be missing where
+    /// writes of that node are conditional on `connected_at`. So the binding may be missing if
     /// the engine wrote the record and lost its own reply.
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult>;
 
@@ -76,8 +76,8 @@ pub trait RouterTable: Send + Sync {
 
 /// The message tables, one per month, each with its users' channels and their waiting messages.
 pub trait MessageTables: Send + Sync {
-    /// The registered channels: `None` where no channel was ever registered or there is no table,
-    /// an empty set where all channels were unregistered.
+    /// The registered channels: `None` if no channel was ever registered or there is no table,
+    /// an empty set if all channels were unregistered.
     fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>>;
 
     /// Adds channels to those registered, and removes none. An empty set creates the row.

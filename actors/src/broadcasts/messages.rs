@@ -1,4 +1,5 @@
-//! The messages of connections to the broadcaster, and the view that they have of its broadcasts.
+//! The messages of connections to the broadcast actor, and the view that they have of its
+//! broadcasts.
 
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ pub struct BroadcastView {
 }
 
 impl BroadcastView {
-    /// Whether the broadcaster is alive.
+    /// Whether the broadcast actor is alive.
     pub fn is_running(&self) -> bool {
         self.subscribe.connected()
     }

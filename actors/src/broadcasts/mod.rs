@@ -27,7 +27,7 @@ use crate::observe::{BroadcastState, Observe};
 
 pub use messages::{BroadcastView, Subscribe, Unsubscribe};
 
-/// The limits of the broadcaster.
+/// The limits of the broadcast actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BroadcastLimits {
     /// The time over which a change wakes all subscribers. Zero wakes them at once.
@@ -36,7 +36,7 @@ pub struct BroadcastLimits {
     pub mailbox_max: usize,
 }
 
-/// The broadcaster: reads the broadcasts' feed, and wakes subscribers when it changes.
+/// The broadcast actor: reads the broadcasts' feed, and wakes subscribers when it changes.
 pub struct BroadcastActor {
     feeds: Feeds,
     view: watch::Sender<Arc<Broadcasts>>,

@@ -90,7 +90,7 @@ impl PublisherActor {
         }
     }
 
-    /// Steps a feed's machine and executes its orders.
+    /// Steps a feed's machine and executes its effects.
     fn feed(&mut self, feed: &FeedName, event: PublisherEvent) {
         let now = self.shared.clock.now();
         let Some(open) = self.open.get_mut(feed) else { return };

@@ -271,7 +271,7 @@ fn a_node_without_peers_gives_its_answer_for_records_of_other_nodes() {
     });
 }
 
-/// A broadcaster that ignores its subscribers.
+/// A broadcast actor that ignores its subscribers.
 struct Deaf {
     mailbox_max: usize,
 }

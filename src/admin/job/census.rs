@@ -1,4 +1,4 @@
-//! Counts the clients on each month.
+//! Counts the agents on each month.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::admin::job_context::JobContext;
 /// The router records, counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Clients {
-    /// Number of records by the month that the client is on.
+    /// Number of records by the month that the agent is on.
     pub(super) on: BTreeMap<Month, u64>,
     /// Number of records with an unfinished move, by the month that it leaves.
     pub(super) moving_from: BTreeMap<Month, u64>,

@@ -56,7 +56,7 @@ async fn note_next_steps(
     report.note(since).await
 }
 
-/// The refusal of a copy that all clients are on already, with the next step.
+/// The refusal of a copy that all agents are on already, with the next step.
 fn is_done((from, to): (Month, Month), is_from_there: bool, clients: &Clients) -> Option<String> {
     let on_copy = clients.naming(to);
     if clients.naming(from) > 0 || on_copy == 0 {

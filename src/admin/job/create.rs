@@ -8,7 +8,7 @@ use super::{JobError, Report};
 use crate::admin::commands::Create;
 use crate::admin::job_context::JobContext;
 
-/// Days of a month in which last month's table keeps its throughput: clients are still moving.
+/// Days of a month in which last month's table keeps its throughput: agents are still moving.
 const MOVING_DAYS: u8 = 3;
 
 /// Creates missing tables, gives next month's table the throughput of this month's, and lowers that of last

@@ -51,8 +51,8 @@ fn tally(found: u64, dropped: u64, is_done: bool) -> String {
     }
 }
 
-/// The first month to search: by default that of the oldest table, since a client that is on it has not
-/// connected later.
+/// The first month to search: by default that of the oldest table, since an agent that is on it has
+/// not connected later.
 fn first_month(inactive: &DropInactive, last: Month, oldest_table: Option<Month>) -> Month {
     let earliest = months_before(last, MONTHS_MIN - 1);
     let oldest = oldest_table.map_or(earliest, |oldest| oldest.min(earliest));

@@ -1,7 +1,8 @@
 //! `tables drop-old` and `tables drop`: drop message tables that are no longer needed.
 //!
-//! A table that clients are still on is kept unless `--force` is given. Its messages would be lost, and its clients
-//! would get a new id and subscribe anew. `users drop-inactive` drops absent clients first.
+//! A table that agents are still on is kept unless `--force` is given. Its messages would be lost,
+//! and its agents would get a new id and subscribe anew. `users drop-inactive` drops absent agents
+//! first.
 
 use state_machine::Month;
 
@@ -9,7 +10,7 @@ use super::{JobError, Report, census};
 use crate::admin::commands::{Drop, DropOld};
 use crate::admin::job_context::{JobContext, months_before};
 
-/// What `--force` does to the clients of a table.
+/// What `--force` does to the agents of a table.
 const FATE: &str = "they get a new id when they connect, and subscribe anew";
 
 /// Drops the tables of all months before the kept ones.

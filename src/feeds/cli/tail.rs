@@ -58,7 +58,7 @@ pub(super) fn unless_unread(ended: Result<(), FeedCliError>) -> Result<(), FeedC
     }
 }
 
-/// Prints the position where a cursor file keeps it, unless the tail was refused at once.
+/// Prints the position if a cursor file keeps it, unless the tail was refused at once.
 pub(super) fn finish<W: Write>(printer: &Printer<W>, args: &Tail, is_well: bool) {
     printer.end();
     let cursor = printer.tail().filter(|_| args.cursor_file.is_some());

@@ -16,7 +16,7 @@ use url::Url;
 use super::token_file::{self, TokenFileError};
 use crate::https_client::{ClientError, http_client, why_unanswered};
 
-/// The path of its broadcasts.
+/// The path at which the service lists its broadcasts.
 const PATH: &str = "/v1/broadcasts";
 
 /// Maximum size of an answer, in bytes.

@@ -8,7 +8,7 @@
 //! - `worker`: the task that sends notifications and probes.
 //! - `call`: one request.
 //! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
-//!   their messages with the storage check every `storage_recheck_s`.
+//!   their messages with the storage scan every `storage_recheck_s`.
 //! - `blocked_nodes`: the log of nodes that must not be called.
 //! - `router_url_check`: whether a node can be reached by its own name.
 //!

@@ -23,17 +23,17 @@ pub struct Limits {
     pub hello_timeout: Span,
     /// How long an ack is waited for before a message counts as one that must be on disk.
     pub ack_wait: Span,
-    /// How long the old month's acks are waited for; zero waits for ever, as the seeds do.
+    /// How long the old month's acks are waited for; zero waits without limit.
     pub drain_wait: Span,
     /// Silence after which the peer is pinged.
     pub keepalive_interval: Span,
     /// Silence after that ping that ends the connection.
     pub keepalive_grace: Span,
-    /// How long a session lasts, so that clients that never leave still change months.
+    /// How long a session lasts, so that agents that stay connected still change months.
     pub session_max: Span,
-    /// How often a quiet connection looks into storage for a nudge that was lost.
+    /// The interval of storage scans without a notification.
     pub storage_recheck: Span,
-    /// Wait before an order that failed is given again; doubles up to 64 times this.
+    /// Wait before a failed store operation is submitted again; doubles up to 64 times this.
     pub store_retry: Span,
     /// Messages a fetch asks for at most.
     pub fetch_rows_max: usize,
@@ -47,12 +47,14 @@ pub struct Limits {
     pub remembered_acks_max: usize,
     /// Channels of one user agent at most.
     pub channels_max: usize,
-    /// Broadcasts one user agent may subscribe to, and more than those that one answer refuses.
+    /// Broadcasts that one user agent may subscribe to at most. One answer refuses at most as many
+    /// others.
     pub broadcasts_per_agent_max: usize,
     /// Keys of the `last_connect` index that one hour is spread over.
     pub last_connect_shards: usize,
 }
 
+/// For the harness and tests; the settings' defaults are in `src/settings/table.rs`.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -86,14 +88,14 @@ impl Config {
 /// The randomness of one connection, drawn outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionSeed {
-    /// The uaid to give where the agent has none that is known.
+    /// The uaid to assign if the agent has none that is known.
     pub fresh_uaid: Uaid,
     /// Spreads deadlines of connections that began together.
     pub jitter: u16,
 }
 
 impl ConnectionSeed {
-    /// Where on a wheel this connection sits, evenly spread over all there is.
+    /// Its slot in the staggered fan-out, evenly distributed.
     pub fn slot(self) -> u32 {
         let [a, b, c, d, ..] = self.fresh_uaid.0;
         u32::from_be_bytes([a, b, c, d])

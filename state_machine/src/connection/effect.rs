@@ -1,4 +1,4 @@
-//! What a connection orders to be done.
+//! The effects of a connection.
 
 use crate::feed::FeedSyncId;
 use crate::ids::{NodeId, OpId, PushId, Uaid};
@@ -7,10 +7,10 @@ use crate::store::StoreOp;
 use crate::time::Time;
 use crate::wire::ServerMessage;
 
-/// Orders, to be executed in this sequence.
+/// Effects, to be executed in this sequence.
 pub type Effects = Vec<Effect>;
 
-/// An order to the driver of the connection.
+/// An effect, executed by the driver of the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Send this message to the user agent.
@@ -48,7 +48,7 @@ pub enum Effect {
         node: NodeId,
         /// The agent that moved.
         uaid: Uaid,
-        /// The stamp of this connection in the record.
+        /// The `connected_at` of this connection in the record.
         connected_at: Time,
     },
     /// Step this connection with [`Event::BroadcastsChanged`](super::Event::BroadcastsChanged) when broadcasts change.
@@ -95,7 +95,8 @@ pub enum CloseReason {
     Silent,
     /// The same user agent connected again, to this node or another.
     Replaced,
-    /// The store had no record right after it was ordered to create one. The agent reconnects as after a replacement.
+    /// The store had no record right after the operation to create one. The agent reconnects as
+    /// after a replacement.
     RecordMissing,
     /// The session reached `session_max`.
     SessionEnded,

@@ -51,7 +51,7 @@ pub struct Connection {
     seed: ConnectionSeed,
     opened_at: Time,
     last_heard: Time,
-    /// When a silent peer was pinged; none if it was heard since.
+    /// When a silent peer was pinged; none if it has sent anything since.
     pinged_at: Option<Time>,
     phase: Phase,
 }
@@ -113,8 +113,8 @@ impl Connection {
         out
     }
 
-    /// Whether the agent must hear of the broadcasts because of `event`, which is stepped next. If so, the driver
-    /// steps [`Event::BroadcastsChanged`] too, where it has broadcasts at all.
+    /// Whether `event`, which is stepped next, requires a message with the broadcasts. If so, a
+    /// driver that has broadcasts also steps [`Event::BroadcastsChanged`].
     pub fn broadcasts_due(&self, event: &Event) -> Option<BroadcastsDue> {
         let Event::MessageReceived(message) = event else { return None };
         match (&self.phase, message) {

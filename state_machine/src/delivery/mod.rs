@@ -32,7 +32,7 @@ use crate::time::Time;
 pub struct Route {
     /// The node the user agent is connected to, if any.
     pub node: Option<NodeId>,
-    /// The stamp of that connection, as in the record.
+    /// The `connected_at` of the record.
     pub connected_at: Time,
     /// The month whose table its messages are stored in.
     pub curmonth: Month,
@@ -84,7 +84,7 @@ pub enum WriteError {
     NoSuchMonth,
 }
 
-/// An order of a delivery.
+/// An effect of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DeliveryEffect {
     /// Read the router record with a consistent read.
@@ -94,10 +94,10 @@ pub enum DeliveryEffect {
         /// The node that the record names.
         node: NodeId,
     },
-    /// Remove the node from the record if the record still has this node and stamp.
+    /// Remove the node from the record if the record still has this node and `connected_at`.
     ClearNode {
         node: NodeId,
-        /// The stamp of the record.
+        /// The `connected_at` of the record.
         connected_at: Time,
     },
     /// Read whether the channel is registered.
@@ -201,13 +201,13 @@ use DeliveryEffect as Do;
 use DeliveryEvent as Is;
 
 impl Delivery {
-    /// Begins a delivery and returns its first order.
+    /// Begins a delivery and returns its first effect.
     pub fn begin(params: PushParams) -> (Self, DeliveryEffect) {
         (Self { params, state: DeliveryState::ReadingRecord }, Do::ReadRecord)
     }
 
-    /// Applies an event and returns the orders, in their sequence. An answer without a pending
-    /// order changes nothing.
+    /// Applies an event and returns the effects, in their sequence. An answer without a pending
+    /// effect changes nothing.
     pub fn step(&mut self, event: DeliveryEvent) -> Vec<DeliveryEffect> {
         let state = std::mem::replace(&mut self.state, DeliveryState::Done);
         match (state, event) {
@@ -239,7 +239,7 @@ impl Delivery {
             (DeliveryState::DeletingOldRow { is_stored: false, .. }, Is::OldRowDeleted) => {
                 answer(Outcome::NoSuchChannel)
             }
-            // Each event answers the order of one state. In another state it changes nothing.
+            // Each event answers the effect of one state. In another state it changes nothing.
             (
                 state,
                 Is::RecordRead(_)

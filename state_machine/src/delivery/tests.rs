@@ -19,7 +19,7 @@ const NOVEMBER: Month = match Month::new(2026, 11) {
     Err(_) => panic!("November is a month"),
 };
 
-/// Applies the events and returns the effects of each, after the first order.
+/// Applies the events and returns the effects of each, after the first effect.
 fn run(
     terms: PushParams,
     events: impl IntoIterator<Item = DeliveryEvent>,

@@ -33,7 +33,7 @@ pub struct ConsumerLimits {
 /// An event of a feed or of its consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ConsumerEvent {
-    /// The consumer is ready. Only this event leads to the first order.
+    /// The consumer is ready. Only this event leads to the first effect.
     Started,
     /// The feed's head is at this number.
     HeadMoved(FeedSyncId),
@@ -45,10 +45,10 @@ pub enum ConsumerEvent {
     TimePassed,
 }
 
-/// An order of a consumer to its driver.
+/// An effect of a consumer, executed by its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ConsumerOrder {
-    /// Read a page of the feed. At most one such order is pending.
+    /// Read a page of the feed. At most one such effect is pending.
     Fetch {
         /// Only updates after this number.
         after: FeedSyncId,
@@ -58,7 +58,7 @@ pub enum ConsumerOrder {
     /// Deliver these updates, store the page's cursor, then return [`ConsumerEvent::Consumed`]. A
     /// page without updates still moves the cursor: the keys before it changed again.
     Consume(FeedPage),
-    /// The feed cannot be consumed. The last order of a consumer.
+    /// The feed cannot be consumed. The last effect of a consumer.
     End(ConsumerEnd),
 }
 
@@ -121,7 +121,7 @@ impl Consumer {
         Self { limits, stage: ConsumerState::New, cursor, head: FeedSyncId::NONE }
     }
 
-    /// Applies an event and returns at most one order.
+    /// Applies an event and returns at most one effect.
     pub fn step(&mut self, now: Time, event: ConsumerEvent) -> Vec<ConsumerOrder> {
         match (self.stage, event) {
             (ConsumerState::New, Is::Started) => vec![self.fetch(self.backoff())],
@@ -141,7 +141,7 @@ impl Consumer {
             (ConsumerState::Failed { until, backoff }, Is::TimePassed) if until <= now => {
                 vec![self.fetch(backoff)]
             }
-            // An answer without a pending order changes nothing: its updates are fetched again, or
+            // An answer without a pending effect changes nothing: its updates are fetched again, or
             // were already. Neither does a deadline in the future.
             (_, Is::Started | Is::Fetched(_) | Is::Consumed | Is::TimePassed) => Vec::new(),
         }

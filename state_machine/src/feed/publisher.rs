@@ -49,10 +49,10 @@ pub enum PublisherEvent {
     TimePassed,
 }
 
-/// An order of a publisher to its actor.
+/// An effect of a publisher, executed by its actor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PublisherOrder {
-    /// Assign numbers to keys that have none. At most one such order is pending.
+    /// Assign numbers to keys that have none. At most one such effect is pending.
     Publish {
         /// Only keys after this one; all keys if there is none.
         after: Option<FeedKey>,
@@ -123,7 +123,7 @@ impl Publisher {
         }
     }
 
-    /// Applies an event and returns the orders, in their sequence.
+    /// Applies an event and returns the effects, in their sequence.
     pub fn step(&mut self, now: Time, event: PublisherEvent) -> Vec<PublisherOrder> {
         match (self.stage, event) {
             (PublisherState::Idle | PublisherState::Resting { .. }, Is::Written) => {
@@ -148,8 +148,8 @@ impl Publisher {
             (PublisherState::Failed { until, backoff }, Is::TimePassed) if until <= now => {
                 vec![self.publish(backoff)]
             }
-            // An answer without a pending order changes nothing, and neither does a deadline in the
-            // future.
+            // An answer without a pending effect changes nothing, and neither does a deadline in
+            // the future.
             (
                 PublisherState::Idle
                 | PublisherState::Resting { .. }

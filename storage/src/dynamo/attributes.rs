@@ -9,7 +9,7 @@ use super::error::Item;
 
 pub(super) const UAID: &str = "uaid";
 
-/// The key of a user agent's item, where the table has no sort key.
+/// The key of a user agent's item, if the table has no sort key.
 pub(super) fn uaid_key(uaid: Uaid) -> Item {
     Item::from([(UAID.to_owned(), text(uaid.to_string()))])
 }

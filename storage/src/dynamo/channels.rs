@@ -19,7 +19,7 @@ use crate::store::StoreError;
 pub(super) const CHANNELS_KEY: &str = " ";
 const EXPIRY: &str = "expiry";
 
-/// The registered channels; none where no channel was ever registered or there is no table.
+/// The registered channels; none if no channel was ever registered or there is no table.
 ///
 /// The caller will rely on them: an `expiry` that other software wrote is removed first, because
 /// the expiry of the item would remove every subscription.
@@ -42,7 +42,7 @@ pub(super) async fn read_there(
     Ok(item.map(|item| item.map(|item| decode(&item))))
 }
 
-/// Whether a channel is registered; none where there is no table.
+/// Whether a channel is registered; none if there is no table.
 pub(super) async fn is_registered(
     client: &DynamoClient,
     uaid: Uaid,

@@ -40,7 +40,7 @@ where
     }
 }
 
-/// The result where a month's table must exist.
+/// The result if a month's table must exist.
 pub(super) fn required<T>(
     month: Month,
     done: Result<Option<T>, CallError>,

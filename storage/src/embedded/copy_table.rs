@@ -1,5 +1,5 @@
 //! Copies a month to another page by page: first the channels, because a message is stored only
-//! where its channel is registered, then the messages.
+//! if its channel is registered, then the messages.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};

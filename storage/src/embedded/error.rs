@@ -99,7 +99,7 @@ mod tests {
         for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB] {
             assert!(message(code).contains("restore it from a backup"), "{}", message(code));
         }
-        // The last is SQLite's code where the log beside the file cannot be written.
+        // The last is SQLite's code if the write-ahead log cannot be written.
         let readonly = [ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_CANTINIT];
         for code in [ffi::SQLITE_CANTOPEN, ffi::SQLITE_PERM].into_iter().chain(readonly) {
             let message = message(code);

@@ -218,7 +218,7 @@ fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
     Ok(Sequence { value, version: number(1, row)?, keys: number(2, row)? })
 }
 
-/// Reads the columns of [`FETCH`]; none where the row holds only the head.
+/// Reads the columns of [`FETCH`]; none if the row holds only the head.
 fn update(row: &Row<'_>) -> rusqlite::Result<Option<Update>> {
     if row.get_ref(1)?.as_i64_or_null()?.is_none() {
         return Ok(None);

@@ -125,7 +125,7 @@ impl DataDir {
             .map_err(failed)
     }
 
-    /// The size on disk, the log included.
+    /// The size on disk, the write-ahead log included.
     pub(super) fn bytes(&self, key: FileKey) -> io::Result<u64> {
         let path = self.path_of(key);
         let log = match fs::metadata(sibling(&path, "-wal")) {

@@ -67,7 +67,7 @@ fn position(after: Option<&Cursor>) -> rusqlite::Result<i64> {
     })
 }
 
-/// None where the page is not full and so was the last.
+/// None if the page is not full and so was the last.
 fn cursor(seen: i64, last: i64) -> Option<Cursor> {
     (seen == RECORDS_MAX).then(|| Cursor::new(last.to_string()))
 }

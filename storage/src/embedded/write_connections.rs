@@ -120,7 +120,7 @@ impl WriteConnections {
     }
 
     /// Closes every connection first, so that unlinking the file frees its space, and so that
-    /// SQLite cannot later remove the log of a new file of the same name.
+    /// SQLite cannot later remove the write-ahead log of a new file of the same name.
     pub(super) fn drop_month(&mut self, month: Month) -> Result<bool, WriterError> {
         let key = FileKey::Month(month);
         if !self.months.contains(month) {

@@ -146,7 +146,7 @@ impl WriterLoop {
     }
 
     /// Runs all tasks in the same transactions, and rolls all back if one fails. Returns whether
-    /// they are finished: not where other tasks of the batch must run again.
+    /// they are finished: not if other tasks of the batch must run again.
     fn run_in_group(&mut self, batch: &mut [Task]) -> bool {
         let done = batch.iter_mut().all(|task| task.job.run(&mut self.files));
         if !done {

@@ -12,7 +12,7 @@ use state_machine::time::Time;
 pub(super) struct LocationChecker {
     /// The uaid under which the registry has the connection, and the time in its last write.
     own: Option<(Uaid, Time)>,
-    /// Whether a registration of this uaid was ordered.
+    /// Whether a registration of this uaid was submitted.
     has_record: bool,
     /// The registration without an answer.
     registering: Option<OpId>,

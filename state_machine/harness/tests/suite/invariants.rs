@@ -400,7 +400,7 @@ fn a_node_that_shuts_down_clears_its_own_place_once_and_no_other_end_does() {
     }
 }
 
-/// The agent's record is written with this stamp.
+/// The agent's record is written with this `connected_at`.
 fn register(connected_at: u64) -> Effect {
     let registration = Registration {
         uaid: uaid(),

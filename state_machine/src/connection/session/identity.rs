@@ -12,7 +12,7 @@ use crate::time::{Span, Time};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     uaid: Uaid,
-    /// The stamp of this connection in the record.
+    /// The `connected_at` of this connection in the record.
     connected_at: Time,
     /// Whether a record was written with this uaid, or may have been.
     has_record: bool,
@@ -27,23 +27,26 @@ impl Identity {
         self.uaid
     }
 
-    /// Whether a connection that is registered with this stamp is later than this one.
+    /// Whether a connection that is registered with this `connected_at` is later than this one.
     ///
-    /// Stamps in a record only grow. So of two connections that both were written, the one with the greater stamp is
-    /// the later one, however far the clocks of their nodes are apart.
+    /// The `connected_at` of a record only grows. So of two connections that both were written, the
+    /// one with the greater `connected_at` is the later one, however far the clocks of their nodes
+    /// are apart.
     pub(super) fn is_before(&self, connected_at: Time) -> bool {
         self.connected_at < connected_at
     }
 
-    /// Whether the record names a later connection: its stamp lies after this connection's hello and before `now`.
+    /// Whether the record names a later connection: its `connected_at` is greater than that of this
+    /// connection, and not after `now`.
     ///
-    /// An equal stamp is this connection's own write, whose answer was lost. A stamp later than `now` is from a clock that
-    /// is ahead, and proves nothing. A session that gave way to it could never register.
+    /// An equal `connected_at` is this connection's own write, whose answer was lost. A
+    /// `connected_at` later than `now` is from a clock that is ahead, and proves nothing. A session
+    /// that gave way to it could never register.
     pub(super) fn is_superseded_by(&self, seen: Time, now: Time) -> bool {
         self.connected_at < seen && seen <= now
     }
 
-    /// Takes a stamp above the one in the record.
+    /// Sets a `connected_at` greater than that of the record.
     pub(super) fn restamp(&mut self, seen: Time, now: Time) {
         self.connected_at = now.max(seen + Span(1));
     }

@@ -51,8 +51,9 @@ impl Identified {
         Next::Stay
     }
 
-    /// The record has a greater stamp. A clock that is behind, or a reconnect in the same millisecond, is no reason to
-    /// close: the registration is repeated with a stamp above it.
+    /// The record has a `connected_at` that is not less. A clock that is behind, or a reconnect in
+    /// the same millisecond, is no reason to close: the registration is repeated with a greater
+    /// `connected_at`.
     fn superseded(&mut self, session: &mut Session, seen: Time, cx: &mut StepContext<'_>) -> Next {
         self.refusals += 1;
         if self.refusals >= REFUSALS_MAX || session.is_superseded_by(seen, cx.now) {

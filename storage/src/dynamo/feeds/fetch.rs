@@ -12,7 +12,7 @@ const ROWS_MAX: usize = 1000;
 /// Requests of one fetch, unreadable rows included.
 const QUERIES_MAX: u32 = 10;
 
-/// The updates after `after`. None where there is no such feed.
+/// The updates after `after`. None if there is no such feed.
 ///
 /// The sequence is read first: a later publication may be visible in part, and is left to the next
 /// page.

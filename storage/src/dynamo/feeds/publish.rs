@@ -14,7 +14,7 @@ use super::rows::{self, KeyRow, SequenceRow};
 use super::transact::{self, TRANSACT, Transacted, transact};
 use crate::feeds::{FeedKey, FeedName, PublishResult, Update};
 
-/// Assigns the next numbers to waiting keys. None where there is no such feed.
+/// Assigns the next numbers to waiting keys. None if there is no such feed.
 pub(super) async fn publish(
     client: &DynamoClient,
     feed: &FeedName,

@@ -41,7 +41,7 @@ pub(super) struct KeyRow {
     pub(super) number: Option<FeedSyncId>,
 }
 
-/// None where there is no such feed, or no table.
+/// None if there is no such feed, or no table.
 pub(super) async fn sequence(
     client: &DynamoClient,
     feed: &FeedName,
@@ -56,7 +56,7 @@ pub(super) async fn sequence(
     item.map(|item| decode_sequence(&item).ok_or_else(unreadable)).transpose()
 }
 
-/// None where the key was never written.
+/// None if the key was never written.
 pub(super) async fn key_row(
     client: &DynamoClient,
     feed: &FeedName,

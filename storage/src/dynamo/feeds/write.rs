@@ -36,7 +36,7 @@ pub(super) async fn write(
     }
 }
 
-/// Changes an existing key. None where there is none, or nothing to delete.
+/// Changes an existing key. None if there is none, or nothing to delete.
 pub(super) async fn change(
     client: &DynamoClient,
     feed: &FeedName,

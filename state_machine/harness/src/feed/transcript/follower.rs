@@ -27,7 +27,7 @@ pub(super) struct Follower {
     versions: BTreeMap<FeedKey, Version>,
 }
 
-/// A fetch order, and the steps that were executed.
+/// A fetch, and the steps that were executed.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     after: FeedSyncId,
@@ -79,7 +79,7 @@ impl Follower {
         }
     }
 
-    /// Steps the machine with an event and keeps its orders.
+    /// Steps the machine with an event and keeps its effects.
     pub(super) fn told(
         &mut self,
         now: Time,

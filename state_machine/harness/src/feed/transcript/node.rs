@@ -24,7 +24,7 @@ pub(super) struct Node {
     order: Option<Order>,
 }
 
-/// A publish order, and the steps that were executed.
+/// A publication, and the steps that were executed.
 #[derive(Debug, Clone)]
 struct Order {
     after: Option<FeedKey>,
@@ -77,7 +77,7 @@ impl Node {
         })
     }
 
-    /// Steps the machine with an event and keeps its orders.
+    /// Steps the machine with an event and keeps its effects.
     pub(super) fn told(&mut self, now: Time, event: PublisherEvent) -> Vec<Outcome> {
         let orders = self.machine.step(now, event);
         for order in &orders {

@@ -27,11 +27,11 @@ pub enum Outcome {
     Sequence(PublisherName, Sequence),
     /// The greatest number in the table, which a naive publisher read.
     Max(PublisherName, FeedSyncId),
-    /// An order of a publisher.
+    /// An effect of a publisher.
     Publisher(PublisherName, PublisherOrder),
     /// The head that a fetch read; none if there is no such feed.
     Head(ConsumerName, Option<FeedSyncId>),
-    /// An order of a consumer.
+    /// An effect of a consumer.
     Consumer(ConsumerName, ConsumerOrder),
     /// A row whose last state the consumer has not seen.
     Misses(ConsumerName, FeedKey, Row),
@@ -39,7 +39,7 @@ pub enum Outcome {
     MissesNothing(ConsumerName),
 }
 
-/// A text as one word, quoted where it must be.
+/// A text as one word, quoted if it must be.
 pub(super) struct AsWord<'a>(pub(super) &'a str);
 
 /// A key as one word.

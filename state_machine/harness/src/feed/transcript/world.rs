@@ -41,7 +41,7 @@ pub struct World {
 /// The error for an input that is not possible now. The world is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfTurn {
-    /// The publisher has no open order.
+    /// The publisher has no pending effect.
     #[error("{0} has no order to publish: let it hear of a write first, `{0}> written`")]
     NothingToPublish(PublisherName),
     /// The publication has not executed its first steps.
@@ -53,7 +53,7 @@ pub enum OutOfTurn {
     /// The consumer is already started.
     #[error("{0} is there already: write `{0}> crashes` first")]
     Started(ConsumerName),
-    /// The consumer has no open order.
+    /// The consumer has no pending effect.
     #[error("{0} has no order to fetch")]
     NothingToFetch(ConsumerName),
     /// The fetch has not executed its first step.
