@@ -7,6 +7,7 @@ mod bad_requests;
 mod browser;
 mod bursts;
 mod chaos;
+mod clients;
 mod cluster;
 mod durability;
 mod dynamo;

@@ -29,7 +29,7 @@ pub(crate) use program::{ExitOutput, Program, kalends};
 pub(crate) use proxy::{Fault, Proxy, Rule};
 pub(crate) use raw::{Raw, oversized_bodies};
 pub(crate) use run::{number_from_env, raise_open_file_limit, timed};
-pub(crate) use sender::Sender;
+pub(crate) use sender::{Post, Sender};
 pub(crate) use server::{Launch, Role, Server};
 pub(crate) use signer::{Signer, unix_now_s};
 pub(crate) use socket::{Closed, Socket};

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::sender::Sender;
+use super::signer::unix_now_s;
 use super::wait::until;
 
 /// A running server. It is killed when this is dropped; its data directory exists until then.
@@ -116,6 +117,14 @@ impl Server {
 
     pub(crate) fn data_dir(&self) -> PathBuf {
         data_dir(self.data.path())
+    }
+
+    /// The time by the clock of the server, in seconds since the epoch.
+    pub(crate) fn now_s(&self) -> u64 {
+        let offsets = self.launch.arguments.iter();
+        let offset =
+            offsets.filter_map(|argument| argument.strip_prefix("--clock-offset-s=")).next_back();
+        unix_now_s() + offset.map_or(0, |seconds| seconds.parse::<u64>().expect("digits"))
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -44,8 +44,12 @@ impl Signer {
 
     /// A valid `Authorization` header for the server at `origin`.
     pub(crate) fn authorization(&self, origin: &str) -> String {
-        let claims =
-            json!({"aud": origin, "exp": unix_now_s() + 3600, "sub": "mailto:a@b.example"});
+        self.authorization_at(unix_now_s(), origin)
+    }
+
+    /// Like [`authorization`](Self::authorization), by a clock that shows `now_s`.
+    pub(crate) fn authorization_at(&self, now_s: u64, origin: &str) -> String {
+        let claims = json!({"aud": origin, "exp": now_s + 3600, "sub": "mailto:a@b.example"});
         self.vapid(&self.token_with_claims(&claims))
     }
 

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
@@ -26,6 +28,23 @@ impl Socket {
     /// Connects, or fails if the server is down.
     pub(crate) async fn try_open(server: &Server) -> Result<Self, Error> {
         within(AT_ONCE, "a WebSocket opens", Self::open_untimed(server.address())).await
+    }
+
+    /// Connects with additional headers in the upgrade request. The server must accept no extension.
+    pub(crate) async fn open_with(
+        server: &Server,
+        headers: &[(&'static str, &'static str)],
+    ) -> Self {
+        let url = format!("ws://{}/", server.address());
+        let mut request = url.into_client_request().expect("it is a URL");
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
+        let stream = TcpStream::connect(server.address()).await.expect("the server is there");
+        let upgrade = within(AT_ONCE, "a WebSocket opens", client_async(request, stream));
+        let (socket, response) = upgrade.await.expect("the server takes connections");
+        assert_eq!(response.headers().get("sec-websocket-extensions"), None);
+        Self(socket)
     }
 
     /// Connects to an address without a time limit, or fails if no server listens there.
@@ -56,6 +75,16 @@ impl Socket {
     /// Sends JSON. An error is ignored, because the next [`receive`](Self::receive) returns it.
     pub(crate) async fn send_json(&mut self, json: &Value) {
         let _ = self.send(Message::text(json.to_string())).await;
+    }
+
+    /// Sends a ping, and waits for the pong with its payload.
+    pub(crate) async fn ping(&mut self, payload: &'static [u8]) {
+        self.send(Message::Ping(payload.into())).await.expect("the server is there");
+        let pong = within(AT_ONCE, "a pong arrives", self.0.next()).await;
+        assert_eq!(
+            pong.expect("the server is there").expect("a frame"),
+            Message::Pong(payload.into())
+        );
     }
 
     /// Waits for the next text frame, at most [`AT_ONCE`], and parses it as JSON.
