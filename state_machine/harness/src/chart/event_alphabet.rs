@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::transcript::default_limits;
 use state_machine::broadcast::{Broadcasts, Versions};
 use state_machine::connection::{Config, Connection, ConnectionSeed, Event, Limits};
 use state_machine::feed::{FeedKey, FeedValue};
@@ -31,7 +32,7 @@ pub(super) fn connection() -> Connection {
         deferred_commands_max: 1,
         channels_max: 3,
         remembered_acks_max: 2,
-        ..Limits::default()
+        ..default_limits()
     };
     let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };

@@ -41,6 +41,9 @@ pub(super) fn transitions() -> Transitions {
     while let Some(state) = waiting.pop_front() {
         for (now, event) in state.happenings() {
             let next = state.stepped(now, &event, &mut transitions);
+            if next.stale == PATIENCE {
+                continue;
+            }
             let known = least_stale.entry(next.state_key()).or_insert(PATIENCE);
             if next.stale < *known {
                 *known = next.stale;

@@ -13,7 +13,6 @@ use crate::month::Month;
 use crate::store::{Page, PageLimit, StoreAnswer, StoreOp};
 use crate::wire::{AckUpdate, ServerMessage};
 
-/// Pushes and acks.
 impl Session {
     /// Less urgent messages stay in storage from now on. A lower minimum releases messages that stayed there so far.
     pub(in crate::connection) fn set_min_urgency(&mut self, min: Urgency) {
