@@ -79,9 +79,9 @@ impl Broadcasts {
         self.versions.get(id).map(|(version, _)| version)
     }
 
-    /// The version of a broadcast, if it changed after `told`.
-    pub fn changed_since(&self, id: &str, told: FeedSyncId) -> Option<&FeedValue> {
-        self.versions.get(id).filter(|(_, changed)| *changed > told).map(|(version, _)| version)
+    /// The version of a broadcast, if it changed after `seen`.
+    pub fn changed_since(&self, id: &str, seen: FeedSyncId) -> Option<&FeedValue> {
+        self.versions.get(id).filter(|(_, changed)| *changed > seen).map(|(version, _)| version)
     }
 
     /// The id as it is stored here, if the broadcast exists. All its subscribers share the text.

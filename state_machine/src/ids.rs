@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 /// Why a text is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
@@ -102,51 +104,18 @@ impl NodeId {
     }
 }
 
+/// Parses 32 hex digits or a dashed UUID. Every other form that [`Uuid`] knows has another length.
 fn parse_uuid(text: &str) -> Result<[u8; 16], IdError> {
-    let dashed = match text.len() {
-        32 => false,
-        36 => true,
-        _ => return Err(IdError::NotUuid),
-    };
-    let mut bytes = [0; 16];
-    let mut digits = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if dashed && matches!(at, 8 | 13 | 18 | 23) {
-            if byte != b'-' {
-                return Err(IdError::NotUuid);
-            }
-            continue;
-        }
-        let digit = (byte as char).to_digit(16).ok_or(IdError::NotUuid)? as u8;
-        bytes[digits / 2] = (bytes[digits / 2] << 4) | digit;
-        digits += 1;
-    }
-    Ok(bytes)
-}
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// Writes 32 hex digits, with the dashes of a UUID if `dashed`.
-fn write_hex(bytes: &[u8; 16], dashed: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut text = [b'-'; 36];
-    let mut at = 0;
-    for (index, byte) in bytes.iter().enumerate() {
-        if dashed && matches!(index, 4 | 6 | 8 | 10) {
-            at += 1;
-        }
-        text[at] = HEX[usize::from(byte >> 4)];
-        text[at + 1] = HEX[usize::from(byte & 15)];
-        at += 2;
-    }
-    f.write_str(std::str::from_utf8(&text[..at]).expect("hex digits and dashes are ASCII"))
+    let uuid = Uuid::try_parse(text).ok().filter(|_| matches!(text.len(), 32 | 36));
+    uuid.map(Uuid::into_bytes).ok_or(IdError::NotUuid)
 }
 
 macro_rules! text_form {
-    ($name:ident, $bytes:expr, $dashed:expr) => {
+    ($name:ident, $bytes:expr, $form:ident) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let bytes: fn(&$name) -> [u8; 16] = $bytes;
-                write_hex(&bytes(self), $dashed, f)
+                Uuid::from_bytes(bytes(self)).$form().fmt(f)
             }
         }
 
@@ -166,9 +135,9 @@ macro_rules! text_form {
     };
 }
 
-text_form!(Uaid, |id| id.0, false);
-text_form!(Chid, |id| id.0, true);
-text_form!(MessageId, |id| id.to_bytes(), false);
+text_form!(Uaid, |id| id.0, simple);
+text_form!(Chid, |id| id.0, hyphenated);
+text_form!(MessageId, |id| id.to_bytes(), simple);
 
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,6 @@ use crate::time::{Span, Time};
 pub struct Message {
     /// Its id: the notification's `version`, and a stored row's `updateid`.
     pub id: MessageId,
-    /// The channel it is sent to.
     pub chid: Chid,
     /// Replaces a stored message of the same channel and topic (RFC 8030 §5.4).
     pub topic: Option<Topic>,
@@ -29,9 +28,7 @@ pub struct Message {
 /// An encrypted body and its content encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Payload {
-    /// The bytes of the request body.
     pub data: Bytes,
-    /// The content encoding, with its parameters.
     pub encoding: Encoding,
 }
 

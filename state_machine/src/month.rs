@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 
 use crate::time::Time;
 
@@ -23,7 +24,6 @@ pub struct MonthError;
 /// A date and hour in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CivilHour {
-    /// Year, for example 2026.
     pub year: u16,
     /// Month, 1 to 12.
     pub month: u8,
@@ -32,8 +32,6 @@ pub struct CivilHour {
     /// Hour, 0 to 23.
     pub hour: u8,
 }
-
-const MS_A_DAY: u64 = 24 * 60 * 60 * 1000;
 
 impl Month {
     /// The month of a year, by its number from 1 to 12.
@@ -51,7 +49,6 @@ impl Month {
         Self { year, month }
     }
 
-    /// The month after this one.
     pub fn next(self) -> Self {
         match self.month {
             12 => Self { year: self.year + 1, month: 1 },
@@ -59,7 +56,6 @@ impl Month {
         }
     }
 
-    /// The month before this one.
     pub fn previous(self) -> Self {
         match self.month {
             1 => Self { year: self.year - 1, month: 12 },
@@ -69,25 +65,16 @@ impl Month {
 }
 
 impl CivilHour {
-    /// The date and hour of `time`. Years after 9999 become 9999.
-    ///
-    /// The algorithm is the usual one: years begin in March, so that the leap day is the last day
-    /// of a year.
+    /// The date and hour of `time`, at most the last hour of the year 9999.
     pub fn of(time: Time) -> Self {
-        let days = time.0 / MS_A_DAY + 719_468;
-        let era = days / 146_097;
-        let day_of_era = days % 146_097;
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let march_month = (5 * day_of_year + 2) / 153;
-        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        const LAST_HOUR: u64 = 253_402_297_200;
+        let date = OffsetDateTime::from_unix_timestamp(time.as_secs().min(LAST_HOUR) as i64)
+            .expect("the years up to 9999 are in range");
         Self {
-            year: year.min(9999) as u16,
-            month: month as u8,
-            day: (day_of_year - (153 * march_month + 2) / 5 + 1) as u8,
-            hour: (time.0 % MS_A_DAY / 3_600_000) as u8,
+            year: date.year() as u16,
+            month: date.month().into(),
+            day: date.day(),
+            hour: date.hour(),
         }
     }
 }
@@ -135,7 +122,7 @@ mod tests {
     use super::*;
 
     fn day(days_since_epoch: u64) -> Time {
-        Time(days_since_epoch * MS_A_DAY)
+        Time(days_since_epoch * 24 * 60 * 60 * 1000)
     }
 
     #[test]

@@ -9,9 +9,7 @@ use crate::time::Time;
 /// A user agent's record in the router table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RouterRecord {
-    /// The agent that the record belongs to.
     pub uaid: Uaid,
-    /// How the agent is reached.
     pub router_type: RouterType,
     /// The connection node that last registered the agent; cleared once the agent is found not to
     /// be connected there.
@@ -29,7 +27,6 @@ pub struct RouterRecord {
 /// The node an agent is connected to, and the `connected_at` of that connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeBinding {
-    /// The name of the connection node.
     pub node: NodeId,
     /// The `connected_at` of the record.
     pub connected_at: Time,

@@ -50,12 +50,10 @@ impl<R> Registry<R> {
         self.live.values()
     }
 
-    /// The number of live connections.
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// Whether the node has no connections.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

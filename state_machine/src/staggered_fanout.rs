@@ -27,7 +27,7 @@ pub struct FanoutSchedule<F> {
     /// The slot where the cursor rests, or where its round began.
     cursor: u64,
     /// None while the cursor rests.
-    turning: Option<Turning>,
+    round: Option<Round>,
 }
 
 /// A subscriber's slot. Subscribers of the same slot are woken in the order of their connection
@@ -37,19 +37,19 @@ type SlotEntry = (u64, ConnectionId);
 #[derive(Debug, Clone)]
 struct Subscriber<F> {
     /// The last change it has seen, or was woken for.
-    told: FeedSyncId,
+    last_sent: FeedSyncId,
     reach: F,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Turning {
+struct Round {
     began: Time,
     /// One period after the last change.
     until: Time,
-    /// The distance that the cursor has moved since `began`, as of `turned`. One round is
+    /// The distance that the cursor has moved since `began`, as of `moved_at`. One round is
     /// [`ROUND`].
     angle: u64,
-    turned: Time,
+    moved_at: Time,
 }
 
 /// The minimum time between two ticks, so that thousands of subscribers do not need thousands of
@@ -67,23 +67,23 @@ impl<F> FanoutSchedule<F> {
             head: FeedSyncId::NONE,
             subscribers: BTreeMap::new(),
             cursor: 0,
-            turning: None,
+            round: None,
         }
     }
 
-    /// Adds a subscriber at `slot` that has seen all changes up to `told`. If there are later ones,
-    /// the cursor makes a round or extends it, and so passes this slot.
+    /// Adds a subscriber at `slot` that has seen all changes up to `last_sent`. If there are later
+    /// ones, the cursor makes a round or extends it, and so passes this slot.
     pub fn subscribe(
         &mut self,
         now: Time,
         slot: u32,
         id: ConnectionId,
-        told: FeedSyncId,
+        last_sent: FeedSyncId,
         reach: F,
     ) {
         self.catch_up(now);
-        self.subscribers.insert((slot.into(), id), Subscriber { told, reach });
-        if told != self.head {
+        self.subscribers.insert((slot.into(), id), Subscriber { last_sent, reach });
+        if last_sent != self.head {
             self.advance(now);
         }
     }
@@ -106,12 +106,12 @@ impl<F> FanoutSchedule<F> {
     /// that has not seen the last change. If `wake` returns false, the subscriber is removed.
     /// Returns the number of subscribers woken.
     pub fn tick(&mut self, now: Time, mut wake: impl FnMut(&F) -> bool) -> usize {
-        let Some(turning) = self.turning else { return 0 };
-        let now = now.clamp(turning.turned, turning.until);
-        let angle = turning.angle_at(now, self.period);
-        let [first, second] = entries(self.cursor, turning.angle, angle);
-        self.turning = (now < turning.until).then_some(Turning { angle, turned: now, ..turning });
-        if self.turning.is_none() {
+        let Some(round) = self.round else { return 0 };
+        let now = now.clamp(round.moved_at, round.until);
+        let angle = round.angle_at(now, self.period);
+        let [first, second] = entries(self.cursor, round.angle, angle);
+        self.round = (now < round.until).then_some(Round { angle, moved_at: now, ..round });
+        if self.round.is_none() {
             self.cursor = slot(self.cursor, angle);
         }
         self.wake_slots(first, &mut wake) + self.wake_slots(second, &mut wake)
@@ -119,17 +119,15 @@ impl<F> FanoutSchedule<F> {
 
     /// When [`FanoutSchedule::tick`] is due; none while the cursor rests.
     pub fn deadline(&self) -> Option<Time> {
-        let Turning { began, until, angle, turned } = self.turning?;
+        let Round { began, until, angle, moved_at } = self.round?;
         let passed_at = |way| began + time_for(angle + way + 1, self.period);
-        Some(self.way_to_next(angle).map_or(until, passed_at).max(turned + TICK).min(until))
+        Some(self.way_to_next(angle).map_or(until, passed_at).max(moved_at + TICK).min(until))
     }
 
-    /// The number of subscribers.
     pub fn len(&self) -> usize {
         self.subscribers.len()
     }
 
-    /// Whether the schedule has no subscribers.
     pub fn is_empty(&self) -> bool {
         self.subscribers.is_empty()
     }
@@ -137,10 +135,10 @@ impl<F> FanoutSchedule<F> {
     /// Extends the round until one period from now, or begins one if there are subscribers.
     fn advance(&mut self, now: Time) {
         let until = now + self.period;
-        match &mut self.turning {
-            Some(turning) => turning.until = turning.until.max(until),
+        match &mut self.round {
+            Some(round) => round.until = round.until.max(until),
             None if self.subscribers.is_empty() => {}
-            None => self.turning = Some(Turning { began: now, until, angle: 0, turned: now }),
+            None => self.round = Some(Round { began: now, until, angle: 0, moved_at: now }),
         }
     }
 
@@ -148,11 +146,11 @@ impl<F> FanoutSchedule<F> {
     /// `now`. It moves there, but not past the next subscriber. A new subscriber behind it counts
     /// as passed.
     fn catch_up(&mut self, now: Time) {
-        let Some(Turning { angle, turned, until, .. }) = self.turning else { return };
+        let Some(Round { angle, moved_at, until, .. }) = self.round else { return };
         let way = self.way_to_next(angle);
-        if let Some(turning) = &mut self.turning {
-            let here = turning.angle_at(now.clamp(turned, until), self.period);
-            turning.angle = way.map_or(here, |way| here.min(angle + way));
+        if let Some(round) = &mut self.round {
+            let here = round.angle_at(now.clamp(moved_at, until), self.period);
+            round.angle = way.map_or(here, |way| here.min(angle + way));
         }
     }
 
@@ -170,24 +168,24 @@ impl<F> FanoutSchedule<F> {
     ) -> usize {
         let mut gone = Vec::new();
         let mut woken = 0;
-        for (seat, follower) in self.subscribers.range_mut(entries) {
-            if follower.told != self.head {
-                follower.told = self.head;
-                if wake(&follower.reach) {
+        for (entry, subscriber) in self.subscribers.range_mut(entries) {
+            if subscriber.last_sent != self.head {
+                subscriber.last_sent = self.head;
+                if wake(&subscriber.reach) {
                     woken += 1;
                 } else {
-                    gone.push(*seat);
+                    gone.push(*entry);
                 }
             }
         }
-        for seat in gone {
-            self.subscribers.remove(&seat);
+        for entry in gone {
+            self.subscribers.remove(&entry);
         }
         woken
     }
 }
 
-impl Turning {
+impl Round {
     fn angle_at(self, now: Time, period: Span) -> u64 {
         if period == Span::ZERO { ROUND } else { angle_of(now.since(self.began), period) }
     }

@@ -14,9 +14,7 @@ use crate::time::Time;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Registration {
     pub uaid: Uaid,
-    /// How the agent is reached.
     pub router_type: RouterType,
-    /// The node it connected to.
     pub node: NodeId,
     /// The time of the connection, by that node's clock.
     pub connected_at: Time,
@@ -72,13 +70,10 @@ pub struct PageLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MonthStep {
     pub uaid: Uaid,
-    /// The node it is connected to.
     pub node: NodeId,
     /// The `connected_at` of the record.
     pub connected_at: Time,
-    /// The month moved away from.
     pub from: Month,
-    /// The month moved to.
     pub to: Month,
     /// The key of the hour of the move in the last-connect index.
     pub last_connect: LastConnect,
@@ -90,19 +85,13 @@ pub enum StoreOp {
     /// Write the router record of an agent that connected.
     Register(Registration),
     /// Read the registered channels.
-    ReadChannels {
-        uaid: Uaid,
-        /// The month of the message table.
-        month: Month,
-    },
+    ReadChannels { uaid: Uaid, month: Month },
     /// Read a page of stored messages.
     Fetch {
         uaid: Uaid,
-        /// The month of the message table.
         month: Month,
         /// Only messages after this position.
         after: Option<Cursor>,
-        /// The maximum size of the page.
         limit: PageLimit,
         /// Messages that expired before this time are left out.
         now: Time,
@@ -115,31 +104,15 @@ pub enum StoreOp {
         messages: Vec<MessageKey>,
     },
     /// Register channels of an agent.
-    AddChannels {
-        uaid: Uaid,
-        /// The month of the message table.
-        month: Month,
-        channels: BTreeSet<Chid>,
-    },
+    AddChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
     /// Unregister a channel of an agent.
-    RemoveChannel {
-        uaid: Uaid,
-        /// The months of the message tables.
-        months: Vec<Month>,
-        chid: Chid,
-    },
+    RemoveChannel { uaid: Uaid, months: Vec<Month>, chid: Chid },
     /// Make `to` the month that messages are stored in, and record the unfinished move.
     UpdateMonth(MonthStep),
     /// Record that the move is finished.
     FinishMove(MonthStep),
     /// Move the remaining messages of the old month to the new month.
-    MoveMessages {
-        uaid: Uaid,
-        /// The month that the agent moves away from.
-        from: Month,
-        /// The month that the agent moves to.
-        to: Month,
-    },
+    MoveMessages { uaid: Uaid, from: Month, to: Month },
     /// Remove the node from the record if the record still has this binding.
     ClearNode {
         uaid: Uaid,

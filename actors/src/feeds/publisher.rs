@@ -12,7 +12,7 @@ use futures_util::stream;
 use slog::{debug, info, warn};
 use state_machine::Time;
 use state_machine::feed::{
-    FeedName, PublishResult, Publisher, PublisherEvent, PublisherLimits, PublisherOrder,
+    FeedName, PublishResult, Publisher, PublisherEffect, PublisherEvent, PublisherLimits,
 };
 use state_machine::store::StoreFailed;
 use storage::StoreError;
@@ -100,9 +100,9 @@ impl PublisherActor {
         self.note_deadline(feed);
     }
 
-    fn execute(&self, feed: &FeedName, order: PublisherOrder) {
+    fn execute(&self, feed: &FeedName, order: PublisherEffect) {
         match order {
-            PublisherOrder::Publish { after, limit } => {
+            PublisherEffect::Publish { after, limit } => {
                 // The store has the operation when this returns.
                 let answer = self.shared.store.publish(feed.clone(), after, limit);
                 let (answers, feed) = (self.answers.clone(), feed.clone());
@@ -111,7 +111,7 @@ impl PublisherActor {
                     drop(answers.send(StoreAnswered::Published(feed, answer)).await);
                 });
             }
-            PublisherOrder::Announce { head } => self.shared.heads.announce(feed, head),
+            PublisherEffect::Announce { head } => self.shared.heads.announce(feed, head),
         }
     }
 

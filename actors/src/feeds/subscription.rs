@@ -9,7 +9,7 @@ use std::time::Duration;
 use slog::{debug, warn};
 use state_machine::Span;
 use state_machine::feed::{
-    Consumer, ConsumerEnd, ConsumerEvent, ConsumerOrder, FeedName, FeedPage, FeedSyncId,
+    Consumer, ConsumerEffect, ConsumerEnd, ConsumerEvent, FeedName, FeedPage, FeedSyncId,
 };
 use state_machine::store::StoreFailed;
 use storage::{StoreError, StoreFuture};
@@ -119,17 +119,17 @@ impl FeedSubscription {
         let now = self.feeds.shared.clock.now();
         for order in self.consumer.step(now, event) {
             match order {
-                ConsumerOrder::Fetch { after, limit } => {
+                ConsumerEffect::Fetch { after, limit } => {
                     let store = &self.feeds.shared.store;
                     let page = store.fetch_feed(self.feed.clone(), after, limit);
                     self.fetching = Mutex::new(Some(page));
                 }
-                ConsumerOrder::Consume(page) => {
+                ConsumerEffect::Consume(page) => {
                     self.cursor = page.cursor;
                     self.on_next = Some(ConsumerEvent::Consumed);
                     return Some(page);
                 }
-                ConsumerOrder::End(end) => self.ended(end),
+                ConsumerEffect::End(end) => self.ended(end),
             }
         }
         None
@@ -146,7 +146,7 @@ impl FeedSubscription {
 
     /// Waits for the machine's next event. Dropping the future loses nothing.
     async fn event(&mut self) -> Result<ConsumerEvent, SubscriptionError> {
-        let deadline = self.consumer.deadline().map(|(at, _)| at);
+        let deadline = self.consumer.deadline();
         let wait = deadline.map(|at| at.since(self.feeds.shared.clock.now()));
         tokio::select! {
             moved = self.watch.head.changed() => moved.map_err(|_| SubscriptionError::Closed).map(|()| self.head_advanced()),

@@ -7,7 +7,6 @@
 
 mod event_alphabet;
 mod explore;
-mod hidden_state;
 mod print;
 
 use std::str::FromStr;

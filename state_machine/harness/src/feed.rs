@@ -1,4 +1,3 @@
-//! Verification of feeds: the checker of their promises, and histories as text.
+//! Feed histories as text.
 
-pub mod promises;
 pub mod transcript;

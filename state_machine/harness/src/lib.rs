@@ -2,7 +2,7 @@
 //!
 //! - [`transcript`]: one connection's session as text, to read, run and write.
 //! - [`invariants`]: the rules of every connection, and the promises of the whole service.
-//! - [`feed`]: the same two for feeds.
+//! - [`feed`]: a feed's history as text, to read, run and write.
 //! - [`chart`]: the table of states, found by running the machine.
 //!
 //! In production only `kalends dev replay` and `kalends dev states` use this crate.

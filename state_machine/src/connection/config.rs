@@ -2,7 +2,6 @@
 
 use crate::ids::{NodeId, Uaid};
 use crate::month::Month;
-use crate::record::LastConnect;
 use crate::time::{Span, Time};
 
 /// Shared by all connections of a node.
@@ -52,30 +51,6 @@ pub struct Limits {
     pub broadcasts_per_agent_max: usize,
     /// Keys of the `last_connect` index that one hour is spread over.
     pub last_connect_shards: usize,
-}
-
-/// For the harness and tests; the settings' defaults are in `src/settings/table.rs`.
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            hello_timeout: Span::from_secs(5),
-            ack_wait: Span::from_secs(1),
-            drain_wait: Span::from_secs(8),
-            keepalive_interval: Span::from_secs(300),
-            keepalive_grace: Span::from_secs(30),
-            session_max: Span::from_secs(14 * 24 * 60 * 60),
-            storage_recheck: Span::from_secs(1800),
-            store_retry: Span::from_secs(1),
-            fetch_rows_max: 100,
-            fetch_bytes_max: 1 << 20,
-            unacked_max: 128,
-            deferred_commands_max: 256,
-            remembered_acks_max: 128,
-            channels_max: 2000,
-            broadcasts_per_agent_max: 64,
-            last_connect_shards: LastConnect::SHARDS,
-        }
-    }
 }
 
 impl Config {

@@ -18,35 +18,23 @@ pub enum Effect {
     /// Send a WebSocket ping, to find out whether the peer is alive.
     Ping,
     /// Submit an operation to the store. The answer is an event with the same `op`.
-    SubmitStoreOp {
-        /// Correlates the answer with this operation.
-        op: OpId,
-        order: StoreOp,
-    },
+    SubmitStoreOp { op: OpId, order: StoreOp },
     /// Answer an endpoint's push.
     AnswerPush {
         /// The push of [`Event::PushArrived`](super::Event::PushArrived).
         push: PushId,
         /// The result of the delivery, for the endpoint.
         answer: PushAnswer,
-        /// The message of the push.
         message: MessageKey,
     },
     /// Register the connection on this node under this uaid; an older one under it is replaced.
-    Register {
-        /// The agent's id, or a new one.
-        uaid: Uaid,
-    },
+    Register { uaid: Uaid },
     /// Remove the connection from this node's registry.
-    Deregister {
-        /// The uaid it was registered under.
-        uaid: Uaid,
-    },
+    Deregister { uaid: Uaid },
     /// Notify the node that the record named before: the agent is connected here since `connected_at`.
     NotifyPreviousNode {
         /// The node that has the older connection.
         node: NodeId,
-        /// The agent that moved.
         uaid: Uaid,
         /// The `connected_at` of this connection in the record.
         connected_at: Time,

@@ -40,18 +40,12 @@ pub enum Event {
     PushArrived {
         /// Correlates this push with its [`Effect::AnswerPush`](super::Effect::AnswerPush).
         push: PushId,
-        /// The message to deliver.
         message: Message,
     },
     /// The endpoint of a push that was answered *accepted* had stopped waiting: it will store the message.
     AckReplyLost(MessageKey),
     /// The store answered an operation.
-    StoreAnswered {
-        /// The number of the submitted operation.
-        op: OpId,
-        /// The answer, or that the operation failed.
-        answer: Result<StoreAnswer, StoreFailed>,
-    },
+    StoreAnswered { op: OpId, answer: Result<StoreAnswer, StoreFailed> },
 }
 
 impl Event {

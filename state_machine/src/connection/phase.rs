@@ -9,6 +9,7 @@ use super::event::Event;
 use super::session::Session;
 use super::stage::{Next, Stage};
 use super::{Limits, StepContext, Wait};
+use crate::store::StoreAnswer;
 use crate::time::Time;
 
 /// The phase of a connection. Each holds only what is valid in it.
@@ -95,7 +96,7 @@ impl Phase {
 
     pub(super) fn close(self, reason: CloseReason, cx: &mut StepContext<'_>) -> Self {
         if let Self::Open(Open { session, stage }) = self {
-            session.close(reason, &stage.rules().months(), cx);
+            session.close(reason, &stage.months(), cx);
         }
         cx.out.push(Effect::Close(reason));
         Self::Closed
@@ -104,7 +105,7 @@ impl Phase {
     pub(super) fn name(&self) -> PhaseName {
         match self {
             Self::AwaitingHello(_) => PhaseName::AwaitingHello,
-            Self::Open(open) => open.stage.rules().name(),
+            Self::Open(open) => open.stage.name(),
             Self::Closed => PhaseName::Closed,
         }
     }
@@ -125,21 +126,33 @@ impl Open {
     }
 
     fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
-        let stage = self.stage.rules_mut();
         let next = match event {
             Event::StoreAnswered { op, answer } => match self.session.complete(op, answer, cx) {
-                Some(answer) => stage.on_store_answer(&mut self.session, answer, cx),
+                Some(answer) => self.on_store_answer(answer, cx),
                 None => Next::Stay,
             },
-            event => stage.on_event(&mut self.session, event, cx),
+            event => self.stage.rules_mut().on_event(&mut self.session, event, cx),
         };
         self.follow(next, cx)
+    }
+
+    /// An agent without a month has no messages: all answers are the stage's.
+    fn on_store_answer(&mut self, answer: StoreAnswer, cx: &mut StepContext<'_>) -> Next {
+        let answer = match self.stage.months().first() {
+            Some(month) => self.session.on_store_answer(answer, *month, cx),
+            None => Some(answer),
+        };
+        match answer {
+            Some(answer) => self.stage.rules_mut().on_store_answer(&mut self.session, answer, cx),
+            None => Next::Stay,
+        }
     }
 
     fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
         self.session.on_time(cx);
         loop {
-            match self.stage.rules_mut().advance(&mut self.session, cx) {
+            let months = self.stage.months();
+            match self.stage.rules_mut().advance(&mut self.session, &months, cx) {
                 Next::Enter(stage) => self.stage = stage,
                 next @ (Next::Stay | Next::Close(_)) => return self.follow(next, cx),
             }

@@ -90,10 +90,7 @@ pub enum DeliveryEffect {
     /// Read the router record with a consistent read.
     ReadRecord,
     /// Send the push to the agent's node.
-    Deliver {
-        /// The node that the record names.
-        node: NodeId,
-    },
+    Deliver { node: NodeId },
     /// Remove the node from the record if the record still has this node and `connected_at`.
     ClearNode {
         node: NodeId,
@@ -101,20 +98,11 @@ pub enum DeliveryEffect {
         connected_at: Time,
     },
     /// Read whether the channel is registered.
-    ConfirmChannel {
-        /// The month of the message table.
-        month: Month,
-    },
+    ConfirmChannel { month: Month },
     /// Store the message in a month's table.
-    Store {
-        /// The month of the message table.
-        month: Month,
-    },
+    Store { month: Month },
     /// Delete the row in the month that the agent has left.
-    DeleteStored {
-        /// The month of the message table.
-        month: Month,
-    },
+    DeleteStored { month: Month },
     /// Notify the node that a message was stored. The delivery does not wait for an answer.
     NotifyMessageStored {
         /// The node that the record names now.
@@ -177,14 +165,12 @@ enum DeliveryState {
         moved_from: Option<Month>,
         lookups: u8,
     },
-    /// The channel was not in that month's table. The agent may have moved to another month.
-    ReadingMonth {
-        month: Month,
-        lookups: u8,
-    },
+    /// The agent may have moved to another month since the message was stored in this one, or since
+    /// its channel was not in this one.
     RereadingRecord {
         month: Month,
         lookups: u8,
+        is_stored: bool,
     },
     DeletingOldRow {
         month: Month,
@@ -226,16 +212,14 @@ impl Delivery {
             (DeliveryState::Storing { month, moved_from, lookups }, Is::Stored(stored)) => {
                 self.stored(month, moved_from, lookups, stored)
             }
-            (DeliveryState::ReadingMonth { month, lookups }, Is::RecordRead(read)) => {
-                self.month_read(month, lookups, read)
-            }
-            (DeliveryState::RereadingRecord { month, lookups }, Is::RecordRead(read)) => {
-                self.record_reread(month, lookups, read)
-            }
+            (
+                DeliveryState::RereadingRecord { month, lookups, is_stored },
+                Is::RecordRead(read),
+            ) => self.record_reread(month, lookups, is_stored, read),
             (
                 DeliveryState::DeletingOldRow { month, lookups, is_stored: true },
                 Is::OldRowDeleted,
-            ) => self.reread_record(month, lookups),
+            ) => self.confirm_stored(month, lookups),
             (DeliveryState::DeletingOldRow { is_stored: false, .. }, Is::OldRowDeleted) => {
                 answer(Outcome::NoSuchChannel)
             }
@@ -319,11 +303,8 @@ impl Delivery {
                 self.state = DeliveryState::DeletingOldRow { month, lookups, is_stored };
                 vec![Do::DeleteStored { month: old }]
             }
-            (Ok(Stored::Done), None) => self.reread_record(month, lookups),
-            (Ok(Stored::NoSuchChannel), None) => {
-                self.state = DeliveryState::ReadingMonth { month, lookups: lookups + 1 };
-                vec![Do::ReadRecord]
-            }
+            (Ok(Stored::Done), None) => self.confirm_stored(month, lookups),
+            (Ok(Stored::NoSuchChannel), None) => self.reread_record(month, lookups, false),
             // A month's table is dropped only once all its agents have been inactive for too long.
             (Err(WriteError::NoSuchMonth), _) if month < self.params.this_month.previous() => {
                 answer(Outcome::NoSuchUser)
@@ -332,11 +313,15 @@ impl Delivery {
         }
     }
 
-    fn reread_record(&mut self, month: Month, lookups: u8) -> Vec<DeliveryEffect> {
+    fn confirm_stored(&mut self, month: Month, lookups: u8) -> Vec<DeliveryEffect> {
         if lookups >= LOOKUPS_MAX {
             return answer(Outcome::Unavailable);
         }
-        self.state = DeliveryState::RereadingRecord { month, lookups: lookups + 1 };
+        self.reread_record(month, lookups, true)
+    }
+
+    fn reread_record(&mut self, month: Month, lookups: u8, is_stored: bool) -> Vec<DeliveryEffect> {
+        self.state = DeliveryState::RereadingRecord { month, lookups: lookups + 1, is_stored };
         vec![Do::ReadRecord]
     }
 
@@ -344,35 +329,21 @@ impl Delivery {
         &mut self,
         month: Month,
         lookups: u8,
+        is_stored: bool,
         read: Result<Option<Route>, StoreFailed>,
     ) -> Vec<DeliveryEffect> {
         match read {
             // It is unknown whether the agent reads that table, so the answer is not 201.
             Err(StoreFailed) => answer(Outcome::Unavailable),
             Ok(None) => answer(Outcome::UserWentAway),
-            Ok(Some(route)) if route.curmonth != month => {
-                self.store(route.curmonth, Some(month), lookups)
+            Ok(Some(route)) if route.curmonth != month && (is_stored || lookups < LOOKUPS_MAX) => {
+                self.store(route.curmonth, is_stored.then_some(month), lookups)
             }
+            Ok(Some(_)) if !is_stored => answer(Outcome::NoSuchChannel),
             Ok(Some(route)) => {
                 let notification = route.node.map(|node| Do::NotifyMessageStored { node });
                 notification.into_iter().chain(answer(Outcome::Stored)).collect()
             }
-        }
-    }
-
-    fn month_read(
-        &mut self,
-        month: Month,
-        lookups: u8,
-        read: Result<Option<Route>, StoreFailed>,
-    ) -> Vec<DeliveryEffect> {
-        match read {
-            Err(StoreFailed) => answer(Outcome::Unavailable),
-            Ok(None) => answer(Outcome::UserWentAway),
-            Ok(Some(route)) if route.curmonth != month && lookups < LOOKUPS_MAX => {
-                self.store(route.curmonth, None, lookups)
-            }
-            Ok(Some(_)) => answer(Outcome::NoSuchChannel),
         }
     }
 }

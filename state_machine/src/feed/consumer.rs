@@ -14,8 +14,6 @@
 //! Architecture invariant: the cursor only grows, and only over consumed updates. A consumer that starts again with its
 //! cursor is given at least everything that it had not consumed.
 
-use std::fmt;
-
 use super::{FeedPage, FeedSyncId, store_backoff};
 use crate::backoff::Backoff;
 use crate::store::{PageLimit, StoreFailed};
@@ -24,7 +22,6 @@ use crate::time::{Span, Time};
 /// The limits of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConsumerLimits {
-    /// The maximum size of one page.
     pub page: PageLimit,
     /// The wait after a store failure. It doubles with each consecutive failure, up to 64 times.
     pub retry: Span,
@@ -37,9 +34,9 @@ pub enum ConsumerEvent {
     Started,
     /// The feed's head is at this number.
     HeadMoved(FeedSyncId),
-    /// The result of [`ConsumerOrder::Fetch`]: none if the feed does not exist.
+    /// The result of [`ConsumerEffect::Fetch`]: none if the feed does not exist.
     Fetched(Result<Option<FeedPage>, StoreFailed>),
-    /// The page of the last [`ConsumerOrder::Consume`] was consumed.
+    /// The page of the last [`ConsumerEffect::Consume`] was consumed.
     Consumed,
     /// The deadline may have passed.
     TimePassed,
@@ -47,12 +44,11 @@ pub enum ConsumerEvent {
 
 /// An effect of a consumer, executed by its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum ConsumerOrder {
+pub enum ConsumerEffect {
     /// Read a page of the feed. At most one such effect is pending.
     Fetch {
         /// Only updates after this number.
         after: FeedSyncId,
-        /// The maximum size of the page.
         limit: PageLimit,
     },
     /// Deliver these updates, store the page's cursor, then return [`ConsumerEvent::Consumed`]. A
@@ -72,13 +68,6 @@ pub enum ConsumerEnd {
         /// The feed's greatest number.
         head: FeedSyncId,
     },
-}
-
-/// The purpose of a consumer's deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ConsumerWait {
-    /// Retry after a store failure.
-    Retry,
 }
 
 /// One consumer of a feed.
@@ -112,8 +101,8 @@ enum ConsumerState {
     Ended,
 }
 
+use ConsumerEffect as Do;
 use ConsumerEvent as Is;
-use ConsumerOrder as Do;
 
 impl Consumer {
     /// A consumer that has consumed everything up to `cursor`.
@@ -122,7 +111,7 @@ impl Consumer {
     }
 
     /// Applies an event and returns at most one effect.
-    pub fn step(&mut self, now: Time, event: ConsumerEvent) -> Vec<ConsumerOrder> {
+    pub fn step(&mut self, now: Time, event: ConsumerEvent) -> Vec<ConsumerEffect> {
         match (self.stage, event) {
             (ConsumerState::New, Is::Started) => vec![self.fetch(self.backoff())],
             (stage, Is::HeadMoved(head)) => {
@@ -147,10 +136,10 @@ impl Consumer {
         }
     }
 
-    /// When [`ConsumerEvent::TimePassed`] is due, and why.
-    pub fn deadline(&self) -> Option<(Time, ConsumerWait)> {
+    /// When [`ConsumerEvent::TimePassed`] is due: the retry after a store failure.
+    pub fn deadline(&self) -> Option<Time> {
         match self.stage {
-            ConsumerState::Failed { until, .. } => Some((until, ConsumerWait::Retry)),
+            ConsumerState::Failed { until, .. } => Some(until),
             _ => None,
         }
     }
@@ -171,7 +160,7 @@ impl Consumer {
         known: FeedSyncId,
         backoff: Backoff,
         page: FeedPage,
-    ) -> Vec<ConsumerOrder> {
+    ) -> Vec<ConsumerEffect> {
         if page.head < self.cursor {
             return self.end(ConsumerEnd::CursorFromTheFuture { head: page.head });
         }
@@ -186,7 +175,7 @@ impl Consumer {
         if is_stuck { self.failed(now, backoff) } else { self.go_on() }
     }
 
-    fn go_on(&mut self) -> Vec<ConsumerOrder> {
+    fn go_on(&mut self) -> Vec<ConsumerEffect> {
         if self.cursor < self.head {
             return vec![self.fetch(self.backoff())];
         }
@@ -194,7 +183,7 @@ impl Consumer {
         Vec::new()
     }
 
-    fn fetch(&mut self, backoff: Backoff) -> ConsumerOrder {
+    fn fetch(&mut self, backoff: Backoff) -> ConsumerEffect {
         self.stage = ConsumerState::Fetching { known: self.head, backoff };
         Do::Fetch { after: self.cursor, limit: self.limits.page }
     }
@@ -203,23 +192,15 @@ impl Consumer {
         store_backoff(self.limits.retry)
     }
 
-    fn failed(&mut self, now: Time, mut backoff: Backoff) -> Vec<ConsumerOrder> {
+    fn failed(&mut self, now: Time, mut backoff: Backoff) -> Vec<ConsumerEffect> {
         let until = now + backoff.next();
         self.stage = ConsumerState::Failed { until, backoff };
         Vec::new()
     }
 
-    fn end(&mut self, end: ConsumerEnd) -> Vec<ConsumerOrder> {
+    fn end(&mut self, end: ConsumerEnd) -> Vec<ConsumerEffect> {
         self.stage = ConsumerState::Ended;
         vec![Do::End(end)]
-    }
-}
-
-impl fmt::Display for ConsumerWait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Retry => f.write_str("retry"),
-        }
     }
 }
 
@@ -292,7 +273,7 @@ mod tests {
         consumer.step(at(0), Is::Started);
         for (now, until) in [(0, 100), (100, 300), (300, 700)] {
             assert_eq!(consumer.step(at(now), failed()), []);
-            assert_eq!(consumer.deadline(), Some((at(until), ConsumerWait::Retry)));
+            assert_eq!(consumer.deadline(), Some(at(until)));
             assert_eq!(consumer.step(at(now), Is::HeadMoved(FeedSyncId(9))), []);
             assert_eq!(consumer.step(at(until - 1), Is::TimePassed), []);
             assert_eq!(consumer.step(at(until), Is::TimePassed), [fetch(4)]);
@@ -307,10 +288,10 @@ mod tests {
         consumer.step(at(0), Is::Started);
         assert_eq!(consumer.step(at(1), fetched(&[], 0, 3)), [fetch(0)]);
         assert_eq!(consumer.step(at(2), fetched(&[], 0, 3)), []);
-        assert_eq!(consumer.deadline(), Some((at(102), ConsumerWait::Retry)));
+        assert_eq!(consumer.deadline(), Some(at(102)));
         assert_eq!(consumer.step(at(102), Is::TimePassed), [fetch(0)]);
         assert_eq!(consumer.step(at(103), fetched(&[], 0, 3)), []);
-        assert_eq!(consumer.deadline(), Some((at(303), ConsumerWait::Retry)));
+        assert_eq!(consumer.deadline(), Some(at(303)));
     }
 
     #[test]
@@ -359,11 +340,11 @@ mod tests {
         Time(ms)
     }
 
-    fn fetch(after: u64) -> ConsumerOrder {
+    fn fetch(after: u64) -> ConsumerEffect {
         Do::Fetch { after: FeedSyncId(after), limit: LIMIT }
     }
 
-    fn consume(numbers: &[u64], cursor: u64, head: u64) -> ConsumerOrder {
+    fn consume(numbers: &[u64], cursor: u64, head: u64) -> ConsumerEffect {
         Do::Consume(page(numbers, cursor, head))
     }
 

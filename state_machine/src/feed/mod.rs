@@ -30,11 +30,9 @@ pub mod publication;
 pub mod publisher;
 pub mod table;
 
-pub use consumer::{
-    Consumer, ConsumerEnd, ConsumerEvent, ConsumerLimits, ConsumerOrder, ConsumerWait,
-};
+pub use consumer::{Consumer, ConsumerEffect, ConsumerEnd, ConsumerEvent, ConsumerLimits};
 pub use publication::{Assignment, Publication};
-pub use publisher::{Publisher, PublisherEvent, PublisherLimits, PublisherOrder, PublisherWait};
+pub use publisher::{Publisher, PublisherEffect, PublisherEvent, PublisherLimits, PublisherWait};
 pub use table::Table;
 
 use std::borrow::Borrow;
@@ -111,7 +109,6 @@ pub struct UnpublishedKey {
 /// Part of a feed's updates, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FeedPage {
-    /// The updates, in the order of their numbers.
     pub updates: Vec<Update>,
     /// The cursor after this page. Every update up to it is in this page or an earlier one, or its
     /// key has changed again.

@@ -43,7 +43,7 @@ pub enum PublisherEvent {
     Written,
     /// Whether the feed has subscribers on this node.
     Watched(bool),
-    /// The result of [`PublisherOrder::Publish`]: none if the feed does not exist.
+    /// The result of [`PublisherEffect::Publish`]: none if the feed does not exist.
     Published(Result<Option<PublishResult>, StoreFailed>),
     /// The deadline may have passed.
     TimePassed,
@@ -51,12 +51,11 @@ pub enum PublisherEvent {
 
 /// An effect of a publisher, executed by its actor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum PublisherOrder {
+pub enum PublisherEffect {
     /// Assign numbers to keys that have none. At most one such effect is pending.
     Publish {
         /// Only keys after this one; all keys if there is none.
         after: Option<FeedKey>,
-        /// The maximum number of keys.
         limit: usize,
     },
     /// Send the feed's head to its subscribers on this node.
@@ -107,8 +106,8 @@ enum PublisherState {
     },
 }
 
+use PublisherEffect as Do;
 use PublisherEvent as Is;
-use PublisherOrder as Do;
 
 impl Publisher {
     /// The publisher of a feed whose state is not known yet.
@@ -124,7 +123,7 @@ impl Publisher {
     }
 
     /// Applies an event and returns the effects, in their sequence.
-    pub fn step(&mut self, now: Time, event: PublisherEvent) -> Vec<PublisherOrder> {
+    pub fn step(&mut self, now: Time, event: PublisherEvent) -> Vec<PublisherEffect> {
         match (self.stage, event) {
             (PublisherState::Idle | PublisherState::Resting { .. }, Is::Written) => {
                 vec![self.publish(self.backoff())]
@@ -175,7 +174,7 @@ impl Publisher {
         self.stage == PublisherState::Idle
     }
 
-    fn watched(&mut self, is_watched: bool) -> Vec<PublisherOrder> {
+    fn watched(&mut self, is_watched: bool) -> Vec<PublisherEffect> {
         self.is_watched = is_watched;
         match self.stage {
             PublisherState::Idle if is_watched => vec![self.publish(self.backoff())],
@@ -188,7 +187,7 @@ impl Publisher {
         }
     }
 
-    fn published(&mut self, now: Time, published: Option<PublishResult>) -> Vec<PublisherOrder> {
+    fn published(&mut self, now: Time, published: Option<PublishResult>) -> Vec<PublisherEffect> {
         let (head, next) = published.map(|it| (it.head, it.next)).unwrap_or_default();
         let announced = (self.head < head).then_some(Do::Announce { head });
         self.head = self.head.max(head);
@@ -197,7 +196,7 @@ impl Publisher {
     }
 
     /// The next batch of this round, or the first of the next round after a write.
-    fn go_on(&mut self, now: Time) -> Option<PublisherOrder> {
+    fn go_on(&mut self, now: Time) -> Option<PublisherEffect> {
         if self.after.is_some() || mem::take(&mut self.is_written) {
             return Some(self.publish(self.backoff()));
         }
@@ -211,7 +210,7 @@ impl Publisher {
         store_backoff(self.limits.retry)
     }
 
-    fn publish(&mut self, backoff: Backoff) -> PublisherOrder {
+    fn publish(&mut self, backoff: Backoff) -> PublisherEffect {
         self.stage = PublisherState::Publishing { backoff };
         Do::Publish { after: self.after.clone(), limit: self.limits.batch_max }
     }
@@ -349,11 +348,11 @@ mod tests {
         Time(ms)
     }
 
-    fn publish(after: Option<&str>) -> PublisherOrder {
+    fn publish(after: Option<&str>) -> PublisherEffect {
         Do::Publish { after: after.map(key), limit: 2 }
     }
 
-    fn announce(head: u64) -> PublisherOrder {
+    fn announce(head: u64) -> PublisherEffect {
         Do::Announce { head: FeedSyncId(head) }
     }
 

@@ -130,7 +130,7 @@ fn a_follower_who_was_told_is_passed_over() {
 fn a_follower_who_comes_without_the_last_change_has_the_hand_go_round_for_it_alone() {
     let mut watch = Watch::new(PERIOD);
     watch.changed(1);
-    assert_eq!(watch.schedule.deadline(), None, "nobody is there");
+    assert_eq!(watch.schedule.deadline(), None, "no subscriber is left");
     watch.subscribe(at(10), 1, 1);
     assert_eq!(watch.schedule.deadline(), None, "everybody knows");
     watch.subscribe(at(90), 2, 0);

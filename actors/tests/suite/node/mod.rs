@@ -103,7 +103,7 @@ impl Default for Bounds {
             },
             registry_mailbox_max: 100,
             client_mailbox_max: 100,
-            limits: Limits { ack_wait: ACK_WAIT, ..Limits::default() },
+            limits: Limits { ack_wait: ACK_WAIT, ..harness::transcript::default_limits() },
             name: "here",
             frozen_month: None,
             now: NOW,

@@ -191,6 +191,6 @@ fn limits() -> Limits {
         session_max: Span(YEAR.0 * 10),
         storage_recheck: YEAR,
         store_retry: STORE_RETRY,
-        ..Limits::default()
+        ..harness::transcript::default_limits()
     }
 }

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use harness::transcript::{Bindings, Input, OrderKind, Step, Transcript};
+use harness::transcript::{Bindings, Input, Step, Transcript};
 use state_machine::PushId;
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::Event;
@@ -37,7 +37,7 @@ impl Scene {
             if is_over {
                 scene.happens_after_the_end();
             }
-            is_over |= scene.step.effects.iter().any(|effect| effect.kind == OrderKind::Close);
+            is_over |= scene.step.effects.iter().any(|effect| effect.recipient() == "close");
             match (&step.input, scenes.last_mut()) {
                 (Input::Event(Event::AckReplyLost(_)), Some(before)) => {
                     before.loses_its_answer(step);
@@ -62,7 +62,7 @@ impl Scene {
     }
 
     fn happens_after_the_end(&mut self) {
-        let answers = self.step.effects.iter_mut().filter(|effect| effect.kind == OrderKind::Push);
+        let answers = self.step.effects.iter_mut().filter(|effect| effect.recipient() == "push");
         answers.for_each(|answer| answer.text = answer.text.replace(" busy ", " not_here "));
     }
 

@@ -10,7 +10,7 @@ use actors::broadcasts::BroadcastView;
 use actors::handle::DirectPush;
 use actors::registry::{ConnectedElsewhere, Lookup, MessageStored, ShutDown};
 use actors::{Client, ClientShared, Clock, Directory, NoPeers, RegistryActor};
-use harness::transcript::{Bindings, Expected, Input, Mismatch, OrderKind, Step, Transcript};
+use harness::transcript::{Bindings, Expected, Input, Mismatch, Step, Transcript};
 use slog::{Discard, Logger, o};
 use state_machine::broadcast::Versions;
 use state_machine::connection::{Effect, Event, PushAnswer};
@@ -160,17 +160,16 @@ impl Stage {
 
     /// Compares everything that was seen with what is written.
     pub(crate) async fn compare(&mut self, scene: &Scene) -> Result<(), Mismatch> {
-        use OrderKind::{Broadcasts, Close, Frame, Node, Ping, Push, Registry, Store};
         let ordered = self.record.take();
         self.agrees(scene, &ordered, |line| {
-            matches!(line.kind, Frame(_) | Ping | Store(_) | Node | Close)
+            matches!(line.recipient(), "agent" | "store" | "node" | "close")
         })?;
         let answers = self.push_lines();
-        self.agrees(scene, &answers, |line| line.kind == Push)?;
+        self.agrees(scene, &answers, |line| line.recipient() == "push")?;
         let broadcasts = self.broadcast_lines();
-        self.agrees(scene, &broadcasts, |line| line.kind == Broadcasts)?;
+        self.agrees(scene, &broadcasts, |line| line.recipient() == "broadcasts")?;
         let registry = self.registry_lines().await;
-        self.agrees(scene, &registry, |line| line.kind == Registry)
+        self.agrees(scene, &registry, |line| line.recipient() == "registry")
     }
 
     /// Takes in what was seen, without comparing it.
@@ -268,7 +267,7 @@ fn log() -> Logger {
 /// Every uaid that stands in a line to the registry.
 fn uaids(transcript: &Transcript, names: &Bindings) -> BTreeMap<Uaid, String> {
     let effects = transcript.steps.iter().flat_map(|step| &step.effects);
-    let lines = effects.filter(|effect| effect.kind == OrderKind::Registry);
+    let lines = effects.filter(|effect| effect.recipient() == "registry");
     let named = lines.filter_map(|line| line.text.split(' ').next_back());
     let uaid = |name: &str| Uaid::parse(names.text(name).as_deref().unwrap_or(name)).unwrap();
     named.map(|name| (uaid(name), name.to_owned())).collect()

@@ -13,7 +13,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use harness::invariants::{self, ConnectionChecker, StepRecord, Violation};
+use harness::invariants::{self, ConnectionChecker, Invariant, Promise, StepRecord};
 use state_machine::connection::{Config, Connection, Effect, Effects, Event, PhaseName, Wait};
 use state_machine::delivery::Outcome;
 use state_machine::{Message, MessageId, Month, OpId, RouterRecord, Time, Uaid};
@@ -64,9 +64,9 @@ pub(crate) struct Trace(pub(crate) Vec<Entry>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// A rule of every connection.
-    Rule(Violation),
+    Rule(invariants::Broken<Invariant>),
     /// A promise of all of them together.
-    Promise(invariants::Broken),
+    Promise(invariants::Broken<Promise>),
     /// A record moved to an earlier month.
     Month { from: Month, to: Month },
 }
@@ -219,7 +219,7 @@ impl Trace {
         promises::check(self)
     }
 
-    fn rules(&self) -> Result<(), Violation> {
+    fn rules(&self) -> Result<(), invariants::Broken<Invariant>> {
         let mut checkers: BTreeMap<usize, ConnectionChecker> = BTreeMap::new();
         for entry in &self.0 {
             match entry {

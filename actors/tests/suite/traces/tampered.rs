@@ -78,7 +78,7 @@ fn each_rule_rejects_a_trace_that_was_tampered_with() {
     for (rule, change) in RULES {
         let mut changed = life.clone();
         assert!(changed.0.iter_mut().any(change), "nothing to change for {rule:?}");
-        assert_eq!(changed.rules().unwrap_err().invariant, *rule);
+        assert_eq!(changed.rules().unwrap_err().rule, *rule);
     }
     let broken: Vec<Invariant> = RULES.iter().map(|(rule, _)| *rule).collect();
     assert_eq!(broken, Invariant::ALL);
@@ -92,7 +92,7 @@ fn each_promise_rejects_a_trace_that_was_tampered_with() {
         let mut changed = life.clone();
         assert!(changed.0.iter_mut().any(change), "nothing to change for {promise:?}");
         match changed.promises().unwrap_err() {
-            Broken::Promise(broken) => assert_eq!(broken.promise, *promise),
+            Broken::Promise(broken) => assert_eq!(broken.rule, *promise),
             other => panic!("{other}"),
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::transcript::default_limits;
 use state_machine::broadcast::{Broadcasts, Versions};
 use state_machine::connection::{Config, Connection, ConnectionSeed, Event, Limits};
 use state_machine::feed::{FeedKey, FeedValue};
@@ -19,10 +20,10 @@ use state_machine::wire::{AckUpdate, ClientMessage, InvalidFrame};
 pub(super) const START: Time = Time(1_793_700_000_000);
 
 /// Channels that the store knows, and channels that it does not.
-const KNOWN: Chid = Chid([1; 16]);
-const OTHER_KNOWN: Chid = Chid([2; 16]);
-const UNKNOWN: Chid = Chid([3; 16]);
-const OTHER_UNKNOWN: Chid = Chid([4; 16]);
+const KNOWN: Chid = Chid([0xAA; 16]);
+const OTHER_KNOWN: Chid = Chid([0xBB; 16]);
+const UNKNOWN: Chid = Chid([0xCC; 16]);
+const OTHER_UNKNOWN: Chid = Chid([0xDD; 16]);
 
 /// A connection on a node with small limits, so that the search reaches them.
 pub(super) fn connection() -> Connection {
@@ -31,7 +32,7 @@ pub(super) fn connection() -> Connection {
         deferred_commands_max: 1,
         channels_max: 3,
         remembered_acks_max: 2,
-        ..Limits::default()
+        ..default_limits()
     };
     let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
@@ -51,8 +52,8 @@ pub(super) fn events() -> Vec<Event> {
         Event::SocketClosed,
         Event::TimePassed,
         Event::Replaced,
-        Event::ConnectedElsewhere { connected_at: START - Span(1) },
         Event::ConnectedElsewhere { connected_at: START + Span::from_secs(3600) },
+        Event::ConnectedElsewhere { connected_at: START - Span(1) },
         Event::ShutdownBegan,
         Event::MessageStored,
         Event::BroadcastsChanged(broadcasts()),
@@ -185,8 +186,9 @@ fn registered(registration: &Registration) -> Vec<StoreAnswer> {
         record(this_month, None, None),
         record(this_month, None, Some(there)),
         record(last_month, None, None),
-        record(this_month, Some(last_month), None),
+        // The longest path first: the search does not repeat the start of a path.
         record(last_month, Some(last_month.previous()), None),
+        record(this_month, Some(last_month), None),
         StoreAnswer::Registered(RegisterResult::UnknownAgent),
         StoreAnswer::Registered(RegisterResult::Superseded(seen)),
     ]

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::event_alphabet::{START, answers, connection, events};
-use super::hidden_state::HiddenState;
-use state_machine::connection::{Connection, Effect, Event, PhaseName, Wait};
+use state_machine::connection::{Connection, Effect, Event, PhaseName};
 use state_machine::ids::OpId;
 use state_machine::store::{StoreFailed, StoreOp};
 use state_machine::time::Time;
@@ -21,7 +20,7 @@ pub(super) struct Transition {
 pub(super) type Transitions = BTreeMap<Transition, BTreeSet<&'static str>>;
 
 /// Steps without a new transition after which the search abandons a path.
-const PATIENCE: u8 = 4;
+const PATIENCE: u8 = 3;
 
 /// A connection in the search, and the operations it waits for.
 #[derive(Debug, Clone)]
@@ -30,31 +29,24 @@ struct SearchState {
     now: Time,
     /// Store operations without an answer.
     orders: Vec<(OpId, StoreOp)>,
-    memory: HiddenState,
     /// Steps since the last new transition on this path.
     stale: u8,
-}
-
-/// The part of a state that makes a difference. Of the states with one key, only the first is
-/// searched.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct StateKey {
-    phase: PhaseName,
-    wait: Option<Wait>,
-    unacked: usize,
-    orders: Vec<&'static str>,
-    memory: HiddenState,
 }
 
 /// Explores until nothing new is found.
 pub(super) fn transitions() -> Transitions {
     let mut transitions = Transitions::new();
-    let mut seen = BTreeSet::new();
+    let mut least_stale = BTreeMap::new();
     let mut waiting = VecDeque::from([SearchState::fresh()]);
     while let Some(state) = waiting.pop_front() {
         for (now, event) in state.happenings() {
             let next = state.stepped(now, &event, &mut transitions);
-            if next.stale < PATIENCE && seen.insert(next.state_key()) {
+            if next.stale == PATIENCE {
+                continue;
+            }
+            let known = least_stale.entry(next.state_key()).or_insert(PATIENCE);
+            if next.stale < *known {
+                *known = next.stale;
                 waiting.push_back(next);
             }
         }
@@ -64,13 +56,7 @@ pub(super) fn transitions() -> Transitions {
 
 impl SearchState {
     fn fresh() -> Self {
-        Self {
-            connection: connection(),
-            now: START,
-            orders: Vec::new(),
-            memory: HiddenState::default(),
-            stale: 0,
-        }
+        Self { connection: connection(), now: START, orders: Vec::new(), stale: 0 }
     }
 
     /// Every event that may happen next, and its time.
@@ -92,7 +78,6 @@ impl SearchState {
         let (phase, after) = (self.connection.phase(), next.connection.phase());
         let transition = Transition { phase, event: event.name(), after };
         next.stale = if note(transition, &effects, transitions) { 0 } else { self.stale + 1 };
-        next.memory.remember(event, &effects, after);
         next.keep_orders(event, effects);
         next
     }
@@ -107,17 +92,15 @@ impl SearchState {
         }));
     }
 
-    fn state_key(&self) -> StateKey {
-        const UNACKED_MAX: usize = 2;
-        let mut orders: Vec<_> = self.orders.iter().map(|(_, order)| order.effect_name()).collect();
-        orders.sort_unstable();
-        StateKey {
-            phase: self.connection.phase(),
-            wait: self.connection.deadline().map(|(_, wait)| wait),
-            unacked: self.connection.unacked().min(UNACKED_MAX),
-            orders,
-            memory: self.memory.clone(),
-        }
+    /// The connection as text without times and counters, the reason for its deadline and the
+    /// operations without an answer. Of the states with one key, only the first is searched.
+    fn state_key(&self) -> String {
+        let wait = self.connection.deadline().map(|(_, wait)| wait);
+        let orders = self.orders.iter().map(|(_, order)| order.effect_name());
+        let text = format!("{wait:?} {:?} {:?}", orders.collect::<Vec<_>>(), self.connection);
+        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| !is_number(word)).collect()
     }
 }
 

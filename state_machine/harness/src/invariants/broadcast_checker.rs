@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Invariant as Is, Violation};
+use super::{Checked, Invariant as Is};
 use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Broadcasts, Versions};
 use state_machine::connection::Event;
 use state_machine::feed::FeedKey;
@@ -44,26 +44,26 @@ impl BroadcastChecker {
     }
 
     /// Records that the connection subscribed or unsubscribed.
-    pub(super) fn follows(&mut self, is_followed: bool) -> Result<(), Violation> {
+    pub(super) fn follows(&mut self, is_followed: bool) -> Checked {
         let before = std::mem::replace(&mut self.is_followed, is_followed);
-        check!(before != is_followed, Is::BroadcastsFollowed, "said twice: {is_followed}");
+        check!(before != is_followed, Is::BroadcastsFollowed, "subscribed twice: {is_followed}");
         Ok(())
     }
 
     /// Checks an update that was sent to the agent.
-    pub(super) fn told(&mut self, news: &BroadcastUpdate) -> Result<(), Violation> {
+    pub(super) fn told(&mut self, news: &BroadcastUpdate) -> Checked {
         let latest = |id: &FeedKey| self.latest.as_ref().and_then(|all| all.version(id.as_str()));
         for (id, version) in &news.versions {
             let is_named = self.has.contains_key(id);
-            check!(is_named, Is::BroadcastsNamed, "told of {id}, which was not named");
-            check!(latest(id) == Some(version), Is::BroadcastsNamed, "told {id} is {version}");
+            check!(is_named, Is::BroadcastsNamed, "{id} was sent and not named");
+            check!(latest(id) == Some(version), Is::BroadcastsNamed, "{id} was sent as {version}");
         }
         for (id, refusal) in &news.refused {
             let is_right = match refusal {
                 BroadcastRefusal::NotFound => latest(id).is_none() && self.has.contains_key(id),
                 BroadcastRefusal::TooMany => !self.has.contains_key(id),
             };
-            check!(is_right, Is::BroadcastsNamed, "told that {id} is {refusal:?}");
+            check!(is_right, Is::BroadcastsNamed, "{id} was refused as {refusal:?}");
         }
         self.has.extend(news.versions.clone());
         Ok(())
@@ -71,7 +71,7 @@ impl BroadcastChecker {
 
     /// Checks what must hold between steps, from the answer to hello until the connection is
     /// closed.
-    pub(super) fn rested(&self, is_closed: bool) -> Result<(), Violation> {
+    pub(super) fn rested(&self, is_closed: bool) -> Checked {
         if is_closed {
             check!(!self.is_followed, Is::BroadcastsFollowed, "closed and followed");
             return Ok(());

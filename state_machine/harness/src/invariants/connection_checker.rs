@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::broadcast_checker::BroadcastChecker;
 use super::location_checker::LocationChecker;
-use super::{Invariant, StepRecord, Violation};
+use super::{Checked, Invariant, StepRecord};
 use state_machine::connection::{Config, Effect, Event, PhaseName, PushAnswer};
 use state_machine::ids::{Chid, MessageId, OpId, PushId, Uaid};
 use state_machine::message::{Message, MessageKey, Urgency};
@@ -76,7 +76,7 @@ impl ConnectionChecker {
 
     /// Takes the next step and checks every rule. After a violation the checker must not be used
     /// again.
-    pub fn observe(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    pub fn observe(&mut self, seen: &StepRecord<'_>) -> Checked {
         if seen.before == PhaseName::Closed {
             return silent(seen);
         }
@@ -94,7 +94,7 @@ impl ConnectionChecker {
         self.commands.len()
     }
 
-    fn happened(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    fn happened(&mut self, seen: &StepRecord<'_>) -> Checked {
         match seen.event {
             Event::PushArrived { push, message } => {
                 let arrived = Push {
@@ -128,7 +128,7 @@ impl ConnectionChecker {
         self.acks += 1;
     }
 
-    fn ordered(&mut self, effect: &Effect, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    fn ordered(&mut self, effect: &Effect, seen: &StepRecord<'_>) -> Checked {
         match effect {
             Effect::Send(message) => self.sent(message, seen),
             Effect::Ping => Ok(()),
@@ -172,7 +172,7 @@ impl ConnectionChecker {
         }
     }
 
-    fn sent(&mut self, message: &ServerMessage, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    fn sent(&mut self, message: &ServerMessage, seen: &StepRecord<'_>) -> Checked {
         match message {
             ServerMessage::Notification(message) => self.notified(message)?,
             ServerMessage::Registered { .. }
@@ -185,7 +185,7 @@ impl ConnectionChecker {
                 self.broadcasts.told(broadcasts)?;
             }
             ServerMessage::Broadcast(broadcasts) => {
-                check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "told of nothing");
+                check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "an empty update was sent");
                 self.broadcasts.told(broadcasts)?;
             }
             ServerMessage::Pong | ServerMessage::Error { .. } => {}
@@ -193,7 +193,11 @@ impl ConnectionChecker {
         if let ServerMessage::Hello { uaid, .. } | ServerMessage::Registered { uaid, .. } = message
         {
             let found = self.found_under;
-            check!(found == Some(*uaid), Is::HelloFirst, "told it is {uaid}, found as {found:?}");
+            check!(
+                found == Some(*uaid),
+                Is::HelloFirst,
+                "{uaid} was sent, registered as {found:?}"
+            );
         }
         let is_carried_out = is_carried_out(message);
         let is_ready = seen.before == PhaseName::Ready || seen.after == PhaseName::Ready;
@@ -205,7 +209,7 @@ impl ConnectionChecker {
         Ok(())
     }
 
-    fn notified(&mut self, message: &Message) -> Result<(), Violation> {
+    fn notified(&mut self, message: &Message) -> Checked {
         let Message { id, urgency, .. } = message;
         check!(*urgency >= self.min_urgency, Is::UrgencyRespected, "{id} is {urgency:?}");
         let remembered_max = self.config.limits.remembered_acks_max;
@@ -226,7 +230,7 @@ impl ConnectionChecker {
 
     /// Rejections are answered at once, all other commands in the order in which they were
     /// received.
-    fn command_answered(&mut self, answer: &ServerMessage) -> Result<(), Violation> {
+    fn command_answered(&mut self, answer: &ServerMessage) -> Checked {
         use ClientMessage::{Register, Unregister, Urgency};
         let is_carried_out = is_carried_out(answer);
         let commands = &mut self.commands;
@@ -252,7 +256,7 @@ impl ConnectionChecker {
         Ok(())
     }
 
-    fn asked(&mut self, op: OpId, order: &StoreOp) -> Result<(), Violation> {
+    fn asked(&mut self, op: OpId, order: &StoreOp) -> Checked {
         let last = self.last_op.replace(op);
         check!(last < Some(op), Is::OrdersNumbered, "{op:?} after {last:?}");
         if let StoreOp::Delete { messages, .. } = order {
@@ -272,7 +276,7 @@ impl ConnectionChecker {
         answer: PushAnswer,
         message: &MessageKey,
         seen: &StepRecord<'_>,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let Some(Push { id, ttl_is_zero, is_sent, .. }) = self.pushes.remove(&push) else {
             check!(false, Is::PushAnsweredOnce, "{answer:?} to {push:?}, which does not wait");
             return Ok(());
@@ -294,10 +298,14 @@ impl ConnectionChecker {
     }
 
     /// Checks what must hold between steps.
-    fn rested(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    fn rested(&mut self, seen: &StepRecord<'_>) -> Checked {
         let is_closed = seen.after == PhaseName::Closed;
         let has_close = matches!(seen.effects.last(), Some(Effect::Close(_)));
-        check!(is_closed == has_close, Is::SilentAfterClose, "closed without saying so");
+        check!(
+            is_closed == has_close,
+            Is::SilentAfterClose,
+            "the phase and the effect close differ"
+        );
         self.pushes_rest(seen)?;
         let unacked =
             self.messages.values().filter(|state| matches!(state, State::Unacked { .. })).count();
@@ -315,7 +323,7 @@ impl ConnectionChecker {
         deadline_rests(seen)
     }
 
-    fn pushes_rest(&self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    fn pushes_rest(&self, seen: &StepRecord<'_>) -> Checked {
         let is_closed = seen.after == PhaseName::Closed;
         for (push, Push { id, arrived_at, is_sent, .. }) in &self.pushes {
             check!(!is_closed, Is::PushAnsweredOnce, "{push:?} has no answer at the end");
@@ -327,7 +335,7 @@ impl ConnectionChecker {
 }
 
 /// Checks that a closed connection answers pushes and does nothing else.
-fn silent(seen: &StepRecord<'_>) -> Result<(), Violation> {
+fn silent(seen: &StepRecord<'_>) -> Checked {
     let is_silent = match (seen.event, seen.effects) {
         (Event::PushArrived { push, .. }, [Effect::AnswerPush { push: answered, answer, .. }]) => {
             push == answered && *answer == PushAnswer::Busy
@@ -340,7 +348,7 @@ fn silent(seen: &StepRecord<'_>) -> Result<(), Violation> {
     deadline_rests(seen)
 }
 
-fn deadline_rests(seen: &StepRecord<'_>) -> Result<(), Violation> {
+fn deadline_rests(seen: &StepRecord<'_>) -> Checked {
     let StepRecord { now, deadline, after, .. } = *seen;
     let is_right = match deadline {
         Some((at, _)) => after != PhaseName::Closed && now < at,

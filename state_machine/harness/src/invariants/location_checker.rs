@@ -1,6 +1,6 @@
 //! Records what the rules about several nodes need to know of a connection, and checks them.
 
-use super::{Invariant as Is, StepRecord, Violation};
+use super::{Checked, Invariant as Is, StepRecord};
 use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName};
 use state_machine::ids::{NodeId, OpId, Uaid};
 use state_machine::record::NodeBinding;
@@ -48,16 +48,11 @@ impl LocationChecker {
     }
 
     /// Checks a notification to another node.
-    pub(super) fn told(
-        &mut self,
-        node: &NodeId,
-        uaid: Uaid,
-        connected_at: Time,
-    ) -> Result<(), Violation> {
+    pub(super) fn told(&mut self, node: &NodeId, uaid: Uaid, connected_at: Time) -> Checked {
         let expected = self.to_tell.take();
         check!(expected.as_ref() == Some(node), Is::NodeToldOfMove, "{node} for {expected:?}");
         let (own, told) = (self.own, Some((uaid, connected_at)));
-        check!(own == told, Is::NodeToldOfMove, "{node} is told {told:?} of {own:?}");
+        check!(own == told, Is::NodeToldOfMove, "{node} is notified of {told:?}, it is {own:?}");
         Ok(())
     }
 
@@ -68,7 +63,7 @@ impl LocationChecker {
         order: &StoreOp,
         seen: &StepRecord<'_>,
         config: &Config,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         match order {
             StoreOp::Register(Registration { uaid, connected_at, .. }) => {
                 self.own = Some((*uaid, *connected_at));
@@ -89,7 +84,7 @@ impl LocationChecker {
         place: &NodeBinding,
         seen: &StepRecord<'_>,
         config: &Config,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let (own, cleared) = (self.own, Some((uaid, place.connected_at)));
         let is_own = place.node == config.node && own == cleared;
         check!(is_own, Is::NodeClearedAtShutdown, "{place:?} of {uaid}, it is {own:?}");
@@ -101,16 +96,16 @@ impl LocationChecker {
     }
 
     /// Checks what must hold between steps.
-    pub(super) fn rested(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    pub(super) fn rested(&mut self, seen: &StepRecord<'_>) -> Checked {
         let untold = &self.to_tell;
-        check!(untold.is_none(), Is::NodeToldOfMove, "{untold:?} is not told");
+        check!(untold.is_none(), Is::NodeToldOfMove, "{untold:?} is not notified");
         let is_cleared = self.is_cleared == (self.has_record && is_shut_down(seen));
         check!(is_cleared, Is::NodeClearedAtShutdown, "{:?} is not cleared", self.own);
         self.gives_way(seen)
     }
 
     /// During registration the connection cannot know which of two connections is later.
-    fn gives_way(&mut self, seen: &StepRecord<'_>) -> Result<(), Violation> {
+    fn gives_way(&mut self, seen: &StepRecord<'_>) -> Checked {
         let is_decided = self.registering.is_none() || seen.before != PhaseName::Identified;
         let elsewhere = if is_decided { self.elsewhere.take() } else { None };
         let is_later = self.own.is_some_and(|(_, own)| Some(own) < elsewhere);

@@ -13,6 +13,7 @@ use state_machine::connection::{
 use state_machine::time::Time;
 
 /// Declares an enum whose variants have a name and a sentence each.
+#[macro_export]
 macro_rules! sentences {
     ($(#[$doc:meta])* $type:ident: $($variant:ident, $name:literal, $sentence:literal;)*) => {
         $(#[$doc])*
@@ -38,17 +39,27 @@ macro_rules! sentences {
                     $(Self::$variant => $sentence,)*
                 }
             }
+
+            /// Reports this rule as broken.
+            pub fn broken(self, detail: impl Into<String>) -> $crate::invariants::Broken<Self> {
+                $crate::invariants::Broken { rule: self, detail: detail.into() }
+            }
+        }
+
+        /// The name, and with `{:#}` the sentence.
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(if f.alternate() { self.sentence() } else { self.name() })
+            }
         }
     };
 }
-
-pub(crate) use sentences;
 
 /// Fails with the rule and what was observed, unless the condition holds.
 macro_rules! check {
     ($condition:expr, $invariant:expr, $($detail:tt)+) => {
         if !$condition {
-            return Err(Violation { invariant: $invariant, detail: format!($($detail)+) });
+            return Err($invariant.broken(format!($($detail)+)));
         }
     };
 }
@@ -59,7 +70,18 @@ mod location_checker;
 mod promises;
 
 pub use connection_checker::ConnectionChecker;
-pub use promises::{Broken, DeliveryModel, Promise};
+pub use promises::{DeliveryModel, Promise};
+
+/// A broken rule or promise, with its evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{rule}: {detail} (the rule: {rule:#})")]
+pub struct Broken<R> {
+    pub rule: R,
+    /// What was observed, for a test's report.
+    pub detail: String,
+}
+
+type Checked = Result<(), Broken<Invariant>>;
 
 sentences! {
     /// A rule about a single connection.
@@ -85,42 +107,33 @@ sentences! {
     WindowCounted, "window_counted",
         "The connection counts as unacked what was sent and not acked, and nothing when it is closed.";
     OrdersNumbered, "orders_numbered",
-        "Every order to the store has a greater number than all before it.";
+        "Every store operation has a greater number than all before it.";
     CommandsWaitForReady, "commands_wait_for_ready",
-        "Commands are carried out in Ready; before it they can only be refused.";
+        "Commands are executed in Ready; before it they can only be refused.";
     CommandsInOrder, "commands_in_order",
-        "Commands are answered in the order they were said; only refusals for want of room come at once.";
+        "Commands are answered in their order; only a refusal for lack of room is sent at once.";
     HelloFirst, "hello_first",
         "Hello is answered once, under the name the connection is found by, before anything is sent under it.";
     FoundUnderOneName, "found_under_one_name",
         "A connection is found under one name at a time, and under none when it is closed.";
     UrgencyRespected, "urgency_respected",
-        "No message is sent that is less urgent than the agent was told it may want.";
+        "No message is sent that is less urgent than the minimum that was confirmed to the agent.";
     BroadcastsNamed, "broadcasts_named",
-        "An agent is told only of broadcasts that it named, and of them only what the node said last.";
+        "An agent gets only broadcasts that it named, in the last version that the node sent.";
     BroadcastsTold, "broadcasts_told",
-        "When the node said what the broadcasts are, the agent has the version of all it named, once hello is answered.";
+        "After the node sent the broadcasts and hello is answered, the agent has the version of all that it named.";
     BroadcastsFollowed, "broadcasts_followed",
-        "Broadcasts are followed while the agent has any of them, once, and left when the connection closes.";
+        "A connection subscribes to broadcasts once, while the agent has any, and unsubscribes when it closes.";
     NodeToldOfMove, "node_told_of_move",
-        "A node is told that the agent is connected here when a registration was answered by which the agent was there, and only then; never this node itself.";
+        "A node is notified exactly when the answer to a registration names it as the previous one; never this node itself.";
     LaterConnectionStays, "later_connection_stays",
-        "A connection that is told of another node ends if the agent registered there later, and stays if it did not.";
+        "A connection that is notified of another node closes if the agent registered there later, and stays open if not.";
     NodeClearedAtShutdown, "node_cleared_at_shutdown",
-        "A node that shuts down has its name removed from the record that a connection wrote, or may have written: once, at the connection's own place, and never else.";
+        "At shutdown, and only then, a connection removes its node once from the record that it may have written.";
     SilentAfterClose, "silent_after_close",
-        "Close is the last order; after it a push is busy, and nothing else has an effect.";
+        "Close is the last effect; after it a push is busy, and nothing else has an effect.";
     DeadlinesMove, "deadlines_move",
-        "After every step the deadline lies ahead, so that time alone keeps nobody busy; a closed connection has none.";
-}
-
-/// A broken rule, with its evidence.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {detail} (the rule: {})", invariant.name(), invariant.sentence())]
-pub struct Violation {
-    pub invariant: Invariant,
-    /// What was observed, for a test's report.
-    pub detail: String,
+        "After every step the deadline is in the future; a closed connection has none.";
 }
 
 /// One step of a connection as it is visible from outside.
@@ -159,7 +172,7 @@ impl CheckedConnection {
     }
 
     /// Steps the connection and checks every rule.
-    pub fn step(&mut self, now: Time, event: &Event) -> Result<Effects, Violation> {
+    pub fn step(&mut self, now: Time, event: &Event) -> Result<Effects, Broken<Invariant>> {
         let before = self.connection.phase();
         let effects = self.connection.step(now, event.clone());
         let seen = StepRecord {

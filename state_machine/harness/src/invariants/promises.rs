@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Broken;
 use state_machine::ids::{Chid, MessageId};
 use state_machine::message::{Message, Topic};
 use state_machine::month::Month;
@@ -17,24 +18,15 @@ sentences! {
     AcceptedNeverLost, "accepted_never_lost",
         "A message with a TTL that was answered 201 reaches its agent, or a later one of its topic does.";
     AckedNeverAgain, "acked_never_again",
-        "A message whose ack is settled is not delivered again: it is deleted in every table it is in, or the endpoint knows, and nobody is about to store or send it.";
+        "A message whose ack is settled is not delivered again: no table has it, and no component is about to store or send it.";
     NothingLeftBehind, "nothing_left_behind",
-        "When an agent came back and acked everything, no accepted message is left in a table, but for a copy whose delete failed; and no move is unfinished.";
+        "When an agent has reconnected and acked everything, no accepted message is left in a table, except a copy whose delete failed; and no move is unfinished.";
     SubscriptionKept, "subscription_kept",
         "An agent with channels keeps its uaid, and no push for a channel it has is answered that it is gone.";
     FoundWhileConnected, "found_while_connected",
-        "While an agent is connected and ready its record leads there, and what was stored reaches it unasked.";
+        "While an agent is connected and ready, its record names its node, and stored messages reach it without a request.";
     ComesToRest, "comes_to_rest",
-        "Every push gets an answer, and an agent that comes back and acks becomes ready and has no more to do.";
-}
-
-/// A broken promise, with its evidence.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{}: {detail} (the promise: {})", promise.name(), promise.sentence())]
-pub struct Broken {
-    pub promise: Promise,
-    /// What was observed, for a test's report.
-    pub detail: String,
+        "Every push gets an answer, and an agent that reconnects and acks becomes ready and idle.";
 }
 
 /// The messages of one user agent: those that were accepted, those delivered, and those whose acks
@@ -50,13 +42,6 @@ pub struct DeliveryModel {
 /// The channel and topic that a message must share with an earlier one to replace it.
 type Kind = (Chid, Option<Topic>);
 
-impl Promise {
-    /// Reports this promise as broken.
-    pub fn broken(self, detail: impl Into<String>) -> Broken {
-        Broken { promise: self, detail: detail.into() }
-    }
-}
-
 impl DeliveryModel {
     /// Records that the application server received 201.
     pub fn accepted(&mut self, message: &Message) {
@@ -66,10 +51,12 @@ impl DeliveryModel {
     }
 
     /// Records that the user agent received the message.
-    pub fn delivered(&mut self, message: &Message) -> Result<(), Broken> {
+    pub fn delivered(&mut self, message: &Message) -> Result<(), Broken<Promise>> {
         self.delivered.insert(message.id, kind(message));
         if self.settled.contains(&message.id) {
-            return Err(Promise::AckedNeverAgain.broken(format!("{} came again", message.id)));
+            return Err(
+                Promise::AckedNeverAgain.broken(format!("{} was delivered again", message.id))
+            );
         }
         Ok(())
     }
@@ -105,9 +92,9 @@ impl DeliveryModel {
         &self,
         rows: impl IntoIterator<Item = (Month, MessageId)>,
         oldmonth: Option<Month>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Broken<Promise>> {
         if let Some(id) = self.missing() {
-            return Err(Promise::AcceptedNeverLost.broken(format!("{id} never came")));
+            return Err(Promise::AcceptedNeverLost.broken(format!("{id} was not delivered")));
         }
         let is_left = |(_, id): &(Month, MessageId)| {
             self.accepted.contains_key(id) && !self.stray.contains(id)
@@ -157,8 +144,8 @@ mod tests {
         }
     }
 
-    fn promise(kept: Result<(), Broken>) -> Promise {
-        kept.unwrap_err().promise
+    fn promise(kept: Result<(), Broken<Promise>>) -> Promise {
+        kept.unwrap_err().rule
     }
 
     #[test]

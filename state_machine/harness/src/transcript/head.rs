@@ -4,6 +4,7 @@ use super::Transcript;
 use super::bindings::NameKind;
 use super::tokens::{SPAN, SyntaxError, date_text, span, span_text};
 use state_machine::connection::Limits;
+use state_machine::record::LastConnect;
 use state_machine::time::Span;
 
 impl Transcript {
@@ -26,6 +27,28 @@ impl Transcript {
             head += &format!("frozen {month}\n");
         }
         head
+    }
+}
+
+/// The limits of a transcript without a `limits` line. Tests begin with them too.
+pub fn default_limits() -> Limits {
+    Limits {
+        hello_timeout: Span::from_secs(5),
+        ack_wait: Span::from_secs(1),
+        drain_wait: Span::from_secs(8),
+        keepalive_interval: Span::from_secs(300),
+        keepalive_grace: Span::from_secs(30),
+        session_max: Span::from_secs(14 * 24 * 60 * 60),
+        storage_recheck: Span::from_secs(1800),
+        store_retry: Span::from_secs(1),
+        fetch_rows_max: 100,
+        fetch_bytes_max: 1 << 20,
+        unacked_max: 128,
+        deferred_commands_max: 256,
+        remembered_acks_max: 128,
+        channels_max: 2000,
+        broadcasts_per_agent_max: 64,
+        last_connect_shards: LastConnect::SHARDS,
     }
 }
 
@@ -52,7 +75,7 @@ pub(super) fn read_limit(limits: &mut Limits, word: &str) -> Result<(), SyntaxEr
 
 /// The limits that differ from the default, each after a space.
 fn limits_text(limits: &Limits) -> String {
-    let (mut limits, mut default) = (limits.clone(), Limits::default());
+    let (mut limits, mut default) = (limits.clone(), default_limits());
     let pairs = fields(&mut limits).into_iter().zip(fields(&mut default));
     pairs
         .map(|((name, value), (_, default))| match (value.text(), default.text()) {

@@ -23,7 +23,7 @@
 //! | head line | default | meaning |
 //! |---|---|---|
 //! | `at 2026-11-03T10:00:00Z` | required | when the socket was accepted, by the node's clock |
-//! | `limits ack_wait=1s unacked_max=4` | [`Limits`](state_machine::connection::Limits) | times and numbers by field name |
+//! | `limits ack_wait=1s unacked_max=4` | [`default_limits`](default_limits) | times and numbers by field name |
 //! | `fresh U9` | `U9` | the uaid that a new agent is given |
 //! | `jitter 100` | `0` | of 65536: an eighth of a time is shortened by that share |
 //! | `node here` | `here` | the node's name |
@@ -80,6 +80,7 @@ pub(crate) mod tokens;
 mod write;
 
 pub use bindings::{Bindings, UnknownName};
+pub use head::default_limits;
 pub use parse::ParseError;
 pub(crate) use parse::{title, whole_lines};
 pub(crate) use replay::difference;
@@ -87,7 +88,6 @@ pub use replay::{Mismatch, StepReport, replay, run};
 pub use write::TranscriptWriter;
 
 use state_machine::connection::{Config, ConnectionSeed, Event};
-use state_machine::ids::OpId;
 use state_machine::time::{Span, Time};
 use state_machine::wire::ClientMessage;
 
@@ -134,29 +134,13 @@ pub struct Expected {
     pub line: usize,
     /// The line in its canonical form.
     pub text: String,
-    /// The kind and recipient of the effect.
-    pub kind: OrderKind,
 }
 
-/// The recipient of an effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OrderKind {
-    /// A text frame for the agent: this JSON with names in it.
-    Frame(String),
-    /// A ping frame for the agent.
-    Ping,
-    /// A store operation with its number.
-    Store(OpId),
-    /// An answer to an endpoint's push.
-    Push,
-    /// A message to the registry.
-    Registry,
-    /// A notification to another node.
-    Node,
-    /// A subscription to broadcasts, or its end.
-    Broadcasts,
-    /// The end of the connection.
-    Close,
+impl Expected {
+    /// The text before the `<`: `agent`, `store`, `push`, `registry`, `node`, `broadcasts` or `close`.
+    pub fn recipient(&self) -> &str {
+        self.text.split('<').next().unwrap_or_default()
+    }
 }
 
 impl Transcript {

@@ -1,12 +1,12 @@
 //! Parses a script line by line.
 
 use super::bindings::{Bindings, NameKind};
-use super::head::{DEFAULT_NODE, read_limit};
+use super::head::{DEFAULT_NODE, default_limits, read_limit};
 use super::read::Reader;
 use super::tokens::{SPAN, SyntaxError, date, span};
-use super::{Expected, Input, OrderKind, Step, Transcript};
-use state_machine::connection::{Config, ConnectionSeed, Limits};
-use state_machine::ids::{NodeId, OpId, Uaid};
+use super::{Expected, Input, Step, Transcript};
+use state_machine::connection::{Config, ConnectionSeed};
+use state_machine::ids::{NodeId, Uaid};
 use state_machine::time::Time;
 
 /// The error for a line that cannot be parsed. It displays as `14: why`.
@@ -45,7 +45,7 @@ impl Default for Script {
             config: Config {
                 node: NodeId::new(DEFAULT_NODE),
                 frozen_month: None,
-                limits: Limits::default(),
+                limits: default_limits(),
             },
             seed: ConnectionSeed { fresh_uaid, jitter: 0 },
             steps: Vec::new(),
@@ -57,9 +57,10 @@ impl Script {
     fn line(&mut self, line: usize, text: &str) -> Result<(), SyntaxError> {
         let (head, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest = rest.trim();
-        if let Some(kind) = expected(head, rest)? {
-            let step = self.steps.last_mut().ok_or("an order before anything happened")?;
-            step.effects.push(Expected { line, text: text.to_owned(), kind });
+        if let Some(recipient) = head.strip_suffix('<') {
+            check_effect(recipient, rest)?;
+            let step = self.steps.last_mut().ok_or("an effect before the first input")?;
+            step.effects.push(Expected { line, text: text.to_owned() });
         } else if let Some(input) = self.input(head, rest)? {
             self.steps.push(Step { line, text: text.to_owned(), input, effects: Vec::new() });
         } else {
@@ -73,7 +74,8 @@ impl Script {
         if !HEADS.contains(&head) {
             return Ok(None);
         }
-        let start = self.start.ok_or("the head must say `at` first, when the session starts")?;
+        let start =
+            self.start.ok_or("the head needs an `at` line with the start of the session first")?;
         let reader = Reader { start, node: &self.config.node };
         Ok(Some(match head {
             "agent>" => names_are_known(Reader::agent(rest))?,
@@ -87,7 +89,7 @@ impl Script {
     fn head(&mut self, head: &str, rest: &str) -> Result<(), SyntaxError> {
         if !self.steps.is_empty() {
             return Err(format!(
-                "expected agent>, node>, push>, store>, wait or an order with <, got `{head}`"
+                "expected agent>, node>, push>, store>, wait or an effect with <, got `{head}`"
             ));
         }
         let wrong = |expected: &str| format!("expected {expected} after `{head}`, got `{rest}`");
@@ -133,7 +135,7 @@ pub(crate) fn title(text: &str, what: &str) -> Result<String, ParseError> {
         Some(title) if !title.is_empty() => Ok(title.to_owned()),
         _ => Err(ParseError {
             line: 1,
-            reason: format!("the first line says what the {what} shows: `# A sentence.`"),
+            reason: format!("the first line must be the title of the {what}: `# A sentence.`"),
         }),
     }
 }
@@ -147,7 +149,7 @@ pub(crate) fn whole_lines(text: &str) -> Result<Vec<(usize, String)>, ParseError
             continue;
         }
         if text.starts_with([' ', '\t']) {
-            let reason = "an indented line goes on with the one before, and there is none";
+            let reason = "an indented line continues the line before, and there is none";
             let before = lines.last_mut();
             let (_, before) =
                 before.ok_or(ParseError { line: at + 1, reason: reason.to_owned() })?;
@@ -160,36 +162,21 @@ pub(crate) fn whole_lines(text: &str) -> Result<Vec<(usize, String)>, ParseError
     Ok(lines)
 }
 
-/// The recipient of a line's effect; none if the line is not an effect.
-fn expected(head: &str, rest: &str) -> Result<Option<OrderKind>, SyntaxError> {
-    Ok(Some(match head {
-        "agent<" if rest == "<ping>" => OrderKind::Ping,
-        "agent<" => OrderKind::Frame(json(rest)?),
-        "store<" => {
-            let op = rest.split(' ').next().and_then(|op| op.parse().ok());
-            OrderKind::Store(OpId(
-                op.ok_or("expected the number of the order: `store< 0 fetch U1 2026_11`")?,
-            ))
+fn check_effect(recipient: &str, text: &str) -> Result<(), SyntaxError> {
+    match recipient {
+        "agent" if text != "<ping>" => {
+            let filled =
+                Bindings::fixed().substitute(text).map_err(|unknown| unknown.to_string())?;
+            let json = serde_json::from_str::<serde_json::Value>(&filled);
+            json.map(drop).map_err(|error| format!("expected JSON or <ping>: {error}"))
         }
-        "push<" => OrderKind::Push,
-        "registry<" => OrderKind::Registry,
-        "node<" => OrderKind::Node,
-        "broadcasts<" => OrderKind::Broadcasts,
-        "close<" => OrderKind::Close,
-        _ if head.ends_with('<') => {
-            return Err(format!(
-                "expected agent<, store<, push<, registry<, node<, broadcasts< or close<, got `{head}`"
-            ));
+        "store" if text.split(' ').next().is_none_or(|op| op.parse::<u32>().is_err()) => {
+            Err("expected the number of the operation: `store< 0 fetch U1 2026_11`".to_owned())
         }
-        _ => return Ok(None),
-    }))
-}
-
-fn json(text: &str) -> Result<String, SyntaxError> {
-    let filled = Bindings::fixed().substitute(text).map_err(|unknown| unknown.to_string())?;
-    match serde_json::from_str::<serde_json::Value>(&filled) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("expected JSON or <ping>: {error}")),
+        "agent" | "store" | "push" | "registry" | "node" | "broadcasts" | "close" => Ok(()),
+        _ => Err(format!(
+            "expected agent<, store<, push<, registry<, node<, broadcasts< or close<, got `{recipient}<`"
+        )),
     }
 }
 

@@ -73,7 +73,7 @@ impl Reader<'_> {
     /// Parses the text after `store>`.
     pub(super) fn store(&self, text: &str) -> Result<Event, SyntaxError> {
         let mut words = Tokens::of(text);
-        let op = OpId(words.parse("the number of the order")?);
+        let op = OpId(words.parse("the number of the operation")?);
         let answer = if words.peek() == Some("failed") {
             words.exactly("failed")?;
             Err(StoreFailed)
@@ -220,7 +220,7 @@ fn payload(
         (Some(encryption), Some(crypto_key)) => {
             Encoding::AesGcm { encryption: encryption.into(), crypto_key: crypto_key.into() }
         }
-        _ => return Err("encryption= and crypto_key= come together".to_owned()),
+        _ => return Err("encryption= and crypto_key= need each other".to_owned()),
     };
     match data {
         Some(data) => Ok(Some(Payload { data: data.into(), encoding })),

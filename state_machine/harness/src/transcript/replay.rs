@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::write::TranscriptWriter;
-use super::{Bindings, Expected, Input, OrderKind, Step, Transcript};
+use super::{Bindings, Expected, Input, Step, Transcript};
 use state_machine::connection::{Connection, Effect, Effects, Event, PhaseName, Wait};
 use state_machine::ids::OpId;
 use state_machine::store::{StoreAnswer, StoreOp};
@@ -134,13 +134,12 @@ impl Expected {
     /// Whether this effect's line equals the one that was produced. An open name is bound in the
     /// comparison.
     pub fn is(&self, got: &str, names: &mut Bindings) -> bool {
-        match (&self.kind, got.strip_prefix("agent< ")) {
-            (OrderKind::Frame(template), Some(frame)) => {
+        let frames = self.text.strip_prefix("agent< ").zip(got.strip_prefix("agent< "));
+        self.text == got
+            || frames.is_some_and(|(template, frame)| {
                 let frame = names.substitute(frame).unwrap_or_else(|_| frame.to_owned());
                 names.matches(template, &frame)
-            }
-            _ => self.text == got,
-        }
+            })
     }
 }
 
@@ -184,9 +183,9 @@ fn check_answer(
         (Some(order), Ok(answer)) if matches(answer, &order) => return Ok(()),
         (Some(order), Ok(_)) => {
             let order = writer.order(&order, writer.start);
-            format!("order {} is `{order}`, which has another answer", op.0)
+            format!("operation {} is `{order}`, which has another answer", op.0)
         }
-        (None, _) => format!("no order {} waits for an answer", op.0),
+        (None, _) => format!("no operation {} waits for an answer", op.0),
     };
     Err(Mismatch { line: step.line, report })
 }

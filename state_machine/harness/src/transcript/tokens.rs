@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
 use super::bindings::NameKind;
-use state_machine::month::{CivilHour, Month};
 use state_machine::time::{Span, Time};
 
 /// A sentence about a line, for its author.
@@ -85,7 +87,7 @@ impl<'a> Tokens<'a> {
         while let Some((key, value)) = self.peek().and_then(|word| word.split_once('=')) {
             self.taken += 1;
             if values.insert(key, value).is_some() {
-                return Err(format!("`{key}=` stands there twice"));
+                return Err(format!("`{key}=` is present twice"));
             }
         }
         Ok(Fields { values, known: Vec::new() })
@@ -219,49 +221,21 @@ pub(super) fn offset_text(time: Time, start: Time) -> String {
     }
 }
 
-/// Parses `2026-11-03T10:00:00Z`, with milliseconds or without.
+/// Parses a time of RFC 3339, such as `2026-11-03T10:00:00Z`.
 pub(super) fn date(text: &str) -> Option<Time> {
-    let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
-    let [year, month, day] = numbers(date, '-')?;
-    let (clock, ms) = match clock.split_once('.') {
-        Some((clock, ms)) if ms.len() == 3 => (clock, ms.parse().ok()?),
-        Some(_) => return None,
-        None => (clock, 0),
-    };
-    let [hour, minute, second] = numbers(clock, ':')?;
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let midnight = midnight(u16::try_from(year).ok()?, u8::try_from(month).ok()?, day)?;
-    Some(midnight + Span(((hour * 60 + minute) * 60 + second) * 1000 + ms))
+    let date = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    u64::try_from(date.unix_timestamp_nanos() / NANOS_A_MS).ok().map(Time)
 }
 
 /// Writes the form that [`date`] parses.
 pub(super) fn date_text(time: Time) -> String {
-    let CivilHour { year, month, day, hour } = CivilHour::of(time);
-    let (minute, second, ms) = (time.0 / 60_000 % 60, time.0 / 1000 % 60, time.0 % 1000);
-    let fraction = if ms == 0 { String::new() } else { format!(".{ms:03}") };
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+    let date = OffsetDateTime::from_unix_timestamp_nanos(i128::from(time.0) * NANOS_A_MS);
+    date.ok()
+        .and_then(|date| date.format(&Rfc3339).ok())
+        .expect("a session is before the year 10000")
 }
 
-fn numbers(text: &str, between: char) -> Option<[u64; 3]> {
-    let numbers: Option<Vec<u64>> = text.split(between).map(|part| part.parse().ok()).collect();
-    numbers?.try_into().ok()
-}
-
-/// The first instant of a day, found by counting up from an earlier day.
-fn midnight(year: u16, month: u8, day: u64) -> Option<Time> {
-    const MS_A_DAY: u64 = 86_400_000;
-    Month::new(year, month).ok()?;
-    let before = u64::from(year - 1970) * 365 + u64::from(month - 1) * 28 + day.checked_sub(1)?;
-    let is_it = |time: &Time| {
-        let civil = CivilHour::of(*time);
-        (civil.year, civil.month, u64::from(civil.day)) == (year, month, day)
-    };
-    // Leap days since 1970, and the days of months beyond 28.
-    const DAYS_BEHIND_MAX: u64 = 8030 / 4 + 31;
-    (before..=before + DAYS_BEHIND_MAX).map(|days| Time(days * MS_A_DAY)).find(is_it)
-}
+const NANOS_A_MS: i128 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -51,7 +51,10 @@ struct Scene {
 
 impl Scene {
     fn new(is_known: bool) -> Self {
-        let limits = Limits { broadcasts_per_agent_max: FOLLOWED_MAX, ..Limits::default() };
+        let limits = Limits {
+            broadcasts_per_agent_max: FOLLOWED_MAX,
+            ..harness::transcript::default_limits()
+        };
         let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
         let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
         Self {

@@ -15,8 +15,8 @@ const END: &str = "<!-- to here -->\n";
 #[test]
 fn the_page_shows_what_the_machine_does() {
     let page = fs::read_to_string(PAGE).expect("docs/state-machine.md is part of the repository");
-    let (before, rest) = page.split_once(BEGIN).expect("the page says where the rendering begins");
-    let (_, after) = rest.split_once(END).expect("the page says where the rendering ends");
+    let (before, rest) = page.split_once(BEGIN).expect("the page marks the begin of the rendering");
+    let (_, after) = rest.split_once(END).expect("the page marks the end of the rendering");
     let right = format!("{before}{BEGIN}{}{END}{after}", rendered());
     if env::var_os("UPDATE_DOCS").is_some() {
         fs::write(PAGE, right).unwrap();

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use harness::invariants::{ConnectionChecker, Invariant, StepRecord, Violation};
+use harness::invariants::{Broken, ConnectionChecker, Invariant, StepRecord};
 use harness::transcript::{Bindings, Input, Transcript};
 use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Versions};
 use state_machine::connection::{
@@ -30,7 +30,11 @@ struct Story {
 impl Story {
     /// A ready connection of `U1`, with a window for two messages that remembers one ack.
     fn ready() -> Self {
-        let limits = Limits { unacked_max: 2, remembered_acks_max: 1, ..Limits::default() };
+        let limits = Limits {
+            unacked_max: 2,
+            remembered_acks_max: 1,
+            ..harness::transcript::default_limits()
+        };
         let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
         let checker = ConnectionChecker::new(Arc::new(config));
         let phase = PhaseName::AwaitingHello;
@@ -40,7 +44,7 @@ impl Story {
         story
     }
 
-    fn step(&mut self, event: &Event, effects: &[Effect]) -> Result<(), Violation> {
+    fn step(&mut self, event: &Event, effects: &[Effect]) -> Result<(), Broken<Invariant>> {
         self.goes_on(self.phase, event, effects)
     }
 
@@ -49,7 +53,7 @@ impl Story {
         after: PhaseName,
         event: &Event,
         effects: &[Effect],
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Broken<Invariant>> {
         let is_closed = after == PhaseName::Closed;
         let deadline = (!is_closed).then_some((self.now + Span(1), Wait::Keepalive));
         self.ends(after, event, effects, deadline)
@@ -61,26 +65,26 @@ impl Story {
         event: &Event,
         effects: &[Effect],
         deadline: Option<(Time, Wait)>,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Broken<Invariant>> {
         let Self { now, unacked, phase: before, .. } = *self;
         self.phase = after;
         self.checker.observe(&StepRecord { now, event, effects, before, after, unacked, deadline })
     }
 
     /// A push arrives and is sent.
-    fn push(&mut self, push: &str) -> Result<(), Violation> {
+    fn push(&mut self, push: &str) -> Result<(), Broken<Invariant>> {
         let event = arrived(push);
         let sent = send(&event);
         self.unacked += 1;
         self.step(&event, &[sent])
     }
 
-    fn closes(&mut self, effects: &[Effect]) -> Result<(), Violation> {
+    fn closes(&mut self, effects: &[Effect]) -> Result<(), Broken<Invariant>> {
         self.unacked = 0;
         self.goes_on(PhaseName::Closed, &Event::SocketClosed, effects)
     }
 
-    fn ends_with(&mut self, event: &Event, reason: CloseReason) -> Result<(), Violation> {
+    fn ends_with(&mut self, event: &Event, reason: CloseReason) -> Result<(), Broken<Invariant>> {
         let end = Self::end(reason);
         self.goes_on(PhaseName::Closed, event, &end)
     }
@@ -92,8 +96,8 @@ impl Story {
 }
 
 #[track_caller]
-fn breaks(invariant: Invariant, result: Result<(), Violation>) {
-    assert_eq!(result.unwrap_err().invariant, invariant);
+fn breaks(invariant: Invariant, result: Result<(), Broken<Invariant>>) {
+    assert_eq!(result.unwrap_err().rule, invariant);
 }
 
 #[test]

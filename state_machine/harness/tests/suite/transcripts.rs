@@ -3,9 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use harness::transcript::{Bindings, Input, OrderKind, Transcript, run};
+use harness::transcript::{Bindings, Input, Transcript, run};
+use state_machine::Span;
 use state_machine::connection::{Event, Limits};
-use state_machine::{OpId, Span};
 
 const HEAD: &str = "# A test.\nat 2026-11-03T10:00:00Z\n";
 
@@ -49,33 +49,33 @@ fn frames_with_a_bad_field_are_written_as_frames_with_the_same_fault() {
 }
 
 #[test]
-fn every_line_out_has_its_kind() {
-    let kinds = [
-        (r#"agent< {"uaid":"{U1}"}"#, OrderKind::Frame(r#"{"uaid":"{U1}"}"#.to_owned())),
-        ("agent< <ping>", OrderKind::Ping),
-        ("store< 12 fetch U1 2026_11", OrderKind::Store(OpId(12))),
-        ("push< 7 busy M1 C1", OrderKind::Push),
-        ("registry< register U1", OrderKind::Registry),
-        ("node< notify_previous there U1 at=+0ms", OrderKind::Node),
-        ("broadcasts< subscribe 3", OrderKind::Broadcasts),
-        ("close< socket closed", OrderKind::Close),
+fn every_effect_has_its_recipient() {
+    let lines = [
+        (r#"agent< {"uaid":"{U1}"}"#, "agent"),
+        ("agent< <ping>", "agent"),
+        ("store< 12 fetch U1 2026_11", "store"),
+        ("push< 7 busy M1 C1", "push"),
+        ("registry< register U1", "registry"),
+        ("node< notify_previous there U1 at=+0ms", "node"),
+        ("broadcasts< subscribe 3", "broadcasts"),
+        ("close< socket closed", "close"),
     ];
-    for (line, kind) in kinds {
+    for (line, recipient) in lines {
         let transcript = parse(&format!("agent> {{}}\n{line}")).unwrap();
-        assert_eq!(transcript.steps[0].effects[0].kind, kind);
+        assert_eq!(transcript.steps[0].effects[0].recipient(), recipient);
         assert_eq!(transcript.steps[0].effects[0].text, line);
     }
 }
 
 #[test]
 fn the_head_is_written_as_it_is_read() {
-    let head = "# A title.\nat 2026-11-03T10:00:00.250Z\nlimits ack_wait=250ms session_max=1d unacked_max=3\n\
+    let head = "# A title.\nat 2026-11-03T10:00:00.125Z\nlimits ack_wait=250ms session_max=1d unacked_max=3\n\
         fresh U5\njitter 7\nnode https://node:8081\nfrozen 2026_10\n";
     let transcript = Transcript::parse(&format!("{head}agent> {{}}\n")).unwrap();
     assert_eq!(transcript.head(), head);
     let Limits { ack_wait, unacked_max, drain_wait, .. } = transcript.config.limits;
     assert_eq!((ack_wait, unacked_max), (Span(250), 3));
-    assert_eq!(drain_wait, Limits::default().drain_wait);
+    assert_eq!(drain_wait, harness::transcript::default_limits().drain_wait);
 }
 
 #[test]
@@ -105,9 +105,12 @@ fn an_answer_that_answers_no_order_is_a_mismatch() {
     let hello = "agent> {\"messageType\":\"hello\",\"uaid\":\"{U1}\"}\nregistry< register U1\nstore< 0 register U1 at=+0ms\n";
     let mismatch =
         |line: &str| run(&parse(&format!("{hello}{line}")).unwrap()).unwrap_err().to_string();
-    assert_eq!(mismatch("store> 1 deleted"), "6: no order 1 waits for an answer");
-    assert_eq!(mismatch("store> 0 failed\nstore> 0 failed"), "7: no order 0 waits for an answer");
-    let expected = "6: order 0 is `register U1 at=+0ms`, which has another answer";
+    assert_eq!(mismatch("store> 1 deleted"), "6: no operation 1 waits for an answer");
+    assert_eq!(
+        mismatch("store> 0 failed\nstore> 0 failed"),
+        "7: no operation 0 waits for an answer"
+    );
+    let expected = "6: operation 0 is `register U1 at=+0ms`, which has another answer";
     assert_eq!(mismatch("store> 0 deleted"), expected);
 }
 
@@ -130,11 +133,14 @@ fn what_cannot_be_read_is_explained_with_its_line() {
 #[test]
 fn a_script_without_a_proper_head_is_explained_too() {
     let error = |text: &str| Transcript::parse(text).unwrap_err().to_string();
-    assert_eq!(error("at now"), "1: the first line says what the session shows: `# A sentence.`");
+    assert_eq!(
+        error("at now"),
+        "1: the first line must be the title of the session: `# A sentence.`"
+    );
     assert_eq!(error("# T.\nat now"), "2: expected 2026-11-03T10:00:00Z after `at`, got `now`");
-    let first = "2: the head must say `at` first, when the session starts";
+    let first = "2: the head needs an `at` line with the start of the session first";
     assert_eq!(error("# T.\nagent> {}"), first);
-    let alone = "2: an indented line goes on with the one before, and there is none";
+    let alone = "2: an indented line continues the line before, and there is none";
     assert_eq!(error("# T.\n  at now"), alone);
 }
 
@@ -204,12 +210,15 @@ const LINES_IN: &[&str] = &[
 const EXPLAINED: [(&str, &str); 34] = [
     ("agent> {\"uaid\":\"{X1}\"}", "3: {X1} names nothing: write {U1}, {C1}, {M1}, {M1t} or {K1}"),
     ("agent> {}\nagent< nonsense", "4: expected JSON or <ping>: "),
-    ("agent> {}\nstore< fetch", "4: expected the number of the order: `store< 0 fetch U1 2026_11`"),
+    (
+        "agent> {}\nstore< fetch",
+        "4: expected the number of the operation: `store< 0 fetch U1 2026_11`",
+    ),
     (
         "agent> {}\nstorage< 0 fetch",
         "4: expected agent<, store<, push<, registry<, node<, broadcasts< or close<, got `storage<`",
     ),
-    ("close< socket closed", "3: an order before anything happened"),
+    ("close< socket closed", "3: an effect before the first input"),
     ("wait 5", "3: expected a span such as 1500ms, 8s, 30m, 1h or 14d, got `5`"),
     (
         "node> reboot",
@@ -237,12 +246,15 @@ const EXPLAINED: [(&str, &str); 34] = [
         "push> 7 M1 C1 ttl=1s color=red",
         "3: unknown field color=; known here: topic, urgency, accepted, ttl,",
     ),
-    ("push> 7 M1 C1 ttl=1s ttl=2s", "3: `ttl=` stands there twice"),
+    ("push> 7 M1 C1 ttl=1s ttl=2s", "3: `ttl=` is present twice"),
     (
         "push> 7 M1 C1 ttl=1s urgency=soon",
         "3: expected urgency= and very-low, low, normal or high, got `soon`",
     ),
-    ("push> 7 M1 C1 ttl=1s data=AQID encryption=a", "3: encryption= and crypto_key= come together"),
+    (
+        "push> 7 M1 C1 ttl=1s data=AQID encryption=a",
+        "3: encryption= and crypto_key= need each other",
+    ),
     ("push> 7 M1 C1 ttl=1s more", "3: nothing may follow here, got `more`"),
     ("store> 1 channels [C1 C2]", "3: expected `,`, got `C2`"),
     ("store> 1 channels [C1", "3: expected `,` after the last word"),
@@ -257,7 +269,7 @@ const EXPLAINED: [(&str, &str); 34] = [
     ),
     (
         "agent> {}\nlimits unacked_max=5",
-        "4: expected agent>, node>, push>, store>, wait or an order with <, got `limits`",
+        "4: expected agent>, node>, push>, store>, wait or an effect with <, got `limits`",
     ),
     ("", "1: a transcript has an `at` line and events"),
 ];

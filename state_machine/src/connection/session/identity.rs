@@ -3,28 +3,20 @@
 use super::Session;
 use crate::connection::StepContext;
 use crate::connection::effect::Effect;
-use crate::ids::Uaid;
 use crate::month::Month;
 use crate::record::{LastConnect, NodeBinding, RouterType};
 use crate::store::{MonthStep, Registration, StoreOp};
 use crate::time::{Span, Time};
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
-    uaid: Uaid,
-    /// The `connected_at` of this connection in the record.
-    connected_at: Time,
-    /// Whether a record was written with this uaid, or may have been.
-    has_record: bool,
-}
-
-impl Identity {
-    pub(super) fn new(uaid: Uaid, connected_at: Time) -> Self {
-        Self { uaid, connected_at, has_record: false }
-    }
-
-    pub(super) fn uaid(&self) -> Uaid {
-        self.uaid
+impl Session {
+    /// Replaces the agent's uaid by a new one without a record. Commands that wait are kept.
+    pub(in crate::connection) fn assign_new_uaid(&mut self, cx: &mut StepContext<'_>) {
+        let uaid = cx.seed.fresh_uaid;
+        cx.out.push(Effect::Deregister { uaid: self.uaid });
+        cx.out.push(Effect::Register { uaid });
+        let Self { commands, subscriptions, ops, .. } =
+            std::mem::replace(self, Self::new(uaid, cx.now));
+        (self.commands, self.subscriptions, self.ops) = (commands, subscriptions, ops);
     }
 
     /// Whether a connection that is registered with this `connected_at` is later than this one.
@@ -32,7 +24,7 @@ impl Identity {
     /// The `connected_at` of a record only grows. So of two connections that both were written, the
     /// one with the greater `connected_at` is the later one, however far the clocks of their nodes
     /// are apart.
-    pub(super) fn is_before(&self, connected_at: Time) -> bool {
+    pub(in crate::connection) fn is_before(&self, connected_at: Time) -> bool {
         self.connected_at < connected_at
     }
 
@@ -42,39 +34,39 @@ impl Identity {
     /// An equal `connected_at` is this connection's own write, whose answer was lost. A
     /// `connected_at` later than `now` is from a clock that is ahead, and proves nothing. A session
     /// that gave way to it could never register.
-    pub(super) fn is_superseded_by(&self, seen: Time, now: Time) -> bool {
+    pub(in crate::connection) fn is_superseded_by(&self, seen: Time, now: Time) -> bool {
         self.connected_at < seen && seen <= now
     }
 
     /// Sets a `connected_at` greater than that of the record.
-    pub(super) fn restamp(&mut self, seen: Time, now: Time) {
-        self.connected_at = now.max(seen + Span(1));
+    pub(in crate::connection) fn advance_connected_at(&mut self, seen: Time, cx: &StepContext<'_>) {
+        self.connected_at = cx.now.max(seen + Span(1));
     }
 
-    pub(super) fn register(&mut self, create_in: Option<Month>, cx: &StepContext<'_>) -> StoreOp {
+    /// Writes the record, and creates it with the month `create_in` if there is none.
+    pub(in crate::connection) fn register(
+        &mut self,
+        create_in: Option<Month>,
+        cx: &mut StepContext<'_>,
+    ) {
         self.has_record = true;
-        StoreOp::Register(Registration {
+        let registration = Registration {
             uaid: self.uaid,
             router_type: RouterType::WebPush,
             node: cx.config.node.clone(),
             connected_at: self.connected_at,
             last_connect: self.last_connect(cx),
             create_in,
-        })
+        };
+        self.submit(StoreOp::Register(registration), cx);
     }
 
-    /// The operation that removes this node from the record, if there may be one.
-    pub(super) fn clear_node(&self, cx: &StepContext<'_>) -> Option<StoreOp> {
+    /// Removes this node from the record.
+    pub(super) fn clear_node(&mut self, cx: &mut StepContext<'_>) {
         let binding = NodeBinding { node: cx.config.node.clone(), connected_at: self.connected_at };
-        self.has_record.then_some(StoreOp::ClearNode { uaid: self.uaid, binding })
+        self.submit(StoreOp::ClearNode { uaid: self.uaid, binding }, cx);
     }
 
-    fn last_connect(&self, cx: &StepContext<'_>) -> LastConnect {
-        LastConnect::of(cx.now, self.uaid, cx.config.limits.last_connect_shards)
-    }
-}
-
-impl Session {
     /// Notifies the node that the record named before, if it is another one. On this node the registry has replaced
     /// the older connection already.
     ///
@@ -86,7 +78,7 @@ impl Session {
         cx: &mut StepContext<'_>,
     ) {
         if let Some(NodeBinding { node, .. }) = before.filter(|it| it.node != cx.config.node) {
-            let Identity { uaid, connected_at, .. } = self.identity;
+            let Self { uaid, connected_at, .. } = *self;
             cx.out.push(Effect::NotifyPreviousNode { node, uaid, connected_at });
         }
     }
@@ -98,12 +90,16 @@ impl Session {
         cx: &StepContext<'_>,
     ) -> MonthStep {
         MonthStep {
-            uaid: self.identity.uaid,
+            uaid: self.uaid,
             node: cx.config.node.clone(),
-            connected_at: self.identity.connected_at,
+            connected_at: self.connected_at,
             from,
             to,
-            last_connect: self.identity.last_connect(cx),
+            last_connect: self.last_connect(cx),
         }
+    }
+
+    fn last_connect(&self, cx: &StepContext<'_>) -> LastConnect {
+        LastConnect::of(cx.now, self.uaid, cx.config.limits.last_connect_shards)
     }
 }

@@ -2,93 +2,47 @@
 
 use std::collections::BTreeSet;
 
-use super::pending_deletes::PendingDeletes;
+use super::Session;
 use super::storage_scan::StorageScan;
-use super::unacked_window::{Origin, UnackedWindow};
+use super::unacked_window::Origin;
 use crate::connection::StepContext;
 use crate::connection::effect::{Effect, PushAnswer};
-use crate::ids::{Chid, PushId, Uaid};
+use crate::ids::{Chid, PushId};
 use crate::message::{Message, MessageKey, Urgency};
 use crate::month::Month;
-use crate::store::{Page, PageLimit, StoreOp};
-use crate::time::{Span, Time};
+use crate::store::{Page, PageLimit, StoreAnswer, StoreOp};
 use crate::wire::{AckUpdate, ServerMessage};
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Inbox {
-    channels: BTreeSet<Chid>,
-    /// Less urgent messages stay in storage.
-    min_urgency: Urgency,
-    window: UnackedWindow,
-    deletes: PendingDeletes,
-    scan: StorageScan,
-}
-
-impl Default for Inbox {
-    /// It accepts every urgency and has no channels.
-    fn default() -> Self {
-        Self {
-            channels: BTreeSet::new(),
-            min_urgency: Urgency::VeryLow,
-            window: UnackedWindow::default(),
-            deletes: PendingDeletes::default(),
-            scan: StorageScan::default(),
-        }
-    }
-}
-
-impl Inbox {
-    pub(super) fn channels(&self) -> &BTreeSet<Chid> {
-        &self.channels
-    }
-
-    pub(super) fn set_channels(&mut self, channels: BTreeSet<Chid>) {
-        self.channels = channels;
-    }
-
-    pub(super) fn add_channel(&mut self, chid: Chid) {
-        self.channels.insert(chid);
-    }
-
-    pub(super) fn remove_channel(&mut self, chid: Chid) {
-        self.channels.remove(&chid);
-    }
-
-    /// A lower minimum releases messages that stayed in storage so far.
-    pub(super) fn set_min_urgency(&mut self, min: Urgency) {
+impl Session {
+    /// Less urgent messages stay in storage from now on. A lower minimum releases messages that stayed there so far.
+    pub(in crate::connection) fn set_min_urgency(&mut self, min: Urgency) {
         if min < self.min_urgency {
-            self.scan.request();
+            self.request_scan();
         }
         self.min_urgency = min;
     }
 
-    pub(super) fn unacked(&self) -> usize {
+    pub(in crate::connection) fn unacked(&self) -> usize {
         self.window.len()
     }
 
-    pub(super) fn ack_deadline(&self, ack_wait: Span) -> Option<Time> {
-        self.window.deadline(ack_wait)
-    }
-
-    pub(super) fn expire(&mut self, cx: &mut StepContext<'_>) {
-        self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
-    }
-
-    pub(super) fn awaits_store(&self) -> bool {
+    /// Whether a scan or a delete waits for the store.
+    pub(in crate::connection) fn awaits_store(&self) -> bool {
         self.scan.awaits_store() || self.deletes.is_deleting()
     }
 
-    pub(super) fn is_deleting(&self) -> bool {
+    pub(in crate::connection) fn is_deleting(&self) -> bool {
         self.deletes.is_deleting()
     }
 
-    pub(super) fn is_drained(&self) -> bool {
+    /// Whether storage was scanned to its end, every message acked and every ack settled.
+    pub(in crate::connection) fn is_drained(&self) -> bool {
         self.scan.is_done() && self.window.is_empty() && self.deletes.is_settled()
     }
 
     /// Whether a push may be sent now: no message before it waits for an ack, no older one of its topic can still be
     /// read from storage, and it was not sent before.
-    pub(super) fn may_send(&self, message: &Message, cx: &StepContext<'_>) -> bool {
+    pub(in crate::connection) fn may_send(&self, message: &Message, cx: &StepContext<'_>) -> bool {
         let limits = &cx.config.limits;
         let overtakes = self.scan.is_fetching() && message.topic.is_none();
         let is_next = self.window.is_empty() && !self.scan.is_active();
@@ -100,7 +54,13 @@ impl Inbox {
             && !self.deletes.remembers(message.id)
     }
 
-    pub(super) fn deliver(&mut self, push: PushId, message: Message, cx: &mut StepContext<'_>) {
+    /// Sends a pushed message. With a TTL of zero the push is answered at once, otherwise with the ack.
+    pub(in crate::connection) fn deliver(
+        &mut self,
+        push: PushId,
+        message: Message,
+        cx: &mut StepContext<'_>,
+    ) {
         if message.ttl_is_zero() {
             let key = message.key();
             self.send(message, Origin::ZeroTtl, cx);
@@ -109,6 +69,23 @@ impl Inbox {
         } else {
             self.send(message, Origin::Endpoint(push), cx);
         }
+    }
+
+    /// Makes the endpoint store a message that cannot be delivered now.
+    ///
+    /// The endpoint's notification follows. Only if an operation under way could have read storage before that message
+    /// was in it, another scan is requested here (docs/sources.md#push-characteristics).
+    pub(in crate::connection) fn reject_to_store(
+        &mut self,
+        push: PushId,
+        message: &Message,
+        cx: &mut StepContext<'_>,
+    ) {
+        if self.window.has_unstored() || self.scan.is_active() {
+            self.request_scan();
+        }
+        let message = message.key();
+        cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
     }
 
     fn send(&mut self, message: Message, origin: Origin, cx: &mut StepContext<'_>) {
@@ -140,70 +117,42 @@ impl Inbox {
         }
     }
 
-    pub(super) fn delete(&mut self, message: MessageKey) {
-        self.deletes.delete(message);
-    }
-
-    pub(super) fn next_delete(&mut self, uaid: Uaid, months: &[Month]) -> Option<StoreOp> {
-        self.deletes.next(uaid, months)
-    }
-
-    pub(super) fn on_deleted(&mut self) {
-        self.deletes.on_deleted();
-    }
-
-    /// Answers all pushes that wait, and returns the last delete. It does not wait for the one under way: the
-    /// connection processes no answer any more.
-    pub(super) fn close(
-        mut self,
-        uaid: Uaid,
-        months: &[Month],
-        cx: &mut StepContext<'_>,
-    ) -> Option<StoreOp> {
-        std::mem::take(&mut self.window).close(cx.out);
+    /// Deletes acked messages in these months. Without a month the acks wait.
+    pub(in crate::connection) fn flush_acks(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
         if months.is_empty() {
-            return None;
+            return;
         }
-        self.deletes.on_deleted();
-        self.deletes.next(uaid, months)
+        if let Some(delete) = self.deletes.next(self.uaid, months) {
+            self.submit(delete, cx);
+        }
     }
 }
 
 /// The scan of stored messages.
-impl Inbox {
-    pub(super) fn request_scan(&mut self) {
+impl Session {
+    pub(in crate::connection) fn request_scan(&mut self) {
         self.scan.request();
     }
 
-    pub(super) fn stop_scan(&mut self) {
+    pub(in crate::connection) fn stop_scan(&mut self) {
         self.scan = StorageScan::default();
     }
 
-    /// A message was refused that its endpoint is about to store.
-    pub(super) fn note_rejection(&mut self) {
-        if self.window.has_unstored() || self.scan.is_active() {
-            self.scan.request();
-        }
-    }
-
-    /// The next fetch of the scan, if one is possible now.
+    /// Starts or continues a scan of a month's messages, if there is room for more unacked ones.
     ///
     /// A message that was just sent delays the scan: it is in no table yet, and its ack is near.
-    pub(super) fn next_fetch(
-        &mut self,
-        uaid: Uaid,
-        month: Month,
-        cx: &StepContext<'_>,
-    ) -> Option<StoreOp> {
+    pub(in crate::connection) fn scan_storage(&mut self, month: Month, cx: &mut StepContext<'_>) {
         let room = self.room(cx);
         if room == 0 {
-            return None;
+            return;
         }
         let limits = &cx.config.limits;
         let rows = limits.fetch_rows_max.min(room).max(1);
-        let after = self.scan.start_fetch(rows, self.window.has_unstored())?;
-        let limit = PageLimit { rows, bytes: limits.fetch_bytes_max };
-        Some(StoreOp::Fetch { uaid, month, after, limit, now: cx.now })
+        if let Some(after) = self.scan.start_fetch(rows, self.window.has_unstored()) {
+            let limit = PageLimit { rows, bytes: limits.fetch_bytes_max };
+            let fetch = StoreOp::Fetch { uaid: self.uaid, month, after, limit, now: cx.now };
+            self.submit(fetch, cx);
+        }
     }
 
     /// How many messages may be sent now. None until half the window is free: otherwise a full window would be
@@ -214,14 +163,30 @@ impl Inbox {
         if used > max / 2 { 0 } else { max - used }
     }
 
-    /// Sends a page's messages. If it has rows of unknown channels, returns the operation that reads the channels again.
-    pub(super) fn on_page(
+    /// Processes the answers to the operations with which messages of `month` are delivered. Returns any other answer.
+    pub(in crate::connection) fn on_store_answer(
         &mut self,
-        page: Page,
-        uaid: Uaid,
+        answer: StoreAnswer,
         month: Month,
         cx: &mut StepContext<'_>,
-    ) -> Option<StoreOp> {
+    ) -> Option<StoreAnswer> {
+        match answer {
+            StoreAnswer::Fetched(page) => self.on_page(page, month, cx),
+            StoreAnswer::Channels(channels) => self.channels_confirmed(channels),
+            StoreAnswer::Deleted => self.deletes.on_deleted(),
+            StoreAnswer::Registered(_)
+            | StoreAnswer::ChannelsAdded
+            | StoreAnswer::ChannelRemoved
+            | StoreAnswer::MonthUpdated(_)
+            | StoreAnswer::MoveFinished(_)
+            | StoreAnswer::Moved
+            | StoreAnswer::NodeCleared(_) => return Some(answer),
+        }
+        None
+    }
+
+    /// Sends a page's messages. If it has rows of unknown channels, the channels are read again.
+    fn on_page(&mut self, page: Page, month: Month, cx: &mut StepContext<'_>) {
         let Page { messages, next } = page;
         let mut doubtful = Vec::new();
         for message in messages {
@@ -229,9 +194,10 @@ impl Inbox {
                 doubtful.push(message);
             }
         }
-        let confirms = !doubtful.is_empty();
+        if !doubtful.is_empty() {
+            self.submit(StoreOp::ReadChannels { uaid: self.uaid, month }, cx);
+        }
         self.scan.page_read(doubtful, next);
-        confirms.then_some(StoreOp::ReadChannels { uaid, month })
     }
 
     /// Sends a row unless it was sent or acked before. Returns its key if its channel is unknown.
@@ -250,12 +216,12 @@ impl Inbox {
     ///
     /// Only the channels of doubtful rows are taken over: a command of this connection may have changed others since
     /// the read.
-    pub(super) fn channels_confirmed(&mut self, channels: Option<BTreeSet<Chid>>) {
+    fn channels_confirmed(&mut self, channels: Option<BTreeSet<Chid>>) {
         let channels = channels.unwrap_or_default();
         for message in self.scan.take_doubtful() {
             if channels.contains(&message.chid) {
                 self.channels.insert(message.chid);
-                self.scan.request();
+                self.request_scan();
             } else {
                 self.deletes.delete(message);
             }

@@ -98,7 +98,7 @@ impl UnackedWindow {
     }
 
     /// Answers every endpoint that still waits.
-    pub(super) fn close(mut self, out: &mut Effects) {
+    pub(super) fn close(&mut self, out: &mut Effects) {
         for unacked in &mut self.unacked {
             unacked.hand_back(out);
         }

@@ -2,16 +2,14 @@
 
 use super::copying_chids::CopyingChids;
 use super::{MonthMove, Next, Stage, StageRules};
-use crate::connection::phase::PhaseName;
 use crate::connection::session::Session;
 use crate::connection::{StepContext, Wait};
 use crate::month::Month;
-use crate::store::StoreAnswer;
 use crate::time::{Span, Time};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::connection) struct DrainingOldMonth {
-    months: MonthMove,
+    pub(super) months: MonthMove,
     drain: Drain,
 }
 
@@ -41,30 +39,17 @@ impl DrainingOldMonth {
 }
 
 impl StageRules for DrainingOldMonth {
-    fn name(&self) -> PhaseName {
-        PhaseName::DrainingOldMonth
-    }
-
-    fn months(&self) -> Vec<Month> {
-        self.months.both().into()
-    }
-
     fn deadline(&self, session: &Session) -> Option<(Time, Wait)> {
         self.drain.deadline(session)
     }
 
-    fn on_store_answer(
+    fn advance(
         &mut self,
         session: &mut Session,
-        answer: StoreAnswer,
+        months: &[Month],
         cx: &mut StepContext<'_>,
     ) -> Next {
-        session.on_drain_answer(answer, self.months.from, cx);
-        Next::Stay
-    }
-
-    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
-        let has_leftovers = match self.drain.advance(session, self.months, cx) {
+        let has_leftovers = match self.drain.advance(session, months, cx) {
             None => return Next::Stay,
             Some(Drained::Empty) => false,
             Some(Drained::TimeUp) => true,
@@ -83,13 +68,13 @@ impl Drain {
     pub(super) fn advance(
         &self,
         session: &mut Session,
-        months: MonthMove,
+        months: &[Month],
         cx: &mut StepContext<'_>,
     ) -> Option<Drained> {
-        session.flush_acks(&months.both(), cx);
+        session.flush_acks(months, cx);
         // No scan begins after the deadline: steady pushes would make each scan be followed by another.
         if self.until.is_none_or(|until| until > cx.now) {
-            session.scan_storage(months.from, cx);
+            session.scan_storage(months[0], cx);
         }
         if session.is_drained() {
             return Some(Drained::Empty);

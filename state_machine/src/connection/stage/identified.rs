@@ -6,10 +6,8 @@ use super::{Next, Ready, Stage, StageRules, enter_month};
 use crate::connection::StepContext;
 use crate::connection::effect::CloseReason;
 use crate::connection::event::Event;
-use crate::connection::phase::PhaseName;
 use crate::connection::session::{Session, SessionOutcome};
 use crate::ids::Chid;
-use crate::month::Month;
 use crate::record::{NodeBinding, RouterRecord};
 use crate::store::{RegisterResult, StoreAnswer, StoreOp};
 use crate::time::Time;
@@ -59,7 +57,7 @@ impl Identified {
         if self.refusals >= REFUSALS_MAX || session.is_superseded_by(seen, cx.now) {
             return Next::Close(CloseReason::Replaced);
         }
-        session.restamp(seen, cx);
+        session.advance_connected_at(seen, cx);
         session.register(None, cx);
         Next::Stay
     }
@@ -72,7 +70,7 @@ impl Identified {
     ) -> Next {
         Next::Enter(match (&self.record, channels) {
             (Some(RouterRecord { curmonth, oldmonth, .. }), Some(channels)) => {
-                session.set_channels(channels);
+                session.channels = channels;
                 session.send_hello(cx);
                 enter_month(session, *curmonth, *oldmonth, cx)
             }
@@ -82,14 +80,6 @@ impl Identified {
 }
 
 impl StageRules for Identified {
-    fn name(&self) -> PhaseName {
-        PhaseName::Identified
-    }
-
-    fn months(&self) -> Vec<Month> {
-        Vec::new()
-    }
-
     fn on_event(&mut self, session: &mut Session, event: Event, cx: &mut StepContext<'_>) -> Next {
         match event {
             // No message may precede the answer to hello, which will contain the broadcasts.

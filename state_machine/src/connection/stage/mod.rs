@@ -50,11 +50,6 @@ pub(super) enum Next {
 
 /// What a stage decides. The session does what all stages do alike.
 pub(super) trait StageRules {
-    fn name(&self) -> PhaseName;
-
-    /// The months whose tables may hold this agent's messages.
-    fn months(&self) -> Vec<Month>;
-
     /// The stage's own deadline, besides those of the session.
     fn deadline(&self, _: &Session) -> Option<(Time, Wait)> {
         None
@@ -81,15 +76,24 @@ pub(super) trait StageRules {
         session.reject_to_store(push, &message, cx);
     }
 
+    /// Processes the answer to an operation that only this stage submits. The others submit none, and get none.
     fn on_store_answer(
         &mut self,
-        session: &mut Session,
-        answer: StoreAnswer,
-        cx: &mut StepContext<'_>,
-    ) -> Next;
+        _: &mut Session,
+        _: StoreAnswer,
+        _: &mut StepContext<'_>,
+    ) -> Next {
+        Next::Stay
+    }
 
-    /// Does what the time and the last event allow.
-    fn advance(&mut self, _: &mut Session, _: &mut StepContext<'_>) -> Next {
+    /// Does what the time and the last event allow. `months` are those of [`Stage::months`].
+    fn advance(
+        &mut self,
+        session: &mut Session,
+        months: &[Month],
+        cx: &mut StepContext<'_>,
+    ) -> Next {
+        session.flush_acks(months, cx);
         Next::Stay
     }
 }
@@ -118,6 +122,36 @@ impl Stage {
     pub(super) fn rules_mut(&mut self) -> &mut dyn StageRules {
         each_stage!(self)
     }
+
+    pub(super) fn name(&self) -> PhaseName {
+        match self {
+            Self::Identified(_) => PhaseName::Identified,
+            Self::DrainingOldMonth(_) => PhaseName::DrainingOldMonth,
+            Self::CopyingChids(_) => PhaseName::CopyingChids,
+            Self::WritingRecord(_) => PhaseName::WritingRecord,
+            Self::DrainingAgain(_) => PhaseName::DrainingAgain,
+            Self::AwaitingDeletes(_) => PhaseName::AwaitingDeletes,
+            Self::MovingMessages(_) => PhaseName::MovingMessages,
+            Self::ClearingOldMonth(_) => PhaseName::ClearingOldMonth,
+            Self::Ready(_) => PhaseName::Ready,
+        }
+    }
+
+    /// The months whose tables may hold this agent's messages. Those of the first are being sent.
+    pub(super) fn months(&self) -> Vec<Month> {
+        match self {
+            Self::Identified(_) => Vec::new(),
+            Self::Ready(stage) => stage.month.into_iter().collect(),
+            Self::DrainingOldMonth(DrainingOldMonth { months, .. })
+            | Self::CopyingChids(CopyingChids { months, .. })
+            | Self::WritingRecord(WritingRecord { months, .. })
+            | Self::DrainingAgain(DrainingAgain { months, .. })
+            | Self::AwaitingDeletes(AwaitingDeletes { months })
+            | Self::MovingMessages(MovingMessages { months })
+            // A copy of the old table that was interrupted has left some of the rows in the new one too.
+            | Self::ClearingOldMonth(ClearingOldMonth { months }) => vec![months.from, months.to],
+        }
+    }
 }
 
 /// A move from one month to another.
@@ -125,13 +159,6 @@ impl Stage {
 struct MonthMove {
     from: Month,
     to: Month,
-}
-
-impl MonthMove {
-    /// Both months: a copy of the table that was interrupted has left some of the rows in the new one too.
-    fn both(self) -> [Month; 2] {
-        [self.from, self.to]
-    }
 }
 
 /// The stage of an agent whose record has this `curmonth`: an unfinished move is resumed first, then the agent moves to

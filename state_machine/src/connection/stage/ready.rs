@@ -2,7 +2,6 @@
 
 use super::{Next, Stage, StageRules};
 use crate::connection::effect::{CloseReason, Effect, PushAnswer};
-use crate::connection::phase::PhaseName;
 use crate::connection::session::Session;
 use crate::connection::{StepContext, Wait};
 use crate::ids::{Chid, PushId};
@@ -15,7 +14,7 @@ use crate::wire::{ClientMessage, ServerMessage, VapidKey, status};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::connection) struct Ready {
     /// The month in which messages are stored; none while the agent has no record, and so no stored message.
-    month: Option<Month>,
+    pub(super) month: Option<Month>,
     /// When to scan storage without a notification.
     recheck_at: Option<Time>,
     /// The command under way: one at a time, so that they take effect in the order of their arrival.
@@ -75,27 +74,28 @@ impl Ready {
         key: Option<VapidKey>,
         cx: &mut StepContext<'_>,
     ) {
-        if session.channels().contains(&chid) {
+        if session.channels.contains(&chid) {
             return send_registered(session, chid, key, cx);
         }
-        if session.channels().len() >= cx.config.limits.channels_max {
+        if session.channels.len() >= cx.config.limits.channels_max {
             let (status, reason) = (status::TOO_MANY, "too many channels");
             let refused = ServerMessage::RegisterRefused { chid, status, reason };
             return cx.out.push(Effect::Send(refused));
         }
         let Some(month) = self.month else {
-            session.put_back_command(ClientMessage::Register { chid, key });
+            session.commands.push_front(ClientMessage::Register { chid, key });
             return self.create_record(session, cx);
         };
-        session.add_channels(month, [chid].into(), cx);
+        let (uaid, channels) = (session.uaid, [chid].into());
+        session.submit(StoreOp::AddChannels { uaid, month, channels }, cx);
         self.command = Some(Command::Registering { chid, key });
     }
 
     fn unregister(&mut self, session: &mut Session, chid: Chid, cx: &mut StepContext<'_>) {
-        let Some(month) = self.month.filter(|_| session.channels().contains(&chid)) else {
+        let Some(month) = self.month.filter(|_| session.channels.contains(&chid)) else {
             return send_unregistered(chid, cx);
         };
-        let (uaid, months) = (session.uaid(), vec![month]);
+        let (uaid, months) = (session.uaid, vec![month]);
         session.submit(StoreOp::RemoveChannel { uaid, months, chid }, cx);
         self.command = Some(Command::Unregistering { chid });
     }
@@ -123,7 +123,7 @@ impl Ready {
             }
             // This connection wrote the record, and the answer was lost.
             RegisterResult::Superseded(seen) => {
-                session.restamp(seen, cx);
+                session.advance_connected_at(seen, cx);
                 self.create_record(session, cx);
                 Next::Stay
             }
@@ -133,14 +133,6 @@ impl Ready {
 }
 
 impl StageRules for Ready {
-    fn name(&self) -> PhaseName {
-        PhaseName::Ready
-    }
-
-    fn months(&self) -> Vec<Month> {
-        self.month.into_iter().collect()
-    }
-
     fn deadline(&self, _: &Session) -> Option<(Time, Wait)> {
         self.recheck_at.map(|at| (at, Wait::Recheck))
     }
@@ -152,7 +144,7 @@ impl StageRules for Ready {
         message: Message,
         cx: &mut StepContext<'_>,
     ) {
-        if !session.channels().contains(&message.chid) {
+        if !session.channels.contains(&message.chid) {
             let (answer, message) = (PushAnswer::NoSuchChannel, message.key());
             cx.out.push(Effect::AnswerPush { push, answer, message });
         } else if session.may_send(&message, cx) {
@@ -173,35 +165,35 @@ impl StageRules for Ready {
                 return self.record_created(session, result, cx);
             }
             (StoreAnswer::ChannelsAdded, Some(Command::Registering { chid, key })) => {
-                session.add_channel(chid);
+                session.channels.insert(chid);
                 send_registered(session, chid, key, cx);
             }
             (StoreAnswer::ChannelRemoved, Some(Command::Unregistering { chid })) => {
-                session.remove_channel(chid);
+                session.channels.remove(&chid);
                 send_unregistered(chid, cx);
             }
-            (other, command) => {
-                self.command = command;
-                if let Some(month) = self.month {
-                    session.on_drain_answer(other, month, cx);
-                }
-            }
+            (_, command) => self.command = command,
         }
         Next::Stay
     }
 
-    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+    fn advance(
+        &mut self,
+        session: &mut Session,
+        months: &[Month],
+        cx: &mut StepContext<'_>,
+    ) -> Next {
         if self.recheck_at.is_some_and(|at| at <= cx.now) {
             session.request_scan();
             self.schedule_recheck(cx);
         }
         while self.command.is_none()
-            && let Some(command) = session.next_command()
+            && let Some(command) = session.commands.pop_front()
         {
             self.start(session, command, cx);
         }
+        session.flush_acks(months, cx);
         if let Some(month) = self.month {
-            session.flush_acks(&[month], cx);
             session.scan_storage(month, cx);
         }
         Next::Stay
@@ -214,7 +206,7 @@ fn set_urgency(session: &mut Session, min: Urgency, cx: &mut StepContext<'_>) {
 }
 
 fn send_registered(session: &Session, chid: Chid, key: Option<VapidKey>, cx: &mut StepContext<'_>) {
-    let uaid = session.uaid();
+    let uaid = session.uaid;
     cx.out.push(Effect::Send(ServerMessage::Registered { uaid, chid, key }));
 }
 

@@ -13,7 +13,6 @@
 use super::draining_old_month::{Drain, Drained};
 use super::{MonthMove, Next, Stage, StageRules, enter_month};
 use crate::connection::effect::CloseReason;
-use crate::connection::phase::PhaseName;
 use crate::connection::session::Session;
 use crate::connection::{StepContext, Wait};
 use crate::month::Month;
@@ -23,7 +22,7 @@ use crate::time::Time;
 /// The record is written with `curmonth` and `oldmonth`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::connection) struct WritingRecord {
-    months: MonthMove,
+    pub(super) months: MonthMove,
     /// Whether messages are left that must be moved.
     has_leftovers: bool,
 }
@@ -31,26 +30,26 @@ pub(in crate::connection) struct WritingRecord {
 /// Messages that endpoints stored in the old month meanwhile are delivered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::connection) struct DrainingAgain {
-    months: MonthMove,
+    pub(super) months: MonthMove,
     drain: Drain,
 }
 
 /// Messages are left. The deletes under way finish first: none may run while rows move between the tables.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::connection) struct AwaitingDeletes {
-    months: MonthMove,
+    pub(super) months: MonthMove,
 }
 
 /// The store moves what is left to the new month.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::connection) struct MovingMessages {
-    months: MonthMove,
+    pub(super) months: MonthMove,
 }
 
 /// The store removes `oldmonth` from the record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::connection) struct ClearingOldMonth {
-    months: MonthMove,
+    pub(super) months: MonthMove,
 }
 
 impl WritingRecord {
@@ -67,14 +66,6 @@ impl WritingRecord {
 }
 
 impl StageRules for WritingRecord {
-    fn name(&self) -> PhaseName {
-        PhaseName::WritingRecord
-    }
-
-    fn months(&self) -> Vec<Month> {
-        self.months.both().into()
-    }
-
     fn on_store_answer(
         &mut self,
         session: &mut Session,
@@ -90,16 +81,8 @@ impl StageRules for WritingRecord {
             }
             // Another connection has written the record since.
             StoreAnswer::MonthUpdated(false) => Next::Close(CloseReason::Replaced),
-            other => {
-                session.on_drain_answer(other, self.months.from, cx);
-                Next::Stay
-            }
+            _ => Next::Stay,
         }
-    }
-
-    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
-        session.flush_acks(&self.months.both(), cx);
-        Next::Stay
     }
 }
 
@@ -114,30 +97,17 @@ impl DrainingAgain {
 }
 
 impl StageRules for DrainingAgain {
-    fn name(&self) -> PhaseName {
-        PhaseName::DrainingAgain
-    }
-
-    fn months(&self) -> Vec<Month> {
-        self.months.both().into()
-    }
-
     fn deadline(&self, session: &Session) -> Option<(Time, Wait)> {
         self.drain.deadline(session)
     }
 
-    fn on_store_answer(
+    fn advance(
         &mut self,
         session: &mut Session,
-        answer: StoreAnswer,
+        months: &[Month],
         cx: &mut StepContext<'_>,
     ) -> Next {
-        session.on_drain_answer(answer, self.months.from, cx);
-        Next::Stay
-    }
-
-    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
-        match self.drain.advance(session, self.months, cx) {
+        match self.drain.advance(session, months, cx) {
             None => Next::Stay,
             Some(Drained::Empty) => Next::Enter(ClearingOldMonth::begin(session, self.months, cx)),
             Some(Drained::TimeUp) => Next::Enter(AwaitingDeletes::begin(session, self.months)),
@@ -153,59 +123,31 @@ impl AwaitingDeletes {
 }
 
 impl StageRules for AwaitingDeletes {
-    fn name(&self) -> PhaseName {
-        PhaseName::AwaitingDeletes
-    }
-
-    fn months(&self) -> Vec<Month> {
-        self.months.both().into()
-    }
-
-    fn on_store_answer(
-        &mut self,
-        session: &mut Session,
-        answer: StoreAnswer,
-        cx: &mut StepContext<'_>,
-    ) -> Next {
-        session.on_drain_answer(answer, self.months.from, cx);
-        Next::Stay
-    }
-
-    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+    fn advance(&mut self, session: &mut Session, _: &[Month], cx: &mut StepContext<'_>) -> Next {
         if session.is_deleting() {
             return Next::Stay;
         }
-        Next::Enter(MovingMessages::begin(session, self.months, cx))
-    }
-}
-
-impl MovingMessages {
-    fn begin(session: &mut Session, months: MonthMove, cx: &mut StepContext<'_>) -> Stage {
-        let MonthMove { from, to } = months;
-        session.submit(StoreOp::MoveMessages { uaid: session.uaid(), from, to }, cx);
-        Stage::MovingMessages(Self { months })
+        let MonthMove { from, to } = self.months;
+        session.submit(StoreOp::MoveMessages { uaid: session.uaid, from, to }, cx);
+        Next::Enter(Stage::MovingMessages(MovingMessages { months: self.months }))
     }
 }
 
 impl StageRules for MovingMessages {
-    fn name(&self) -> PhaseName {
-        PhaseName::MovingMessages
-    }
-
-    fn months(&self) -> Vec<Month> {
-        self.months.both().into()
-    }
-
     fn on_store_answer(
         &mut self,
         session: &mut Session,
         answer: StoreAnswer,
         cx: &mut StepContext<'_>,
     ) -> Next {
-        if answer == StoreAnswer::Moved {
-            return Next::Enter(ClearingOldMonth::begin(session, self.months, cx));
+        if answer != StoreAnswer::Moved {
+            return Next::Stay;
         }
-        session.on_drain_answer(answer, self.months.from, cx);
+        Next::Enter(ClearingOldMonth::begin(session, self.months, cx))
+    }
+
+    /// Acks wait: no row may be deleted while it moves.
+    fn advance(&mut self, _: &mut Session, _: &[Month], _: &mut StepContext<'_>) -> Next {
         Next::Stay
     }
 }
@@ -219,14 +161,6 @@ impl ClearingOldMonth {
 }
 
 impl StageRules for ClearingOldMonth {
-    fn name(&self) -> PhaseName {
-        PhaseName::ClearingOldMonth
-    }
-
-    fn months(&self) -> Vec<Month> {
-        self.months.both().into()
-    }
-
     fn on_store_answer(
         &mut self,
         session: &mut Session,
@@ -239,15 +173,7 @@ impl StageRules for ClearingOldMonth {
             }
             // Another connection has written the record since.
             StoreAnswer::MoveFinished(false) => Next::Close(CloseReason::Replaced),
-            other => {
-                session.on_drain_answer(other, self.months.from, cx);
-                Next::Stay
-            }
+            _ => Next::Stay,
         }
-    }
-
-    fn advance(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
-        session.flush_acks(&self.months.both(), cx);
-        Next::Stay
     }
 }

@@ -6,7 +6,7 @@ use super::input::{ConsumerName, ConsumerStep};
 use super::outcome::Outcome;
 use super::world::OutOfTurn;
 use state_machine::feed::{
-    Consumer, ConsumerEvent, ConsumerLimits, ConsumerOrder, FeedKey, FeedPage, FeedSyncId, Table,
+    Consumer, ConsumerEffect, ConsumerEvent, ConsumerLimits, FeedKey, FeedPage, FeedSyncId, Table,
     Version,
 };
 use state_machine::store::{PageLimit, StoreFailed};
@@ -89,11 +89,11 @@ impl Follower {
         let orders = machine.step(now, event);
         for order in &orders {
             match order {
-                ConsumerOrder::Fetch { after, limit } => {
+                ConsumerEffect::Fetch { after, limit } => {
                     self.order = Some(Order { after: *after, limit: *limit, head: None });
                 }
-                ConsumerOrder::Consume(page) => self.page = Some(page.clone()),
-                ConsumerOrder::End(_) => {}
+                ConsumerEffect::Consume(page) => self.page = Some(page.clone()),
+                ConsumerEffect::End(_) => {}
             }
         }
         Ok(orders.into_iter().map(|order| Outcome::Consumer(self.name, order)).collect())

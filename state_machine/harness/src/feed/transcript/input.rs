@@ -39,18 +39,14 @@ pub enum Change {
     Delete(FeedKey),
 }
 
-/// A step of a publisher.
+/// A step of a publisher. The table of inputs in [`super`] describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PublisherStep {
-    /// The publisher is notified of a write.
     Written,
     /// The publisher is notified whether the feed has a follower on its node.
     Watched(bool),
-    /// The publication reads the unpublished keys.
     Finds,
-    /// The publication reads the sequence.
     Reads,
-    /// The publication is committed.
     Commits,
     /// The publication is committed, and the publisher receives a failure.
     CommitsUnheard,
@@ -62,26 +58,22 @@ pub enum PublisherStep {
     Crashes,
 }
 
-/// A step of a consumer.
+/// A step of a consumer. The table of inputs in [`super`] describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConsumerStep {
     /// The consumer starts at its stored cursor, or after a number.
     Starts(Option<FeedSyncId>),
-    /// The consumer is notified of the feed's head.
     Hears(FeedSyncId),
-    /// The fetch reads the sequence.
     ReadsHead,
     /// The fetch reads the updates up to the head.
     ReadsUpdates,
     /// All steps of the fetch at once.
     Fetches,
-    /// The consumer has consumed its page.
     Consumed,
     /// The store fails and reads nothing.
     Fails,
     /// The consumer is lost with the page that it had not consumed.
     Crashes,
-    /// Compares the consumed updates with the table.
     Compares,
 }
 

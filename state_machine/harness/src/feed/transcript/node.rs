@@ -7,8 +7,8 @@ use super::input::{PublisherName, PublisherStep};
 use super::outcome::Outcome;
 use super::world::OutOfTurn;
 use state_machine::feed::{
-    FeedKey, FeedSyncId, Publication, PublishResult, Publisher, PublisherEvent, PublisherLimits,
-    PublisherOrder, Sequence, Table, UnpublishedKey,
+    FeedKey, FeedSyncId, Publication, PublishResult, Publisher, PublisherEffect, PublisherEvent,
+    PublisherLimits, Sequence, Table, UnpublishedKey,
 };
 use state_machine::store::StoreFailed;
 use state_machine::time::Time;
@@ -81,7 +81,7 @@ impl Node {
     pub(super) fn told(&mut self, now: Time, event: PublisherEvent) -> Vec<Outcome> {
         let orders = self.machine.step(now, event);
         for order in &orders {
-            if let PublisherOrder::Publish { after, limit } = order.clone() {
+            if let PublisherEffect::Publish { after, limit } = order.clone() {
                 self.order = Some(Order { after, limit, found: None, read: None });
             }
         }

@@ -6,18 +6,15 @@ use super::input::{ConsumerName, PublisherName};
 use crate::transcript::tokens::quoted;
 use state_machine::feed::table::Row;
 use state_machine::feed::{
-    ConsumerEnd, ConsumerOrder, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherOrder, Sequence,
-    UnpublishedKey, Update,
+    ConsumerEffect, ConsumerEnd, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherEffect,
+    Sequence, UnpublishedKey, Update,
 };
 
 /// A result of an input: one line with `<`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// A row was written.
     Row(FeedKey, Row),
-    /// There is no such key to republish or delete.
     NoSuchKey,
-    /// The feed has as many keys as it may have.
     TooManyKeys,
     /// The publication is rejected because a row that it read has changed.
     Conflict,
@@ -27,12 +24,10 @@ pub enum Outcome {
     Sequence(PublisherName, Sequence),
     /// The greatest number in the table, which a naive publisher read.
     Max(PublisherName, FeedSyncId),
-    /// An effect of a publisher.
-    Publisher(PublisherName, PublisherOrder),
+    Publisher(PublisherName, PublisherEffect),
     /// The head that a fetch read; none if there is no such feed.
     Head(ConsumerName, Option<FeedSyncId>),
-    /// An effect of a consumer.
-    Consumer(ConsumerName, ConsumerOrder),
+    Consumer(ConsumerName, ConsumerEffect),
     /// A row whose last state the consumer has not seen.
     Misses(ConsumerName, FeedKey, Row),
     /// The consumer has seen the last state of every row.
@@ -77,24 +72,24 @@ impl fmt::Display for Outcome {
     }
 }
 
-fn published(order: &PublisherOrder) -> String {
+fn published(order: &PublisherEffect) -> String {
     match order {
-        PublisherOrder::Publish { after: None, .. } => "publish".to_owned(),
-        PublisherOrder::Publish { after: Some(after), .. } => {
+        PublisherEffect::Publish { after: None, .. } => "publish".to_owned(),
+        PublisherEffect::Publish { after: Some(after), .. } => {
             format!("publish after={}", key(after))
         }
-        PublisherOrder::Announce { head } => format!("announce {head}"),
+        PublisherEffect::Announce { head } => format!("announce {head}"),
     }
 }
 
-fn consumed(order: &ConsumerOrder) -> String {
+fn consumed(order: &ConsumerEffect) -> String {
     match order {
-        ConsumerOrder::Fetch { after, .. } => format!("fetch after={after}"),
-        ConsumerOrder::Consume(FeedPage { updates, cursor, head }) => {
+        ConsumerEffect::Fetch { after, .. } => format!("fetch after={after}"),
+        ConsumerEffect::Consume(FeedPage { updates, cursor, head }) => {
             format!("consume [{}] cursor={cursor} head={head}", list(updates, update))
         }
-        ConsumerOrder::End(ConsumerEnd::NoSuchFeed) => "end no such feed".to_owned(),
-        ConsumerOrder::End(ConsumerEnd::CursorFromTheFuture { head }) => {
+        ConsumerEffect::End(ConsumerEnd::NoSuchFeed) => "end no such feed".to_owned(),
+        ConsumerEffect::End(ConsumerEnd::CursorFromTheFuture { head }) => {
             format!("end cursor from the future head={head}")
         }
     }

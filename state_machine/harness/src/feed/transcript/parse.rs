@@ -14,7 +14,7 @@ pub(super) fn history(text: &str) -> Result<History, ParseError> {
         history.line(line, &text).map_err(|reason| ParseError { line, reason })?;
     }
     if history.steps.is_empty() {
-        return Err(ParseError { line: 1, reason: "nothing happens in this history".to_owned() });
+        return Err(ParseError { line: 1, reason: "the history has no input".to_owned() });
     }
     Ok(history)
 }
@@ -25,7 +25,7 @@ impl History {
         let rest = rest.trim();
         if let Some(whose) = head.strip_suffix('<') {
             is_known(whose, head)?;
-            let step = self.steps.last_mut().ok_or("an outcome before anything happened")?;
+            let step = self.steps.last_mut().ok_or("a result before the first input")?;
             step.expected.push((line, text.to_owned()));
         } else if let Some(input) = Input::read(head, rest)? {
             self.steps.push(Step { line, input, expected: Vec::new() });
@@ -39,11 +39,9 @@ impl History {
         match head {
             "limits" if self.steps.is_empty() => self.setup.read_limits(rest),
             "naive" if self.steps.is_empty() => self.setup.read_naive(rest),
-            "limits" | "naive" => {
-                Err(format!("`{head}` stands before the first thing that happens"))
-            }
+            "limits" | "naive" => Err(format!("`{head}` must precede the first input")),
             _ => Err(format!(
-                "expected writer>, P1>, C1>, wait, what comes of it (table<, P1<, C1<), \
+                "expected writer>, P1>, C1>, wait, a result (table<, P1<, C1<), \
                 or at the beginning limits or naive, got `{head}`"
             )),
         }

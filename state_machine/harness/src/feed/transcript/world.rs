@@ -41,25 +41,18 @@ pub struct World {
 /// The error for an input that is not possible now. The world is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfTurn {
-    /// The publisher has no pending effect.
-    #[error("{0} has no order to publish: let it hear of a write first, `{0}> written`")]
+    #[error("{0} has no pending publication: write `{0}> written` first")]
     NothingToPublish(PublisherName),
-    /// The publication has not executed its first steps.
-    #[error("{0} commits what it found and read: write `{0}> finds` and `{0}> reads` first")]
+    #[error("{0} commits what it read: write `{0}> finds` and `{0}> reads` first")]
     NothingRead(PublisherName),
-    /// The consumer is not started, or crashed.
-    #[error("{0} is not there: write `{0}> starts` first")]
+    #[error("{0} is not started: write `{0}> starts` first")]
     NotStarted(ConsumerName),
-    /// The consumer is already started.
-    #[error("{0} is there already: write `{0}> crashes` first")]
+    #[error("{0} is already started: write `{0}> crashes` first")]
     Started(ConsumerName),
-    /// The consumer has no pending effect.
-    #[error("{0} has no order to fetch")]
+    #[error("{0} has no pending fetch")]
     NothingToFetch(ConsumerName),
-    /// The fetch has not executed its first step.
     #[error("{0} reads updates up to the head it read: write `{0}> reads head` first")]
     NoHead(ConsumerName),
-    /// The consumer has no page.
     #[error("{0} has no page to consume")]
     NothingToConsume(ConsumerName),
     /// The wait passes a deadline: a driver steps a machine at every deadline.
@@ -166,8 +159,8 @@ impl World {
             Some((at, format!("{name}: {wait} at {}", offset(at))))
         });
         let consumers = self.consumers.iter().filter_map(|(name, follower)| {
-            let (at, wait) = follower.machine.as_ref()?.deadline()?;
-            Some((at, format!("{name}: {wait} at {}", offset(at))))
+            let at = follower.machine.as_ref()?.deadline()?;
+            Some((at, format!("{name}: retry at {}", offset(at))))
         });
         publishers.chain(consumers).collect()
     }
@@ -184,10 +177,10 @@ impl World {
     fn consumer_state(&self, name: ConsumerName) -> String {
         let follower = self.consumers.get(&name);
         let Some(machine) = follower.and_then(|follower| follower.machine.as_ref()) else {
-            return format!("{name} is not there");
+            return format!("{name} is not started");
         };
         let caught_up = if machine.is_caught_up() { ", caught up" } else { "" };
-        let waits = machine.deadline().map(|(at, wait)| format!(", {wait} at {}", offset(at)));
+        let waits = machine.deadline().map(|at| format!(", retry at {}", offset(at)));
         format!("{name} is at {}{caught_up}{}", machine.cursor(), waits.unwrap_or_default())
     }
 }

@@ -75,14 +75,14 @@ impl fmt::Debug for Action {
                 write!(f, "key {key} is deleted through node {node}")
             }
             Self::TakesMail(node) => write!(f, "publisher {node} takes its mail"),
-            Self::Publishes(node) => write!(f, "the publication of publisher {node} goes on"),
+            Self::Publishes(node) => write!(f, "the publication of publisher {node} continues"),
             Self::PublisherDeadline(node) => write!(f, "the deadline of publisher {node} passes"),
-            Self::Arrives => write!(f, "a publication arrives that nobody waits for"),
+            Self::Arrives => write!(f, "a publication arrives that was not requested"),
             Self::IsSeen(number) => write!(f, "readers see number {number}"),
             Self::Starts(follower) => write!(f, "consumer {follower} starts"),
             Self::Reads(follower) => write!(f, "the page of consumer {follower} is read on"),
             Self::HandsOn(follower) => write!(f, "consumer {follower} hands its page on"),
-            Self::HearsHead(follower) => write!(f, "consumer {follower} hears of the head"),
+            Self::HearsHead(follower) => write!(f, "consumer {follower} is notified of the head"),
             Self::ConsumerDeadline(follower) => {
                 write!(f, "the deadline of consumer {follower} passes")
             }

@@ -3,12 +3,12 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "how long a search took is told, and nothing depends on it"
+    reason = "the duration of a search is printed, and nothing depends on it"
 )]
 
 use std::time::Instant;
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 use stateright::{Checker, HasDiscoveries, Model, Path, UniformChooser};
 
 use super::action::Action;
@@ -38,7 +38,7 @@ pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
     let begun = Instant::now();
     let search = Search { scenario: scenario.clone() }.checker();
     let walks = search.target_state_count(states).spawn_simulation(SEED, UniformChooser).join();
-    println!("walked, not searched, and counted each time it is there:");
+    println!("random walks instead of a search, with the number of occurrences:");
     is_clean(scenario, begun, &walks);
 }
 

@@ -1,8 +1,8 @@
 //! A consumer, the replica that applies its pages, and the part of both that survives a crash.
 
-use harness::feed::promises::{Promise, Replica};
+use crate::feed_models::promises::{Promise, Replica};
 use state_machine::Time;
-use state_machine::feed::{Consumer, ConsumerEvent, ConsumerOrder, FeedPage, FeedSyncId};
+use state_machine::feed::{Consumer, ConsumerEffect, ConsumerEvent, FeedPage, FeedSyncId};
 use state_machine::store::StoreFailed;
 
 use super::action::{FollowerIndex, NodeIndex};
@@ -140,7 +140,7 @@ impl World {
     pub(crate) fn consumer_deadline(&mut self, scenario: &Scenario, at: FollowerIndex) {
         let running = self.followers[at].running.as_ref();
         let deadline = running.and_then(|running| running.consumer.deadline());
-        if let Some((until, _)) = deadline {
+        if let Some(until) = deadline {
             self.now = Time::max(self.now, until);
             self.step_consumer(scenario, at, ConsumerEvent::TimePassed);
         }
@@ -156,18 +156,20 @@ impl World {
         }
     }
 
-    fn obeys(&mut self, scenario: &Scenario, at: FollowerIndex, order: ConsumerOrder) {
+    fn obeys(&mut self, scenario: &Scenario, at: FollowerIndex, order: ConsumerEffect) {
         let Some(running) = &mut self.followers[at].running else { return };
         if running.fetch.is_some() || running.handing_on.is_some() {
             let detail = format!("consumer {at} gives an order during another");
             return self.breaks(scenario, Promise::OneAtATime.broken(detail));
         }
         match order {
-            ConsumerOrder::Fetch { after, limit } => running.fetch = Some(Fetch::new(after, limit)),
-            ConsumerOrder::Consume(page) => {
+            ConsumerEffect::Fetch { after, limit } => {
+                running.fetch = Some(Fetch::new(after, limit))
+            }
+            ConsumerEffect::Consume(page) => {
                 running.handing_on = Some(HandingOn { page, is_half_done: false });
             }
-            ConsumerOrder::End(_) => self.stops(at),
+            ConsumerEffect::End(_) => self.stops(at),
         }
     }
 }

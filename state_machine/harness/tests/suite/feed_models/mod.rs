@@ -9,6 +9,7 @@ mod happenings;
 mod model;
 mod mutation;
 mod node;
+mod promises;
 mod publish;
 mod rest;
 mod scenario;

@@ -1,6 +1,6 @@
 //! A scenario as a stateright model: states, actions, properties.
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 use stateright::{Model, Property};
 
 use super::action::Action;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 use state_machine::Time;
 use state_machine::feed::{
-    FeedSyncId, Publisher, PublisherEvent, PublisherLimits, PublisherOrder, PublisherWait,
+    FeedSyncId, Publisher, PublisherEffect, PublisherEvent, PublisherLimits, PublisherWait,
 };
 use state_machine::store::StoreFailed;
 
@@ -107,14 +107,14 @@ impl World {
         for order in orders {
             self.note(|| format!("    publisher {at}     < {order:?}"));
             match order {
-                PublisherOrder::Publish { after, limit } => {
+                PublisherEffect::Publish { after, limit } => {
                     let publish = Publish::new(after, limit);
                     if self.nodes[at].publish.replace(publish).is_some() {
                         let detail = format!("publisher {at} gives an order during another");
                         self.breaks(scenario, Promise::OneAtATime.broken(detail));
                     }
                 }
-                PublisherOrder::Announce { head } => self.announces(at, head),
+                PublisherEffect::Announce { head } => self.announces(at, head),
             }
         }
         self.forget_if_idle(scenario, at);

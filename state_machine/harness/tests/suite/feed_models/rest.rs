@@ -5,7 +5,8 @@
 //! followers must then have every write. A promise "in the end" is thus a property of a state, and
 //! cycles cannot hide a violation.
 
-use harness::feed::promises::{Broken, Promise};
+use crate::feed_models::promises::Promise;
+use harness::invariants::Broken;
 use state_machine::Time;
 use state_machine::feed::PublisherWait;
 
@@ -21,15 +22,17 @@ const STEPS_MAX: usize = 400;
 
 impl Scenario {
     /// Checks that the operations in progress do not form a cycle.
-    pub(crate) fn goes_on(&self, world: &World) -> Result<(), Broken> {
+    pub(crate) fn goes_on(&self, world: &World) -> Result<(), Broken<Promise>> {
         if world.now < MUCH_LATER {
             return Ok(());
         }
-        self.hunts(Err(Promise::ComesToRest.broken("somebody asks again and again")))
+        self.hunts(Err(
+            Promise::ComesToRest.broken("a publisher or consumer never stops its requests")
+        ))
     }
 
     /// Checks a world in which nothing is in progress.
-    pub(crate) fn judge(&self, world: &World) -> Result<(), Broken> {
+    pub(crate) fn judge(&self, world: &World) -> Result<(), Broken<Promise>> {
         self.hunts(world.ledger.is_published(&world.store.table))?;
         let mut end = world.clone();
         end.comes_to_its_end(self);
@@ -41,9 +44,9 @@ impl Scenario {
     }
 
     /// A search for one broken promise ignores the others.
-    fn hunts(&self, kept: Result<(), Broken>) -> Result<(), Broken> {
+    fn hunts(&self, kept: Result<(), Broken<Promise>>) -> Result<(), Broken<Promise>> {
         kept.or_else(|broken| match self.quarry {
-            Some(quarry) if quarry != broken.promise => Ok(()),
+            Some(quarry) if quarry != broken.rule => Ok(()),
             _ => Err(broken),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harness::feed::promises::{AcknowledgedWrites, Promise};
+use crate::feed_models::promises::{AcknowledgedWrites, Promise};
 use state_machine::feed::{ConsumerLimits, FeedKey, FeedSyncId, PublisherLimits};
 use state_machine::store::PageLimit;
 use state_machine::{Span, Time};

@@ -151,7 +151,7 @@ impl Store {
         let pending = UnpublishedKey { key: key.clone(), version };
         let assignments = vec![Assignment { pending, version, feed_sync_id: number }];
         let forged = Publication { read: sequence, sequence, assignments };
-        self.table.commit(&forged).expect("it was made of what is there");
+        self.table.commit(&forged).expect("it was made from the present rows");
     }
 
     fn number(&self, key: &FeedKey) -> Option<FeedSyncId> {

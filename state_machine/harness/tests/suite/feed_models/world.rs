@@ -2,7 +2,8 @@
 
 use std::hash::{Hash, Hasher};
 
-use harness::feed::promises::{AcknowledgedWrites, Broken, Promise, keeps_its_numbers};
+use crate::feed_models::promises::{AcknowledgedWrites, Promise, keeps_its_numbers};
+use harness::invariants::Broken;
 use state_machine::Time;
 use state_machine::feed::FeedValue;
 
@@ -24,7 +25,7 @@ pub(crate) struct World {
     pub(crate) astray: Vec<Draft>,
     pub(crate) ledger: AcknowledgedWrites,
     pub(crate) left: Bounds,
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken: Option<Broken<Promise>>,
     pub(crate) diary: Diary,
 }
 
@@ -59,15 +60,15 @@ impl World {
     }
 
     /// Records the first broken promise; in a search for one promise, only that one.
-    pub(crate) fn breaks(&mut self, scenario: &Scenario, broken: Broken) {
-        let counts = scenario.quarry.is_none_or(|quarry| quarry == broken.promise);
+    pub(crate) fn breaks(&mut self, scenario: &Scenario, broken: Broken<Promise>) {
+        let counts = scenario.quarry.is_none_or(|quarry| quarry == broken.rule);
         if counts && self.broken.is_none() {
             self.broken = Some(broken);
         }
     }
 
     pub(crate) fn has_broken(&self, promise: Promise) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.promise == promise)
+        self.broken.as_ref().is_some_and(|broken| broken.rule == promise)
     }
 
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {

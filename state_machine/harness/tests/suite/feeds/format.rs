@@ -86,7 +86,7 @@ fn what_cannot_be_read_is_explained_with_its_line() {
         assert!(error.starts_with(expected), "{lines}\n{error}");
     }
     let untitled = History::parse("writer> write fred bob").unwrap_err().to_string();
-    assert_eq!(untitled, "1: the first line says what the history shows: `# A sentence.`");
+    assert_eq!(untitled, "1: the first line must be the title of the history: `# A sentence.`");
 }
 
 fn parse(lines: &str) -> Result<History, String> {
@@ -101,14 +101,14 @@ fn fault(lines: &str) -> String {
 
 /// Lines after the beginning that cannot be executed, and their errors.
 const OUT_OF_TURN: [(&str, &str); 9] = [
-    ("P2> finds", "8: P2 has no order to publish: let it hear of a write first, `P2> written`"),
+    ("P2> finds", "8: P2 has no pending publication: write `P2> written` first"),
     (
         "P1> reads\nP1< sequence 0 version=0\nP1> commits",
-        "10: P1 commits what it found and read: write `P1> finds` and `P1> reads` first",
+        "10: P1 commits what it read: write `P1> finds` and `P1> reads` first",
     ),
-    ("C2> fetches", "8: C2 has no order to fetch"),
-    ("C2> hears 1", "8: C2 is not there: write `C2> starts` first"),
-    ("C1> starts", "8: C1 is there already: write `C1> crashes` first"),
+    ("C2> fetches", "8: C2 has no pending fetch"),
+    ("C2> hears 1", "8: C2 is not started: write `C2> starts` first"),
+    ("C1> starts", "8: C1 is already started: write `C1> crashes` first"),
     (
         "C1> reads updates",
         "8: C1 reads updates up to the head it read: write `C1> reads head` first",
@@ -118,17 +118,17 @@ const OUT_OF_TURN: [(&str, &str); 9] = [
         "P1> fails\nwait 1001ms",
         "9: this waits until +1001ms, over a deadline (P1: retry at +1s): wait until that first",
     ),
-    ("C1> fails\nC1> fails", "9: C1 has no order to fetch"),
+    ("C1> fails\nC1> fails", "9: C1 has no pending fetch"),
 ];
 
 /// Lines after the title, and the beginning of their errors.
 const EXPLAINED: [(&str, &str); 20] = [
-    ("", "1: nothing happens in this history"),
-    ("limits batch=2", "1: nothing happens in this history"),
-    ("table< conflict", "2: an outcome before anything happened"),
+    ("", "1: the history has no input"),
+    ("limits batch=2", "1: the history has no input"),
+    ("table< conflict", "2: a result before the first input"),
     ("P1> written\ntabel< conflict", "3: expected table<, P1< or C1<, got `tabel<`"),
-    ("reader> reads", "2: expected writer>, P1>, C1>, wait, what comes of it"),
-    ("P256> written", "2: expected writer>, P1>, C1>, wait, what comes of it"),
+    ("reader> reads", "2: expected writer>, P1>, C1>, wait, a result"),
+    ("P256> written", "2: expected writer>, P1>, C1>, wait, a result"),
     ("writer> put fred bob", "2: expected write, republish or delete, got `put`"),
     ("writer>", "2: expected write, republish or delete after the last word"),
     ("writer> write fred", "2: expected a value after the last word"),
@@ -142,5 +142,5 @@ const EXPLAINED: [(&str, &str); 20] = [
     ("limits colour=red", "2: unknown field colour=; known here: batch, page, keys, retry, poll"),
     ("naive", "2: expected P1 after `naive`"),
     ("naive C1", "2: expected P1, got `C1`"),
-    ("wait 1s\nnaive P1", "3: `naive` stands before the first thing that happens"),
+    ("wait 1s\nnaive P1", "3: `naive` must precede the first input"),
 ];

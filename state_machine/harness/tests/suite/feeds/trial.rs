@@ -12,7 +12,7 @@ use harness::feed::transcript::{
     Change, ConsumerName, ConsumerStep, Input, Outcome, PublisherName, PublisherStep, Setup, World,
 };
 use state_machine::feed::{
-    ConsumerOrder, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherOrder, Version,
+    ConsumerEffect, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherEffect, Version,
 };
 
 /// The number of nodes in a trial.
@@ -126,7 +126,10 @@ impl Trial {
         self.watch(false)?;
         self.go_on_for_a_while()?;
         if let Some(waits) = self.world.table().pending(None, 1).first() {
-            return Err(format!("{} waits, and nobody goes to give it its number", waits.key));
+            return Err(format!(
+                "{} has no number, and no publisher is about to assign one",
+                waits.key
+            ));
         }
         self.watch(true)?;
         self.go_on_for_a_while()?;
@@ -233,14 +236,14 @@ impl Trial {
     fn came(&mut self, outcome: Outcome) -> Result<(), SyntaxError> {
         let text = outcome.to_string();
         match outcome {
-            Outcome::Publisher(name, PublisherOrder::Announce { head }) => {
+            Outcome::Publisher(name, PublisherEffect::Announce { head }) => {
                 self.node(name.0).announced = Some(head);
                 Ok(())
             }
-            Outcome::Consumer(name, ConsumerOrder::Consume(page)) => {
+            Outcome::Consumer(name, ConsumerEffect::Consume(page)) => {
                 self.node(name.0).is_given(page).map_err(|wrong| format!("{text}: {wrong}"))
             }
-            Outcome::Consumer(_, ConsumerOrder::End(_)) | Outcome::Misses(..) => Err(text),
+            Outcome::Consumer(_, ConsumerEffect::End(_)) | Outcome::Misses(..) => Err(text),
             _ => Ok(()),
         }
     }

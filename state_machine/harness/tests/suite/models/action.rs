@@ -90,23 +90,23 @@ impl fmt::Debug for Action {
             Self::Registers => write!(f, "the agent registers a second channel"),
             Self::Acks(line, which) => write!(f, "the agent acks M{which} on {}", Name(*line)),
             Self::Pushes(which) => write!(f, "endpoint {which} reads the record"),
-            Self::EndpointGoesOn(which) => write!(f, "endpoint {which} goes on"),
-            Self::EndpointHears(which) => write!(f, "endpoint {which} hears of the node"),
+            Self::EndpointGoesOn(which) => write!(f, "endpoint {which} continues"),
+            Self::EndpointHears(which) => write!(f, "endpoint {which} gets the answer of the node"),
             Self::TakesPush(line) => write!(f, "{} takes a push", Name(*line)),
             Self::TakesNotices(line) => write!(f, "{} takes its notices", Name(*line)),
             Self::StoreDoes(line, op) => {
                 write!(f, "the store carries out order {} of {}", op.0, Name(*line))
             }
             Self::HearsStore(line, op) => {
-                write!(f, "{} hears the answer to order {}", Name(*line), op.0)
+                write!(f, "{} gets the answer to operation {}", Name(*line), op.0)
             }
             Self::Deadline(line) => write!(f, "the deadline of {} passes", Name(*line)),
             Self::LetterArrives(letter) => write!(f, "{letter} arrives"),
-            Self::Drains(node) => write!(f, "node {node} is told to stop"),
+            Self::Drains(node) => write!(f, "node {node} begins to stop"),
             Self::SessionEnds(line) => write!(f, "{} ends with its node", Name(*line)),
             Self::Exits(node) => write!(f, "node {node} is gone"),
             Self::Starts(node) => write!(f, "node {node} is started again"),
-            Self::Recovers(node) => write!(f, "node {node} is not left alone any more"),
+            Self::Recovers(node) => write!(f, "the breaker of node {node} closes"),
             Self::Fails(fault) => write!(f, "FAULT: {fault:?}"),
         }
     }

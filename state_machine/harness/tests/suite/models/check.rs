@@ -3,7 +3,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "how long a search took is told, and nothing depends on it"
+    reason = "the duration of a search is printed, and nothing depends on it"
 )]
 
 use std::time::Instant;
@@ -50,7 +50,7 @@ pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
     let begun = Instant::now();
     let search = Search { scenario: scenario.clone(), quarry: None }.checker();
     let walks = search.target_state_count(states).spawn_simulation(SEED, UniformChooser).join();
-    println!("walked, not searched, and counted each time it is there:");
+    println!("random walks instead of a search, with the number of occurrences:");
     is_clean(scenario, begun, &walks);
 }
 
@@ -86,7 +86,7 @@ fn told(scenario: &Scenario, path: Path<World, Action>) -> String {
     }
     let fall = world.broken.take().or_else(|| {
         let fall = scenario.judge(&world).err().map(Fall::Promise);
-        world.diary.note(|| "At rest. If the agent comes back and acks everything:".to_owned());
+        world.diary.note(|| "At rest. If the agent reconnects and acks everything:".to_owned());
         world.comes_back(scenario);
         fall
     });

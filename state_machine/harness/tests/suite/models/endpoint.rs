@@ -260,7 +260,7 @@ impl World {
         match outcome {
             Outcome::Delivered | Outcome::Stored => self.ledger.accepted(message),
             Outcome::NoSuchUser | Outcome::UserWentAway | Outcome::NoSuchChannel => {
-                let detail = format!("the push of {} is told {outcome:?}", message.id);
+                let detail = format!("the push of {} is answered {outcome:?}", message.id);
                 self.breaks(Promise::SubscriptionKept.broken(detail));
             }
             Outcome::Dropped | Outcome::Unavailable => {}

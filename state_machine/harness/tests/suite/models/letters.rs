@@ -111,7 +111,8 @@ impl World {
             let detail = "the record leads to a connection that is closed by word of an older one";
             self.breaks(Promise::FoundWhileConnected.broken(detail));
         } else if !line.is_registered && is_of_agent {
-            let detail = "the agent comes back, and is turned away by word of an older connection";
+            let detail =
+                "the agent reconnects, and is closed by a notification of an older connection";
             self.breaks(Promise::ComesToRest.broken(detail));
         }
     }

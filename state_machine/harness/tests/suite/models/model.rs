@@ -79,7 +79,7 @@ fn kept() -> Vec<Property<Search>> {
             !world.has_violated(Invariant::CommandsWaitForReady)
         }),
         Property::always(RULES, |_, world: &World| match &world.broken {
-            Some(Fall::Rule(rule, _)) => *rule == Invariant::CommandsWaitForReady,
+            Some(Fall::Rule(broken)) => broken.rule == Invariant::CommandsWaitForReady,
             Some(Fall::Promise(_)) | None => true,
         }),
     ]

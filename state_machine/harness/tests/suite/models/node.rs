@@ -287,7 +287,7 @@ impl World {
         let answer = self.is_done(scenario, id, &order, true);
         if self.lines.get(&id).is_none_or(Line::is_closed) {
             self.nodes[node].queue.remove(at);
-            self.diary.note(|| format!("    nobody hears that it is done: {order:?}"));
+            self.diary.note(|| format!("    the answer is lost: {order:?}"));
             self.outlives(scenario, node, &order, &answer);
         } else {
             self.nodes[node].queue[at].answer = Some(answer);

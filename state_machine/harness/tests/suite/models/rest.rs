@@ -21,7 +21,7 @@ const STEPS_MAX: usize = 400;
 
 impl Scenario {
     /// Checks a world in which nothing is in progress.
-    pub(crate) fn judge(&self, world: &World) -> Result<(), Broken> {
+    pub(crate) fn judge(&self, world: &World) -> Result<(), Broken<Promise>> {
         if let Some(which) = world.pushes.iter().position(|push| world.hangs(push)) {
             return Err(Promise::ComesToRest.broken(format!("endpoint {which} waits for nothing")));
         }
@@ -29,8 +29,8 @@ impl Scenario {
         end.comes_back(self);
         match end.broken.take() {
             Some(Fall::Promise(broken)) => Err(broken),
-            Some(Fall::Rule(rule, detail)) => {
-                Err(Promise::ComesToRest.broken(format!("{}: {detail}", rule.name())))
+            Some(Fall::Rule(Broken { rule, detail })) => {
+                Err(Promise::ComesToRest.broken(format!("{rule}: {detail}")))
             }
             None => end.is_served().and_then(|()| world.rests_in_place(self)),
         }
@@ -46,14 +46,13 @@ impl World {
     }
 
     /// Checks that an agent that is connected and has acked everything has received everything.
-    fn rests_in_place(&self, scenario: &Scenario) -> Result<(), Broken> {
+    fn rests_in_place(&self, scenario: &Scenario) -> Result<(), Broken<Promise>> {
         let is_served = self.phase() == Some(PhaseName::Ready) && self.agent.unacked.is_empty();
         let (Some(line), true) = (self.agent.line, is_served && !self.is_record_astray) else {
             return Ok(());
         };
         if !self.leads_to(scenario, line) {
-            let detail =
-                "the record leads elsewhere, and the agent stays connected and is not told";
+            let detail = "the record names another node, and the agent stays connected without a notification";
             return Err(Promise::FoundWhileConnected.broken(detail));
         }
         if let Some(old) = self.lingering().filter(|_| !self.is_untold) {
@@ -70,7 +69,7 @@ impl World {
     }
 
     /// Checks that every acked message with answer 201 is deleted without a recheck.
-    fn nothing_acked_stays(&self, scenario: &Scenario) -> Result<(), Broken> {
+    fn nothing_acked_stays(&self, scenario: &Scenario) -> Result<(), Broken<Promise>> {
         let is_stored = |id: &MessageId| {
             let mut pushes = scenario.messages.iter().zip(&self.pushes);
             pushes.any(|(message, push)| message.id == *id && *push == Push::Over(Outcome::Stored))
@@ -133,7 +132,7 @@ impl World {
         self.breaks(Promise::ComesToRest.broken("there is no end to what is under way"));
     }
 
-    fn is_served(&self) -> Result<(), Broken> {
+    fn is_served(&self) -> Result<(), Broken<Promise>> {
         if self.phase() != Some(PhaseName::Ready) {
             let detail = format!("the last connection ends up as {:?}", self.phase());
             return Err(Promise::ComesToRest.broken(detail));

@@ -162,7 +162,7 @@ impl Scenario {
     /// Allows disorder. Call it before the agent connects: an ack that is never late needs no
     /// deadline.
     pub(crate) fn free(self, freedom: Freedom) -> Self {
-        let Limits { ack_wait, drain_wait, .. } = Limits::default();
+        let Limits { ack_wait, drain_wait, .. } = harness::transcript::default_limits();
         let waits = [ack_wait, drain_wait];
         let [ack_wait, drain_wait] =
             if freedom.acks_tarry { waits } else { waits.map(|_| AFTER_THE_END) };
@@ -205,7 +205,7 @@ fn limits() -> Limits {
         fetch_rows_max: 2,
         unacked_max: 4,
         remembered_acks_max: 6,
-        ..Limits::default()
+        ..harness::transcript::default_limits()
     }
 }
 

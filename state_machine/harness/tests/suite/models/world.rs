@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use harness::invariants::{Broken, DeliveryModel, Invariant, Promise, Violation};
+use harness::invariants::{Broken, DeliveryModel, Invariant, Promise};
 use state_machine::broadcast::Versions;
 use state_machine::connection::{Event, PhaseName};
 use state_machine::delivery::Outcome;
@@ -74,8 +74,8 @@ pub(crate) struct Agent {
 /// A broken rule or promise, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Fall {
-    Rule(Invariant, String),
-    Promise(Broken),
+    Rule(Broken<Invariant>),
+    Promise(Broken<Promise>),
 }
 
 impl Default for Agent {
@@ -96,9 +96,7 @@ impl Default for Agent {
 impl fmt::Display for Fall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rule(rule, detail) => {
-                write!(f, "{}: {detail} (the rule: {})", rule.name(), rule.sentence())
-            }
+            Self::Rule(broken) => broken.fmt(f),
             Self::Promise(broken) => broken.fmt(f),
         }
     }
@@ -288,20 +286,19 @@ impl World {
         self.store.records.get(&self.agent.uaid)
     }
 
-    pub(crate) fn violates(&mut self, violation: Violation) {
-        let Violation { invariant, detail } = violation;
-        self.broken.get_or_insert(Fall::Rule(invariant, detail));
+    pub(crate) fn violates(&mut self, violation: Broken<Invariant>) {
+        self.broken.get_or_insert(Fall::Rule(violation));
     }
 
-    pub(crate) fn breaks(&mut self, broken: Broken) {
+    pub(crate) fn breaks(&mut self, broken: Broken<Promise>) {
         self.broken.get_or_insert(Fall::Promise(broken));
     }
 
     pub(crate) fn has_broken(&self, promise: Promise) -> bool {
-        matches!(&self.broken, Some(Fall::Promise(broken)) if broken.promise == promise)
+        matches!(&self.broken, Some(Fall::Promise(broken)) if broken.rule == promise)
     }
 
     pub(crate) fn has_violated(&self, invariant: Invariant) -> bool {
-        matches!(&self.broken, Some(Fall::Rule(rule, _)) if *rule == invariant)
+        matches!(&self.broken, Some(Fall::Rule(broken)) if broken.rule == invariant)
     }
 }

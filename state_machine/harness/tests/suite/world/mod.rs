@@ -204,7 +204,7 @@ fn limits() -> Limits {
         remembered_acks_max: 6,
         channels_max: 4,
         last_connect_shards: 1,
-        ..Limits::default()
+        ..harness::transcript::default_limits()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Keys are written, republished and deleted while a follower reads.
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 
 use crate::feed_models::check::{holds, is_caught};
 use crate::feed_models::mutation::Mutation;

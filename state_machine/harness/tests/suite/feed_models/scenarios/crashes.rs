@@ -1,6 +1,6 @@
 //! Consumers and nodes that crash at any step.
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 use state_machine::feed::FeedSyncId;
 
 use crate::feed_models::check::{holds, is_caught};
@@ -13,7 +13,7 @@ fn consumer_crashes() -> Scenario {
         .published(&[0, 1])
         .follower(0)
         .bound(Bounds { writes: 1, follower_crashes: by_size(1, 3), ..Bounds::default() })
-        .seen("a page that was consumed comes again", |_, world| {
+        .seen("a page that was consumed is fetched again", |_, world| {
             let follower = &world.followers[0];
             follower.saved == FeedSyncId::NONE
                 && follower.replica != Default::default()

@@ -11,7 +11,7 @@ fn refusals() -> Scenario {
         .follower(0)
         .followed()
         .bound(Bounds { writes: 2, refusals: by_size(2, 3), ..Bounds::default() })
-        .seen("something is written while the store is left alone", |_, world| {
+        .seen("a key is written while the publisher waits for its retry", |_, world| {
             world.nodes[0].waits_for(PublisherWait::Retry) && world.nodes[0].mail.is_some()
         })
         .seen("a fetch is to be made again", |_, world| {

@@ -1,6 +1,6 @@
 //! Two nodes publish concurrently.
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 use state_machine::feed::PublisherWait;
 
 use crate::feed_models::check::{holds, is_caught};

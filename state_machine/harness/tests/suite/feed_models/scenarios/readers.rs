@@ -1,6 +1,6 @@
 //! Pages are read one number at a time, while numbers are vacated and assigned.
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 
 use crate::feed_models::check::{holds, is_caught};
 use crate::feed_models::mutation::Mutation;

@@ -1,7 +1,7 @@
 //! A store such as DynamoDB, whose readers may see a publication in part: they read only up to the
 //! settled number.
 
-use harness::feed::promises::Promise;
+use crate::feed_models::promises::Promise;
 
 use crate::feed_models::check::{holds, is_caught};
 use crate::feed_models::mutation::Mutation;

@@ -45,7 +45,7 @@ fn apart() -> Scenario {
             };
             world.agent.acked.iter().any(is_unknown)
         })
-        .seen("a nudge waits for a node that is left alone", |_, world| {
+        .seen("a notification waits for a node whose breaker is open", |_, world| {
             world.letters.iter().any(|letter| world.is_shunned(letter.to))
         })
 }

@@ -30,7 +30,7 @@ fn two_connections() -> Scenario {
             let is_old = |(line, _): &(_, _)| Some(*line) != world.agent.line;
             world.agent.is_greeted && world.agent.unacked.iter().any(is_old)
         })
-        .seen("a clear_node comes too late", |_, world| clears_too_late(world))
+        .seen("a clear_node is too late", |_, world| clears_too_late(world))
         .seen("the agent is served on its new connection", |_, world| {
             world.left.connects == 0 && world.phase() == Some(PhaseName::Ready)
         })

@@ -41,7 +41,7 @@ fn word_comes_late() -> Scenario {
     there_and_back("word_comes_late", 1, Span::ZERO)
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
-        .seen("the agent came back before its node was told", |_, world| is_told(world, true))
+        .seen("the agent reconnected before its node was notified", |_, world| is_told(world, true))
 }
 
 #[test]
@@ -68,7 +68,9 @@ fn word_of_a_node_with_a_clock_ahead_closes_nobody_who_came_later() {
     let scenario = there_and_back("word_from_a_clock_ahead", messages, Span(500))
         .connected(1, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
-        .seen("the agent came back before its node was told", |_, world| is_told(world, true));
+        .seen("the agent reconnected before its node was notified", |_, world| {
+            is_told(world, true)
+        });
     holds(&scenario);
 }
 

@@ -1,12 +1,12 @@
 //! What a feed promises to its writers and followers, each promise under one name.
 //!
 //! [`AcknowledgedWrites`] records the answers to writers, a [`Replica`] the pages that a consumer
-//! applied. Neither reads a store, so the same predicates serve the model checker and the tests of
-//! real engines.
+//! applied. Neither reads a store.
 
 use std::collections::BTreeMap;
 
-use crate::invariants::sentences;
+use harness::invariants::Broken;
+use harness::sentences;
 use state_machine::feed::{
     FeedKey, FeedPage, FeedSyncId, FeedValue, Sequence, Table, Update, Version,
 };
@@ -15,7 +15,7 @@ sentences! {
     /// A promise that a feed makes to its writers and followers.
     Promise:
     SequenceOnlyGrows, "sequence_only_grows",
-        "A sequence never goes down, and no number above it is in use.";
+        "A sequence never decreases, and no number above it is in use.";
     NumberedOnce, "numbered_once",
         "A number is given to one change of one key, and never again.";
     OneNumberAKey, "one_number_a_key",
@@ -23,7 +23,7 @@ sentences! {
     VersionsOnlyGrow, "versions_only_grow",
         "Each change of a key has a greater version than those before it, for its writers and for each consumer.";
     NumbersRunForward, "numbers_run_forward",
-        "The numbers of a page ascend, all behind the cursor it was asked with, and that cursor never goes back.";
+        "The numbers of a page ascend and are greater than the cursor of the request, and the cursor never decreases.";
     ChangesArePublished, "changes_are_published",
         "Every key that changed is given a number.";
     LastStateArrives, "last_state_arrives",
@@ -31,46 +31,30 @@ sentences! {
     OneAtATime, "one_at_a_time",
         "A publisher has one publication under way at most, a consumer one page.";
     ComesToRest, "comes_to_rest",
-        "Publishers and consumers stop asking where nothing changes.";
-}
-
-/// A broken promise, with its evidence.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{}: {detail} (the promise: {})", promise.name(), promise.sentence())]
-pub struct Broken {
-    pub promise: Promise,
-    /// What was observed, for a test's report.
-    pub detail: String,
+        "Publishers and consumers send no requests once nothing changes.";
 }
 
 /// The writes that the feed acknowledged, with the version of each key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct AcknowledgedWrites {
+pub(super) struct AcknowledgedWrites {
     last: BTreeMap<FeedKey, (Option<FeedValue>, Version)>,
 }
 
 /// The state of a consumer: the last update it received for each key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Replica {
+pub(super) struct Replica {
     known: BTreeMap<FeedKey, Update>,
-}
-
-impl Promise {
-    /// Reports this promise as broken.
-    pub fn broken(self, detail: impl Into<String>) -> Broken {
-        Broken { promise: self, detail: detail.into() }
-    }
 }
 
 impl AcknowledgedWrites {
     /// Records that a key was set, or deleted if it has no value. The writer's answer contained the
     /// version.
-    pub fn changed(
+    pub(super) fn changed(
         &mut self,
         key: FeedKey,
         value: Option<FeedValue>,
         version: Version,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Broken<Promise>> {
         let before = self.last.get(&key).map(|(_, before)| *before);
         if before.is_some_and(|before| version <= before) {
             let detail = format!("{key} has version {version} after one that was not less");
@@ -81,13 +65,17 @@ impl AcknowledgedWrites {
     }
 
     /// Records that a key was republished unchanged.
-    pub fn republished(&mut self, key: &FeedKey, version: Version) -> Result<(), Broken> {
+    pub(super) fn republished(
+        &mut self,
+        key: &FeedKey,
+        version: Version,
+    ) -> Result<(), Broken<Promise>> {
         let value = self.last.get(key).and_then(|(value, _)| value.clone());
         self.changed(key.clone(), value, version)
     }
 
     /// Checks that every write has a number, once nothing is in progress.
-    pub fn is_published(&self, table: &Table) -> Result<(), Broken> {
+    pub(super) fn is_published(&self, table: &Table) -> Result<(), Broken<Promise>> {
         let waits =
             |key: &&FeedKey| table.row(key.as_str()).is_none_or(|row| row.feed_sync_id.is_none());
         match self.last.keys().find(waits) {
@@ -101,16 +89,20 @@ impl AcknowledgedWrites {
 
 impl Replica {
     /// Applies a page that was fetched with the cursor `after`.
-    pub fn apply(&mut self, after: FeedSyncId, page: &FeedPage) -> Result<(), Broken> {
+    pub(super) fn apply(
+        &mut self,
+        after: FeedSyncId,
+        page: &FeedPage,
+    ) -> Result<(), Broken<Promise>> {
         runs_forward(after, page)?;
         page.updates.iter().try_for_each(|update| self.learn(update))
     }
 
     /// Checks that the replica has every write, once everything is published and consumed.
-    pub fn is_complete(&self, ledger: &AcknowledgedWrites) -> Result<(), Broken> {
+    pub(super) fn is_complete(&self, ledger: &AcknowledgedWrites) -> Result<(), Broken<Promise>> {
         ledger.last.iter().try_for_each(|(key, (value, version))| {
             let detail = match self.known.get(key) {
-                None => format!("{key} never came"),
+                None => format!("{key} was not received"),
                 Some(known) if known.value != *value => {
                     format!("{key} is {value:?} and was last seen as {:?}", known.value)
                 }
@@ -124,10 +116,10 @@ impl Replica {
         })
     }
 
-    fn learn(&mut self, update: &Update) -> Result<(), Broken> {
+    fn learn(&mut self, update: &Update) -> Result<(), Broken<Promise>> {
         let known = self.known.get(&update.key).map(|known| known.version);
         if let Some(known) = known.filter(|known| update.version < *known) {
-            let detail = format!("{} came as {} after {known}", update.key, update.version);
+            let detail = format!("{} was received as {} after {known}", update.key, update.version);
             return Err(Promise::VersionsOnlyGrow.broken(detail));
         }
         self.known.insert(update.key.clone(), update.clone());
@@ -136,7 +128,7 @@ impl Replica {
 }
 
 /// Checks one step of a table, whatever the step was.
-pub fn keeps_its_numbers(before: &Table, after: &Table) -> Result<(), Broken> {
+pub(super) fn keeps_its_numbers(before: &Table, after: &Table) -> Result<(), Broken<Promise>> {
     sequence_grows(before.sequence(), after)?;
     let mut owners = BTreeMap::new();
     for (key, row) in after.rows() {
@@ -155,7 +147,7 @@ pub fn keeps_its_numbers(before: &Table, after: &Table) -> Result<(), Broken> {
     Ok(())
 }
 
-fn sequence_grows(before: Sequence, after: &Table) -> Result<(), Broken> {
+fn sequence_grows(before: Sequence, after: &Table) -> Result<(), Broken<Promise>> {
     let now = after.sequence();
     if now.value < before.value || now.version < before.version {
         let detail = format!("it was {before:?} and is {now:?}");
@@ -171,12 +163,12 @@ fn sequence_grows(before: Sequence, after: &Table) -> Result<(), Broken> {
     }
 }
 
-fn runs_forward(after: FeedSyncId, page: &FeedPage) -> Result<(), Broken> {
+fn runs_forward(after: FeedSyncId, page: &FeedPage) -> Result<(), Broken<Promise>> {
     let numbers = page.updates.iter().map(|update| update.feed_sync_id);
     let mut last = after;
     for number in numbers {
         if number <= last {
-            let detail = format!("{number} came after {last}");
+            let detail = format!("{number} follows {last}");
             return Err(Promise::NumbersRunForward.broken(detail));
         }
         last = number;
@@ -322,7 +314,7 @@ mod tests {
         page
     }
 
-    fn promise(kept: Result<(), Broken>) -> Promise {
-        kept.unwrap_err().promise
+    fn promise(kept: Result<(), Broken<Promise>>) -> Promise {
+        kept.unwrap_err().rule
     }
 }
