@@ -1,7 +1,6 @@
 //! Finds inactive users by the `last_connect` index, and drops them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
 use futures_util::future::try_join_all;
@@ -12,7 +11,7 @@ use super::attributes::{UAID, number, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied_once};
 use super::last_connect_index::IndexKeys;
-use super::messages::all;
+use super::messages::write_rows;
 use super::table_schema::{INDEX, INDEX_KEY};
 use crate::maintenance::{InactiveUser, InactiveUsers, MonthRange, USERS_IN_A_BATCH};
 use crate::store::Cursor;
@@ -52,16 +51,10 @@ pub(super) async fn drop_unchanged(
     client: &DynamoClient,
     users: Vec<InactiveUser>,
 ) -> Result<usize, CallError> {
-    let dropped = AtomicUsize::new(0);
-    let deletes = users.into_iter().map(async |user| {
-        if drop_one(client, user).await? {
-            dropped.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    });
-    let done = all(client, deletes.collect()).await;
-    done.map_err(|error: CallError| error.after_writes(dropped.load(Relaxed) > 0))?;
-    Ok(dropped.load(Relaxed))
+    let drops = users.into_iter().map(|user| drop_one(client, user));
+    let (dropped, done) = write_rows(client, drops.collect()).await;
+    done.map_err(|error| error.after_writes(dropped > 0))?;
+    Ok(dropped)
 }
 
 /// Drops users unconditionally, one batch per request. What DynamoDB did not process of a batch is
@@ -100,7 +93,7 @@ impl ScanPosition {
 }
 
 fn no_position(client: &DynamoClient) -> CallError {
-    CallError::unreadable("Query", client.names.router(), "the search goes on nowhere")
+    CallError::unreadable("Query", &client.names.router, "the search goes on nowhere")
 }
 
 /// A page of the users of one key.
@@ -135,7 +128,7 @@ async fn query(
     key: LastConnect,
     behind: Option<Uaid>,
 ) -> Result<KeyPage, CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let start = behind.map(|uaid| {
         let uaid = (UAID.to_owned(), text(uaid.to_string()));
         Item::from([uaid, (INDEX_KEY.to_owned(), number(key.0))])
@@ -156,7 +149,7 @@ async fn query(
 }
 
 async fn drop_one(client: &DynamoClient, user: InactiveUser) -> Result<bool, CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let request = client
         .sdk
         .delete_item()
@@ -177,7 +170,7 @@ async fn delete_batch(
     deletes: Vec<WriteRequest>,
     some: &mut bool,
 ) -> Result<(), CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let mut left = HashMap::from([(table.to_owned(), deletes)]);
     for attempt in 1..=client.options.attempts_max.max(1) {
         let asked = left.values().map(Vec::len).sum::<usize>();

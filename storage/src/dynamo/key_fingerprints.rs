@@ -17,7 +17,7 @@ const MARKS: &str = "marks";
 /// One request, of one capacity unit.
 pub(super) async fn read(client: &DynamoClient) -> Result<BTreeSet<String>, CallError> {
     let key = Item::from([(UAID.to_owned(), text(KEYS))]);
-    let item = client.get(client.names.router(), key).await?;
+    let item = client.get(&client.names.router, key).await?;
     Ok(marks(&item.unwrap_or_default()))
 }
 

@@ -86,10 +86,10 @@ async fn statuses(client: &DynamoClient) -> Result<Vec<TableStatus>, CallError> 
     let others = [Table::Router, Table::Notifications, Table::Sequences, Table::Feeds];
     for table in others.into_iter().chain(months) {
         let name = match table {
-            Table::Router => client.names.router().to_owned(),
-            Table::Notifications => client.names.legacy().to_owned(),
-            Table::Sequences => client.names.sequences().to_owned(),
-            Table::Feeds => client.names.feeds().to_owned(),
+            Table::Router => client.names.router.clone(),
+            Table::Notifications => client.names.legacy.clone(),
+            Table::Sequences => client.names.sequences.clone(),
+            Table::Feeds => client.names.feeds.clone(),
             Table::Messages(month) => client.names.messages(month),
         };
         let there = tables::describe(client, &name).await?;

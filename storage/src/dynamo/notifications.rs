@@ -5,6 +5,7 @@ use state_machine::{Chid, Uaid};
 use super::attributes::{UAID, number, number_of, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied_once};
+use super::queue::Priority;
 use super::{Dynamo, tables};
 use crate::notifications::{Notification, NotificationTable};
 use crate::store::StoreFuture;
@@ -26,7 +27,9 @@ impl NotificationTable for Dynamo {
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| save(&client, uaid, notification).await)
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            save(&client, uaid, notification).await
+        })
     }
 
     fn delete_notification(
@@ -35,7 +38,9 @@ impl NotificationTable for Dynamo {
         chid: Chid,
         version: Option<u64>,
     ) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| delete(&client, uaid, chid, version).await)
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            delete(&client, uaid, chid, version).await
+        })
     }
 }
 
@@ -45,7 +50,7 @@ async fn fetch(
     after: Option<Chid>,
     limit: usize,
 ) -> Result<Vec<Notification>, CallError> {
-    let table = client.names.legacy();
+    let table = &client.names.legacy;
     let request = client
         .sdk
         .query()
@@ -96,7 +101,7 @@ async fn put(
     uaid: Uaid,
     notification: Notification,
 ) -> Result<bool, CallError> {
-    let table = client.names.legacy();
+    let table = &client.names.legacy;
     let request = client
         .sdk
         .put_item()
@@ -114,7 +119,7 @@ async fn delete(
     chid: Chid,
     version: Option<u64>,
 ) -> Result<bool, CallError> {
-    let table = client.names.legacy();
+    let table = &client.names.legacy;
     let request = client.sdk.delete_item().table_name(table).set_key(Some(key(uaid, chid)));
     let request = match version {
         Some(version) => request

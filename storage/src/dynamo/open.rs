@@ -152,7 +152,7 @@ fn explain(error: &CallError, client: &DynamoClient, server: &str) -> DynamoOpen
     } else if error.is_unreachable() {
         DynamoOpenError::Unreachable { server, reason }
     } else if error.is_table_missing() {
-        DynamoOpenError::RouterMissing { table: client.names.router().to_owned(), server }
+        DynamoOpenError::RouterMissing { table: client.names.router.clone(), server }
     } else {
         DynamoOpenError::Failed(format!("{reason} (at {server})"))
     }

@@ -50,18 +50,18 @@ struct PreflightRun<'a> {
 impl PreflightRun<'_> {
     async fn all_tables(&mut self, months: BTreeSet<Month>) -> Result<(), ServerUnavailable> {
         let client = self.client;
-        self.table(client.names.router(), &ROUTER, router_steps(client)).await?;
+        self.table(&client.names.router, &ROUTER, router_steps(client)).await?;
         let listed = tables::months(client).await;
         self.note("ListTables", ALL_TABLES, listed)?;
         for month in months {
             let table = client.names.messages(month);
             self.table(&table, &MESSAGES, month_steps(client, &table)).await?;
         }
-        if self.is_there(client.names.legacy()).await {
-            self.table(client.names.legacy(), &LEGACY, legacy_steps(client)).await?;
+        if self.is_there(&client.names.legacy).await {
+            self.table(&client.names.legacy, &LEGACY, legacy_steps(client)).await?;
         }
         // Both are created with the first feed.
-        let (sequences, feeds) = (client.names.sequences(), client.names.feeds());
+        let (sequences, feeds) = (&client.names.sequences, &client.names.feeds);
         if self.is_there(sequences).await || self.is_there(feeds).await {
             self.table(sequences, &SEQUENCES, feeds_preflight::steps_of_sequences(client)).await?;
             self.table(feeds, &FEEDS, feeds_preflight::steps_of_feeds(client)).await?;
@@ -138,7 +138,7 @@ impl<'a> PreflightStep<'a> {
 }
 
 fn router_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let update = client.sdk.update_item().table_name(table).key(UAID, uaid());
     let update = update
         .update_expression("SET connected_at = :zero")
@@ -177,7 +177,7 @@ fn month_steps<'a>(client: &'a DynamoClient, table: &'a str) -> Vec<PreflightSte
 }
 
 fn legacy_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.legacy();
+    let table = &client.names.legacy;
     let key = key(CHID, PREFLIGHT);
     vec![put(client, table, key.clone()), query(client, table), delete(client, table, key)]
 }

@@ -44,7 +44,7 @@ pub(super) async fn register(
             None if attempt < REGISTER_ATTEMPTS_MAX => attempt += 1,
             None => {
                 let reason = "the record changes all the time";
-                return Err(CallError::unreadable(UPDATE, client.names.router(), reason));
+                return Err(CallError::unreadable(UPDATE, &client.names.router, reason));
             }
         }
     }

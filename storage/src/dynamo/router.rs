@@ -83,7 +83,7 @@ pub(super) async fn clear_node(
 
 /// Returns whether there was a record.
 pub(super) async fn drop_user(client: &DynamoClient, uaid: Uaid) -> Result<bool, CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let request = client.sdk.delete_item().table_name(table).key(UAID, text(uaid.to_string()));
     let request = request.return_values(ReturnValue::AllOld);
     let dropped = client.call("DeleteItem", table, request.send()).await?;
@@ -144,7 +144,7 @@ pub(super) fn without_month(client: &DynamoClient) -> CallError {
 }
 
 fn unreadable(client: &DynamoClient, what: &str) -> CallError {
-    CallError::unreadable("reading a record", client.names.router(), what)
+    CallError::unreadable("reading a record", &client.names.router, what)
 }
 
 pub(super) fn place(item: &Item) -> Option<NodeBinding> {
@@ -164,7 +164,7 @@ pub(super) async fn read_item(
     client: &DynamoClient,
     uaid: Uaid,
 ) -> Result<Option<Item>, CallError> {
-    client.get(client.names.router(), uaid_key(uaid)).await
+    client.get(&client.names.router, uaid_key(uaid)).await
 }
 
 pub(super) fn is_of(item: &Item, node: &NodeId, at: Time) -> bool {
@@ -210,7 +210,7 @@ impl RecordUpdate {
 
     /// Returns the item before the update, without attributes if there was none.
     pub(super) async fn send(self, client: &DynamoClient) -> Result<Item, CallError> {
-        let table = client.names.router();
+        let table = &client.names.router;
         let request = client
             .sdk
             .update_item()

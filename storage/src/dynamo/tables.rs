@@ -22,16 +22,16 @@ use crate::maintenance::{Capacity, Throughput};
 pub(super) const TABLE_WAIT_MAX: Duration = Duration::from_secs(120);
 
 pub(super) async fn ensure_router(client: &DynamoClient) -> Result<(), CallError> {
-    ensure(client, client.names.router(), &ROUTER, client.options.billing).await
+    ensure(client, &client.names.router, &ROUTER, client.options.billing).await
 }
 
 pub(super) async fn ensure_legacy(client: &DynamoClient) -> Result<(), CallError> {
-    ensure(client, client.names.legacy(), &LEGACY, client.options.billing).await
+    ensure(client, &client.names.legacy, &LEGACY, client.options.billing).await
 }
 
 pub(super) async fn ensure_feeds(client: &DynamoClient) -> Result<(), CallError> {
-    ensure(client, client.names.sequences(), &SEQUENCES, client.options.billing).await?;
-    ensure(client, client.names.feeds(), &FEEDS, client.options.billing).await
+    ensure(client, &client.names.sequences, &SEQUENCES, client.options.billing).await?;
+    ensure(client, &client.names.feeds, &FEEDS, client.options.billing).await
 }
 
 /// Creates a month's table if it is missing, with the throughput of the month before.

@@ -29,7 +29,7 @@ pub(super) async fn advance(
     feed: &FeedName,
     sequence: Sequence,
 ) -> Result<bool, CallError> {
-    let table = client.names.sequences();
+    let table = &client.names.sequences;
     let request = client
         .sdk
         .update_item()
@@ -49,7 +49,7 @@ async fn until_whole(
     feed: &FeedName,
     row: SequenceRow,
 ) -> Result<(), CallError> {
-    let table = client.names.feeds();
+    let table = &client.names.feeds;
     let numbers = row.settled.0 + 1..=row.sequence.value.0;
     let gets = numbers.map(|number| {
         let key = rows::row_key(feed, &rows::numbered_item(FeedSyncId(number)));

@@ -56,7 +56,7 @@ async fn read(
         start = next;
     }
     let what = "nothing but rows that make no sense are where updates should be: remove them";
-    let unreadable = CallError::unreadable("Query", client.names.feeds(), what);
+    let unreadable = CallError::unreadable("Query", &client.names.feeds, what);
     if page.cursor > after { Ok(page) } else { Err(unreadable) }
 }
 

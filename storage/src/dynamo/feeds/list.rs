@@ -19,7 +19,7 @@ pub(super) async fn list(
     after: Option<&FeedName>,
     limit: usize,
 ) -> Result<Vec<FeedState>, CallError> {
-    let table = client.names.sequences();
+    let table = &client.names.sequences;
     let mut first = BTreeMap::new();
     let mut start = None;
     for _page in 0..PAGES_MAX {

@@ -13,7 +13,7 @@ pub(super) const PREFLIGHT_FEED: &str = "(preflight)";
 
 /// Each transaction is on one table, so that its error names that table.
 pub(in super::super) fn steps_of_sequences(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.sequences();
+    let table = &client.names.sequences;
     let key = Item::from([(NAME.to_owned(), text(PREFLIGHT_FEED))]);
     let update = Update::builder().table_name(table).set_key(Some(key.clone()));
     let update = update
@@ -35,7 +35,7 @@ pub(in super::super) fn steps_of_sequences(client: &DynamoClient) -> Vec<Preflig
 }
 
 pub(in super::super) fn steps_of_feeds(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.feeds();
+    let table = &client.names.feeds;
     let nobody = || (FEED.to_owned(), text(PREFLIGHT_FEED));
     let key = Item::from([nobody(), (ITEM.to_owned(), text(PREFLIGHT_FEED))]);
     let put = Put::builder().table_name(table).set_item(Some(key.clone()));

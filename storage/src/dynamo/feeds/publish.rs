@@ -49,7 +49,7 @@ async fn number(
     waiting: &Waiting,
 ) -> Result<Numbered, CallError> {
     if !advance_visible::catch_up(client, feed, row).await? {
-        return Ok(Numbered::Lost(CallError::contended(TRANSACT, client.names.sequences())));
+        return Ok(Numbered::Lost(CallError::contended(TRANSACT, &client.names.sequences)));
     }
     let pending = waiting.rows.iter().map(|row| row.pending.clone()).collect();
     let Some(publication) = Publication::of(row.sequence, pending) else {

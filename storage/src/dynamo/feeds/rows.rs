@@ -46,7 +46,7 @@ pub(super) async fn sequence(
     client: &DynamoClient,
     feed: &FeedName,
 ) -> Result<Option<SequenceRow>, CallError> {
-    let table = client.names.sequences();
+    let table = &client.names.sequences;
     let item = match client.get(table, sequence_key(feed)).await {
         Err(error) if error.is_table_missing() => None,
         item => item?,
@@ -62,7 +62,7 @@ pub(super) async fn key_row(
     feed: &FeedName,
     key: &FeedKey,
 ) -> Result<Option<KeyRow>, CallError> {
-    let table = client.names.feeds();
+    let table = &client.names.feeds;
     let item = client.get(table, row_key(feed, &key_item(key))).await?;
     let unreadable =
         || CallError::unreadable("GetItem", table, "the row of the key makes no sense");
@@ -79,7 +79,7 @@ pub(super) async fn query(
     start: Option<Item>,
     limit: usize,
 ) -> Result<(Vec<Item>, Option<Item>), CallError> {
-    let table = client.names.feeds();
+    let table = &client.names.feeds;
     let request = client
         .sdk
         .query()

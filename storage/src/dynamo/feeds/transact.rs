@@ -25,7 +25,7 @@ pub(super) async fn transact(
     actions: Vec<TransactWriteItem>,
 ) -> Result<Transacted, CallError> {
     let request = client.sdk.transact_write_items().set_transact_items(Some(actions));
-    match client.call(TRANSACT, client.names.feeds(), request.send()).await {
+    match client.call(TRANSACT, &client.names.feeds, request.send()).await {
         Ok(_done) => Ok(Transacted::Done),
         Err(error) if error.refused_actions().is_some() => Ok(Transacted::Refused(error)),
         Err(error) => Err(error),
@@ -33,7 +33,7 @@ pub(super) async fn transact(
 }
 
 pub(super) fn put(client: &DynamoClient, item: Item) -> TransactWriteItem {
-    of_put(Put::builder().table_name(client.names.feeds()).set_item(Some(item)))
+    of_put(Put::builder().table_name(&client.names.feeds).set_item(Some(item)))
 }
 
 /// Writes the row of a key, if its version is still `read`, or if there is still none.
@@ -42,7 +42,7 @@ pub(super) fn put_if(
     item: Item,
     read: Option<Version>,
 ) -> TransactWriteItem {
-    let put = Put::builder().table_name(client.names.feeds()).set_item(Some(item));
+    let put = Put::builder().table_name(&client.names.feeds).set_item(Some(item));
     of_put(match read {
         Some(version) => put
             .condition_expression("version = :version")
@@ -52,7 +52,7 @@ pub(super) fn put_if(
 }
 
 pub(super) fn delete(client: &DynamoClient, key: Item) -> TransactWriteItem {
-    let delete = Delete::builder().table_name(client.names.feeds()).set_key(Some(key));
+    let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
     TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
 }
 
@@ -99,7 +99,7 @@ pub(super) fn advance(
 }
 
 fn of_sequence(client: &DynamoClient, feed: &FeedName) -> UpdateBuilder {
-    Update::builder().table_name(client.names.sequences()).set_key(Some(sequence_key(feed)))
+    Update::builder().table_name(&client.names.sequences).set_key(Some(sequence_key(feed)))
 }
 
 fn of_put(put: PutBuilder) -> TransactWriteItem {

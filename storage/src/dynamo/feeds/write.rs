@@ -60,7 +60,7 @@ pub(super) async fn change(
                     Transacted::Refused(lost) => lost,
                 }
             }
-            None => CallError::contended("GetItem", client.names.feeds()),
+            None => CallError::contended("GetItem", &client.names.feeds),
         };
         budget.next_attempt(lost).await?;
     }
@@ -75,7 +75,7 @@ async fn stored_value(
     row: KeyRow,
 ) -> Result<Option<Option<FeedValue>>, CallError> {
     let item = row.number.map_or_else(|| rows::pending_item(key), rows::numbered_item);
-    let item = client.get(client.names.feeds(), rows::row_key(feed, &item)).await?;
+    let item = client.get(&client.names.feeds, rows::row_key(feed, &item)).await?;
     let found = item.as_ref().and_then(rows::decode_value);
     Ok(found.filter(|(version, _)| *version == row.version).map(|(_, value)| value))
 }
