@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason};
 
-use super::empty_response_retry::EmptyResponse;
+use super::retries::EmptyResponse;
 use crate::store::StoreError;
 
 pub(super) type Item = HashMap<String, AttributeValue>;
@@ -262,6 +262,14 @@ impl From<CallError> for StoreError {
         } else {
             Self::Failed(error.to_string())
         }
+    }
+}
+
+/// None if the table is missing.
+pub(super) fn if_table<T>(done: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match done {
+        Err(error) if error.is_table_missing() => Ok(None),
+        done => done.map(Some),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::attributes::{UAID, number, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied_once};
-use super::last_connect_index::IndexKeys;
+use super::last_connect_index;
 use super::messages::write_rows;
 use super::table_schema::{INDEX, INDEX_KEY};
 use crate::maintenance::{InactiveUser, InactiveUsers, MonthRange, USERS_IN_A_BATCH};
@@ -24,26 +24,32 @@ pub(super) async fn find(
     seen: MonthRange,
     after: Option<Cursor>,
 ) -> Result<InactiveUsers, CallError> {
-    let all_keys = IndexKeys::of(seen, client.options.last_connect_shards);
-    let (mut keys, mut behind) = match after {
-        None => (all_keys, None),
+    let (first, mut behind) = match after {
+        None => (seen.keys().start, None),
         Some(cursor) => {
             let position = ScanPosition::parse(&cursor).ok_or_else(|| no_position(client))?;
-            (all_keys.from(position.key), position.behind)
+            (position.key, position.behind)
         }
     };
-    let mut found = Found::default();
+    let keys = last_connect_index::keys(seen, client.options.last_connect_shards);
+    let mut keys = keys.skip_while(|key| *key < first).peekable();
+    let mut users = Vec::new();
     let at_once = client.options.rows_in_flight_max.clamp(1, KEYS_MAX);
     for _round in 0..KEYS_MAX.div_ceil(at_once) {
         let queries = keys.by_ref().take(at_once).map(|key| query(client, key, behind.take()));
-        for page in try_join_all(queries.collect::<Vec<_>>()).await? {
-            if let Some(position) = found.take(page) {
-                return Ok(InactiveUsers { users: found.users, next: Some(position.cursor()) });
+        for KeyPage { key, uaids, last } in try_join_all(queries.collect::<Vec<_>>()).await? {
+            let room = USERS_IN_A_BATCH - users.len();
+            let behind = uaids.get(room - 1).copied().or(last);
+            let found = uaids.into_iter().take(room);
+            users.extend(found.map(|uaid| InactiveUser { uaid, last_connect: key }));
+            if behind.is_some() {
+                let next = Some(ScanPosition { key, behind }.cursor());
+                return Ok(InactiveUsers { users, next });
             }
         }
     }
-    let next = keys.peek().map(|key| ScanPosition { key, behind: None }.cursor());
-    Ok(InactiveUsers { users: found.users, next })
+    let next = keys.peek().map(|key| ScanPosition { key: *key, behind: None }.cursor());
+    Ok(InactiveUsers { users, next })
 }
 
 /// Drops those whose `last_connect` is unchanged. Returns the number of dropped users.
@@ -97,33 +103,14 @@ fn no_position(client: &DynamoClient) -> CallError {
 }
 
 /// A page of the users of one key.
-struct KeyPage {
+pub(super) struct KeyPage {
     key: LastConnect,
-    users: Vec<Uaid>,
+    uaids: Vec<Uaid>,
     /// The last user of the page, if there may be more.
     last: Option<Uaid>,
 }
 
-#[derive(Default)]
-struct Found {
-    users: Vec<InactiveUser>,
-}
-
-impl Found {
-    /// Takes users up to a full batch. Returns where to continue if that is not the next key.
-    fn take(&mut self, page: KeyPage) -> Option<ScanPosition> {
-        let KeyPage { key, users, last } = page;
-        for uaid in users {
-            self.users.push(InactiveUser { uaid, last_connect: key });
-            if self.users.len() == USERS_IN_A_BATCH {
-                return Some(ScanPosition { key, behind: Some(uaid) });
-            }
-        }
-        last.map(|last| ScanPosition { key, behind: Some(last) })
-    }
-}
-
-async fn query(
+pub(super) async fn query(
     client: &DynamoClient,
     key: LastConnect,
     behind: Option<Uaid>,
@@ -144,8 +131,8 @@ async fn query(
         .limit(USERS_IN_A_BATCH as i32);
     let page = client.call("Query", table, request.send()).await?;
     let uaid = |item: &Item| text_of(item, UAID).and_then(|uaid| uaid.parse().ok());
-    let users = page.items().iter().filter_map(uaid).collect();
-    Ok(KeyPage { key, users, last: page.last_evaluated_key.as_ref().and_then(uaid) })
+    let uaids = page.items().iter().filter_map(uaid).collect();
+    Ok(KeyPage { key, uaids, last: page.last_evaluated_key.as_ref().and_then(uaid) })
 }
 
 async fn drop_one(client: &DynamoClient, user: InactiveUser) -> Result<bool, CallError> {

@@ -16,14 +16,24 @@
 //! Architecture Invariant: only `client` sends requests, so that every error names its operation
 //! and table, and none has a key or a payload.
 
+/// Implements methods of a contract: each runs one function of this engine, in no order.
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty = |$client:ident| $call:expr;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<$answer> {
+            self.call(async move |client| {
+                let $client = &*client;
+                $call.await
+            })
+        })*
+    };
+}
+
 mod attributes;
 mod channels;
 mod client;
 mod copy_table;
-mod empty_response_retry;
 mod error;
 mod feeds;
-mod fetch;
 mod inactive_users;
 mod key_fingerprints;
 mod last_connect_index;

@@ -4,13 +4,13 @@ use state_machine::{Chid, Uaid};
 
 use super::attributes::{UAID, number, number_of, text, text_of};
 use super::client::DynamoClient;
-use super::error::{CallError, Item, applied_once};
+use super::error::{CallError, Item, applied_once, if_table};
 use super::queue::Priority;
 use super::{Dynamo, tables};
 use crate::notifications::{Notification, NotificationTable};
 use crate::store::StoreFuture;
 
-pub(super) const CHID: &str = "chid";
+const CHID: &str = "chid";
 
 impl NotificationTable for Dynamo {
     fn ensure_notifications(&self) -> StoreFuture<()> {
@@ -44,7 +44,7 @@ impl NotificationTable for Dynamo {
     }
 }
 
-async fn fetch(
+pub(super) async fn fetch(
     client: &DynamoClient,
     uaid: Uaid,
     after: Option<Chid>,
@@ -72,10 +72,7 @@ async fn fetch(
         }
         Ok(found)
     };
-    match client.call("Query", table, found).await {
-        Err(error) if error.is_table_missing() => Ok(Vec::new()),
-        found => found,
-    }
+    Ok(if_table(client.call("Query", table, found).await)?.unwrap_or_default())
 }
 
 /// Items in one request.
@@ -96,7 +93,7 @@ async fn save(
     }
 }
 
-async fn put(
+pub(super) async fn put(
     client: &DynamoClient,
     uaid: Uaid,
     notification: Notification,
@@ -113,7 +110,7 @@ async fn put(
     applied_once(client.call("PutItem", table, request.send()).await)
 }
 
-async fn delete(
+pub(super) async fn delete(
     client: &DynamoClient,
     uaid: Uaid,
     chid: Chid,
@@ -127,10 +124,8 @@ async fn delete(
             .expression_attribute_values(":version", number(version)),
         None => request.condition_expression("attribute_exists(uaid)"),
     };
-    match client.call("DeleteItem", table, request.send()).await {
-        Err(error) if error.is_table_missing() => Ok(false),
-        done => applied_once(done),
-    }
+    let done = applied_once(client.call("DeleteItem", table, request.send()).await);
+    Ok(if_table(done)?.unwrap_or(false))
 }
 
 const VERSION: &str = "version";

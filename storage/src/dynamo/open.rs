@@ -12,10 +12,9 @@ use aws_sdk_dynamodb::config::{
 };
 
 use super::client::DynamoClient;
-use super::empty_response_retry::EmptyResponseInterceptor;
 use super::error::{CallError, chain};
 use super::options::DynamoOptions;
-use super::retries::Classifier;
+use super::retries::{Classifier, EmptyResponseInterceptor};
 use super::tables;
 
 /// Why the tables cannot be used. Nothing was changed, except for created tables.

@@ -58,17 +58,13 @@ pub(super) async fn finish_month_move(
         .with(":full", text(full))
         .with(":bare", text(bare))
         .mine(&step.node, step.connected_at);
-    let refused = match change.send(client).await {
-        Ok(_changed) => return Ok(true),
-        Err(error) if error.is_condition_failed() => error,
-        Err(error) => return Err(error),
-    };
-    let item = match refused.into_item() {
-        Some(item) => Some(item),
-        None => read_item(client, step.uaid).await?,
-    };
-    // `oldmonth` was another or absent: only the owner of the record counts.
-    Ok(item.is_some_and(|item| is_of(&item, &step.node, step.connected_at)))
+    match change.try_send(client).await? {
+        Updated::Done(_before) => Ok(true),
+        // `oldmonth` was another or absent: only the owner of the record counts.
+        Updated::Refused { item, .. } => {
+            Ok(item.is_some_and(|item| is_of(&item, &step.node, step.connected_at)))
+        }
+    }
 }
 
 pub(super) async fn clear_node(
@@ -182,6 +178,18 @@ pub(super) struct RecordUpdate {
     values: HashMap<String, AttributeValue>,
 }
 
+/// The result of [`RecordUpdate::try_send`].
+pub(super) enum Updated {
+    /// With the item before it, without attributes if there was none.
+    Done(Item),
+    /// The condition does not hold for this item.
+    Refused {
+        item: Option<Item>,
+        /// An earlier attempt may have made the update.
+        indeterminate: bool,
+    },
+}
+
 impl RecordUpdate {
     pub(super) fn of(uaid: Uaid) -> Self {
         Self::of_key(uaid.to_string())
@@ -223,5 +231,20 @@ impl RecordUpdate {
             .return_values_on_condition_check_failure(OnFailure::AllOld);
         let changed = client.call(UPDATE, table, request.send()).await?;
         Ok(changed.attributes.unwrap_or_default())
+    }
+    /// As [`RecordUpdate::send`], and returns the present item if the condition does not hold.
+    pub(super) async fn try_send(self, client: &DynamoClient) -> Result<Updated, CallError> {
+        let key = Item::from([(UAID.to_owned(), text(&self.key))]);
+        let error = match self.send(client).await {
+            Ok(before) => return Ok(Updated::Done(before)),
+            Err(error) if error.is_condition_failed() => error,
+            Err(error) => return Err(error),
+        };
+        let indeterminate = error.is_indeterminate();
+        let item = match error.into_item() {
+            Some(item) => Some(item),
+            None => client.get(&client.names.router, key).await?,
+        };
+        Ok(Updated::Refused { item, indeterminate })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::queue::Priority;
-use super::{Dynamo, channels, fetch, messages, move_messages, registration, router, tables};
+use super::{Dynamo, channels, messages, move_messages, query, registration, router, tables};
 use crate::store::{
     Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
     Store, StoreFuture, Stored,
@@ -81,7 +81,7 @@ impl MessageTables for Dynamo {
         now: Time,
     ) -> StoreFuture<Page> {
         self.call(async move |client| {
-            fetch::fetch(&client, uaid, month, after.as_ref(), limit, now).await
+            query::fetch(&client, uaid, month, after.as_ref(), limit, now).await
         })
     }
 
