@@ -19,7 +19,7 @@ impl Alarm {
         deadline: Option<Time>,
         clock: &Clock,
         ctx: &mut A::Context,
-        ring: fn(&mut A, &mut A::Context),
+        fire: fn(&mut A, &mut A::Context),
     ) where
         A: Actor<Context: AsyncContext<A>>,
     {
@@ -30,11 +30,11 @@ impl Alarm {
             None => {}
         }
         let wait = Duration::from_millis(deadline.since(clock.now()).0);
-        self.0 = Some((deadline, ctx.run_later(wait, ring)));
+        self.0 = Some((deadline, ctx.run_later(wait, fire)));
     }
 
-    /// The timer has fired: `ring` calls this first.
-    pub(crate) fn has_rung(&mut self) {
+    /// The timer has fired: `fire` calls this first.
+    pub(crate) fn has_fired(&mut self) {
         self.0 = None;
     }
 }

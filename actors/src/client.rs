@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::dev::{SendError, ToEnvelope};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Handler, Running, WrapFuture};
-use futures_util::FutureExt;
 use slog::{Logger, debug, warn};
 use state_machine::connection::{
     BroadcastsDue, CloseReason, Config, Connection, ConnectionSeed, Effect, Effects, Event,
@@ -16,16 +15,15 @@ use state_machine::connection::{
 };
 use state_machine::delivery::NodeAnswer;
 use state_machine::feed::FeedSyncId;
-use state_machine::store::{StoreFailed, StoreOp};
+use state_machine::store::{RegisterResult, Registration, StoreAnswer, StoreFailed, StoreOp};
 use state_machine::wire::EndpointUrls;
 use state_machine::{ConnectionId, MessageKey, OpId, PushId, Time, Uaid};
-use storage::Store;
+use storage::{Store, StoreError};
 use tokio::sync::oneshot;
 
 use crate::alarm::Alarm;
 use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
-use crate::detached_registration::finish_detached;
 use crate::handle::{ClientHandle, ClientMail, DirectPush, Signal, Signals, answer};
 use crate::mailbox::{
     BoundedActor, BoundedAddr, BoundedRecipient, Mailbox, MailboxContext, Queued,
@@ -33,7 +31,7 @@ use crate::mailbox::{
 use crate::nodes::NodeDirectory;
 use crate::observe::{ClientCounters, ClientState};
 use crate::registry::{Deregister, Register, RegistryActor};
-use crate::store_executor;
+use crate::store_executor::{self, PendingAnswer};
 
 /// What all clients of a node share.
 pub struct ClientShared {
@@ -175,7 +173,7 @@ impl<T: Transport> Client<T> {
                 self.transport.text(ctx, message.to_json(&*self.shared.urls));
             }
             Effect::Ping => self.transport.ping(ctx),
-            Effect::SubmitStoreOp { op, order } => self.ask(op, order, ctx),
+            Effect::SubmitStoreOp { op, order } => self.submit(op, order, ctx),
             Effect::AnswerPush { push, answer, message } => {
                 self.answer_push(push, answer, message, ctx);
             }
@@ -196,18 +194,17 @@ impl<T: Transport> Client<T> {
     }
 
     /// The store has the operation when this returns: an actor that stops does not cancel it.
-    fn ask(&self, op: OpId, order: StoreOp, ctx: &mut T::Context) {
-        let registration = match &order {
-            StoreOp::Register(registration) => Some(registration.clone()),
+    fn submit(&self, op: OpId, request: StoreOp, ctx: &mut T::Context) {
+        let registration = match &request {
+            StoreOp::Register(Registration { uaid, connected_at, .. }) => {
+                Some((*uaid, *connected_at))
+            }
             _ => None,
         };
-        let answer = store_executor::submit(&*self.shared.store, order);
-        let answer = match registration {
-            Some(registration) => {
-                finish_detached(answer, &registration, &self.shared).left_future()
-            }
-            None => answer.right_future(),
-        };
+        let mut answer = store_executor::submit(&*self.shared.store, request);
+        if let Some((uaid, connected_at)) = registration {
+            answer = outlive_connection(answer, uaid, connected_at, Arc::clone(&self.shared));
+        }
         ctx.spawn(answer.into_actor(self).map(move |answer, client, ctx| {
             let answer = answer.map_err(|error| {
                 warn!(client.shared.log, "a store operation of a connection failed, it will be retried";
@@ -285,7 +282,7 @@ impl<T: Transport> Client<T> {
     fn set_alarm(&mut self, ctx: &mut T::Context) {
         let deadline = self.connection.deadline().map(|(at, _)| at);
         self.alarm.set(deadline, &self.shared.clock, ctx, |client: &mut Self, ctx| {
-            client.alarm.has_rung();
+            client.alarm.has_fired();
             client.feed(Event::TimePassed, ctx);
         });
     }
@@ -314,6 +311,27 @@ impl<T: Transport> Client<T> {
             deadline: self.connection.deadline(),
         }
     }
+}
+
+/// The answer to a registration. If the connection ends first, a task notifies the agent's previous
+/// node all the same: the agent's next connection here finds this node in the record, and does not
+/// know of the previous one.
+fn outlive_connection(
+    answer: PendingAnswer,
+    uaid: Uaid,
+    connected_at: Time,
+    shared: Arc<ClientShared>,
+) -> PendingAnswer {
+    let (connection, answered) = oneshot::channel();
+    actix::spawn(async move {
+        let Err(Ok(unread)) = connection.send(answer.await) else { return };
+        if let StoreAnswer::Registered(RegisterResult::Registered(_, Some(before))) = unread
+            && before.node != shared.config.node
+        {
+            shared.nodes.notify_moved(&before.node, uaid, connected_at);
+        }
+    });
+    Box::pin(async { answered.await.unwrap_or(Err(StoreError::Closed)) })
 }
 
 impl<T: Transport> Actor for Client<T> {

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
-use crate::observe::{EndpointState, Observe};
+use crate::observe::{EndpointState, Observe, observed};
 
 /// What all endpoint actors of a process share.
 pub struct EndpointShared {
@@ -100,6 +100,10 @@ impl Endpoint {
     pub fn new(shared: Arc<EndpointShared>) -> Self {
         Self { shared }
     }
+
+    fn state(&self) -> EndpointState {
+        self.shared.state()
+    }
 }
 
 impl Actor for Endpoint {
@@ -112,18 +116,7 @@ impl BoundedActor for Endpoint {
     }
 }
 
-impl Handler<Queued<Observe<EndpointState>>> for Endpoint {
-    type Result = EndpointState;
-
-    fn handle(
-        &mut self,
-        observe: Queued<Observe<EndpointState>>,
-        _: &mut Self::Context,
-    ) -> EndpointState {
-        drop(observe);
-        self.shared.state()
-    }
-}
+observed!(Endpoint, EndpointState);
 
 impl Handler<Queued<DeliverPush>> for Endpoint {
     type Result = ResponseFuture<Outcome>;

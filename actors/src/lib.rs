@@ -17,7 +17,6 @@ mod alarm;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;
-mod detached_registration;
 mod drain_schedule;
 pub mod endpoint;
 pub mod feeds;

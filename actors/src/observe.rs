@@ -36,6 +36,26 @@ impl<S: 'static> actix::Message for Observe<S> {
     type Result = S;
 }
 
+/// Answers [`Observe`] with an actor's `state`. A blanket impl is impossible: the trait is actix's.
+macro_rules! observed {
+    ($actor:ty, $state:ty) => {
+        impl Handler<Queued<Observe<$state>>> for $actor {
+            type Result = $state;
+
+            fn handle(
+                &mut self,
+                observe: Queued<Observe<$state>>,
+                _: &mut Self::Context,
+            ) -> $state {
+                // The request itself no longer waits in the mailbox.
+                drop(observe);
+                self.state()
+            }
+        }
+    };
+}
+pub(crate) use observed;
+
 /// The registry: the connections of this node, and its peers.
 #[derive(Debug, Clone, PartialEq, Eq, actix::dev::MessageResponse)]
 pub struct RegistryState {

@@ -20,7 +20,7 @@ use crate::drain_schedule::DrainSchedule;
 use crate::handle::{ClientHandle, DirectPush, Disconnected, Signal};
 use crate::mailbox::{BoundedActor, BoundedAddr, Mailbox, Queued};
 use crate::nodes::{Directory, NodeDirectory};
-use crate::observe::{ClientCounters, ClientState, Observe, RegistryState};
+use crate::observe::{ClientCounters, ClientState, Observe, RegistryState, observed};
 
 /// The connections of this node, and its peers.
 pub struct RegistryActor {
@@ -132,6 +132,16 @@ impl RegistryActor {
         Directory::new(own, BoundedAddr::start(self), clients, peers)
     }
 
+    fn state(&self) -> RegistryState {
+        RegistryState {
+            mailbox: self.mailbox.state(),
+            connections: self.registry.len(),
+            clients: self.clients.counts(),
+            draining: self.drain.as_ref().map(DrainSchedule::open),
+            peers: self.peers.peers(),
+        }
+    }
+
     /// Signals a connection. One that ended without deregistering is forgotten.
     fn notify(&mut self, uaid: Uaid, signal: Signal) -> NotifyResult {
         let Some(entry) = self.registry.find(uaid) else { return NotifyResult::NotConnected };
@@ -208,17 +218,14 @@ impl Handler<Queued<DirectPush>> for RegistryActor {
     type Result = ();
 
     fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
-        let push = push.take();
-        let uaid = push.uaid;
-        let (push, connection) = match self.registry.find(uaid) {
-            None => (push, None),
-            Some(entry) => match entry.handle.deliver(push) {
+        let mut push = push.take();
+        if let Some(entry) = self.registry.find(push.uaid) {
+            push = match entry.handle.deliver(push) {
                 Ok(()) => return,
-                Err(push) => (*push, Some(entry.connection)),
-            },
-        };
-        if let Some(connection) = connection {
-            self.registry.remove(uaid, connection);
+                Err(push) => *push,
+            };
+            let connection = entry.connection;
+            self.registry.remove(push.uaid, connection);
         }
         // An endpoint that no longer waits has stored the message.
         let _ = push.reply.send(NodeAnswer::NotHere);
@@ -277,24 +284,7 @@ impl Handler<Queued<Lookup>> for RegistryActor {
     }
 }
 
-impl Handler<Queued<Observe<RegistryState>>> for RegistryActor {
-    type Result = RegistryState;
-
-    fn handle(
-        &mut self,
-        observe: Queued<Observe<RegistryState>>,
-        _: &mut Self::Context,
-    ) -> RegistryState {
-        drop(observe);
-        RegistryState {
-            mailbox: self.mailbox.state(),
-            connections: self.registry.len(),
-            clients: self.clients.counts(),
-            draining: self.drain.as_ref().map(DrainSchedule::open),
-            peers: self.peers.peers(),
-        }
-    }
-}
+observed!(RegistryActor, RegistryState);
 
 impl Handler<Queued<ObserveClient>> for RegistryActor {
     type Result = ();

@@ -35,25 +35,18 @@ pub(super) struct HeadSubscription {
     pub(super) is_first: bool,
 }
 
-/// `feeds_max` other feeds are followed.
-#[derive(Debug)]
-pub(super) struct TooManyFeeds;
-
 impl HeadWatch {
-    /// Adds a follower. Each is removed with [`HeadWatch::unsubscribe`].
-    pub(super) fn subscribe(&self, feed: &FeedName) -> HeadSubscription {
-        self.followed().subscribe(feed)
-    }
-
-    /// Adds a follower, unless its feed is not followed and `feeds_max` others are.
-    pub(super) fn subscribe_within(
-        &self,
-        feed: &FeedName,
-        feeds_max: usize,
-    ) -> Result<HeadSubscription, TooManyFeeds> {
-        let mut followed = self.followed();
-        let is_full = followed.feeds.len() >= feeds_max && !followed.feeds.contains_key(feed);
-        if is_full { Err(TooManyFeeds) } else { Ok(followed.subscribe(feed)) }
+    /// Adds a follower, unless its feed is not followed and `feeds_max` others are. Each is removed
+    /// with [`HeadWatch::unsubscribe`].
+    pub(super) fn subscribe(&self, feed: &FeedName, feeds_max: usize) -> Option<HeadSubscription> {
+        let WatchedFeeds { feeds, is_closed } = &mut *self.followed();
+        if *is_closed {
+            return Some(WatchedFeed::default().join());
+        }
+        if feeds.len() >= feeds_max && !feeds.contains_key(feed) {
+            return None;
+        }
+        Some(feeds.entry(feed.clone()).or_default().join())
     }
 
     /// Removes a follower. Returns whether it was the last of its feed.
@@ -109,15 +102,6 @@ impl HeadWatch {
     fn followed(&self) -> MutexGuard<'_, WatchedFeeds> {
         // A panic cannot leave the map half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl WatchedFeeds {
-    fn subscribe(&mut self, feed: &FeedName) -> HeadSubscription {
-        if self.is_closed {
-            return WatchedFeed::default().join();
-        }
-        self.feeds.entry(feed.clone()).or_default().join()
     }
 }
 

@@ -16,7 +16,6 @@
 //! notified of, or what a killed node left unpublished, the sweep publishes.
 
 mod head_watch;
-pub mod limits;
 pub mod publisher;
 pub mod subscription;
 mod sweep;
@@ -27,15 +26,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use actix::MailboxError;
 use actix::dev::SendError;
 use slog::{Logger, error};
-use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
+use state_machine::Span;
+use state_machine::feed::{
+    ConsumerLimits, FeedKey, FeedName, FeedSyncId, FeedValue, PublisherLimits, Version, WriteResult,
+};
 use storage::{FeedTables, StoreError, StoreFuture};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::mailbox::BoundedAddr;
 use crate::observe::{Observe, PublisherState};
-use head_watch::{HeadSubscription, HeadWatch, TooManyFeeds};
-pub use limits::FeedLimits;
+use head_watch::{HeadSubscription, HeadWatch};
 use publisher::{FeedDirty, PublisherActor};
 use subscription::WhenMissing;
 pub use subscription::{FeedSubscription, SubscriptionError, TooManyFollowers};
@@ -47,6 +48,26 @@ pub struct Feeds {
     /// One address for all clones: actix grants each address one message beyond the bound of the
     /// mailbox.
     publisher: Arc<BoundedAddr<PublisherActor>>,
+}
+
+/// The limits of a node's feeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedLimits {
+    /// Page size and retries of the publisher.
+    pub publisher: PublisherLimits,
+    /// Page size and retries of a follower.
+    pub consumer: ConsumerLimits,
+    /// Feeds with followers, and feeds without followers that are published, each at most so many
+    /// at once. A further write is durable, and a sweep publishes it when there is room.
+    pub feeds_open_max: usize,
+    /// Keys of one feed, deleted ones included.
+    pub keys_max: u64,
+    /// Followers of all feeds together, without those of the node itself.
+    pub followers_max: usize,
+    /// Time between two sweeps, which publish what other nodes left unpublished.
+    pub sweep: Span,
+    /// The bound of the publisher's mailbox, in messages.
+    pub mailbox_max: usize,
 }
 
 /// What the publisher and the followers of a node share.
@@ -157,8 +178,8 @@ impl Feeds {
     ) -> Result<FeedSubscription, TooManyFollowers> {
         let permit = Arc::clone(&self.shared.followers).try_acquire_owned();
         let permit = permit.map_err(|_| TooManyFollowers)?;
-        let watch = self.shared.heads.subscribe_within(&feed, self.shared.limits.feeds_open_max);
-        let watch = watch.map_err(|TooManyFeeds| TooManyFollowers)?;
+        let watch = self.shared.heads.subscribe(&feed, self.shared.limits.feeds_open_max);
+        let watch = watch.ok_or(TooManyFollowers)?;
         self.subscribed(&feed, &watch);
         Ok(FeedSubscription::new(self, feed, after, watch, WhenMissing::End, Some(permit)))
     }
@@ -166,7 +187,7 @@ impl Feeds {
     /// Subscribes to a feed that may not exist yet, for the node itself. No limit applies: a node
     /// has few such subscriptions.
     pub fn subscribe_when_created(&self, feed: FeedName, after: FeedSyncId) -> FeedSubscription {
-        let watch = self.shared.heads.subscribe(&feed);
+        let watch = self.shared.heads.subscribe(&feed, usize::MAX).expect("no limit applies");
         self.subscribed(&feed, &watch);
         FeedSubscription::new(self, feed, after, watch, WhenMissing::Wait, None)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use slog::{debug, info, warn};
 use state_machine::Time;
 use state_machine::feed::{
@@ -23,7 +23,7 @@ use super::FeedsShared;
 use super::sweep::{FEEDS_PER_PAGE, Sweep, SweepOrder};
 use crate::alarm::Alarm;
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
-use crate::observe::{Observe, PublisherState};
+use crate::observe::{Observe, PublisherState, observed};
 
 /// Answers of the store that may wait for the publisher. Further ones wait in their tasks: one for
 /// each active feed, and one for the sweep.
@@ -105,14 +105,17 @@ impl PublisherActor {
             PublisherEffect::Publish { after, limit } => {
                 // The store has the operation when this returns.
                 let answer = self.shared.store.publish(feed.clone(), after, limit);
-                let (answers, feed) = (self.answers.clone(), feed.clone());
-                actix::spawn(async move {
-                    let answer = answer.await;
-                    drop(answers.send(StoreAnswered::Published(feed, answer)).await);
-                });
+                let feed = feed.clone();
+                self.forward(answer.map(|answer| StoreAnswered::Published(feed, answer)));
             }
             PublisherEffect::Announce { head } => self.shared.heads.announce(feed, head),
         }
+    }
+
+    /// Forwards an answer of the store to the actor.
+    fn forward(&self, answer: impl Future<Output = StoreAnswered> + 'static) {
+        let answers = self.answers.clone();
+        actix::spawn(async move { drop(answers.send(answer.await).await) });
     }
 
     /// Drops the machine if it is idle, and notes its deadline otherwise.
@@ -146,7 +149,7 @@ impl PublisherActor {
     /// A feed got its first follower, or lost its last one.
     fn followed(&mut self, feed: &FeedName) {
         let is_watched = self.shared.heads.is_followed(feed);
-        if (is_watched && !self.is_open(feed)) || !self.open.contains_key(feed) {
+        if is_watched && !self.is_open(feed) {
             return;
         }
         let open = self.open.get_mut(feed).filter(|open| open.is_watched != is_watched);
@@ -198,12 +201,8 @@ impl PublisherActor {
             match order {
                 SweepOrder::Visit(feed) => self.written(&feed),
                 SweepOrder::List { after } => {
-                    let (answer, answers) =
-                        (self.shared.store.feeds(after, FEEDS_PER_PAGE), self.answers.clone());
-                    actix::spawn(async move {
-                        let answer = answer.await;
-                        drop(answers.send(StoreAnswered::Listed(answer)).await);
-                    });
+                    let listed = self.shared.store.feeds(after, FEEDS_PER_PAGE);
+                    self.forward(listed.map(StoreAnswered::Listed));
                 }
             }
         }
@@ -247,11 +246,16 @@ impl PublisherActor {
         }
     }
 
+    fn state(&self) -> PublisherState {
+        let failing = self.open.values().filter(|feed| feed.is_failing).count();
+        PublisherState { mailbox: self.mailbox.state(), feeds: self.shared.stats(), failing }
+    }
+
     fn set_alarm(&mut self, ctx: &mut Context<Self>) {
         let first = self.due.first().map(|(at, _)| *at);
         let deadline = first.into_iter().chain(self.sweep.deadline()).min();
         self.alarm.set(deadline, &self.shared.clock, ctx, |publisher: &mut Self, ctx| {
-            publisher.alarm.has_rung();
+            publisher.alarm.has_fired();
             publisher.time_passed();
             publisher.resume(ctx);
         });
@@ -279,19 +283,7 @@ impl BoundedActor for PublisherActor {
     }
 }
 
-impl Handler<Queued<Observe<PublisherState>>> for PublisherActor {
-    type Result = PublisherState;
-
-    fn handle(
-        &mut self,
-        observe: Queued<Observe<PublisherState>>,
-        _: &mut Self::Context,
-    ) -> PublisherState {
-        drop(observe);
-        let failing = self.open.values().filter(|feed| feed.is_failing).count();
-        PublisherState { mailbox: self.mailbox.state(), feeds: self.shared.stats(), failing }
-    }
-}
+observed!(PublisherActor, PublisherState);
 
 impl Handler<Queued<FeedDirty>> for PublisherActor {
     type Result = ();

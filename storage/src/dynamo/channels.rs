@@ -49,10 +49,8 @@ pub(super) async fn is_registered(
     month: Month,
     chid: Chid,
 ) -> Result<Option<bool>, CallError> {
-    let chid = chid.to_string();
-    let item = with_table(client, month, |table| read_item(client, uaid, table)).await?;
-    let has = |item: Item| chids(&item).contains(&chid);
-    Ok(item.map(|item| item.is_some_and(has)))
+    let channels = read_there(client, uaid, month).await?;
+    Ok(channels.map(|channels| channels.is_some_and(|channels| channels.contains(&chid))))
 }
 
 /// Adds channels, creates the item if it is missing, and removes an `expiry` of other software.
@@ -134,7 +132,7 @@ async fn change_if_there(
     applied(client.call("UpdateItem", table, request.send()).await)
 }
 
-async fn read_item(
+pub(super) async fn read_item(
     client: &DynamoClient,
     uaid: Uaid,
     table: String,
@@ -144,7 +142,7 @@ async fn read_item(
     client.get(&table, key).await
 }
 
-fn update(client: &DynamoClient, uaid: Uaid, table: &str) -> UpdateItemFluentBuilder {
+pub(super) fn update(client: &DynamoClient, uaid: Uaid, table: &str) -> UpdateItemFluentBuilder {
     client
         .sdk
         .update_item()
@@ -159,9 +157,6 @@ fn set(channels: &BTreeSet<Chid>) -> AttributeValue {
 
 /// Skips texts that are no channel ids.
 pub(super) fn decode(item: &Item) -> BTreeSet<Chid> {
-    chids(item).iter().filter_map(|chid| Chid::parse(chid).ok()).collect()
-}
-
-fn chids(item: &Item) -> &[String] {
-    item.get("chids").and_then(|chids| chids.as_ss().ok()).map_or(&[], Vec::as_slice)
+    let chids = item.get("chids").and_then(|chids| chids.as_ss().ok());
+    chids.into_iter().flatten().filter_map(|chid| Chid::parse(chid).ok()).collect()
 }

@@ -81,7 +81,7 @@ impl DynamoClient {
         operation: &'static str,
         table: &str,
     ) -> Result<SemaphorePermit<'_>, CallError> {
-        let is_routing = table == self.names.router() || table == ALL_TABLES;
+        let is_routing = table == self.names.router || table == ALL_TABLES;
         let connections = if is_routing { &self.router_connections } else { &self.connections };
         match timeout(self.options.operation_timeout, connections.acquire()).await {
             Ok(permit) => Ok(permit.expect("it is never closed")),

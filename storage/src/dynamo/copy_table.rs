@@ -1,14 +1,12 @@
 //! Copies a month's rows unchanged to another month, also those of other software.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use state_machine::Month;
 
 use super::attributes::{UAID, text, text_of};
 use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
 use super::error::Item;
-use super::messages::{Replaces, all, put};
+use super::messages::{Replaces, put, write_rows};
 use super::month_table::{required, with_table};
 use super::move_messages;
 use super::rows::{SORT_KEY, SortKey, sort_key_of};
@@ -33,19 +31,10 @@ pub(super) async fn copy(
     });
     let (items, next) = required(from, read.await)?;
     let seen = items.len() as u64;
-    let written = AtomicU64::new(0);
-    let copies = items.into_iter().map(async |item| {
-        if copy_row(client, item, to).await? {
-            written.fetch_add(1, Relaxed);
-        }
-        Ok::<_, StoreError>(())
-    });
-    all(client, copies.collect()).await?;
-    Ok(CopyProgress {
-        seen,
-        written: written.load(Relaxed),
-        next: next.as_ref().and_then(cursor_of),
-    })
+    let copies = items.into_iter().map(|item| copy_row(client, item, to));
+    let (written, done) = write_rows(client, copies.collect()).await;
+    done?;
+    Ok(CopyProgress { seen, written: written as u64, next: next.as_ref().and_then(cursor_of) })
 }
 
 /// Returns whether something was written.

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::fmt;
 
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason};
 
-use super::empty_response_retry::EmptyResponse;
+use super::retries::EmptyResponse;
 use crate::store::StoreError;
 
 pub(super) type Item = HashMap<String, AttributeValue>;
@@ -56,7 +55,8 @@ const DENIED: [&str; 8] = [
 ];
 
 /// A failed request: operation, table and the service's message, never a key or a value.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} on table {table}: {kind}{}", partly_done(.kind, *.indeterminate))]
 pub(super) struct CallError {
     operation: &'static str,
     table: String,
@@ -65,21 +65,24 @@ pub(super) struct CallError {
     indeterminate: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum Kind {
-    /// The condition does not hold, with the present item if the server returns it.
+    /// With the present item if the server returns it.
+    #[error("the condition does not hold")]
     ConditionFailed(Option<Item>),
-    /// The transaction was cancelled, with the reason of each action.
+    /// With the reason of each action.
+    #[error("the transaction was cancelled: {}", .0.join(", "))]
     Cancelled(Vec<String>),
     /// The service rejected the request.
-    Service {
-        code: String,
-        message: String,
-    },
+    #[error("{code}{}{message}", if .message.is_empty() { "" } else { ": " })]
+    Service { code: String, message: String },
+    #[error("no answer in time")]
     TimedOut,
-    /// The server cannot be reached, or the connection broke.
+    /// There is no connection, or it broke.
+    #[error("the server cannot be reached: {0}")]
     Unreachable(String),
     /// An invalid reply, a request that cannot be built, or an item that cannot be decoded.
+    #[error("{0}")]
     Broken(String),
 }
 
@@ -187,14 +190,6 @@ impl CallError {
         self.code() == Some("ResourceInUseException")
     }
 
-    /// The last attempt was refused for the load or a conflict, and did nothing.
-    pub(super) fn is_throttled(&self) -> bool {
-        match &self.kind {
-            Kind::Cancelled(reasons) => is_not_now(reasons.iter().map(String::as_str)),
-            _ => self.code().is_some_and(|code| THROTTLED.contains(&code)),
-        }
-    }
-
     /// The credentials are invalid or insufficient.
     pub(super) fn is_denied(&self) -> bool {
         self.code().is_some_and(|code| DENIED.contains(&code))
@@ -227,6 +222,15 @@ impl Kind {
             _ => Self::Service { code, message },
         }
     }
+
+    /// The last attempt was refused for the load or a conflict, and did nothing.
+    fn is_throttled(&self) -> bool {
+        match self {
+            Self::Cancelled(reasons) => is_not_now(reasons.iter().map(String::as_str)),
+            Self::Service { code, .. } => THROTTLED.contains(&code.as_str()),
+            _ => false,
+        }
+    }
 }
 
 /// Whether a cancelled transaction may be repeated unchanged.
@@ -244,39 +248,28 @@ fn code_of(reason: &CancellationReason) -> &str {
     reason.code().unwrap_or(NOT_THIS)
 }
 
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operation, table, .. } = self;
-        write!(f, "{operation} on table {table}: ")?;
-        match &self.kind {
-            Kind::ConditionFailed(_) => f.write_str("the condition does not hold")?,
-            Kind::Cancelled(reasons) => {
-                write!(f, "the transaction was cancelled: {}", reasons.join(", "))?;
-            }
-            Kind::Service { code, message } if message.is_empty() => f.write_str(code)?,
-            Kind::Service { code, message } => write!(f, "{code}: {message}")?,
-            Kind::TimedOut => f.write_str("no answer in time")?,
-            Kind::Unreachable(reason) => write!(f, "the server cannot be reached: {reason}")?,
-            Kind::Broken(reason) => f.write_str(reason)?,
-        }
-        if self.indeterminate && self.is_throttled() {
-            f.write_str(", after a part of it may have been done")?;
-        }
-        Ok(())
-    }
+fn partly_done(kind: &Kind, indeterminate: bool) -> &'static str {
+    let is_partly = indeterminate && kind.is_throttled();
+    if is_partly { ", after a part of it may have been done" } else { "" }
 }
-
-impl StdError for CallError {}
 
 impl From<CallError> for StoreError {
     /// Throttling and conflicts are [`StoreError::Busy`] only if nothing was done.
     fn from(error: CallError) -> Self {
-        let is_another_time = error.is_throttled() || error.refused_actions().is_some();
+        let is_another_time = error.kind.is_throttled() || error.refused_actions().is_some();
         if is_another_time && !error.indeterminate {
             Self::Busy
         } else {
             Self::Failed(error.to_string())
         }
+    }
+}
+
+/// None if the table is missing.
+pub(super) fn if_table<T>(done: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match done {
+        Err(error) if error.is_table_missing() => Ok(None),
+        done => done.map(Some),
     }
 }
 

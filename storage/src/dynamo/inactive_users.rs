@@ -1,7 +1,6 @@
 //! Finds inactive users by the `last_connect` index, and drops them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
 use futures_util::future::try_join_all;
@@ -11,8 +10,8 @@ use tokio::time::sleep;
 use super::attributes::{UAID, number, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied_once};
-use super::last_connect_index::IndexKeys;
-use super::messages::all;
+use super::last_connect_index;
+use super::messages::write_rows;
 use super::table_schema::{INDEX, INDEX_KEY};
 use crate::maintenance::{InactiveUser, InactiveUsers, MonthRange, USERS_IN_A_BATCH};
 use crate::store::Cursor;
@@ -25,26 +24,32 @@ pub(super) async fn find(
     seen: MonthRange,
     after: Option<Cursor>,
 ) -> Result<InactiveUsers, CallError> {
-    let all_keys = IndexKeys::of(seen, client.options.last_connect_shards);
-    let (mut keys, mut behind) = match after {
-        None => (all_keys, None),
+    let (first, mut behind) = match after {
+        None => (seen.keys().start, None),
         Some(cursor) => {
             let position = ScanPosition::parse(&cursor).ok_or_else(|| no_position(client))?;
-            (all_keys.from(position.key), position.behind)
+            (position.key, position.behind)
         }
     };
-    let mut found = Found::default();
+    let keys = last_connect_index::keys(seen, client.options.last_connect_shards);
+    let mut keys = keys.skip_while(|key| *key < first).peekable();
+    let mut users = Vec::new();
     let at_once = client.options.rows_in_flight_max.clamp(1, KEYS_MAX);
     for _round in 0..KEYS_MAX.div_ceil(at_once) {
         let queries = keys.by_ref().take(at_once).map(|key| query(client, key, behind.take()));
-        for page in try_join_all(queries.collect::<Vec<_>>()).await? {
-            if let Some(position) = found.take(page) {
-                return Ok(InactiveUsers { users: found.users, next: Some(position.cursor()) });
+        for KeyPage { key, uaids, last } in try_join_all(queries.collect::<Vec<_>>()).await? {
+            let room = USERS_IN_A_BATCH - users.len();
+            let behind = uaids.get(room - 1).copied().or(last);
+            let found = uaids.into_iter().take(room);
+            users.extend(found.map(|uaid| InactiveUser { uaid, last_connect: key }));
+            if behind.is_some() {
+                let next = Some(ScanPosition { key, behind }.cursor());
+                return Ok(InactiveUsers { users, next });
             }
         }
     }
-    let next = keys.peek().map(|key| ScanPosition { key, behind: None }.cursor());
-    Ok(InactiveUsers { users: found.users, next })
+    let next = keys.peek().map(|key| ScanPosition { key: *key, behind: None }.cursor());
+    Ok(InactiveUsers { users, next })
 }
 
 /// Drops those whose `last_connect` is unchanged. Returns the number of dropped users.
@@ -52,16 +57,10 @@ pub(super) async fn drop_unchanged(
     client: &DynamoClient,
     users: Vec<InactiveUser>,
 ) -> Result<usize, CallError> {
-    let dropped = AtomicUsize::new(0);
-    let deletes = users.into_iter().map(async |user| {
-        if drop_one(client, user).await? {
-            dropped.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    });
-    let done = all(client, deletes.collect()).await;
-    done.map_err(|error: CallError| error.after_writes(dropped.load(Relaxed) > 0))?;
-    Ok(dropped.load(Relaxed))
+    let drops = users.into_iter().map(|user| drop_one(client, user));
+    let (dropped, done) = write_rows(client, drops.collect()).await;
+    done.map_err(|error| error.after_writes(dropped > 0))?;
+    Ok(dropped)
 }
 
 /// Drops users unconditionally, one batch per request. What DynamoDB did not process of a batch is
@@ -100,42 +99,23 @@ impl ScanPosition {
 }
 
 fn no_position(client: &DynamoClient) -> CallError {
-    CallError::unreadable("Query", client.names.router(), "the search goes on nowhere")
+    CallError::unreadable("Query", &client.names.router, "the search goes on nowhere")
 }
 
 /// A page of the users of one key.
-struct KeyPage {
+pub(super) struct KeyPage {
     key: LastConnect,
-    users: Vec<Uaid>,
+    uaids: Vec<Uaid>,
     /// The last user of the page, if there may be more.
     last: Option<Uaid>,
 }
 
-#[derive(Default)]
-struct Found {
-    users: Vec<InactiveUser>,
-}
-
-impl Found {
-    /// Takes users up to a full batch. Returns where to continue if that is not the next key.
-    fn take(&mut self, page: KeyPage) -> Option<ScanPosition> {
-        let KeyPage { key, users, last } = page;
-        for uaid in users {
-            self.users.push(InactiveUser { uaid, last_connect: key });
-            if self.users.len() == USERS_IN_A_BATCH {
-                return Some(ScanPosition { key, behind: Some(uaid) });
-            }
-        }
-        last.map(|last| ScanPosition { key, behind: Some(last) })
-    }
-}
-
-async fn query(
+pub(super) async fn query(
     client: &DynamoClient,
     key: LastConnect,
     behind: Option<Uaid>,
 ) -> Result<KeyPage, CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let start = behind.map(|uaid| {
         let uaid = (UAID.to_owned(), text(uaid.to_string()));
         Item::from([uaid, (INDEX_KEY.to_owned(), number(key.0))])
@@ -151,12 +131,12 @@ async fn query(
         .limit(USERS_IN_A_BATCH as i32);
     let page = client.call("Query", table, request.send()).await?;
     let uaid = |item: &Item| text_of(item, UAID).and_then(|uaid| uaid.parse().ok());
-    let users = page.items().iter().filter_map(uaid).collect();
-    Ok(KeyPage { key, users, last: page.last_evaluated_key.as_ref().and_then(uaid) })
+    let uaids = page.items().iter().filter_map(uaid).collect();
+    Ok(KeyPage { key, uaids, last: page.last_evaluated_key.as_ref().and_then(uaid) })
 }
 
 async fn drop_one(client: &DynamoClient, user: InactiveUser) -> Result<bool, CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let request = client
         .sdk
         .delete_item()
@@ -177,7 +157,7 @@ async fn delete_batch(
     deletes: Vec<WriteRequest>,
     some: &mut bool,
 ) -> Result<(), CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let mut left = HashMap::from([(table.to_owned(), deletes)]);
     for attempt in 1..=client.options.attempts_max.max(1) {
         let asked = left.values().map(Vec::len).sum::<usize>();

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::attributes::{UAID, text};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::router::RecordUpdate;
+use super::router::{RecordUpdate, Updated};
 
 /// The key is no uaid, and the item has no `last_connect`: it is not in the index and not counted.
 const KEYS: &str = "keys";
@@ -17,7 +17,7 @@ const MARKS: &str = "marks";
 /// One request, of one capacity unit.
 pub(super) async fn read(client: &DynamoClient) -> Result<BTreeSet<String>, CallError> {
     let key = Item::from([(UAID.to_owned(), text(KEYS))]);
-    let item = client.get(client.names.router(), key).await?;
+    let item = client.get(&client.names.router, key).await?;
     Ok(marks(&item.unwrap_or_default()))
 }
 
@@ -37,17 +37,11 @@ pub(super) async fn swap(
         true => change.only_if("attribute_not_exists(marks)"),
         false => change.only_if("marks = :before").with(":before", set(&before)),
     };
-    let refused = match change.send(client).await {
-        Ok(_before) => return Ok(true),
-        Err(error) if error.is_condition_failed() => error,
-        Err(error) => return Err(error),
-    };
-    // The reply to the first attempt may be lost, or another node wrote the same.
-    let now = match refused.into_item() {
-        Some(item) => marks(&item),
-        None => read(client).await?,
-    };
-    Ok(now == after)
+    match change.try_send(client).await? {
+        Updated::Done(_before) => Ok(true),
+        // The reply to the first attempt may be lost, or another node wrote the same.
+        Updated::Refused { item, .. } => Ok(marks(&item.unwrap_or_default()) == after),
+    }
 }
 
 fn set(marks: &BTreeSet<String>) -> AttributeValue {

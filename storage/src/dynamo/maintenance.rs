@@ -17,66 +17,36 @@ use crate::maintenance::{
 use crate::store::{Cursor, StoreFuture};
 
 impl StoreAdmin for Dynamo {
-    fn preflight(&self, months: BTreeSet<Month>) -> StoreFuture<Vec<PreflightCheck>> {
-        self.call(async move |client| preflight::run(&client, months).await)
-    }
+    calls! {
+        preflight(months: BTreeSet<Month>) -> Vec<PreflightCheck> =
+            |client| preflight::run(client, months);
 
-    fn tables(&self) -> StoreFuture<Vec<TableStatus>> {
-        self.call(async move |client| statuses(&client).await)
-    }
+        tables() -> Vec<TableStatus> = |client| statuses(client);
 
-    fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth> {
-        self.call(async move |client| month_counts::count(&client, after).await)
-    }
+        records_by_month(after: Option<Cursor>) -> RecordsByMonth =
+            |client| month_counts::count(client, after);
 
-    fn inactive_users(
-        &self,
-        seen: MonthRange,
-        after: Option<Cursor>,
-    ) -> StoreFuture<InactiveUsers> {
-        self.call(async move |client| inactive_users::find(&client, seen, after).await)
-    }
+        inactive_users(seen: MonthRange, after: Option<Cursor>) -> InactiveUsers =
+            |client| inactive_users::find(client, seen, after);
 
-    fn drop_inactive(&self, users: Vec<InactiveUser>) -> StoreFuture<usize> {
-        self.call(async move |client| inactive_users::drop_unchanged(&client, users).await)
-    }
+        drop_inactive(users: Vec<InactiveUser>) -> usize =
+            |client| inactive_users::drop_unchanged(client, users);
 
-    fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()> {
-        self.call(async move |client| inactive_users::drop_all(&client, uaids).await)
-    }
+        delete_uaids(uaids: Vec<Uaid>) -> () = |client| inactive_users::drop_all(client, uaids);
 
-    fn copy_rows(
-        &self,
-        from: Month,
-        to: Month,
-        after: Option<Cursor>,
-    ) -> StoreFuture<CopyProgress> {
-        self.call(async move |client| copy_table::copy(&client, from, to, after).await)
-    }
+        copy_rows(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
+            |client| copy_table::copy(client, from, to, after);
 
-    fn move_records(
-        &self,
-        from: Month,
-        to: Month,
-        after: Option<Cursor>,
-    ) -> StoreFuture<CopyProgress> {
-        self.call(async move |client| month_counts::rename(&client, from, to, after).await)
-    }
+        move_records(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
+            |client| month_counts::rename(client, from, to, after);
 
-    fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()> {
-        self.call(async move |client| tables::set_throughput(&client, month, throughput).await)
-    }
+        set_throughput(month: Month, throughput: Throughput) -> () =
+            |client| tables::set_throughput(client, month, throughput);
 
-    fn key_fingerprints(&self) -> StoreFuture<BTreeSet<String>> {
-        self.call(async move |client| key_fingerprints::read(&client).await)
-    }
+        key_fingerprints() -> BTreeSet<String> = |client| key_fingerprints::read(client);
 
-    fn put_key_fingerprints(
-        &self,
-        before: BTreeSet<String>,
-        after: BTreeSet<String>,
-    ) -> StoreFuture<bool> {
-        self.call(async move |client| key_fingerprints::swap(&client, before, after).await)
+        put_key_fingerprints(before: BTreeSet<String>, after: BTreeSet<String>) -> bool =
+            |client| key_fingerprints::swap(client, before, after);
     }
 }
 
@@ -86,10 +56,10 @@ async fn statuses(client: &DynamoClient) -> Result<Vec<TableStatus>, CallError> 
     let others = [Table::Router, Table::Notifications, Table::Sequences, Table::Feeds];
     for table in others.into_iter().chain(months) {
         let name = match table {
-            Table::Router => client.names.router().to_owned(),
-            Table::Notifications => client.names.legacy().to_owned(),
-            Table::Sequences => client.names.sequences().to_owned(),
-            Table::Feeds => client.names.feeds().to_owned(),
+            Table::Router => client.names.router.clone(),
+            Table::Notifications => client.names.legacy.clone(),
+            Table::Sequences => client.names.sequences.clone(),
+            Table::Feeds => client.names.feeds.clone(),
             Table::Messages(month) => client.names.messages(month),
         };
         let there = tables::describe(client, &name).await?;

@@ -89,39 +89,29 @@ async fn delete_in(
     messages: &[MessageKey],
     deleted: &AtomicUsize,
 ) -> Result<(), CallError> {
+    let delete_rows = async |rows: Vec<Row>| {
+        let deletes = rows.iter().map(|row| delete_row(client, uaid, &table, row));
+        let (count, done) = write_rows(client, deletes.collect()).await;
+        deleted.fetch_add(count, Relaxed);
+        done
+    };
     let (known, sought): (Vec<_>, Vec<_>) =
         messages.iter().partition(|message| is_row_known(message));
-    let known = known.into_iter().map(Row::of_ours).collect();
-    delete_rows(client, uaid, &table, known, deleted).await?;
-    let found = search(client, uaid, &table, &sought).await?;
-    delete_rows(client, uaid, &table, found, deleted).await
+    delete_rows(known.into_iter().map(Row::of_ours).collect()).await?;
+    delete_rows(search(client, uaid, &table, &sought).await?).await
 }
 
-async fn delete_rows(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    rows: Vec<Row>,
-    deleted: &AtomicUsize,
-) -> Result<(), CallError> {
-    let deletes = rows.iter().map(async |row| {
-        if delete_row(client, uaid, table, row).await? {
-            deleted.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    });
-    all(client, deletes.collect()).await
-}
-
-/// Runs requests that each write one row, some concurrently, and all of them also if one fails:
-/// none is under way when the call is answered.
-pub(super) async fn all<F: Future<Output = Result<(), E>>, E>(
+/// Runs requests that each write one row or leave it, some concurrently, and all of them also if
+/// one fails: none is under way when the call is answered. Returns how many wrote, and the first
+/// error.
+pub(super) async fn write_rows<F: Future<Output = Result<bool, E>>, E>(
     client: &DynamoClient,
     requests: Vec<F>,
-) -> Result<(), E> {
+) -> (usize, Result<(), E>) {
     let at_once = client.options.rows_in_flight_max.max(1);
     let done = stream::iter(requests).buffer_unordered(at_once).collect::<Vec<_>>().await;
-    done.into_iter().collect()
+    let written = done.iter().filter(|done| matches!(done, Ok(true))).count();
+    (written, done.into_iter().try_for_each(|done| done.map(|_is_written| ())))
 }
 
 /// The identity of a row and of the message in it.

@@ -16,14 +16,24 @@
 //! Architecture Invariant: only `client` sends requests, so that every error names its operation
 //! and table, and none has a key or a payload.
 
+/// Implements methods of a contract: each runs one function of this engine, in no order.
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty = |$client:ident| $call:expr;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<$answer> {
+            self.call(async move |client| {
+                let $client = &*client;
+                $call.await
+            })
+        })*
+    };
+}
+
 mod attributes;
 mod channels;
 mod client;
 mod copy_table;
-mod empty_response_retry;
 mod error;
 mod feeds;
-mod fetch;
 mod inactive_users;
 mod key_fingerprints;
 mod last_connect_index;
@@ -103,26 +113,14 @@ impl Dynamo {
         E: Into<StoreError>,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        self.call_with(Priority::Messages, call)
+        self.run(Priority::Messages, None, call)
     }
 
-    /// Runs a call in order with the other writes of a user agent.
-    fn write<T, E, F>(
-        &self,
-        uaid: Uaid,
-        call: impl FnOnce(Arc<DynamoClient>) -> F,
-    ) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.write_with(Priority::Messages, uaid, call)
-    }
-
-    fn call_with<T, E, F>(
+    /// Runs a call, in order with the other writes of the user agent if one is named.
+    fn run<T, E, F>(
         &self,
         priority: Priority,
+        agent: Option<Uaid>,
         call: impl FnOnce(Arc<DynamoClient>) -> F,
     ) -> StoreFuture<T>
     where
@@ -131,22 +129,7 @@ impl Dynamo {
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
         let call = call(self.client.clone());
-        self.queue.run(priority, async { call.await.map_err(Into::into) })
-    }
-
-    fn write_with<T, E, F>(
-        &self,
-        priority: Priority,
-        uaid: Uaid,
-        call: impl FnOnce(Arc<DynamoClient>) -> F,
-    ) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        let call = call(self.client.clone());
-        self.queue.run_in_agent_queue(priority, uaid, async { call.await.map_err(Into::into) })
+        self.queue.run(priority, agent, async { call.await.map_err(Into::into) })
     }
 }
 

@@ -1,14 +1,14 @@
 //! Counts and changes the months that the router records name.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use state_machine::{Month, Uaid};
 
 use super::attributes::{UAID, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied};
-use super::messages::all;
+use super::messages::write_rows;
+use super::router::RecordUpdate;
 use crate::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
 use crate::store::Cursor;
 
@@ -45,19 +45,13 @@ pub(super) async fn rename(
     after: Option<Cursor>,
 ) -> Result<CopyProgress, CallError> {
     let (items, next) = scan(client, after).await?;
-    let written = AtomicU64::new(0);
     let names_it = |item: &&Item| {
         [CURMONTH, OLDMONTH].iter().any(|name| month(client, item, name) == Some(from))
     };
-    let updates = items.iter().filter(names_it).map(async |item| {
-        if update(client, item, from, to).await? {
-            written.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    });
-    let done = all(client, updates.collect()).await;
-    done.map_err(|error: CallError| error.after_writes(written.load(Relaxed) > 0))?;
-    Ok(CopyProgress { seen: items.len() as u64, written: written.load(Relaxed), next })
+    let updates = items.iter().filter(names_it).map(|item| update(client, item, from, to));
+    let (written, done) = write_rows(client, updates.collect()).await;
+    done.map_err(|error| error.after_writes(written > 0))?;
+    Ok(CopyProgress { seen: items.len() as u64, written: written as u64, next })
 }
 
 const CURMONTH: &str = "curmonth";
@@ -69,7 +63,7 @@ async fn scan(
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
     let names = Some("uaid, curmonth, oldmonth");
-    let (items, next) = client.scan(client.names.router(), names, start, Some(RECORDS_MAX)).await?;
+    let (items, next) = client.scan(&client.names.router, names, start, Some(RECORDS_MAX)).await?;
     Ok((items, next.as_ref().and_then(|key| text_of(key, UAID)).map(Cursor::new)))
 }
 
@@ -90,29 +84,25 @@ async fn update(
     from: Month,
     to: Month,
 ) -> Result<bool, CallError> {
-    let table = client.names.router();
     let is_from = |name| month(client, item, name) == Some(from);
     let curmonth = if is_from(CURMONTH) { Some(to) } else { month(client, item, CURMONTH) };
     let oldmonth = if is_from(OLDMONTH) { Some(to) } else { month(client, item, OLDMONTH) };
     let Some(curmonth) = curmonth else { return Ok(false) };
-    let mut request = client
-        .sdk
-        .update_item()
-        .table_name(table)
-        .key(UAID, text(text_of(item, UAID).unwrap_or_default()))
-        .expression_attribute_values(":curmonth", text(client.names.value(curmonth)))
-        .expression_attribute_values(":was", text(text_of(item, CURMONTH).unwrap_or_default()));
-    request = match oldmonth.filter(|oldmonth| *oldmonth != curmonth) {
-        Some(oldmonth) => request
-            .update_expression("SET curmonth = :curmonth, oldmonth = :oldmonth")
-            .expression_attribute_values(":oldmonth", text(client.names.value(oldmonth))),
-        None => request.update_expression("SET curmonth = :curmonth REMOVE oldmonth"),
+    let stored = |name| text(text_of(item, name).unwrap_or_default());
+    let change = RecordUpdate::of_key(text_of(item, UAID).unwrap_or_default().to_owned())
+        .with(":curmonth", text(client.names.value(curmonth)))
+        .with(":was", stored(CURMONTH));
+    let change = match oldmonth.filter(|oldmonth| *oldmonth != curmonth) {
+        Some(oldmonth) => change
+            .expression("SET curmonth = :curmonth, oldmonth = :oldmonth")
+            .with(":oldmonth", text(client.names.value(oldmonth))),
+        None => change.expression("SET curmonth = :curmonth REMOVE oldmonth"),
     };
-    request = match text_of(item, OLDMONTH) {
-        Some(was) => request
-            .condition_expression("curmonth = :was AND oldmonth = :old_was")
-            .expression_attribute_values(":old_was", text(was)),
-        None => request.condition_expression("curmonth = :was AND attribute_not_exists(oldmonth)"),
+    let change = match item.contains_key(OLDMONTH) {
+        true => change
+            .only_if("curmonth = :was AND oldmonth = :old_was")
+            .with(":old_was", stored(OLDMONTH)),
+        false => change.only_if("curmonth = :was AND attribute_not_exists(oldmonth)"),
     };
-    applied(client.call("UpdateItem", table, request.send()).await)
+    applied(change.send(client).await)
 }

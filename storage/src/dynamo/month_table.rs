@@ -6,6 +6,7 @@ use tokio::time::sleep;
 
 use super::client::DynamoClient;
 use super::error::CallError;
+use super::tables;
 use crate::store::StoreError;
 
 /// Runs an operation on a month's table, whose name it gets. None if there is no such table.
@@ -29,7 +30,8 @@ where
             Err(error) if error.is_table_missing() => error,
             Err(error) => return Err(error),
         };
-        if is_gone(client, &table).await? {
+        let described = tables::describe(client, &table).await?;
+        if described.is_none_or(|table| table.table_status == Some(TableStatus::Deleting)) {
             return Ok(None);
         }
         if attempt >= client.options.attempts_max {
@@ -46,17 +48,4 @@ pub(super) fn required<T>(
     done: Result<Option<T>, CallError>,
 ) -> Result<T, StoreError> {
     done?.ok_or(StoreError::NoSuchMonth(month))
-}
-
-/// Whether a table is missing or is being deleted.
-async fn is_gone(client: &DynamoClient, table: &str) -> Result<bool, CallError> {
-    let request = client.sdk.describe_table().table_name(table).send();
-    match client.call("DescribeTable", table, request).await {
-        Ok(description) => {
-            let status = description.table.and_then(|table| table.table_status);
-            Ok(status == Some(TableStatus::Deleting))
-        }
-        Err(error) if error.is_table_missing() => Ok(true),
-        Err(error) => Err(error),
-    }
 }

@@ -10,8 +10,8 @@ use state_machine::{Chid, Month, Uaid};
 
 use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
-use super::messages::{Replaces, Row, all, delete_row, put};
+use super::error::Item;
+use super::messages::{Replaces, Row, delete_row, put, write_rows};
 use super::month_table::{required, with_table};
 use super::query::rows_after;
 use super::rows::{self, SortKey};
@@ -56,7 +56,7 @@ impl MessageMover<'_> {
             if !row_page.items.is_empty() {
                 self.read_registered().await?;
                 let rows = row_page.items.into_iter().map(|item| self.move_row(item));
-                all(self.client, rows.collect()).await?;
+                write_rows(self.client, rows.collect()).await.1?;
             }
             let Some(next) = row_page.next else { return Ok(()) };
             after = next;
@@ -72,11 +72,11 @@ impl MessageMover<'_> {
         Ok(())
     }
 
-    async fn move_row(&self, item: Item) -> Result<(), StoreError> {
+    async fn move_row(&self, item: Item) -> Result<bool, StoreError> {
         let Some(sort_key_parts) = SortKey::parse(rows::sort_key_of(&item)) else {
             // The channel is unknown. The row is deleted with its month.
             self.client.count_unreadable();
-            return Ok(());
+            return Ok(false);
         };
         let row = Row::of(&item);
         if self.registered.as_ref().is_some_and(|chids| chids.contains(&sort_key_parts.chid)) {
@@ -87,16 +87,12 @@ impl MessageMover<'_> {
             required(self.to, copied.await)?;
             self.wrote.store(true, Relaxed);
         }
-        self.delete(&row).await?;
-        self.wrote.store(true, Relaxed);
-        Ok(())
-    }
-
-    async fn delete(&self, row: &Row) -> Result<(), CallError> {
         let deleted = with_table(self.client, self.from, async |table| {
-            delete_row(self.client, self.uaid, &table, row).await
+            delete_row(self.client, self.uaid, &table, &row).await
         });
-        deleted.await.map(|_deleted| ())
+        deleted.await?;
+        self.wrote.store(true, Relaxed);
+        Ok(true)
     }
 
     /// `Busy` must mean that nothing was done.

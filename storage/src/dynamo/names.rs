@@ -7,10 +7,11 @@ use state_machine::Month;
 pub(super) struct Names {
     prefix: String,
     message_prefix: String,
-    router: String,
-    legacy: String,
-    sequences: String,
-    feeds: String,
+    pub(super) router: String,
+    /// The table of SimplePush notifications.
+    pub(super) legacy: String,
+    pub(super) sequences: String,
+    pub(super) feeds: String,
 }
 
 impl Names {
@@ -23,23 +24,6 @@ impl Names {
             message_prefix: message_prefix.to_owned(),
             prefix: prefix.to_owned(),
         }
-    }
-
-    pub(super) fn router(&self) -> &str {
-        &self.router
-    }
-
-    /// The table of SimplePush notifications.
-    pub(super) fn legacy(&self) -> &str {
-        &self.legacy
-    }
-
-    pub(super) fn sequences(&self) -> &str {
-        &self.sequences
-    }
-
-    pub(super) fn feeds(&self) -> &str {
-        &self.feeds
     }
 
     pub(super) fn messages(&self, month: Month) -> String {
@@ -88,8 +72,8 @@ mod tests {
     #[test]
     fn every_table_has_the_prefix_and_a_record_leaves_it_out() {
         let names = names();
-        assert_eq!((names.router(), names.legacy()), ("test-router", "test-storage"));
-        assert_eq!((names.sequences(), names.feeds()), ("test-sequences", "test-feeds"));
+        assert_eq!((&*names.router, &*names.legacy), ("test-router", "test-storage"));
+        assert_eq!((&*names.sequences, &*names.feeds), ("test-sequences", "test-feeds"));
         assert_eq!(names.messages(november()), "test-message_2026_11");
         assert_eq!(names.value(november()), "message_2026_11");
     }

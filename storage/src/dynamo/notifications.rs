@@ -4,12 +4,13 @@ use state_machine::{Chid, Uaid};
 
 use super::attributes::{UAID, number, number_of, text, text_of};
 use super::client::DynamoClient;
-use super::error::{CallError, Item, applied_once};
+use super::error::{CallError, Item, applied_once, if_table};
+use super::queue::Priority;
 use super::{Dynamo, tables};
 use crate::notifications::{Notification, NotificationTable};
 use crate::store::StoreFuture;
 
-pub(super) const CHID: &str = "chid";
+const CHID: &str = "chid";
 
 impl NotificationTable for Dynamo {
     fn ensure_notifications(&self) -> StoreFuture<()> {
@@ -26,7 +27,9 @@ impl NotificationTable for Dynamo {
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| save(&client, uaid, notification).await)
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            save(&client, uaid, notification).await
+        })
     }
 
     fn delete_notification(
@@ -35,17 +38,19 @@ impl NotificationTable for Dynamo {
         chid: Chid,
         version: Option<u64>,
     ) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| delete(&client, uaid, chid, version).await)
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            delete(&client, uaid, chid, version).await
+        })
     }
 }
 
-async fn fetch(
+pub(super) async fn fetch(
     client: &DynamoClient,
     uaid: Uaid,
     after: Option<Chid>,
     limit: usize,
 ) -> Result<Vec<Notification>, CallError> {
-    let table = client.names.legacy();
+    let table = &client.names.legacy;
     let request = client
         .sdk
         .query()
@@ -67,10 +72,7 @@ async fn fetch(
         }
         Ok(found)
     };
-    match client.call("Query", table, found).await {
-        Err(error) if error.is_table_missing() => Ok(Vec::new()),
-        found => found,
-    }
+    Ok(if_table(client.call("Query", table, found).await)?.unwrap_or_default())
 }
 
 /// Items in one request.
@@ -91,12 +93,12 @@ async fn save(
     }
 }
 
-async fn put(
+pub(super) async fn put(
     client: &DynamoClient,
     uaid: Uaid,
     notification: Notification,
 ) -> Result<bool, CallError> {
-    let table = client.names.legacy();
+    let table = &client.names.legacy;
     let request = client
         .sdk
         .put_item()
@@ -108,13 +110,13 @@ async fn put(
     applied_once(client.call("PutItem", table, request.send()).await)
 }
 
-async fn delete(
+pub(super) async fn delete(
     client: &DynamoClient,
     uaid: Uaid,
     chid: Chid,
     version: Option<u64>,
 ) -> Result<bool, CallError> {
-    let table = client.names.legacy();
+    let table = &client.names.legacy;
     let request = client.sdk.delete_item().table_name(table).set_key(Some(key(uaid, chid)));
     let request = match version {
         Some(version) => request
@@ -122,10 +124,8 @@ async fn delete(
             .expression_attribute_values(":version", number(version)),
         None => request.condition_expression("attribute_exists(uaid)"),
     };
-    match client.call("DeleteItem", table, request.send()).await {
-        Err(error) if error.is_table_missing() => Ok(false),
-        done => applied_once(done),
-    }
+    let done = applied_once(client.call("DeleteItem", table, request.send()).await);
+    Ok(if_table(done)?.unwrap_or(false))
 }
 
 const VERSION: &str = "version";

@@ -12,10 +12,9 @@ use aws_sdk_dynamodb::config::{
 };
 
 use super::client::DynamoClient;
-use super::empty_response_retry::EmptyResponseInterceptor;
 use super::error::{CallError, chain};
 use super::options::DynamoOptions;
-use super::retries::Classifier;
+use super::retries::{Classifier, EmptyResponseInterceptor};
 use super::tables;
 
 /// Why the tables cannot be used. Nothing was changed, except for created tables.
@@ -152,7 +151,7 @@ fn explain(error: &CallError, client: &DynamoClient, server: &str) -> DynamoOpen
     } else if error.is_unreachable() {
         DynamoOpenError::Unreachable { server, reason }
     } else if error.is_table_missing() {
-        DynamoOpenError::RouterMissing { table: client.names.router().to_owned(), server }
+        DynamoOpenError::RouterMissing { table: client.names.router.clone(), server }
     } else {
         DynamoOpenError::Failed(format!("{reason} (at {server})"))
     }

@@ -4,26 +4,26 @@
 //! last connection, and are removed even if a step fails.
 
 use std::collections::BTreeSet;
-use std::error::Error as StdError;
 
-use aws_sdk_dynamodb::config::http::HttpResponse;
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::BoxFuture;
-use state_machine::Month;
+use futures_util::{FutureExt, TryFutureExt};
+use state_machine::{Chid, LastConnect, Month};
 
 use super::attributes::{UAID, number, text};
-use super::channels::CHANNELS_KEY;
+use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::feeds::preflight as feeds_preflight;
-use super::notifications::CHID;
+use super::messages::{Replaces, Row, delete_row, put};
+use super::query::rows_after;
+use super::router::{self, RecordUpdate};
 use super::rows::SORT_KEY;
-use super::table_schema::{
-    FEEDS, INDEX, INDEX_KEY, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema,
-};
+use super::table_schema::{FEEDS, INDEX, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema};
 use super::tables::{self, ALL_TABLES};
+use super::{inactive_users, notifications};
 use crate::maintenance::{PREFLIGHT_UAID, PreflightCheck};
+use crate::notifications::Notification;
 
 /// The id of message and channel in the rows. It sorts after the channels of a month.
 const PREFLIGHT: &str = "preflight";
@@ -50,18 +50,18 @@ struct PreflightRun<'a> {
 impl PreflightRun<'_> {
     async fn all_tables(&mut self, months: BTreeSet<Month>) -> Result<(), ServerUnavailable> {
         let client = self.client;
-        self.table(client.names.router(), &ROUTER, router_steps(client)).await?;
+        self.table(&client.names.router, &ROUTER, router_steps(client)).await?;
         let listed = tables::months(client).await;
         self.note("ListTables", ALL_TABLES, listed)?;
         for month in months {
             let table = client.names.messages(month);
             self.table(&table, &MESSAGES, month_steps(client, &table)).await?;
         }
-        if self.is_there(client.names.legacy()).await {
-            self.table(client.names.legacy(), &LEGACY, legacy_steps(client)).await?;
+        if self.is_there(&client.names.legacy).await {
+            self.table(&client.names.legacy, &LEGACY, legacy_steps(client)).await?;
         }
         // Both are created with the first feed.
-        let (sequences, feeds) = (client.names.sequences(), client.names.feeds());
+        let (sequences, feeds) = (&client.names.sequences, &client.names.feeds);
         if self.is_there(sequences).await || self.is_there(feeds).await {
             self.table(sequences, &SEQUENCES, feeds_preflight::steps_of_sequences(client)).await?;
             self.table(feeds, &FEEDS, feeds_preflight::steps_of_feeds(client)).await?;
@@ -82,7 +82,7 @@ impl PreflightRun<'_> {
         schema: &TableSchema,
         steps: Vec<PreflightStep<'_>>,
     ) -> Result<(), ServerUnavailable> {
-        let looked = tables::look_at(self.client, name, schema).await;
+        let looked = tables::ensure(self.client, name, schema, None).await;
         if self.note("DescribeTable", name, looked)?.is_none() {
             return Ok(());
         }
@@ -120,88 +120,64 @@ pub(super) struct PreflightStep<'a> {
     request: BoxFuture<'a, Result<(), CallError>>,
 }
 
-impl<'a> PreflightStep<'a> {
-    pub(super) fn new<T, E>(
-        client: &'a DynamoClient,
-        operation: &'static str,
-        table: &'a str,
-        request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>> + Send + 'a,
-    ) -> Self
-    where
-        T: Send + 'static,
-        E: StdError + ProvideErrorMetadata + Into<aws_sdk_dynamodb::Error> + Send + Sync + 'static,
-    {
-        let request = client.call(operation, table, request);
-        let request = Box::pin(async { request.await.map(|_answer| ()) });
-        Self { operation, resource: table.to_owned(), request }
-    }
+pub(super) fn step<'a, T>(
+    operation: &'static str,
+    resource: impl Into<String>,
+    request: impl Future<Output = Result<T, CallError>> + Send + 'a,
+) -> PreflightStep<'a> {
+    let request = request.map_ok(|_answer| ()).boxed();
+    PreflightStep { operation, resource: resource.into(), request }
 }
 
 fn router_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.router();
-    let update = client.sdk.update_item().table_name(table).key(UAID, uaid());
-    let update = update
-        .update_expression("SET connected_at = :zero")
-        .expression_attribute_values(":zero", number(0_u64));
-    let query = client.sdk.query().table_name(table).index_name(INDEX);
-    let query = query
-        .key_condition_expression(format!("{INDEX_KEY} = :zero"))
-        .expression_attribute_values(":zero", number(0_u64));
-    let key = Item::from([(UAID.to_owned(), uaid())]);
+    let table = &client.names.router;
+    let update = RecordUpdate::of(PREFLIGHT_UAID)
+        .expression("SET connected_at = :zero")
+        .with(":zero", number(0_u64));
     let index = format!("{table}/index/{INDEX}");
     vec![
-        PreflightStep::new(client, "UpdateItem", table, update.send()),
-        get(client, table, key.clone()),
-        PreflightStep {
-            resource: index,
-            ..PreflightStep::new(client, "Query", table, query.send())
-        },
-        delete(client, table, key),
+        step("UpdateItem", table, update.send(client)),
+        step("GetItem", table, router::read_item(client, PREFLIGHT_UAID)),
+        step("Query", index, inactive_users::query(client, LastConnect(0), None)),
+        step("DeleteItem", table, router::drop_user(client, PREFLIGHT_UAID)),
     ]
 }
 
 fn month_steps<'a>(client: &'a DynamoClient, table: &'a str) -> Vec<PreflightStep<'a>> {
-    let channels = key(SORT_KEY, CHANNELS_KEY);
-    let update = client.sdk.update_item().table_name(table).set_key(Some(channels.clone()));
-    let update = update
+    let update = channels::update(client, PREFLIGHT_UAID, table)
         .update_expression("ADD chids :chids")
         .expression_attribute_values(":chids", AttributeValue::Ss(vec![PREFLIGHT.to_owned()]));
+    let message = Item::from([
+        (UAID.to_owned(), text(PREFLIGHT_UAID.to_string())),
+        (SORT_KEY.to_owned(), text(PREFLIGHT)),
+    ]);
+    let delete =
+        |sort_key: &str| {
+            let row = Row { sort_key: sort_key.to_owned(), update_id: None };
+            step("DeleteItem", table, async move {
+                delete_row(client, PREFLIGHT_UAID, table, &row).await
+            })
+        };
+    let put = put(client, table.to_owned(), message, &Replaces::Itself);
     vec![
-        PreflightStep::new(client, "UpdateItem", table, update.send()),
-        put(client, table, key(SORT_KEY, PREFLIGHT)),
-        get(client, table, channels.clone()),
-        query(client, table),
-        delete(client, table, key(SORT_KEY, PREFLIGHT)),
-        delete(client, table, channels),
+        step("UpdateItem", table, client.call("UpdateItem", table, update.send())),
+        step("PutItem", table, put),
+        step("GetItem", table, channels::read_item(client, PREFLIGHT_UAID, table.to_owned())),
+        step("Query", table, rows_after(client, PREFLIGHT_UAID, table, CHANNELS_KEY, 1, None)),
+        delete(PREFLIGHT),
+        delete(CHANNELS_KEY),
     ]
 }
 
 fn legacy_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.legacy();
-    let key = key(CHID, PREFLIGHT);
-    vec![put(client, table, key.clone()), query(client, table), delete(client, table, key)]
-}
-
-fn put<'a>(client: &'a DynamoClient, table: &'a str, item: Item) -> PreflightStep<'a> {
-    let put = client.sdk.put_item().table_name(table).set_item(Some(item));
-    PreflightStep::new(client, "PutItem", table, put.send())
-}
-
-pub(super) fn get<'a>(client: &'a DynamoClient, table: &'a str, key: Item) -> PreflightStep<'a> {
-    let get = client.sdk.get_item().table_name(table).set_key(Some(key));
-    PreflightStep::new(client, "GetItem", table, get.consistent_read(true).send())
-}
-
-fn query<'a>(client: &'a DynamoClient, table: &'a str) -> PreflightStep<'a> {
-    let query = client.sdk.query().table_name(table).consistent_read(true);
-    let query =
-        query.key_condition_expression("uaid = :uaid").expression_attribute_values(":uaid", uaid());
-    PreflightStep::new(client, "Query", table, query.send())
-}
-
-fn delete<'a>(client: &'a DynamoClient, table: &'a str, key: Item) -> PreflightStep<'a> {
-    let delete = client.sdk.delete_item().table_name(table).set_key(Some(key));
-    PreflightStep::new(client, "DeleteItem", table, delete.send())
+    let table = &client.names.legacy;
+    let notification = Notification { chid: Chid([0xde; 16]), version: 0 };
+    let Notification { chid, .. } = notification;
+    vec![
+        step("PutItem", table, notifications::put(client, PREFLIGHT_UAID, notification)),
+        step("Query", table, notifications::fetch(client, PREFLIGHT_UAID, None, 1)),
+        step("DeleteItem", table, notifications::delete(client, PREFLIGHT_UAID, chid, None)),
+    ]
 }
 
 fn advise(error: &CallError, resource: &str) -> String {
@@ -222,12 +198,4 @@ fn actions_of(operation: &str) -> String {
         "TransactGetItems" => "dynamodb:GetItem".to_owned(),
         _ => format!("dynamodb:{operation}"),
     }
-}
-
-fn uaid() -> AttributeValue {
-    text(PREFLIGHT_UAID.to_string())
-}
-
-fn key(sort: &str, value: &str) -> Item {
-    Item::from([(UAID.to_owned(), uaid()), (sort.to_owned(), text(value))])
 }

@@ -14,6 +14,7 @@
 //! [`Priority`]).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::ready;
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -22,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
 use state_machine::Uaid;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -30,9 +31,6 @@ use tokio::task::unconstrained;
 use tokio::time::timeout;
 
 use crate::store::{StoreError, StoreFuture};
-
-/// How long the shutdown waits for an unfinished name look-up.
-const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Permits of an agent queue: a store takes one, any other write all. The semaphore is fair, so
 /// that a write that waits for all of them blocks those behind it.
@@ -43,8 +41,6 @@ pub(super) struct Queue {
     handle: Handle,
     state: Arc<Mutex<QueueState>>,
     limits: QueueLimits,
-    /// True once the threads are gone.
-    ended: watch::Receiver<bool>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,11 +82,8 @@ struct AgentQueue {
     calls: usize,
 }
 
-/// A position in an agent queue, taken when the call is made.
-enum Ticket {
-    Now(OwnedSemaphorePermit),
-    Later(BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>),
-}
+/// A position in an agent queue, taken when the call is made. It is held until it is dropped.
+type Turn = MaybeDone<BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>>;
 
 impl Queue {
     pub(super) fn start(threads: usize, limits: QueueLimits) -> io::Result<Self> {
@@ -99,55 +92,34 @@ impl Queue {
         let runtime = runtime.build()?;
         let handle = runtime.handle().clone();
         let (idle, mut until_idle) = watch::channel(false);
-        let (end, ended) = watch::channel(false);
-        // A task must not drop its runtime, but it may drop the engine.
-        thread::Builder::new().name("dynamodb-end".to_owned()).spawn(move || {
+        handle.spawn(async move {
             // An error means that the sender was dropped, after the last call.
-            let _idle = runtime.block_on(until_idle.wait_for(|idle| *idle));
-            runtime.shutdown_timeout(SHUTDOWN_WAIT_MAX);
-            end.send_replace(true);
-        })?;
+            let _idle = until_idle.wait_for(|idle| *idle).await;
+            runtime.shutdown_background();
+        });
         let state = QueueState { closed: false, calls: 0, agent_queues: HashMap::new(), idle };
-        Ok(Self { handle, state: Arc::new(Mutex::new(state)), limits, ended })
+        Ok(Self { handle, state: Arc::new(Mutex::new(state)), limits })
     }
 
-    /// Runs a call immediately.
+    /// Runs a call. With a user agent it runs in the order of that agent's writes: concurrently
+    /// with others if it is a store, else alone.
     pub(super) fn run<T: Send + 'static>(
         &self,
         priority: Priority,
+        agent: Option<Uaid>,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> StoreFuture<T> {
-        if let Err(refused) = lock(&self.state).admit(priority, &self.limits) {
-            return Box::pin(ready(Err(refused)));
-        }
-        self.spawn(None, call)
-    }
-
-    /// Runs a call in the order of the user agent's writes: concurrently with others if it is a
-    /// store, else alone.
-    pub(super) fn run_in_agent_queue<T: Send + 'static>(
-        &self,
-        priority: Priority,
-        uaid: Uaid,
-        call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let ticket = match lock(&self.state).admit_in_agent_queue(priority, uaid, &self.limits) {
-            Ok(ticket) => ticket,
+        let mut turn = match lock(&self.state).admit(priority, agent, &self.limits) {
+            Ok(turn) => turn,
             Err(refused) => return Box::pin(ready(Err(refused))),
         };
         let agent_wait_max = self.limits.agent_wait_max;
-        self.spawn(Some(uaid), async move {
-            let _ticket = ticket.wait(agent_wait_max).await?;
+        let call = async move {
+            if let Some(turn) = &mut turn {
+                timeout(agent_wait_max, turn).await.map_err(|_late| StoreError::Busy)?;
+            }
             call.await
-        })
-    }
-
-    /// Runs an admitted call.
-    fn spawn<T: Send + 'static>(
-        &self,
-        agent_queue: Option<Uaid>,
-        call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> StoreFuture<T> {
+        };
         let (reply, answer) = oneshot::channel();
         let state = self.state.clone();
         self.handle.spawn(async move {
@@ -157,7 +129,7 @@ impl Queue {
             let mut state = lock(&state);
             // Under the lock, so that the caller finds its slot free. A dropped future is no error.
             let _unread = reply.send(outcome);
-            state.call_done(agent_queue);
+            state.call_done(agent);
         });
         Box::pin(async { answer.await.unwrap_or_else(|_| Err(panicked())) })
     }
@@ -173,11 +145,10 @@ impl Queue {
 
     /// Rejects further calls, and waits for the admitted ones.
     pub(super) fn close(&self) -> StoreFuture<()> {
-        lock(&self.state).close();
-        let mut ended = self.ended.clone();
+        let mut idle = lock(&self.state).close().subscribe();
         Box::pin(async move {
-            // An error means that the thread that sets it has ended.
-            let _ended = ended.wait_for(|ended| *ended).await;
+            // An error means that the engine was dropped and is idle.
+            let _idle = idle.wait_for(|idle| *idle).await;
             Ok(())
         })
     }
@@ -207,48 +178,39 @@ impl Priority {
 }
 
 impl QueueState {
-    fn admit(&mut self, priority: Priority, limits: &QueueLimits) -> Result<(), StoreError> {
+    fn admit(
+        &mut self,
+        priority: Priority,
+        agent: Option<Uaid>,
+        limits: &QueueLimits,
+    ) -> Result<Option<Turn>, StoreError> {
         if self.closed {
             return Err(StoreError::Closed);
         }
-        if self.calls >= priority.share_of(limits.calls_max) {
+        let in_agent_queue = agent.and_then(|uaid| self.agent_queues.get(&uaid));
+        let in_agent_queue = in_agent_queue.map_or(0, |agent_queue| agent_queue.calls);
+        if in_agent_queue >= priority.share_of(limits.agent_calls_max)
+            || self.calls >= priority.share_of(limits.calls_max)
+        {
             return Err(StoreError::Busy);
         }
         self.calls += 1;
-        Ok(())
+        Ok(agent.map(|uaid| self.agent_queues.entry(uaid).or_default().enter(priority)))
     }
 
-    fn admit_in_agent_queue(
-        &mut self,
-        priority: Priority,
-        uaid: Uaid,
-        limits: &QueueLimits,
-    ) -> Result<Ticket, StoreError> {
-        let in_agent_queue =
-            self.agent_queues.get(&uaid).map_or(0, |agent_queue| agent_queue.calls);
-        if !self.closed && in_agent_queue >= priority.share_of(limits.agent_calls_max) {
-            return Err(StoreError::Busy);
-        }
-        self.admit(priority, limits)?;
-        let agent_queue = self.agent_queues.entry(uaid).or_insert_with(AgentQueue::new);
-        agent_queue.calls += 1;
-        Ok(agent_queue.ticket(priority))
-    }
-
-    fn close(&mut self) {
+    fn close(&mut self) -> &watch::Sender<bool> {
         self.closed = true;
         self.update_idle();
+        &self.idle
     }
 
     /// Removes an agent queue with its last call.
-    fn call_done(&mut self, agent_queue: Option<Uaid>) {
+    fn call_done(&mut self, agent: Option<Uaid>) {
         self.calls -= 1;
-        if let Some(uaid) = agent_queue {
-            let agent_queue =
-                self.agent_queues.get_mut(&uaid).expect("it stays while a call is in it");
-            agent_queue.calls -= 1;
-            if agent_queue.calls == 0 {
-                self.agent_queues.remove(&uaid);
+        if let Some(Entry::Occupied(mut entry)) = agent.map(|uaid| self.agent_queues.entry(uaid)) {
+            entry.get_mut().calls -= 1;
+            if entry.get().calls == 0 {
+                entry.remove();
             }
         }
         self.update_idle();
@@ -261,38 +223,24 @@ impl QueueState {
     }
 }
 
-impl AgentQueue {
-    fn new() -> Self {
+impl Default for AgentQueue {
+    fn default() -> Self {
         Self { width: Arc::new(Semaphore::new(AGENT_QUEUE_WIDTH as usize)), calls: 0 }
     }
+}
 
+impl AgentQueue {
     /// Takes the position behind all earlier ones.
-    fn ticket(&self, priority: Priority) -> Ticket {
+    fn enter(&mut self, priority: Priority) -> Turn {
+        self.calls += 1;
         // The first poll takes the position. Unconstrained, because tokio's cooperative budget
         // could otherwise return pending without taking it.
-        let ticket = unconstrained(self.width.clone().acquire_many_owned(priority.width()));
-        let mut ticket: BoxFuture<'static, _> = Box::pin(ticket);
-        match (&mut ticket).now_or_never() {
-            Some(permit) => Ticket::Now(permit.expect(NEVER_CLOSED)),
-            None => Ticket::Later(ticket),
-        }
+        let permit = unconstrained(self.width.clone().acquire_many_owned(priority.width()));
+        let mut turn = maybe_done(permit.boxed());
+        (&mut turn).now_or_never();
+        turn
     }
 }
-
-impl Ticket {
-    /// Waits for the turn. After `wait_max` the call is rejected, and nothing was done.
-    async fn wait(self, wait_max: Duration) -> Result<OwnedSemaphorePermit, StoreError> {
-        match self {
-            Self::Now(permit) => Ok(permit),
-            Self::Later(ticket) => {
-                let permit = timeout(wait_max, ticket).await.map_err(|_late| StoreError::Busy)?;
-                Ok(permit.expect(NEVER_CLOSED))
-            }
-        }
-    }
-}
-
-const NEVER_CLOSED: &str = "an agent queue's semaphore is never closed";
 
 fn lock(state: &Mutex<QueueState>) -> MutexGuard<'_, QueueState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -332,16 +280,16 @@ mod tests {
         let queue = queue(10);
         let order = Arc::new(Mutex::new(Vec::new()));
         let (release, first) = held();
-        let mut answers = vec![queue.run_in_agent_queue(Priority::Router, AGENT, first)];
+        let mut answers = vec![queue.run(Priority::Router, Some(AGENT), first)];
         for number in 1..=5 {
             let order = order.clone();
-            answers.push(queue.run_in_agent_queue(Priority::Router, AGENT, async move {
+            answers.push(queue.run(Priority::Router, Some(AGENT), async move {
                 order.lock().unwrap().push(number);
                 Ok(number)
             }));
         }
-        assert_eq!(queue.run_in_agent_queue(Priority::Router, OTHER, async { Ok(0) }).await, Ok(0));
-        assert_eq!(queue.run(Priority::Router, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run(Priority::Router, Some(OTHER), async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run(Priority::Router, None, async { Ok(0) }).await, Ok(0));
         assert_eq!(*order.lock().unwrap(), [] as [u8; 0]);
         release.send(0).unwrap();
         for (number, answer) in answers.into_iter().enumerate().rev() {
@@ -354,7 +302,7 @@ mod tests {
     async fn an_agent_queue_is_removed_with_its_last_call() {
         let queue = queue(10);
         let (release, first) = held();
-        let answer = queue.run_in_agent_queue(Priority::Router, AGENT, first);
+        let answer = queue.run(Priority::Router, Some(AGENT), first);
         assert_eq!(agent_queues(&queue), 1);
         release.send(0).unwrap();
         answer.await.unwrap();
@@ -366,8 +314,8 @@ mod tests {
     async fn a_call_that_panics_is_answered_and_holds_up_none() {
         let queue = queue(10);
         let bug = async { panic!("a bug, as this test wants it") };
-        let panicking = queue.run_in_agent_queue::<u8>(Priority::Router, AGENT, bug);
-        let behind = queue.run_in_agent_queue(Priority::Router, AGENT, async { Ok(1) });
+        let panicking = queue.run::<u8>(Priority::Router, Some(AGENT), bug);
+        let behind = queue.run(Priority::Router, Some(AGENT), async { Ok(1) });
         assert_eq!(panicking.await, Err(panicked()));
         assert_eq!(behind.await, Ok(1));
         assert_eq!(queue.close().await, Ok(()));
@@ -378,12 +326,12 @@ mod tests {
         let queue = queue(2);
         let ((first, one), (second, other)) = (held(), held());
         let answers = [
-            queue.run(Priority::Router, one),
-            queue.run_in_agent_queue(Priority::Router, AGENT, other),
+            queue.run(Priority::Router, None, one),
+            queue.run(Priority::Router, Some(AGENT), other),
         ];
-        assert_eq!(queue.run(Priority::Router, async { Ok(0) }).await, Err(StoreError::Busy));
+        assert_eq!(queue.run(Priority::Router, None, async { Ok(0) }).await, Err(StoreError::Busy));
         assert_eq!(
-            queue.run_in_agent_queue(Priority::Router, AGENT, async { Ok(0) }).await,
+            queue.run(Priority::Router, Some(AGENT), async { Ok(0) }).await,
             Err(StoreError::Busy)
         );
         for release in [first, second] {
@@ -399,11 +347,14 @@ mod tests {
         let queue = queue(10);
         let (release, first) = held();
         let answers = [
-            queue.run_in_agent_queue(Priority::Router, AGENT, first),
-            queue.run_in_agent_queue(Priority::Router, AGENT, async { Ok(1) }),
+            queue.run(Priority::Router, Some(AGENT), first),
+            queue.run(Priority::Router, Some(AGENT), async { Ok(1) }),
         ];
         let closed = queue.close();
-        assert_eq!(queue.run(Priority::Router, async { Ok(0) }).await, Err(StoreError::Closed));
+        assert_eq!(
+            queue.run(Priority::Router, None, async { Ok(0) }).await,
+            Err(StoreError::Closed)
+        );
         release.send(0).unwrap();
         assert_eq!(closed.await, Ok(()));
         for (number, answer) in answers.into_iter().enumerate() {
@@ -429,7 +380,7 @@ mod tests {
             [Priority::Store, Priority::Store, Priority::Messages, Priority::Store].map(
                 |priority| {
                     let (begun, release, call) = watched();
-                    (begun, release, queue.run_in_agent_queue(priority, AGENT, call))
+                    (begun, release, queue.run(priority, Some(AGENT), call))
                 },
             );
         one.0.await.unwrap();
@@ -437,11 +388,11 @@ mod tests {
         let (mut begun, mut next) = (alone.0, three.0);
         one.1.send(1).unwrap();
         assert_eq!(one.2.await, Ok(1));
-        assert_eq!(queue.run_in_agent_queue(Priority::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run(Priority::Router, Some(OTHER), async { Ok(0) }).await, Ok(0));
         begun.try_recv().unwrap_err();
         two.1.send(2).unwrap();
         begun.await.unwrap();
-        assert_eq!(queue.run_in_agent_queue(Priority::Router, OTHER, async { Ok(0) }).await, Ok(0));
+        assert_eq!(queue.run(Priority::Router, Some(OTHER), async { Ok(0) }).await, Ok(0));
         next.try_recv().unwrap_err();
         alone.1.send(3).unwrap();
         next.await.unwrap();
@@ -453,34 +404,34 @@ mod tests {
     async fn a_full_agent_queue_rejects_stores_first_and_affects_no_other_agent() {
         let queue = bounded(100, 8, Duration::from_secs(60));
         let (release, first) = held();
-        let mut answers = vec![queue.run_in_agent_queue(Priority::Router, AGENT, first)];
+        let mut answers = vec![queue.run(Priority::Router, Some(AGENT), first)];
         for (priority, places) in
             [(Priority::Store, 6), (Priority::Messages, 7), (Priority::Router, 8)]
         {
             while answers.len() < places {
-                answers.push(queue.run_in_agent_queue(priority, AGENT, async { Ok(0) }));
+                answers.push(queue.run(priority, Some(AGENT), async { Ok(0) }));
             }
-            let one_more = queue.run_in_agent_queue(priority, AGENT, async { Ok(9) });
+            let one_more = queue.run(priority, Some(AGENT), async { Ok(9) });
             assert_eq!(one_more.await, Err(StoreError::Busy), "{priority:?}");
         }
-        assert_eq!(queue.run_in_agent_queue(Priority::Store, OTHER, async { Ok(1) }).await, Ok(1));
+        assert_eq!(queue.run(Priority::Store, Some(OTHER), async { Ok(1) }).await, Ok(1));
         release.send(0).unwrap();
         for answer in answers {
             assert_eq!(answer.await, Ok(0));
         }
-        assert_eq!(queue.run_in_agent_queue(Priority::Store, AGENT, async { Ok(1) }).await, Ok(1));
+        assert_eq!(queue.run(Priority::Store, Some(AGENT), async { Ok(1) }).await, Ok(1));
     }
 
     #[tokio::test]
     async fn a_call_whose_turn_is_late_is_busy_and_never_done() {
         let queue = bounded(10, 10, Duration::from_millis(20));
         let (begun, release, first) = watched();
-        let first = queue.run_in_agent_queue(Priority::Store, AGENT, first);
+        let first = queue.run(Priority::Store, Some(AGENT), first);
         begun.await.unwrap();
         let (mut late_begun, _release, late) = watched();
-        let late = queue.run_in_agent_queue(Priority::Router, AGENT, late);
+        let late = queue.run(Priority::Router, Some(AGENT), late);
         assert_eq!(late.await, Err(StoreError::Busy));
-        let beside = queue.run_in_agent_queue(Priority::Store, AGENT, async { Ok(2) });
+        let beside = queue.run(Priority::Store, Some(AGENT), async { Ok(2) });
         assert_eq!(beside.await, Ok(2), "who is late holds nobody any more");
         release.send(1).unwrap();
         assert_eq!(first.await, Ok(1), "waiting is bounded, not being done");
@@ -492,6 +443,6 @@ mod tests {
     async fn a_call_takes_its_position_at_once_in_a_task_without_budget() {
         let semaphore = Semaphore::new(1);
         while semaphore.acquire().now_or_never().is_some() {}
-        assert!(matches!(AgentQueue::new().ticket(Priority::Store), Ticket::Now(_)));
+        assert!(matches!(AgentQueue::default().enter(Priority::Store), MaybeDone::Done(_)));
     }
 }

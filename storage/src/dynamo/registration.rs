@@ -8,7 +8,7 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::names::Names;
 use super::router::{
-    self, RecordUpdate, UPDATE, connected_at, is_of, months, place, read_item, router_type,
+    self, RecordUpdate, UPDATE, Updated, connected_at, is_of, months, place, router_type,
     without_month,
 };
 use crate::store::{RegisterResult, Registration};
@@ -23,31 +23,20 @@ pub(super) async fn register(
     client: &DynamoClient,
     registration: &Registration,
 ) -> Result<RegisterResult, CallError> {
-    let mut attempt = 1;
-    loop {
-        let refused = match write(client, registration).send(client).await {
-            Ok(before) => {
+    for _attempt in 0..REGISTER_ATTEMPTS_MAX {
+        let (item, indeterminate) = match write(client, registration).try_send(client).await? {
+            Updated::Done(before) => {
                 let record = record_after(client, registration, &before)?;
                 return Ok(RegisterResult::Registered(record, place(&before)));
             }
-            Err(error) if error.is_condition_failed() => error,
-            Err(error) => return Err(error),
+            Updated::Refused { item, indeterminate } => (item, indeterminate),
         };
-        let indeterminate = refused.is_indeterminate();
-        let item = match refused.into_item() {
-            Some(item) => Some(item),
-            None => read_item(client, registration.uaid).await?,
-        };
-        let answer = why_refused(client, registration, item, indeterminate)?;
-        match answer {
-            Some(answer) => return Ok(answer),
-            None if attempt < REGISTER_ATTEMPTS_MAX => attempt += 1,
-            None => {
-                let reason = "the record changes all the time";
-                return Err(CallError::unreadable(UPDATE, client.names.router(), reason));
-            }
+        if let Some(answer) = why_refused(client, registration, item, indeterminate)? {
+            return Ok(answer);
         }
     }
+    let reason = "the record changes all the time";
+    Err(CallError::unreadable(UPDATE, &client.names.router, reason))
 }
 
 fn write(client: &DynamoClient, registration: &Registration) -> RecordUpdate {

@@ -58,17 +58,13 @@ pub(super) async fn finish_month_move(
         .with(":full", text(full))
         .with(":bare", text(bare))
         .mine(&step.node, step.connected_at);
-    let refused = match change.send(client).await {
-        Ok(_changed) => return Ok(true),
-        Err(error) if error.is_condition_failed() => error,
-        Err(error) => return Err(error),
-    };
-    let item = match refused.into_item() {
-        Some(item) => Some(item),
-        None => read_item(client, step.uaid).await?,
-    };
-    // `oldmonth` was another or absent: only the owner of the record counts.
-    Ok(item.is_some_and(|item| is_of(&item, &step.node, step.connected_at)))
+    match change.try_send(client).await? {
+        Updated::Done(_before) => Ok(true),
+        // `oldmonth` was another or absent: only the owner of the record counts.
+        Updated::Refused { item, .. } => {
+            Ok(item.is_some_and(|item| is_of(&item, &step.node, step.connected_at)))
+        }
+    }
 }
 
 pub(super) async fn clear_node(
@@ -83,7 +79,7 @@ pub(super) async fn clear_node(
 
 /// Returns whether there was a record.
 pub(super) async fn drop_user(client: &DynamoClient, uaid: Uaid) -> Result<bool, CallError> {
-    let table = client.names.router();
+    let table = &client.names.router;
     let request = client.sdk.delete_item().table_name(table).key(UAID, text(uaid.to_string()));
     let request = request.return_values(ReturnValue::AllOld);
     let dropped = client.call("DeleteItem", table, request.send()).await?;
@@ -144,7 +140,7 @@ pub(super) fn without_month(client: &DynamoClient) -> CallError {
 }
 
 fn unreadable(client: &DynamoClient, what: &str) -> CallError {
-    CallError::unreadable("reading a record", client.names.router(), what)
+    CallError::unreadable("reading a record", &client.names.router, what)
 }
 
 pub(super) fn place(item: &Item) -> Option<NodeBinding> {
@@ -164,7 +160,7 @@ pub(super) async fn read_item(
     client: &DynamoClient,
     uaid: Uaid,
 ) -> Result<Option<Item>, CallError> {
-    client.get(client.names.router(), uaid_key(uaid)).await
+    client.get(&client.names.router, uaid_key(uaid)).await
 }
 
 pub(super) fn is_of(item: &Item, node: &NodeId, at: Time) -> bool {
@@ -180,6 +176,18 @@ pub(super) struct RecordUpdate {
     expression: String,
     condition: Option<String>,
     values: HashMap<String, AttributeValue>,
+}
+
+/// The result of [`RecordUpdate::try_send`].
+pub(super) enum Updated {
+    /// With the item before it, without attributes if there was none.
+    Done(Item),
+    /// The condition does not hold for this item.
+    Refused {
+        item: Option<Item>,
+        /// An earlier attempt may have made the update.
+        indeterminate: bool,
+    },
 }
 
 impl RecordUpdate {
@@ -210,7 +218,7 @@ impl RecordUpdate {
 
     /// Returns the item before the update, without attributes if there was none.
     pub(super) async fn send(self, client: &DynamoClient) -> Result<Item, CallError> {
-        let table = client.names.router();
+        let table = &client.names.router;
         let request = client
             .sdk
             .update_item()
@@ -223,5 +231,20 @@ impl RecordUpdate {
             .return_values_on_condition_check_failure(OnFailure::AllOld);
         let changed = client.call(UPDATE, table, request.send()).await?;
         Ok(changed.attributes.unwrap_or_default())
+    }
+    /// As [`RecordUpdate::send`], and returns the present item if the condition does not hold.
+    pub(super) async fn try_send(self, client: &DynamoClient) -> Result<Updated, CallError> {
+        let key = Item::from([(UAID.to_owned(), text(&self.key))]);
+        let error = match self.send(client).await {
+            Ok(before) => return Ok(Updated::Done(before)),
+            Err(error) if error.is_condition_failed() => error,
+            Err(error) => return Err(error),
+        };
+        let indeterminate = error.is_indeterminate();
+        let item = match error.into_item() {
+            Some(item) => Some(item),
+            None => client.get(&client.names.router, key).await?,
+        };
+        Ok(Updated::Refused { item, indeterminate })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::queue::Priority;
-use super::{Dynamo, channels, fetch, messages, move_messages, registration, router, tables};
+use super::{Dynamo, channels, messages, move_messages, query, registration, router, tables};
 use crate::store::{
     Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
     Store, StoreFuture, Stored,
@@ -13,37 +13,37 @@ use crate::store::{
 
 impl RouterTable for Dynamo {
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        self.call_with(Priority::Router, async move |client| router::read(&client, uaid).await)
+        self.run(Priority::Router, None, async move |client| router::read(&client, uaid).await)
     }
 
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
         let uaid = registration.uaid;
-        self.write_with(Priority::Router, uaid, async move |client| {
+        self.run(Priority::Router, Some(uaid), async move |client| {
             registration::register(&client, &registration).await
         })
     }
 
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write_with(Priority::Router, step.uaid, async move |client| {
+        self.run(Priority::Router, Some(step.uaid), async move |client| {
             router::update_message_month(&client, &step).await
         })
     }
 
     fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write_with(Priority::Router, step.uaid, async move |client| {
+        self.run(Priority::Router, Some(step.uaid), async move |client| {
             router::finish_month_move(&client, &step).await
         })
     }
 
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
         // Each push to a lost node clears it: too frequent for the last slots.
-        self.write(uaid, async move |client| {
+        self.run(Priority::Messages, Some(uaid), async move |client| {
             router::clear_node(&client, uaid, &node, connected_at).await
         })
     }
 
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
-        self.write_with(Priority::Router, uaid, async move |client| {
+        self.run(Priority::Router, Some(uaid), async move |client| {
             router::drop_user(&client, uaid).await
         })
     }
@@ -55,15 +55,19 @@ impl MessageTables for Dynamo {
     }
 
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
-        self.write(uaid, async move |client| channels::add(&client, uaid, month, &channels).await)
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            channels::add(&client, uaid, month, &channels).await
+        })
     }
 
     fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {
-        self.write(uaid, async move |client| channels::remove(&client, uaid, &months, chid).await)
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            channels::remove(&client, uaid, &months, chid).await
+        })
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
-        self.write_with(Priority::Store, uaid, async move |client| {
+        self.run(Priority::Store, Some(uaid), async move |client| {
             messages::store(&client, uaid, month, &message).await
         })
     }
@@ -77,7 +81,7 @@ impl MessageTables for Dynamo {
         now: Time,
     ) -> StoreFuture<Page> {
         self.call(async move |client| {
-            fetch::fetch(&client, uaid, month, after.as_ref(), limit, now).await
+            query::fetch(&client, uaid, month, after.as_ref(), limit, now).await
         })
     }
 
@@ -87,13 +91,15 @@ impl MessageTables for Dynamo {
         months: Vec<Month>,
         messages: Vec<MessageKey>,
     ) -> StoreFuture<usize> {
-        self.write(uaid, async move |client| {
+        self.run(Priority::Messages, Some(uaid), async move |client| {
             messages::delete(&client, uaid, &months, &messages).await
         })
     }
 
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
-        self.write(uaid, async move |client| move_messages::run(&client, uaid, from, to).await)
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            move_messages::run(&client, uaid, from, to).await
+        })
     }
 
     fn ensure_month(&self, month: Month) -> StoreFuture<()> {
@@ -111,7 +117,7 @@ impl MessageTables for Dynamo {
 
 impl Store for Dynamo {
     fn check(&self) -> StoreFuture<()> {
-        self.call_with(Priority::Router, async move |client| router::check(&client).await)
+        self.run(Priority::Router, None, async move |client| router::check(&client).await)
     }
 
     fn close(&self) -> StoreFuture<()> {

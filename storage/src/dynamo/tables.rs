@@ -12,7 +12,7 @@ use state_machine::Month;
 use tokio::time::sleep;
 
 use super::client::DynamoClient;
-use super::error::CallError;
+use super::error::{CallError, if_table};
 use super::options::Billing;
 use super::table_schema::{FEEDS, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema, provisioned};
 use super::ttl;
@@ -22,26 +22,27 @@ use crate::maintenance::{Capacity, Throughput};
 pub(super) const TABLE_WAIT_MAX: Duration = Duration::from_secs(120);
 
 pub(super) async fn ensure_router(client: &DynamoClient) -> Result<(), CallError> {
-    ensure(client, client.names.router(), &ROUTER, client.options.billing).await
+    ensure(client, &client.names.router, &ROUTER, Some(client.options.billing)).await
 }
 
 pub(super) async fn ensure_legacy(client: &DynamoClient) -> Result<(), CallError> {
-    ensure(client, client.names.legacy(), &LEGACY, client.options.billing).await
+    ensure(client, &client.names.legacy, &LEGACY, Some(client.options.billing)).await
 }
 
 pub(super) async fn ensure_feeds(client: &DynamoClient) -> Result<(), CallError> {
-    ensure(client, client.names.sequences(), &SEQUENCES, client.options.billing).await?;
-    ensure(client, client.names.feeds(), &FEEDS, client.options.billing).await
+    let billing = Some(client.options.billing);
+    ensure(client, &client.names.sequences, &SEQUENCES, billing).await?;
+    ensure(client, &client.names.feeds, &FEEDS, billing).await
 }
 
 /// Creates a month's table if it is missing, with the throughput of the month before.
 pub(super) async fn ensure_month(client: &DynamoClient, month: Month) -> Result<(), CallError> {
     let name = client.names.messages(month);
-    if describe(client, &name).await?.is_some() {
-        return ensure(client, &name, &MESSAGES, client.options.billing).await;
-    }
-    let billing = billing_after(client, month.previous()).await?;
-    ensure(client, &name, &MESSAGES, billing).await
+    let billing = match describe(client, &name).await? {
+        Some(_table) => client.options.billing,
+        None => billing_after(client, month.previous()).await?,
+    };
+    ensure(client, &name, &MESSAGES, Some(billing)).await
 }
 
 /// The months that have a table, oldest first.
@@ -77,81 +78,51 @@ pub(super) async fn describe(
     name: &str,
 ) -> Result<Option<TableDescription>, CallError> {
     let request = client.sdk.describe_table().table_name(name);
-    match client.call("DescribeTable", name, request.send()).await {
-        Ok(described) => Ok(described.table),
-        Err(error) if error.is_table_missing() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Compares a table with its schema, and changes nothing.
-pub(super) async fn look_at(
-    client: &DynamoClient,
-    name: &str,
-    schema: &TableSchema,
-) -> Result<(), CallError> {
-    let table = describe(client, name).await?.ok_or_else(|| missing(name))?;
-    let wrong = |what: &str| CallError::unreadable("DescribeTable", name, what);
-    match table_state(&table) {
-        TableState::Ready => schema.compare(&table).map_err(|what| wrong(&what))?,
-        TableState::Wait(what) => return Err(wrong(what)),
-        TableState::Stuck(status) => return Err(wrong(&format!("its state is {status}"))),
-    }
-    if schema.expires { ttl::look_at(client, name).await } else { Ok(()) }
+    let described = if_table(client.call("DescribeTable", name, request.send()).await)?;
+    Ok(described.and_then(|described| described.table))
 }
 
 /// The table in the error of a request on no single table.
 pub(super) const ALL_TABLES: &str = "*";
 
-async fn ensure(
+/// Waits until the table is usable, and compares it with its schema. With a `billing` it is created
+/// if it is missing, and its TTL is enabled; without one nothing is changed.
+pub(super) async fn ensure(
     client: &DynamoClient,
     name: &str,
     schema: &TableSchema,
-    billing: Billing,
+    billing: Option<Billing>,
 ) -> Result<(), CallError> {
+    let billing = billing.filter(|_| client.options.create_tables);
     let table = until_active(client, name, schema, billing).await?;
     let wrong = |what: String| CallError::unreadable("DescribeTable", name, &what);
     schema.compare(&table).map_err(wrong)?;
-    if schema.expires { ttl::ensure(client, name).await } else { Ok(()) }
+    if schema.expires { ttl::ensure(client, name, billing.is_some()).await } else { Ok(()) }
 }
 
-/// Creates the table if it is missing and may be created, and waits until it is usable.
 async fn until_active(
     client: &DynamoClient,
     name: &str,
     schema: &TableSchema,
-    billing: Billing,
+    billing: Option<Billing>,
 ) -> Result<TableDescription, CallError> {
     let mut wait = Wait::new(client, "DescribeTable", name);
     loop {
         let Some(table) = describe(client, name).await? else {
+            let billing = billing.ok_or_else(|| missing(name))?;
             create(client, name, schema, billing).await?;
-            wait.a_while("it is being made").await?;
+            wait.a_while("it is being created").await?;
             continue;
         };
-        match table_state(&table) {
-            TableState::Ready => return Ok(table),
-            TableState::Wait(what) => wait.a_while(what).await?,
-            TableState::Stuck(status) => {
-                let what = format!("its state is {status}");
+        match table.table_status() {
+            None | Some(TableStatus::Active | TableStatus::Updating) => return Ok(table),
+            Some(TableStatus::Creating) => wait.a_while("it is being created").await?,
+            Some(TableStatus::Deleting) => wait.a_while("it is being deleted").await?,
+            Some(stuck) => {
+                let what = format!("its state is {stuck}");
                 return Err(CallError::unreadable("DescribeTable", name, &what));
             }
         }
-    }
-}
-
-enum TableState {
-    Ready,
-    Wait(&'static str),
-    Stuck(String),
-}
-
-fn table_state(table: &TableDescription) -> TableState {
-    match table.table_status() {
-        None | Some(TableStatus::Active | TableStatus::Updating) => TableState::Ready,
-        Some(TableStatus::Creating) => TableState::Wait("it is being made"),
-        Some(TableStatus::Deleting) => TableState::Wait("it is being deleted"),
-        Some(other) => TableState::Stuck(other.as_str().to_owned()),
     }
 }
 
@@ -162,9 +133,6 @@ async fn create(
     schema: &TableSchema,
     billing: Billing,
 ) -> Result<(), CallError> {
-    if !client.options.create_tables {
-        return Err(missing(name));
-    }
     let request = schema.describe_in(client.sdk.create_table().table_name(name), billing);
     let request = request.expect("each part of it has a name and a type");
     match client.call("CreateTable", name, request.send()).await {
@@ -186,10 +154,9 @@ async fn billing_after(client: &DynamoClient, month: Month) -> Result<Billing, C
 }
 
 pub(super) fn missing(name: &str) -> CallError {
-    CallError::missing_table("DescribeTable", name, MISSING)
+    let remedy = "there is no such table: create it with `kalends tables create`";
+    CallError::missing_table("DescribeTable", name, remedy)
 }
-
-const MISSING: &str = "there is no such table: make it with `kalends tables create`";
 
 pub(super) fn capacity_of(table: &TableDescription) -> Capacity {
     let mode = table.billing_mode_summary().and_then(|summary| summary.billing_mode());

@@ -7,29 +7,22 @@ use super::error::CallError;
 use super::table_schema::EXPIRY;
 use super::tables::Wait;
 
-/// Enables the TTL if it is off and tables may be created, and waits until it is on.
-pub(super) async fn ensure(client: &DynamoClient, table: &str) -> Result<(), CallError> {
+/// Enables the TTL if it is off and may be enabled, and waits until it is on.
+pub(super) async fn ensure(
+    client: &DynamoClient,
+    table: &str,
+    may_enable: bool,
+) -> Result<(), CallError> {
     let mut wait = Wait::new(client, "DescribeTimeToLive", table);
     loop {
         match ttl_state(client, table).await? {
             TtlState::On => return Ok(()),
             TtlState::Other(what) => return Err(wrong(table, &what)),
-            TtlState::Off if !client.options.create_tables => return Err(wrong(table, OFF)),
+            TtlState::Off if !may_enable => return Err(wrong(table, OFF)),
             TtlState::Off => switch_on(client, table).await?,
             TtlState::Changing => {}
         }
         wait.a_while("its TTL is being changed").await?;
-    }
-}
-
-pub(super) async fn look_at(client: &DynamoClient, table: &str) -> Result<(), CallError> {
-    match ttl_state(client, table).await? {
-        TtlState::On => Ok(()),
-        TtlState::Off => Err(wrong(table, OFF)),
-        TtlState::Other(what) => Err(wrong(table, &what)),
-        TtlState::Changing => {
-            Err(wrong(table, "its TTL is being switched off: switch it on again"))
-        }
     }
 }
 

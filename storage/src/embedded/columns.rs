@@ -1,8 +1,18 @@
-//! Conversions between columns and the types of `state_machine`.
+//! Changes of rows, and conversions between columns and the types of `state_machine`.
 
 use std::error::Error;
 
 use rusqlite::types::Type;
+use rusqlite::{Connection, Params};
+
+/// Executes a statement. Returns whether it changed a row.
+pub(super) fn change(
+    conn: &Connection,
+    statement: &str,
+    parameters: impl Params,
+) -> rusqlite::Result<bool> {
+    Ok(conn.prepare_cached(statement)?.execute(parameters)? > 0)
+}
 
 /// Saturates: SQLite's integers are signed.
 pub(super) fn to_i64(value: u64) -> i64 {

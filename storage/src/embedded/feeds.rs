@@ -4,7 +4,7 @@
 //! conflicts.
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use state_machine::feed::{Assignment, Publication, UnpublishedKey};
 
 use super::Embedded;
@@ -43,11 +43,15 @@ impl FeedTables for Embedded {
     }
 
     fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.write(None, FileKey::Router, move |conn| republish(conn, feed.as_str(), &key))
+        self.write(None, FileKey::Router, move |conn| {
+            change(conn, REPUBLISH, params![feed.as_str(), key.as_str()])
+        })
     }
 
     fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.write(None, FileKey::Router, move |conn| delete(conn, feed.as_str(), &key))
+        self.write(None, FileKey::Router, move |conn| {
+            change(conn, DELETE, params![feed.as_str(), key.as_str()])
+        })
     }
 
     fn publish(
@@ -82,9 +86,7 @@ pub(super) fn write(
     value: &FeedValue,
     keys_max: u64,
 ) -> rusqlite::Result<WriteResult> {
-    let mut change = conn.prepare_cached(CHANGE)?;
-    let row = change.query_row(params![feed, key.as_str(), value.as_str()], changed);
-    if let Some(version) = row.optional()? {
+    if let Some(version) = change(conn, CHANGE, params![feed, key.as_str(), value.as_str()])? {
         return Ok(WriteResult::Done(version));
     }
     if sequence(conn, feed)?.unwrap_or_default().keys >= keys_max {
@@ -95,14 +97,14 @@ pub(super) fn write(
     Ok(WriteResult::Done(Version::default().next()))
 }
 
-fn republish(conn: &Connection, feed: &str, key: &FeedKey) -> rusqlite::Result<Option<Version>> {
-    let mut statement = conn.prepare_cached(REPUBLISH)?;
-    statement.query_row(params![feed, key.as_str()], changed).optional()
-}
-
-fn delete(conn: &Connection, feed: &str, key: &FeedKey) -> rusqlite::Result<Option<Version>> {
-    let mut statement = conn.prepare_cached(DELETE)?;
-    statement.query_row(params![feed, key.as_str()], changed).optional()
+/// Executes a statement that returns the new version. None if it changed no row.
+fn change(
+    conn: &Connection,
+    statement: &str,
+    parameters: impl Params,
+) -> rusqlite::Result<Option<Version>> {
+    let mut statement = conn.prepare_cached(statement)?;
+    statement.query_row(parameters, |row| number(0, row).map(Version)).optional()
 }
 
 pub(super) fn publish(
@@ -116,11 +118,6 @@ pub(super) fn publish(
     let Some(publication) = Publication::of(sequence, waiting) else {
         return Ok(Some(PublishResult { count: 0, head: sequence.value, next: None }));
     };
-    commit(conn, feed, &publication)?;
-    Ok(Some(publication.outcome(is_all)))
-}
-
-fn commit(conn: &Connection, feed: &str, publication: &Publication) -> rusqlite::Result<()> {
     let mut assign = conn.prepare_cached(ASSIGN)?;
     for Assignment { pending, version, feed_sync_id } in &publication.assignments {
         let (version, number) = (to_column(version.0)?, to_column(feed_sync_id.0)?);
@@ -128,7 +125,8 @@ fn commit(conn: &Connection, feed: &str, publication: &Publication) -> rusqlite:
     }
     let Sequence { value, version, .. } = publication.sequence;
     let row = params![feed, to_column(value.0)?, to_column(version)?];
-    conn.prepare_cached(ADVANCE)?.execute(row).map(|_| ())
+    conn.prepare_cached(ADVANCE)?.execute(row)?;
+    Ok(Some(publication.outcome(is_all)))
 }
 
 /// The first waiting keys after `after`, and whether these are all of them.
@@ -164,8 +162,10 @@ pub(super) fn fetch(
     let (mut page, mut bytes) = (None, 0);
     while let Some(row) = rows.next()? {
         let head = FeedSyncId(number(0, row)?);
-        let page: &mut FeedPage = page.get_or_insert_with(|| empty_page(after, head));
-        if is_full(page, bytes, limit) {
+        let all = FeedPage { updates: Vec::new(), cursor: head.max(after), head };
+        let page: &mut FeedPage = page.get_or_insert(all);
+        let updates = page.updates.len();
+        if updates >= limit.rows.max(1) || (updates > 0 && bytes >= limit.bytes) {
             page.cursor = page.updates.last().map_or(after, |last| last.feed_sync_id);
             break;
         }
@@ -175,15 +175,6 @@ pub(super) fn fetch(
         }
     }
     Ok(page)
-}
-
-fn empty_page(after: FeedSyncId, head: FeedSyncId) -> FeedPage {
-    FeedPage { updates: Vec::new(), cursor: head.max(after), head }
-}
-
-fn is_full(page: &FeedPage, bytes: usize, limit: PageLimit) -> bool {
-    let updates = page.updates.len();
-    updates >= limit.rows.max(1) || (updates > 0 && bytes >= limit.bytes)
 }
 
 fn list(
@@ -235,10 +226,6 @@ fn update(row: &Row<'_>) -> rusqlite::Result<Option<Update>> {
 fn key(column: usize, row: &Row<'_>) -> rusqlite::Result<FeedKey> {
     let text = row.get_ref(column)?.as_str()?;
     FeedKey::parse(text).map_err(|error| corrupt(column, Type::Text, error))
-}
-
-fn changed(row: &Row<'_>) -> rusqlite::Result<Version> {
-    number(0, row).map(Version)
 }
 
 fn number(column: usize, row: &Row<'_>) -> rusqlite::Result<u64> {
@@ -365,8 +352,9 @@ mod tests {
         put(&conn, "a").unwrap();
         set(&conn, "UPDATE feed_keys SET version = ?1");
         assert!(put(&conn, "a").is_err());
-        assert!(republish(&conn, FEED, &key("a")).is_err());
-        assert!(delete(&conn, FEED, &key("a")).is_err());
+        for statement in [REPUBLISH, DELETE] {
+            assert!(change(&conn, statement, params![FEED, "a"]).is_err());
+        }
         assert!(publish(&conn, FEED, None, 1).is_err());
         set(&conn, "UPDATE sequences SET keys = ?1");
         assert!(put(&conn, "b").is_err());

@@ -8,7 +8,7 @@ use state_machine::{Month, Uaid};
 use super::files::FileKey;
 use super::tables::now;
 use super::writer::Target;
-use super::{Embedded, inactive_users, month_counts, preflight, row_estimate};
+use super::{Embedded, copy_table, inactive_users, month_counts, preflight, row_estimate};
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUser, InactiveUsers, MonthRange, PreflightCheck,
     RecordsByMonth, StoreAdmin, Table, TableStatus, Throughput,
@@ -61,8 +61,12 @@ impl StoreAdmin for Embedded {
         to: Month,
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress> {
-        let copy = move |files: &mut super::WriteConnections| files.copy(from, to, after.as_ref());
-        self.writer.submit(None, Target::Exclusive, copy)
+        if from == to {
+            return now(Ok(CopyProgress::default()));
+        }
+        self.writer.submit(None, Target::Exclusive, move |files| {
+            files.copy_between(from, to, |from, to| copy_table::copy(from, to, after.as_ref()))
+        })
     }
 
     fn move_records(

@@ -10,7 +10,7 @@ use state_machine::{
 };
 
 use super::channels;
-use super::columns::{corrupt, from_i64, to_i64};
+use super::columns::{change, corrupt, from_i64, to_i64};
 use crate::store::{Cursor, Page, PageLimit, Stored};
 
 /// Rows that one fetch reads, expired ones included: bounds its cost.
@@ -35,7 +35,7 @@ pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlit
 /// message. Returns whether it did.
 pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<bool> {
     let (encoding, encryption, crypto_key) = encoding_columns(message.payload.as_ref());
-    let changed = conn.prepare_cached(STORE)?.execute(params![
+    let parameters = params![
         uaid.0,
         message.id.to_bytes(),
         to_i64(message.expires_at().0),
@@ -48,8 +48,8 @@ pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqli
         encryption,
         crypto_key,
         message.payload.as_ref().map(|payload| &*payload.data),
-    ])?;
-    Ok(changed > 0)
+    ];
+    change(conn, STORE, parameters)
 }
 
 pub(super) fn fetch(
@@ -64,20 +64,30 @@ pub(super) fn fetch(
         Some(after) => statement.query(params![uaid.0, &after.to_bytes()[..]])?,
         None => statement.query(params![uaid.0, &[][..]])?,
     };
-    let mut scan = Scan::new(limit);
+    let mut fetched = Fetched::default();
+    let Fetched { page, expired } = &mut fetched;
+    let (mut scanned, mut bytes, mut last) = (0, 0, None);
     while let Some(row) = rows.next()? {
-        if scan.is_full() {
-            scan.fetched.page.next = scan.last.map(|last| Cursor::new(last.to_string()));
+        let messages = page.messages.len();
+        if scanned >= SCAN_ROWS_MAX
+            || messages >= limit.rows.max(1)
+            || (messages > 0 && bytes >= limit.bytes)
+        {
+            page.next = last.map(|last: MessageId| Cursor::new(last.to_string()));
             break;
         }
         let id = MessageId::from_bytes(row.get(0)?);
         if Time(from_i64(row.get(1)?)) <= now {
-            scan.skip(id);
+            let first = expired.as_ref().map_or(id, |expired| *expired.start());
+            *expired = Some(first..=id);
         } else {
-            scan.take(decode(id, row)?);
+            let message = decode(row)?;
+            bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
+            page.messages.push(message);
         }
+        (scanned, last) = (scanned + 1, Some(id));
     }
-    Ok(scan.fetched)
+    Ok(fetched)
 }
 
 fn position(cursor: &Cursor) -> rusqlite::Result<MessageId> {
@@ -105,68 +115,34 @@ pub(super) fn sweep(
     now: Time,
 ) -> rusqlite::Result<()> {
     let (first, last) = (stretch.start().to_bytes(), stretch.end().to_bytes());
-    conn.prepare_cached(SWEEP)?.execute(params![uaid.0, first, last, to_i64(now.0)])?;
-    Ok(())
+    change(conn, SWEEP, params![uaid.0, first, last, to_i64(now.0)]).map(|_is_changed| ())
 }
 
-/// Copies all messages of a user agent to another month.
-pub(super) fn copy_all(from: &Connection, to: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
+/// Copies all messages of a user agent to another month. Returns how many it read and wrote.
+pub(super) fn copy_all(
+    from: &Connection,
+    to: &Connection,
+    uaid: Uaid,
+) -> rusqlite::Result<(u64, u64)> {
     let mut statement = from.prepare_cached(FETCH)?;
     let mut rows = statement.query(params![uaid.0, &[][..]])?;
+    let (mut seen, mut written) = (0, 0);
     while let Some(row) = rows.next()? {
-        store(to, uaid, &decode(MessageId::from_bytes(row.get(0)?), row)?)?;
+        seen += 1;
+        written += u64::from(insert(to, uaid, &decode(row)?)?);
     }
-    Ok(())
+    Ok((seen, written))
 }
 
 pub(super) fn delete_all(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
-    conn.prepare_cached(DELETE_ALL)?.execute(params![uaid.0]).map(|_| ())
-}
-
-/// The state of a fetch.
-struct Scan {
-    limit: PageLimit,
-    fetched: Fetched,
-    rows: usize,
-    bytes: usize,
-    last: Option<MessageId>,
-}
-
-impl Scan {
-    fn new(limit: PageLimit) -> Self {
-        Self { limit, fetched: Fetched::default(), rows: 0, bytes: 0, last: None }
-    }
-
-    fn is_full(&self) -> bool {
-        let messages = self.fetched.page.messages.len();
-        self.rows >= SCAN_ROWS_MAX
-            || messages >= self.limit.rows.max(1)
-            || (messages > 0 && self.bytes >= self.limit.bytes)
-    }
-
-    fn skip(&mut self, id: MessageId) {
-        let first = self.fetched.expired.as_ref().map_or(id, |expired| *expired.start());
-        self.fetched.expired = Some(first..=id);
-        self.count(id);
-    }
-
-    fn take(&mut self, message: Message) {
-        self.bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
-        self.count(message.id);
-        self.fetched.page.messages.push(message);
-    }
-
-    fn count(&mut self, id: MessageId) {
-        self.rows += 1;
-        self.last = Some(id);
-    }
+    change(conn, DELETE_ALL, params![uaid.0]).map(|_is_changed| ())
 }
 
 /// Reads the columns of [`FETCH`].
-pub(super) fn decode(id: MessageId, row: &Row<'_>) -> rusqlite::Result<Message> {
+fn decode(row: &Row<'_>) -> rusqlite::Result<Message> {
     let topic = row.get_ref(3)?.as_str_or_null()?.map(Topic::parse).transpose();
     Ok(Message {
-        id,
+        id: MessageId::from_bytes(row.get(0)?),
         chid: Chid(row.get(2)?),
         topic: topic.map_err(|error| corrupt(3, Type::Text, error))?,
         urgency: urgency(row.get(4)?)?,

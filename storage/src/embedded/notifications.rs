@@ -4,6 +4,7 @@ use rusqlite::{Connection, params};
 use state_machine::{Chid, Uaid};
 
 use super::Embedded;
+use super::columns::{change, to_i64};
 use super::files::FileKey;
 use super::tables::now;
 use crate::notifications::{Notification, NotificationTable};
@@ -21,7 +22,16 @@ impl NotificationTable for Embedded {
         after: Option<Chid>,
         limit: usize,
     ) -> StoreFuture<Vec<Notification>> {
-        self.read(FileKey::Router, |conn| fetch(conn, uaid, after.as_ref(), limit))
+        self.read(FileKey::Router, |conn| {
+            let after = after.as_ref().map_or(&[][..], |chid| &chid.0);
+            let mut statement = conn.prepare_cached(FETCH)?;
+            let rows =
+                statement.query_map(params![uaid.0, after, to_i64(limit as u64)], |row| {
+                    let version = u64::from_be_bytes(row.get(1)?);
+                    Ok(Notification { chid: Chid(row.get(0)?), version })
+                })?;
+            rows.collect()
+        })
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
@@ -38,30 +48,13 @@ impl NotificationTable for Embedded {
     }
 }
 
-fn fetch(
-    conn: &Connection,
-    uaid: Uaid,
-    after: Option<&Chid>,
-    limit: usize,
-) -> rusqlite::Result<Vec<Notification>> {
-    let mut statement = conn.prepare_cached(FETCH)?;
-    let after = after.map_or(&[][..], |chid| &chid.0);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = statement.query_map(params![uaid.0, after, limit], |row| {
-        let version = u64::from_be_bytes(row.get(1)?);
-        Ok(Notification { chid: Chid(row.get(0)?), version })
-    })?;
-    rows.collect()
-}
-
 pub(super) fn save(
     conn: &Connection,
     uaid: Uaid,
     notification: Notification,
 ) -> rusqlite::Result<bool> {
     let Notification { chid, version } = notification;
-    let version = version.to_be_bytes();
-    Ok(conn.prepare_cached(SAVE)?.execute(params![uaid.0, chid.0, version])? > 0)
+    change(conn, SAVE, params![uaid.0, chid.0, version.to_be_bytes()])
 }
 
 pub(super) fn delete(
@@ -70,8 +63,7 @@ pub(super) fn delete(
     chid: Chid,
     version: Option<u64>,
 ) -> rusqlite::Result<bool> {
-    let version = version.map(u64::to_be_bytes);
-    Ok(conn.prepare_cached(DELETE)?.execute(params![uaid.0, chid.0, version])? > 0)
+    change(conn, DELETE, params![uaid.0, chid.0, version.map(u64::to_be_bytes)])
 }
 
 pub(super) const FETCH: &str = "

@@ -4,7 +4,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use state_machine::{LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid};
 
-use super::columns::{corrupt, from_i64, to_i64};
+use super::columns::{change, corrupt, from_i64, to_i64};
 use crate::store::{MonthStep, RegisterResult, Registration};
 
 pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
@@ -28,33 +28,34 @@ pub(super) fn register(
         (None, Some(month)) => (month, None),
         (None, None) => return Ok(RegisterResult::UnknownAgent),
     };
+    let parameters = params![
+        uaid.0,
+        router_type.as_str(),
+        node.as_str(),
+        to_i64(connected_at.0),
+        to_i64(last_connect.0),
+        curmonth.to_string(),
+        oldmonth.map(|month: Month| month.to_string()),
+    ];
+    change(conn, WRITE, parameters)?;
     let node = Some(node.clone());
     let record =
         RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth };
-    write(conn, &record)?;
     Ok(RegisterResult::Registered(record, before))
 }
 
 pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
-    let changed = conn.prepare_cached(UPDATE_MONTH)?.execute(params![
-        step.uaid.0,
-        step.node.as_str(),
-        to_i64(step.connected_at.0),
-        step.to.to_string(),
-        step.from.to_string(),
-        to_i64(step.last_connect.0),
-    ])?;
-    Ok(changed > 0)
+    let MonthStep { uaid, ref node, connected_at, from, to, last_connect } = *step;
+    let (from, to) = (from.to_string(), to.to_string());
+    let (connected_at, last_connect) = (to_i64(connected_at.0), to_i64(last_connect.0));
+    let parameters = params![uaid.0, node.as_str(), connected_at, to, from, last_connect];
+    change(conn, UPDATE_MONTH, parameters)
 }
 
 pub(super) fn finish_month_move(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
-    let changed = conn.prepare_cached(FINISH_MOVE)?.execute(params![
-        step.uaid.0,
-        step.node.as_str(),
-        to_i64(step.connected_at.0),
-        step.from.to_string(),
-    ])?;
-    Ok(changed > 0)
+    let MonthStep { uaid, ref node, connected_at, from, .. } = *step;
+    let parameters = params![uaid.0, node.as_str(), to_i64(connected_at.0), from.to_string()];
+    change(conn, FINISH_MOVE, parameters)
 }
 
 pub(super) fn clear_node(
@@ -63,34 +64,16 @@ pub(super) fn clear_node(
     node: &NodeId,
     connected_at: Time,
 ) -> rusqlite::Result<bool> {
-    let changed = conn.prepare_cached(CLEAR_NODE)?.execute(params![
-        uaid.0,
-        node.as_str(),
-        to_i64(connected_at.0)
-    ])?;
-    Ok(changed > 0)
+    change(conn, CLEAR_NODE, params![uaid.0, node.as_str(), to_i64(connected_at.0)])
 }
 
 pub(super) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool> {
-    Ok(conn.prepare_cached(DROP)?.execute(params![uaid.0])? > 0)
+    change(conn, DROP, params![uaid.0])
 }
 
 /// The write of a health check.
 pub(super) fn check(conn: &Connection) -> rusqlite::Result<()> {
-    conn.prepare_cached(CHECK)?.execute([]).map(|_| ())
-}
-
-fn write(conn: &Connection, record: &RouterRecord) -> rusqlite::Result<()> {
-    conn.prepare_cached(WRITE)?.execute(params![
-        record.uaid.0,
-        record.router_type.as_str(),
-        record.node.as_ref().map(NodeId::as_str),
-        to_i64(record.connected_at.0),
-        to_i64(record.last_connect.0),
-        record.curmonth.to_string(),
-        record.oldmonth.map(|month| month.to_string()),
-    ])?;
-    Ok(())
+    change(conn, CHECK, []).map(|_is_changed| ())
 }
 
 fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<RouterRecord> {

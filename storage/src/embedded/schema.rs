@@ -266,8 +266,7 @@ mod tests {
             messages::DELETE,
             messages::SWEEP,
             messages::DELETE_ALL,
-            copy_table::ALL_CHANNELS,
-            copy_table::ALL_MESSAGES,
+            copy_table::AGENTS,
             row_estimate::CHANNELS,
             row_estimate::MESSAGES,
         ];

@@ -8,9 +8,8 @@ use state_machine::{Month, Uaid};
 use super::error::WriterError;
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
-use super::{copy_table, messages, month_list, router};
-use crate::maintenance::CopyProgress;
-use crate::store::{Cursor, StoreError};
+use super::{messages, month_list, router};
+use crate::store::StoreError;
 
 /// The files that the writer thread has open. One transaction per file holds all writes of a batch.
 pub(super) struct WriteConnections {
@@ -75,29 +74,22 @@ impl WriteConnections {
         if from == to || !self.months.contains(from) {
             return Ok(());
         }
-        let (from, to) = (FileKey::Month(from), FileKey::Month(to));
-        self.begin(from)?;
-        self.begin(to)?;
-        messages::copy_all(self.connection(from), self.connection(to), uaid)
-            .map_err(|error| broken(to, &error))?;
-        self.commit(to)?;
-        self.write(from, |conn| messages::delete_all(conn, uaid))
+        self.copy_between(from, to, |from, to| messages::copy_all(from, to, uaid))?;
+        self.commit(FileKey::Month(to))?;
+        self.write(FileKey::Month(from), |conn| messages::delete_all(conn, uaid))
     }
 
-    pub(super) fn copy(
+    /// Runs statements that read one month and write to another.
+    pub(super) fn copy_between<T>(
         &mut self,
         from: Month,
         to: Month,
-        after: Option<&Cursor>,
-    ) -> Result<CopyProgress, WriterError> {
-        if from == to {
-            return Ok(CopyProgress::default());
-        }
+        copy: impl FnOnce(&Connection, &Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, WriterError> {
         let (from, to) = (FileKey::Month(from), FileKey::Month(to));
         self.begin(from)?;
         self.begin(to)?;
-        copy_table::copy(self.connection(from), self.connection(to), after)
-            .map_err(|error| broken(to, &error))
+        copy(self.connection(from), self.connection(to)).map_err(|error| broken(to, &error))
     }
 
     pub(super) fn make_month(&mut self, month: Month) -> Result<(), WriterError> {
@@ -186,22 +178,19 @@ impl WriteConnections {
     /// Finds or opens a file and begins its transaction. Returns its index in `open`.
     fn begin(&mut self, key: FileKey) -> Result<usize, WriterError> {
         let at = self.open.iter().position(|file| file.key == key);
-        match at {
-            Some(at) if self.open[at].in_transaction => Ok(at),
-            _ => self.begin_now(key, at).map_err(WriterError::Refused),
+        if let Some(at) = at.filter(|at| self.open[*at].in_transaction) {
+            return Ok(at);
         }
-    }
-
-    fn begin_now(&mut self, key: FileKey, at: Option<usize>) -> Result<usize, StoreError> {
         if let FileKey::Month(month) = key
             && !self.months.contains(month)
         {
-            return Err(StoreError::NoSuchMonth(month));
+            return Err(WriterError::Refused(StoreError::NoSuchMonth(month)));
         }
         if let Some(error) = self.failure(Some(key)) {
-            return Err(error.clone());
+            return Err(WriterError::Refused(error.clone()));
         }
-        self.open_and_begin(key, at).map_err(|error| self.note_failure(key, &error))
+        self.open_and_begin(key, at)
+            .map_err(|error| WriterError::Refused(self.note_failure(key, &error)))
     }
 
     fn open_and_begin(&mut self, key: FileKey, at: Option<usize>) -> rusqlite::Result<usize> {

@@ -5,12 +5,10 @@
 //! commit to fill the queue was measured, and gained nothing.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::future::ready;
-use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{PoisonError, RwLock};
-use std::thread;
+use std::{io, slice, thread};
 
 use state_machine::Uaid;
 use tokio::sync::{oneshot, watch};
@@ -135,34 +133,29 @@ impl WriterLoop {
         Some(batch.tasks)
     }
 
+    /// Runs all tasks in the same transactions. If one fails, all are rolled back, and each runs
+    /// again in its own, so that its failure affects no other.
     fn commit(&mut self, mut batch: Vec<Task>) {
-        if self.run_in_group(&mut batch) {
-            self.files.commit_all();
+        if self.run_together(&mut batch) || batch.len() == 1 {
             batch.into_iter().for_each(|task| self.answer(task));
         } else {
-            batch.into_iter().for_each(|task| self.run_exclusive(task));
+            for mut task in batch {
+                self.run_together(slice::from_mut(&mut task));
+                self.answer(task);
+            }
         }
         self.files.end_batch();
     }
 
-    /// Runs all tasks in the same transactions, and rolls all back if one fails. Returns whether
-    /// they are finished: not if other tasks of the batch must run again.
-    fn run_in_group(&mut self, batch: &mut [Task]) -> bool {
-        let done = batch.iter_mut().all(|task| task.job.run(&mut self.files));
-        if !done {
-            self.files.roll_back_all();
-        }
-        done || batch.len() == 1
-    }
-
-    /// Runs a task in its own transactions, so that its failure affects no other.
-    fn run_exclusive(&mut self, mut task: Task) {
-        if task.job.run(&mut self.files) {
+    /// Commits the tasks, or rolls all of them back if one fails. Returns whether none did.
+    fn run_together(&mut self, tasks: &mut [Task]) -> bool {
+        let done = tasks.iter_mut().all(|task| task.job.run(&mut self.files));
+        if done {
             self.files.commit_all();
         } else {
             self.files.roll_back_all();
         }
-        self.answer(task);
+        done
     }
 
     fn answer(&self, task: Task) {
@@ -196,10 +189,8 @@ impl WriteBatch {
     }
 
     fn push(&mut self, task: Task) {
-        if let Some(uaid) = task.uaid
-            && let Entry::Vacant(entry) = self.targets.entry(uaid)
-        {
-            entry.insert(task.target);
+        if let Some(uaid) = task.uaid {
+            self.targets.entry(uaid).or_insert(task.target);
         }
         self.tasks.push(task);
     }

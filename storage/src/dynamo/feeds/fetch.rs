@@ -1,10 +1,13 @@
-//! Fetches published updates by number.
+//! Fetches published updates by number, and lists the feeds by name.
+
+use std::collections::BTreeMap;
 
 use super::super::attributes::text_of;
 use super::super::client::DynamoClient;
-use super::super::error::{CallError, Item};
-use super::rows::{self, ITEM};
-use crate::feeds::{FeedName, FeedPage, FeedSyncId, FeedValue};
+use super::super::error::{CallError, Item, if_table};
+use super::preflight::PREFLIGHT_FEED;
+use super::rows::{self, ITEM, NAME};
+use crate::feeds::{FeedName, FeedPage, FeedState, FeedSyncId, FeedValue, Sequence};
 use crate::store::PageLimit;
 
 /// Updates in one page, whatever its limit.
@@ -56,7 +59,7 @@ async fn read(
         start = next;
     }
     let what = "nothing but rows that make no sense are where updates should be: remove them";
-    let unreadable = CallError::unreadable("Query", client.names.feeds(), what);
+    let unreadable = CallError::unreadable("Query", &client.names.feeds, what);
     if page.cursor > after { Ok(page) } else { Err(unreadable) }
 }
 
@@ -84,4 +87,50 @@ fn take_in(client: &DynamoClient, page: &mut FeedPage, items: &[Item], limit: Pa
 
 fn bytes_of(value: &FeedValue) -> usize {
     value.as_str().len()
+}
+
+/// Requests of one list, of 1 MB of sequences each: about half a million feeds.
+const PAGES_MAX: u32 = 64;
+
+/// The first feeds after `after`, by name. DynamoDB has no order of partition keys: the scan reads
+/// all, and keeps `limit`.
+pub(super) async fn list(
+    client: &DynamoClient,
+    after: Option<&FeedName>,
+    limit: usize,
+) -> Result<Vec<FeedState>, CallError> {
+    let table = &client.names.sequences;
+    let mut first = BTreeMap::new();
+    let mut start = None;
+    for _page in 0..PAGES_MAX {
+        let page = if_table(client.scan(table, None, start, None).await)?;
+        let (items, next) = page.unwrap_or_default();
+        for (name, sequence) in items.iter().filter_map(|item| decode(client, item)) {
+            if after.is_none_or(|after| *after < name) {
+                first.insert(name, sequence);
+            }
+            if first.len() > limit {
+                first.pop_last();
+            }
+        }
+        start = match next {
+            Some(next) => Some(next),
+            None => {
+                let state = |(name, sequence)| FeedState { name, sequence };
+                return Ok(first.into_iter().map(state).collect());
+            }
+        };
+    }
+    let what = "there are more feeds than can be listed";
+    Err(CallError::unreadable("Scan", table, what))
+}
+
+fn decode(client: &DynamoClient, item: &Item) -> Option<(FeedName, Sequence)> {
+    let name = text_of(item, NAME);
+    let feed = name.and_then(|name| FeedName::parse(name).ok());
+    let found = feed.zip(rows::decode_sequence(item));
+    if found.is_none() && name != Some(PREFLIGHT_FEED) {
+        client.count_unreadable();
+    }
+    found.map(|(name, row)| (name, row.sequence))
 }

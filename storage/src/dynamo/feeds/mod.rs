@@ -16,15 +16,12 @@
 //! skip them for ever. So readers use `settled`: a publisher raises it once its transaction was
 //! answered, and no publication begins before the last one is settled. If a publisher dies between
 //! the two, the next one settles its publication: it reads the numbers in a transaction, which
-//! waits for an unfinished one ([`advance_visible`]).
+//! waits for an unfinished one ([`publish`]).
 //!
 //! Architecture Invariant: only publications change `value` and `version`, only the first write of
-//! a key changes `keys`, and only [`advance_visible`] changes `settled`.
+//! a key changes `keys`, and only [`publish`] changes `settled`.
 
-mod advance_visible;
 mod fetch;
-mod list;
-mod optimistic_retry;
 mod pending;
 pub(super) mod preflight;
 mod publish;
@@ -43,49 +40,25 @@ use crate::feeds::{
 use crate::store::StoreFuture;
 
 impl FeedTables for Dynamo {
-    fn ensure_feeds(&self) -> StoreFuture<()> {
-        self.call(async move |client| tables::ensure_feeds(&client).await)
-    }
+    calls! {
+        ensure_feeds() -> () = |client| tables::ensure_feeds(client);
 
-    fn write_key(
-        &self,
-        feed: FeedName,
-        key: FeedKey,
-        value: FeedValue,
-        keys_max: u64,
-    ) -> StoreFuture<WriteResult> {
-        self.call(async move |client| write::write(&client, &feed, &key, &value, keys_max).await)
-    }
+        write_key(feed: FeedName, key: FeedKey, value: FeedValue, keys_max: u64) -> WriteResult =
+            |client| write::write(client, &feed, &key, &value, keys_max);
 
-    fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.call(async move |client| {
-            write::change(&client, &feed, &key, KeyChange::Republish).await
-        })
-    }
+        republish_key(feed: FeedName, key: FeedKey) -> Option<Version> =
+            |client| write::change(client, &feed, &key, KeyChange::Republish);
 
-    fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.call(async move |client| write::change(&client, &feed, &key, KeyChange::Delete).await)
-    }
+        delete_key(feed: FeedName, key: FeedKey) -> Option<Version> =
+            |client| write::change(client, &feed, &key, KeyChange::Delete);
 
-    fn publish(
-        &self,
-        feed: FeedName,
-        after: Option<FeedKey>,
-        limit: usize,
-    ) -> StoreFuture<Option<PublishResult>> {
-        self.call(async move |client| publish::publish(&client, &feed, after.as_ref(), limit).await)
-    }
+        publish(feed: FeedName, after: Option<FeedKey>, limit: usize) -> Option<PublishResult> =
+            |client| publish::publish(client, &feed, after.as_ref(), limit);
 
-    fn fetch_feed(
-        &self,
-        feed: FeedName,
-        after: FeedSyncId,
-        limit: PageLimit,
-    ) -> StoreFuture<Option<FeedPage>> {
-        self.call(async move |client| fetch::fetch(&client, &feed, after, limit).await)
-    }
+        fetch_feed(feed: FeedName, after: FeedSyncId, limit: PageLimit) -> Option<FeedPage> =
+            |client| fetch::fetch(client, &feed, after, limit);
 
-    fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
-        self.call(async move |client| list::list(&client, after.as_ref(), limit).await)
+        feeds(after: Option<FeedName>, limit: usize) -> Vec<FeedState> =
+            |client| fetch::list(client, after.as_ref(), limit);
     }
 }

@@ -63,7 +63,7 @@ pub(super) async fn read(
         start = next;
     }
     let what = "nothing but rows that make no sense wait to be published: remove them";
-    let unreadable = CallError::unreadable("Query", client.names.feeds(), what);
+    let unreadable = CallError::unreadable("Query", &client.names.feeds, what);
     if waiting.last.is_some() { Ok(waiting) } else { Err(unreadable) }
 }
 

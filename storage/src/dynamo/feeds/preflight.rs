@@ -5,15 +5,16 @@ use aws_sdk_dynamodb::types::{Delete, Get, Put, TransactGetItem, TransactWriteIt
 use super::super::attributes::{number, text};
 use super::super::client::DynamoClient;
 use super::super::error::Item;
-use super::super::preflight::{PreflightStep, get};
+use super::super::preflight::{PreflightStep, step};
 use super::rows::{FEED, ITEM, NAME};
+use super::transact::{COMPLETE, TRANSACT};
 
 /// Not a valid name, so that no feed has it.
 pub(super) const PREFLIGHT_FEED: &str = "(preflight)";
 
 /// Each transaction is on one table, so that its error names that table.
 pub(in super::super) fn steps_of_sequences(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.sequences();
+    let table = &client.names.sequences;
     let key = Item::from([(NAME.to_owned(), text(PREFLIGHT_FEED))]);
     let update = Update::builder().table_name(table).set_key(Some(key.clone()));
     let update = update
@@ -24,18 +25,17 @@ pub(in super::super) fn steps_of_sequences(client: &DynamoClient) -> Vec<Preflig
     let raise = raise
         .update_expression("SET settled = :zero")
         .expression_attribute_values(":zero", number(0_u64));
-    let scan = client.sdk.scan().table_name(table).consistent_read(true).limit(1);
     vec![
         write(client, table, update),
-        PreflightStep::new(client, "UpdateItem", table, raise.send()),
-        get(client, table, key.clone()),
-        PreflightStep::new(client, "Scan", table, scan.send()),
+        step("UpdateItem", table, client.call("UpdateItem", table, raise.send())),
+        step("GetItem", table, client.get(table, key.clone())),
+        step("Scan", table, client.scan(table, None, None, Some(1))),
         remove(client, table, key),
     ]
 }
 
 pub(in super::super) fn steps_of_feeds(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
-    let table = client.names.feeds();
+    let table = &client.names.feeds;
     let nobody = || (FEED.to_owned(), text(PREFLIGHT_FEED));
     let key = Item::from([nobody(), (ITEM.to_owned(), text(PREFLIGHT_FEED))]);
     let put = Put::builder().table_name(table).set_item(Some(key.clone()));
@@ -49,9 +49,9 @@ pub(in super::super) fn steps_of_feeds(client: &DynamoClient) -> Vec<PreflightSt
     let read = client.sdk.transact_get_items().transact_items(read);
     vec![
         write(client, table, put),
-        get(client, table, key.clone()),
-        PreflightStep::new(client, "Query", table, query.send()),
-        PreflightStep::new(client, "TransactGetItems", table, read.send()),
+        step("GetItem", table, client.get(table, key.clone())),
+        step("Query", table, client.call("Query", table, query.send())),
+        step("TransactGetItems", table, client.call("TransactGetItems", table, read.send())),
         remove(client, table, key),
     ]
 }
@@ -68,7 +68,5 @@ fn write<'a>(
     action: TransactWriteItem,
 ) -> PreflightStep<'a> {
     let request = client.sdk.transact_write_items().transact_items(action);
-    PreflightStep::new(client, "TransactWriteItems", table, request.send())
+    step(TRANSACT, table, client.call(TRANSACT, table, request.send()))
 }
-
-const COMPLETE: &str = "it has a table and a key";

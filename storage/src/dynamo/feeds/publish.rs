@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use aws_sdk_dynamodb::types::TransactWriteItem;
+use aws_sdk_dynamodb::types::{Get, TransactGetItem, TransactWriteItem};
 use state_machine::feed::{Assignment, Publication, UnpublishedKey};
 
+use super::super::attributes::number;
 use super::super::client::DynamoClient;
-use super::super::error::CallError;
-use super::advance_visible;
-use super::optimistic_retry::RetryBudget;
+use super::super::error::{CallError, applied};
 use super::pending::{self, Waiting, WaitingRow};
-use super::rows::{self, KeyRow, SequenceRow};
-use super::transact::{self, TRANSACT, Transacted, transact};
-use crate::feeds::{FeedKey, FeedName, PublishResult, Update};
+use super::rows::{self, KeyRow, SequenceRow, VERSION, sequence_key};
+use super::transact::{self, RetryBudget, TRANSACT, Transacted, transact};
+use crate::feeds::{FeedKey, FeedName, FeedSyncId, PublishResult, Sequence, Update};
 
 /// Assigns the next numbers to waiting keys. None if there is no such feed.
 pub(super) async fn publish(
@@ -27,7 +26,7 @@ pub(super) async fn publish(
     loop {
         let Some(row) = rows::sequence(client, feed).await? else { return Ok(None) };
         let waiting = pending::read(client, feed, after, limit, &refused).await?;
-        let lost = match number(client, feed, row, &waiting).await? {
+        let lost = match assign(client, feed, row, &waiting).await? {
             Numbered::Done(published) => return Ok(Some(published)),
             Numbered::Lost(lost) => lost,
         };
@@ -42,14 +41,14 @@ enum Numbered {
     Lost(CallError),
 }
 
-async fn number(
+async fn assign(
     client: &DynamoClient,
     feed: &FeedName,
     row: SequenceRow,
     waiting: &Waiting,
 ) -> Result<Numbered, CallError> {
-    if !advance_visible::catch_up(client, feed, row).await? {
-        return Ok(Numbered::Lost(CallError::contended(TRANSACT, client.names.sequences())));
+    if !catch_up(client, feed, row).await? {
+        return Ok(Numbered::Lost(CallError::contended(TRANSACT, &client.names.sequences)));
     }
     let pending = waiting.rows.iter().map(|row| row.pending.clone()).collect();
     let Some(publication) = Publication::of(row.sequence, pending) else {
@@ -62,7 +61,7 @@ async fn number(
         return Ok(Numbered::Lost(lost));
     }
     // A publisher that published since has settled this before.
-    let settled = advance_visible::advance(client, feed, publication.sequence).await;
+    let settled = advance(client, feed, publication.sequence).await;
     let _is_last = settled.map_err(|error| error.after_writes(true))?;
     Ok(Numbered::Done(publication.outcome(waiting.is_all)))
 }
@@ -107,4 +106,58 @@ fn refused_keys(lost: &CallError, waiting: &Waiting) -> Vec<UnpublishedKey> {
     let actions = lost.refused_actions().unwrap_or_default();
     let rows = actions.into_iter().filter_map(|action| waiting.rows.get(action / ACTIONS_A_KEY));
     rows.map(|row| row.pending.clone()).collect()
+}
+
+/// Raises `settled` to the last number for a publisher that has not done so. Returns false if
+/// another publisher changed the sequence meanwhile.
+async fn catch_up(
+    client: &DynamoClient,
+    feed: &FeedName,
+    row: SequenceRow,
+) -> Result<bool, CallError> {
+    if row.settled == row.sequence.value {
+        return Ok(true);
+    }
+    until_whole(client, feed, row).await?;
+    advance(client, feed, row.sequence).await
+}
+
+/// Raises `settled` to the last number of a finished publication. Returns whether it still is the
+/// last one.
+async fn advance(
+    client: &DynamoClient,
+    feed: &FeedName,
+    sequence: Sequence,
+) -> Result<bool, CallError> {
+    let table = &client.names.sequences;
+    let request = client
+        .sdk
+        .update_item()
+        .table_name(table)
+        .set_key(Some(sequence_key(feed)))
+        .update_expression("SET settled = :settled")
+        .condition_expression("version = :version")
+        .expression_attribute_values(":settled", number(sequence.value.0))
+        .expression_attribute_values(":version", number(sequence.version));
+    applied(client.call("UpdateItem", table, request.send()).await)
+}
+
+/// Returns once the whole publication of these numbers is finished: a transaction that reads what
+/// another writes is rejected until then.
+async fn until_whole(
+    client: &DynamoClient,
+    feed: &FeedName,
+    row: SequenceRow,
+) -> Result<(), CallError> {
+    let table = &client.names.feeds;
+    let numbers = row.settled.0 + 1..=row.sequence.value.0;
+    let gets = numbers.map(|number| {
+        let key = rows::row_key(feed, &rows::numbered_item(FeedSyncId(number)));
+        let get =
+            Get::builder().table_name(table).set_key(Some(key)).projection_expression(VERSION);
+        let get = get.build().expect("it has a table and a key");
+        TransactGetItem::builder().get(get).build()
+    });
+    let request = client.sdk.transact_get_items().set_transact_items(Some(gets.collect()));
+    client.call("TransactGetItems", table, request.send()).await.map(drop)
 }

@@ -2,7 +2,7 @@
 
 use super::super::attributes::{number, number_of, text, text_of};
 use super::super::client::DynamoClient;
-use super::super::error::{CallError, Item};
+use super::super::error::{CallError, Item, if_table};
 use crate::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Update, Version};
 
 /// The partition key of the sequences.
@@ -46,11 +46,8 @@ pub(super) async fn sequence(
     client: &DynamoClient,
     feed: &FeedName,
 ) -> Result<Option<SequenceRow>, CallError> {
-    let table = client.names.sequences();
-    let item = match client.get(table, sequence_key(feed)).await {
-        Err(error) if error.is_table_missing() => None,
-        item => item?,
-    };
+    let table = &client.names.sequences;
+    let item = if_table(client.get(table, sequence_key(feed)).await)?.flatten();
     let unreadable =
         || CallError::unreadable("GetItem", table, "the row of the sequence makes no sense");
     item.map(|item| decode_sequence(&item).ok_or_else(unreadable)).transpose()
@@ -62,7 +59,7 @@ pub(super) async fn key_row(
     feed: &FeedName,
     key: &FeedKey,
 ) -> Result<Option<KeyRow>, CallError> {
-    let table = client.names.feeds();
+    let table = &client.names.feeds;
     let item = client.get(table, row_key(feed, &key_item(key))).await?;
     let unreadable =
         || CallError::unreadable("GetItem", table, "the row of the key makes no sense");
@@ -79,7 +76,7 @@ pub(super) async fn query(
     start: Option<Item>,
     limit: usize,
 ) -> Result<(Vec<Item>, Option<Item>), CallError> {
-    let table = client.names.feeds();
+    let table = &client.names.feeds;
     let request = client
         .sdk
         .query()

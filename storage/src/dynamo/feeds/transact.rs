@@ -1,8 +1,12 @@
-//! Transactions on both tables.
+//! Transactions on both tables, and their retries after a concurrent one.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem, Update};
 use state_machine::feed::Publication;
+use tokio::time::sleep;
 
 use super::super::attributes::number;
 use super::super::client::DynamoClient;
@@ -25,7 +29,7 @@ pub(super) async fn transact(
     actions: Vec<TransactWriteItem>,
 ) -> Result<Transacted, CallError> {
     let request = client.sdk.transact_write_items().set_transact_items(Some(actions));
-    match client.call(TRANSACT, client.names.feeds(), request.send()).await {
+    match client.call(TRANSACT, &client.names.feeds, request.send()).await {
         Ok(_done) => Ok(Transacted::Done),
         Err(error) if error.refused_actions().is_some() => Ok(Transacted::Refused(error)),
         Err(error) => Err(error),
@@ -33,7 +37,7 @@ pub(super) async fn transact(
 }
 
 pub(super) fn put(client: &DynamoClient, item: Item) -> TransactWriteItem {
-    of_put(Put::builder().table_name(client.names.feeds()).set_item(Some(item)))
+    of_put(Put::builder().table_name(&client.names.feeds).set_item(Some(item)))
 }
 
 /// Writes the row of a key, if its version is still `read`, or if there is still none.
@@ -42,7 +46,7 @@ pub(super) fn put_if(
     item: Item,
     read: Option<Version>,
 ) -> TransactWriteItem {
-    let put = Put::builder().table_name(client.names.feeds()).set_item(Some(item));
+    let put = Put::builder().table_name(&client.names.feeds).set_item(Some(item));
     of_put(match read {
         Some(version) => put
             .condition_expression("version = :version")
@@ -52,7 +56,7 @@ pub(super) fn put_if(
 }
 
 pub(super) fn delete(client: &DynamoClient, key: Item) -> TransactWriteItem {
-    let delete = Delete::builder().table_name(client.names.feeds()).set_key(Some(key));
+    let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
     TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
 }
 
@@ -99,7 +103,7 @@ pub(super) fn advance(
 }
 
 fn of_sequence(client: &DynamoClient, feed: &FeedName) -> UpdateBuilder {
-    Update::builder().table_name(client.names.sequences()).set_key(Some(sequence_key(feed)))
+    Update::builder().table_name(&client.names.sequences).set_key(Some(sequence_key(feed)))
 }
 
 fn of_put(put: PutBuilder) -> TransactWriteItem {
@@ -110,4 +114,39 @@ fn of_update(update: UpdateBuilder) -> TransactWriteItem {
     TransactWriteItem::builder().update(update.build().expect(COMPLETE)).build()
 }
 
-const COMPLETE: &str = "it has a table and a key";
+pub(super) const COMPLETE: &str = "it has a table and a key";
+
+/// Attempts of one call.
+const ATTEMPTS_MAX: u32 = 20;
+
+/// The attempts of one call. The last one begins within the time of one request.
+pub(super) struct RetryBudget<'a> {
+    client: &'a DynamoClient,
+    attempt: u32,
+    begun: Instant,
+    indeterminate: bool,
+}
+
+impl<'a> RetryBudget<'a> {
+    pub(super) fn new(client: &'a DynamoClient) -> Self {
+        Self { client, attempt: 0, begun: Instant::now(), indeterminate: false }
+    }
+
+    /// Waits before another attempt. The error is `lost` if there is none.
+    pub(super) async fn next_attempt(&mut self, lost: CallError) -> Result<(), CallError> {
+        self.attempt += 1;
+        self.indeterminate |= lost.is_indeterminate();
+        let is_late = self.begun.elapsed() >= self.client.options.operation_timeout;
+        if self.attempt >= ATTEMPTS_MAX || is_late {
+            return Err(lost.after_writes(self.indeterminate));
+        }
+        sleep(any_part_of(self.client.pause_before(self.attempt))).await;
+        Ok(())
+    }
+}
+
+/// Jitter, so that two calls that conflicted do not conflict again.
+fn any_part_of(pause: Duration) -> Duration {
+    let thousandths = RandomState::new().hash_one(0) % 1000;
+    pause * thousandths as u32 / 1000
+}

@@ -3,11 +3,10 @@
 use aws_sdk_dynamodb::types::TransactWriteItem;
 
 use super::super::client::DynamoClient;
-use super::super::error::CallError;
+use super::super::error::{CallError, if_table};
 use super::super::tables;
-use super::optimistic_retry::RetryBudget;
 use super::rows::{self, KeyRow};
-use super::transact::{self, Transacted, transact};
+use super::transact::{self, RetryBudget, Transacted, transact};
 use crate::feeds::{FeedKey, FeedName, FeedValue, Version, WriteResult};
 
 /// The index of the key's row in a transaction that changes it.
@@ -45,10 +44,7 @@ pub(super) async fn change(
 ) -> Result<Option<Version>, CallError> {
     let mut budget = RetryBudget::new(client);
     loop {
-        let row = match rows::key_row(client, feed, key).await {
-            Err(error) if error.is_table_missing() => return Ok(None),
-            row => row?,
-        };
+        let row = if_table(rows::key_row(client, feed, key).await)?.flatten();
         let Some(row) = row else { return Ok(None) };
         let lost = match stored_value(client, feed, key, row).await? {
             Some(None) if change == KeyChange::Delete => return Ok(None),
@@ -60,7 +56,7 @@ pub(super) async fn change(
                     Transacted::Refused(lost) => lost,
                 }
             }
-            None => CallError::contended("GetItem", client.names.feeds()),
+            None => CallError::contended("GetItem", &client.names.feeds),
         };
         budget.next_attempt(lost).await?;
     }
@@ -75,7 +71,7 @@ async fn stored_value(
     row: KeyRow,
 ) -> Result<Option<Option<FeedValue>>, CallError> {
     let item = row.number.map_or_else(|| rows::pending_item(key), rows::numbered_item);
-    let item = client.get(client.names.feeds(), rows::row_key(feed, &item)).await?;
+    let item = client.get(&client.names.feeds, rows::row_key(feed, &item)).await?;
     let found = item.as_ref().and_then(rows::decode_value);
     Ok(found.filter(|(version, _)| *version == row.version).map(|(_, value)| value))
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{
@@ -33,9 +32,8 @@ pub(crate) fn options() -> DynamoOptions {
         region: Some(REGION.to_owned()),
         table_prefix: format!("store{store}-"),
         last_connect_shards: SPREAD,
-        // The cases make more concurrent calls than one agent may, and a busy machine may need minutes.
+        // The cases make more concurrent calls than one agent may.
         agent_writes_max: defaults.requests_max,
-        operation_timeout: Duration::from_secs(120),
         ..defaults
     }
 }

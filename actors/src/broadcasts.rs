@@ -3,29 +3,25 @@
 //! All of them are in memory, in one view that every connection sees. When they change, the fan-out
 //! wakes one subscriber after the other, and each looks at the view.
 
-mod load;
-mod messages;
-
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
 use futures_util::stream::{self, Stream};
 use slog::{Logger, debug, warn};
-use state_machine::Span;
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::{ConsumerEnd, FeedName, FeedPage, FeedSyncId};
 use state_machine::staggered_fanout::FanoutSchedule;
-use storage::StoreError;
+use state_machine::store::PageLimit;
+use state_machine::{ConnectionId, Span};
+use storage::{FeedTables, StoreError};
 use tokio::sync::watch;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::feeds::{FeedSubscription, Feeds, SubscriptionError};
 use crate::handle::{ClientHandle, Signal};
-use crate::mailbox::{BoundedActor, BoundedAddr, Mailbox, Queued};
-use crate::observe::{BroadcastState, Observe};
-
-pub use messages::{BroadcastView, Subscribe, Unsubscribe};
+use crate::mailbox::{BoundedActor, BoundedAddr, BoundedRecipient, Mailbox, Queued};
+use crate::observe::{BroadcastState, Observe, observed};
 
 /// The limits of the broadcast actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +30,47 @@ pub struct BroadcastLimits {
     pub spread: Span,
     /// The bound of its mailbox, in messages.
     pub mailbox_max: usize,
+}
+
+/// A connection is to be woken when broadcasts change.
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub struct Subscribe {
+    pub connection: ConnectionId,
+    /// Its slot in the fan-out: its own random number, so that connections are woken one after the
+    /// other.
+    pub slot: u32,
+    /// The last change that its agent knows.
+    pub last_sent: FeedSyncId,
+    /// The handle that wakes it.
+    pub handle: ClientHandle,
+}
+
+/// A connection is no longer to be woken.
+#[derive(Debug, Clone, Copy, actix::Message)]
+#[rtype(result = "()")]
+pub struct Unsubscribe {
+    pub connection: ConnectionId,
+    /// The slot that it subscribed with.
+    pub slot: u32,
+}
+
+/// The broadcasts of a node, as connections see them.
+#[derive(Debug, Clone)]
+pub struct BroadcastView {
+    /// All broadcasts, up to the last change that the node knows.
+    pub now: watch::Receiver<Arc<Broadcasts>>,
+    /// Subscribes a connection to changes.
+    pub subscribe: BoundedRecipient<Subscribe>,
+    pub unsubscribe: BoundedRecipient<Unsubscribe>,
+    pub observe: BoundedRecipient<Observe<BroadcastState>>,
+}
+
+impl BroadcastView {
+    /// Whether the broadcast actor is alive.
+    pub fn is_running(&self) -> bool {
+        self.subscribe.connected()
+    }
 }
 
 /// The broadcast actor: reads the broadcasts' feed, and wakes subscribers when it changes.
@@ -55,7 +92,7 @@ pub async fn start(
     clock: Clock,
     log: Logger,
 ) -> Result<BroadcastView, StoreError> {
-    let loaded = load::load(&**feeds.store(), feeds.limits().consumer.page).await?;
+    let loaded = load(&**feeds.store(), feeds.limits().consumer.page).await?;
     debug!(log, "read the broadcasts"; "cursor" => loaded.cursor().0);
     let (view, now) = watch::channel(Arc::new(loaded));
     let actor = BroadcastActor {
@@ -70,6 +107,21 @@ pub async fn start(
     let addr = BoundedAddr::start(actor);
     let (subscribe, unsubscribe) = (addr.recipient(), addr.recipient());
     Ok(BroadcastView { now, subscribe, unsubscribe, observe: addr.recipient() })
+}
+
+/// Reads all of them, page by page. A feed that does not exist has none.
+async fn load(store: &dyn FeedTables, limit: PageLimit) -> Result<Broadcasts, StoreError> {
+    let mut all = Broadcasts::default();
+    let mut after = FeedSyncId::NONE;
+    while let Some(page) = store.fetch_feed(FeedName::broadcasts(), after, limit).await? {
+        let is_last = page.cursor >= page.head || page.cursor <= after;
+        after = page.cursor;
+        all.apply(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 impl BroadcastActor {
@@ -107,9 +159,14 @@ impl BroadcastActor {
         self.fanout.tick(self.clock.now(), wake);
     }
 
+    fn state(&self) -> BroadcastState {
+        let (subscribers, cursor) = (self.fanout.len(), self.view.borrow().cursor());
+        BroadcastState { mailbox: self.mailbox.state(), subscribers, cursor }
+    }
+
     fn set_alarm(&mut self, ctx: &mut Context<Self>) {
         self.alarm.set(self.fanout.deadline(), &self.clock, ctx, |broadcasts: &mut Self, ctx| {
-            broadcasts.alarm.has_rung();
+            broadcasts.alarm.has_fired();
             broadcasts.tick();
             broadcasts.set_alarm(ctx);
         });
@@ -174,16 +231,4 @@ impl Handler<Queued<Unsubscribe>> for BroadcastActor {
     }
 }
 
-impl Handler<Queued<Observe<BroadcastState>>> for BroadcastActor {
-    type Result = BroadcastState;
-
-    fn handle(
-        &mut self,
-        observe: Queued<Observe<BroadcastState>>,
-        _: &mut Self::Context,
-    ) -> BroadcastState {
-        drop(observe);
-        let (subscribers, cursor) = (self.fanout.len(), self.view.borrow().cursor());
-        BroadcastState { mailbox: self.mailbox.state(), subscribers, cursor }
-    }
-}
+observed!(BroadcastActor, BroadcastState);
