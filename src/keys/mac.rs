@@ -1,6 +1,5 @@
 //! Signatures that only this installation can make, over texts that are not secret.
 
-use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
 use super::{CryptoKey, Keys, NotOurs};
@@ -9,8 +8,7 @@ pub const MAC_BYTES: usize = 32;
 
 /// HMAC-SHA256 keys for one purpose, derived from a list of keys: the first signs, all verify.
 ///
-/// Derived as those of [`SealKeys`](super::SealKeys), for other purposes. The context is the
-/// variable part of the purpose: a signature made in one context is not valid in another.
+/// The context is the variable part of the purpose: a signature made in one context is not valid in another.
 pub struct MacKeys {
     keys: Vec<hmac::Key>,
 }
@@ -27,7 +25,8 @@ impl MacKeys {
     }
 
     fn derive_all(keys: &[CryptoKey], purpose: &'static str, context: &[u8]) -> Self {
-        Self { keys: keys.iter().map(|key| derive(key, purpose, context)).collect() }
+        let derive = |key: &CryptoKey| key.derive(purpose, context, HMAC_SHA256);
+        Self { keys: keys.iter().map(derive).collect() }
     }
 
     pub fn sign(&self, text: &[u8]) -> [u8; MAC_BYTES] {
@@ -49,15 +48,6 @@ impl MacKeys {
     pub fn signer(&self, text: &[u8], mac: &[u8]) -> Option<usize> {
         self.keys.iter().position(|key| hmac::verify(key, text, mac).is_ok())
     }
-}
-
-pub(super) fn derive(key: &CryptoKey, purpose: &'static str, context: &[u8]) -> hmac::Key {
-    let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(key.as_bytes());
-    let info = [purpose.as_bytes(), context];
-    let derived = extracted
-        .expand(&info, HMAC_SHA256)
-        .expect("an HMAC key is shorter than the maximum output of HKDF");
-    hmac::Key::from(derived)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{NodeId, Span, Time};
 
-use crate::keys::{Keys, MAC_BYTES, MacKeys};
+use crate::keys::{Keys, MAC_BYTES, MacKeys, NotOurs};
 
 /// The header with the signature of an answer.
 pub const ANSWER_MAC_HEADER: &str = "kalends-mac";
@@ -74,11 +74,6 @@ pub enum Refused {
     OtherTime(Span),
 }
 
-/// The answer was not signed for this request with one of the cluster keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the answer is not signed by a node with the same cluster_keys")]
-pub struct NotOurs;
-
 impl ClusterKeys {
     /// None if the installation has no cluster keys.
     pub fn derive(keys: &Keys) -> Option<Self> {
@@ -123,7 +118,7 @@ impl ClusterKeys {
         header: &str,
     ) -> Result<(), NotOurs> {
         let mac = decode_mac(header).ok_or(NotOurs)?;
-        self.answers.verify(&answer_text(request, status), &mac).map_err(|_| NotOurs)
+        self.answers.verify(&answer_text(request, status), &mac)
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn add_or_refuse(
     store: &dyn StoreAdmin,
     keys: &Keys,
 ) -> Result<(), KeyFingerprintsError> {
-    add_to(&InStore(store), keys).await
+    add_to(store, keys).await
 }
 
 /// Checks whether a node with these keys would start, and writes nothing.
@@ -49,12 +49,14 @@ pub(crate) async fn compare(
     store: &dyn StoreAdmin,
     keys: &Keys,
 ) -> Result<(), KeyFingerprintsError> {
-    let store = InStore(store);
     let before = store.fingerprints().await?;
-    with_own(&store, keys, &before).await.map(|_after| ())
+    with_own(store, keys, &before).await.map(|_after| ())
 }
 
-async fn add_to(store: &impl FingerprintStore, keys: &Keys) -> Result<(), KeyFingerprintsError> {
+async fn add_to<S: FingerprintStore + ?Sized>(
+    store: &S,
+    keys: &Keys,
+) -> Result<(), KeyFingerprintsError> {
     for _attempt in 0..ATTEMPTS_MAX {
         let before = store.fingerprints().await?;
         let after = with_own(store, keys, &before).await?;
@@ -65,8 +67,8 @@ async fn add_to(store: &impl FingerprintStore, keys: &Keys) -> Result<(), KeyFin
     Err(KeyFingerprintsError::Contended)
 }
 
-async fn with_own(
-    store: &impl FingerprintStore,
+async fn with_own<S: FingerprintStore + ?Sized>(
+    store: &S,
     keys: &Keys,
     before: &BTreeSet<String>,
 ) -> Result<BTreeSet<String>, KeyFingerprintsError> {
@@ -101,11 +103,9 @@ trait FingerprintStore {
     async fn is_empty_store(&self) -> Result<bool, StoreError>;
 }
 
-struct InStore<'a>(&'a dyn StoreAdmin);
-
-impl FingerprintStore for InStore<'_> {
+impl FingerprintStore for dyn StoreAdmin + '_ {
     async fn fingerprints(&self) -> Result<BTreeSet<String>, StoreError> {
-        self.0.key_fingerprints().await
+        self.key_fingerprints().await
     }
 
     async fn put(
@@ -113,11 +113,11 @@ impl FingerprintStore for InStore<'_> {
         before: BTreeSet<String>,
         after: BTreeSet<String>,
     ) -> Result<bool, StoreError> {
-        self.0.put_key_fingerprints(before, after).await
+        self.put_key_fingerprints(before, after).await
     }
 
     async fn is_empty_store(&self) -> Result<bool, StoreError> {
-        is_empty_store(self.0).await
+        is_empty_store(self).await
     }
 }
 
