@@ -12,7 +12,7 @@ use state_machine::store::PageLimit;
 use storage::{FeedTables, StoreAdmin};
 use tokio::sync::Semaphore;
 
-use super::{RETRY_AFTER, ServeError};
+use super::ServeError;
 use crate::feeds::http::tokens::FeedTokens;
 use crate::feeds::http::{FOLLOWED_BYTES_MAX, FeedRequestLimits, FeedService};
 use crate::http::app::SharedState;
@@ -59,7 +59,6 @@ pub(super) fn service(
         wait_max: Duration::from_secs(settings.feed_wait_max_s),
         keepalive: Duration::from_secs(settings.feed_keepalive_s),
         body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
-        retry_after: RETRY_AFTER,
     };
     FeedService {
         feeds: feeds.clone(),

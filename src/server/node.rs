@@ -1,7 +1,7 @@
 //! Builds the parts of a node that its role needs.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use actix_web::web::Data;
@@ -19,9 +19,9 @@ use super::listen::BoundSockets;
 use super::message_id_floor::IdFloor;
 use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
-use super::{RETRY_AFTER, ServeError, feeds, limits};
+use super::{ServeError, feeds, limits};
 use crate::feeds::http::FeedService;
-use crate::http::app::{AppState, Draining, EndpointRole, MessageIds, SharedState, WebSocketRole};
+use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::http::connect_limiter::ConnectLimiter;
 use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
@@ -74,8 +74,7 @@ pub(super) async fn assemble(
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,
         clock: clock.clone(),
-        retry_after: RETRY_AFTER,
-        draining: Draining::default(),
+        draining: AtomicBool::new(false),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
@@ -109,21 +108,16 @@ impl NodeParts<'_> {
     /// Starts the registry, which looks agents and other nodes up.
     fn directory(&self, role: Role, name: &NodeId) -> Directory {
         let peers: Arc<dyn NodeDirectory> = match role {
-            Role::All => Arc::new(NoPeers(self.foreign_answer())),
+            // No other node is called. DynamoDB tables may be used by several nodes.
+            Role::All => Arc::new(NoPeers(match self.settings.store {
+                StoreKind::Embedded => NodeAnswer::NotHere,
+                StoreKind::DynamoDb => NodeAnswer::Unreachable,
+            })),
             Role::Connection | Role::Endpoint => Arc::new(self.cluster_node()),
         };
         let log = self.common.log.clone();
         let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log);
         registry.start(role.has_connections().then(|| name.clone()))
-    }
-
-    /// The answer for a record that names another node, if this process calls no other nodes.
-    /// DynamoDB tables may be used by several nodes.
-    fn foreign_answer(&self) -> NodeAnswer {
-        match self.settings.store {
-            StoreKind::Embedded => NodeAnswer::NotHere,
-            StoreKind::DynamoDb => NodeAnswer::Unreachable,
-        }
     }
 
     fn cluster_node(&self) -> RemoteNodes {
@@ -212,7 +206,7 @@ impl NodeParts<'_> {
             origin: origin.as_str().to_owned(),
             tokens: Arc::new(EndpointTokens::new(keys)),
             message_urls: MessageUrls::new(keys),
-            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max as u64),
+            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max),
             limits: limits::of_a_push(settings),
             shared: Arc::new(shared),
             ids: MessageIds::after(floor),

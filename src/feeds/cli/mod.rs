@@ -70,10 +70,7 @@ pub fn run(action: FeedAction, settings: &Settings) -> Result<(), FeedCliError> 
         }
         FeedAction::Republish(Keyed { of, .. }) => admin(Request::FeedRepublish(of), settings),
         FeedAction::List(list) => admin(Request::FeedList(list.args), settings),
-        FeedAction::Tail(tail) => match &tail.url {
-            Some(url) => tail_url::run(&tail, url),
-            None => tail::run(&tail, settings),
-        },
+        FeedAction::Tail(tail) => tail::run(&tail, settings),
         FeedAction::Token(token) => token::run(&token, settings),
     }
 }

@@ -14,7 +14,6 @@ mod error;
 mod events;
 #[cfg(test)]
 mod fixture;
-mod follow;
 mod large;
 mod query;
 mod read;
@@ -32,10 +31,9 @@ use actix_web::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderMap};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use actors::{Clock, Feeds};
+use actors::{Clock, FeedSubscription, Feeds};
 use slog::{Logger, debug, warn};
-use state_machine::Span;
-use state_machine::feed::FeedName;
+use state_machine::feed::{FeedName, FeedSyncId};
 use state_machine::store::PageLimit;
 use storage::StoreError;
 use tokio::sync::Semaphore;
@@ -73,8 +71,6 @@ pub struct FeedRequestLimits {
     pub keepalive: Duration,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// The value of `Retry-After` in a 503.
-    pub retry_after: Span,
 }
 
 /// Answers requests for feeds with `feeds`.
@@ -155,7 +151,11 @@ impl FeedService {
                 warn!(self.log, "the store failed for a feed"; "feed" => %feed, "error" => %error);
             }
         }
-        FeedError::Unavailable { retry_after: self.limits.retry_after }
+        FeedError::Unavailable
+    }
+
+    fn follow(&self, feed: FeedName, after: FeedSyncId) -> Result<FeedSubscription, FeedError> {
+        self.feeds.subscribe(feed, after).map_err(|_| FeedError::TooManyFollowers)
     }
 }
 

@@ -26,7 +26,7 @@ use storage::StoreError;
 use tokio::time::sleep;
 
 use crate::settings::{PublicUrl, Settings};
-use broadcast_source::{Source, SourceError, SourceThread};
+use broadcast_source::{Source, SourceError};
 use sync_state::SyncState;
 use token_file::TokenFileError;
 
@@ -50,17 +50,17 @@ pub enum ImporterError {
 }
 
 /// The service that the settings name, if they name one. No request is sent yet.
-pub fn source(settings: &Settings) -> Result<Option<SourceThread>, ImporterError> {
+pub fn source(settings: &Settings) -> Result<Option<Source>, ImporterError> {
     let token_file = settings.broadcast_source_token_file.as_deref();
     let Some(origin) = &settings.broadcast_source_url else {
         return token_file.map_or(Ok(None), |_| Err(ImporterError::NoSource));
     };
     token_file.map(token_file::read).transpose()?;
-    Ok(Some(Source::at(origin.as_str(), token_file)?.on_a_thread()?))
+    Ok(Some(Source::at(origin.as_str(), token_file)?))
 }
 
 /// Starts the import, which ends with the process or its store.
-pub fn start(source: SourceThread, settings: &Settings, feeds: &Feeds, log: &Logger) {
+pub fn start(source: Source, settings: &Settings, feeds: &Feeds, log: &Logger) {
     let origin = settings.broadcast_source_url.as_ref().map_or("", PublicUrl::as_str);
     let importer = Importer {
         source,
@@ -75,7 +75,7 @@ pub fn start(source: SourceThread, settings: &Settings, feeds: &Feeds, log: &Log
 }
 
 struct Importer {
-    source: SourceThread,
+    source: Source,
     feeds: Feeds,
     value_bytes_max: usize,
     every: Span,

@@ -51,10 +51,14 @@ impl VapidKey {
 
     /// The hash that restricted endpoints are bound to.
     pub fn sha256(&self) -> [u8; 32] {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
-        hash
+        sha256(&[&self.0])
     }
+}
+
+pub(super) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    parts.iter().for_each(|part| context.update(part));
+    context.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
 /// The key to which a user agent restricts a subscription.
