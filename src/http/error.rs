@@ -31,7 +31,6 @@ pub enum PushError {
     Location(#[from] MessageUrlError),
     #[error(transparent)]
     Vapid(#[from] VapidError),
-    /// The path does not exist.
     #[error("there is nothing at this URL")]
     NotFound,
     #[error("this message is gone: delivered, replaced, dropped or expired")]
@@ -68,7 +67,6 @@ struct Body<'a> {
 }
 
 impl PushError {
-    /// The `errno` of the body.
     pub fn errno(&self) -> u16 {
         self.code().1
     }

@@ -36,13 +36,11 @@ pub(super) struct BoundSockets {
     router: Option<TcpListener>,
 }
 
-/// The served ports.
 pub(super) struct RunningServers {
     public: Port,
     router: Option<Port>,
 }
 
-/// A served port.
 pub(super) struct Port {
     address: SocketAddr,
     listener: TcpListener,
@@ -59,7 +57,6 @@ impl BoundSockets {
         Ok(Self { public, router })
     }
 
-    /// The bound address of the public port.
     pub(super) fn public_address(&self) -> Result<SocketAddr, ServeError> {
         address(&self.public)
     }
@@ -94,7 +91,6 @@ impl BoundSockets {
 }
 
 impl RunningServers {
-    /// The bound address of the public port.
     pub(super) fn public_address(&self) -> SocketAddr {
         self.public.address
     }

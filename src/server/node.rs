@@ -27,8 +27,8 @@ use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
-use crate::peers::inbound::{PortLimits, RouterPort};
-use crate::peers::outbound::{RemoteLimits, RemoteNodes, RouterUrlCheck};
+use crate::peers::inbound::RouterPort;
+use crate::peers::outbound::{RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
 use crate::settings::{Role, Settings, StoreKind};
 use crate::store::message_tables::MonthTables;
@@ -46,7 +46,6 @@ pub(super) struct Node {
     pub(super) app: AppState,
     /// Feeds over HTTP, on a node with endpoints.
     pub(super) feeds: Option<Data<FeedService>>,
-    /// The router port of a connection node.
     pub(super) router: Option<RouterPort>,
     /// A request of a connection node to its own `router_url`.
     pub(super) router_url_check: Option<RouterUrlCheck>,
@@ -107,48 +106,38 @@ struct NodeParts<'a> {
 impl NodeParts<'_> {
     /// Starts the registry, which looks agents and other nodes up.
     fn directory(&self, role: Role, name: &NodeId) -> Directory {
+        let SharedState { clock, log, .. } = &***self.common;
         let peers: Arc<dyn NodeDirectory> = match role {
             // No other node is called. DynamoDB tables may be used by several nodes.
             Role::All => Arc::new(NoPeers(match self.settings.store {
                 StoreKind::Embedded => NodeAnswer::NotHere,
                 StoreKind::DynamoDb => NodeAnswer::Unreachable,
             })),
-            Role::Connection | Role::Endpoint => Arc::new(self.cluster_node()),
+            Role::Connection | Role::Endpoint => {
+                let (keys, allowed) = (self.cluster_keys(), self.settings.nodes_allowed.clone());
+                let limits = self.settings.into();
+                Arc::new(RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone()))
+            }
         };
-        let log = self.common.log.clone();
-        let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log);
+        let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log.clone());
         registry.start(role.has_connections().then(|| name.clone()))
-    }
-
-    fn cluster_node(&self) -> RemoteNodes {
-        let SharedState { clock, log, .. } = &***self.common;
-        let allowed = self.settings.nodes_allowed.clone();
-        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(self.settings));
-        RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone())
     }
 
     fn router_port(&self, name: &NodeId, directory: &Directory) -> RouterPort {
         let SharedState { clock, log, .. } = &***self.common;
-        let (keys, limits) = (self.cluster_keys(), PortLimits::from(self.settings));
-        RouterPort::new(
-            name.clone(),
-            keys,
-            directory.registry(),
-            clock.clone(),
-            limits,
-            log.clone(),
-        )
+        let (keys, limits, name) = (self.cluster_keys(), self.settings.into(), name.clone());
+        RouterPort::new(name, keys, directory.registry(), clock.clone(), limits, log.clone())
     }
 
     fn router_url_check(&self, name: NodeId, instance: Uaid) -> RouterUrlCheck {
         let (settings, clock) = (self.settings, self.common.clock.clone());
-        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(settings));
-        RouterUrlCheck::new(name, instance, keys, &settings.nodes_allowed, limits, clock)
+        let (keys, allowed) = (self.cluster_keys(), &settings.nodes_allowed);
+        RouterUrlCheck::new(name, instance, keys, allowed, settings.into(), clock)
     }
 
-    fn cluster_keys(&self) -> ClusterKeys {
-        ClusterKeys::derive(self.keys)
-            .expect("open_store refuses a cluster node without cluster keys")
+    fn cluster_keys(&self) -> Arc<ClusterKeys> {
+        let keys = ClusterKeys::derive(self.keys);
+        Arc::new(keys.expect("open_store refuses a cluster node without cluster keys"))
     }
 
     async fn connections(

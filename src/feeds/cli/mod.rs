@@ -37,13 +37,10 @@ use crate::settings::Settings;
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedCliError {
-    /// The store or its server failed or refused.
     #[error(transparent)]
     Admin(#[from] AdminError),
-    /// The server at a URL failed or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There are no keys to sign a token with.
     #[error(transparent)]
     Keys(#[from] KeysError),
     #[error(transparent)]

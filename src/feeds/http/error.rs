@@ -29,10 +29,8 @@ pub(super) enum FeedError {
     /// An unknown parameter, or one that is given twice.
     #[error("{0}")]
     Query(&'static str),
-    /// The parameter or header is not a number.
     #[error("{0} is a cursor: empty, or a number that an answer gave")]
     Cursor(&'static str),
-    /// The cursor is greater than the feed's last number.
     #[error(
         "the cursor is from the future: this feed has come to {0}. It is another feed's, or of another store"
     )]
@@ -51,10 +49,8 @@ pub(super) enum FeedError {
     ReservedKey,
     #[error("a value is UTF-8: encode anything else, as base64 for instance")]
     ValueNotText,
-    /// The feed was never written.
     #[error("there is no such feed: one is there from its first write on")]
     NoSuchFeed,
-    /// The key to delete or to republish does not exist.
     #[error("there is no such key in this feed")]
     NoSuchKey,
     #[error("the value is larger than {max_bytes} bytes")]

@@ -40,7 +40,7 @@ use tokio::sync::Semaphore;
 
 use error::FeedError;
 use query::ReadQuery;
-use target::{Change, Rest, Target};
+use target::{Change, Target};
 use tokens::{FeedTokens, Grant, Scopes};
 
 /// A page with more bytes of values is large: a smaller one mostly fits into the kernel's buffer at once. Also the page
@@ -61,9 +61,7 @@ pub struct FeedService {
 /// The limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedRequestLimits {
-    /// Maximum size of a value, in bytes.
     pub value_bytes_max: usize,
-    /// Maximum size of a page.
     pub page: PageLimit,
     /// How long a request may wait for an update.
     pub wait_max: Duration,
@@ -102,33 +100,27 @@ async fn serve(
     let Target { feed, rest } = Target::read(request.uri().path());
     let grant = service.admit(request.headers(), feed.as_deref())?;
     let Some(rest) = rest else {
-        return match *request.method() {
-            Method::GET => {
-                grant.needs(Scopes::Read)?;
-                let query = ReadQuery::read(request, &service.limits)?;
-                read::read(service, grant, query).await
-            }
-            _ => Err(FeedError::Method { allow: "GET" }),
-        };
+        if *request.method() != Method::GET {
+            return Err(FeedError::Method { allow: "GET" });
+        }
+        grant.needs(Scopes::Read)?;
+        let query = ReadQuery::read(request, &service.limits)?;
+        return read::read(service, grant, query).await;
     };
-    change(request, payload, service, grant, &rest).await
-}
-
-async fn change(
-    request: &HttpRequest,
-    payload: Payload,
-    service: &FeedService,
-    grant: Grant,
-    rest: &Rest,
-) -> Result<HttpResponse, FeedError> {
     let change = rest.change(request.method())?;
     grant.needs(Scopes::Write)?;
     query::none(request)?;
     let (feed, headers) = (grant.feed, request.headers());
     match change {
         Change::Put(key) => write::put(service, feed, key?, headers, payload).await,
-        Change::Delete(key) => write::delete(service, feed, key?).await,
-        Change::Republish(key) => write::republish(service, feed, key?).await,
+        Change::Delete(key) => {
+            let deleted = service.feeds.delete(feed.clone(), key?).await;
+            write::changed(service, &feed, deleted)
+        }
+        Change::Republish(key) => {
+            let republished = service.feeds.republish(feed.clone(), key?).await;
+            write::changed(service, &feed, republished)
+        }
     }
 }
 

@@ -34,7 +34,6 @@ pub type Versions = BTreeMap<String, String>;
 /// Why there are no versions. Never contains the token.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The HTTP client cannot be made.
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error("cannot start a thread: {0}")]

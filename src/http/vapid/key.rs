@@ -25,7 +25,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
 const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
 
 /// The public key of an application server: an uncompressed P-256 point, 65 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VapidKey([u8; KEY_BYTES]);
 
 impl VapidKey {
@@ -71,11 +71,5 @@ impl From<&state_machine::wire::VapidKey> for VapidKey {
 impl fmt::Display for VapidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(self.0))
-    }
-}
-
-impl fmt::Debug for VapidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
     }
 }
