@@ -25,7 +25,7 @@ use std::sync::Arc;
 use actix::System;
 use actors::Clock;
 use slog::{Logger, info, warn};
-use state_machine::{Span, Time};
+use state_machine::Span;
 use storage::StoreAdmin;
 
 pub use error::ServeError;
@@ -91,20 +91,14 @@ async fn serve(
     startup_log::write(role, settings, &ports, &origin, &log);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
-    if let Some((reached, id_floor)) = reached_ids(&node).zip(id_floor) {
-        id_floor.save(reached, &log);
+    if let Some((endpoints, id_floor)) = node.endpoints.as_ref().zip(id_floor) {
+        id_floor.save(endpoints.ids.time(clock.now()) + Span(1), &log);
     }
     if let Some(admin) = admin {
         admin.stop().await;
     }
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
-}
-
-/// The time of the next message id, on a node with endpoints.
-fn reached_ids(node: &AppState) -> Option<Time> {
-    let endpoints = node.endpoints.as_ref()?;
-    Some(endpoints.ids.time(node.common.clock.now()) + Span(1))
 }
 
 /// The socket through which commands use an embedded store. They use DynamoDB without the server.

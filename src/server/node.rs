@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use actix_web::web::Data;
 use actors::{
-    ClientShared, Clock, Directory, EndpointShared, NoPeers, NodeDirectory, RegistryActor,
+    ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers, NodeDirectory, RegistryActor,
 };
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Month, NodeId, Time, Uaid};
 use storage::embedded::DirLock;
-use storage::{Store, StoreAdmin};
+use storage::{FeedTables, Store, StoreAdmin};
 
 use super::listen::BoundSockets;
 use super::message_id_floor::IdFloor;
@@ -68,7 +68,8 @@ pub(super) async fn assemble(
     let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
     let opened = open_store::open(role, settings, clock.now()).await?;
     let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
-    let feeds = feeds::start(settings, &store, clock, log);
+    let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
+    let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());
     let common = Data::new(SharedState {
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,

@@ -61,7 +61,7 @@ pub enum FeedTokenError {
 impl FeedTokens {
     /// Derives the keys, once for all checks.
     pub fn derive(keys: &Keys, epoch: u32) -> Self {
-        Self(MacKeys::derive(keys, "feed tokens", &epoch.to_be_bytes()))
+        Self(MacKeys::derive(keys.crypto_keys(), "feed tokens", &epoch.to_be_bytes()))
     }
 
     /// Makes a token. Its end is rounded down to whole seconds.
