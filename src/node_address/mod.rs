@@ -29,7 +29,7 @@ const LABEL_BYTES_MAX: usize = 63;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeAddress {
     node: NodeId,
-    /// Without brackets.
+    /// An IPv6 address has no brackets here.
     host: Box<str>,
     ip: Option<IpAddr>,
     port: u16,

@@ -71,10 +71,8 @@ impl BoundSockets {
         &mut self,
         router: Option<RouterPort>,
     ) -> Result<Option<Port>, ServeError> {
-        let listener_and_router = self.router.take().zip(router);
-        let serve =
-            |(listener, router): (_, RouterPort)| Port::serve(listener, |at| router.serve(at));
-        listener_and_router.map(serve).transpose()
+        let Some((listener, router)) = self.router.take().zip(router) else { return Ok(None) };
+        Port::serve(listener, |listener| router.serve(listener)).map(Some)
     }
 
     /// Serves the public port, beside the router port.
@@ -85,7 +83,7 @@ impl BoundSockets {
         feeds: Option<Data<FeedService>>,
         router: Option<Port>,
     ) -> Result<RunningServers, ServeError> {
-        let public = Port::serve(self.public, |at| server(settings, at, node, feeds))?;
+        let public = Port::serve(self.public, |listener| server(settings, listener, node, feeds))?;
         Ok(RunningServers { public, router })
     }
 }
@@ -111,7 +109,8 @@ impl RunningServers {
         }
     }
 
-    /// Closes the ports to new connections. Requests in progress are finished: the results of the servers.
+    /// Closes the ports to new connections. The servers finish the requests in progress; the results
+    /// are their ends.
     pub(super) async fn close(self) -> Vec<JoinHandle<io::Result<()>>> {
         let ports: Vec<Port> = [Some(self.public), self.router].into_iter().flatten().collect();
         for port in &ports {

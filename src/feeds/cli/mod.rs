@@ -29,7 +29,6 @@ use state_machine::feed::FeedName;
 
 use crate::admin::command::{self, AdminError};
 use crate::admin::commands::{FeedPut, KeyArgs, Request};
-use crate::admin::tail_cursor::CursorError;
 use crate::https_client::ClientError;
 use crate::keys::KeysError;
 use crate::settings::Settings;
@@ -43,8 +42,6 @@ pub enum FeedCliError {
     Client(#[from] ClientError),
     #[error(transparent)]
     Keys(#[from] KeysError),
-    #[error(transparent)]
-    Cursor(#[from] CursorError),
     /// Standard input or output failed.
     #[error(transparent)]
     Io(#[from] io::Error),

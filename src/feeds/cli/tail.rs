@@ -35,7 +35,8 @@ const RETRY_MAX: Span = Span::from_secs(4);
 pub fn run(args: &Tail, settings: &Settings) -> Result<(), FeedCliError> {
     let remote = args.url.as_ref().map(Remote::at).transpose()?;
     let FeedTail { feed, after, .. } = &args.tail;
-    let cursor = TailCursor::begin(feed, *after, args.cursor_file.as_deref())?;
+    let cursor = TailCursor::begin(feed, *after, args.cursor_file.as_deref());
+    let cursor = cursor.map_err(AdminError::from)?;
     let bar = Bar::new(stderr().is_terminal());
     let mut printer = Printer::new(stdout().lock(), args.json, bar).tailing(cursor);
     let runtime = Builder::new_current_thread().enable_all().build()?;

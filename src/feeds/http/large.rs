@@ -22,9 +22,8 @@ pub(super) fn answer(service: &FeedService, page: FeedPage) -> Result<HttpRespon
     if !is_large(&page) {
         return Ok(HttpResponse::Ok().json(page));
     }
-    let place = service.pages.clone().try_acquire_owned();
-    let place = place.map_err(|_| FeedError::Unavailable)?;
-    Ok(in_parts(page, place))
+    let permit = service.pages.clone().try_acquire_owned();
+    Ok(in_parts(page, permit.map_err(|_| FeedError::Unavailable)?))
 }
 
 fn is_large(page: &FeedPage) -> bool {
@@ -32,10 +31,10 @@ fn is_large(page: &FeedPage) -> bool {
     page.updates.iter().map(value).sum::<usize>() > FOLLOWED_BYTES_MAX
 }
 
-fn in_parts(page: FeedPage, place: OwnedSemaphorePermit) -> HttpResponse {
+fn in_parts(page: FeedPage, permit: OwnedSemaphorePermit) -> HttpResponse {
     let parts = parts(page).map(move |part| {
         // Released when the page is sent or the client is gone.
-        let _held = &place;
+        let _held = &permit;
         Ok::<_, Infallible>(Bytes::from(part))
     });
     HttpResponse::Ok().insert_header(ContentType::json()).streaming(stream::iter(parts))
