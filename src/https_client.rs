@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
-use rustls::{CertificateError, ClientConfig, InvalidMessage, RootCertStore};
+use rustls::{CertificateError, InvalidMessage, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -17,16 +17,13 @@ use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::{
-    Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
-};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use url::Url;
 
 /// Why a server gives no answer, or not the one that was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The system trusts no certificate authority.
     #[error(
         "there are no root certificates to check the server's with: install ca-certificates, or name a \
          file of them in SSL_CERT_FILE"
@@ -35,12 +32,10 @@ pub enum ClientError {
     /// No connection, or no answer on it.
     #[error("cannot reach {url}: {why}")]
     Unreachable {
-        /// URL of the server.
         url: String,
         /// The cause, and what to try.
         why: String,
     },
-    /// The server refused the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -82,17 +77,15 @@ pub type WebSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Opens WebSockets at one URL.
 pub struct WebSocketClient {
     url: Url,
-    connector: Connector,
 }
 
 impl WebSocketClient {
     /// A client for the `ws` or `wss` URL.
     pub fn new(url: &Url) -> Result<Self, ClientError> {
-        let connector = match url.scheme() {
-            "wss" => Connector::Rustls(Arc::new(websocket_tls()?)),
-            _ => Connector::Plain,
-        };
-        Ok(Self { url: url.clone(), connector })
+        if url.scheme() == "wss" {
+            trusted()?;
+        }
+        Ok(Self { url: url.clone() })
     }
 
     /// Opens a WebSocket, or returns the reason for the failure. It has no timeout of its own.
@@ -142,9 +135,8 @@ impl WebSocketClient {
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         // Acks are small, and nothing that could be sent with them is being waited for.
         let no_delay = true;
-        let connector = Some(self.connector.clone());
-        let connected = connect_async_tls_with_config(request, Some(config), no_delay, connector);
-        let (socket, _response) = connected.await?;
+        let (socket, _response) =
+            connect_async_with_config(request, Some(config), no_delay).await?;
         Ok(socket)
     }
 }
@@ -200,19 +192,6 @@ fn request_tls() -> Result<TlsConfig, ClientError> {
         .root_certs(RootCerts::from(roots))
         .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
         .build())
-}
-
-fn websocket_tls() -> Result<ClientConfig, ClientError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(trusted()?);
-    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("aws-lc has all protocol versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    // WebSocket needs HTTP/1.1.
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
 }
 
 /// The root certificates of the system that rustls can use; there is at least one.

@@ -20,6 +20,7 @@ mod tests;
 use std::fmt;
 use std::path::Path;
 
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Okm, Salt};
 use aws_lc_rs::rand;
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
@@ -137,6 +138,19 @@ impl CryptoKey {
     /// The key as text: URL-safe base64, as Fernet writes it.
     pub fn to_text(&self) -> Zeroizing<String> {
         Zeroizing::new(KEY_TEXT.encode(*self.0))
+    }
+
+    /// Derives the key of one purpose, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
+    fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
+        &self,
+        purpose: &str,
+        context: &[u8],
+        kind: L,
+    ) -> K {
+        let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(self.as_bytes());
+        let info = [purpose.as_bytes(), context];
+        let derived = extracted.expand(&info, kind);
+        K::from(derived.expect("a key is shorter than the maximum output of HKDF"))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; KEY_BYTES] {

@@ -31,9 +31,8 @@ pub struct SharedState {
     /// Serves feed clients on an endpoint node, and broadcasts on a connection node.
     pub feeds: Feeds,
     pub clock: Clock,
-    /// Value of `Retry-After` when the server or its store is overloaded or down.
-    pub retry_after: Span,
-    pub draining: Draining,
+    /// Set once when the shutdown begins, and never reset.
+    pub draining: AtomicBool,
     pub log: Logger,
 }
 
@@ -72,10 +71,6 @@ pub struct PushLimits {
     pub body_timeout: Duration,
 }
 
-/// Set once when the shutdown begins, and never reset.
-#[derive(Debug, Default)]
-pub struct Draining(AtomicBool);
-
 /// Generates message ids. The process has one sequence, so that ids of the same millisecond are
 /// ordered too, and the sequence continues that of the previous process.
 pub struct MessageIds {
@@ -89,13 +84,9 @@ pub struct LocalEndpoint {
     started: OnceCell<BoundedAddr<Endpoint>>,
 }
 
-impl Draining {
-    pub fn begin(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+impl SharedState {
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 }
 

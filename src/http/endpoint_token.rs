@@ -48,7 +48,6 @@ pub struct EndpointToken {
 /// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// The token was not made with the keys of this server.
     #[error("no such endpoint: the token in the URL is not one of this server's")]
     Unknown,
     #[error(
@@ -60,7 +59,6 @@ pub enum TokenError {
     OtherKey,
 }
 
-/// Encrypts and decrypts endpoint tokens.
 pub struct EndpointTokens {
     short: SealKeys,
     fernet: MultiFernet,
@@ -111,39 +109,28 @@ impl EndpointTokens {
         key: Option<&VapidKey>,
     ) -> Result<EndpointToken, TokenError> {
         match version {
-            TokenVersion::Short if token.len() == SHORT_CHARS => self.decrypt_short(token),
-            TokenVersion::Restricted => self.decrypt_restricted(token, key),
-            TokenVersion::Short | TokenVersion::V1 => self.decrypt_v1(token),
+            TokenVersion::Short if token.len() == SHORT_CHARS => {
+                self.unseal(&[], &decode_short(token)?).ok_or(TokenError::Unknown)
+            }
+            TokenVersion::Restricted => {
+                let sealed = decode_short(token)?;
+                let key = key.ok_or(TokenError::KeyNeeded)?;
+                // A wrong key and a wrong token are indistinguishable. On this path the key is likely.
+                self.unseal(&key.sha256(), &sealed).ok_or(TokenError::OtherKey)
+            }
+            TokenVersion::Short | TokenVersion::V1 => {
+                let plain = self.fernet_decrypt(token)?;
+                let ids = plain.as_slice().try_into().map_err(|_| TokenError::Unknown)?;
+                Ok(EndpointToken::from_bytes(ids))
+            }
             TokenVersion::V2 => self.decrypt_v2(token, key),
         }
-    }
-
-    fn decrypt_short(&self, token: &str) -> Result<EndpointToken, TokenError> {
-        let sealed = decode_short(token)?;
-        self.unseal(&[], &sealed).ok_or(TokenError::Unknown)
-    }
-
-    fn decrypt_restricted(
-        &self,
-        token: &str,
-        key: Option<&VapidKey>,
-    ) -> Result<EndpointToken, TokenError> {
-        let sealed = decode_short(token)?;
-        let key = key.ok_or(TokenError::KeyNeeded)?;
-        // A wrong key and a wrong token are indistinguishable. On this path the key is likely.
-        self.unseal(&key.sha256(), &sealed).ok_or(TokenError::OtherKey)
     }
 
     fn unseal(&self, binding: &[u8], sealed: &[u8; SEALED_BYTES]) -> Option<EndpointToken> {
         let mut ids = [0; IDS_BYTES];
         self.short.open(binding, sealed, &mut ids).ok()?;
         Some(EndpointToken::from_bytes(&ids))
-    }
-
-    fn decrypt_v1(&self, token: &str) -> Result<EndpointToken, TokenError> {
-        let plain = self.fernet_decrypt(token)?;
-        let ids = plain.as_slice().try_into().map_err(|_| TokenError::Unknown)?;
-        Ok(EndpointToken::from_bytes(ids))
     }
 
     fn decrypt_v2(&self, token: &str, key: Option<&VapidKey>) -> Result<EndpointToken, TokenError> {

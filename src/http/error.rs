@@ -6,7 +6,6 @@ use actix_web::http::header::{
 };
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use serde::Serialize;
-use state_machine::Span;
 
 use super::endpoint_token::TokenError;
 use super::message_url::MessageUrlError;
@@ -14,6 +13,9 @@ use super::push_headers::HeaderError;
 use super::vapid::VapidError;
 
 const MORE_INFO: &str = "https://autopush.readthedocs.io/en/latest/http.html#error-codes";
+
+/// `Retry-After` of a 503, in seconds.
+pub(crate) const RETRY_AFTER_S: u64 = 5;
 
 /// How long a sender may cache a 410.
 const GONE_FOR_SECS: u32 = 86_400;
@@ -29,7 +31,6 @@ pub enum PushError {
     Location(#[from] MessageUrlError),
     #[error(transparent)]
     Vapid(#[from] VapidError),
-    /// The path does not exist.
     #[error("there is nothing at this URL")]
     NotFound,
     #[error("this message is gone: delivered, replaced, dropped or expired")]
@@ -46,10 +47,10 @@ pub enum PushError {
     TooLarge { max_bytes: usize },
     /// The server, or a service that it depends on, is overloaded or down.
     #[error("the server cannot take the message now: try again later")]
-    Unavailable { retry_after: Span },
+    Unavailable,
     /// The connect limit is reached, or the server is draining.
     #[error("no more user agents can connect here now: try again later")]
-    TooManyConnections { retry_after: Span },
+    TooManyConnections,
     /// Any other status of HTTP, such as a method that is not allowed.
     #[error("{}", http_text(*.0))]
     Http(StatusCode),
@@ -66,7 +67,6 @@ struct Body<'a> {
 }
 
 impl PushError {
-    /// The `errno` of the body.
     pub fn errno(&self) -> u16 {
         self.code().1
     }
@@ -84,21 +84,8 @@ impl PushError {
             Self::UserWentAway => (StatusCode::GONE, 105),
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
-            Self::Unavailable { .. } | Self::TooManyConnections { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, 201)
-            }
+            Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
             Self::Http(status) => (*status, 999),
-        }
-    }
-
-    /// The value of `Retry-After`: whole seconds, at least one.
-    fn retry_after_secs(&self) -> Option<u64> {
-        match self {
-            Self::Unavailable { retry_after } | Self::TooManyConnections { retry_after } => {
-                Some(retry_after.0.div_ceil(1000).max(1))
-            }
-            Self::Http(StatusCode::SERVICE_UNAVAILABLE) => Some(1),
-            _ => None,
         }
     }
 
@@ -110,15 +97,15 @@ impl PushError {
             StatusCode::GONE => {
                 response.insert_header((CACHE_CONTROL, format!("max-age={GONE_FOR_SECS}")));
             }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                response.insert_header((RETRY_AFTER, RETRY_AFTER_S));
+            }
             StatusCode::UPGRADE_REQUIRED => {
                 // RFC 9110 §15.5.22, RFC 6455 §4.2.2
                 response.insert_header((UPGRADE, "websocket"));
                 response.insert_header((SEC_WEBSOCKET_VERSION, "13"));
             }
             _ => {}
-        }
-        if let Some(secs) = self.retry_after_secs() {
-            response.insert_header((RETRY_AFTER, secs.to_string()));
         }
     }
 }

@@ -37,12 +37,12 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     }
     warn!(common.log, "the server is unhealthy"; "store" => store, "feeds" => feeds,
         "registry" => registry, "broadcasts" => broadcasts);
-    PushError::Unavailable { retry_after: common.retry_after }.error_response()
+    PushError::Unavailable.error_response()
 }
 
 /// 200; from the start of the shutdown 503, so that a load balancer sends no more requests.
 pub(super) async fn alive(node: Data<AppState>) -> HttpResponse {
-    match node.common.draining.has_begun() {
+    match node.common.is_draining() {
         false => HttpResponse::Ok().json(json!({"status": "OK"})),
         true => HttpResponse::ServiceUnavailable().json(json!({"status": "draining"})),
     }

@@ -19,7 +19,6 @@ const SEALED_MAX_BYTES: usize = PLAIN_MAX_BYTES + TAG_BYTES;
 
 const ID_MAX_CHARS: usize = SEALED_MAX_BYTES.div_ceil(3) * 4;
 
-/// Encrypts and decrypts the ids of stored messages.
 pub struct MessageUrls {
     keys: SealKeys,
 }

@@ -17,7 +17,7 @@ pub(super) async fn delete(
     let common = &app.common;
     let failed = |error: StoreError| {
         warn!(common.log, "the store failed to delete a message"; "error" => %error);
-        PushError::Unavailable { retry_after: common.retry_after }
+        PushError::Unavailable
     };
     let record = common.store.record(uaid).await.map_err(failed)?.ok_or(PushError::MessageGone)?;
     let months = [Some(record.curmonth), record.oldmonth].into_iter().flatten().collect();

@@ -65,7 +65,7 @@ async fn push(
         Outcome::NoSuchUser => Err(PushError::UserGone),
         Outcome::UserWentAway => Err(PushError::UserWentAway),
         Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
-        Outcome::Unavailable => Err(PushError::Unavailable { retry_after: app.common.retry_after }),
+        Outcome::Unavailable => Err(PushError::Unavailable),
     }
 }
 

@@ -74,21 +74,22 @@ pub fn payload(headers: &HeaderMap, body: Bytes) -> Result<Option<Payload>, Head
     Ok(Some(Payload { encoding: read_encoding(headers)?, data: body }))
 }
 
-/// The header is repeated, or is not ASCII.
-struct NotOne;
-
-fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, NotOne> {
+/// The value of a header, or `error` if the header is repeated or not ASCII.
+fn one<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+    error: HeaderError,
+) -> Result<Option<&'a str>, HeaderError> {
     let mut values = headers.get_all(name);
     let Some(value) = values.next() else { return Ok(None) };
-    match values.next() {
-        Some(_) => Err(NotOne),
-        None => value.to_str().map(|text| Some(text.trim())).map_err(|_| NotOne),
+    match (value.to_str(), values.next()) {
+        (Ok(text), None) => Ok(Some(text.trim())),
+        _ => Err(error),
     }
 }
 
 fn read_ttl(headers: &HeaderMap) -> Result<Span, HeaderError> {
-    let text = one(headers, "ttl").map_err(|NotOne| HeaderError::TtlInvalid)?;
-    let text = text.ok_or(HeaderError::TtlMissing)?;
+    let text = one(headers, "ttl", HeaderError::TtlInvalid)?.ok_or(HeaderError::TtlMissing)?;
     let (digits, is_negative) = text.strip_prefix('-').map_or((text, false), |rest| (rest, true));
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(HeaderError::TtlInvalid);
@@ -101,20 +102,19 @@ fn read_ttl(headers: &HeaderMap) -> Result<Span, HeaderError> {
 }
 
 fn read_topic(headers: &HeaderMap) -> Result<Option<Topic>, HeaderError> {
-    let text = one(headers, "topic").map_err(|NotOne| HeaderError::Topic)?;
+    let text = one(headers, "topic", HeaderError::Topic)?;
     text.map(|text| Topic::parse(text).map_err(|_| HeaderError::Topic)).transpose()
 }
 
 fn read_urgency(headers: &HeaderMap) -> Result<Urgency, HeaderError> {
-    match one(headers, "urgency").map_err(|NotOne| HeaderError::Urgency)? {
+    match one(headers, "urgency", HeaderError::Urgency)? {
         None => Ok(Urgency::default()),
         Some(text) => Urgency::parse(&text.to_ascii_lowercase()).ok_or(HeaderError::Urgency),
     }
 }
 
 fn read_encoding(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
-    let text = one(headers, CONTENT_ENCODING.as_str());
-    let text = text.map_err(|NotOne| HeaderError::EncodingUnknown)?;
+    let text = one(headers, CONTENT_ENCODING.as_str(), HeaderError::EncodingUnknown)?;
     let text = text.ok_or(HeaderError::EncodingMissing)?;
     match text.to_ascii_lowercase().as_str() {
         "aes128gcm" => read_aes128gcm(headers),

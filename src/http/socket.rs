@@ -21,10 +21,8 @@ pub(super) async fn connect(
     }
     let common = &app.common;
     // A refused agent has caused no storage request and no session yet.
-    if common.draining.has_begun()
-        || !app.connect_limiter.try_admit(common.clock.now(), &common.log)
-    {
-        return Err(PushError::TooManyConnections { retry_after: common.retry_after }.into());
+    if common.is_draining() || !app.connect_limiter.try_admit(common.clock.now(), &common.log) {
+        return Err(PushError::TooManyConnections.into());
     }
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);

@@ -10,7 +10,6 @@
 //! errors of the crate do not distinguish a foreign algorithm from a broken header, a broken header
 //! from broken claims, or an invalid key from a signature that does not match.
 
-mod cache;
 mod credentials;
 mod jwt;
 mod key;
@@ -18,9 +17,9 @@ mod origin;
 #[cfg(test)]
 mod tests;
 
+use quick_cache::sync::Cache;
 use state_machine::{Span, Time};
 
-use cache::Verified;
 pub use credentials::Credentials;
 pub use key::VapidKey;
 pub use origin::{Origin, OriginError};
@@ -87,17 +86,21 @@ pub enum VapidError {
     ExpiresTooLate { ahead_s: u64 },
 }
 
+/// Memory of a cached token, about.
+const CACHED_BYTES: usize = 256;
+
 /// Verifies the credentials of application servers for one origin. Verified tokens are cached: a
 /// sender repeats a token for hours, and the signature check is the expensive part.
 pub struct Vapid {
     origin: Origin,
-    verified: Verified,
+    /// Expiry of verified tokens in seconds, by the SHA-256 of key and token.
+    verified: Cache<[u8; 32], f64>,
 }
 
 impl Vapid {
     /// A verifier for `origin` with a cache of at most `cache_max_bytes`.
-    pub fn new(origin: Origin, cache_max_bytes: u64) -> Self {
-        Self { origin, verified: Verified::new(cache_max_bytes) }
+    pub fn new(origin: Origin, cache_max_bytes: usize) -> Self {
+        Self { origin, verified: Cache::new(cache_max_bytes / CACHED_BYTES) }
     }
 
     /// Checks that the key signed the token for this origin, and that the token is valid `now`.
@@ -105,13 +108,14 @@ impl Vapid {
     /// For a cached token only the expiry is checked. The origin of a verifier never changes, so a
     /// cached token is for the right one.
     pub fn verify(&self, credentials: &Credentials<'_>, now: Time) -> Result<(), VapidError> {
-        if let Some(expiry) = self.verified.expiry_of(credentials) {
+        let digest = credentials.digest();
+        if let Some(expiry) = self.verified.get(&digest) {
             return jwt::check_expiry(expiry, now)
-                .inspect_err(|_| self.verified.forget(credentials));
+                .inspect_err(|_| _ = self.verified.remove(&digest));
         }
         let expiry = jwt::verify(credentials, &self.origin)?;
         jwt::check_expiry(expiry, now)?;
-        self.verified.remember(credentials, expiry);
+        self.verified.insert(digest, expiry);
         Ok(())
     }
 }

@@ -64,7 +64,6 @@ struct Contents {
     cluster_keys: Option<Vec<Zeroizing<String>>>,
 }
 
-/// Reads the keys in the file `path`.
 pub(super) fn load(path: &Path) -> Result<Keys, KeysError> {
     parse(path, &read(path)?)
 }

@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use aws_lc_rs::hmac;
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
-use super::{CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys, mac};
+use super::{CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys};
 
 /// A list of `keys.toml`. Each has fingerprints of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl KeyList {
     }
 
     fn fingerprint(self, key: &CryptoKey) -> String {
-        let tag = hmac::sign(&mac::derive(key, PURPOSE, b""), self.prefix().as_bytes());
+        let tag = hmac::sign(&key.derive(PURPOSE, b"", HMAC_SHA256), self.prefix().as_bytes());
         let mut fingerprint = self.prefix().to_owned();
         for byte in &tag.as_ref()[..FINGERPRINT_BYTES] {
             write!(fingerprint, "{byte:02x}").expect("writing to a string does not fail");

@@ -1,33 +1,23 @@
 //! Signatures that only this installation can make, over texts that are not secret.
 
-use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
-use super::{CryptoKey, Keys, NotOurs};
+use super::{CryptoKey, NotOurs};
 
 pub const MAC_BYTES: usize = 32;
 
 /// HMAC-SHA256 keys for one purpose, derived from a list of keys: the first signs, all verify.
 ///
-/// Derived as those of [`SealKeys`](super::SealKeys), for other purposes. The context is the
-/// variable part of the purpose: a signature made in one context is not valid in another.
+/// The context is the variable part of the purpose: a signature made in one context is not valid in another.
 pub struct MacKeys {
     keys: Vec<hmac::Key>,
 }
 
 impl MacKeys {
-    pub fn derive(keys: &Keys, purpose: &'static str, context: &[u8]) -> Self {
-        Self::derive_all(keys.crypto_keys(), purpose, context)
-    }
-
-    /// Derives from the cluster keys; None if the installation has none.
-    pub fn derive_from_cluster(keys: &Keys, purpose: &'static str, context: &[u8]) -> Option<Self> {
-        let keys = keys.cluster_keys();
-        (!keys.is_empty()).then(|| Self::derive_all(keys, purpose, context))
-    }
-
-    fn derive_all(keys: &[CryptoKey], purpose: &'static str, context: &[u8]) -> Self {
-        Self { keys: keys.iter().map(|key| derive(key, purpose, context)).collect() }
+    /// Derives from a list of keys, which is not empty.
+    pub fn derive(keys: &[CryptoKey], purpose: &'static str, context: &[u8]) -> Self {
+        let derive = |key: &CryptoKey| key.derive(purpose, context, HMAC_SHA256);
+        Self { keys: keys.iter().map(derive).collect() }
     }
 
     pub fn sign(&self, text: &[u8]) -> [u8; MAC_BYTES] {
@@ -51,24 +41,16 @@ impl MacKeys {
     }
 }
 
-pub(super) fn derive(key: &CryptoKey, purpose: &'static str, context: &[u8]) -> hmac::Key {
-    let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(key.as_bytes());
-    let info = [purpose.as_bytes(), context];
-    let derived = extracted
-        .expand(&info, HMAC_SHA256)
-        .expect("an HMAC key is shorter than the maximum output of HKDF");
-    hmac::Key::from(derived)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Keys;
 
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
 
     fn keys(texts: &[&str], purpose: &'static str, context: &[u8]) -> MacKeys {
-        MacKeys::derive(&Keys::from_texts(texts).unwrap(), purpose, context)
+        MacKeys::derive(Keys::from_texts(texts).unwrap().crypto_keys(), purpose, context)
     }
 
     #[test]
@@ -85,16 +67,6 @@ mod tests {
         for wrong in [&changed[..], &mac[..31], &[], &[mac, mac].concat()] {
             assert_eq!(ours.verify(b"text", wrong), Err(NotOurs), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn cluster_signatures_need_cluster_keys() {
-        let alone = Keys::from_texts(&[KEY]).unwrap();
-        assert!(MacKeys::derive_from_cluster(&alone, "this", b"").is_none());
-        let several = alone.with_cluster_texts(&[OTHER]).unwrap();
-        let ours = MacKeys::derive_from_cluster(&several, "this", b"").unwrap();
-        assert_eq!(ours.sign(b"text"), keys(&[OTHER], "this", b"").sign(b"text"));
-        assert_eq!(ours.verify(b"text", &keys(&[KEY], "this", b"").sign(b"text")), Err(NotOurs));
     }
 
     #[test]

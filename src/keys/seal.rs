@@ -1,7 +1,6 @@
 //! Encryption of ids into tokens that only this installation can open.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 
 use super::{CryptoKey, Keys};
 
@@ -17,8 +16,7 @@ const NONCE: [u8; 12] = [0; 12];
 
 /// Keys for one purpose, derived from the crypto keys: the first seals, all open.
 ///
-/// Derivation is HKDF-SHA256 (RFC 5869) with the purpose as info: a token sealed for one purpose
-/// opens for no other, and no key is used both here and by Fernet.
+/// A token sealed for one purpose opens for no other, and no key is used both here and by Fernet.
 pub struct SealKeys {
     keys: Vec<LessSafeKey>,
 }
@@ -29,7 +27,8 @@ pub struct NotOurs;
 
 impl SealKeys {
     pub fn derive(keys: &Keys, purpose: &'static str) -> Self {
-        Self { keys: keys.crypto_keys().iter().map(|key| derive(key, purpose)).collect() }
+        let derive = |key: &CryptoKey| key.derive::<_, UnboundKey>(purpose, b"", &AES_256_GCM_SIV);
+        Self { keys: keys.crypto_keys().iter().map(derive).map(LessSafeKey::new).collect() }
     }
 
     /// Seals `in_out` in place, with its last [`TAG_BYTES`] for the tag; `binding` is
@@ -54,13 +53,4 @@ impl SealKeys {
         });
         if opened { Ok(()) } else { Err(NotOurs) }
     }
-}
-
-fn derive(key: &CryptoKey, purpose: &'static str) -> LessSafeKey {
-    let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(key.as_bytes());
-    let info = [purpose.as_bytes()];
-    let derived = extracted
-        .expand(&info, &AES_256_GCM_SIV)
-        .expect("a cipher's key is shorter than the maximum output of HKDF");
-    LessSafeKey::new(UnboundKey::from(derived))
 }

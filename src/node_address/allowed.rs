@@ -14,17 +14,17 @@ pub const PATTERNS_MAX: usize = 1000;
 const MAPPED_BITS: u8 = 96;
 
 /// A list of patterns, at least one, of which the address of a node must match one.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedNodes(Vec<Pattern>);
 
 /// `HOST[:PORT]`; without a port, any port matches.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern {
     host: Host,
     port: Option<u16>,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Host {
     /// A single address is a net of its full width. No host bits are set.
     Net(IpNet),
@@ -163,11 +163,5 @@ impl fmt::Display for AllowedNodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let patterns: Vec<String> = self.0.iter().map(Pattern::to_string).collect();
         f.write_str(&patterns.join(", "))
-    }
-}
-
-impl fmt::Debug for AllowedNodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }

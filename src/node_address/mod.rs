@@ -11,7 +11,6 @@ mod tests;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::Range;
 
 use state_machine::NodeId;
 
@@ -27,11 +26,11 @@ const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
 /// The URL of a node's router port: `http://HOST[:PORT]`, without a path.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeAddress {
     node: NodeId,
-    /// The range of the host in `node`, without brackets.
-    host: Range<usize>,
+    /// An IPv6 address has no brackets here.
+    host: Box<str>,
     ip: Option<IpAddr>,
     port: u16,
 }
@@ -51,8 +50,7 @@ impl NodeAddress {
         let (host, port) = split_port(authority).ok_or(AddressError)?;
         let (bare, ip) = read_host(host).ok_or(AddressError)?;
         let port = port.map_or(Some(DEFAULT_PORT), read_port).ok_or(AddressError)?;
-        let start = SCHEME.len() + usize::from(bare.len() != host.len());
-        Ok(Self { node: node.clone(), host: start..start + bare.len(), ip, port })
+        Ok(Self { node: node.clone(), host: bare.into(), ip, port })
     }
 
     pub fn node(&self) -> &NodeId {
@@ -66,7 +64,7 @@ impl NodeAddress {
 
     /// The host; an IPv6 address without its brackets.
     pub fn host(&self) -> &str {
-        &self.node.as_str()[self.host.clone()]
+        &self.host
     }
 
     /// None if the host is a name.
@@ -82,12 +80,6 @@ impl NodeAddress {
 impl fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.node.fmt(f)
-    }
-}
-
-impl fmt::Debug for NodeAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -100,18 +100,19 @@ impl Headers<'_> {
     fn read(self) -> Result<Encoding, WireMessageError> {
         match (self.encoding, self.encryption, self.crypto_key) {
             ("aes128gcm", None, None) => Ok(Encoding::Aes128Gcm),
-            ("aesgcm", Some(encryption), Some(_)) if encryption.len() > CRYPTO_HEADER_MAX_BYTES => {
-                Err(WireMessageError::Field("encryption"))
-            }
-            ("aesgcm", Some(_), Some(crypto_key)) if crypto_key.len() > CRYPTO_HEADER_MAX_BYTES => {
-                Err(WireMessageError::Field("crypto_key"))
-            }
             ("aesgcm", Some(encryption), Some(crypto_key)) => Ok(Encoding::AesGcm {
-                encryption: encryption.into(),
-                crypto_key: crypto_key.into(),
+                encryption: bounded(encryption, "encryption")?,
+                crypto_key: bounded(crypto_key, "crypto_key")?,
             }),
             _ => Err(WireMessageError::Field("headers")),
         }
+    }
+}
+
+fn bounded(text: Cow<'_, str>, field: &'static str) -> Result<Box<str>, WireMessageError> {
+    match text.len() <= CRYPTO_HEADER_MAX_BYTES {
+        true => Ok(text.into()),
+        false => Err(WireMessageError::Field(field)),
     }
 }
 

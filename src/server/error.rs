@@ -74,8 +74,4 @@ impl ServeError {
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
         )
     }
-
-    pub(super) fn listen(address: SocketAddr, source: io::Error) -> Self {
-        Self::Listen { address, source }
-    }
 }

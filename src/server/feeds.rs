@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use actors::FeedLimits;
 use actors::broadcasts::{self, BroadcastLimits, BroadcastView};
-use actors::{Clock, FeedLimits, Feeds};
-use slog::Logger;
 use state_machine::Span;
 use state_machine::feed::{ConsumerLimits, PublisherLimits};
 use state_machine::store::PageLimit;
-use storage::{FeedTables, StoreAdmin};
 use tokio::sync::Semaphore;
 
-use super::{RETRY_AFTER, ServeError};
+use super::ServeError;
 use crate::feeds::http::tokens::FeedTokens;
 use crate::feeds::http::{FOLLOWED_BYTES_MAX, FeedRequestLimits, FeedService};
 use crate::http::app::SharedState;
@@ -21,17 +19,6 @@ use crate::settings::{Settings, StoreKind};
 
 /// Poll interval of a followed feed if no other process writes to the store: practically never.
 const POLL_ALONE: Span = Span::from_secs(24 * 60 * 60);
-
-/// Starts the publisher and the consumers.
-pub(super) fn start(
-    settings: &Settings,
-    store: &Arc<dyn StoreAdmin>,
-    clock: &Clock,
-    log: &Logger,
-) -> Feeds {
-    let store: Arc<dyn FeedTables> = Arc::clone(store) as _;
-    Feeds::start(store, clock.clone(), limits(settings), log.clone())
-}
 
 /// Starts the broadcast actor; returns when it has read the broadcasts in the store.
 pub(super) async fn broadcasts(
@@ -59,7 +46,6 @@ pub(super) fn service(
         wait_max: Duration::from_secs(settings.feed_wait_max_s),
         keepalive: Duration::from_secs(settings.feed_keepalive_s),
         body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
-        retry_after: RETRY_AFTER,
     };
     FeedService {
         feeds: feeds.clone(),
@@ -71,7 +57,7 @@ pub(super) fn service(
     }
 }
 
-fn limits(settings: &Settings) -> FeedLimits {
+pub(super) fn limits(settings: &Settings) -> FeedLimits {
     let poll = match settings.store {
         StoreKind::Embedded => POLL_ALONE,
         StoreKind::DynamoDb => Span(settings.feed_poll_ms),

@@ -1,7 +1,4 @@
 //! The ports of a node: the public port, and the router port of a connection node.
-//!
-//! They open and close in steps, each with its type: [`BoundSockets`], [`RouterOnly`],
-//! [`RunningServers`], [`ClosingServers`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -39,22 +36,12 @@ pub(super) struct BoundSockets {
     router: Option<TcpListener>,
 }
 
-/// The router port is served, the public port is bound.
-pub(super) struct RouterOnly {
-    public: TcpListener,
-    router: Option<Port>,
-}
-
-/// Both ports are served.
 pub(super) struct RunningServers {
     public: Port,
     router: Option<Port>,
 }
 
-/// The ports are closed and finish their requests.
-pub(super) struct ClosingServers(Vec<JoinHandle<io::Result<()>>>);
-
-struct Port {
+pub(super) struct Port {
     address: SocketAddr,
     listener: TcpListener,
     handle: ServerHandle,
@@ -70,7 +57,6 @@ impl BoundSockets {
         Ok(Self { public, router })
     }
 
-    /// The bound address of the public port.
     pub(super) fn public_address(&self) -> Result<SocketAddr, ServeError> {
         address(&self.public)
     }
@@ -81,39 +67,28 @@ impl BoundSockets {
     }
 
     /// Serves the router port, if there is one.
-    pub(super) fn serve_router(self, router: Option<RouterPort>) -> Result<RouterOnly, ServeError> {
-        let Self { public, router: listener } = self;
-        let router = match listener.zip(router) {
-            Some((listener, router)) => {
-                let bound = address(&listener)?;
-                let failed = |source| ServeError::listen(bound, source);
-                let handle = listener.try_clone().map_err(failed)?;
-                Some(Port::of(bound, handle, router.serve(listener).map_err(failed)?))
-            }
-            None => None,
-        };
-        Ok(RouterOnly { public, router })
+    pub(super) fn serve_router(
+        &mut self,
+        router: Option<RouterPort>,
+    ) -> Result<Option<Port>, ServeError> {
+        let Some((listener, router)) = self.router.take().zip(router) else { return Ok(None) };
+        Port::serve(listener, |listener| router.serve(listener)).map(Some)
     }
-}
 
-impl RouterOnly {
-    /// Serves the public port too.
+    /// Serves the public port, beside the router port.
     pub(super) fn serve_public(
         self,
         settings: &Settings,
         node: &AppState,
         feeds: Option<Data<FeedService>>,
+        router: Option<Port>,
     ) -> Result<RunningServers, ServeError> {
-        let Self { public, router } = self;
-        let bound = address(&public)?;
-        let handle = public.try_clone().map_err(|source| ServeError::listen(bound, source))?;
-        let public = Port::of(bound, handle, server(settings, public, node, feeds)?);
+        let public = Port::serve(self.public, |listener| server(settings, listener, node, feeds))?;
         Ok(RunningServers { public, router })
     }
 }
 
 impl RunningServers {
-    /// The bound address of the public port.
     pub(super) fn public_address(&self) -> SocketAddr {
         self.public.address
     }
@@ -134,37 +109,41 @@ impl RunningServers {
         }
     }
 
-    /// Closes the ports to new connections. Requests in progress are finished.
-    pub(super) async fn close(self) -> ClosingServers {
+    /// Closes the ports to new connections. The servers finish the requests in progress; the results
+    /// are their ends.
+    pub(super) async fn close(self) -> Vec<JoinHandle<io::Result<()>>> {
         let ports: Vec<Port> = [Some(self.public), self.router].into_iter().flatten().collect();
         for port in &ports {
             // On an error the connections in the backlog are reset.
             let _ = accept_drain::stop_accepting(&port.listener);
         }
         sleep(accept_drain::WAIT).await;
-        ClosingServers(ports.into_iter().map(Port::close).collect())
+        let stop = |port: Port| {
+            drop(port.handle.stop(true));
+            port.served
+        };
+        ports.into_iter().map(stop).collect()
     }
 }
 
-impl ClosingServers {
-    /// Waits until all connections are closed, at most for `wait`.
-    pub(super) async fn ended(self, wait: Duration) -> io::Result<()> {
-        let ended = timeout(wait, join_all(self.0)).await;
-        // The remaining connections end with the process.
-        ended.unwrap_or_default().into_iter().try_for_each(joined)
-    }
+/// Waits until all connections are closed, at most for [`LAST_ANSWERS_WAIT`].
+pub(super) async fn ended(closing: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+    let ended = timeout(LAST_ANSWERS_WAIT, join_all(closing)).await;
+    // The remaining connections end with the process.
+    ended.unwrap_or_default().into_iter().try_for_each(joined)
 }
 
 impl Port {
-    /// Runs `server`. `listener` is a second handle of its socket.
-    fn of(address: SocketAddr, listener: TcpListener, server: Server) -> Self {
-        Self { address, listener, handle: server.handle(), served: spawn(server) }
-    }
-
-    /// Orders the server to stop; the result is its end.
-    fn close(self) -> JoinHandle<io::Result<()>> {
-        drop(self.handle.stop(true));
-        self.served
+    /// Starts a server on `listener`, and keeps a second handle of the socket.
+    fn serve(
+        listener: TcpListener,
+        start: impl FnOnce(TcpListener) -> io::Result<Server>,
+    ) -> Result<Self, ServeError> {
+        let address = address(&listener)?;
+        let failed = |source| ServeError::Listen { address, source };
+        let handle = listener.try_clone().map_err(failed)?;
+        let server = start(listener).map_err(failed)?;
+        Ok(Self { address, listener: handle, handle: server.handle(), served: spawn(server) })
     }
 }
 
@@ -174,7 +153,7 @@ fn joined(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, ServeError> {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    listener.local_addr().map_err(|source| ServeError::listen(any, source))
+    listener.local_addr().map_err(|source| ServeError::Listen { address: any, source })
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
@@ -185,7 +164,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
         socket.listen(BACKLOG)?;
         Ok(socket.into())
     };
-    open().map_err(|source| ServeError::listen(address, source))
+    open().map_err(|source| ServeError::Listen { address, source })
 }
 
 /// The server of the public port.
@@ -194,9 +173,8 @@ fn server(
     listener: TcpListener,
     node: &AppState,
     feeds: Option<Data<FeedService>>,
-) -> Result<Server, ServeError> {
-    let workers = settings.worker_threads();
-    let (node, address) = (node.clone(), settings.listen);
+) -> io::Result<Server> {
+    let (workers, node) = (settings.worker_threads(), node.clone());
     let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
     let server = HttpServer::new(move || {
         // The middleware wraps a scope and not the application, whose type is part of every
@@ -217,8 +195,7 @@ fn server(
     .shutdown_timeout(settings.shutdown_wait_ms.div_ceil(1000))
     .disable_signals()
     .on_connect(move |io, _| tcp::set_options(io, user_timeout))
-    .listen(listener)
-    .map_err(|source| ServeError::listen(address, source))?;
+    .listen(listener)?;
     Ok(server.run())
 }
 
@@ -230,7 +207,7 @@ async fn answer(
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let mut answer = request_body_drain::hold_until_answered(request, next).await?;
-    if common.draining.has_begun() {
+    if common.is_draining() {
         answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     Ok(answer)

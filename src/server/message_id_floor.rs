@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use slog::{Logger, warn};
 use state_machine::{Span, Time};
@@ -30,11 +30,7 @@ pub(super) struct IdFloor {
 impl IdFloor {
     /// The floor of a single node; nodes of a cluster have none.
     pub(super) fn of(role: Role, settings: &Settings) -> Option<Self> {
-        (role == Role::All).then(|| Self::in_dir(&settings.data_dir))
-    }
-
-    fn in_dir(data_dir: &Path) -> Self {
-        Self { dir: data_dir.to_owned() }
+        (role == Role::All).then(|| Self { dir: settings.data_dir.clone() })
     }
 
     /// The time at which new ids begin.
@@ -84,7 +80,7 @@ mod tests {
     fn ids_continue_after_those_of_the_previous_server() {
         let dir = tempfile::tempdir().unwrap();
         let log = Logger::root(Discard, o!());
-        let id_floor = IdFloor::in_dir(dir.path());
+        let id_floor = IdFloor { dir: dir.path().to_owned() };
         assert_eq!(id_floor.floor(&log), Time(0));
         id_floor.save(Time(5_000_000), &log);
         assert_eq!(id_floor.floor(&log), Time(5_000_000));

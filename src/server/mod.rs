@@ -23,10 +23,9 @@ mod urls;
 use std::sync::Arc;
 
 use actix::System;
-use actix_web::web::Data;
 use actors::Clock;
 use slog::{Logger, info, warn};
-use state_machine::{Span, Time};
+use state_machine::Span;
 use storage::StoreAdmin;
 
 pub use error::ServeError;
@@ -34,19 +33,14 @@ pub use error::ServeError;
 use crate::admin::job_context::{JobContext, Servers};
 use crate::admin::socket::AdminSocket;
 use crate::clock::SystemClock;
-use crate::feeds::http::FeedService;
 use crate::feeds::import;
 use crate::http::app::AppState;
-use crate::peers::outbound::RouterUrlCheck;
 use crate::settings::{Role, Settings, StoreKind};
 use crate::{admin, telemetry};
-use listen::{BoundSockets, RouterOnly, RunningServers};
+use listen::BoundSockets;
 use message_id_floor::IdFloor;
 use node::Node;
 use shutdown::{Shutdown, Signals};
-
-/// `Retry-After` of a 503 while the store is busy or down.
-const RETRY_AFTER: Span = Span::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT. The settings fit the role ([`Settings::check`]). The clock is
 /// `clock_offset_s` seconds ahead of the system's.
@@ -67,7 +61,7 @@ async fn serve(
 ) -> Result<(), ServeError> {
     // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
-    let sockets = BoundSockets::bind(role, settings)?;
+    let mut sockets = BoundSockets::bind(role, settings)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let clock = Clock::starting_at(machine.now());
     let assembled = tokio::select! {
@@ -80,8 +74,12 @@ async fn serve(
     };
     let Node { app: node, feeds, router, router_url_check, store, tables, origin, lock: _lock } =
         assembled;
-    let routers = sockets.serve_router(router)?;
-    let ports = open(settings, routers, &node, feeds, router_url_check).await;
+    let router = sockets.serve_router(router)?;
+    let is_reached = match router_url_check {
+        Some(url) => router_url_check::check(url, &log).await,
+        None => Ok(()),
+    };
+    let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, feeds, router));
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
     if let Some(source) = source {
@@ -93,34 +91,14 @@ async fn serve(
     startup_log::write(role, settings, &ports, &origin, &log);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
-    if let Some((reached, id_floor)) = reached_ids(&node).zip(id_floor) {
-        id_floor.save(reached, &log);
+    if let Some((endpoints, id_floor)) = node.endpoints.as_ref().zip(id_floor) {
+        id_floor.save(endpoints.ids.time(clock.now()) + Span(1), &log);
     }
     if let Some(admin) = admin {
         admin.stop().await;
     }
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
-}
-
-/// Opens the public port, unless another node answers at this one's `router_url`.
-async fn open(
-    settings: &Settings,
-    routers: RouterOnly,
-    node: &AppState,
-    feeds: Option<Data<FeedService>>,
-    router_url_check: Option<RouterUrlCheck>,
-) -> Result<RunningServers, ServeError> {
-    if let Some(router_url_check) = router_url_check {
-        router_url_check::check(router_url_check, &node.common.log).await?;
-    }
-    routers.serve_public(settings, node, feeds)
-}
-
-/// The time of the next message id, on a node with endpoints.
-fn reached_ids(node: &AppState) -> Option<Time> {
-    let endpoints = node.endpoints.as_ref()?;
-    Some(endpoints.ids.time(node.common.clock.now()) + Span(1))
 }
 
 /// The socket through which commands use an embedded store. They use DynamoDB without the server.

@@ -1,34 +1,34 @@
 //! Builds the parts of a node that its role needs.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use actix_web::web::Data;
 use actors::{
-    ClientShared, Clock, Directory, EndpointShared, NoPeers, NodeDirectory, RegistryActor,
+    ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers, NodeDirectory, RegistryActor,
 };
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Month, NodeId, Time, Uaid};
 use storage::embedded::DirLock;
-use storage::{Store, StoreAdmin};
+use storage::{FeedTables, Store, StoreAdmin};
 
 use super::listen::BoundSockets;
 use super::message_id_floor::IdFloor;
 use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
-use super::{RETRY_AFTER, ServeError, feeds, limits};
+use super::{ServeError, feeds, limits};
 use crate::feeds::http::FeedService;
-use crate::http::app::{AppState, Draining, EndpointRole, MessageIds, SharedState, WebSocketRole};
+use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::http::connect_limiter::ConnectLimiter;
 use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
-use crate::peers::inbound::{PortLimits, RouterPort};
-use crate::peers::outbound::{RemoteLimits, RemoteNodes, RouterUrlCheck};
+use crate::peers::inbound::RouterPort;
+use crate::peers::outbound::{RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
 use crate::settings::{Role, Settings, StoreKind};
 use crate::store::message_tables::MonthTables;
@@ -46,7 +46,6 @@ pub(super) struct Node {
     pub(super) app: AppState,
     /// Feeds over HTTP, on a node with endpoints.
     pub(super) feeds: Option<Data<FeedService>>,
-    /// The router port of a connection node.
     pub(super) router: Option<RouterPort>,
     /// A request of a connection node to its own `router_url`.
     pub(super) router_url_check: Option<RouterUrlCheck>,
@@ -69,13 +68,13 @@ pub(super) async fn assemble(
     let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
     let opened = open_store::open(role, settings, clock.now()).await?;
     let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
-    let feeds = feeds::start(settings, &store, clock, log);
+    let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
+    let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());
     let common = Data::new(SharedState {
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,
         clock: clock.clone(),
-        retry_after: RETRY_AFTER,
-        draining: Draining::default(),
+        draining: AtomicBool::new(false),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
@@ -108,53 +107,38 @@ struct NodeParts<'a> {
 impl NodeParts<'_> {
     /// Starts the registry, which looks agents and other nodes up.
     fn directory(&self, role: Role, name: &NodeId) -> Directory {
-        let peers: Arc<dyn NodeDirectory> = match role {
-            Role::All => Arc::new(NoPeers(self.foreign_answer())),
-            Role::Connection | Role::Endpoint => Arc::new(self.cluster_node()),
-        };
-        let log = self.common.log.clone();
-        let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log);
-        registry.start(role.has_connections().then(|| name.clone()))
-    }
-
-    /// The answer for a record that names another node, if this process calls no other nodes.
-    /// DynamoDB tables may be used by several nodes.
-    fn foreign_answer(&self) -> NodeAnswer {
-        match self.settings.store {
-            StoreKind::Embedded => NodeAnswer::NotHere,
-            StoreKind::DynamoDb => NodeAnswer::Unreachable,
-        }
-    }
-
-    fn cluster_node(&self) -> RemoteNodes {
         let SharedState { clock, log, .. } = &***self.common;
-        let allowed = self.settings.nodes_allowed.clone();
-        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(self.settings));
-        RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone())
+        let peers: Arc<dyn NodeDirectory> = match role {
+            // No other node is called. DynamoDB tables may be used by several nodes.
+            Role::All => Arc::new(NoPeers(match self.settings.store {
+                StoreKind::Embedded => NodeAnswer::NotHere,
+                StoreKind::DynamoDb => NodeAnswer::Unreachable,
+            })),
+            Role::Connection | Role::Endpoint => {
+                let (keys, allowed) = (self.cluster_keys(), self.settings.nodes_allowed.clone());
+                let limits = self.settings.into();
+                Arc::new(RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone()))
+            }
+        };
+        let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log.clone());
+        registry.start(role.has_connections().then(|| name.clone()))
     }
 
     fn router_port(&self, name: &NodeId, directory: &Directory) -> RouterPort {
         let SharedState { clock, log, .. } = &***self.common;
-        let (keys, limits) = (self.cluster_keys(), PortLimits::from(self.settings));
-        RouterPort::new(
-            name.clone(),
-            keys,
-            directory.registry(),
-            clock.clone(),
-            limits,
-            log.clone(),
-        )
+        let (keys, limits, name) = (self.cluster_keys(), self.settings.into(), name.clone());
+        RouterPort::new(name, keys, directory.registry(), clock.clone(), limits, log.clone())
     }
 
     fn router_url_check(&self, name: NodeId, instance: Uaid) -> RouterUrlCheck {
         let (settings, clock) = (self.settings, self.common.clock.clone());
-        let (keys, limits) = (Arc::new(self.cluster_keys()), RemoteLimits::from(settings));
-        RouterUrlCheck::new(name, instance, keys, &settings.nodes_allowed, limits, clock)
+        let (keys, allowed) = (self.cluster_keys(), &settings.nodes_allowed);
+        RouterUrlCheck::new(name, instance, keys, allowed, settings.into(), clock)
     }
 
-    fn cluster_keys(&self) -> ClusterKeys {
-        ClusterKeys::derive(self.keys)
-            .expect("open_store refuses a cluster node without cluster keys")
+    fn cluster_keys(&self) -> Arc<ClusterKeys> {
+        let keys = ClusterKeys::derive(self.keys);
+        Arc::new(keys.expect("open_store refuses a cluster node without cluster keys"))
     }
 
     async fn connections(
@@ -212,7 +196,7 @@ impl NodeParts<'_> {
             origin: origin.as_str().to_owned(),
             tokens: Arc::new(EndpointTokens::new(keys)),
             message_urls: MessageUrls::new(keys),
-            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max as u64),
+            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max),
             limits: limits::of_a_push(settings),
             shared: Arc::new(shared),
             ids: MessageIds::after(floor),

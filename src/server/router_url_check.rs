@@ -112,7 +112,7 @@ mod tests {
             let limits = PortLimits { workers: 1, ..PortLimits::from(&Settings::default()) };
             let port = RouterPort::new(
                 name(address),
-                keys(),
+                Arc::new(keys()),
                 directory.registry(),
                 clock.clone(),
                 limits,

@@ -5,6 +5,7 @@
 //! and endpoint nodes.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix_web::web::Data;
@@ -15,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::ServeError;
-use super::listen::{LAST_ANSWERS_WAIT, RunningServers};
+use super::listen::{self, LAST_ANSWERS_WAIT, RunningServers};
 use crate::http::app::{AppState, EndpointRole};
 use crate::settings::{Role, Settings};
 
@@ -76,7 +77,7 @@ impl Shutdown<'_> {
             signal = signals.next() => info!(self.log, "stopping"; "signal" => signal),
         }
         // Health checks fail from now on, so that load balancers send no more.
-        self.node.common.draining.begin();
+        self.node.common.draining.store(true, Ordering::Relaxed);
         let until = match self.role {
             Role::All => Instant::now() + self.wait(),
             Role::Endpoint => self.lame_duck(&mut signals).await,
@@ -84,7 +85,7 @@ impl Shutdown<'_> {
         };
         let closing = ports.close().await;
         self.close_all(until).await;
-        (closing.ended(LAST_ANSWERS_WAIT).await, until)
+        (listen::ended(closing).await, until)
     }
 
     fn wait(&self) -> Duration {

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_former_name_is_refused_in_every_place_with_its_new_name() {
-        for (former, now) in crate::renamed::settings() {
+        for (former, now) in crate::renamed::SETTINGS {
             assert!(table::Setting::find(now).is_some() && table::Setting::find(former).is_none());
             let variable = sources::env_name(former);
             let error = load(&[], &[(&variable, "1")], &format!("{former} = 1\n")).unwrap_err();

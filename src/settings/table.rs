@@ -298,7 +298,7 @@ settings! {
         /// has the lowered value.
         ttl_max_s: u64 = 2_592_000, in 0..=31_536_000, "s";
 
-        /// Memory for verified VAPID tokens, which are cached until they expire: about 500 bytes
+        /// Memory for verified VAPID tokens, which are cached until they expire: about 256 bytes
         /// each.
         vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
 

@@ -37,24 +37,10 @@ pub enum KeyFingerprintsError {
 
 /// Adds the fingerprints of this node's keys, if in each list it shares a key with the nodes before.
 /// In a store without user agents nothing depends on their keys, and this node's replace them.
-pub(crate) async fn add_or_refuse(
-    store: &dyn StoreAdmin,
+pub(crate) async fn add_or_refuse<S: FingerprintStore + ?Sized>(
+    store: &S,
     keys: &Keys,
 ) -> Result<(), KeyFingerprintsError> {
-    add_to(&InStore(store), keys).await
-}
-
-/// Checks whether a node with these keys would start, and writes nothing.
-pub(crate) async fn compare(
-    store: &dyn StoreAdmin,
-    keys: &Keys,
-) -> Result<(), KeyFingerprintsError> {
-    let store = InStore(store);
-    let before = store.fingerprints().await?;
-    with_own(&store, keys, &before).await.map(|_after| ())
-}
-
-async fn add_to(store: &impl FingerprintStore, keys: &Keys) -> Result<(), KeyFingerprintsError> {
     for _attempt in 0..ATTEMPTS_MAX {
         let before = store.fingerprints().await?;
         let after = with_own(store, keys, &before).await?;
@@ -65,8 +51,17 @@ async fn add_to(store: &impl FingerprintStore, keys: &Keys) -> Result<(), KeyFin
     Err(KeyFingerprintsError::Contended)
 }
 
-async fn with_own(
-    store: &impl FingerprintStore,
+/// Checks whether a node with these keys would start, and writes nothing.
+pub(crate) async fn compare(
+    store: &dyn StoreAdmin,
+    keys: &Keys,
+) -> Result<(), KeyFingerprintsError> {
+    let before = store.fingerprints().await?;
+    with_own(store, keys, &before).await.map(|_after| ())
+}
+
+async fn with_own<S: FingerprintStore + ?Sized>(
+    store: &S,
     keys: &Keys,
     before: &BTreeSet<String>,
 ) -> Result<BTreeSet<String>, KeyFingerprintsError> {
@@ -88,7 +83,7 @@ async fn with_own(
 }
 
 /// The fingerprints in the store; tests have their own.
-trait FingerprintStore {
+pub(crate) trait FingerprintStore {
     async fn fingerprints(&self) -> Result<BTreeSet<String>, StoreError>;
 
     /// Replaces `before`; false if the store has something else by now.
@@ -101,11 +96,9 @@ trait FingerprintStore {
     async fn is_empty_store(&self) -> Result<bool, StoreError>;
 }
 
-struct InStore<'a>(&'a dyn StoreAdmin);
-
-impl FingerprintStore for InStore<'_> {
+impl FingerprintStore for dyn StoreAdmin + '_ {
     async fn fingerprints(&self) -> Result<BTreeSet<String>, StoreError> {
-        self.0.key_fingerprints().await
+        self.key_fingerprints().await
     }
 
     async fn put(
@@ -113,11 +106,11 @@ impl FingerprintStore for InStore<'_> {
         before: BTreeSet<String>,
         after: BTreeSet<String>,
     ) -> Result<bool, StoreError> {
-        self.0.put_key_fingerprints(before, after).await
+        self.put_key_fingerprints(before, after).await
     }
 
     async fn is_empty_store(&self) -> Result<bool, StoreError> {
-        is_empty_store(self.0).await
+        is_empty_store(self).await
     }
 }
 
@@ -179,7 +172,7 @@ mod tests {
     async fn with_users(of: &[&Keys]) -> TestStore {
         let fake = TestStore { has_users: true, ..TestStore::default() };
         for keys in of {
-            add_to(&fake, keys).await.unwrap();
+            add_or_refuse(&fake, keys).await.unwrap();
         }
         fake
     }
@@ -201,7 +194,7 @@ mod tests {
         let fake = with_users(&[&before, &after]).await;
         assert_eq!(*fake.fingerprints.borrow(), fingerprints(&after));
         // The old keys can be removed when every node has the new ones.
-        add_to(&fake, &keys(&[&new], &[&newer])).await.unwrap();
+        add_or_refuse(&fake, &keys(&[&new], &[&newer])).await.unwrap();
     }
 
     #[tokio::test]
@@ -214,7 +207,7 @@ mod tests {
             (keys(&[&cluster], &[&crypto]), "crypto_keys"),
         ] {
             let before = fake.fingerprints.borrow().clone();
-            let refused = add_to(&fake, &wrong).await.unwrap_err().to_string();
+            let refused = add_or_refuse(&fake, &wrong).await.unwrap_err().to_string();
             assert!(refused.contains(list) && refused.contains("copy keys.toml"), "{refused}");
             assert_eq!(*fake.fingerprints.borrow(), before);
         }
@@ -224,9 +217,9 @@ mod tests {
     async fn in_a_store_without_users_other_keys_replace_those_before() {
         let [crypto, cluster, other] = fresh();
         let fake = TestStore::default();
-        add_to(&fake, &keys(&[&crypto], &[&cluster])).await.unwrap();
+        add_or_refuse(&fake, &keys(&[&crypto], &[&cluster])).await.unwrap();
         let after = keys(&[&other], &[&cluster]);
-        add_to(&fake, &after).await.unwrap();
+        add_or_refuse(&fake, &after).await.unwrap();
         assert_eq!(*fake.fingerprints.borrow(), fingerprints(&after));
     }
 
@@ -236,7 +229,7 @@ mod tests {
         let several = keys(&[&crypto], &[&cluster]);
         let fake = with_users(&[&keys(&[&crypto], &[]), &several, &keys(&[&crypto], &[])]).await;
         assert_eq!(*fake.fingerprints.borrow(), fingerprints(&several));
-        assert!(add_to(&fake, &keys(&[&other], &[])).await.is_err());
+        assert!(add_or_refuse(&fake, &keys(&[&other], &[])).await.is_err());
     }
 
     #[tokio::test]
@@ -246,11 +239,11 @@ mod tests {
         let fake = with_users(&[]).await;
         fake.others.borrow_mut().push(fingerprints(&other));
         let both = keys(&[&ours, &shared], &[]);
-        add_to(&fake, &both).await.unwrap();
+        add_or_refuse(&fake, &both).await.unwrap();
         assert_eq!(*fake.fingerprints.borrow(), &fingerprints(&other) | &fingerprints(&both));
         fake.fingerprints.borrow_mut().clear();
         fake.others.borrow_mut().push(fingerprints(&other));
-        let overtaken = add_to(&fake, &keys(&[&ours], &[])).await;
+        let overtaken = add_or_refuse(&fake, &keys(&[&ours], &[])).await;
         assert!(matches!(overtaken, Err(KeyFingerprintsError::Foreign(KeyList::Crypto))));
     }
 
@@ -260,7 +253,7 @@ mod tests {
         let fake = TestStore::default();
         let change = |number: u32| BTreeSet::from([format!("other:{number}")]);
         fake.others.borrow_mut().extend((0..2 * ATTEMPTS_MAX).map(change));
-        let refused = add_to(&fake, &keys(&[&crypto], &[])).await;
+        let refused = add_or_refuse(&fake, &keys(&[&crypto], &[])).await;
         assert!(matches!(refused, Err(KeyFingerprintsError::Contended)));
         assert_eq!(fake.writes.get(), ATTEMPTS_MAX);
     }
@@ -272,7 +265,7 @@ mod tests {
         for _roll in 0..2 * FINGERPRINTS_MAX {
             let [next] = fresh();
             let rolled = keys(&[&next, &last], &[&cluster]);
-            add_to(&fake, &rolled).await.unwrap();
+            add_or_refuse(&fake, &rolled).await.unwrap();
             let there = fake.fingerprints.borrow().clone();
             assert!(
                 there.is_superset(&fingerprints(&rolled)) && there.len() <= FINGERPRINTS_MAX + 1

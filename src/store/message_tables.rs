@@ -8,7 +8,6 @@ use storage::{Store, StoreError};
 /// How long before a month begins its table is created.
 const AHEAD: Span = Span::from_secs(24 * 60 * 60);
 
-/// Creates the message tables that a server needs.
 #[derive(Debug)]
 pub(crate) struct MonthTables {
     rotation: bool,

@@ -33,9 +33,16 @@ pub enum OpenStoreError {
 pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     Ok(match settings.store {
         StoreKind::Embedded => {
-            Arc::new(Embedded::open(&settings.data_dir, &embedded_options(settings))?)
+            let options = EmbeddedOptions::new(settings.write_queue_max);
+            Arc::new(Embedded::open(&settings.data_dir, &options)?)
         }
-        StoreKind::DynamoDb => Arc::new(Dynamo::open(&dynamo_options(settings)).map_err(hint)?),
+        StoreKind::DynamoDb => {
+            Arc::new(Dynamo::open(&dynamo_options(settings)).map_err(|error| match error {
+                DynamoOpenError::RouterMissing { .. } => OpenStoreError::NoRouter(error),
+                DynamoOpenError::NoRegion => OpenStoreError::NoRegion(error),
+                error => OpenStoreError::Dynamo(error),
+            })?)
+        }
     })
 }
 
@@ -52,18 +59,6 @@ pub async fn is_empty_store(store: &dyn StoreAdmin) -> Result<bool, StoreError> 
             return Ok(true);
         }
     }
-}
-
-fn hint(error: DynamoOpenError) -> OpenStoreError {
-    match error {
-        DynamoOpenError::RouterMissing { .. } => OpenStoreError::NoRouter(error),
-        DynamoOpenError::NoRegion => OpenStoreError::NoRegion(error),
-        error => OpenStoreError::Dynamo(error),
-    }
-}
-
-fn embedded_options(settings: &Settings) -> EmbeddedOptions {
-    EmbeddedOptions::new(settings.write_queue_max)
 }
 
 fn dynamo_options(settings: &Settings) -> DynamoOptions {

@@ -170,7 +170,8 @@ impl Feeds {
     }
 
     /// Subscribes to a feed from the number after `after` on. Rejected if there are `followers_max`
-    /// followers, or if `feeds_open_max` other feeds are followed.
+    /// followers, or if `feeds_open_max` other feeds are followed. From its beginning, a feed that
+    /// always exists is waited for if it was never written.
     pub fn subscribe(
         &self,
         feed: FeedName,
@@ -181,7 +182,11 @@ impl Feeds {
         let watch = self.shared.heads.subscribe(&feed, self.shared.limits.feeds_open_max);
         let watch = watch.ok_or(TooManyFollowers)?;
         self.subscribed(&feed, &watch);
-        Ok(FeedSubscription::new(self, feed, after, watch, WhenMissing::End, Some(permit)))
+        let when_missing = match feed.is_always_there() && after == FeedSyncId::NONE {
+            true => WhenMissing::Wait,
+            false => WhenMissing::End,
+        };
+        Ok(FeedSubscription::new(self, feed, after, watch, when_missing, Some(permit)))
     }
 
     /// Subscribes to a feed that may not exist yet, for the node itself. No limit applies: a node

@@ -1,9 +1,8 @@
 //! `feed tail`: a feed's updates as they are published.
 
-use std::mem;
 use std::time::Duration;
 
-use actors::{FeedSubscription, Feeds, SubscriptionError};
+use actors::{FeedSubscription, SubscriptionError};
 use state_machine::Span;
 use state_machine::backoff::Backoff;
 use state_machine::feed::consumer::ConsumerEnd;
@@ -49,14 +48,7 @@ struct Pages {
     cursor: FeedSyncId,
     once: bool,
     /// The publisher of this process; without one, the store is polled.
-    publisher: Option<Subscription>,
-}
-
-struct Subscription {
-    feeds: Feeds,
-    follower: FeedSubscription,
-    /// The follower before, which keeps its place among those that are counted.
-    _counted: Option<FeedSubscription>,
+    publisher: Option<FeedSubscription>,
 }
 
 impl Pages {
@@ -67,21 +59,19 @@ impl Pages {
         once: bool,
     ) -> Result<Self, JobError> {
         let feeds = context.feeds.as_ref().filter(|_| !once);
-        let publisher = feeds.map(|feeds| Subscription::open(feeds, &feed, cursor)).transpose()?;
+        let publisher = feeds.map(|feeds| feeds.subscribe(feed.clone(), cursor)).transpose();
+        let publisher = publisher.map_err(|error| JobError::Refused(error.to_string()))?;
         Ok(Self { feed, cursor, once, publisher })
     }
 
     /// The next page; waits until there is one, unless the tail ends with what is there.
     async fn next(&mut self, context: &JobContext, report: &Report) -> Result<FeedPage, JobError> {
         let page = match &mut self.publisher {
-            Some(publisher) => {
-                let next = publisher.next(&self.feed, self.cursor);
-                match report.or_interrupted(next).await? {
-                    Ok(page) => page,
-                    Err(SubscriptionError::Closed) => return Err(JobError::Stopped),
-                    Err(SubscriptionError::End(end)) => return Err(self.refused(end)),
-                }
-            }
+            Some(publisher) => match report.or_interrupted(publisher.next()).await? {
+                Ok(page) => page,
+                Err(SubscriptionError::Closed) => return Err(JobError::Stopped),
+                Err(SubscriptionError::End(end)) => return Err(self.refused(end)),
+            },
             None => self.poll(context, report).await?,
         };
         self.cursor = page.cursor;
@@ -136,31 +126,5 @@ impl Pages {
             "the cursor {cursor} is from the future, the last number of {feed} is {head}: if it was restored \
              from a backup, remove the cursor file or give a lesser --after"
         ))
-    }
-}
-
-impl Subscription {
-    fn open(feeds: &Feeds, feed: &FeedName, cursor: FeedSyncId) -> Result<Self, JobError> {
-        let follower = feeds.subscribe(feed.clone(), cursor);
-        let follower = follower.map_err(|error| JobError::Refused(error.to_string()))?;
-        Ok(Self { feeds: feeds.clone(), follower, _counted: None })
-    }
-
-    /// The next page. A feed that always exists may not be written yet; its first page is waited for.
-    async fn next(
-        &mut self,
-        feed: &FeedName,
-        cursor: FeedSyncId,
-    ) -> Result<FeedPage, SubscriptionError> {
-        let waits = feed.is_always_there() && cursor == FeedSyncId::NONE;
-        loop {
-            match self.follower.next().await {
-                Err(SubscriptionError::End(ConsumerEnd::NoSuchFeed)) if waits => {
-                    let patient = self.feeds.subscribe_when_created(feed.clone(), cursor);
-                    self._counted = Some(mem::replace(&mut self.follower, patient));
-                }
-                next => return next,
-            }
-        }
     }
 }

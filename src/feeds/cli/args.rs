@@ -117,7 +117,6 @@ pub struct BroadcastPut {
 const DAYS_MAX: u64 = 36_525;
 
 impl FeedAction {
-    /// The settings on the command line.
     pub fn flags(&self) -> &Flags {
         match self {
             Self::Put(Put { keyed, .. }) | Self::Delete(keyed) | Self::Republish(keyed) => {
@@ -131,7 +130,6 @@ impl FeedAction {
 }
 
 impl BroadcastAction {
-    /// The settings on the command line.
     pub fn flags(&self) -> &Flags {
         match self {
             Self::Put(put) => &put.flags,

@@ -29,7 +29,6 @@ use state_machine::feed::FeedName;
 
 use crate::admin::command::{self, AdminError};
 use crate::admin::commands::{FeedPut, KeyArgs, Request};
-use crate::admin::tail_cursor::CursorError;
 use crate::https_client::ClientError;
 use crate::keys::KeysError;
 use crate::settings::Settings;
@@ -37,17 +36,12 @@ use crate::settings::Settings;
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedCliError {
-    /// The store or its server failed or refused.
     #[error(transparent)]
     Admin(#[from] AdminError),
-    /// The server at a URL failed or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There are no keys to sign a token with.
     #[error(transparent)]
     Keys(#[from] KeysError),
-    #[error(transparent)]
-    Cursor(#[from] CursorError),
     /// Standard input or output failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -70,10 +64,7 @@ pub fn run(action: FeedAction, settings: &Settings) -> Result<(), FeedCliError> 
         }
         FeedAction::Republish(Keyed { of, .. }) => admin(Request::FeedRepublish(of), settings),
         FeedAction::List(list) => admin(Request::FeedList(list.args), settings),
-        FeedAction::Tail(tail) => match &tail.url {
-            Some(url) => tail_url::run(&tail, url),
-            None => tail::run(&tail, settings),
-        },
+        FeedAction::Tail(tail) => tail::run(&tail, settings),
         FeedAction::Token(token) => token::run(&token, settings),
     }
 }

@@ -44,15 +44,6 @@ pub struct Remote {
     authorization: String,
 }
 
-/// Why a request did not succeed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// A later attempt may succeed.
-    Temporary(String),
-    /// A later attempt would fail too.
-    Refused(String),
-}
-
 /// The answer to a write.
 #[derive(Deserialize)]
 struct Written {
@@ -70,26 +61,17 @@ impl Remote {
     /// The server at `url`, with the token in the environment.
     pub fn at(url: &Url) -> Result<Self, FeedCliError> {
         let token = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
-        let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-        match is_token {
-            true => Self::with_token(url, &token),
-            false => Err(FeedCliError::Unusable(format!(
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(FeedCliError::Unusable(format!(
                 "set {TOKEN_VARIABLE} to a token of the feed: `kalends feed token` makes one where the \
                  server's keys are"
-            ))),
+            )));
         }
-    }
-
-    fn with_token(url: &Url, token: &str) -> Result<Self, FeedCliError> {
         Ok(Self {
             base: url.as_str().trim_end_matches('/').to_owned(),
             agent: http_client(url)?,
             authorization: format!("Bearer {token}"),
         })
-    }
-
-    pub fn url(&self) -> &str {
-        &self.base
     }
 
     /// Sets a key; returns its version.
@@ -123,7 +105,7 @@ impl Remote {
         after: u64,
         limit: Option<u64>,
         wait: Duration,
-    ) -> Result<FeedPage, Failure> {
+    ) -> Result<FeedPage, ClientError> {
         let mut url =
             format!("{}/v1/feeds/{feed}?after={after}&wait={}", self.base, wait.as_secs());
         if let Some(limit) = limit {
@@ -135,47 +117,45 @@ impl Remote {
             .timeout_recv_response(Some(wait + ANSWER_WAIT))
             .timeout_recv_body(Some(PAGE_WAIT))
             .build();
-        read(request.call(), PAGE_BYTES_MAX)
+        self.read(request.call(), PAGE_BYTES_MAX)
     }
 
     fn version(&self, answered: Result<Response<Body>, ureq::Error>) -> Result<u64, ClientError> {
-        match read::<Written>(answered, ANSWER_BYTES_MAX) {
-            Ok(Written { version }) => Ok(version),
-            Err(Failure::Refused(why)) => Err(ClientError::Refused(why)),
-            Err(Failure::Temporary(why)) => {
-                Err(ClientError::Unreachable { url: self.base.clone(), why })
-            }
-        }
+        self.read::<Written>(answered, ANSWER_BYTES_MAX).map(|written| written.version)
     }
 
     fn of_key(&self, feed: &FeedName, key: &FeedKey) -> String {
         format!("{}/v1/feeds/{feed}/{}", self.base, utf8_percent_encode(key.as_str(), ENCODED))
     }
-}
 
-fn read<T: DeserializeOwned>(
-    answered: Result<Response<Body>, ureq::Error>,
-    bytes_max: u64,
-) -> Result<T, Failure> {
-    let mut response = answered.map_err(|error| Failure::Temporary(why_unanswered(error)))?;
-    let (status, body) = (response.status(), response.body_mut());
-    if !status.is_success() {
-        let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        return Err(refusal(status, &body.unwrap_or_default()));
-    }
-    let body = body.with_config().limit(bytes_max).read_to_vec();
-    let body = body.map_err(|error| match error {
-        ureq::Error::BodyExceedsLimit(bytes) => {
-            Failure::Refused(format!("the server's answer has more than {bytes} bytes"))
+    fn read<T: DeserializeOwned>(
+        &self,
+        answered: Result<Response<Body>, ureq::Error>,
+        bytes_max: u64,
+    ) -> Result<T, ClientError> {
+        let unreachable = |why| ClientError::Unreachable { url: self.base.clone(), why };
+        let mut response = answered.map_err(|error| unreachable(why_unanswered(error)))?;
+        let (status, body) = (response.status(), response.body_mut());
+        if !status.is_success() {
+            let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+            return Err(refusal(&self.base, status, &body.unwrap_or_default()));
         }
-        error => Failure::Temporary(why_unanswered(error)),
-    })?;
-    serde_json::from_slice(&body).map_err(|_| {
-        Failure::Refused("the server answers something else: is that a Kalends server?".into())
-    })
+        let body = body.with_config().limit(bytes_max).read_to_vec();
+        let body = body.map_err(|error| match error {
+            ureq::Error::BodyExceedsLimit(bytes) => {
+                ClientError::Refused(format!("the server's answer has more than {bytes} bytes"))
+            }
+            error => unreachable(why_unanswered(error)),
+        })?;
+        serde_json::from_slice(&body).map_err(|_| {
+            let why = "the server answers something else: is that a Kalends server?";
+            ClientError::Refused(why.into())
+        })
+    }
 }
 
-fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+/// [`ClientError::Unreachable`] if a later attempt may succeed.
+fn refusal(url: &str, status: StatusCode, body: &[u8]) -> ClientError {
     let refusal = serde_json::from_slice::<Refusal>(body).ok();
     let mut why = format!("the server answers {status}");
     match &refusal {
@@ -187,16 +167,10 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     if refusal.is_some_and(|refusal| refusal.errno == FROM_THE_FUTURE) {
         why += "; remove the cursor file, or give a lesser --after";
     }
-    let may_pass = matches!(
-        status,
-        StatusCode::REQUEST_TIMEOUT
-            | StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::INTERNAL_SERVER_ERROR
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT
-    );
-    if may_pass { Failure::Temporary(why) } else { Failure::Refused(why) }
+    match status.as_u16() {
+        408 | 429 | 500 | 502..=504 => ClientError::Unreachable { url: url.to_owned(), why },
+        _ => ClientError::Refused(why),
+    }
 }
 
 #[cfg(test)]
@@ -209,7 +183,9 @@ mod tests {
         assert_eq!(encoded("remote-settings/a_b~1"), "remote-settings%2Fa_b~1");
         assert_eq!(encoded(".."), "%2E%2E");
         assert_eq!(encoded("ä ?#%"), "%C3%A4%20%3F%23%25");
-        let remote = Remote::with_token(&Url::parse("http://a/").unwrap(), "x").unwrap();
+        let url = Url::parse("http://a/").unwrap();
+        let agent = http_client(&url).unwrap();
+        let remote = Remote { base: "http://a".into(), agent, authorization: String::new() };
         let (feed, key) = (FeedName::parse("f").unwrap(), FeedKey::parse("k#x/?y=%23").unwrap());
         assert_eq!(remote.of_key(&feed, &key), "http://a/v1/feeds/f/k%23x%2F%3Fy%3D%2523");
     }
@@ -218,24 +194,30 @@ mod tests {
     fn temporary_failures_differ_from_refusals() {
         let body = |errno: u16| format!(r#"{{"errno": {errno}, "message": "no\u001b[2J"}}"#);
         let failure = |status: u16, body: &str| {
-            refusal(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+            refusal("http://a", StatusCode::from_u16(status).unwrap(), body.as_bytes())
         };
         for status in [408, 429, 500, 502, 503, 504] {
-            assert!(matches!(failure(status, &body(201)), Failure::Temporary(_)), "{status}");
+            assert!(
+                matches!(failure(status, &body(201)), ClientError::Unreachable { .. }),
+                "{status}"
+            );
         }
         for (status, expected) in [
             (401, "the server answers 401 Unauthorized: no\\u{1b}[2J"),
             (403, "the server answers 403 Forbidden: no\\u{1b}[2J"),
             (507, "the server answers 507 Insufficient Storage: no\\u{1b}[2J"),
         ] {
-            assert_eq!(failure(status, &body(301)), Failure::Refused(expected.into()));
+            let refused = failure(status, &body(301));
+            assert!(matches!(&refused, ClientError::Refused(why) if why == expected), "{refused}");
         }
         let future = failure(400, &body(FROM_THE_FUTURE));
-        assert!(matches!(future, Failure::Refused(why) if why.ends_with("give a lesser --after")));
+        assert!(
+            matches!(future, ClientError::Refused(why) if why.ends_with("give a lesser --after"))
+        );
         for (status, expected) in [(404, "a Kalends server?"), (301, "that it redirects to")] {
             let other = failure(status, "<html>");
             assert!(
-                matches!(&other, Failure::Refused(why) if why.ends_with(expected)),
+                matches!(&other, ClientError::Refused(why) if why.ends_with(expected)),
                 "{other:?}"
             );
         }

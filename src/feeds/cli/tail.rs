@@ -1,4 +1,5 @@
-//! `kalends feed tail`: a feed's updates from the store, or through the server that holds it.
+//! `kalends feed tail`: a feed's updates from the store, or through the server that holds it. With `--url`,
+//! [`tail_url`] reads them.
 
 use std::io::ErrorKind::BrokenPipe;
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -12,7 +13,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::args::Tail;
-use super::{FeedCliError, stdout_closed};
+use super::remote::Remote;
+use super::{FeedCliError, stdout_closed, tail_url};
 use crate::admin::backend::{Backend, connect, reach};
 use crate::admin::bar::Bar;
 use crate::admin::client;
@@ -31,44 +33,42 @@ const RETRY_MAX: Span = Span::from_secs(4);
 
 /// Prints updates until `--count`, the end of the feed with `--once`, or an interrupt.
 pub fn run(args: &Tail, settings: &Settings) -> Result<(), FeedCliError> {
-    let mut printer = printer(args)?;
+    let remote = args.url.as_ref().map(Remote::at).transpose()?;
+    let FeedTail { feed, after, .. } = &args.tail;
+    let cursor = TailCursor::begin(feed, *after, args.cursor_file.as_deref());
+    let cursor = cursor.map_err(AdminError::from)?;
+    let bar = Bar::new(stderr().is_terminal());
+    let mut printer = Printer::new(stdout().lock(), args.json, bar).tailing(cursor);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let stop = interrupted();
-        Local { args, settings, stop }.follow(&mut printer).await
+        match &remote {
+            Some(remote) => tokio::select! {
+                () = stopped(stop) => Ok(()),
+                ended = tail_url::follow(args, remote, &mut printer) => ended,
+            },
+            None => Ok(Local { args, settings, stop }.follow(&mut printer).await?),
+        }
     });
-    let ended = unless_unread(ended.map_err(FeedCliError::from));
-    finish(&printer, args, ended.is_ok());
+    // An HTTP request in progress is abandoned.
+    runtime.shutdown_background();
+    let ended = match ended {
+        // A reader such as `head` closes the output when it has enough. That is no error.
+        Err(FeedCliError::Admin(AdminError::Io(error))) if error.kind() == BrokenPipe => Ok(()),
+        ended => ended,
+    };
+    printer.end();
+    // Not after a tail that was refused at once.
+    if let Some(cursor) = printer.tail().filter(|_| args.cursor_file.is_some())
+        && (ended.is_ok() || cursor.count() > 0)
+    {
+        printer.eprint(&cursor.summary());
+    }
     ended
 }
 
-/// A printer on standard output that keeps the cursor.
-pub(super) fn printer(args: &Tail) -> Result<Printer<impl Write>, FeedCliError> {
-    let FeedTail { feed, after, .. } = &args.tail;
-    let cursor = TailCursor::begin(feed, *after, args.cursor_file.as_deref())?;
-    let bar = Bar::new(stderr().is_terminal());
-    Ok(Printer::new(stdout().lock(), args.json, bar).tailing(cursor))
-}
-
-/// A reader such as `head` may close the output when it has enough. That is no error.
-pub(super) fn unless_unread(ended: Result<(), FeedCliError>) -> Result<(), FeedCliError> {
-    match ended {
-        Err(FeedCliError::Admin(AdminError::Io(error))) if error.kind() == BrokenPipe => Ok(()),
-        ended => ended,
-    }
-}
-
-/// Prints the position if a cursor file keeps it, unless the tail was refused at once.
-pub(super) fn finish<W: Write>(printer: &Printer<W>, args: &Tail, is_well: bool) {
-    printer.end();
-    let cursor = printer.tail().filter(|_| args.cursor_file.is_some());
-    if let Some(cursor) = cursor.filter(|cursor| is_well || cursor.count() > 0) {
-        printer.eprint(&cursor.summary());
-    }
-}
-
 /// Turns true at the first interrupt, or when standard output is closed. A second interrupt ends the process.
-pub(super) fn interrupted() -> watch::Receiver<bool> {
+fn interrupted() -> watch::Receiver<bool> {
     let (interrupts, stop) = watch::channel(false);
     let closes = interrupts.clone();
     tokio::spawn(async move {

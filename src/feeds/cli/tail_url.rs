@@ -6,15 +6,13 @@ use std::time::Duration;
 use state_machine::Span;
 use state_machine::backoff::Backoff;
 use state_machine::feed::FeedPage;
-use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until};
-use url::Url;
 
 use super::FeedCliError;
 use super::args::Tail;
-use super::remote::{Failure, Remote};
-use super::tail::{finish, interrupted, printer, remaining, unless_unread};
+use super::remote::Remote;
+use super::tail::remaining;
 use crate::admin::commands::FeedTail;
 use crate::admin::output::Output;
 use crate::admin::print::Printer;
@@ -32,26 +30,7 @@ const RETRY: Span = Span(500);
 /// The longest of these waits.
 const RETRY_MAX: Span = Span::from_secs(30);
 
-/// Prints updates until `--count`, the end of the feed with `--once`, or an interrupt.
-pub fn run(args: &Tail, url: &Url) -> Result<(), FeedCliError> {
-    let remote = Remote::at(url)?;
-    let mut printer = printer(args)?;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(async {
-        let mut stop = interrupted();
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => Ok(()),
-            ended = follow(args, &remote, &mut printer) => ended,
-        }
-    });
-    // A request under way is abandoned.
-    runtime.shutdown_background();
-    let ended = unless_unread(ended);
-    finish(&printer, args, ended.is_ok());
-    ended
-}
-
-async fn follow<W: Write>(
+pub(super) async fn follow<W: Write>(
     args: &Tail,
     remote: &Remote,
     printer: &mut Printer<W>,
@@ -70,25 +49,22 @@ async fn follow<W: Write>(
                     sleep_until(began + PAUSE).await;
                 }
             }
-            Err(Failure::Temporary(why)) if was_there && !args.tail.once => {
+            Err(ClientError::Unreachable { why, .. }) if was_there && !args.tail.once => {
                 let wait = Duration::from_millis(backoff.next().0);
                 printer.eprint(&format!("{why}; trying again in {:.1} s", wait.as_secs_f64()));
                 sleep(wait).await;
             }
-            // Most likely a wrong URL.
-            Err(Failure::Temporary(why)) => {
-                return Err(ClientError::Unreachable { url: remote.url().to_owned(), why }.into());
-            }
-            Err(Failure::Refused(why)) => return Err(ClientError::Refused(why).into()),
+            // At the first request most likely a wrong URL.
+            Err(error) => return Err(error.into()),
         }
     }
 }
 
-async fn fetch(remote: &Remote, tail: &FeedTail) -> Result<FeedPage, Failure> {
+async fn fetch(remote: &Remote, tail: &FeedTail) -> Result<FeedPage, ClientError> {
     let (remote, tail) = (remote.clone(), tail.clone());
     let wait = if tail.once { Duration::ZERO } else { WAIT };
     let fetched = spawn_blocking(move || remote.fetch(&tail.feed, tail.after, tail.count, wait));
-    fetched.await.unwrap_or_else(|error| Err(Failure::Refused(error.to_string())))
+    fetched.await.unwrap_or_else(|error| Err(ClientError::Refused(error.to_string())))
 }
 
 /// Prints a page. Whether it was the last one.

@@ -3,11 +3,10 @@
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
-use state_machine::Span;
 use state_machine::feed::{FeedKey, FeedSyncId};
 
 use super::tokens::{FeedTokenError, Scopes};
-use crate::http::error::refuse;
+use crate::http::error::{RETRY_AFTER_S, refuse};
 
 /// The documentation of the error numbers.
 const MORE_INFO: &str = "docs/feeds.md#errors";
@@ -30,10 +29,8 @@ pub(super) enum FeedError {
     /// An unknown parameter, or one that is given twice.
     #[error("{0}")]
     Query(&'static str),
-    /// The parameter or header is not a number.
     #[error("{0} is a cursor: empty, or a number that an answer gave")]
     Cursor(&'static str),
-    /// The cursor is greater than the feed's last number.
     #[error(
         "the cursor is from the future: this feed has come to {0}. It is another feed's, or of another store"
     )]
@@ -48,14 +45,12 @@ pub(super) enum FeedError {
     )]
     Key,
     /// `broadcasts` reserves one key.
-    #[error("no broadcast can be called this: agents are told of errors under this name")]
+    #[error("no broadcast can be called this: agents receive errors under this name")]
     ReservedKey,
     #[error("a value is UTF-8: encode anything else, as base64 for instance")]
     ValueNotText,
-    /// The feed was never written.
     #[error("there is no such feed: one is there from its first write on")]
     NoSuchFeed,
-    /// The key to delete or to republish does not exist.
     #[error("there is no such key in this feed")]
     NoSuchKey,
     #[error("the value is larger than {max_bytes} bytes")]
@@ -66,10 +61,10 @@ pub(super) enum FeedError {
     )]
     TooManyKeys,
     #[error("too many follow feeds on this server: try again later, or without wait")]
-    TooManyFollowers { retry_after: Span },
+    TooManyFollowers,
     /// The server or its store is overloaded or down.
     #[error("the server cannot do this now: try again later")]
-    Unavailable { retry_after: Span },
+    Unavailable,
     #[error("this URL does not take this method")]
     Method {
         /// The methods of the URL.
@@ -104,11 +99,11 @@ impl FeedError {
             Self::NoSuchFeed => (StatusCode::NOT_FOUND, 313),
             Self::NoSuchKey => (StatusCode::NOT_FOUND, 314),
             Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, 315),
-            Self::TooManyFollowers { .. } => (StatusCode::SERVICE_UNAVAILABLE, 316),
+            Self::TooManyFollowers => (StatusCode::SERVICE_UNAVAILABLE, 316),
             Self::ReservedKey => (StatusCode::BAD_REQUEST, 317),
             // The numbers that pushes have too.
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
-            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, 201),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, 999),
             Self::BodySlow => (StatusCode::REQUEST_TIMEOUT, 999),
@@ -130,9 +125,8 @@ impl FeedError {
                 let scheme = format!("{SCHEME}, error=\"insufficient_scope\", scope=\"{wanted}\"");
                 response.insert_header((WWW_AUTHENTICATE, scheme))
             }
-            Self::TooManyFollowers { retry_after } | Self::Unavailable { retry_after } => {
-                let secs = retry_after.0.div_ceil(1000).max(1);
-                response.insert_header((RETRY_AFTER, secs.to_string()))
+            Self::TooManyFollowers | Self::Unavailable => {
+                response.insert_header((RETRY_AFTER, RETRY_AFTER_S))
             }
             Self::Method { allow } => response.insert_header((ALLOW, *allow)),
             _ => response,
@@ -165,7 +159,6 @@ mod tests {
 
     /// The table in docs/feeds.md, row by row.
     fn table() -> Vec<(u16, u16, FeedError)> {
-        let retry_after = Span(1);
         vec![
             (401, 301, FeedError::NoToken),
             (401, 302, FeedTokenError::Unknown.into()),
@@ -182,9 +175,9 @@ mod tests {
             (404, 313, FeedError::NoSuchFeed),
             (404, 314, FeedError::NoSuchKey),
             (507, 315, FeedError::TooManyKeys),
-            (503, 316, FeedError::TooManyFollowers { retry_after }),
+            (503, 316, FeedError::TooManyFollowers),
             (413, 104, FeedError::TooLarge { max_bytes: 65_536 }),
-            (503, 201, FeedError::Unavailable { retry_after }),
+            (503, 201, FeedError::Unavailable),
             (405, 999, FeedError::Method { allow: "GET" }),
             (400, 999, FeedError::BodyBroken),
             (408, 999, FeedError::BodySlow),
@@ -249,7 +242,6 @@ mod tests {
             assert_eq!(header(&error, RETRY_AFTER).is_some(), status == 503, "{error}");
             assert_eq!(header(&error, ALLOW).is_some(), status == 405, "{error}");
         }
-        let error = FeedError::Unavailable { retry_after: Span(1001) };
-        assert_eq!(header(&error, RETRY_AFTER).as_deref(), Some("2"));
+        assert_eq!(header(&FeedError::Unavailable, RETRY_AFTER).as_deref(), Some("5"));
     }
 }

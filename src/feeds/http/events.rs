@@ -3,20 +3,19 @@
 //! A page is fetched when the previous one was written to the connection: updates for a slow reader stay in the store.
 
 use std::convert::Infallible;
+use std::iter::once;
 use std::time::Duration;
-use std::vec;
 
 use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::{Bytes, Data};
-use actors::Clock;
+use actors::{Clock, FeedSubscription};
 use futures_util::stream;
 use state_machine::feed::{FeedPage, FeedSyncId, Update};
 use tokio::time::timeout;
 
 use super::FeedService;
 use super::error::FeedError;
-use super::follow::Waiting;
 use super::tokens::Grant;
 
 /// The reconnection time of a reader.
@@ -27,21 +26,11 @@ const COMMENT: &str = ":\n\n";
 
 struct Events {
     /// The rest of the last page.
-    page: Unwritten,
-    waiting: Waiting,
+    page: Box<dyn Iterator<Item = String>>,
+    follower: FeedSubscription,
     keepalive: Duration,
     grant: Grant,
     clock: Clock,
-    /// The first text of the stream.
-    greeting: Option<String>,
-}
-
-struct Unwritten {
-    updates: vec::IntoIter<Update>,
-    /// The last number that was written.
-    at: FeedSyncId,
-    /// The cursor of the page.
-    cursor: FeedSyncId,
 }
 
 /// A stream whose first page is `page`.
@@ -51,12 +40,11 @@ pub(super) fn stream(
     page: FeedPage,
 ) -> Result<HttpResponse, FeedError> {
     let events = Events {
-        waiting: Waiting::behind(service, grant.feed.clone(), page.cursor)?,
-        page: Unwritten::of(page),
+        follower: service.follow(grant.feed.clone(), page.cursor)?,
+        page: Box::new(once(format!("retry: {RETRY_MS}\n\n")).chain(texts(page))),
         keepalive: service.limits.keepalive,
         grant,
         clock: service.clock.clone(),
-        greeting: Some(format!("retry: {RETRY_MS}\n\n")),
     };
     let texts = stream::unfold(events, |mut events| async {
         let text = events.next().await?;
@@ -72,9 +60,6 @@ pub(super) fn stream(
 impl Events {
     /// The next text; none at the end of the stream: its token has expired, or the server stops.
     async fn next(&mut self) -> Option<String> {
-        if let Some(greeting) = self.greeting.take() {
-            return Some(greeting);
-        }
         loop {
             let left = self.grant.left(self.clock.now());
             if left.is_zero() {
@@ -83,30 +68,19 @@ impl Events {
             if let Some(text) = self.page.next() {
                 return Some(text);
             }
-            match timeout(self.keepalive.min(left), self.waiting.next()).await {
-                Ok(page) => self.page = Unwritten::of(page.ok()?),
+            match timeout(self.keepalive.min(left), self.follower.next()).await {
+                Ok(page) => self.page = Box::new(texts(page.ok()?)),
                 Err(_) => return Some(COMMENT.to_owned()),
             }
         }
     }
 }
 
-impl Unwritten {
-    fn of(page: FeedPage) -> Self {
-        Self { updates: page.updates.into_iter(), at: FeedSyncId::NONE, cursor: page.cursor }
-    }
-
-    fn next(&mut self) -> Option<String> {
-        if let Some(update) = self.updates.next() {
-            self.at = update.feed_sync_id;
-            return Some(event(&update));
-        }
-        (self.at < self.cursor).then(|| {
-            self.at = self.cursor;
-            // Without data this is no event, but it moves the reader's cursor (§9.2.6).
-            format!("id: {}\n\n", self.cursor)
-        })
-    }
+fn texts(page: FeedPage) -> impl Iterator<Item = String> {
+    let written = page.updates.last().map_or(FeedSyncId::NONE, |update| update.feed_sync_id);
+    // Without data this is no event, but it moves the reader's cursor (§9.2.6).
+    let moved = (written < page.cursor).then(|| format!("id: {}\n\n", page.cursor));
+    page.updates.into_iter().map(|update| event(&update)).chain(moved)
 }
 
 fn event(update: &Update) -> String {

@@ -133,7 +133,6 @@ pub(super) fn limits() -> FeedRequestLimits {
         wait_max: Duration::from_secs(60),
         keepalive: Duration::from_secs(15),
         body_timeout: Duration::from_secs(10),
-        retry_after: Span::from_secs(5),
     }
 }
 

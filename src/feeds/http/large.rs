@@ -2,7 +2,7 @@
 //! are counted. Each is turned into JSON while it is sent.
 
 use std::convert::Infallible;
-use std::{mem, vec};
+use std::iter::{from_fn, once};
 
 use actix_web::HttpResponse;
 use actix_web::http::header::ContentType;
@@ -17,26 +17,13 @@ use super::{FOLLOWED_BYTES_MAX, FeedService};
 /// Size of one part, in bytes, unless one update is larger.
 const PART_BYTES: usize = 16 * 1024;
 
-struct Outgoing {
-    updates: vec::IntoIter<Update>,
-    /// The beginning of the next part.
-    part: String,
-    is_first: bool,
-    /// The text behind the updates; none once it is written.
-    end: Option<String>,
-    /// Released when the page is sent or the client is gone.
-    _place: OwnedSemaphorePermit,
-}
-
 /// Answers with a page. A large one is refused while too many are being sent.
 pub(super) fn answer(service: &FeedService, page: FeedPage) -> Result<HttpResponse, FeedError> {
     if !is_large(&page) {
         return Ok(HttpResponse::Ok().json(page));
     }
-    let retry_after = service.limits.retry_after;
-    let place = service.pages.clone().try_acquire_owned();
-    let place = place.map_err(|_| FeedError::Unavailable { retry_after })?;
-    Ok(in_parts(page, place))
+    let permit = service.pages.clone().try_acquire_owned();
+    Ok(in_parts(page, permit.map_err(|_| FeedError::Unavailable)?))
 }
 
 fn is_large(page: &FeedPage) -> bool {
@@ -44,47 +31,39 @@ fn is_large(page: &FeedPage) -> bool {
     page.updates.iter().map(value).sum::<usize>() > FOLLOWED_BYTES_MAX
 }
 
-fn in_parts(page: FeedPage, place: OwnedSemaphorePermit) -> HttpResponse {
-    let outgoing = Outgoing {
-        part: r#"{"updates":["#.to_owned(),
-        is_first: true,
-        end: Some(format!(r#"],"cursor":{},"head":{}}}"#, page.cursor, page.head)),
-        updates: page.updates.into_iter(),
-        _place: place,
-    };
-    let parts = stream::unfold(outgoing, async |mut outgoing| {
-        let part = outgoing.next()?;
-        Some((Ok::<_, Infallible>(Bytes::from(part)), outgoing))
+fn in_parts(page: FeedPage, permit: OwnedSemaphorePermit) -> HttpResponse {
+    let parts = parts(page).map(move |part| {
+        // Released when the page is sent or the client is gone.
+        let _held = &permit;
+        Ok::<_, Infallible>(Bytes::from(part))
     });
-    HttpResponse::Ok().insert_header(ContentType::json()).streaming(parts)
+    HttpResponse::Ok().insert_header(ContentType::json()).streaming(stream::iter(parts))
 }
 
-impl Outgoing {
-    /// The next part; none at the end.
-    fn next(&mut self) -> Option<String> {
-        while self.part.len() < PART_BYTES {
-            let Some(update) = self.updates.next() else {
-                self.part.push_str(&self.end.take()?);
-                break;
-            };
-            if !mem::take(&mut self.is_first) {
-                self.part.push(',');
-            }
-            let json = serde_json::to_string(&update);
-            self.part.push_str(&json.expect("numbers and texts can be written as JSON"));
+/// The page as JSON, as serde writes it.
+fn parts(page: FeedPage) -> impl Iterator<Item = String> {
+    let end = format!(r#"],"cursor":{},"head":{}}}"#, page.cursor, page.head);
+    let updates = page.updates.into_iter().enumerate().map(|(at, update)| {
+        let json = serde_json::to_string(&update).expect("numbers and texts can be JSON");
+        if at == 0 { json } else { format!(",{json}") }
+    });
+    let mut texts = once(r#"{"updates":["#.to_owned()).chain(updates).chain(once(end));
+    from_fn(move || {
+        let mut part = texts.next()?;
+        while part.len() < PART_BYTES
+            && let Some(text) = texts.next()
+        {
+            part.push_str(&text);
         }
-        Some(mem::take(&mut self.part))
-    }
+        Some(part)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use actix_web::body::to_bytes;
     use serde_json::{Value, json};
     use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, Version};
-    use tokio::sync::Semaphore;
 
     use super::super::fixture::{PAGES, Scene};
     use super::*;
@@ -132,7 +111,7 @@ mod tests {
         let scene = Scene::new();
         let large = || answer(&scene.service, page(2, 100_000));
         let unread: Vec<_> = (0..PAGES).map(|_| large().unwrap()).collect();
-        assert!(matches!(large(), Err(FeedError::Unavailable { .. })));
+        assert!(matches!(large(), Err(FeedError::Unavailable)));
         assert!(answer(&scene.service, page(2, 100)).is_ok());
         drop(unread);
         assert!(large().is_ok());
@@ -140,17 +119,7 @@ mod tests {
 
     #[test]
     fn a_large_page_is_written_in_parts() {
-        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let page = page(100, 1024);
-        let mut outgoing = Outgoing {
-            updates: page.updates.into_iter(),
-            part: String::new(),
-            is_first: true,
-            end: Some(String::new()),
-            _place: place,
-        };
-        let parts: Vec<usize> =
-            std::iter::from_fn(|| outgoing.next()).map(|part| part.len()).collect();
+        let parts: Vec<usize> = parts(page(100, 1024)).map(|part| part.len()).collect();
         let most = PART_BYTES + 2 * 1024 + 200;
         assert!(parts.len() > 10 && parts.iter().all(|part| *part < most), "{parts:?}");
     }

@@ -14,7 +14,6 @@ mod error;
 mod events;
 #[cfg(test)]
 mod fixture;
-mod follow;
 mod large;
 mod query;
 mod read;
@@ -32,17 +31,16 @@ use actix_web::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderMap};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use actors::{Clock, Feeds};
+use actors::{Clock, FeedSubscription, Feeds};
 use slog::{Logger, debug, warn};
-use state_machine::Span;
-use state_machine::feed::FeedName;
+use state_machine::feed::{FeedName, FeedSyncId};
 use state_machine::store::PageLimit;
 use storage::StoreError;
 use tokio::sync::Semaphore;
 
 use error::FeedError;
 use query::ReadQuery;
-use target::{Change, Rest, Target};
+use target::{Change, Target};
 use tokens::{FeedTokens, Grant, Scopes};
 
 /// A page with more bytes of values is large: a smaller one mostly fits into the kernel's buffer at once. Also the page
@@ -63,9 +61,7 @@ pub struct FeedService {
 /// The limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedRequestLimits {
-    /// Maximum size of a value, in bytes.
     pub value_bytes_max: usize,
-    /// Maximum size of a page.
     pub page: PageLimit,
     /// How long a request may wait for an update.
     pub wait_max: Duration,
@@ -73,8 +69,6 @@ pub struct FeedRequestLimits {
     pub keepalive: Duration,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// The value of `Retry-After` in a 503.
-    pub retry_after: Span,
 }
 
 /// Answers requests for feeds with `feeds`.
@@ -106,33 +100,27 @@ async fn serve(
     let Target { feed, rest } = Target::read(request.uri().path());
     let grant = service.admit(request.headers(), feed.as_deref())?;
     let Some(rest) = rest else {
-        return match *request.method() {
-            Method::GET => {
-                grant.needs(Scopes::Read)?;
-                let query = ReadQuery::read(request, &service.limits)?;
-                read::read(service, grant, query).await
-            }
-            _ => Err(FeedError::Method { allow: "GET" }),
-        };
+        if *request.method() != Method::GET {
+            return Err(FeedError::Method { allow: "GET" });
+        }
+        grant.needs(Scopes::Read)?;
+        let query = ReadQuery::read(request, &service.limits)?;
+        return read::read(service, grant, query).await;
     };
-    change(request, payload, service, grant, &rest).await
-}
-
-async fn change(
-    request: &HttpRequest,
-    payload: Payload,
-    service: &FeedService,
-    grant: Grant,
-    rest: &Rest,
-) -> Result<HttpResponse, FeedError> {
     let change = rest.change(request.method())?;
     grant.needs(Scopes::Write)?;
     query::none(request)?;
     let (feed, headers) = (grant.feed, request.headers());
     match change {
         Change::Put(key) => write::put(service, feed, key?, headers, payload).await,
-        Change::Delete(key) => write::delete(service, feed, key?).await,
-        Change::Republish(key) => write::republish(service, feed, key?).await,
+        Change::Delete(key) => {
+            let deleted = service.feeds.delete(feed.clone(), key?).await;
+            write::changed(service, &feed, deleted)
+        }
+        Change::Republish(key) => {
+            let republished = service.feeds.republish(feed.clone(), key?).await;
+            write::changed(service, &feed, republished)
+        }
     }
 }
 
@@ -155,7 +143,11 @@ impl FeedService {
                 warn!(self.log, "the store failed for a feed"; "feed" => %feed, "error" => %error);
             }
         }
-        FeedError::Unavailable { retry_after: self.limits.retry_after }
+        FeedError::Unavailable
+    }
+
+    fn follow(&self, feed: FeedName, after: FeedSyncId) -> Result<FeedSubscription, FeedError> {
+        self.feeds.subscribe(feed, after).map_err(|_| FeedError::TooManyFollowers)
     }
 }
 

@@ -18,7 +18,6 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(super) struct ReadQuery {
     /// The cursor; 0 is the beginning.
     pub(super) after: FeedSyncId,
-    /// The size of the page.
     pub(super) limit: PageLimit,
     /// How long the request may wait for an update.
     pub(super) wait: Duration,

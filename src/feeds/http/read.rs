@@ -11,7 +11,6 @@ use state_machine::store::PageLimit;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::FeedError;
-use super::follow::Waiting;
 use super::query::ReadQuery;
 use super::tokens::Grant;
 use super::{FOLLOWED_BYTES_MAX, FeedService, events, large};
@@ -60,9 +59,9 @@ async fn next_page(
     mut page: FeedPage,
 ) -> Result<FeedPage, FeedError> {
     let until = Instant::now() + query.wait.min(grant.left(service.clock.now()));
-    let mut waiting = Waiting::behind(service, grant.feed, page.cursor)?;
+    let mut follower = service.follow(grant.feed, page.cursor)?;
     while page.updates.is_empty() {
-        match timeout_at(until, waiting.next()).await {
+        match timeout_at(until, follower.next()).await {
             Ok(Ok(next)) => page = next,
             Ok(Err(SubscriptionError::End(end))) => return Err(ended(end)),
             Ok(Err(SubscriptionError::Closed)) | Err(_) => break,

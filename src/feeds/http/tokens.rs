@@ -26,7 +26,6 @@ const FORM: &str = "kf1";
 /// Maximum size of a token, in bytes. The longest that is made has 136.
 const TOKEN_MAX_BYTES: usize = 160;
 
-/// Makes tokens and checks them.
 pub struct FeedTokens(MacKeys);
 
 /// What a token's holder may do.
@@ -50,7 +49,6 @@ pub enum Scopes {
 /// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FeedTokenError {
-    /// It was not made with these keys, or was revoked.
     #[error(
         "this token is not one of this server's, or was revoked: `kalends feed token` makes one"
     )]
@@ -63,7 +61,7 @@ pub enum FeedTokenError {
 impl FeedTokens {
     /// Derives the keys, once for all checks.
     pub fn derive(keys: &Keys, epoch: u32) -> Self {
-        Self(MacKeys::derive(keys, "feed tokens", &epoch.to_be_bytes()))
+        Self(MacKeys::derive(keys.crypto_keys(), "feed tokens", &epoch.to_be_bytes()))
     }
 
     /// Makes a token. Its end is rounded down to whole seconds.

@@ -6,6 +6,7 @@ use actix_web::http::header::{CONTENT_LENGTH, HeaderMap};
 use actix_web::web::Payload;
 use serde_json::json;
 use state_machine::feed::{FeedKey, FeedName, FeedValue, Version, WriteResult};
+use storage::StoreError;
 use tokio::time::timeout;
 
 use super::FeedService;
@@ -34,24 +35,13 @@ pub(super) async fn put(
     }
 }
 
-pub(super) async fn delete(
+/// Answers a change of a key that must exist.
+pub(super) fn changed(
     service: &FeedService,
-    feed: FeedName,
-    key: FeedKey,
+    feed: &FeedName,
+    changed: Result<Option<Version>, StoreError>,
 ) -> Result<HttpResponse, FeedError> {
-    let deleted = service.feeds.delete(feed.clone(), key).await;
-    let version = deleted.map_err(|error| service.failed(&feed, &error))?;
-    version.map(|version| with_version(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
-}
-
-/// Publishes a key again with its present value.
-pub(super) async fn republish(
-    service: &FeedService,
-    feed: FeedName,
-    key: FeedKey,
-) -> Result<HttpResponse, FeedError> {
-    let republished = service.feeds.republish(feed.clone(), key).await;
-    let version = republished.map_err(|error| service.failed(&feed, &error))?;
+    let version = changed.map_err(|error| service.failed(feed, &error))?;
     version.map(|version| with_version(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
 }
 

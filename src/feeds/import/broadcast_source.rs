@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -35,7 +34,6 @@ pub type Versions = BTreeMap<String, String>;
 /// Why there are no versions. Never contains the token.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The HTTP client cannot be made.
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error("cannot start a thread: {0}")]
@@ -58,23 +56,14 @@ pub enum SourceError {
     TooMany(usize),
     #[error("its answer is not {{\"broadcasts\": {{\"ID\": \"VERSION\"}}}}")]
     Malformed,
-    #[error("the thread of its client ended, restart the server")]
-    Gone,
 }
 
+#[derive(Clone)]
 pub struct Source {
     url: String,
     agent: Agent,
     token_file: Option<PathBuf>,
 }
-
-/// A client on a thread of its own.
-pub struct SourceThread(mpsc::SyncSender<Question>);
-
-/// Requests that wait for the thread. The caller waits for each answer.
-const QUESTIONS_MAX: usize = 1;
-
-type Question = oneshot::Sender<Result<Versions, SourceError>>;
 
 /// The body of an answer. Mozilla's has a `code`, which repeats the HTTP status.
 #[derive(Deserialize)]
@@ -92,21 +81,18 @@ impl Source {
         Ok(Self { url, agent: http_client(&parsed)?, token_file })
     }
 
-    /// Moves the client to a thread: it blocks, and a server that stops does not wait for this thread.
-    pub fn on_a_thread(self) -> Result<SourceThread, SourceError> {
-        let (questions, asked) = mpsc::sync_channel::<Question>(QUESTIONS_MAX);
-        let answer = move || {
-            while let Ok(question) = asked.recv() {
-                // The caller may be gone.
-                let _ = question.send(self.ask());
-            }
-        };
-        let thread = thread::Builder::new().name("importer".into()).spawn(answer);
-        thread.map(|_| SourceThread(questions)).map_err(SourceError::Thread)
+    /// Sends a request on a thread of its own: it blocks, and a server that stops does not wait for this thread.
+    pub async fn ask(&self) -> Result<Versions, SourceError> {
+        let (hand_over, answer) = oneshot::channel();
+        let source = self.clone();
+        // The caller may be gone.
+        let call = move || _ = hand_over.send(source.call());
+        thread::Builder::new().name("importer".into()).spawn(call).map_err(SourceError::Thread)?;
+        answer.await.unwrap_or_else(|_| Err(SourceError::Unanswered("its client panicked".into())))
     }
 
-    /// Sends a request. Blocks for at most [`REQUEST_WAIT`].
-    fn ask(&self) -> Result<Versions, SourceError> {
+    /// Blocks for at most [`REQUEST_WAIT`].
+    fn call(&self) -> Result<Versions, SourceError> {
         let mut request = self.agent.get(&self.url);
         if let Some(path) = &self.token_file {
             let token = token_file::read(path)?;
@@ -125,15 +111,6 @@ impl Source {
             error => unanswered(error),
         })?;
         read(&body)
-    }
-}
-
-impl SourceThread {
-    /// Sends a request and waits for its answer.
-    pub async fn ask(&self) -> Result<Versions, SourceError> {
-        let (question, answer) = oneshot::channel();
-        self.0.try_send(question).map_err(|_| SourceError::Gone)?;
-        answer.await.unwrap_or(Err(SourceError::Gone))
     }
 }
 

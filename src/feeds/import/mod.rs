@@ -26,7 +26,7 @@ use storage::StoreError;
 use tokio::time::sleep;
 
 use crate::settings::{PublicUrl, Settings};
-use broadcast_source::{Source, SourceError, SourceThread};
+use broadcast_source::{Source, SourceError, Versions};
 use sync_state::SyncState;
 use token_file::TokenFileError;
 
@@ -50,17 +50,17 @@ pub enum ImporterError {
 }
 
 /// The service that the settings name, if they name one. No request is sent yet.
-pub fn source(settings: &Settings) -> Result<Option<SourceThread>, ImporterError> {
+pub fn source(settings: &Settings) -> Result<Option<Source>, ImporterError> {
     let token_file = settings.broadcast_source_token_file.as_deref();
     let Some(origin) = &settings.broadcast_source_url else {
         return token_file.map_or(Ok(None), |_| Err(ImporterError::NoSource));
     };
     token_file.map(token_file::read).transpose()?;
-    Ok(Some(Source::at(origin.as_str(), token_file)?.on_a_thread()?))
+    Ok(Some(Source::at(origin.as_str(), token_file)?))
 }
 
 /// Starts the import, which ends with the process or its store.
-pub fn start(source: SourceThread, settings: &Settings, feeds: &Feeds, log: &Logger) {
+pub fn start(source: Source, settings: &Settings, feeds: &Feeds, log: &Logger) {
     let origin = settings.broadcast_source_url.as_ref().map_or("", PublicUrl::as_str);
     let importer = Importer {
         source,
@@ -75,7 +75,7 @@ pub fn start(source: SourceThread, settings: &Settings, feeds: &Feeds, log: &Log
 }
 
 struct Importer {
-    source: SourceThread,
+    source: Source,
     feeds: Feeds,
     value_bytes_max: usize,
     every: Span,
@@ -100,13 +100,6 @@ enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// The versions of the service that the feed accepts.
-struct AcceptedVersions {
-    versions: BTreeMap<FeedKey, FeedValue>,
-    /// Why others are refused.
-    problem: Option<String>,
-}
-
 impl Importer {
     async fn run(mut self) {
         let mut backoff = Backoff::new(self.every, self.every.max(RETRY_MAX));
@@ -128,7 +121,7 @@ impl Importer {
     /// Polls once and writes the versions that differ.
     async fn import(&mut self) -> Result<SyncHealth, ImportError> {
         let answer = self.source.ask().await?;
-        let AcceptedVersions { versions, mut problem } = accepted(answer, self.value_bytes_max);
+        let (versions, mut problem) = accepted(answer, self.value_bytes_max);
         self.catch_up().await?;
         for (id, version) in self.sync_state.due(&versions) {
             let written = self.feeds.write(FeedName::broadcasts(), id.clone(), version.clone());
@@ -175,7 +168,11 @@ impl Importer {
     }
 }
 
-fn accepted(answer: BTreeMap<String, String>, value_bytes_max: usize) -> AcceptedVersions {
+/// The versions that the feed accepts, and why others are refused.
+fn accepted(
+    answer: Versions,
+    value_bytes_max: usize,
+) -> (BTreeMap<FeedKey, FeedValue>, Option<String>) {
     let (mut versions, mut unusable) = (BTreeMap::new(), 0_usize);
     for (id, version) in answer {
         let version = Some(version).filter(|version| version.len() <= value_bytes_max);
@@ -192,7 +189,7 @@ fn accepted(answer: BTreeMap<String, String>, value_bytes_max: usize) -> Accepte
              {value_bytes_max} bytes"
         )
     });
-    AcceptedVersions { versions, problem }
+    (versions, problem)
 }
 
 fn too_many_keys(feeds: &Feeds) -> String {
@@ -210,11 +207,10 @@ mod tests {
 
     #[test]
     fn broadcasts_that_a_feed_refuses_keep_no_others_out() {
-        let AcceptedVersions { versions, problem } =
-            accepted(answer(&[("a/b", "1"), ("c", "12345")]), 5);
+        let (versions, problem) = accepted(answer(&[("a/b", "1"), ("c", "12345")]), 5);
         assert_eq!((versions.len(), problem), (2, None));
         let long = "k".repeat(257);
-        let AcceptedVersions { versions, problem } = accepted(
+        let (versions, problem) = accepted(
             answer(&[("a/b", "1"), ("", "1"), ("c", "123456"), (&long, "1"), ("errors", "1")]),
             5,
         );

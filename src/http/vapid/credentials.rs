@@ -2,6 +2,7 @@
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
+use super::key::sha256;
 use super::{VapidError, VapidKey};
 use crate::http::params;
 
@@ -39,6 +40,11 @@ impl<'a> Credentials<'a> {
 
     pub fn key(&self) -> &VapidKey {
         &self.key
+    }
+
+    /// SHA-256 of key and token. The key has a fixed length, so that no two credentials are the same text.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        sha256(&[self.key.as_bytes(), self.token.as_bytes()])
     }
 }
 

@@ -25,7 +25,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
 const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
 
 /// The public key of an application server: an uncompressed P-256 point, 65 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VapidKey([u8; KEY_BYTES]);
 
 impl VapidKey {
@@ -51,10 +51,14 @@ impl VapidKey {
 
     /// The hash that restricted endpoints are bound to.
     pub fn sha256(&self) -> [u8; 32] {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
-        hash
+        sha256(&[&self.0])
     }
+}
+
+pub(super) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    parts.iter().for_each(|part| context.update(part));
+    context.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
 /// The key to which a user agent restricts a subscription.
@@ -67,11 +71,5 @@ impl From<&state_machine::wire::VapidKey> for VapidKey {
 impl fmt::Display for VapidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(self.0))
-    }
-}
-
-impl fmt::Debug for VapidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
     }
 }

@@ -170,7 +170,7 @@ pub(super) async fn send(
 pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
     RouterPort {
         node: NodeId::new(NODE),
-        keys: keys(),
+        keys: Arc::new(keys()),
         instance: INSTANCE,
         registry,
         clock: Clock::starting_at(NOW),

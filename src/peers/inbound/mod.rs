@@ -23,7 +23,7 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::Message as ActixMessage;
@@ -65,7 +65,7 @@ const LOG_EVERY: Span = Span::from_secs(1);
 /// The router port, before it listens.
 pub struct RouterPort {
     node: NodeId,
-    keys: ClusterKeys,
+    keys: Arc<ClusterKeys>,
     /// Distinguishes this process from another with the same node name.
     instance: Uaid,
     registry: Registry,
@@ -144,7 +144,7 @@ impl RouterPort {
     /// The port of `node`, whose user agents are in `registry`.
     pub fn new(
         node: NodeId,
-        keys: ClusterKeys,
+        keys: Arc<ClusterKeys>,
         registry: &BoundedAddr<RegistryActor>,
         clock: Clock,
         limits: PortLimits,

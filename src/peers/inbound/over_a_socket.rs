@@ -21,7 +21,7 @@ impl Listening {
     fn with(limits: PortLimits) -> Self {
         let Scene { port, pushes, .. } = Scene::of(NotifyResult::Delivered);
         let port = Data::into_inner(port);
-        let mut port = std::sync::Arc::into_inner(port).expect("it has one owner");
+        let mut port = Arc::into_inner(port).expect("it has one owner");
         port.limits = limits;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -78,7 +78,14 @@ async fn an_unknown_agent_is_not_here() {
     let directory = RegistryActor::new(16, peers, log.clone()).start(None);
     let node = NodeId::new(NODE);
     let clock = Clock::starting_at(NOW);
-    let port = Data::new(RouterPort::new(node, keys(), directory.registry(), clock, limits(), log));
+    let port = Data::new(RouterPort::new(
+        node,
+        Arc::new(keys()),
+        directory.registry(),
+        clock,
+        limits(),
+        log,
+    ));
     for asked in [Asked::push(&message()), Asked::stored(), Asked::moved(1)] {
         assert_eq!(ask(&port, asked).await, Told::Signed(404));
     }
@@ -106,7 +113,7 @@ async fn each_process_has_its_own_instance() {
     let directory = RegistryActor::new(16, peers, log.clone()).start(None);
     let port = || {
         let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
-        RouterPort::new(node, keys(), directory.registry(), clock, limits(), log.clone())
+        RouterPort::new(node, Arc::new(keys()), directory.registry(), clock, limits(), log.clone())
     };
     assert_ne!(port().instance(), port().instance());
 }

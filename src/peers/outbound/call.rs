@@ -45,8 +45,14 @@ pub(super) enum CallError {
 pub(super) struct Caller {
     keys: Arc<ClusterKeys>,
     clock: Clock,
-    clients: Clients,
+    limits: RemoteLimits,
+    /// One HTTP client for each calling thread, with its own connections: a request wakes no other
+    /// thread, and a thread that ends closes no connections of others. The oldest is the first to
+    /// be removed.
+    by_thread: Mutex<Vec<(ThreadId, HttpClient)>>,
 }
+
+type HttpClient = Client<HttpConnector, Full<Bytes>>;
 
 impl Peer {
     /// The node of that name, if it may be called.
@@ -59,7 +65,7 @@ impl Peer {
 
 impl Caller {
     pub(super) fn new(keys: Arc<ClusterKeys>, clock: Clock, limits: &RemoteLimits) -> Self {
-        Self { keys, clock, clients: Clients::new(limits) }
+        Self { keys, clock, limits: *limits, by_thread: Mutex::default() }
     }
 
     /// Sends a request, and returns the status of its signed answer.
@@ -71,7 +77,7 @@ impl Caller {
         wait: Duration,
     ) -> Result<StatusCode, CallError> {
         let (request, mac) = self.sign(peer, request, body);
-        let answer = self.clients.of_this_thread().request(request);
+        let answer = self.client_of_this_thread().request(request);
         let answer = timeout(wait, answer).await.map_err(|_| CallError::TimedOut(wait))??;
         let status = answer.status();
         let header = answer.headers().get(ANSWER_MAC_HEADER);
@@ -95,24 +101,8 @@ impl Caller {
         let request = request.header(AUTHORIZATION, authorization).body(Full::new(body));
         (request.expect("a base64url signature is a valid header value"), mac)
     }
-}
 
-type HttpClient = Client<HttpConnector, Full<Bytes>>;
-
-/// One HTTP client per calling thread, each with its own connections. So a request wakes no other
-/// thread, and a thread that ends closes no connections of others.
-struct Clients {
-    /// The oldest first, which is the first to be removed.
-    by_thread: Mutex<Vec<(ThreadId, HttpClient)>>,
-    limits: RemoteLimits,
-}
-
-impl Clients {
-    fn new(limits: &RemoteLimits) -> Self {
-        Self { by_thread: Mutex::default(), limits: *limits }
-    }
-
-    fn of_this_thread(&self) -> HttpClient {
+    fn client_of_this_thread(&self) -> HttpClient {
         let here = thread::current().id();
         // A panic cannot leave the list half-updated.
         let mut all = self.by_thread.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,13 +7,6 @@ use state_machine::breaker::BreakerLimits;
 
 use crate::settings::Settings;
 
-/// Time after which an unused node is evicted. A node that is down for longer has lost its
-/// connections, and its agents check storage when they reconnect.
-const EVICT_AFTER: Span = Span::from_secs(5 * 60);
-
-/// Minimum time between two log lines of the same kind on one node.
-const LOG_EVERY: Span = Span::from_secs(60);
-
 /// The limits of a [`RemoteNodes`](super::RemoteNodes).
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteLimits {
@@ -37,7 +30,8 @@ pub struct RemoteLimits {
     pub connection_idle: Duration,
     /// Nodes in the table.
     pub nodes_max: usize,
-    /// Time after which an unused node is evicted.
+    /// Time after which an unused node is evicted. A node that is down for longer has lost its
+    /// connections, and its agents check storage when they reconnect.
     pub evict_after: Span,
     /// Minimum time between two log lines of the same kind on one node.
     pub log_every: Span,
@@ -65,8 +59,8 @@ impl From<&Settings> for RemoteLimits {
             connections_idle_max: settings.node_connections_idle_max.div_ceil(threads),
             connection_idle: Duration::from_secs(settings.node_connection_idle_s),
             nodes_max: settings.nodes_max,
-            evict_after: EVICT_AFTER,
-            log_every: LOG_EVERY,
+            evict_after: Span::from_secs(5 * 60),
+            log_every: Span::from_secs(60),
             threads,
         }
     }

@@ -9,12 +9,10 @@
 //! - `call`: one request.
 //! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
 //!   their messages with the storage scan every `storage_recheck_s`.
-//! - `blocked_nodes`: the log of nodes that must not be called.
 //! - `router_url_check`: whether a node can be reached by its own name.
 //!
 //! A node that answers and has no pending notifications has no task and no timer of its own.
 
-mod blocked_nodes;
 mod call;
 mod limits;
 mod peer_state;
@@ -25,7 +23,7 @@ mod tests;
 mod worker;
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 use actors::observe::PeerStatus;
 use actors::{Clock, NodeDirectory};
@@ -42,7 +40,6 @@ use super::request::PeerRequest;
 use super::signature::ClusterKeys;
 use super::wire_message;
 use crate::node_address::AllowedNodes;
-use blocked_nodes::BlockedNodes;
 use call::{CallError, Caller, Peer};
 pub use limits::RemoteLimits;
 use peer_state::{PeerState, RequestPermit};
@@ -50,6 +47,9 @@ pub use router_url_check::{PeerIdentity, RouterUrlCheck};
 
 /// Minimum time between two searches of a full table for entries to evict.
 const SWEEP_INTERVAL: Span = Span(100);
+
+/// Length to which the logged name of a blocked node is truncated. The URL of a node is never longer.
+const LOGGED_CHARS_MAX: usize = 300;
 
 /// The other nodes, by the URLs of their router ports.
 pub struct RemoteNodes {
@@ -61,7 +61,7 @@ struct Shared {
     limits: RemoteLimits,
     caller: Caller,
     peers: RwLock<PeerTable>,
-    blocked_nodes: BlockedNodes,
+    blocked_limiter: Mutex<LogLimiter>,
     /// Monotonic time since this was created.
     ticks: Clock,
     /// The runtime of the workers.
@@ -96,7 +96,7 @@ impl RemoteNodes {
             limits,
             caller: Caller::new(keys, clock, &limits),
             peers: RwLock::new(table),
-            blocked_nodes: BlockedNodes::new(limits.log_every),
+            blocked_limiter: Mutex::new(LogLimiter::new(limits.log_every)),
             ticks: Clock::starting_at(Time(0)),
             runtime: Handle::current(),
             log,
@@ -220,7 +220,7 @@ impl Shared {
         }
         drop(peers);
         let Some(peer) = Peer::allowed(node, &self.allowed) else {
-            self.blocked_nodes.record(node, now, &self.log);
+            self.log_blocked(node, now);
             return None;
         };
         let mut peers = self.peers();
@@ -229,6 +229,18 @@ impl Shared {
         }
         let new = || Arc::new(PeerState::new(peer, self.limits, &self.log, now));
         Some(Arc::clone(peers.by_node.entry(node.clone()).or_insert_with(new)))
+    }
+
+    fn log_blocked(&self, node: &NodeId, now: Time) {
+        let mut limiter = self.blocked_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(more) = limiter.allow(now) {
+            // An attacker may write any name into a record: it must neither control a terminal nor
+            // fill the log.
+            let name = node.as_str().chars().take(LOGGED_CHARS_MAX);
+            let name: String = name.flat_map(char::escape_default).collect();
+            warn!(self.log, "a record names a node that nodes_allowed does not allow, so it is not called";
+                "node" => name, "more" => more);
+        }
     }
 
     fn wake_worker(self: &Arc<Self>, peer: &Arc<PeerState>) {

@@ -30,8 +30,9 @@ pub(super) struct PeerState {
     /// Time of the last push or notification for the node, in milliseconds.
     used_at: AtomicU64,
     state: Mutex<State>,
-    /// Wakes the worker when a request of an earlier epoch shows that the node answers.
-    recovered: Notify,
+    /// Wakes the worker when a request of an earlier epoch shows that the node answers. May wake it
+    /// once too often.
+    pub(super) recovered: Notify,
 }
 
 struct State {
@@ -185,11 +186,6 @@ impl PeerState {
         }
         state.is_closed |= matches!(next, NextAction::Evict);
         next
-    }
-
-    /// Waits until the breaker closes. May return once too often.
-    pub(super) async fn recovered(&self) {
-        self.recovered.notified().await;
     }
 
     /// Starts the worker if there is something to do and none is running.

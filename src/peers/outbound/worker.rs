@@ -27,7 +27,7 @@ pub(super) async fn run(shared: Arc<Shared>, peer: Arc<PeerState>) {
             NextAction::Wait(until) => {
                 let wait = Duration::from_millis(until.since(now).0);
                 // Either way, the next action is determined again.
-                let _ = timeout(wait, peer.recovered()).await;
+                let _ = timeout(wait, peer.recovered.notified()).await;
             }
             NextAction::Flush(epoch, notifications) => {
                 let sent =

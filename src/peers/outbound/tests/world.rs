@@ -126,6 +126,11 @@ impl World {
         timeout(LONG, said).await.unwrap_or_else(|_| panic!("the log has no line with: {text}"))
     }
 
+    /// The fields of the next line, if one was logged.
+    pub(super) fn fields(&mut self) -> Option<String> {
+        self.lines.try_recv().ok().map(|line| line.fields)
+    }
+
     /// The lines above debug level since the last call.
     pub(super) fn said(&mut self) -> Vec<String> {
         let lines = std::iter::from_fn(|| self.lines.try_recv().ok()).map(|line| line.text);
