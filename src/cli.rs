@@ -185,7 +185,9 @@ fn without_guess(mut error: clap::Error) -> clap::Error {
 /// Adds what to write instead of a former name, and of `--rotation false`: clap refuses its `false`
 /// and cannot know which flag it belongs to.
 fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
-    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let mut words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let is_help = words.first().is_some_and(|word| word == "help");
+    words.drain(..usize::from(is_help));
     let switch = || words.windows(2).find_map(|pair| switch_tip(&pair[0], &pair[1]));
     let tip =
         renamed::command(&words).or_else(|| words.iter().find_map(|word| renamed::flag(word)));
@@ -228,12 +230,16 @@ fn run(cli: Cli) -> ExitCode {
         Action::Preflight(preflight) => run_admin((Request::Preflight, preflight.flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
-        Action::Feed(action) => run_feed(action),
-        Action::Broadcast(action) => run_broadcast(action),
+        Action::Feed(action) => {
+            with_settings(&action.flags().clone(), |settings| feed_cli::run(action, settings))
+        }
+        Action::Broadcast(action) => with_settings(&action.flags().clone(), |settings| {
+            feed_cli::run_broadcast(action, settings)
+        }),
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
         Action::Keys(KeysAction::Cluster { flags }) => with_settings(&flags, keys::cluster::run),
         Action::Keys(KeysAction::Vapid { file, private }) => {
-            exit_code(print_vapid_key(&file, private))
+            exit_code(vapid_key(&file, private).and_then(|text| print(&text)))
         }
         Action::Dev(DevAction::Replay { file, trace }) => exit_code(replay::run(&file, trace)),
         Action::Dev(DevAction::States { format }) => exit_code(states::run(format)),
@@ -274,20 +280,6 @@ fn run_server(ServeArgs { role, flags, dev }: &ServeArgs) -> ExitCode {
 
 fn run_admin((request, flags): (Request, Flags)) -> ExitCode {
     with_settings(&flags, |settings| admin::command::run(request, settings))
-}
-
-fn run_feed(action: FeedAction) -> ExitCode {
-    let flags = action.flags().clone();
-    with_settings(&flags, |settings| feed_cli::run(action, settings))
-}
-
-fn run_broadcast(action: BroadcastAction) -> ExitCode {
-    let flags = action.flags().clone();
-    with_settings(&flags, |settings| feed_cli::run_broadcast(action, settings))
-}
-
-fn print_vapid_key(file: &Path, with_private: bool) -> Result<(), ToolError> {
-    print(&vapid_key(file, with_private)?)
 }
 
 /// The public key in base64url, and on a second line the private key if requested.

@@ -2,7 +2,7 @@
 //! successor.
 
 /// Former commands, each with the words to write instead.
-const COMMANDS: [(&str, &str); 7] = [
+pub const COMMANDS: [(&str, &str); 7] = [
     ("connect", "serve --role connection"),
     ("endpoint", "serve --role endpoint"),
     ("listen", "subscribe"),
@@ -13,7 +13,7 @@ const COMMANDS: [(&str, &str); 7] = [
 ];
 
 /// Former settings, each with its name of today.
-const SETTINGS: [(&str, &str); 8] = [
+pub const SETTINGS: [(&str, &str); 8] = [
     ("ack_waiters_max", "pushes_awaiting_ack_max"),
     ("broadcast_spread_ms", "broadcast_fanout_ms"),
     ("drain_notice_s", "drain_lame_duck_s"),
@@ -44,16 +44,4 @@ pub fn flag(word: &str) -> Option<String> {
 /// Today's name of a former setting.
 pub fn setting(former: &str) -> Option<&'static str> {
     SETTINGS.iter().find(|(name, _)| *name == former).map(|(_, now)| *now)
-}
-
-/// All former settings with their names of today.
-#[cfg(test)]
-pub fn settings() -> impl Iterator<Item = (&'static str, &'static str)> {
-    SETTINGS.into_iter()
-}
-
-/// All former commands with those of today.
-#[cfg(test)]
-pub fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
-    COMMANDS.into_iter()
 }

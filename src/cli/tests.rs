@@ -45,11 +45,13 @@ fn a_role_is_all_unless_named_and_the_help_of_serve_shows_how_to_start_a_cluster
 
 #[test]
 fn a_former_command_is_refused_with_the_command_of_today_and_that_is_a_command() {
-    for (former, now) in renamed::commands() {
+    for (former, now) in renamed::COMMANDS {
         let words: Vec<_> = former.split(' ').collect();
         let error = parse(&words).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         let tip = format!("tip: `kalends {former}` is `kalends {now}` now");
+        assert!(error.to_string().contains(&tip), "{error}");
+        let error = parse(&[&["help"], &words[..]].concat()).unwrap_err();
         assert!(error.to_string().contains(&tip), "{error}");
         let words: Vec<_> = now.split(' ').chain(["--help"]).collect();
         assert_eq!(parse(&words).unwrap_err().exit_code(), 0, "{now}");
@@ -58,7 +60,7 @@ fn a_former_command_is_refused_with_the_command_of_today_and_that_is_a_command()
 
 #[test]
 fn the_flag_of_a_former_setting_is_refused_with_that_of_today() {
-    for (former, now) in renamed::settings() {
+    for (former, now) in renamed::SETTINGS {
         let (former, now) = (flag_name(former), flag_name(now));
         for args in [["serve", &former, "1"], ["serve", &format!("{former}=1"), "--rotation"]] {
             let error = parse(&args).unwrap_err();

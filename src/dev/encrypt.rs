@@ -33,31 +33,24 @@ pub enum Coding {
     Aesgcm,
 }
 
-/// Why a message was not encrypted.
+/// Why a message was not encrypted or decrypted.
 #[derive(Debug, thiserror::Error)]
-pub enum EncryptError {
-    #[error("the message has {0} bytes; a push carries at most {MESSAGE_BYTES_MAX}")]
+pub enum EncryptionError {
+    #[error("it has {0} bytes; a push carries at most {MESSAGE_BYTES_MAX}")]
     TooLong(usize),
-    #[error("the message could not be encrypted: {0}")]
-    Failed(#[from] ece::Error),
-}
-
-/// Why a message was not decrypted.
-#[derive(Debug, thiserror::Error)]
-pub enum DecryptError {
     /// A header of the old encoding is missing or malformed.
     #[error("the {0} is missing or malformed")]
     Header(&'static str),
-    /// It was encrypted for another subscription, or damaged.
+    /// A message to decrypt was encrypted for another subscription, or damaged.
     #[error("{0}")]
     Failed(#[from] ece::Error),
 }
 
 /// Encrypts a message for a subscription. An empty message is a push without a payload, and is not encrypted.
-pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, EncryptError> {
+pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, EncryptionError> {
     use_aws_lc();
     if message.len() > MESSAGE_BYTES_MAX {
-        return Err(EncryptError::TooLong(message.len()));
+        return Err(EncryptionError::TooLong(message.len()));
     }
     match coding {
         Coding::Aes128gcm => {
@@ -68,7 +61,7 @@ pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, E
     }
 }
 
-fn encrypt_aesgcm(keys: &Keys, message: &[u8]) -> Result<Payload, EncryptError> {
+fn encrypt_aesgcm(keys: &Keys, message: &[u8]) -> Result<Payload, EncryptionError> {
     let block = legacy::encrypt_aesgcm(&keys.p256dh, &keys.auth, message)?;
     let header = |wanted| {
         let found = block.headers(None).into_iter().find(|(name, _)| *name == wanted);
@@ -85,7 +78,7 @@ pub fn decrypt(
     pair: &KeyPair,
     auth: &[u8; AUTH_BYTES],
     payload: &Payload,
-) -> Result<Vec<u8>, DecryptError> {
+) -> Result<Vec<u8>, EncryptionError> {
     use_aws_lc();
     let components = EcKeyComponents::new(pair.private_bytes(), pair.public().to_vec());
     match &payload.encoding {
@@ -101,12 +94,12 @@ fn aesgcm_block(
     encryption: &str,
     crypto_key: &str,
     data: &[u8],
-) -> Result<AesGcmEncryptedBlock, DecryptError> {
+) -> Result<AesGcmEncryptedBlock, EncryptionError> {
     let bytes = |header, name| parameter(header, name).and_then(from_base64url);
-    let dh = bytes(crypto_key, "dh").ok_or(DecryptError::Header("dh of Crypto-Key"))?;
-    let salt = bytes(encryption, "salt").ok_or(DecryptError::Header("salt of Encryption"))?;
+    let dh = bytes(crypto_key, "dh").ok_or(EncryptionError::Header("dh of Crypto-Key"))?;
+    let salt = bytes(encryption, "salt").ok_or(EncryptionError::Header("salt of Encryption"))?;
     let rs = match parameter(encryption, "rs") {
-        Some(text) => text.parse().map_err(|_| DecryptError::Header("rs of Encryption"))?,
+        Some(text) => text.parse().map_err(|_| EncryptionError::Header("rs of Encryption"))?,
         None => DEFAULT_RECORD_BYTES,
     };
     Ok(AesGcmEncryptedBlock::new(&dh, &salt, rs, data.to_vec())?)
@@ -328,7 +321,7 @@ mod tests {
     fn a_message_that_is_too_long_is_refused() {
         let message = [0; MESSAGE_BYTES_MAX + 1];
         let refused = encrypt(&keys(&KeyPair::generate()), &message, Coding::Aes128gcm);
-        assert!(matches!(refused, Err(EncryptError::TooLong(3967))));
+        assert!(matches!(refused, Err(EncryptionError::TooLong(3967))));
     }
 
     #[test]

@@ -34,6 +34,7 @@ use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use self::encrypt::EncryptionError;
 use crate::https_client::ClientError;
 
 /// Why a command did not do what it was asked.
@@ -56,6 +57,8 @@ pub enum ToolError {
     /// Something given on the command line cannot be used.
     #[error("{0}")]
     Unusable(String),
+    #[error("cannot encrypt the message: {0}")]
+    Encryption(#[from] EncryptionError),
     /// A server did not answer, or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -79,6 +82,27 @@ pub fn to_base64url(bytes: &[u8]) -> String {
 /// Reads base64url with or without padding.
 pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
     BASE64URL.decode(text.trim()).ok()
+}
+
+/// The JSON of keys and secrets.
+mod base64url {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<'a, T, S: Serializer>(key: &'a T, to: S) -> Result<S::Ok, S::Error>
+    where
+        Vec<u8>: From<&'a T>,
+    {
+        to.serialize_str(&super::to_base64url(&Vec::from(key)))
+    }
+
+    pub(super) fn deserialize<'de, T: TryFrom<Vec<u8>>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        let bytes = super::from_base64url(&String::deserialize(from)?);
+        let key = bytes.and_then(|bytes| bytes.try_into().ok());
+        key.ok_or_else(|| D::Error::custom("it is not a key or a secret in base64url"))
+    }
 }
 
 fn read(path: &Path) -> Result<String, ToolError> {

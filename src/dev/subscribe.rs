@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_web::rt::System;
 use actix_web::rt::time::{sleep, timeout};
 use aws_lc_rs::rand;
+use clap::builder::NonEmptyStringValueParser;
 use futures_util::{SinkExt, StreamExt};
 use state_machine::Span;
 use state_machine::backoff::Backoff;
@@ -41,7 +42,7 @@ pub struct SubscribeArgs {
     pub vapid_public_key: Option<String>,
 
     /// Subscribe to the broadcast ID too, and print each version. May be repeated
-    #[arg(long = "broadcast", value_name = "ID")]
+    #[arg(long = "broadcast", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub broadcasts: Vec<String>,
 
     /// End after N messages
@@ -179,9 +180,9 @@ impl<'a, W: Write> Listener<'a, W> {
                 // Most likely a wrong URL.
                 return Err(ClientError::Unreachable { url: self.args.url.to_string(), why }.into());
             }
-            let wait = jittered(Duration::from_millis(self.backoff.next().0));
-            self.output.disconnected(&why, wait)?;
-            sleep(wait).await;
+            let retry_ms = jittered(self.backoff.next().0);
+            self.output.event(&Event::Disconnected { reason: why, retry_ms })?;
+            sleep(Duration::from_millis(retry_ms)).await;
         }
     }
 
@@ -252,23 +253,22 @@ impl<'a, W: Write> Listener<'a, W> {
     fn keep(&mut self, event: &Event) -> Result<(), ToolError> {
         match event {
             Event::Connected { .. } => self.was_connected = true,
-            Event::Message(_) => self.left = self.left.map(|left| left.saturating_sub(1)),
-            Event::Subscribed(subscription) => {
+            Event::Subscribed { subscription } => {
                 if let Some(path) = &self.args.subscription {
                     subscription.save(path)?;
                 }
             }
+            Event::Message { .. } | Event::Undecryptable { .. } => {
+                self.left = self.left.map(|left| left.saturating_sub(1));
+                return Ok(());
+            }
             Event::Forgotten
             | Event::Broadcast { .. }
             | Event::BroadcastRefused { .. }
-            | Event::Repeated { .. } => return Ok(()),
+            | Event::Repeated { .. }
+            | Event::Disconnected { .. } => return Ok(()),
         }
-        match (&self.args.state, event) {
-            (Some(path), Event::Connected { .. } | Event::Subscribed(_)) => {
-                self.agent.identity.save(path)
-            }
-            _ => Ok(()),
-        }
+        self.args.state.as_ref().map_or(Ok(()), |path| self.agent.identity.save(path))
     }
 
     async fn send(&self, socket: &mut WebSocket, message: Message) -> Result<(), Ended> {
@@ -340,10 +340,10 @@ fn whole(message: Option<Result<Message, Error>>) -> Result<Message, Ended> {
 }
 
 /// Half to all of a wait, so that agents disconnected together do not reconnect together.
-fn jittered(wait: Duration) -> Duration {
+fn jittered(wait_ms: u64) -> u64 {
     let mut random = [0; 1];
     rand::fill(&mut random).expect("the system gives random bytes");
-    wait / 2 + wait / 2 * u32::from(random[0]) / 255
+    wait_ms / 2 + wait_ms / 2 * u64::from(random[0]) / 255
 }
 
 #[cfg(test)]
