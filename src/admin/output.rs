@@ -37,7 +37,7 @@ pub enum Output {
 /// The progress of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The step, such as `counting clients`.
+    /// The step, such as `counting agents`.
     pub what: String,
     pub done: u64,
     /// Items in all if that is known; DynamoDB's counts are hours old.
@@ -73,8 +73,9 @@ pub struct Status {
     /// Whether a new table is used each month.
     pub rotation: bool,
     pub tables: Vec<TableStatus>,
-    /// Number of agents on each month.
-    pub clients: BTreeMap<Month, u64>,
+    /// Number of agents on each month. Programs read it under the name `clients`.
+    #[serde(rename = "clients")]
+    pub agents: BTreeMap<Month, u64>,
     /// Number of agents with an unfinished move away from each month.
     pub unfinished_moves: BTreeMap<Month, u64>,
     /// The months that `kalends tables drop-old` would drop.
@@ -113,7 +114,7 @@ mod tests {
             this_month: month,
             rotation: true,
             tables: tables.clone(),
-            clients: BTreeMap::from([(month, 3)]),
+            agents: BTreeMap::from([(month, 3)]),
             unfinished_moves: BTreeMap::new(),
             droppable: vec![month],
             advice: vec!["all is well\nreally".into()],

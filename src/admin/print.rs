@@ -1,11 +1,12 @@
 //! Prints the output of a command on standard output: as text, or one JSON object a line.
 
+use std::collections::BTreeSet;
 use std::io::{Write, stderr};
 use std::mem;
 
 use indicatif::HumanBytes;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use state_machine::feed::{FeedPage, Update};
 use storage::feeds::FeedState;
 use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Throughput};
@@ -60,10 +61,10 @@ impl<W: Write> Printer<W> {
             }
             Output::Note(text) => text + "\n",
             Output::Check(check) => check_text(&check) + "\n",
-            Output::Tables(tables) if self.is_json => to_json(&json!({ "tables": tables })),
-            Output::Tables(tables) => tables_text(&tables) + "\n",
-            Output::Status(status) if self.is_json => to_json(&json!(status)),
-            Output::Status(status) => status_text(&status) + "\n",
+            Output::Tables(tables) if self.is_json => with_months(json!({ "tables": tables })),
+            Output::Tables(tables) => tables_text(&tables),
+            Output::Status(status) if self.is_json => with_months(json!(status)),
+            Output::Status(status) => status_text(&status),
             Output::Feeds(feeds) if self.is_json => feeds.iter().map(to_json).collect(),
             Output::Feeds(feeds) => {
                 let is_first = !mem::replace(&mut self.has_listed, true);
@@ -140,8 +141,7 @@ fn check_text(check: &PreflightCheck) -> String {
 }
 
 fn tables_text(tables: &[TableStatus]) -> String {
-    let head = ["TABLE", "NAME", "STATE", "ITEMS", "SIZE", "THROUGHPUT"].map(str::to_owned);
-    let row = |status: &TableStatus| {
+    let rows = tables.iter().map(|status| {
         [
             table_text(status.table),
             status.name.clone(),
@@ -150,8 +150,8 @@ fn tables_text(tables: &[TableStatus]) -> String {
             HumanBytes(status.bytes).to_string(),
             throughput_text(status.capacity),
         ]
-    };
-    columns(&[vec![head], tables.iter().map(row).collect()].concat())
+    });
+    columns(Some(["TABLE", "NAME", "STATE", "ITEMS", "SIZE", "THROUGHPUT"]), rows)
 }
 
 fn table_text(table: Table) -> String {
@@ -175,31 +175,24 @@ fn throughput_text(capacity: Capacity) -> String {
 }
 
 fn status_text(status: &Status) -> String {
+    let Status { this_month, tables, agents, unfinished_moves, .. } = status;
     let rotation = if status.rotation { "on" } else { "off" };
-    let mut text = tables_text(&status.tables);
-    text += &format!("\n\nIt is {}, rotation is {rotation}\n\n", status.this_month);
-    text += &clients_text(status);
+    let mut text = tables_text(tables);
+    text += &format!("\nIt is {this_month}, rotation is {rotation}\n\n");
+    let months: BTreeSet<_> = agents.keys().chain(unfinished_moves.keys()).collect();
+    if months.is_empty() {
+        text += "There are no agents\n";
+    } else {
+        let count = |count: Option<&u64>| count.copied().unwrap_or(0).to_string();
+        let rows = months.into_iter().map(|month| {
+            [month.to_string(), count(agents.get(month)), count(unfinished_moves.get(month))]
+        });
+        text += &columns(Some(["MONTH", "AGENTS ON IT", "MOVING AWAY FROM IT"]), rows);
+    }
     for advice in &status.advice {
         text += &format!("\n- {advice}");
     }
-    text
-}
-
-fn clients_text(status: &Status) -> String {
-    let count = |count: Option<&u64>| count.copied().unwrap_or(0).to_string();
-    let months = status.clients.keys().chain(status.unfinished_moves.keys());
-    let mut months: Vec<_> = months.copied().collect();
-    months.sort();
-    months.dedup();
-    if months.is_empty() {
-        return "There are no clients\n".into();
-    }
-    let head = ["MONTH", "CLIENTS ON IT", "MOVING AWAY FROM IT"].map(str::to_owned);
-    let rows = months.iter().map(|month| {
-        let (on, away) = (status.clients.get(month), status.unfinished_moves.get(month));
-        [month.to_string(), count(on), count(away)]
-    });
-    columns(&[vec![head], rows.collect()].concat()) + "\n"
+    text + "\n"
 }
 
 fn update_text(update: &Update) -> String {
@@ -212,12 +205,10 @@ fn update_text(update: &Update) -> String {
 }
 
 fn feeds_text(feeds: &[FeedState], is_first: bool) -> String {
-    let head = ["FEED", "HEAD", "KEYS"].map(str::to_owned);
-    let row = |feed: &FeedState| {
-        [feed.name.to_string(), feed.sequence.value.to_string(), feed.sequence.keys.to_string()]
-    };
-    let head = is_first.then_some(head).into_iter();
-    columns(&head.chain(feeds.iter().map(row)).collect::<Vec<_>>()) + "\n"
+    let rows = feeds.iter().map(|FeedState { name, sequence }| {
+        [name.to_string(), sequence.value.to_string(), sequence.keys.to_string()]
+    });
+    columns(is_first.then_some(["FEED", "HEAD", "KEYS"]), rows)
 }
 
 fn broadcast_text(broadcast: &Broadcast) -> String {
@@ -234,22 +225,34 @@ fn on_one_line(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Aligns the cells of each column, without blanks at the ends of lines.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+/// Aligns the cells of each column below the head, without blanks at the ends of lines.
+fn columns<const N: usize>(
+    head: Option<[&str; N]>,
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let head = head.map(|head| head.map(str::to_owned));
+    let rows: Vec<_> = head.into_iter().chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    rows.iter().map(line).collect()
+}
+
+/// All tables as JSON. A table that is not one of a month has `month` null.
+fn with_months(mut value: Value) -> String {
+    for table in value["tables"].as_array_mut().into_iter().flatten() {
+        table.as_object_mut().map(|table| table.entry("month").or_insert(Value::Null));
+    }
+    to_json(&value)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use serde_json::Value;
     use state_machine::Month;
     use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Version};
 
@@ -291,7 +294,7 @@ mod tests {
             this_month: month("2026_11"),
             rotation: true,
             tables: tables(),
-            clients: BTreeMap::from([(month("2026_10"), 3), (month("2026_11"), 40)]),
+            agents: BTreeMap::from([(month("2026_10"), 3), (month("2026_11"), 40)]),
             unfinished_moves: BTreeMap::from([(month("2026_09"), 1)]),
             droppable: vec![month("2026_08")],
             advice: vec!["do this".into(), "do that".into()],
@@ -322,13 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_shows_the_clients_by_month_and_the_advice() {
+    fn a_status_shows_the_agents_by_month_and_the_advice() {
         let printed = print(false, status());
         let expected = "\n\nIt is 2026_11, rotation is on\n\n\
-             MONTH    CLIENTS ON IT  MOVING AWAY FROM IT\n\
-             2026_09  0              1\n\
-             2026_10  3              0\n\
-             2026_11  40             0\n\n\
+             MONTH    AGENTS ON IT  MOVING AWAY FROM IT\n\
+             2026_09  0             1\n\
+             2026_10  3             0\n\
+             2026_11  40            0\n\n\
              - do this\n- do that\n";
         assert!(printed.ends_with(expected), "{printed}");
     }
@@ -339,6 +342,7 @@ mod tests {
         assert_eq!(printed.lines().count(), 1);
         let printed: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(printed["tables"][0]["holds"], "router");
+        assert!(printed["tables"][0].as_object().unwrap()["month"].is_null());
         assert_eq!(printed["tables"][0]["throughput"], "on_demand");
         assert_eq!(printed["tables"][1]["holds"], "messages");
         assert_eq!(printed["tables"][1]["month"], "2026_11");

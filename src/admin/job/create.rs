@@ -19,8 +19,7 @@ pub(super) async fn run(
     report: &Report,
 ) -> Result<(), JobError> {
     let this = context.this_month();
-    make_notifications(context, report).await?;
-    make_feeds(context, report).await?;
+    make_other_tables(context, report).await?;
     if !context.rotation {
         return keep_one(this, context, report).await;
     }
@@ -40,26 +39,19 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// The table of SimplePush, which a server creates at its first write.
-async fn make_notifications(context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let tables = report.step(|| context.store.tables()).await?;
-    if tables.iter().any(|known| known.table == Table::Notifications) {
-        return Ok(());
-    }
+/// The table of SimplePush, which a server creates at its first write, and those of feeds. The embedded store keeps
+/// feeds in the router's file and lists no table of them.
+async fn make_other_tables(context: &JobContext, report: &Report) -> Result<(), JobError> {
+    let before = report.step(|| context.store.tables()).await?;
     report.step(|| context.store.ensure_notifications()).await?;
-    report.note("the table of notifications is made").await
-}
-
-/// The tables of feeds. The embedded store keeps them in the router's file and does not list them.
-async fn make_feeds(context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let are_there = async || {
-        let tables = report.step(|| context.store.tables()).await?;
-        let is_there = |table| tables.iter().any(|known| known.table == table);
-        Ok::<_, JobError>(is_there(Table::Sequences) && is_there(Table::Feeds))
-    };
-    let were_there = are_there().await?;
     report.step(|| context.store.ensure_feeds()).await?;
-    if !were_there && are_there().await? {
+    let after = report.step(|| context.store.tables()).await?;
+    let has = |tables: &[TableStatus], table| tables.iter().any(|known| known.table == table);
+    let is_new = |table| has(&after, table) && !has(&before, table);
+    if is_new(Table::Notifications) {
+        report.note("the table of notifications is made").await?;
+    }
+    if is_new(Table::Sequences) || is_new(Table::Feeds) {
         report.note("the tables of feeds are made").await?;
     }
     Ok(())
@@ -136,7 +128,7 @@ fn lowered(prior: Option<Capacity>, to: Throughput, now: Time) -> Change {
         Change::Keep(format!("{month} has no more throughput than that"))
     } else if day <= MOVING_DAYS {
         Change::Keep(format!(
-            "{month} keeps its throughput for the first {MOVING_DAYS} days of a month: clients are \
+            "{month} keeps its throughput for the first {MOVING_DAYS} days of a month: agents are \
              still moving"
         ))
     } else {
@@ -188,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn last_month_keeps_its_throughput_while_clients_are_moving() {
+    fn last_month_keeps_its_throughput_while_agents_are_moving() {
         let to = Throughput { read: 5, write: 5 };
         let on_day =
             |day: u64| lowered(provisioned(9, 9), to, Time(DECEMBER.0 + (day - 1) * DAY_MS));

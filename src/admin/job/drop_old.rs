@@ -6,7 +6,8 @@
 
 use state_machine::Month;
 
-use super::{JobError, Report, census};
+use super::census::{self, agents_are, naming};
+use super::{JobError, Report};
 use crate::admin::commands::{Drop, DropOld};
 use crate::admin::job_context::{JobContext, months_before};
 
@@ -29,9 +30,9 @@ pub(super) async fn run(
         let first = months_before(context.this_month(), drop_old.keep);
         return report.note(format!("no table is older than {first}: nothing to drop")).await;
     }
-    let clients = census::count(context, &tables, report).await?;
+    let agents = census::count(context, &tables, report).await?;
     for month in old {
-        match (clients.naming(month), drop_old.force, drop_old.dry_run) {
+        match (naming(&agents, month), drop_old.force, drop_old.dry_run) {
             (count @ 1.., false, _) => report.note(kept(month, count)).await?,
             (count, _, true) => report.note(format!("would drop {}", with(month, count))).await?,
             (count, _, false) => drop_month(month, count, context, report).await?,
@@ -62,7 +63,7 @@ pub(super) async fn drop_one(
         return Err(JobError::Refused(format!("{month} stays: {reason}")));
     }
     let tables = report.step(|| context.store.tables()).await?;
-    let count = census::count(context, &tables, report).await?.naming(month);
+    let count = naming(&census::count(context, &tables, report).await?, month);
     let refused = match (count, drop.force, drop.yes) {
         (1.., false, _) => kept(month, count),
         (_, _, false) => format!("this would drop {}; add --yes to do it", with(month, count)),
@@ -102,16 +103,16 @@ async fn drop_month(
 
 fn with(month: Month, count: u64) -> String {
     match count {
-        0 => format!("{month}, which no client is on"),
-        1 => format!("{month} with 1 client on it: {FATE}"),
-        _ => format!("{month} with {count} clients on it: {FATE}"),
+        0 => format!("{month}, which no agent is on"),
+        1 => format!("{month} with 1 agent on it: {FATE}"),
+        _ => format!("{month} with {count} agents on it: {FATE}"),
     }
 }
 
 fn kept(month: Month, count: u64) -> String {
-    let are = if count == 1 { "1 client is" } else { &format!("{count} clients are") };
+    let are = agents_are(count);
     format!(
-        "kept {month}: {are} still on it; `kalends users drop-inactive` drops clients that stay away, \
+        "kept {month}: {are} still on it; `kalends users drop-inactive` drops agents that stay away, \
          --force drops the table all the same ({FATE})"
     )
 }

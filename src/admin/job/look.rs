@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use state_machine::Month;
 use storage::maintenance::PreflightCheck;
 
-use super::advice::{StoreState, advice};
+use super::advice::StoreState;
 use super::{JobError, Report, census};
 use crate::admin::job_context::JobContext;
 use crate::admin::output::{Completion, Output, Status};
@@ -48,16 +48,16 @@ pub(super) async fn list(context: &JobContext, report: &Report) -> Result<(), Jo
 
 pub(super) async fn status(context: &JobContext, report: &mut Report) -> Result<(), JobError> {
     let tables = report.step(|| context.store.tables()).await?;
-    let clients = census::count(context, &tables, report).await?;
+    let agents = census::count(context, &tables, report).await?;
     let (now, &JobContext { rotation, makes_tables, .. }) = (context.now(), context);
-    let state = StoreState { now, rotation, makes_tables, tables: &tables, clients: &clients };
+    let state = StoreState { now, rotation, makes_tables, tables: &tables, agents: &agents };
     let status = Status {
         this_month: context.this_month(),
         rotation,
-        advice: advice(&state),
+        advice: state.advice(),
         droppable: state.droppable(),
-        clients: clients.on,
-        unfinished_moves: clients.moving_from,
+        agents: agents.curmonth,
+        unfinished_moves: agents.oldmonth,
         tables,
     };
     report.emit(Output::Status(Box::new(status))).await
