@@ -10,11 +10,12 @@ use storage::embedded::{Embedded, OpenError};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
+use super::client;
 use super::command::AdminError;
 use super::commands::Request;
 use super::job_context::{JobContext, Servers};
-use super::{client, owner};
 use crate::clock::unix_now;
+use crate::owner::OtherOwner;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
 
@@ -24,6 +25,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// The interval between attempts to open the store.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
+
+/// The file whose owner is that of the store.
+const ROUTER_FILE: &str = "router.db";
 
 pub enum Backend {
     /// The server that holds the store.
@@ -67,7 +71,7 @@ async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
         if !Embedded::exists(&settings.data_dir) {
             return Err(AdminError::NoStore { dir: settings.data_dir.clone() });
         }
-        owner::check(&settings.data_dir)?;
+        check_owner(&settings.data_dir)?;
         match open(settings, Servers::Stopped) {
             Err(AdminError::Open(OpenStoreError::Embedded(OpenError::InUse { dir }))) => {
                 if Instant::now() >= deadline {
@@ -77,6 +81,17 @@ async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
             }
             opened => return opened.map(Backend::Own),
         }
+    }
+}
+
+/// Refuses a store of another user: its server could not open files that this process makes in it. If the owner cannot
+/// be read, opening the store reports the reason.
+fn check_owner(dir: &Path) -> Result<(), AdminError> {
+    match OtherOwner::of(&dir.join(ROUTER_FILE)) {
+        Ok(Some(OtherOwner { owner, own })) => {
+            Err(AdminError::NotOurs { dir: dir.to_owned(), owner, own })
+        }
+        Ok(None) | Err(_) => Ok(()),
     }
 }
 
@@ -113,7 +128,32 @@ fn open(settings: &Settings, servers: Servers) -> Result<JobContext, AdminError>
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::chown;
+
     use super::*;
+
+    #[test]
+    fn the_store_of_another_user_is_refused_with_both() {
+        let why = AdminError::NotOurs { dir: "/srv/data".into(), owner: 7, own: 0 }.to_string();
+        assert_eq!(
+            why,
+            "the store in /srv/data belongs to uid 7, and this runs as uid 0: run it as that user \
+             (sudo -u '#7' kalends ...)"
+        );
+    }
+
+    #[test]
+    fn the_owner_of_the_routers_file_is_that_of_the_store() {
+        let home = tempfile::tempdir().unwrap();
+        check_owner(home.path()).unwrap();
+        let file = home.path().join(ROUTER_FILE);
+        fs::write(&file, "").unwrap();
+        check_owner(home.path()).unwrap();
+        // Only root can give a file away.
+        let stranger = 65_534;
+        let is_given_away = chown(&file, Some(stranger), None).is_ok();
+        assert_eq!(check_owner(home.path()).is_err(), is_given_away);
+    }
 
     #[test]
     fn a_refused_connection_names_the_user_who_may_connect() {

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 
+use storage::StoreError;
 use storage::dynamo::DynamoOpenError;
-use storage::{StoreAdmin, StoreError};
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::sync::{mpsc, watch};
@@ -117,21 +117,18 @@ async fn run_and_print<W: Write>(
     if request != Request::Preflight {
         return run_on(backend?, request, printer).await;
     }
+    let tables = match &backend {
+        Ok(Backend::Own(context)) => Some(&*context.store),
+        Ok(Backend::Server(_)) | Err(_) => None,
+    };
     let mut is_well = true;
-    for check in keys_check::check(settings, own_store(&backend)).await {
+    for check in keys_check::check(settings, tables).await {
         is_well &= check.outcome.is_ok();
         printer.print(Output::Check(check))?;
     }
     match run_on(backend?, request, printer).await? {
         Completion::Done if !is_well => Ok(Completion::Unwell),
         end => Ok(end),
-    }
-}
-
-fn own_store(backend: &Result<Backend, AdminError>) -> Option<&dyn StoreAdmin> {
-    match backend {
-        Ok(Backend::Own(context)) => Some(&*context.store),
-        Ok(Backend::Server(_)) | Err(_) => None,
     }
 }
 

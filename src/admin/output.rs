@@ -84,6 +84,18 @@ pub struct Status {
     pub advice: Vec<String>,
 }
 
+impl Completion {
+    /// Its name in the log. The operator has the reason of a failure.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Unwell => "a check failed",
+            Self::Stopped => "stopped",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
 impl Output {
     /// The output as one line of JSON.
     pub fn to_line(&self) -> String {

@@ -188,10 +188,10 @@ impl Admin {
         outputs: mpsc::Sender<super::output::Output>,
         stop: watch::Receiver<bool>,
     ) {
-        let shown = format!("{request:?}");
-        info!(self.log, "an operator's command began"; "request" => &shown);
+        let command = request.name();
+        info!(self.log, "an operator's command began"; "command" => command);
         let end = job::perform(request, &self.context, outputs, stop).await;
-        info!(self.log, "an operator's command ended"; "request" => &shown, "end" => ?end);
+        info!(self.log, "an operator's command ended"; "command" => command, "result" => end.name());
     }
 
     fn permit(&self, request: &Request) -> Result<OwnedSemaphorePermit, String> {
