@@ -28,7 +28,7 @@ use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
 use crate::settings::value::TomlKind;
-use crate::settings::{Flags, Role, Settings, SettingsError};
+use crate::settings::{Flags, Role, Settings};
 use crate::{keys, renamed, server};
 
 #[derive(Debug, Parser)]
@@ -224,20 +224,24 @@ fn command() -> Command {
 fn run(cli: Cli) -> ExitCode {
     let serve = ServeArgs { flags: cli.flags, ..ServeArgs::default() };
     match cli.action.unwrap_or(Action::Serve(serve)) {
-        Action::Serve(args) => run_server(&args),
+        Action::Serve(args) => with_settings(&args.flags, |settings| run_server(&args, settings)),
         Action::Subscribe(args) => exit_code(subscribe::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
         Action::Preflight(preflight) => run_admin((Request::Preflight, preflight.flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
         Action::Feed(action) => {
-            with_settings(&action.flags().clone(), |settings| feed_cli::run(action, settings))
+            let flags = action.flags().clone();
+            with_settings(&flags, |settings| exit_code(feed_cli::run(action, settings)))
         }
-        Action::Broadcast(action) => with_settings(&action.flags().clone(), |settings| {
-            feed_cli::run_broadcast(action, settings)
-        }),
+        Action::Broadcast(action) => {
+            let flags = action.flags().clone();
+            with_settings(&flags, |settings| exit_code(feed_cli::run_broadcast(action, settings)))
+        }
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
-        Action::Keys(KeysAction::Cluster { flags }) => with_settings(&flags, keys::cluster::run),
+        Action::Keys(KeysAction::Cluster { flags }) => {
+            with_settings(&flags, |settings| exit_code(keys::cluster::run(settings)))
+        }
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(vapid_key(&file, private).and_then(|text| print(&text)))
         }
@@ -247,39 +251,27 @@ fn run(cli: Cli) -> ExitCode {
 }
 
 /// Calls `run` with the settings.
-fn with_settings<E: Display>(
-    flags: &Flags,
-    run: impl FnOnce(&Settings) -> Result<(), E>,
-) -> ExitCode {
-    match load(flags) {
-        Ok(settings) => exit_code(run(&settings)),
+fn with_settings(flags: &Flags, run: impl FnOnce(&Settings) -> ExitCode) -> ExitCode {
+    // The token of `kalends feed --url` is no setting, and may be set in any environment.
+    let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
+    match Settings::load(flags, variables) {
+        Ok(settings) => run(&settings),
         Err(error) => wrong(&error),
     }
 }
 
-fn load(flags: &Flags) -> Result<Settings, SettingsError> {
-    // The token of `kalends feed --url` is no setting, and may be set in any environment.
-    let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
-    Settings::load(flags, variables)
-}
-
-fn run_server(ServeArgs { role, flags, dev }: &ServeArgs) -> ExitCode {
-    let role = *role;
-    let settings = match load(flags) {
-        Ok(settings) => settings,
-        Err(error) => return wrong(&error),
-    };
-    match settings.check(role) {
-        Ok(()) => match server::run(role, &settings, dev.clock_offset_s) {
-            Err(error) if error.is_of_configuration() => wrong(&error),
-            served => exit_code(served),
-        },
-        Err(problem) => wrong(&problem),
+fn run_server(args: &ServeArgs, settings: &Settings) -> ExitCode {
+    if let Err(problem) = settings.check(args.role) {
+        return wrong(&problem);
+    }
+    match server::run(args.role, settings, args.dev.clock_offset_s) {
+        Err(error) if error.is_of_configuration() => wrong(&error),
+        served => exit_code(served),
     }
 }
 
 fn run_admin((request, flags): (Request, Flags)) -> ExitCode {
-    with_settings(&flags, |settings| admin::command::run(request, settings))
+    with_settings(&flags, |settings| exit_code(admin::command::run(request, settings)))
 }
 
 /// The public key in base64url, and on a second line the private key if requested.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use actors::Clock;
@@ -97,20 +97,16 @@ fn check_owner(dir: &Path) -> Result<(), AdminError> {
 
 /// A connection to the server that holds the data directory, if there is one.
 pub(crate) async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
-    match client::connect(data_dir).await {
-        Ok(stream) => Ok(Some(stream)),
-        // There was never a server, or it was killed and left its socket.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
-        Err(error) => Err(unreachable(data_dir, error)),
-    }
+    let connected = client::connect(data_dir).await;
+    connected.map(Some).or_else(|error| refused(data_dir.to_owned(), error))
 }
 
-fn unreachable(data_dir: &Path, error: io::Error) -> AdminError {
-    let dir = data_dir.to_owned();
+fn refused<T>(dir: PathBuf, error: io::Error) -> Result<Option<T>, AdminError> {
     match error.kind() {
-        ErrorKind::PermissionDenied => AdminError::Denied { dir },
-        _ => AdminError::Unreachable { dir, error },
+        // There was never a server, or it was killed and left its socket.
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Ok(None),
+        ErrorKind::PermissionDenied => Err(AdminError::Denied { dir }),
+        _ => Err(AdminError::Unreachable { dir, error }),
     }
 }
 
@@ -157,7 +153,9 @@ mod tests {
 
     #[test]
     fn a_refused_connection_names_the_user_who_may_connect() {
-        let text = |kind: ErrorKind| unreachable(Path::new("/srv/data"), kind.into()).to_string();
+        let text = |kind: ErrorKind| {
+            refused::<()>("/srv/data".into(), kind.into()).unwrap_err().to_string()
+        };
         assert_eq!(
             text(ErrorKind::PermissionDenied),
             "not allowed to use /srv/data/admin.sock: run it as the owner of /srv/data"

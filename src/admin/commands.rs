@@ -97,7 +97,6 @@ pub struct ReadOnlyArgs {
     pub json: bool,
 }
 
-/// The arguments of `kalends tables create`.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
@@ -106,7 +105,6 @@ pub struct Create {
     pub lower_prior: Option<Throughput>,
 }
 
-/// The arguments of `kalends tables drop-old`.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropOld {
@@ -121,7 +119,6 @@ pub struct DropOld {
     pub force: bool,
 }
 
-/// The arguments of `kalends tables copy`.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Copy {
@@ -134,7 +131,6 @@ pub struct Copy {
     pub server_stopped: bool,
 }
 
-/// The arguments of `kalends tables drop`.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drop {
@@ -148,7 +144,6 @@ pub struct Drop {
     pub force: bool,
 }
 
-/// The arguments of `kalends users drop-inactive`.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropInactive {

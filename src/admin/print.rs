@@ -7,7 +7,7 @@ use std::mem;
 use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::{Value, json};
-use state_machine::feed::{FeedPage, Update};
+use state_machine::feed::{FeedPage, FeedSyncId, Update};
 use storage::feeds::FeedState;
 use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Throughput};
 
@@ -16,7 +16,7 @@ use super::command::AdminError;
 use super::output::{Broadcast, Completion, Output, Status};
 use super::tail_cursor::TailCursor;
 
-/// Bytes of keys and values after which a tail keeps its cursor, also within a page.
+/// Bytes of output after which a tail keeps its cursor, also within a page.
 const KEEP_AFTER_BYTES: usize = 128 * 1024;
 
 pub struct Printer<W> {
@@ -54,7 +54,7 @@ impl<W: Write> Printer<W> {
                 self.bar.end();
                 return Ok(Some(end));
             }
-            Output::Page(page) => return self.page(page).map(|()| None),
+            Output::Page(page) => return self.page(&page).map(|()| None),
             Output::Problem(text) => {
                 self.eprint(&text);
                 return Ok(None);
@@ -90,32 +90,29 @@ impl<W: Write> Printer<W> {
 
     /// Prints the updates of a page. The cursor is kept after every [`KEEP_AFTER_BYTES`] and at the end: a consumer that
     /// has the updates up to a number has all that the feed still holds up to there.
-    fn page(&mut self, page: FeedPage) -> Result<(), AdminError> {
-        let FeedPage { updates, cursor, head } = page;
-        let (mut part, mut bytes) = (Vec::new(), 0);
-        for update in updates {
-            let more = update.key.as_str().len()
-                + update.value.as_ref().map_or(0, |value| value.as_str().len());
-            if bytes > 0 && bytes + more > KEEP_AFTER_BYTES {
-                self.updates(FeedPage { updates: mem::take(&mut part), cursor, head }, true)?;
-                bytes = 0;
+    fn page(&mut self, page: &FeedPage) -> Result<(), AdminError> {
+        let (mut text, mut count) = (String::new(), 0);
+        for update in &page.updates {
+            text += &if self.is_json { to_json(update) } else { update_text(update) };
+            count += 1;
+            if text.len() >= KEEP_AFTER_BYTES {
+                self.keep(&text, count, update.feed_sync_id, page.head)?;
+                (text, count) = (String::new(), 0);
             }
-            bytes += more;
-            part.push(update);
         }
-        self.updates(FeedPage { updates: part, cursor, head }, false)
+        self.keep(&text, count, page.cursor, page.head)
     }
 
-    fn updates(&mut self, mut part: FeedPage, has_more: bool) -> Result<(), AdminError> {
-        let line =
-            |update: &Update| if self.is_json { to_json(update) } else { update_text(update) };
-        let text: String = part.updates.iter().map(line).collect();
-        self.write(&text)?;
-        if has_more && let Some(last) = part.updates.last() {
-            part.cursor = last.feed_sync_id;
-        }
+    fn keep(
+        &mut self,
+        text: &str,
+        count: u64,
+        cursor: FeedSyncId,
+        head: FeedSyncId,
+    ) -> Result<(), AdminError> {
+        self.write(text)?;
         if let Some(tail) = &mut self.tail {
-            tail.printed(&part)?;
+            tail.printed(count, cursor, head)?;
             self.bar.follow(&tail.progress(), tail.is_at_the_head());
         }
         Ok(())
@@ -254,7 +251,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use state_machine::Month;
-    use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Version};
+    use state_machine::feed::{FeedKey, FeedName, FeedValue, Sequence, Version};
 
     use super::*;
     use crate::admin::output::Progress;
@@ -389,17 +386,18 @@ mod tests {
         let most = "x".repeat(FeedValue::BYTES_MAX);
         let tail = TailCursor::begin(&FeedName::broadcasts(), 0, None).unwrap();
         let mut printer = printer(false).tailing(tail);
-        for (updates, has_more, cursor) in [
-            (vec![update(3, Some("x"))], true, 3),
-            (vec![update(5, Some("x"))], false, 9),
-            (vec![update(10, Some(&most)), update(12, Some(&most))], true, 12),
-        ] {
-            printer.updates(page(updates), has_more).unwrap();
-            assert_eq!(printer.tail().unwrap().cursor(), cursor);
-        }
         let large = [3, 5, 6, 8].map(|number| update(number, Some(&most)));
-        printer.page(page(large.to_vec())).unwrap();
-        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (9, 8));
+        printer.page(&page(vec![update(1, Some("x"))])).unwrap();
+        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (9, 1));
+        printer.page(&page(large.to_vec())).unwrap();
+        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (9, 5));
+
+        // An output that fails after two of them.
+        let tail = TailCursor::begin(&FeedName::broadcasts(), 0, None).unwrap();
+        let mut room = vec![0; 2 * (most.len() + 100)];
+        let mut printer = Printer::new(&mut room[..], false, Bar::new(false)).tailing(tail);
+        printer.page(&page(large.to_vec())).unwrap_err();
+        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (5, 2));
     }
 
     #[test]

@@ -213,7 +213,12 @@ impl Agent {
             }
             None => {
                 self.phase = Phase::AwaitingRegister;
-                step.send.push(self.register());
+                let channel = &self.identity.channel;
+                let mut register = json!({"messageType": "register", "channelID": channel});
+                if let Some(key) = &self.identity.vapid_public_key {
+                    register["key"] = json!(key);
+                }
+                step.send.push(register.to_string());
             }
         }
         Ok(step)
@@ -235,14 +240,6 @@ impl Agent {
             }
         }
         events
-    }
-
-    fn register(&self) -> String {
-        let mut register = json!({"messageType": "register", "channelID": self.identity.channel});
-        if let Some(key) = &self.identity.vapid_public_key {
-            register["key"] = json!(key);
-        }
-        register.to_string()
     }
 
     fn on_register(&mut self, heard: ServerMessage) -> Result<Step, AgentError> {
@@ -272,11 +269,13 @@ impl Agent {
         let (event, code) = if self.remembered.contains(&version) {
             (Event::Repeated { version: version.clone() }, NOT_DELIVERED)
         } else {
-            self.receive(&channel, version.clone(), heard)?
+            let received = self.receive(&channel, version.clone(), heard)?;
+            self.remember(version.clone());
+            received
         };
-        self.remember(version.clone());
-        let send = vec![ack(&channel, &version, code)];
-        Ok(Step { events: vec![event], send })
+        let update = json!({"channelID": channel, "version": version, "code": code});
+        let ack = json!({"messageType": "ack", "updates": [update]}).to_string();
+        Ok(Step { events: vec![event], send: vec![ack] })
     }
 
     fn receive(
@@ -306,9 +305,6 @@ impl Agent {
     }
 
     fn remember(&mut self, version: String) {
-        if self.remembered.contains(&version) {
-            return;
-        }
         if self.remembered.len() == REMEMBERED_MAX {
             self.remembered.pop_front();
         }
@@ -352,11 +348,6 @@ fn encoding(headers: &Headers) -> Option<Encoding> {
         }),
         _ => None,
     }
-}
-
-fn ack(channel: &str, version: &str, code: u16) -> String {
-    let update = json!({"channelID": channel, "version": version, "code": code});
-    json!({"messageType": "ack", "updates": [update]}).to_string()
 }
 
 #[cfg(test)]

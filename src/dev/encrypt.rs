@@ -80,7 +80,7 @@ pub fn decrypt(
     payload: &Payload,
 ) -> Result<Vec<u8>, EncryptionError> {
     use_aws_lc();
-    let components = EcKeyComponents::new(pair.private_bytes(), pair.public().to_vec());
+    let components = components(pair);
     match &payload.encoding {
         Encoding::Aes128Gcm => Ok(ece::decrypt(&components, auth, &payload.data)?),
         Encoding::AesGcm { encryption, crypto_key } => {
@@ -88,6 +88,10 @@ pub fn decrypt(
             Ok(legacy::decrypt_aesgcm(&components, auth, &block)?)
         }
     }
+}
+
+fn components(pair: &KeyPair) -> EcKeyComponents {
+    EcKeyComponents::new(pair.private_bytes(), pair.public().to_vec())
 }
 
 fn aesgcm_block(
@@ -124,18 +128,16 @@ fn use_aws_lc() {
 /// The adapter of aws-lc for `ece`.
 struct AwsLc;
 
-struct Local(KeyPair);
-
 struct Remote(Vec<u8>);
 
 impl Cryptographer for AwsLc {
     fn generate_ephemeral_keypair(&self) -> ece::Result<Box<dyn LocalKeyPair>> {
-        Ok(Box::new(Local(KeyPair::generate())))
+        Ok(Box::new(KeyPair::generate()))
     }
 
     fn import_key_pair(&self, components: &EcKeyComponents) -> ece::Result<Box<dyn LocalKeyPair>> {
-        let pair = KeyPair::from_bytes(components.private_key()).ok_or(ece::Error::CryptoError)?;
-        Ok(Box::new(Local(pair)))
+        let pair = KeyPair::from_bytes(components.private_key());
+        Ok(Box::new(pair.ok_or(ece::Error::CryptoError)?))
     }
 
     fn import_public_key(&self, raw: &[u8]) -> ece::Result<Box<dyn RemotePublicKey>> {
@@ -150,8 +152,9 @@ impl Cryptographer for AwsLc {
         remote: &dyn RemotePublicKey,
         local: &dyn LocalKeyPair,
     ) -> ece::Result<Vec<u8>> {
-        let local: &Local = local.as_any().downcast_ref().ok_or(ece::Error::CryptoError)?;
-        local.0.agree(&remote.as_raw()?).ok_or(ece::Error::CryptoError)
+        let local: Option<&KeyPair> = local.as_any().downcast_ref();
+        let remote = remote.as_raw()?;
+        local.and_then(|local| local.agree(&remote)).ok_or(ece::Error::CryptoError)
     }
 
     fn hkdf_sha256(
@@ -211,13 +214,13 @@ impl KeyType for Length {
     }
 }
 
-impl LocalKeyPair for Local {
+impl LocalKeyPair for KeyPair {
     fn pub_as_raw(&self) -> ece::Result<Vec<u8>> {
-        Ok(self.0.public().to_vec())
+        Ok(self.public().to_vec())
     }
 
     fn raw_components(&self) -> ece::Result<EcKeyComponents> {
-        Ok(EcKeyComponents::new(self.0.private_bytes(), self.0.public().to_vec()))
+        Ok(components(self))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::encrypt::AUTH_BYTES;
 use super::keypair::{KeyPair, is_public};
 use super::subscription::{Keys, Subscription};
-use super::{ToolError, base64url, from_base64url, read, to_base64url, write_private};
+use super::{ToolError, from_base64url, from_json, read, to_base64url, to_json, write_private};
 
 /// A user agent with one channel, and the JSON of its file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,10 +26,10 @@ pub struct Identity {
     /// The VAPID key, in base64url, to which sending is restricted.
     pub vapid_public_key: Option<String>,
     /// The key pair that messages are encrypted for.
-    #[serde(rename = "private_key", with = "base64url")]
+    #[serde(rename = "private_key", serialize_with = "to_json", deserialize_with = "from_json")]
     pub pair: KeyPair,
     /// The secret that messages are authenticated with.
-    #[serde(with = "base64url")]
+    #[serde(serialize_with = "to_json", deserialize_with = "from_json")]
     pub auth: [u8; AUTH_BYTES],
 }
 

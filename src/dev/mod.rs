@@ -33,9 +33,11 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
 
-use self::encrypt::EncryptionError;
 use crate::https_client::ClientError;
+use encrypt::EncryptionError;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -84,25 +86,19 @@ pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
     BASE64URL.decode(text.trim()).ok()
 }
 
-/// The JSON of keys and secrets.
-mod base64url {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+/// Writes a key or a secret as JSON.
+fn to_json<'a, T, S: Serializer>(key: &'a T, to: S) -> Result<S::Ok, S::Error>
+where
+    Vec<u8>: From<&'a T>,
+{
+    to.serialize_str(&to_base64url(&Vec::from(key)))
+}
 
-    pub(super) fn serialize<'a, T, S: Serializer>(key: &'a T, to: S) -> Result<S::Ok, S::Error>
-    where
-        Vec<u8>: From<&'a T>,
-    {
-        to.serialize_str(&super::to_base64url(&Vec::from(key)))
-    }
-
-    pub(super) fn deserialize<'de, T: TryFrom<Vec<u8>>, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<T, D::Error> {
-        let bytes = super::from_base64url(&String::deserialize(from)?);
-        let key = bytes.and_then(|bytes| bytes.try_into().ok());
-        key.ok_or_else(|| D::Error::custom("it is not a key or a secret in base64url"))
-    }
+/// Reads what [`to_json`] writes.
+fn from_json<'de, T: TryFrom<Vec<u8>>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    let bytes = from_base64url(&String::deserialize(from)?);
+    let key = bytes.and_then(|bytes| bytes.try_into().ok());
+    key.ok_or_else(|| D::Error::custom("it is not a key or a secret in base64url"))
 }
 
 fn read(path: &Path) -> Result<String, ToolError> {

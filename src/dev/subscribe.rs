@@ -64,7 +64,12 @@ pub fn run(args: &SubscribeArgs) -> Result<(), ToolError> {
 
 /// Parses the server's URL. The WebSocket has the path of the HTTP URL.
 fn websocket(text: &str) -> Result<Url, String> {
-    let expected = || format!("expected a ws, wss, http or https URL{}", with_scheme(text));
+    let expected = || {
+        let suggested = Url::parse(&format!("ws://{text}")).ok();
+        let suggested = suggested.filter(|_| !text.contains("://"));
+        let suggestion = suggested.map(|url| format!(": did you mean {url}?")).unwrap_or_default();
+        format!("expected a ws, wss, http or https URL{suggestion}")
+    };
     let mut url = Url::parse(text).map_err(|_| expected())?;
     let scheme = match url.scheme() {
         "ws" | "http" => "ws",
@@ -73,14 +78,6 @@ fn websocket(text: &str) -> Result<Url, String> {
     };
     url.set_scheme(scheme).map_err(|()| "the URL has no host".to_owned())?;
     Ok(url)
-}
-
-/// A suggestion for a host and a port without a scheme.
-fn with_scheme(text: &str) -> String {
-    match Url::parse(&format!("ws://{text}")) {
-        Ok(url) if !text.contains("://") => format!(": did you mean {url}?"),
-        _ => String::new(),
-    }
 }
 
 /// Timeouts and retry intervals of the listener.
@@ -188,7 +185,9 @@ impl<'a, W: Write> Listener<'a, W> {
 
     /// One connection, until it breaks or the last message is received.
     async fn session(&mut self) -> Result<(), Ended> {
-        let mut socket = self.connect().await?;
+        let opened = timeout(self.timing.connect, self.client.open()).await;
+        let silent = |_| Ended::Lost("the server does not answer".into());
+        let mut socket = opened.map_err(silent)?.map_err(Ended::Lost)?;
         let hello = self.agent.hello();
         self.send(&mut socket, Message::text(hello)).await?;
         while self.left != Some(0) {
@@ -207,13 +206,6 @@ impl<'a, W: Write> Listener<'a, W> {
         }
         self.leave(&mut socket).await;
         Ok(())
-    }
-
-    async fn connect(&self) -> Result<WebSocket, Ended> {
-        match timeout(self.timing.connect, self.client.open()).await {
-            Ok(opened) => opened.map_err(Ended::Lost),
-            Err(_) => Err(Ended::Lost("the server does not answer".into())),
-        }
     }
 
     /// The next message. After a long silence the server is pinged.
@@ -282,32 +274,25 @@ impl<'a, W: Write> Listener<'a, W> {
         let Some(CloseFrame { code, reason }) = frame else {
             return Ended::Lost("the server closed the connection".into());
         };
-        let refused = |text: String| Ended::Failed(ClientError::Refused(text).into());
-        match u16::from(code) {
-            // Two agents that both reconnect would replace each other for ever.
-            REPLACED => refused(self.replaced()),
-            DO_NOT_RETURN => {
-                refused("the server asked this agent not to reconnect (close code 4774)".into())
-            }
-            code if reason.is_empty() => {
-                Ended::Lost(format!("the server closed the connection ({code})"))
-            }
-            code => {
-                let reason = printable(&reason);
-                Ended::Lost(format!("the server closed the connection ({code}: {reason})"))
-            }
-        }
-    }
-
-    fn replaced(&self) -> String {
-        match &self.args.state {
-            Some(path) => format!(
+        // Two agents that both reconnect would replace each other for ever.
+        let refused = match (u16::from(code), &self.args.state) {
+            (REPLACED, Some(path)) => format!(
                 "another `kalends subscribe` uses {}, or the same agent connected again \
                  (close code 4409): run one at a time, or name another file",
                 path.display()
             ),
-            None => "the same agent connected again (close code 4409)".into(),
-        }
+            (REPLACED, None) => "the same agent connected again (close code 4409)".into(),
+            (DO_NOT_RETURN, _) => {
+                "the server asked this agent not to reconnect (close code 4774)".into()
+            }
+            (code, _) => {
+                let reason = printable(&reason);
+                let colon = if reason.is_empty() { "" } else { ": " };
+                let text = format!("the server closed the connection ({code}{colon}{reason})");
+                return Ended::Lost(text);
+            }
+        };
+        ClientError::Refused(refused).into()
     }
 
     /// Closes the connection and waits for the server to close it too: by then it has read all acks.

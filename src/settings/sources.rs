@@ -174,20 +174,17 @@ fn parse<T: Value>(setting: &Setting, text: &str) -> Result<T, String> {
 fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
     match value {
         DeValue::String(text) => (text.to_string(), Some(TomlKind::Text)),
-        DeValue::Integer(number) => (whole(number), Some(TomlKind::Number)),
+        DeValue::Integer(number) => {
+            // In decimal, whatever its radix.
+            let decimal = i128::from_str_radix(number.as_str(), number.radix());
+            let text = decimal.map_or_else(|_| number.to_string(), |decimal| decimal.to_string());
+            (text, Some(TomlKind::Number))
+        }
         DeValue::Boolean(on) => (on.to_string(), Some(TomlKind::Switch)),
         DeValue::Float(number) => (number.to_string(), None),
         DeValue::Datetime(time) => (time.to_string(), None),
         DeValue::Array(_) => ("[...]".into(), None),
         DeValue::Table(_) => ("{...}".into(), None),
-    }
-}
-
-/// A TOML integer in decimal, whatever its radix.
-fn whole(number: &toml::de::DeInteger<'_>) -> String {
-    match i128::from_str_radix(number.as_str(), number.radix()) {
-        Ok(number) => number.to_string(),
-        Err(_) => number.to_string(),
     }
 }
 

@@ -21,7 +21,9 @@ pub(super) async fn run(
     report: &mut Report,
 ) -> Result<(), JobError> {
     let (from, to) = (copy.from, copy.to);
-    refuse(copy, context).map_or(Ok(()), |why| Err(JobError::Refused(why)))?;
+    if let Some(why) = refusal(copy, context) {
+        return Err(JobError::Refused(why));
+    }
     let tables = report.step(|| context.store.tables()).await?;
     let items = |table| tables.iter().find(|known| known.table == table).map(|known| known.items);
     let rows = items(Table::Messages(from));
@@ -75,7 +77,7 @@ fn is_done(
     ))
 }
 
-fn refuse(copy: &Copy, context: &JobContext) -> Option<String> {
+fn refusal(copy: &Copy, context: &JobContext) -> Option<String> {
     let (from, to) = (copy.from, copy.to);
     match context.servers {
         Servers::ThisOne => Some(

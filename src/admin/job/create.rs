@@ -79,13 +79,8 @@ async fn make(
     report.note(format!("{month} {}", if is_there { "was there" } else { "is made" })).await
 }
 
-/// A change of a table's throughput.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Change {
-    Set(Throughput),
-    /// No change, for this reason.
-    Keep(String),
-}
+/// The throughput that a table gets, or why it keeps its own.
+type Change = Result<Throughput, String>;
 
 async fn apply(
     month: Month,
@@ -94,10 +89,9 @@ async fn apply(
     report: &Report,
 ) -> Result<(), JobError> {
     match change {
-        Change::Keep(why) => report.note(why).await,
-        Change::Set(throughput) => {
+        Err(why) => report.note(why).await,
+        Ok(throughput @ Throughput { read, write }) => {
             report.step(|| context.store.set_throughput(month, throughput)).await?;
-            let Throughput { read, write } = throughput;
             report.note(format!("{month} has {read} reads and {write} writes a second now")).await
         }
     }
@@ -107,9 +101,9 @@ async fn apply(
 fn copied(this: Option<Capacity>, next: Option<Capacity>, month: Month) -> Option<Change> {
     match (this?, next?) {
         (Capacity::Provisioned(this), Capacity::Provisioned(next)) if this == next => None,
-        (Capacity::Provisioned(this), Capacity::Provisioned(_)) => Some(Change::Set(this)),
+        (Capacity::Provisioned(this), Capacity::Provisioned(_)) => Some(Ok(this)),
         (this, next) if this == next => None,
-        _ => Some(Change::Keep(format!(
+        _ => Some(Err(format!(
             "{month} and {} are paid for in different ways: make them alike by hand",
             month.next()
         ))),
@@ -121,18 +115,18 @@ fn lowered(prior: Option<Capacity>, to: Throughput, now: Time) -> Change {
     let CivilHour { day, .. } = CivilHour::of(now);
     let month = Month::of(now).previous();
     let Some(Capacity::Provisioned(has)) = prior else {
-        return Change::Keep(format!("{month} has no throughput that could be lowered"));
+        return Err(format!("{month} has no throughput that could be lowered"));
     };
     let lower = Throughput { read: has.read.min(to.read), write: has.write.min(to.write) };
     if lower == has {
-        Change::Keep(format!("{month} has no more throughput than that"))
+        Err(format!("{month} has no more throughput than that"))
     } else if day <= MOVING_DAYS {
-        Change::Keep(format!(
+        Err(format!(
             "{month} keeps its throughput for the first {MOVING_DAYS} days of a month: agents are \
              still moving"
         ))
     } else {
-        Change::Set(lower)
+        Ok(lower)
     }
 }
 
@@ -157,26 +151,26 @@ mod tests {
     #[test]
     fn next_month_gets_the_throughput_of_this_month() {
         let month = Month::of(DECEMBER);
-        let set = |read, write| Some(Change::Set(Throughput { read, write }));
+        let set = |read, write| Some(Ok(Throughput { read, write }));
         assert_eq!(copied(provisioned(9, 8), provisioned(1, 2), month), set(9, 8));
         assert_eq!(copied(provisioned(9, 8), provisioned(9, 8), month), None);
         let (unmetered, on_demand) = (Some(Capacity::Unmetered), Some(Capacity::OnDemand));
         assert_eq!(copied(unmetered, unmetered, month), None);
         assert_eq!(copied(on_demand, on_demand, month), None);
         let unlike = copied(on_demand, provisioned(1, 2), month);
-        assert!(matches!(unlike, Some(Change::Keep(why)) if why.contains("2026_12 and 2027_01")));
+        assert!(matches!(unlike, Some(Err(why)) if why.contains("2026_12 and 2027_01")));
     }
 
     #[test]
     fn last_month_is_lowered_and_never_raised() {
         let mid = Time(DECEMBER.0 + 15 * DAY_MS);
         let to = Throughput { read: 5, write: 5 };
-        let set = |read, write| Change::Set(Throughput { read, write });
+        let set = |read, write| Ok(Throughput { read, write });
         assert_eq!(lowered(provisioned(100, 50), to, mid), set(5, 5));
         assert_eq!(lowered(provisioned(100, 2), to, mid), set(5, 2));
-        assert!(matches!(lowered(provisioned(5, 2), to, mid), Change::Keep(_)));
-        assert!(matches!(lowered(Some(Capacity::OnDemand), to, mid), Change::Keep(_)));
-        assert!(matches!(lowered(None, to, mid), Change::Keep(why) if why.contains("2026_11")));
+        assert!(matches!(lowered(provisioned(5, 2), to, mid), Err(_)));
+        assert!(matches!(lowered(Some(Capacity::OnDemand), to, mid), Err(_)));
+        assert!(matches!(lowered(None, to, mid), Err(why) if why.contains("2026_11")));
     }
 
     #[test]
@@ -184,8 +178,8 @@ mod tests {
         let to = Throughput { read: 5, write: 5 };
         let on_day =
             |day: u64| lowered(provisioned(9, 9), to, Time(DECEMBER.0 + (day - 1) * DAY_MS));
-        assert!(matches!(on_day(1), Change::Keep(why) if why.contains("first 3 days")));
-        assert!(matches!(on_day(3), Change::Keep(_)));
-        assert_eq!(on_day(4), Change::Set(to));
+        assert!(matches!(on_day(1), Err(why) if why.contains("first 3 days")));
+        assert!(matches!(on_day(3), Err(_)));
+        assert_eq!(on_day(4), Ok(to));
     }
 }
