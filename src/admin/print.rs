@@ -113,7 +113,7 @@ impl<W: Write> Printer<W> {
         self.write(text)?;
         if let Some(tail) = &mut self.tail {
             tail.printed(count, cursor, head)?;
-            self.bar.follow(&tail.progress(), tail.is_at_the_head());
+            self.bar.follow(&tail.progress());
         }
         Ok(())
     }

@@ -100,11 +100,6 @@ impl TailCursor {
         self.count
     }
 
-    /// Whether every update that is known of was printed.
-    pub fn is_at_the_head(&self) -> bool {
-        self.cursor >= self.head
-    }
-
     pub fn progress(&self) -> Progress {
         let (done, of) = (self.cursor.0, Some(self.head.0));
         Progress { what: format!("numbers of {}", self.feed), done, of }

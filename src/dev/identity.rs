@@ -67,27 +67,20 @@ impl Identity {
                 what: "a user agent's state",
                 why: error.to_string(),
             })?;
-        if let Some(why) = identity.mismatch(server, vapid_public_key.as_deref()) {
-            return Err(ToolError::Unusable(format!("{}: {why}", path.display())));
+        let unusable = |why: String| ToolError::Unusable(format!("{}: {why}", path.display()));
+        if let Some(own) = identity.server.filter(|own| own != server) {
+            return Err(unusable(format!(
+                "it is an agent of {own} and not of {server}; name another file (or, if that is \
+                 the same server with a new URL, change `server` in this one)"
+            )));
+        }
+        if vapid_public_key.is_some() && vapid_public_key != identity.vapid_public_key {
+            let why = "it is subscribed with another VAPID key; name another file, or leave out \
+                       --vapid-public-key";
+            return Err(unusable(why.into()));
         }
         identity.server = Some(server.clone());
         Ok(identity)
-    }
-
-    /// Why it does not belong to that server and that VAPID key.
-    fn mismatch(&self, server: &Url, vapid_public_key: Option<&str>) -> Option<String> {
-        if let Some(own) = self.server.as_ref().filter(|own| *own != server) {
-            return Some(format!(
-                "it is an agent of {own} and not of {server}; name another file (or, if that is \
-                 the same server with a new URL, change `server` in this one)"
-            ));
-        }
-        if vapid_public_key.is_some() && vapid_public_key != self.vapid_public_key.as_deref() {
-            let why = "it is subscribed with another VAPID key; name another file, or leave out \
-                       --vapid-public-key";
-            return Some(why.into());
-        }
-        None
     }
 
     /// Writes a file that only its owner may read.

@@ -1,11 +1,14 @@
 //! `kalends dev replay`: a session transcript or a feed history, run through the state machines.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use harness::feed::transcript::{self as feed, History};
 use harness::transcript::{self as session, Mismatch, ParseError, Transcript};
+
+use super::ToolError;
 
 /// Bytes of a file at most.
 const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -13,32 +16,17 @@ const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// What a feed history's file is called.
 const FEED_EXTENSION: &str = "feed";
 
-/// Why a file was not replayed, or its replay differs from it.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// The file cannot be read.
-    #[error("cannot read {}: {source}", .file.display())]
-    Read { file: PathBuf, source: io::Error },
-    /// It is neither a transcript nor a history.
-    #[error("{}:{error}", .file.display())]
-    Parse { file: PathBuf, error: ParseError },
-    /// The machine does something else.
-    #[error("{}:{mismatch}", .file.display())]
-    Mismatch { file: PathBuf, mismatch: Mismatch },
-    /// The result cannot be printed.
-    #[error("cannot print: {0}")]
-    Print(#[from] io::Error),
-}
-
 /// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With
 /// `trace` every step is printed with its effects and the state after it, in the file's own form.
-pub fn run(file: &Path, trace: bool) -> Result<(), ReplayError> {
+pub fn run(file: &Path, trace: bool) -> Result<(), ToolError> {
     let text = read(file)?;
     let is_feed = file.extension().is_some_and(|extension| extension == FEED_EXTENSION);
     let mut lines = Vec::new();
     let replayed =
         if is_feed { replay_feed(&text, &mut lines) } else { replay_session(&text, &mut lines) };
-    let result = replayed.map_err(|error| ReplayError::Parse { file: file.to_owned(), error })?;
+    // It is neither a transcript nor a history, or the machine does something else.
+    let differs = |why: &dyn Display| ToolError::Unusable(format!("{}:{why}", file.display()));
+    let result = replayed.map_err(|error| differs(&error))?;
     let steps = lines.len() - 1;
     if !trace {
         lines.clear();
@@ -47,11 +35,11 @@ pub fn run(file: &Path, trace: bool) -> Result<(), ReplayError> {
         lines.push(format!("# {}: all {steps} steps as written", file.display()));
     }
     print(&lines)?;
-    result.map_err(|mismatch| ReplayError::Mismatch { file: file.to_owned(), mismatch })
+    result.map_err(|mismatch| differs(&mismatch))
 }
 
-fn read(file: &Path) -> Result<String, ReplayError> {
-    let failed = |source| ReplayError::Read { file: file.to_owned(), source };
+fn read(file: &Path) -> Result<String, ToolError> {
+    let failed = |error| ToolError::Unreadable { path: file.to_owned(), error };
     let mut text = String::new();
     let opened = File::open(file).map_err(failed)?;
     opened.take(TRANSCRIPT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;

@@ -4,20 +4,19 @@ use state_machine::Month;
 use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 
 use super::{JobError, Report};
-use crate::admin::job_context::JobContext;
 
 /// Counts all records. A record never moves back to an older month, so a past month that no record names here will
 /// not be named later.
 pub(super) async fn count(
-    context: &JobContext,
     tables: &[TableStatus],
-    report: &mut Report,
+    report: &Report,
 ) -> Result<RecordsByMonth, JobError> {
     let (mut counted, mut done) = (RecordsByMonth::default(), 0);
     let of = tables.iter().find(|table| table.table == Table::Router).map(|router| router.items);
     loop {
         report.progress("counting agents", done, of);
-        let page = report.step(|| context.store.records_by_month(counted.next.clone())).await?;
+        let page =
+            report.step(|| report.context.store.records_by_month(counted.next.clone())).await?;
         done += page.curmonth.values().sum::<u64>();
         counted.unreadable += page.unreadable;
         for (month, count) in page.curmonth {

@@ -15,37 +15,33 @@ use super::{JobError, Report};
 use crate::admin::commands::{Copy, INACTIVE_MONTHS_MIN};
 use crate::admin::job_context::{JobContext, Servers, months_before};
 
-pub(super) async fn run(
-    copy: &Copy,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<(), JobError> {
+pub(super) async fn run(copy: &Copy, report: &Report) -> Result<(), JobError> {
     let (from, to) = (copy.from, copy.to);
-    if let Some(why) = refusal(copy, context) {
+    if let Some(why) = refusal(copy, &report.context) {
         return Err(JobError::Refused(why));
     }
-    let tables = report.step(|| context.store.tables()).await?;
+    let tables = report.step(|| report.context.store.tables()).await?;
     let items = |table| tables.iter().find(|known| known.table == table).map(|known| known.items);
     let rows = items(Table::Messages(from));
-    let agents = census::count(context, &tables, report).await?;
+    let agents = census::count(&tables, report).await?;
     if let Some(why) = is_done((from, to), rows.is_some(), &agents) {
         return Err(JobError::Refused(why));
     }
     let Some(rows) = rows else {
         return Err(JobError::Refused(format!("there is no table of {from}: nothing was copied")));
     };
-    report.step(|| context.store.ensure_month(to)).await?;
-    let copy_rows = |after| context.store.copy_rows(from, to, after);
+    report.step(|| report.context.store.ensure_month(to)).await?;
+    let copy_rows = |after| report.context.store.copy_rows(from, to, after);
     let CopyProgress { seen, .. } =
         all_pages("copying rows", Some(rows), copy_rows, report).await?;
     report.note(format!("copied {from} to {to}: {seen} rows")).await?;
     let (of, move_records) =
-        (items(Table::Router), |after| context.store.move_records(from, to, after));
+        (items(Table::Router), |after| report.context.store.move_records(from, to, after));
     let CopyProgress { written, .. } =
         all_pages("moving records", of, move_records, report).await?;
     report.note(format!("{written} records name {to} instead of {from} now")).await?;
     report.note(format!("next: `kalends tables drop {from} --yes`, then start the server")).await?;
-    if from > months_before(context.this_month(), INACTIVE_MONTHS_MIN) {
+    if from > months_before(report.context.this_month(), INACTIVE_MONTHS_MIN) {
         // `--since` does not accept this month yet, and the default is earlier.
         return Ok(());
     }
@@ -107,7 +103,7 @@ async fn all_pages(
     what: &str,
     of: Option<u64>,
     step: impl Fn(Option<Cursor>) -> StoreFuture<CopyProgress>,
-    report: &mut Report,
+    report: &Report,
 ) -> Result<CopyProgress, JobError> {
     let mut all = CopyProgress::default();
     loop {

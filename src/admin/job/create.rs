@@ -6,46 +6,48 @@ use storage::maintenance::{Capacity, Table, TableStatus, Throughput};
 
 use super::{JobError, Report};
 use crate::admin::commands::Create;
-use crate::admin::job_context::JobContext;
 
 /// Days of a month in which last month's table keeps its throughput: agents are still moving.
 const MOVING_DAYS: u8 = 3;
 
 /// Creates missing tables, gives next month's table the throughput of this month's, and lowers that of last
 /// month's with `--lower-prior`.
-pub(super) async fn run(
-    create: &Create,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
-    let this = context.this_month();
-    make_other_tables(context, report).await?;
-    if !context.rotation {
-        return keep_one(this, context, report).await;
+pub(super) async fn run(create: &Create, report: &Report) -> Result<(), JobError> {
+    let this = report.context.this_month();
+    make_other_tables(report).await?;
+    let months = report.step(|| report.context.store.months()).await?;
+    if !report.context.rotation {
+        // One table is enough. A newer one would be used after the next start of a server.
+        return match months.last() {
+            Some(newest) => {
+                let note = format!("rotation is off: {newest} stays in use, no other is needed");
+                report.note(note).await
+            }
+            None => make(this, false, report).await,
+        };
     }
-    let months = report.step(|| context.store.months()).await?;
     for month in [this.previous(), this, this.next()] {
-        make(month, months.contains(&month), context, report).await?;
+        make(month, months.contains(&month), report).await?;
     }
-    let tables = report.step(|| context.store.tables()).await?;
+    let tables = report.step(|| report.context.store.tables()).await?;
     let of = |month| capacity(&tables, month);
     if let Some(change) = copied(of(this), of(this.next()), this) {
-        apply(this.next(), change, context, report).await?;
+        apply(this.next(), change, report).await?;
     }
     if let Some(lower) = create.lower_prior {
-        let change = lowered(of(this.previous()), lower, context.now());
-        apply(this.previous(), change, context, report).await?;
+        let change = lowered(of(this.previous()), lower, report.context.now());
+        apply(this.previous(), change, report).await?;
     }
     Ok(())
 }
 
 /// The table of SimplePush, which a server creates at its first write, and those of feeds. The embedded store keeps
 /// feeds in the router's file and lists no table of them.
-async fn make_other_tables(context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let before = report.step(|| context.store.tables()).await?;
-    report.step(|| context.store.ensure_notifications()).await?;
-    report.step(|| context.store.ensure_feeds()).await?;
-    let after = report.step(|| context.store.tables()).await?;
+async fn make_other_tables(report: &Report) -> Result<(), JobError> {
+    let before = report.step(|| report.context.store.tables()).await?;
+    report.step(|| report.context.store.ensure_notifications()).await?;
+    report.step(|| report.context.store.ensure_feeds()).await?;
+    let after = report.step(|| report.context.store.tables()).await?;
     let has = |tables: &[TableStatus], table| tables.iter().any(|known| known.table == table);
     let is_new = |table| has(&after, table) && !has(&before, table);
     if is_new(Table::Notifications) {
@@ -57,41 +59,20 @@ async fn make_other_tables(context: &JobContext, report: &Report) -> Result<(), 
     Ok(())
 }
 
-/// With rotation off one table is enough. A newer one would be used after the next start of a server.
-async fn keep_one(this: Month, context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let months = report.step(|| context.store.months()).await?;
-    match months.last() {
-        Some(newest) => {
-            report.note(format!("rotation is off: {newest} stays in use, no other is needed")).await
-        }
-        None => make(this, false, context, report).await,
-    }
-}
-
-async fn make(
-    month: Month,
-    is_there: bool,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
+async fn make(month: Month, is_there: bool, report: &Report) -> Result<(), JobError> {
     // A table that exists may still be in creation.
-    report.step(|| context.store.ensure_month(month)).await?;
+    report.step(|| report.context.store.ensure_month(month)).await?;
     report.note(format!("{month} {}", if is_there { "was there" } else { "is made" })).await
 }
 
 /// The throughput that a table gets, or why it keeps its own.
 type Change = Result<Throughput, String>;
 
-async fn apply(
-    month: Month,
-    change: Change,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
+async fn apply(month: Month, change: Change, report: &Report) -> Result<(), JobError> {
     match change {
         Err(why) => report.note(why).await,
         Ok(throughput @ Throughput { read, write }) => {
-            report.step(|| context.store.set_throughput(month, throughput)).await?;
+            report.step(|| report.context.store.set_throughput(month, throughput)).await?;
             report.note(format!("{month} has {read} reads and {write} writes a second now")).await
         }
     }

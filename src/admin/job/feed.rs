@@ -8,7 +8,7 @@ use storage::StoreFuture;
 
 use super::{JobError, Report};
 use crate::admin::commands::{FeedPut, KeyArgs};
-use crate::admin::job_context::{FeedBounds, JobContext};
+use crate::admin::job_context::FeedBounds;
 use crate::admin::output::{Broadcast, Output};
 
 /// The size of one page of a feed, which must fit on one line of output.
@@ -23,13 +23,9 @@ const FEEDS_MAX: usize = 1000;
 /// Broadcasts in one output. An id and a version have at most 1280 bytes.
 const BROADCASTS_MAX: usize = 100;
 
-pub(super) async fn put(
-    put: FeedPut,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
+pub(super) async fn put(put: FeedPut, report: &Report) -> Result<(), JobError> {
     let FeedPut { of: KeyArgs { feed, key }, value } = put;
-    let FeedBounds { value_bytes_max, keys_max } = context.feed_bounds.of(&feed);
+    let FeedBounds { value_bytes_max, keys_max } = report.context.feed_bounds.of(&feed);
     // The origin of a bound: a setting, or the purpose of the feed.
     let origin = |setting| match feed == FeedName::broadcasts() {
         true => "all servers keep broadcasts in memory",
@@ -49,15 +45,15 @@ pub(super) async fn put(
     }
     let write = || -> StoreFuture<WriteResult> {
         let (feed, key, value) = (feed.clone(), key.clone(), value.clone());
-        match context.feeds.clone() {
+        match report.context.feeds.clone() {
             Some(feeds) => async move { feeds.write(feed, key, value).await }.boxed(),
-            None => context.store.write_key(feed, key, value, keys_max),
+            None => report.context.store.write_key(feed, key, value, keys_max),
         }
     };
     match report.step(write).await? {
         WriteResult::Done(version) => {
             report.note(format!("wrote {key} of {feed}, its version is {version}")).await?;
-            publish(&feed, context, report).await
+            publish(&feed, report).await
         }
         WriteResult::TooManyKeys => Err(JobError::Refused(format!(
             "{feed} has {keys_max} keys, with those that were deleted, and takes no other ({})",
@@ -68,33 +64,31 @@ pub(super) async fn put(
 
 pub(super) async fn delete(
     KeyArgs { feed, key }: KeyArgs,
-    context: &JobContext,
     report: &Report,
 ) -> Result<(), JobError> {
     let delete = || -> StoreFuture<Option<Version>> {
         let (feed, key) = (feed.clone(), key.clone());
-        match context.feeds.clone() {
+        match report.context.feeds.clone() {
             Some(feeds) => async move { feeds.delete(feed, key).await }.boxed(),
-            None => context.store.delete_key(feed, key),
+            None => report.context.store.delete_key(feed, key),
         }
     };
     let Some(version) = report.step(delete).await? else {
         return Err(JobError::Refused(format!("there is no {key} in {feed}: nothing to delete")));
     };
     report.note(format!("deleted {key} of {feed}, its version is {version}")).await?;
-    publish(&feed, context, report).await
+    publish(&feed, report).await
 }
 
 pub(super) async fn republish(
     KeyArgs { feed, key }: KeyArgs,
-    context: &JobContext,
     report: &Report,
 ) -> Result<(), JobError> {
     let republish = || -> StoreFuture<Option<Version>> {
         let (feed, key) = (feed.clone(), key.clone());
-        match context.feeds.clone() {
+        match report.context.feeds.clone() {
             Some(feeds) => async move { feeds.republish(feed, key).await }.boxed(),
-            None => context.store.republish_key(feed, key),
+            None => report.context.store.republish_key(feed, key),
         }
     };
     let Some(version) = report.step(republish).await? else {
@@ -102,14 +96,14 @@ pub(super) async fn republish(
         return Err(JobError::Refused(why));
     };
     report.note(format!("{key} of {feed} gets a new number, its version is {version}")).await?;
-    publish(&feed, context, report).await
+    publish(&feed, report).await
 }
 
 /// Lists the feeds by name. The head of the list is printed without feeds too.
-pub(super) async fn list(context: &JobContext, report: &Report) -> Result<(), JobError> {
+pub(super) async fn list(report: &Report) -> Result<(), JobError> {
     let mut after = None;
     loop {
-        let feeds = report.step(|| context.store.feeds(after.clone(), FEEDS_MAX)).await?;
+        let feeds = report.step(|| report.context.store.feeds(after.clone(), FEEDS_MAX)).await?;
         let (is_first, is_last) = (after.is_none(), feeds.len() < FEEDS_MAX);
         after = feeds.last().map(|feed| feed.name.clone());
         if is_first || !feeds.is_empty() {
@@ -122,10 +116,10 @@ pub(super) async fn list(context: &JobContext, report: &Report) -> Result<(), Jo
 }
 
 /// Lists the broadcasts by id.
-pub(super) async fn broadcasts(context: &JobContext, report: &Report) -> Result<(), JobError> {
+pub(super) async fn broadcasts(report: &Report) -> Result<(), JobError> {
     let mut all = Broadcasts::default();
     loop {
-        let fetch = || context.store.fetch_feed(FeedName::broadcasts(), all.cursor(), PAGE);
+        let fetch = || report.context.store.fetch_feed(FeedName::broadcasts(), all.cursor(), PAGE);
         let Some(page) = report.step(fetch).await? else { break };
         let is_last = page.is_last();
         all.apply(page);
@@ -145,13 +139,13 @@ pub(super) async fn broadcasts(context: &JobContext, report: &Report) -> Result<
 }
 
 /// Publishes what was written, unless the server of this process does.
-async fn publish(feed: &FeedName, context: &JobContext, report: &Report) -> Result<(), JobError> {
-    if context.feeds.is_some() {
+async fn publish(feed: &FeedName, report: &Report) -> Result<(), JobError> {
+    if report.context.feeds.is_some() {
         return report.note("the server publishes it").await;
     }
     let (mut after, mut last) = (None, FeedSyncId::NONE);
     loop {
-        let publish = || context.store.publish(feed.clone(), after.clone(), BATCH_MAX);
+        let publish = || report.context.store.publish(feed.clone(), after.clone(), BATCH_MAX);
         let result = report.step(publish).await?;
         last = result.as_ref().map_or(last, |result| result.head);
         after = result.and_then(|result| result.next);
