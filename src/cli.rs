@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::commands::{NoArgs, OnStore, Request, with_short_help};
+use crate::admin::commands::{Request, with_short_help};
 use crate::admin::{self, TablesAction, UsersAction};
 use crate::dev::push::{self, PushArgs};
 use crate::dev::states::StatesFormat;
@@ -83,7 +83,10 @@ pub enum Action {
     Keys(KeysAction),
     /// Check whether a server can use its store
     #[command(after_help = admin::help::PREFLIGHT)]
-    Preflight(OnStore<NoArgs>),
+    Preflight {
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Manage the message tables of the months
     #[command(subcommand, after_help = admin::help::TABLES)]
     Tables(TablesAction),
@@ -227,7 +230,7 @@ fn run(cli: Cli) -> ExitCode {
         Action::Serve(args) => with_settings(&args.flags, |settings| run_server(&args, settings)),
         Action::Subscribe(args) => exit_code(subscribe::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
-        Action::Preflight(preflight) => run_admin((Request::Preflight, preflight.flags)),
+        Action::Preflight { flags } => run_admin((Request::Preflight, flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
         Action::Feed(action) => {

@@ -55,10 +55,6 @@ pub struct OnStore<A: Args> {
     pub flags: Flags,
 }
 
-/// A command without arguments of its own.
-#[derive(Debug, Args)]
-pub struct NoArgs {}
-
 #[derive(Debug, Subcommand)]
 pub enum TablesAction {
     /// List the tables: state, rows, bytes, throughput

@@ -26,8 +26,8 @@ pub enum Output {
     Feeds(Vec<FeedState>),
     /// A page of a feed's updates.
     Page(FeedPage),
-    /// A batch of broadcasts, by id.
-    Broadcasts(Vec<Broadcast>),
+    /// A batch of broadcasts: the id and the present version of each, by id.
+    Broadcasts(Vec<(FeedKey, FeedValue)>),
     /// A temporary failure, after which the job continues by itself. Printed on standard error.
     Problem(String),
     /// The last output of every command.
@@ -56,13 +56,6 @@ pub enum Completion {
     Stopped,
     /// The command failed or was refused: the reason, and what to do.
     Failed(String),
-}
-
-/// A broadcast and its present version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Broadcast {
-    pub id: FeedKey,
-    pub version: FeedValue,
 }
 
 /// The state of the store.
@@ -144,7 +137,7 @@ mod tests {
             Output::Status(Box::new(status)),
             Output::Feeds(vec![feed]),
             Output::Page(page),
-            Output::Broadcasts(vec![Broadcast { id, version }]),
+            Output::Broadcasts(vec![(id, version)]),
             Output::Problem("down".into()),
             Output::End(Completion::Done),
             Output::End(Completion::Failed("why".into())),

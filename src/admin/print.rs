@@ -7,13 +7,13 @@ use std::mem;
 use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::{Value, json};
-use state_machine::feed::{FeedPage, FeedSyncId, Update};
+use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update};
 use storage::feeds::FeedState;
 use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Throughput};
 
 use super::bar::Bar;
 use super::command::AdminError;
-use super::output::{Broadcast, Completion, Output, Status};
+use super::output::{Completion, Output, Status};
 use super::tail_cursor::TailCursor;
 
 /// Bytes of output after which a tail keeps its cursor, also within a page.
@@ -70,8 +70,17 @@ impl<W: Write> Printer<W> {
                 let is_first = !mem::replace(&mut self.has_listed, true);
                 feeds_text(&feeds, is_first)
             }
-            Output::Broadcasts(all) if self.is_json => all.iter().map(to_json).collect(),
-            Output::Broadcasts(all) => all.iter().map(broadcast_text).collect(),
+            Output::Broadcasts(all) => {
+                let line = |(id, version): &(FeedKey, FeedValue)| match self.is_json {
+                    true => to_json(&json!({ "id": id, "version": version })),
+                    false => {
+                        let (id, version) =
+                            (on_one_line(id.as_str()), on_one_line(version.as_str()));
+                        format!("{id} = {version}\n")
+                    }
+                };
+                all.iter().map(line).collect()
+            }
         };
         self.write(&text)?;
         Ok(None)
@@ -208,11 +217,6 @@ fn feeds_text(feeds: &[FeedState], is_first: bool) -> String {
     columns(is_first.then_some(["FEED", "HEAD", "KEYS"]), rows)
 }
 
-fn broadcast_text(broadcast: &Broadcast) -> String {
-    let Broadcast { id, version } = broadcast;
-    format!("{} = {}\n", on_one_line(id.as_str()), on_one_line(version.as_str()))
-}
-
 /// Escapes control characters: the writer of a feed must not control the terminal.
 fn on_one_line(text: &str) -> String {
     let escape = |character: char| match character.is_control() {
@@ -251,7 +255,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use state_machine::Month;
-    use state_machine::feed::{FeedKey, FeedName, FeedValue, Sequence, Version};
+    use state_machine::feed::{FeedName, Sequence, Version};
 
     use super::*;
     use crate::admin::output::Progress;
@@ -416,8 +420,7 @@ mod tests {
     #[test]
     fn broadcasts_are_printed_with_their_versions() {
         let (id, version) = (FeedKey::parse("a/b").unwrap(), FeedValue::parse("\"1\"").unwrap());
-        let all =
-            || Output::Broadcasts(vec![Broadcast { id: id.clone(), version: version.clone() }]);
+        let all = || Output::Broadcasts(vec![(id.clone(), version.clone())]);
         assert_eq!(print(false, all()), "a/b = \"1\"\n");
         assert_eq!(print(true, all()), "{\"id\":\"a/b\",\"version\":\"\\\"1\\\"\"}\n");
     }

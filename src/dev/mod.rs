@@ -37,6 +37,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::https_client::ClientError;
+use agent::AgentError;
 use encrypt::EncryptionError;
 
 /// Why a command did not do what it was asked.
@@ -64,6 +65,9 @@ pub enum ToolError {
     /// A server did not answer, or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// A server violates the protocol, or refused the agent.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// Standard input could not be read or standard output not be written.
     #[error("{0}")]
     Io(#[from] io::Error),

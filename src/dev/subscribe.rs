@@ -140,12 +140,6 @@ impl<E: Into<ToolError>> From<E> for Ended {
     }
 }
 
-impl From<AgentError> for ToolError {
-    fn from(error: AgentError) -> Self {
-        ClientError::Refused(error.to_string()).into()
-    }
-}
-
 impl<'a, W: Write> Listener<'a, W> {
     fn new(args: &'a SubscribeArgs, to: W, timing: Timing) -> Result<Self, ToolError> {
         let key = args.vapid_public_key.clone();

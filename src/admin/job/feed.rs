@@ -2,14 +2,13 @@
 
 use futures_util::FutureExt;
 use state_machine::broadcast::Broadcasts;
-use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
+use state_machine::feed::{FeedName, FeedSyncId, Version, WriteResult};
 use state_machine::store::PageLimit;
 use storage::StoreFuture;
 
 use super::{JobError, Report};
 use crate::admin::commands::{FeedPut, KeyArgs};
-use crate::admin::job_context::FeedBounds;
-use crate::admin::output::{Broadcast, Output};
+use crate::admin::output::Output;
 
 /// The size of one page of a feed, which must fit on one line of output.
 pub(super) const PAGE: PageLimit = PageLimit { rows: 500, bytes: 128 * 1024 };
@@ -25,7 +24,8 @@ const BROADCASTS_MAX: usize = 100;
 
 pub(super) async fn put(put: FeedPut, report: &Report) -> Result<(), JobError> {
     let FeedPut { of: KeyArgs { feed, key }, value } = put;
-    let FeedBounds { value_bytes_max, keys_max } = report.context.feed_bounds.of(&feed);
+    let keys_max = feed.keys_max(report.context.feed_keys_max);
+    let value_bytes_max = feed.value_bytes_max(report.context.feed_value_bytes_max);
     // The origin of a bound: a setting, or the purpose of the feed.
     let origin = |setting| match feed == FeedName::broadcasts() {
         true => "all servers keep broadcasts in memory",
@@ -127,11 +127,7 @@ pub(super) async fn broadcasts(report: &Report) -> Result<(), JobError> {
             break;
         }
     }
-    let row = |(id, version): (&FeedKey, &FeedValue)| Broadcast {
-        id: id.clone(),
-        version: version.clone(),
-    };
-    let rows: Vec<_> = all.iter().map(row).collect();
+    let rows: Vec<_> = all.iter().map(|(id, version)| (id.clone(), version.clone())).collect();
     for rows in rows.chunks(BROADCASTS_MAX) {
         report.emit(Output::Broadcasts(rows.to_vec())).await?;
     }
