@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::commands::{NoArgs, OnStore, Request, with_short_help};
+use crate::admin::commands::{Request, with_short_help};
 use crate::admin::{self, TablesAction, UsersAction};
 use crate::dev::push::{self, PushArgs};
 use crate::dev::states::StatesFormat;
@@ -28,7 +28,7 @@ use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::table::Setting;
 use crate::settings::value::TomlKind;
-use crate::settings::{Flags, Role, Settings, SettingsError};
+use crate::settings::{Flags, Role, Settings};
 use crate::{keys, renamed, server};
 
 #[derive(Debug, Parser)]
@@ -83,7 +83,10 @@ pub enum Action {
     Keys(KeysAction),
     /// Check whether a server can use its store
     #[command(after_help = admin::help::PREFLIGHT)]
-    Preflight(OnStore<NoArgs>),
+    Preflight {
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Manage the message tables of the months
     #[command(subcommand, after_help = admin::help::TABLES)]
     Tables(TablesAction),
@@ -185,7 +188,9 @@ fn without_guess(mut error: clap::Error) -> clap::Error {
 /// Adds what to write instead of a former name, and of `--rotation false`: clap refuses its `false`
 /// and cannot know which flag it belongs to.
 fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
-    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let mut words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let is_help = words.first().is_some_and(|word| word == "help");
+    words.drain(..usize::from(is_help));
     let switch = || words.windows(2).find_map(|pair| switch_tip(&pair[0], &pair[1]));
     let tip =
         renamed::command(&words).or_else(|| words.iter().find_map(|word| renamed::flag(word)));
@@ -222,18 +227,26 @@ fn command() -> Command {
 fn run(cli: Cli) -> ExitCode {
     let serve = ServeArgs { flags: cli.flags, ..ServeArgs::default() };
     match cli.action.unwrap_or(Action::Serve(serve)) {
-        Action::Serve(args) => run_server(&args),
+        Action::Serve(args) => with_settings(&args.flags, |settings| run_server(&args, settings)),
         Action::Subscribe(args) => exit_code(subscribe::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
-        Action::Preflight(preflight) => run_admin((Request::Preflight, preflight.flags)),
+        Action::Preflight { flags } => run_admin((Request::Preflight, flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
-        Action::Feed(action) => run_feed(action),
-        Action::Broadcast(action) => run_broadcast(action),
+        Action::Feed(action) => {
+            let flags = action.flags().clone();
+            with_settings(&flags, |settings| exit_code(feed_cli::run(action, settings)))
+        }
+        Action::Broadcast(action) => {
+            let flags = action.flags().clone();
+            with_settings(&flags, |settings| exit_code(feed_cli::run_broadcast(action, settings)))
+        }
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
-        Action::Keys(KeysAction::Cluster { flags }) => with_settings(&flags, keys::cluster::run),
+        Action::Keys(KeysAction::Cluster { flags }) => {
+            with_settings(&flags, |settings| exit_code(keys::cluster::run(settings)))
+        }
         Action::Keys(KeysAction::Vapid { file, private }) => {
-            exit_code(print_vapid_key(&file, private))
+            exit_code(vapid_key(&file, private).and_then(|text| print(&text)))
         }
         Action::Dev(DevAction::Replay { file, trace }) => exit_code(replay::run(&file, trace)),
         Action::Dev(DevAction::States { format }) => exit_code(states::run(format)),
@@ -241,53 +254,27 @@ fn run(cli: Cli) -> ExitCode {
 }
 
 /// Calls `run` with the settings.
-fn with_settings<E: Display>(
-    flags: &Flags,
-    run: impl FnOnce(&Settings) -> Result<(), E>,
-) -> ExitCode {
-    match load(flags) {
-        Ok(settings) => exit_code(run(&settings)),
+fn with_settings(flags: &Flags, run: impl FnOnce(&Settings) -> ExitCode) -> ExitCode {
+    // The token of `kalends feed --url` is no setting, and may be set in any environment.
+    let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
+    match Settings::load(flags, variables) {
+        Ok(settings) => run(&settings),
         Err(error) => wrong(&error),
     }
 }
 
-fn load(flags: &Flags) -> Result<Settings, SettingsError> {
-    // The token of `kalends feed --url` is no setting, and may be set in any environment.
-    let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
-    Settings::load(flags, variables)
-}
-
-fn run_server(ServeArgs { role, flags, dev }: &ServeArgs) -> ExitCode {
-    let role = *role;
-    let settings = match load(flags) {
-        Ok(settings) => settings,
-        Err(error) => return wrong(&error),
-    };
-    match settings.check(role) {
-        Ok(()) => match server::run(role, &settings, dev.clock_offset_s) {
-            Err(error) if error.is_of_configuration() => wrong(&error),
-            served => exit_code(served),
-        },
-        Err(problem) => wrong(&problem),
+fn run_server(args: &ServeArgs, settings: &Settings) -> ExitCode {
+    if let Err(problem) = settings.check(args.role) {
+        return wrong(&problem);
+    }
+    match server::run(args.role, settings, args.dev.clock_offset_s) {
+        Err(error) if error.is_of_configuration() => wrong(&error),
+        served => exit_code(served),
     }
 }
 
 fn run_admin((request, flags): (Request, Flags)) -> ExitCode {
-    with_settings(&flags, |settings| admin::command::run(request, settings))
-}
-
-fn run_feed(action: FeedAction) -> ExitCode {
-    let flags = action.flags().clone();
-    with_settings(&flags, |settings| feed_cli::run(action, settings))
-}
-
-fn run_broadcast(action: BroadcastAction) -> ExitCode {
-    let flags = action.flags().clone();
-    with_settings(&flags, |settings| feed_cli::run_broadcast(action, settings))
-}
-
-fn print_vapid_key(file: &Path, with_private: bool) -> Result<(), ToolError> {
-    print(&vapid_key(file, with_private)?)
+    with_settings(&flags, |settings| exit_code(admin::command::run(request, settings)))
 }
 
 /// The public key in base64url, and on a second line the private key if requested.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use actors::Clock;
@@ -10,11 +10,12 @@ use storage::embedded::{Embedded, OpenError};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
+use super::client;
 use super::command::AdminError;
 use super::commands::Request;
 use super::job_context::{JobContext, Servers};
-use super::{client, owner};
 use crate::clock::unix_now;
+use crate::owner::OtherOwner;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
 
@@ -24,6 +25,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// The interval between attempts to open the store.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
+
+/// The file whose owner is that of the store.
+const ROUTER_FILE: &str = "router.db";
 
 pub enum Backend {
     /// The server that holds the store.
@@ -67,7 +71,7 @@ async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
         if !Embedded::exists(&settings.data_dir) {
             return Err(AdminError::NoStore { dir: settings.data_dir.clone() });
         }
-        owner::check(&settings.data_dir)?;
+        check_owner(&settings.data_dir)?;
         match open(settings, Servers::Stopped) {
             Err(AdminError::Open(OpenStoreError::Embedded(OpenError::InUse { dir }))) => {
                 if Instant::now() >= deadline {
@@ -80,22 +84,29 @@ async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
     }
 }
 
-/// A connection to the server that holds the data directory, if there is one.
-pub(crate) async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
-    match client::connect(data_dir).await {
-        Ok(stream) => Ok(Some(stream)),
-        // There was never a server, or it was killed and left its socket.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(None),
-        Err(error) => Err(unreachable(data_dir, error)),
+/// Refuses a store of another user: its server could not open files that this process makes in it. If the owner cannot
+/// be read, opening the store reports the reason.
+fn check_owner(dir: &Path) -> Result<(), AdminError> {
+    match OtherOwner::of(&dir.join(ROUTER_FILE)) {
+        Ok(Some(OtherOwner { owner, own })) => {
+            Err(AdminError::NotOurs { dir: dir.to_owned(), owner, own })
+        }
+        Ok(None) | Err(_) => Ok(()),
     }
 }
 
-fn unreachable(data_dir: &Path, error: io::Error) -> AdminError {
-    let dir = data_dir.to_owned();
+/// A connection to the server that holds the data directory, if there is one.
+pub(crate) async fn connect(data_dir: &Path) -> Result<Option<UnixStream>, AdminError> {
+    let connected = client::connect(data_dir).await;
+    connected.map(Some).or_else(|error| refused(data_dir.to_owned(), error))
+}
+
+fn refused<T>(dir: PathBuf, error: io::Error) -> Result<Option<T>, AdminError> {
     match error.kind() {
-        ErrorKind::PermissionDenied => AdminError::Denied { dir },
-        _ => AdminError::Unreachable { dir, error },
+        // There was never a server, or it was killed and left its socket.
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Ok(None),
+        ErrorKind::PermissionDenied => Err(AdminError::Denied { dir }),
+        _ => Err(AdminError::Unreachable { dir, error }),
     }
 }
 
@@ -107,17 +118,45 @@ fn open(settings: &Settings, servers: Servers) -> Result<JobContext, AdminError>
         makes_tables: true,
         servers,
         feeds: None,
-        feed_bounds: settings.into(),
+        feed_keys_max: settings.feed_keys_max,
+        feed_value_bytes_max: settings.feed_value_bytes_max,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::chown;
+
     use super::*;
 
     #[test]
+    fn the_store_of_another_user_is_refused_with_both() {
+        let why = AdminError::NotOurs { dir: "/srv/data".into(), owner: 7, own: 0 }.to_string();
+        assert_eq!(
+            why,
+            "the store in /srv/data belongs to uid 7, and this runs as uid 0: run it as that user \
+             (sudo -u '#7' kalends ...)"
+        );
+    }
+
+    #[test]
+    fn the_owner_of_the_routers_file_is_that_of_the_store() {
+        let home = tempfile::tempdir().unwrap();
+        check_owner(home.path()).unwrap();
+        let file = home.path().join(ROUTER_FILE);
+        fs::write(&file, "").unwrap();
+        check_owner(home.path()).unwrap();
+        // Only root can give a file away.
+        let stranger = 65_534;
+        let is_given_away = chown(&file, Some(stranger), None).is_ok();
+        assert_eq!(check_owner(home.path()).is_err(), is_given_away);
+    }
+
+    #[test]
     fn a_refused_connection_names_the_user_who_may_connect() {
-        let text = |kind: ErrorKind| unreachable(Path::new("/srv/data"), kind.into()).to_string();
+        let text = |kind: ErrorKind| {
+            refused::<()>("/srv/data".into(), kind.into()).unwrap_err().to_string()
+        };
         assert_eq!(
             text(ErrorKind::PermissionDenied),
             "not allowed to use /srv/data/admin.sock: run it as the owner of /srv/data"

@@ -42,8 +42,9 @@ impl Bar {
     }
 
     /// Shows the progress of a job without an end: without a terminal, only while it is behind.
-    pub fn follow(&mut self, progress: &Progress, is_done: bool) {
-        if !is_done || matches!(self, Self::Drawn(_)) {
+    pub fn follow(&mut self, progress: &Progress) {
+        let is_behind = progress.of.is_some_and(|of| progress.done < of);
+        if is_behind || matches!(self, Self::Drawn(_)) {
             self.show(progress);
         }
     }
@@ -51,7 +52,10 @@ impl Bar {
     /// Hides the bar while `print` runs.
     pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         match self {
-            Self::Drawn(bar) if is_shown(bar) => bar.suspend(print),
+            // Suspending a bar that was not drawn yet would draw it empty.
+            Self::Drawn(bar) if !bar.message().is_empty() && !bar.is_finished() => {
+                bar.suspend(print)
+            }
             Self::Drawn(_) | Self::Lines { .. } => print(),
         }
     }
@@ -61,11 +65,6 @@ impl Bar {
             bar.finish_and_clear();
         }
     }
-}
-
-/// Suspending a bar that was not drawn yet would draw it empty.
-fn is_shown(bar: &ProgressBar) -> bool {
-    !bar.message().is_empty() && !bar.is_finished()
 }
 
 fn draw(bar: &ProgressBar, progress: &Progress) {

@@ -3,8 +3,7 @@
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 
-use storage::dynamo::DynamoOpenError;
-use storage::{StoreAdmin, StoreError};
+use storage::StoreError;
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::sync::{mpsc, watch};
@@ -20,9 +19,6 @@ use super::tail_cursor::CursorError;
 use super::{client, job, keys_check};
 use crate::settings::Settings;
 use crate::store::OpenStoreError;
-
-/// The error of an interrupted command. All commands are repeatable.
-const STOPPED: &str = "stopped between two steps; run it again to continue";
 
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -43,11 +39,7 @@ pub enum AdminError {
     )]
     NotOurs { dir: PathBuf, owner: u32, own: u32 },
     #[error(transparent)]
-    Open(OpenStoreError),
-    #[error(
-        "{0} (`kalends tables create` makes it, and so does a server unless create_tables = false)"
-    )]
-    NoRouter(DynamoOpenError),
+    Open(#[from] OpenStoreError),
     #[error(
         "the data directory {} is in use by another process that accepts no commands: a server \
          that starts, stops or has no admin.sock (its log has the reason), or another command; try again",
@@ -86,15 +78,6 @@ pub enum AdminError {
     Job(String),
 }
 
-impl From<OpenStoreError> for AdminError {
-    fn from(error: OpenStoreError) -> Self {
-        match error {
-            OpenStoreError::NoRouter(error) => Self::NoRouter(error),
-            error => Self::Open(error),
-        }
-    }
-}
-
 /// Runs a request on the store that the settings name, and prints its output.
 pub fn run(request: Request, settings: &Settings) -> Result<(), AdminError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -103,7 +86,9 @@ pub fn run(request: Request, settings: &Settings) -> Result<(), AdminError> {
     match runtime.block_on(run_and_print(request, settings, &mut printer))? {
         Completion::Done => Ok(()),
         Completion::Unwell => Err(AdminError::Job("not everything is as it should be".into())),
-        Completion::Stopped => Err(AdminError::Job(STOPPED.into())),
+        Completion::Stopped => {
+            Err(AdminError::Job("stopped between two steps; run it again to continue".into()))
+        }
         Completion::Failed(why) => Err(AdminError::Job(why)),
     }
 }
@@ -117,21 +102,18 @@ async fn run_and_print<W: Write>(
     if request != Request::Preflight {
         return run_on(backend?, request, printer).await;
     }
+    let tables = match &backend {
+        Ok(Backend::Own(context)) => Some(&*context.store),
+        Ok(Backend::Server(_)) | Err(_) => None,
+    };
     let mut is_well = true;
-    for check in keys_check::check(settings, own_store(&backend)).await {
+    for check in keys_check::check(settings, tables).await {
         is_well &= check.outcome.is_ok();
         printer.print(Output::Check(check))?;
     }
     match run_on(backend?, request, printer).await? {
         Completion::Done if !is_well => Ok(Completion::Unwell),
         end => Ok(end),
-    }
-}
-
-fn own_store(backend: &Result<Backend, AdminError>) -> Option<&dyn StoreAdmin> {
-    match backend {
-        Ok(Backend::Own(context)) => Some(&*context.store),
-        Ok(Backend::Server(_)) | Err(_) => None,
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::commands::Request;
 use super::job;
-use super::job_context::{FeedBounds, JobContext, Servers};
+use super::job_context::{JobContext, Servers};
 use super::output::{Completion, Output};
 
 /// The fifteenth of 2026_11.
@@ -41,7 +41,8 @@ impl Fixture {
                 makes_tables: true,
                 servers: Servers::Stopped,
                 feeds: None,
-                feed_bounds: FeedBounds { keys_max: 3, value_bytes_max: 100 },
+                feed_keys_max: 3,
+                feed_value_bytes_max: 100,
             },
             dir,
         }

@@ -29,7 +29,7 @@ Examples:
   kalends tables list --json --config /etc/kalends.toml";
 
 pub const STATUS: &str = "\
-Reads every router record once, to count which month clients are on.
+Reads every router record once, to count which month agents are on.
 
 Examples:
   kalends tables status --data-dir /var/lib/kalends
@@ -44,7 +44,7 @@ Examples:
   kalends tables create --lower-prior 5:5 --config /etc/kalends.toml";
 
 pub const DROP_OLD: &str = "\
-A table that clients are still on is kept, with a note: run `kalends users drop-inactive` first. With
+A table that agents are still on is kept, with a note: run `kalends users drop-inactive` first. With
 rotation = false nothing is dropped.
 
 Examples:
@@ -61,7 +61,7 @@ Example:
   kalends tables drop 2026_03 --yes --rotation=false --data-dir /var/lib/kalends";
 
 pub const DROP: &str = "\
-Refused for a table in use, and for one that clients are still on unless --force is given.
+Refused for a table in use, and for one that agents are still on unless --force is given.
 
 Example:
   kalends tables drop 2026_03 --yes --data-dir /var/lib/kalends";

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use actors::{Clock, Feeds};
-use state_machine::feed::FeedName;
 use state_machine::{Month, Time};
 use storage::StoreAdmin;
-
-use crate::settings::Settings;
 
 #[derive(Clone)]
 pub struct JobContext {
@@ -22,16 +19,10 @@ pub struct JobContext {
     /// Writes and follows feeds through the publisher of this process. None in the process of a command, which
     /// publishes what it writes.
     pub feeds: Option<Feeds>,
-    pub feed_bounds: FeedBounds,
-}
-
-/// The bounds of any feed, from the settings.
-#[derive(Debug, Clone, Copy)]
-pub struct FeedBounds {
-    /// Maximum number of keys, including deleted ones.
-    pub keys_max: u64,
-    /// Maximum size of a value, in bytes.
-    pub value_bytes_max: usize,
+    /// Maximum number of keys of a feed, including deleted ones.
+    pub feed_keys_max: u64,
+    /// Maximum size of a value of a feed, in bytes.
+    pub feed_value_bytes_max: usize,
 }
 
 /// The servers that use the store.
@@ -52,22 +43,6 @@ impl JobContext {
 
     pub fn this_month(&self) -> Month {
         Month::of(self.now())
-    }
-}
-
-impl FeedBounds {
-    /// The bounds of this feed, which its purpose may narrow.
-    pub fn of(self, feed: &FeedName) -> Self {
-        let Self { keys_max, value_bytes_max } = self;
-        let value_bytes_max = feed.value_bytes_max(value_bytes_max);
-        Self { keys_max: feed.keys_max(keys_max), value_bytes_max }
-    }
-}
-
-impl From<&Settings> for FeedBounds {
-    fn from(settings: &Settings) -> Self {
-        let Settings { feed_keys_max, feed_value_bytes_max, .. } = *settings;
-        Self { keys_max: feed_keys_max, value_bytes_max: feed_value_bytes_max }
     }
 }
 

@@ -20,57 +20,35 @@ const SHARED: &str = "keys.toml, as the other nodes have it";
 /// Checks the keys. With DynamoDB, only the tables show whether keys should exist and which: without `tables` that is
 /// not checked.
 pub async fn check(settings: &Settings, tables: Option<&dyn StoreAdmin>) -> Vec<PreflightCheck> {
-    match (Keys::load(&settings.data_dir), settings.store, tables) {
-        (Ok(keys), StoreKind::DynamoDb, Some(tables)) => {
+    let check = |what: &str, outcome| PreflightCheck { what: what.to_owned(), outcome };
+    let is_shared = settings.store == StoreKind::DynamoDb;
+    let error = match (Keys::load(&settings.data_dir), tables) {
+        (Ok(keys), Some(tables)) if is_shared => {
             let compared = key_fingerprints::compare(tables, &keys).await;
-            vec![
-                passed(KEYS),
-                PreflightCheck {
-                    what: SHARED.to_owned(),
-                    outcome: compared.map_err(|error| error.to_string()),
-                },
-            ]
+            let compared = compared.map_err(|error| error.to_string());
+            return vec![check(KEYS, Ok(())), check(SHARED, compared)];
         }
-        (Ok(_), _, _) => vec![passed(KEYS)],
-        (Err(error), _, _) => without_keys(error, settings, tables).await.into_iter().collect(),
-    }
-}
-
-async fn without_keys(
-    error: KeysError,
-    settings: &Settings,
-    tables: Option<&dyn StoreAdmin>,
-) -> Option<PreflightCheck> {
-    match error {
-        KeysError::Missing { .. } if settings.store == StoreKind::DynamoDb => {
-            Some(missing_beside(tables?, settings).await)
-        }
-        KeysError::Missing { .. } if !Embedded::exists(&settings.data_dir) => {
-            Some(passed(NONE_YET))
-        }
-        error => Some(failed(KEYS, error.to_string())),
-    }
-}
-
-async fn missing_beside(tables: &dyn StoreAdmin, settings: &Settings) -> PreflightCheck {
-    let problem = match is_empty_store(tables).await {
-        Ok(true) => return passed(NONE_YET),
-        Ok(false) => format!(
-            "no keys.toml in {}, but users are registered: is data_dir right? else restore it from \
-             a backup",
-            settings.data_dir.display()
-        ),
-        Err(error) => {
-            format!("it does not exist, and whether users are registered cannot be read: {error}")
-        }
+        (Ok(_), _) => return vec![check(KEYS, Ok(()))],
+        (Err(error), _) => error,
     };
-    failed(KEYS, problem)
-}
-
-fn passed(what: &str) -> PreflightCheck {
-    PreflightCheck { what: what.to_owned(), outcome: Ok(()) }
-}
-
-fn failed(what: &str, problem: String) -> PreflightCheck {
-    PreflightCheck { what: what.to_owned(), outcome: Err(problem) }
+    let outcome = match (&error, tables) {
+        (KeysError::Missing { .. }, None) if is_shared => return Vec::new(),
+        (KeysError::Missing { .. }, Some(tables)) if is_shared => {
+            match is_empty_store(tables).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(format!(
+                    "no keys.toml in {}, but users are registered: is data_dir right? else restore it from \
+                     a backup",
+                    settings.data_dir.display()
+                )),
+                Err(error) => Err(format!(
+                    "it does not exist, and whether users are registered cannot be read: {error}"
+                )),
+            }
+        }
+        (KeysError::Missing { .. }, _) if !Embedded::exists(&settings.data_dir) => Ok(()),
+        _ => Err(error.to_string()),
+    };
+    let what = if outcome.is_ok() { NONE_YET } else { KEYS };
+    vec![check(what, outcome)]
 }

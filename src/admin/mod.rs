@@ -6,7 +6,7 @@
 //! way the command prints a stream of [`Output`](output::Output).
 //!
 //! - [`commands`], [`help`]: the command line.
-//! - [`command`]: runs a request and prints its output; [`backend`] finds the store, [`owner`] checks whose it is.
+//! - [`command`]: runs a request and prints its output; [`backend`] finds the store.
 //! - [`keys_check`]: what `preflight` checks besides the store.
 //! - [`client`], [`socket`]: HTTP over `admin.sock`.
 //! - [`print`], [`bar`]: output for people, and as JSON.
@@ -27,7 +27,6 @@ pub mod job;
 pub mod job_context;
 pub mod keys_check;
 pub mod output;
-pub mod owner;
 pub mod print;
 pub mod socket;
 pub mod tail_cursor;

@@ -26,8 +26,8 @@ pub enum Output {
     Feeds(Vec<FeedState>),
     /// A page of a feed's updates.
     Page(FeedPage),
-    /// A batch of broadcasts, by id.
-    Broadcasts(Vec<Broadcast>),
+    /// A batch of broadcasts: the id and the present version of each, by id.
+    Broadcasts(Vec<(FeedKey, FeedValue)>),
     /// A temporary failure, after which the job continues by itself. Printed on standard error.
     Problem(String),
     /// The last output of every command.
@@ -37,7 +37,7 @@ pub enum Output {
 /// The progress of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The step, such as `counting clients`.
+    /// The step, such as `counting agents`.
     pub what: String,
     pub done: u64,
     /// Items in all if that is known; DynamoDB's counts are hours old.
@@ -58,13 +58,6 @@ pub enum Completion {
     Failed(String),
 }
 
-/// A broadcast and its present version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Broadcast {
-    pub id: FeedKey,
-    pub version: FeedValue,
-}
-
 /// The state of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -73,14 +66,27 @@ pub struct Status {
     /// Whether a new table is used each month.
     pub rotation: bool,
     pub tables: Vec<TableStatus>,
-    /// Number of agents on each month.
-    pub clients: BTreeMap<Month, u64>,
+    /// Number of agents on each month. Programs read it under the name `clients`.
+    #[serde(rename = "clients")]
+    pub agents: BTreeMap<Month, u64>,
     /// Number of agents with an unfinished move away from each month.
     pub unfinished_moves: BTreeMap<Month, u64>,
     /// The months that `kalends tables drop-old` would drop.
     pub droppable: Vec<Month>,
     /// What the operator should do, in sentences.
     pub advice: Vec<String>,
+}
+
+impl Completion {
+    /// Its name in the log. The operator has the reason of a failure.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Unwell => "a check failed",
+            Self::Stopped => "stopped",
+            Self::Failed(_) => "failed",
+        }
+    }
 }
 
 impl Output {
@@ -113,7 +119,7 @@ mod tests {
             this_month: month,
             rotation: true,
             tables: tables.clone(),
-            clients: BTreeMap::from([(month, 3)]),
+            agents: BTreeMap::from([(month, 3)]),
             unfinished_moves: BTreeMap::new(),
             droppable: vec![month],
             advice: vec!["all is well\nreally".into()],
@@ -131,7 +137,7 @@ mod tests {
             Output::Status(Box::new(status)),
             Output::Feeds(vec![feed]),
             Output::Page(page),
-            Output::Broadcasts(vec![Broadcast { id, version }]),
+            Output::Broadcasts(vec![(id, version)]),
             Output::Problem("down".into()),
             Output::End(Completion::Done),
             Output::End(Completion::Failed("why".into())),

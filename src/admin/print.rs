@@ -1,21 +1,22 @@
 //! Prints the output of a command on standard output: as text, or one JSON object a line.
 
+use std::collections::BTreeSet;
 use std::io::{Write, stderr};
 use std::mem;
 
 use indicatif::HumanBytes;
 use serde::Serialize;
-use serde_json::json;
-use state_machine::feed::{FeedPage, Update};
+use serde_json::{Value, json};
+use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update};
 use storage::feeds::FeedState;
 use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Throughput};
 
 use super::bar::Bar;
 use super::command::AdminError;
-use super::output::{Broadcast, Completion, Output, Status};
+use super::output::{Completion, Output, Status};
 use super::tail_cursor::TailCursor;
 
-/// Bytes of keys and values after which a tail keeps its cursor, also within a page.
+/// Bytes of output after which a tail keeps its cursor, also within a page.
 const KEEP_AFTER_BYTES: usize = 128 * 1024;
 
 pub struct Printer<W> {
@@ -53,24 +54,33 @@ impl<W: Write> Printer<W> {
                 self.bar.end();
                 return Ok(Some(end));
             }
-            Output::Page(page) => return self.page(page).map(|()| None),
+            Output::Page(page) => return self.page(&page).map(|()| None),
             Output::Problem(text) => {
                 self.eprint(&text);
                 return Ok(None);
             }
             Output::Note(text) => text + "\n",
             Output::Check(check) => check_text(&check) + "\n",
-            Output::Tables(tables) if self.is_json => to_json(&json!({ "tables": tables })),
-            Output::Tables(tables) => tables_text(&tables) + "\n",
-            Output::Status(status) if self.is_json => to_json(&json!(status)),
-            Output::Status(status) => status_text(&status) + "\n",
+            Output::Tables(tables) if self.is_json => with_months(json!({ "tables": tables })),
+            Output::Tables(tables) => tables_text(&tables),
+            Output::Status(status) if self.is_json => with_months(json!(status)),
+            Output::Status(status) => status_text(&status),
             Output::Feeds(feeds) if self.is_json => feeds.iter().map(to_json).collect(),
             Output::Feeds(feeds) => {
                 let is_first = !mem::replace(&mut self.has_listed, true);
                 feeds_text(&feeds, is_first)
             }
-            Output::Broadcasts(all) if self.is_json => all.iter().map(to_json).collect(),
-            Output::Broadcasts(all) => all.iter().map(broadcast_text).collect(),
+            Output::Broadcasts(all) => {
+                let line = |(id, version): &(FeedKey, FeedValue)| match self.is_json {
+                    true => to_json(&json!({ "id": id, "version": version })),
+                    false => {
+                        let (id, version) =
+                            (on_one_line(id.as_str()), on_one_line(version.as_str()));
+                        format!("{id} = {version}\n")
+                    }
+                };
+                all.iter().map(line).collect()
+            }
         };
         self.write(&text)?;
         Ok(None)
@@ -89,33 +99,30 @@ impl<W: Write> Printer<W> {
 
     /// Prints the updates of a page. The cursor is kept after every [`KEEP_AFTER_BYTES`] and at the end: a consumer that
     /// has the updates up to a number has all that the feed still holds up to there.
-    fn page(&mut self, page: FeedPage) -> Result<(), AdminError> {
-        let FeedPage { updates, cursor, head } = page;
-        let (mut part, mut bytes) = (Vec::new(), 0);
-        for update in updates {
-            let more = update.key.as_str().len()
-                + update.value.as_ref().map_or(0, |value| value.as_str().len());
-            if bytes > 0 && bytes + more > KEEP_AFTER_BYTES {
-                self.updates(FeedPage { updates: mem::take(&mut part), cursor, head }, true)?;
-                bytes = 0;
+    fn page(&mut self, page: &FeedPage) -> Result<(), AdminError> {
+        let (mut text, mut count) = (String::new(), 0);
+        for update in &page.updates {
+            text += &if self.is_json { to_json(update) } else { update_text(update) };
+            count += 1;
+            if text.len() >= KEEP_AFTER_BYTES {
+                self.keep(&text, count, update.feed_sync_id, page.head)?;
+                (text, count) = (String::new(), 0);
             }
-            bytes += more;
-            part.push(update);
         }
-        self.updates(FeedPage { updates: part, cursor, head }, false)
+        self.keep(&text, count, page.cursor, page.head)
     }
 
-    fn updates(&mut self, mut part: FeedPage, has_more: bool) -> Result<(), AdminError> {
-        let line =
-            |update: &Update| if self.is_json { to_json(update) } else { update_text(update) };
-        let text: String = part.updates.iter().map(line).collect();
-        self.write(&text)?;
-        if has_more && let Some(last) = part.updates.last() {
-            part.cursor = last.feed_sync_id;
-        }
+    fn keep(
+        &mut self,
+        text: &str,
+        count: u64,
+        cursor: FeedSyncId,
+        head: FeedSyncId,
+    ) -> Result<(), AdminError> {
+        self.write(text)?;
         if let Some(tail) = &mut self.tail {
-            tail.printed(&part)?;
-            self.bar.follow(&tail.progress(), tail.is_at_the_head());
+            tail.printed(count, cursor, head)?;
+            self.bar.follow(&tail.progress());
         }
         Ok(())
     }
@@ -140,8 +147,7 @@ fn check_text(check: &PreflightCheck) -> String {
 }
 
 fn tables_text(tables: &[TableStatus]) -> String {
-    let head = ["TABLE", "NAME", "STATE", "ITEMS", "SIZE", "THROUGHPUT"].map(str::to_owned);
-    let row = |status: &TableStatus| {
+    let rows = tables.iter().map(|status| {
         [
             table_text(status.table),
             status.name.clone(),
@@ -150,8 +156,8 @@ fn tables_text(tables: &[TableStatus]) -> String {
             HumanBytes(status.bytes).to_string(),
             throughput_text(status.capacity),
         ]
-    };
-    columns(&[vec![head], tables.iter().map(row).collect()].concat())
+    });
+    columns(Some(["TABLE", "NAME", "STATE", "ITEMS", "SIZE", "THROUGHPUT"]), rows)
 }
 
 fn table_text(table: Table) -> String {
@@ -175,31 +181,24 @@ fn throughput_text(capacity: Capacity) -> String {
 }
 
 fn status_text(status: &Status) -> String {
+    let Status { this_month, tables, agents, unfinished_moves, .. } = status;
     let rotation = if status.rotation { "on" } else { "off" };
-    let mut text = tables_text(&status.tables);
-    text += &format!("\n\nIt is {}, rotation is {rotation}\n\n", status.this_month);
-    text += &clients_text(status);
+    let mut text = tables_text(tables);
+    text += &format!("\nIt is {this_month}, rotation is {rotation}\n\n");
+    let months: BTreeSet<_> = agents.keys().chain(unfinished_moves.keys()).collect();
+    if months.is_empty() {
+        text += "There are no agents\n";
+    } else {
+        let count = |count: Option<&u64>| count.copied().unwrap_or(0).to_string();
+        let rows = months.into_iter().map(|month| {
+            [month.to_string(), count(agents.get(month)), count(unfinished_moves.get(month))]
+        });
+        text += &columns(Some(["MONTH", "AGENTS ON IT", "MOVING AWAY FROM IT"]), rows);
+    }
     for advice in &status.advice {
         text += &format!("\n- {advice}");
     }
-    text
-}
-
-fn clients_text(status: &Status) -> String {
-    let count = |count: Option<&u64>| count.copied().unwrap_or(0).to_string();
-    let months = status.clients.keys().chain(status.unfinished_moves.keys());
-    let mut months: Vec<_> = months.copied().collect();
-    months.sort();
-    months.dedup();
-    if months.is_empty() {
-        return "There are no clients\n".into();
-    }
-    let head = ["MONTH", "CLIENTS ON IT", "MOVING AWAY FROM IT"].map(str::to_owned);
-    let rows = months.iter().map(|month| {
-        let (on, away) = (status.clients.get(month), status.unfinished_moves.get(month));
-        [month.to_string(), count(on), count(away)]
-    });
-    columns(&[vec![head], rows.collect()].concat()) + "\n"
+    text + "\n"
 }
 
 fn update_text(update: &Update) -> String {
@@ -212,17 +211,10 @@ fn update_text(update: &Update) -> String {
 }
 
 fn feeds_text(feeds: &[FeedState], is_first: bool) -> String {
-    let head = ["FEED", "HEAD", "KEYS"].map(str::to_owned);
-    let row = |feed: &FeedState| {
-        [feed.name.to_string(), feed.sequence.value.to_string(), feed.sequence.keys.to_string()]
-    };
-    let head = is_first.then_some(head).into_iter();
-    columns(&head.chain(feeds.iter().map(row)).collect::<Vec<_>>()) + "\n"
-}
-
-fn broadcast_text(broadcast: &Broadcast) -> String {
-    let Broadcast { id, version } = broadcast;
-    format!("{} = {}\n", on_one_line(id.as_str()), on_one_line(version.as_str()))
+    let rows = feeds.iter().map(|FeedState { name, sequence }| {
+        [name.to_string(), sequence.value.to_string(), sequence.keys.to_string()]
+    });
+    columns(is_first.then_some(["FEED", "HEAD", "KEYS"]), rows)
 }
 
 /// Escapes control characters: the writer of a feed must not control the terminal.
@@ -234,24 +226,36 @@ fn on_one_line(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Aligns the cells of each column, without blanks at the ends of lines.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+/// Aligns the cells of each column below the head, without blanks at the ends of lines.
+fn columns<const N: usize>(
+    head: Option<[&str; N]>,
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let head = head.map(|head| head.map(str::to_owned));
+    let rows: Vec<_> = head.into_iter().chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    rows.iter().map(line).collect()
+}
+
+/// All tables as JSON. A table that is not one of a month has `month` null.
+fn with_months(mut value: Value) -> String {
+    for table in value["tables"].as_array_mut().into_iter().flatten() {
+        table.as_object_mut().map(|table| table.entry("month").or_insert(Value::Null));
+    }
+    to_json(&value)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use serde_json::Value;
     use state_machine::Month;
-    use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Version};
+    use state_machine::feed::{FeedName, Sequence, Version};
 
     use super::*;
     use crate::admin::output::Progress;
@@ -291,7 +295,7 @@ mod tests {
             this_month: month("2026_11"),
             rotation: true,
             tables: tables(),
-            clients: BTreeMap::from([(month("2026_10"), 3), (month("2026_11"), 40)]),
+            agents: BTreeMap::from([(month("2026_10"), 3), (month("2026_11"), 40)]),
             unfinished_moves: BTreeMap::from([(month("2026_09"), 1)]),
             droppable: vec![month("2026_08")],
             advice: vec!["do this".into(), "do that".into()],
@@ -322,13 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_shows_the_clients_by_month_and_the_advice() {
+    fn a_status_shows_the_agents_by_month_and_the_advice() {
         let printed = print(false, status());
         let expected = "\n\nIt is 2026_11, rotation is on\n\n\
-             MONTH    CLIENTS ON IT  MOVING AWAY FROM IT\n\
-             2026_09  0              1\n\
-             2026_10  3              0\n\
-             2026_11  40             0\n\n\
+             MONTH    AGENTS ON IT  MOVING AWAY FROM IT\n\
+             2026_09  0             1\n\
+             2026_10  3             0\n\
+             2026_11  40            0\n\n\
              - do this\n- do that\n";
         assert!(printed.ends_with(expected), "{printed}");
     }
@@ -339,6 +343,7 @@ mod tests {
         assert_eq!(printed.lines().count(), 1);
         let printed: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(printed["tables"][0]["holds"], "router");
+        assert!(printed["tables"][0].as_object().unwrap()["month"].is_null());
         assert_eq!(printed["tables"][0]["throughput"], "on_demand");
         assert_eq!(printed["tables"][1]["holds"], "messages");
         assert_eq!(printed["tables"][1]["month"], "2026_11");
@@ -385,17 +390,18 @@ mod tests {
         let most = "x".repeat(FeedValue::BYTES_MAX);
         let tail = TailCursor::begin(&FeedName::broadcasts(), 0, None).unwrap();
         let mut printer = printer(false).tailing(tail);
-        for (updates, has_more, cursor) in [
-            (vec![update(3, Some("x"))], true, 3),
-            (vec![update(5, Some("x"))], false, 9),
-            (vec![update(10, Some(&most)), update(12, Some(&most))], true, 12),
-        ] {
-            printer.updates(page(updates), has_more).unwrap();
-            assert_eq!(printer.tail().unwrap().cursor(), cursor);
-        }
         let large = [3, 5, 6, 8].map(|number| update(number, Some(&most)));
-        printer.page(page(large.to_vec())).unwrap();
-        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (9, 8));
+        printer.page(&page(vec![update(1, Some("x"))])).unwrap();
+        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (9, 1));
+        printer.page(&page(large.to_vec())).unwrap();
+        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (9, 5));
+
+        // An output that fails after two of them.
+        let tail = TailCursor::begin(&FeedName::broadcasts(), 0, None).unwrap();
+        let mut room = vec![0; 2 * (most.len() + 100)];
+        let mut printer = Printer::new(&mut room[..], false, Bar::new(false)).tailing(tail);
+        printer.page(&page(large.to_vec())).unwrap_err();
+        assert_eq!((printer.tail().unwrap().cursor(), printer.tail().unwrap().count()), (5, 2));
     }
 
     #[test]
@@ -414,8 +420,7 @@ mod tests {
     #[test]
     fn broadcasts_are_printed_with_their_versions() {
         let (id, version) = (FeedKey::parse("a/b").unwrap(), FeedValue::parse("\"1\"").unwrap());
-        let all =
-            || Output::Broadcasts(vec![Broadcast { id: id.clone(), version: version.clone() }]);
+        let all = || Output::Broadcasts(vec![(id.clone(), version.clone())]);
         assert_eq!(print(false, all()), "a/b = \"1\"\n");
         assert_eq!(print(true, all()), "{\"id\":\"a/b\",\"version\":\"\\\"1\\\"\"}\n");
     }

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
+use actix_web::error::ErrorBadRequest;
 use actix_web::rt::spawn;
 use actix_web::web::{self, Bytes, Data, Payload};
-use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Result};
 use futures_util::{StreamExt, stream};
 use slog::{Logger, info, warn};
 use state_machine::feed::FeedValue;
@@ -29,6 +30,7 @@ use super::client::short_path;
 use super::commands::Request;
 use super::job;
 use super::job_context::JobContext;
+use super::output::Output;
 
 /// The socket's name in the data directory.
 pub const FILE: &str = "admin.sock";
@@ -149,49 +151,47 @@ impl Drop for AdminSocket {
     }
 }
 
-async fn answer(request: HttpRequest, body: Payload, admin: Data<Admin>) -> HttpResponse {
-    match admin.run(&request, body).await {
-        Ok(response) => response,
-        Err(refused) => HttpResponse::BadRequest().body(refused),
-    }
+/// Starts the job of a request. The response streams its output.
+async fn answer(http: HttpRequest, mut body: Payload, admin: Data<Admin>) -> Result<HttpResponse> {
+    check_version(&http).map_err(ErrorBadRequest)?;
+    let request = read_request(&mut body).await.map_err(ErrorBadRequest)?;
+    let permit = admin.permit(&request).map_err(ErrorBadRequest)?;
+    let (outputs, queue) = mpsc::channel(job::OUTPUTS_MAX);
+    spawn(async move {
+        admin.perform(request, outputs, body).await;
+        drop(permit);
+    });
+    let lines = stream::unfold(queue, async |mut queue| {
+        let output = queue.recv().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(output.to_line())), queue))
+    });
+    Ok(HttpResponse::Ok().content_type("application/x-ndjson").streaming(lines))
 }
 
 impl Admin {
-    /// Starts the job of a request. The response streams its output.
-    async fn run(&self, http: &HttpRequest, mut body: Payload) -> Result<HttpResponse, String> {
-        check_version(http)?;
-        let request = read_request(&mut body).await?;
-        let permit = self.permit(&request)?;
-        let (outputs, queue) = mpsc::channel(job::OUTPUTS_MAX);
-        let (admin, mut server_stops) = (self.clone(), self.server_stops.clone());
-        spawn(async move {
-            let (stop, stopped) = watch::channel(false);
-            let job = admin.perform(request, outputs, stopped);
-            tokio::pin!(job);
-            tokio::select! {
-                () = &mut job => {}
-                () = ended(body) => stop_job(&stop, job).await,
-                _ = server_stops.wait_for(|stops| *stops) => stop_job(&stop, job).await,
+    /// Performs a job, until it ends or the server stops. The end of the request's body, which is that of the connection
+    /// at the latest, stops it too.
+    async fn perform(&self, request: Request, outputs: mpsc::Sender<Output>, mut body: Payload) {
+        let command = request.name();
+        info!(self.log, "an operator's command began"; "command" => command);
+        let (stop, stopped) = watch::channel(false);
+        let mut server_stops = self.server_stops.clone();
+        let job = job::perform(request, &self.context, outputs, stopped);
+        tokio::pin!(job);
+        let body_ended = async { while let Some(Ok(_)) = body.next().await {} };
+        let ended = tokio::select! {
+            ended = &mut job => Some(ended),
+            () = body_ended => None,
+            _ = server_stops.wait_for(|stops| *stops) => None,
+        };
+        let end = match ended {
+            Some(end) => end,
+            None => {
+                stop.send_replace(true);
+                job.await
             }
-            drop(permit);
-        });
-        let lines = stream::unfold(queue, async |mut queue| {
-            let output = queue.recv().await?;
-            Some((Ok::<_, Infallible>(Bytes::from(output.to_line())), queue))
-        });
-        Ok(HttpResponse::Ok().content_type("application/x-ndjson").streaming(lines))
-    }
-
-    async fn perform(
-        &self,
-        request: Request,
-        outputs: mpsc::Sender<super::output::Output>,
-        stop: watch::Receiver<bool>,
-    ) {
-        let shown = format!("{request:?}");
-        info!(self.log, "an operator's command began"; "request" => &shown);
-        let end = job::perform(request, &self.context, outputs, stop).await;
-        info!(self.log, "an operator's command ended"; "request" => &shown, "end" => ?end);
+        };
+        info!(self.log, "an operator's command ended"; "command" => command, "result" => end.name());
     }
 
     fn permit(&self, request: &Request) -> Result<OwnedSemaphorePermit, String> {
@@ -202,11 +202,6 @@ impl Admin {
         let permit = Arc::clone(permits).try_acquire_owned();
         permit.map_err(|_| format!("{running} already: try again later"))
     }
-}
-
-async fn stop_job(stop: &watch::Sender<bool>, job: impl Future<Output = ()>) {
-    stop.send_replace(true);
-    job.await;
 }
 
 fn check_version(http: &HttpRequest) -> Result<(), String> {
@@ -245,11 +240,6 @@ async fn read_request(body: &mut Payload) -> Result<Request, String> {
         true => Ok(request),
         false => Err("the request has a number that is out of bounds".to_owned()),
     }
-}
-
-/// Waits for the end of the body, which is that of the connection at the latest.
-async fn ended(mut body: Payload) {
-    while let Some(Ok(_)) = body.next().await {}
 }
 
 #[cfg(test)]

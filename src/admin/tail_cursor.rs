@@ -5,11 +5,12 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use state_machine::feed::{FeedName, FeedPage, FeedSyncId};
+use state_machine::feed::{FeedName, FeedSyncId};
 
 use super::output::Progress;
 
@@ -71,16 +72,22 @@ impl TailCursor {
         Ok(Self { feed: feed.clone(), cursor, head: FeedSyncId::NONE, count: 0, file })
     }
 
-    /// Keeps the cursor of a page after it was printed. It is on disk when this returns.
-    pub fn printed(&mut self, page: &FeedPage) -> Result<(), CursorError> {
-        self.count += page.updates.len() as u64;
-        self.head = self.head.max(page.head);
-        if page.cursor == self.cursor {
-            return Ok(());
+    /// Keeps the cursor after `count` updates were printed. It is on disk when this returns.
+    pub fn printed(
+        &mut self,
+        count: u64,
+        cursor: FeedSyncId,
+        head: FeedSyncId,
+    ) -> Result<(), CursorError> {
+        self.count += count;
+        self.head = self.head.max(head);
+        let before = mem::replace(&mut self.cursor, cursor);
+        match &self.file {
+            Some(file) if cursor != before => {
+                file.save(&Contents { feed: self.feed.clone(), cursor })
+            }
+            _ => Ok(()),
         }
-        self.cursor = page.cursor;
-        let (feed, cursor) = (self.feed.clone(), self.cursor);
-        self.file.as_ref().map_or(Ok(()), |file| file.save(&Contents { feed, cursor }))
     }
 
     /// The number of the last update that was printed.
@@ -91,11 +98,6 @@ impl TailCursor {
     /// Number of updates that were printed.
     pub fn count(&self) -> u64 {
         self.count
-    }
-
-    /// Whether every update that is known of was printed.
-    pub fn is_at_the_head(&self) -> bool {
-        self.cursor >= self.head
     }
 
     pub fn progress(&self) -> Progress {
@@ -118,17 +120,15 @@ impl CursorFile {
     /// Takes the lock. The file may not exist yet, but must be one that can be written.
     fn open(path: &Path) -> Result<Self, CursorError> {
         let path = path.to_owned();
-        match fs::symlink_metadata(&path) {
-            Ok(found) if !found.is_file() => return Err(CursorError::NotAFile { path }),
-            _ => {}
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(CursorError::NotAFile { path });
         }
-        let opened = private_file().truncate(false).open(beside(&path, ".lock"));
-        let locked = opened.map_err(TryLockError::Error).and_then(|lock| {
-            lock.try_lock()?;
-            Ok(lock)
-        });
-        match locked {
-            Ok(lock) => Ok(Self { path, _lock: lock }),
+        let lock = match private_file().truncate(false).open(beside(&path, ".lock")) {
+            Ok(lock) => lock,
+            Err(error) => return Err(CursorError::Unwritable { path, error }),
+        };
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(CursorError::InUse { path }),
             Err(TryLockError::Error(error)) => Err(CursorError::Unwritable { path, error }),
         }
@@ -146,14 +146,12 @@ impl CursorFile {
             Err(error) => return Err(CursorError::Unreadable { path, error }),
             Ok(_) => {}
         }
-        let contents = serde_json::from_slice(&text).ok();
-        let contents = contents.filter(|_: &Contents| text.len() as u64 <= FILE_BYTES_MAX);
-        match contents {
-            None => Err(CursorError::Malformed { path }),
-            Some(Contents { feed: theirs, .. }) if theirs != *feed => {
+        match serde_json::from_slice(&text) {
+            Ok(Contents { feed: theirs, .. }) if theirs != *feed => {
                 Err(CursorError::OtherFeed { path, theirs, ours: feed.clone() })
             }
-            Some(Contents { cursor, .. }) => Ok(Some(cursor)),
+            Ok(Contents { cursor, .. }) if text.len() as u64 <= FILE_BYTES_MAX => Ok(Some(cursor)),
+            Ok(_) | Err(_) => Err(CursorError::Malformed { path }),
         }
     }
 
@@ -218,7 +216,7 @@ mod tests {
 
     fn save(tail: &mut TailCursor, number: u64) {
         let cursor = FeedSyncId(number);
-        tail.printed(&FeedPage { cursor, head: cursor, ..FeedPage::default() }).unwrap();
+        tail.printed(1, cursor, cursor).unwrap();
     }
 
     #[test]
@@ -287,6 +285,21 @@ mod tests {
             assert_eq!(cursor(&path, "a"), Ok(number));
             assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_removed_or_replaced_during_a_run_is_written_again() {
+        let (home, path) = home();
+        let mut tail = begin(&path, "a").unwrap();
+        save(&mut tail, 7);
+        fs::remove_file(&path).unwrap();
+        save(&mut tail, 8);
+        fs::write(beside(&path, ".other"), "another file").unwrap();
+        fs::rename(beside(&path, ".other"), &path).unwrap();
+        save(&mut tail, 9);
+        drop(tail);
+        assert_eq!(cursor(&path, "a"), Ok(9));
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "the file and its lock");
     }
 
     #[test]

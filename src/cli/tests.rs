@@ -51,6 +51,8 @@ fn a_former_command_is_refused_with_the_command_of_today_and_that_is_a_command()
         assert_eq!(error.exit_code(), 2);
         let tip = format!("tip: `kalends {former}` is `kalends {now}` now");
         assert!(error.to_string().contains(&tip), "{error}");
+        let error = parse(&[&["help"], &words[..]].concat()).unwrap_err();
+        assert!(error.to_string().contains(&tip), "{error}");
         let words: Vec<_> = now.split(' ').chain(["--help"]).collect();
         assert_eq!(parse(&words).unwrap_err().exit_code(), 0, "{now}");
     }

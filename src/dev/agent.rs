@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use state_machine::{Encoding, Payload};
 use url::Url;
 
 use super::encrypt::decrypt;
-use super::from_base64url;
 use super::identity::Identity;
 use super::subscription::Subscription;
+use super::{from_base64url, to_base64url};
 
 /// Versions that are kept to recognise repeated messages.
 const REMEMBERED_MAX: usize = 1024;
@@ -45,7 +45,9 @@ pub struct Step {
     pub send: Vec<String>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+/// What happened. As JSON, `event` has the name.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The server accepted the agent under this id.
     Connected {
@@ -54,8 +56,20 @@ pub enum Event {
     /// The server did not know the agent any more. Its subscription is lost, and a new one is made.
     Forgotten,
     /// Pushes can be sent to this subscription.
-    Subscribed(Subscription),
-    Message(Received),
+    Subscribed {
+        subscription: Subscription,
+    },
+    Message {
+        version: String,
+        /// The content encoding; none for a push without a body.
+        encoding: Option<&'static str>,
+        #[serde(flatten, serialize_with = "text_and_base64url")]
+        body: Vec<u8>,
+    },
+    Undecryptable {
+        version: String,
+        reason: String,
+    },
     /// A broadcast and its present version.
     Broadcast {
         id: String,
@@ -70,15 +84,17 @@ pub enum Event {
     Repeated {
         version: String,
     },
+    /// The connection is lost, and the agent connects again after this time.
+    Disconnected {
+        reason: String,
+        retry_ms: u64,
+    },
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub struct Received {
-    pub version: String,
-    /// The content encoding; none for a push without a body.
-    pub encoding: Option<&'static str>,
-    /// The plain text, or why it cannot be decrypted.
-    pub body: Result<Vec<u8>, String>,
+/// The JSON of a message: the text if it is UTF-8, and the bytes.
+fn text_and_base64url<S: Serializer>(body: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    let text = std::str::from_utf8(body).ok();
+    json!({"text": text, "base64url": to_base64url(body)}).serialize(serializer)
 }
 
 /// The server violates the protocol, or refuses the agent.
@@ -193,11 +209,16 @@ impl Agent {
         match self.identity.subscription() {
             Some(subscription) => {
                 self.phase = Phase::Subscribed;
-                step.events.push(Event::Subscribed(subscription));
+                step.events.push(Event::Subscribed { subscription });
             }
             None => {
                 self.phase = Phase::AwaitingRegister;
-                step.send.push(self.register());
+                let channel = &self.identity.channel;
+                let mut register = json!({"messageType": "register", "channelID": channel});
+                if let Some(key) = &self.identity.vapid_public_key {
+                    register["key"] = json!(key);
+                }
+                step.send.push(register.to_string());
             }
         }
         Ok(step)
@@ -221,14 +242,6 @@ impl Agent {
         events
     }
 
-    fn register(&self) -> String {
-        let mut register = json!({"messageType": "register", "channelID": self.identity.channel});
-        if let Some(key) = &self.identity.vapid_public_key {
-            register["key"] = json!(key);
-        }
-        register.to_string()
-    }
-
     fn on_register(&mut self, heard: ServerMessage) -> Result<Step, AgentError> {
         if self.phase != Phase::AwaitingRegister {
             return Err(AgentError::OutOfTurn("register"));
@@ -241,8 +254,9 @@ impl Agent {
         let endpoint = heard.push_endpoint.and_then(|text| Url::parse(&text).ok());
         self.identity.endpoint = Some(endpoint.ok_or(malformed("pushEndpoint"))?);
         self.phase = Phase::Subscribed;
-        let events = self.identity.subscription().map(Event::Subscribed).into_iter().collect();
-        Ok(Step { events, send: Vec::new() })
+        let subscription = self.identity.subscription();
+        let events = subscription.map(|subscription| Event::Subscribed { subscription });
+        Ok(Step { events: events.into_iter().collect(), send: Vec::new() })
     }
 
     fn on_notification(&mut self, heard: &ServerMessage) -> Result<Step, AgentError> {
@@ -255,11 +269,13 @@ impl Agent {
         let (event, code) = if self.remembered.contains(&version) {
             (Event::Repeated { version: version.clone() }, NOT_DELIVERED)
         } else {
-            self.receive(&channel, version.clone(), heard)?
+            let received = self.receive(&channel, version.clone(), heard)?;
+            self.remember(version.clone());
+            received
         };
-        self.remember(version.clone());
-        let send = vec![ack(&channel, &version, code)];
-        Ok(Step { events: vec![event], send })
+        let update = json!({"channelID": channel, "version": version, "code": code});
+        let ack = json!({"messageType": "ack", "updates": [update]}).to_string();
+        Ok(Step { events: vec![event], send: vec![ack] })
     }
 
     fn receive(
@@ -269,24 +285,26 @@ impl Agent {
         heard: &ServerMessage,
     ) -> Result<(Event, u16), AgentError> {
         if channel != self.identity.channel {
-            let body = Err(format!("it is for channel {channel}, which is not the agent's"));
-            return Ok((Event::Message(Received { version, encoding: None, body }), NOT_DELIVERED));
+            let reason = format!("it is for channel {channel}, which is not the agent's");
+            return Ok((Event::Undecryptable { version, reason }, NOT_DELIVERED));
         }
-        let (encoding, body) = match payload(heard)? {
-            None => (None, Ok(Vec::new())),
-            Some(payload) => {
-                let body = decrypt(&self.identity.pair, &self.identity.auth, &payload);
-                (Some(name(&payload.encoding)), body.map_err(|error| error.to_string()))
-            }
+        let Some(payload) = payload(heard)? else {
+            let (encoding, body) = (None, Vec::new());
+            return Ok((Event::Message { version, encoding, body }, DELIVERED));
         };
-        let code = if body.is_ok() { DELIVERED } else { NOT_DECRYPTED };
-        Ok((Event::Message(Received { version, encoding, body }), code))
+        let encoding = Some(match payload.encoding {
+            Encoding::Aes128Gcm => "aes128gcm",
+            Encoding::AesGcm { .. } => "aesgcm",
+        });
+        Ok(match decrypt(&self.identity.pair, &self.identity.auth, &payload) {
+            Ok(body) => (Event::Message { version, encoding, body }, DELIVERED),
+            Err(error) => {
+                (Event::Undecryptable { version, reason: error.to_string() }, NOT_DECRYPTED)
+            }
+        })
     }
 
     fn remember(&mut self, version: String) {
-        if self.remembered.contains(&version) {
-            return;
-        }
         if self.remembered.len() == REMEMBERED_MAX {
             self.remembered.pop_front();
         }
@@ -330,18 +348,6 @@ fn encoding(headers: &Headers) -> Option<Encoding> {
         }),
         _ => None,
     }
-}
-
-fn name(encoding: &Encoding) -> &'static str {
-    match encoding {
-        Encoding::Aes128Gcm => "aes128gcm",
-        Encoding::AesGcm { .. } => "aesgcm",
-    }
-}
-
-fn ack(channel: &str, version: &str, code: u16) -> String {
-    let update = json!({"channelID": channel, "version": version, "code": code});
-    json!({"messageType": "ack", "updates": [update]}).to_string()
 }
 
 #[cfg(test)]

@@ -33,31 +33,24 @@ pub enum Coding {
     Aesgcm,
 }
 
-/// Why a message was not encrypted.
+/// Why a message was not encrypted or decrypted.
 #[derive(Debug, thiserror::Error)]
-pub enum EncryptError {
-    #[error("the message has {0} bytes; a push carries at most {MESSAGE_BYTES_MAX}")]
+pub enum EncryptionError {
+    #[error("it has {0} bytes; a push carries at most {MESSAGE_BYTES_MAX}")]
     TooLong(usize),
-    #[error("the message could not be encrypted: {0}")]
-    Failed(#[from] ece::Error),
-}
-
-/// Why a message was not decrypted.
-#[derive(Debug, thiserror::Error)]
-pub enum DecryptError {
     /// A header of the old encoding is missing or malformed.
     #[error("the {0} is missing or malformed")]
     Header(&'static str),
-    /// It was encrypted for another subscription, or damaged.
+    /// A message to decrypt was encrypted for another subscription, or damaged.
     #[error("{0}")]
     Failed(#[from] ece::Error),
 }
 
 /// Encrypts a message for a subscription. An empty message is a push without a payload, and is not encrypted.
-pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, EncryptError> {
+pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, EncryptionError> {
     use_aws_lc();
     if message.len() > MESSAGE_BYTES_MAX {
-        return Err(EncryptError::TooLong(message.len()));
+        return Err(EncryptionError::TooLong(message.len()));
     }
     match coding {
         Coding::Aes128gcm => {
@@ -68,7 +61,7 @@ pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, E
     }
 }
 
-fn encrypt_aesgcm(keys: &Keys, message: &[u8]) -> Result<Payload, EncryptError> {
+fn encrypt_aesgcm(keys: &Keys, message: &[u8]) -> Result<Payload, EncryptionError> {
     let block = legacy::encrypt_aesgcm(&keys.p256dh, &keys.auth, message)?;
     let header = |wanted| {
         let found = block.headers(None).into_iter().find(|(name, _)| *name == wanted);
@@ -85,9 +78,9 @@ pub fn decrypt(
     pair: &KeyPair,
     auth: &[u8; AUTH_BYTES],
     payload: &Payload,
-) -> Result<Vec<u8>, DecryptError> {
+) -> Result<Vec<u8>, EncryptionError> {
     use_aws_lc();
-    let components = EcKeyComponents::new(pair.private_bytes(), pair.public().to_vec());
+    let components = components(pair);
     match &payload.encoding {
         Encoding::Aes128Gcm => Ok(ece::decrypt(&components, auth, &payload.data)?),
         Encoding::AesGcm { encryption, crypto_key } => {
@@ -97,16 +90,20 @@ pub fn decrypt(
     }
 }
 
+fn components(pair: &KeyPair) -> EcKeyComponents {
+    EcKeyComponents::new(pair.private_bytes(), pair.public().to_vec())
+}
+
 fn aesgcm_block(
     encryption: &str,
     crypto_key: &str,
     data: &[u8],
-) -> Result<AesGcmEncryptedBlock, DecryptError> {
+) -> Result<AesGcmEncryptedBlock, EncryptionError> {
     let bytes = |header, name| parameter(header, name).and_then(from_base64url);
-    let dh = bytes(crypto_key, "dh").ok_or(DecryptError::Header("dh of Crypto-Key"))?;
-    let salt = bytes(encryption, "salt").ok_or(DecryptError::Header("salt of Encryption"))?;
+    let dh = bytes(crypto_key, "dh").ok_or(EncryptionError::Header("dh of Crypto-Key"))?;
+    let salt = bytes(encryption, "salt").ok_or(EncryptionError::Header("salt of Encryption"))?;
     let rs = match parameter(encryption, "rs") {
-        Some(text) => text.parse().map_err(|_| DecryptError::Header("rs of Encryption"))?,
+        Some(text) => text.parse().map_err(|_| EncryptionError::Header("rs of Encryption"))?,
         None => DEFAULT_RECORD_BYTES,
     };
     Ok(AesGcmEncryptedBlock::new(&dh, &salt, rs, data.to_vec())?)
@@ -131,18 +128,16 @@ fn use_aws_lc() {
 /// The adapter of aws-lc for `ece`.
 struct AwsLc;
 
-struct Local(KeyPair);
-
 struct Remote(Vec<u8>);
 
 impl Cryptographer for AwsLc {
     fn generate_ephemeral_keypair(&self) -> ece::Result<Box<dyn LocalKeyPair>> {
-        Ok(Box::new(Local(KeyPair::generate())))
+        Ok(Box::new(KeyPair::generate()))
     }
 
     fn import_key_pair(&self, components: &EcKeyComponents) -> ece::Result<Box<dyn LocalKeyPair>> {
-        let pair = KeyPair::from_bytes(components.private_key()).ok_or(ece::Error::CryptoError)?;
-        Ok(Box::new(Local(pair)))
+        let pair = KeyPair::from_bytes(components.private_key());
+        Ok(Box::new(pair.ok_or(ece::Error::CryptoError)?))
     }
 
     fn import_public_key(&self, raw: &[u8]) -> ece::Result<Box<dyn RemotePublicKey>> {
@@ -157,8 +152,9 @@ impl Cryptographer for AwsLc {
         remote: &dyn RemotePublicKey,
         local: &dyn LocalKeyPair,
     ) -> ece::Result<Vec<u8>> {
-        let local: &Local = local.as_any().downcast_ref().ok_or(ece::Error::CryptoError)?;
-        local.0.agree(&remote.as_raw()?).ok_or(ece::Error::CryptoError)
+        let local: Option<&KeyPair> = local.as_any().downcast_ref();
+        let remote = remote.as_raw()?;
+        local.and_then(|local| local.agree(&remote)).ok_or(ece::Error::CryptoError)
     }
 
     fn hkdf_sha256(
@@ -218,13 +214,13 @@ impl KeyType for Length {
     }
 }
 
-impl LocalKeyPair for Local {
+impl LocalKeyPair for KeyPair {
     fn pub_as_raw(&self) -> ece::Result<Vec<u8>> {
-        Ok(self.0.public().to_vec())
+        Ok(self.public().to_vec())
     }
 
     fn raw_components(&self) -> ece::Result<EcKeyComponents> {
-        Ok(EcKeyComponents::new(self.0.private_bytes(), self.0.public().to_vec()))
+        Ok(components(self))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -328,7 +324,7 @@ mod tests {
     fn a_message_that_is_too_long_is_refused() {
         let message = [0; MESSAGE_BYTES_MAX + 1];
         let refused = encrypt(&keys(&KeyPair::generate()), &message, Coding::Aes128gcm);
-        assert!(matches!(refused, Err(EncryptError::TooLong(3967))));
+        assert!(matches!(refused, Err(EncryptionError::TooLong(3967))));
     }
 
     #[test]

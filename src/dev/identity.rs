@@ -10,10 +10,11 @@ use uuid::Uuid;
 use super::encrypt::AUTH_BYTES;
 use super::keypair::{KeyPair, is_public};
 use super::subscription::{Keys, Subscription};
-use super::{ToolError, from_base64url, read, to_base64url, write_private};
+use super::{ToolError, from_base64url, from_json, read, to_base64url, to_json, write_private};
 
-/// A user agent with one channel.
-#[derive(Debug)]
+/// A user agent with one channel, and the JSON of its file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Identity {
     /// The URL of its server. None in files of early versions.
     pub server: Option<Url>,
@@ -25,22 +26,11 @@ pub struct Identity {
     /// The VAPID key, in base64url, to which sending is restricted.
     pub vapid_public_key: Option<String>,
     /// The key pair that messages are encrypted for.
+    #[serde(rename = "private_key", serialize_with = "to_json", deserialize_with = "from_json")]
     pub pair: KeyPair,
     /// The secret that messages are authenticated with.
+    #[serde(serialize_with = "to_json", deserialize_with = "from_json")]
     pub auth: [u8; AUTH_BYTES],
-}
-
-/// The JSON in a file.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Json {
-    server: Option<Url>,
-    uaid: Option<String>,
-    channel: String,
-    endpoint: Option<Url>,
-    vapid_public_key: Option<String>,
-    private_key: String,
-    auth: String,
 }
 
 impl Identity {
@@ -71,36 +61,32 @@ impl Identity {
         if !path.exists() {
             return Ok(Self::generate(server, vapid_public_key));
         }
-        let malformed =
-            |why| ToolError::Malformed { path: path.to_owned(), what: "a user agent's state", why };
-        let mut identity = Self::from_json(&read(path)?).map_err(malformed)?;
-        let mismatch = identity.mismatch(server, vapid_public_key.as_deref());
-        if let Some(why) = mismatch {
-            return Err(ToolError::Unusable(format!("{}: {why}", path.display())));
+        let mut identity: Self =
+            serde_json::from_str(&read(path)?).map_err(|error| ToolError::Malformed {
+                path: path.to_owned(),
+                what: "a user agent's state",
+                why: error.to_string(),
+            })?;
+        let unusable = |why: String| ToolError::Unusable(format!("{}: {why}", path.display()));
+        if let Some(own) = identity.server.filter(|own| own != server) {
+            return Err(unusable(format!(
+                "it is an agent of {own} and not of {server}; name another file (or, if that is \
+                 the same server with a new URL, change `server` in this one)"
+            )));
+        }
+        if vapid_public_key.is_some() && vapid_public_key != identity.vapid_public_key {
+            let why = "it is subscribed with another VAPID key; name another file, or leave out \
+                       --vapid-public-key";
+            return Err(unusable(why.into()));
         }
         identity.server = Some(server.clone());
         Ok(identity)
     }
 
-    /// Why it does not belong to that server and that VAPID key.
-    fn mismatch(&self, server: &Url, vapid_public_key: Option<&str>) -> Option<String> {
-        if let Some(own) = self.server.as_ref().filter(|own| *own != server) {
-            return Some(format!(
-                "it is an agent of {own} and not of {server}; name another file (or, if that is \
-                 the same server with a new URL, change `server` in this one)"
-            ));
-        }
-        if vapid_public_key.is_some() && vapid_public_key != self.vapid_public_key.as_deref() {
-            let why = "it is subscribed with another VAPID key; name another file, or leave out \
-                       --vapid-public-key";
-            return Some(why.into());
-        }
-        None
-    }
-
     /// Writes a file that only its owner may read.
     pub fn save(&self, path: &Path) -> Result<(), ToolError> {
-        write_private(path, &self.to_json())
+        let json = serde_json::to_string_pretty(self).expect("texts can be written as JSON");
+        write_private(path, &(json + "\n"))
     }
 
     /// Takes a new id of the server; the subscription is lost.
@@ -114,35 +100,6 @@ impl Identity {
     pub fn subscription(&self) -> Option<Subscription> {
         let keys = Keys { p256dh: *self.pair.public(), auth: self.auth };
         self.endpoint.clone().map(|endpoint| Subscription { endpoint, keys })
-    }
-
-    fn from_json(text: &str) -> Result<Self, String> {
-        let json: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let private = from_base64url(&json.private_key);
-        let pair = private.and_then(|bytes| KeyPair::from_bytes(&bytes));
-        let auth = from_base64url(&json.auth).and_then(|bytes| bytes.try_into().ok());
-        Ok(Self {
-            server: json.server,
-            uaid: json.uaid,
-            channel: json.channel,
-            endpoint: json.endpoint,
-            vapid_public_key: json.vapid_public_key,
-            pair: pair.ok_or("private_key is not a P-256 private key")?,
-            auth: auth.ok_or("auth is not 16 bytes")?,
-        })
-    }
-
-    fn to_json(&self) -> String {
-        let json = Json {
-            server: self.server.clone(),
-            uaid: self.uaid.clone(),
-            channel: self.channel.clone(),
-            endpoint: self.endpoint.clone(),
-            vapid_public_key: self.vapid_public_key.clone(),
-            private_key: to_base64url(&self.pair.private_bytes()),
-            auth: to_base64url(&self.auth),
-        };
-        serde_json::to_string_pretty(&json).expect("texts can be written as JSON") + "\n"
     }
 }
 
@@ -176,7 +133,8 @@ mod tests {
         new.save(&path).unwrap();
 
         let kept = Identity::load_or_generate(&path, &server(), None).unwrap();
-        assert_eq!(kept.to_json(), new.to_json());
+        let json = |identity| serde_json::to_value(identity).unwrap();
+        assert_eq!(json(&kept), json(&new));
         assert_eq!(kept.subscription(), new.subscription());
         assert!(kept.subscription().is_some());
     }
@@ -211,8 +169,7 @@ mod tests {
     fn a_file_without_a_server_is_accepted_and_names_it_from_then_on() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.json");
-        let old = Identity::generate(&server(), None).to_json();
-        let mut old: serde_json::Value = serde_json::from_str(&old).unwrap();
+        let mut old = serde_json::to_value(Identity::generate(&server(), None)).unwrap();
         old.as_object_mut().unwrap().remove("server").unwrap();
         std::fs::write(&path, old.to_string()).unwrap();
         Identity::load_or_generate(&path, &server(), None).unwrap().save(&path).unwrap();

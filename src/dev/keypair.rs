@@ -68,6 +68,20 @@ impl KeyPair {
     }
 }
 
+impl From<&KeyPair> for Vec<u8> {
+    fn from(pair: &KeyPair) -> Self {
+        pair.private_bytes()
+    }
+}
+
+impl TryFrom<Vec<u8>> for KeyPair {
+    type Error = ();
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, ()> {
+        Self::from_bytes(&bytes).ok_or(())
+    }
+}
+
 /// Only the public key: the private one belongs in no log.
 impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -33,8 +33,12 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::https_client::ClientError;
+use agent::AgentError;
+use encrypt::EncryptionError;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -56,9 +60,14 @@ pub enum ToolError {
     /// Something given on the command line cannot be used.
     #[error("{0}")]
     Unusable(String),
+    #[error("cannot encrypt the message: {0}")]
+    Encryption(#[from] EncryptionError),
     /// A server did not answer, or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// A server violates the protocol, or refused the agent.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// Standard input could not be read or standard output not be written.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -79,6 +88,21 @@ pub fn to_base64url(bytes: &[u8]) -> String {
 /// Reads base64url with or without padding.
 pub fn from_base64url(text: &str) -> Option<Vec<u8>> {
     BASE64URL.decode(text.trim()).ok()
+}
+
+/// Writes a key or a secret as JSON.
+fn to_json<'a, T, S: Serializer>(key: &'a T, to: S) -> Result<S::Ok, S::Error>
+where
+    Vec<u8>: From<&'a T>,
+{
+    to.serialize_str(&to_base64url(&Vec::from(key)))
+}
+
+/// Reads what [`to_json`] writes.
+fn from_json<'de, T: TryFrom<Vec<u8>>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    let bytes = from_base64url(&String::deserialize(from)?);
+    let key = bytes.and_then(|bytes| bytes.try_into().ok());
+    key.ok_or_else(|| D::Error::custom("it is not a key or a secret in base64url"))
 }
 
 fn read(path: &Path) -> Result<String, ToolError> {

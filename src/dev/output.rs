@@ -3,10 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use super::agent::{Event, Received};
-use super::subscription::Subscription;
+use super::agent::Event;
+use super::subscription::{KeyTexts, Subscription};
 use super::to_base64url;
 use crate::https_client::printable;
 
@@ -31,7 +29,7 @@ impl<W: Write> Output<W> {
     /// Prints one event and flushes the output.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let text = match event {
-            _ if self.is_json => json_of(event).to_string(),
+            _ if self.is_json => serde_json::to_string(event)?,
             Event::Connected { .. } if self.shown.is_some() => "connected again".into(),
             Event::Connected { .. } => "connected".into(),
             Event::Forgotten => {
@@ -39,43 +37,41 @@ impl<W: Write> Output<W> {
                  the old endpoint is dead"
                     .into()
             }
-            Event::Subscribed(subscription) if self.shown.as_ref() == Some(subscription) => {
+            Event::Subscribed { subscription } if self.shown.as_ref() == Some(subscription) => {
                 return Ok(());
             }
-            Event::Subscribed(subscription) => {
+            Event::Subscribed { subscription } => {
                 self.shown = Some(subscription.clone());
                 self.subscribed(subscription)
             }
-            Event::Message(received) => message(received),
+            Event::Message { body, .. } if body.is_empty() => "(a push without a message)".into(),
+            Event::Message { body, .. } => match std::str::from_utf8(body) {
+                Ok(text) => printable(text),
+                Err(_) => {
+                    format!("({} bytes that are no text: {})", body.len(), to_base64url(body))
+                }
+            },
+            Event::Undecryptable { version, reason } => {
+                format!("(message {version} cannot be read: {reason})")
+            }
             Event::Broadcast { id, version } => {
                 format!("broadcast {}: {}", printable(id), printable(version))
             }
             Event::BroadcastRefused { id, reason } => {
                 format!("(no broadcast {}: {})", printable(id), printable(reason))
             }
-            Event::Repeated { version } => format!("(message {version} came again)"),
+            Event::Repeated { version } => format!("(message {version} was received before)"),
+            Event::Disconnected { reason, retry_ms } => {
+                let retry = Duration::from_millis(*retry_ms).as_secs_f64();
+                format!("disconnected: {reason}; connecting again in {retry:.1} s")
+            }
         };
-        self.line(&text)
-    }
-
-    /// Prints that the connection is gone.
-    pub fn disconnected(&mut self, why: &str, retry: Duration) -> io::Result<()> {
-        let text = if self.is_json {
-            let retry_ms = u64::try_from(retry.as_millis()).unwrap_or(u64::MAX);
-            json!({"event": "disconnected", "reason": why, "retry_ms": retry_ms}).to_string()
-        } else {
-            format!("disconnected: {why}; connecting again in {:.1} s", retry.as_secs_f64())
-        };
-        self.line(&text)
-    }
-
-    fn line(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.to, "{text}")?;
         self.to.flush()
     }
 
     fn subscribed(&self, subscription: &Subscription) -> String {
-        let (p256dh, auth) = subscription.keys.to_texts();
+        let KeyTexts { p256dh, auth } = subscription.keys.clone().into();
         let send = match &self.subscription_file {
             Some(file) => format!("--subscription {}", quote(file)),
             None => {
@@ -88,51 +84,6 @@ impl<W: Write> Output<W> {
             subscription.endpoint,
             subscription.to_json(),
         )
-    }
-}
-
-fn json_of(event: &Event) -> Value {
-    match event {
-        Event::Connected { uaid } => json!({"event": "connected", "uaid": uaid}),
-        Event::Forgotten => json!({"event": "forgotten"}),
-        Event::Subscribed(subscription) => {
-            let subscription: Value = serde_json::from_str(&subscription.to_json())
-                .expect("a subscription is written as JSON");
-            json!({"event": "subscribed", "subscription": subscription})
-        }
-        Event::Message(received) => json_of_message(received),
-        Event::Broadcast { id, version } => {
-            json!({"event": "broadcast", "id": id, "version": version})
-        }
-        Event::BroadcastRefused { id, reason } => {
-            json!({"event": "broadcast_refused", "id": id, "reason": reason})
-        }
-        Event::Repeated { version } => json!({"event": "repeated", "version": version}),
-    }
-}
-
-fn json_of_message(received: &Received) -> Value {
-    let Received { version, encoding, body } = received;
-    match body {
-        Err(reason) => json!({"event": "undecryptable", "version": version, "reason": reason}),
-        Ok(body) => json!({
-            "event": "message",
-            "version": version,
-            "encoding": encoding,
-            "text": std::str::from_utf8(body).ok(),
-            "base64url": to_base64url(body),
-        }),
-    }
-}
-
-fn message(received: &Received) -> String {
-    match &received.body {
-        Ok(body) if body.is_empty() => "(a push without a message)".into(),
-        Ok(body) => match std::str::from_utf8(body) {
-            Ok(text) => printable(text),
-            Err(_) => format!("({} bytes that are no text: {})", body.len(), to_base64url(body)),
-        },
-        Err(reason) => format!("(message {} cannot be read: {reason})", received.version),
     }
 }
 
@@ -150,6 +101,7 @@ fn quote(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::dev::identity::Identity;
+    use serde_json::{Value, json};
     use url::Url;
 
     fn print(is_json: bool, file: Option<&str>, event: &Event) -> String {
@@ -160,8 +112,11 @@ mod tests {
     }
 
     fn received(body: Result<&[u8], &str>) -> Event {
-        let body = body.map(<[u8]>::to_vec).map_err(str::to_owned);
-        Event::Message(Received { version: "v".into(), encoding: Some("aes128gcm"), body })
+        let version = "v".into();
+        match body.map(<[u8]>::to_vec).map_err(str::to_owned) {
+            Ok(body) => Event::Message { version, encoding: Some("aes128gcm"), body },
+            Err(reason) => Event::Undecryptable { version, reason },
+        }
     }
 
     fn subscription() -> Subscription {
@@ -174,8 +129,8 @@ mod tests {
     #[test]
     fn a_subscription_is_printed_with_a_command_that_can_be_pasted() {
         let subscription = subscription();
-        let (p256dh, auth) = subscription.keys.to_texts();
-        let event = Event::Subscribed(subscription);
+        let KeyTexts { p256dh, auth } = subscription.keys.clone().into();
+        let event = Event::Subscribed { subscription };
         let command = format!("kalends push 'http://a/b?c&d' --p256dh={p256dh} --auth={auth} -");
         assert!(print(false, None, &event).contains(&command));
         let command = "kalends push --subscription sub.json --message hello\n";
@@ -186,7 +141,8 @@ mod tests {
     #[test]
     fn a_reconnect_is_one_line_unless_the_subscription_is_another() {
         let connected = Event::Connected { uaid: "u".into() };
-        let (first, other) = (Event::Subscribed(subscription()), Event::Subscribed(subscription()));
+        let subscribed = || Event::Subscribed { subscription: subscription() };
+        let (first, other) = (subscribed(), subscribed());
         let mut output = Output::new(Vec::new(), false, None);
         output.event(&connected).unwrap();
         output.event(&first).unwrap();
@@ -245,17 +201,18 @@ mod tests {
             assert_eq!(printed.lines().count(), 1);
             assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), expected);
         }
-        let printed: Value =
-            serde_json::from_str(&print(true, None, &Event::Subscribed(subscription()))).unwrap();
+        let subscribed = Event::Subscribed { subscription: subscription() };
+        let printed: Value = serde_json::from_str(&print(true, None, &subscribed)).unwrap();
         assert_eq!(printed["subscription"]["endpoint"], "http://a/b?c&d");
     }
 
     #[test]
     fn a_lost_connection_is_printed_with_when_it_is_tried_again() {
         let mut output = Output::new(Vec::new(), false, None);
-        output.disconnected("gone", Duration::from_millis(1500)).unwrap();
+        let disconnected = Event::Disconnected { reason: "gone".into(), retry_ms: 1500 };
+        output.event(&disconnected).unwrap();
         output.is_json = true;
-        output.disconnected("gone", Duration::from_millis(1500)).unwrap();
+        output.event(&disconnected).unwrap();
         assert_eq!(
             String::from_utf8(output.to).unwrap(),
             "disconnected: gone; connecting again in 1.5 s\n\

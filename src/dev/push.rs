@@ -1,21 +1,19 @@
 //! `kalends push`: an application server that sends one message.
 
-use std::fmt;
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use clap::builder::PossibleValuesParser;
 use serde::Deserialize;
 use state_machine::{Encoding, Payload, Urgency};
-use ureq::http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, LOCATION, RETRY_AFTER};
-use ureq::http::{Response, StatusCode};
-use ureq::{Body, RequestBuilder};
+use ureq::http::StatusCode;
 use url::Url;
 
 use super::encrypt::{Coding, encrypt};
 use super::keypair::KeyPair;
-use super::subscription::{Keys, Subscription};
+use super::subscription::{KeyTexts, Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
 use super::{ToolError, to_base64url};
@@ -104,8 +102,7 @@ fn contact(text: &str) -> Result<String, String> {
 
 /// Sends one message and prints the answer.
 pub fn run(args: &PushArgs) -> Result<(), ToolError> {
-    let push = Push::prepare(args)?;
-    let answer = push.send()?;
+    let answer = Push::prepare(args)?.send()?;
     writeln!(stdout(), "{answer}")?;
     Ok(())
 }
@@ -113,66 +110,63 @@ pub fn run(args: &PushArgs) -> Result<(), ToolError> {
 /// A push, ready to be sent.
 struct Push {
     endpoint: Url,
-    payload: Option<Payload>,
     headers: Vec<(&'static str, String)>,
-}
-
-/// The answer to a push that the server took.
-#[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    status: StatusCode,
-    location: Option<String>,
-    ttl: Option<String>,
+    body: Option<Bytes>,
 }
 
 impl Push {
     fn prepare(args: &PushArgs) -> Result<Self, ToolError> {
         let (endpoint, keys) = target(args)?;
         let message = message(args)?;
-        let payload = match (message.is_empty(), &keys) {
+        let mut headers = vec![("TTL", args.ttl.to_string())];
+        headers.extend(args.topic.clone().map(|topic| ("Topic", topic)));
+        headers.extend(args.urgency.clone().map(|urgency| ("Urgency", urgency)));
+        if !args.no_vapid {
+            headers.push(("Authorization", vapid(args, &endpoint)?));
+        }
+        let body = match (message.is_empty(), &keys) {
             (true, _) => None,
-            (false, Some(keys)) => Some(encrypt(keys, &message, args.encoding)),
+            (false, Some(keys)) => {
+                let Payload { data, encoding } = encrypt(keys, &message, args.encoding)?;
+                headers.extend(encoding_headers(encoding));
+                Some(data)
+            }
             (false, None) => {
                 let advice = "a message is encrypted for its subscription: give --subscription \
                               FILE, or --p256dh and --auth";
                 return Err(ToolError::Unusable(advice.into()));
             }
         };
-        let payload = payload.transpose().map_err(|error| unusable(&error))?;
-        let mut headers = vec![("TTL", args.ttl.to_string())];
-        headers.extend(args.topic.clone().map(|topic| ("Topic", topic)));
-        headers.extend(args.urgency.clone().map(|urgency| ("Urgency", urgency)));
-        if !args.no_vapid {
-            headers.push((AUTHORIZATION.as_str(), vapid(args, &endpoint)?));
-        }
-        Ok(Self { endpoint, payload, headers })
+        Ok(Self { endpoint, headers, body })
     }
 
-    fn send(self) -> Result<Answer, ToolError> {
-        let mut response = self.post()?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(Answer::read(status, response.headers()));
-        }
-        let retry_after = text(response.headers(), RETRY_AFTER.as_str());
-        let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();
-        let refused = refusal(status, retry_after.as_deref(), &body.unwrap_or_default());
-        Err(ClientError::Refused(refused).into())
-    }
-
-    fn post(&self) -> Result<Response<Body>, ToolError> {
+    /// Returns the answer if the server took the push: the status, then the headers that matter, a line each.
+    fn send(self) -> Result<String, ToolError> {
         let mut request = http_client(&self.endpoint)?.post(self.endpoint.as_str());
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
-        let answered = match &self.payload {
-            Some(payload) => with_encoding(request, &payload.encoding).send(&payload.data[..]),
+        let answered = match &self.body {
+            Some(body) => request.send(&body[..]),
             None => request.send_empty(),
         };
-        answered.map_err(|error| {
-            let why = why_unanswered(error);
-            ClientError::Unreachable { url: origin(&self.endpoint), why }.into()
-        })
+        let mut response = answered.map_err(|error| ClientError::Unreachable {
+            url: self.endpoint.origin().ascii_serialization(),
+            why: why_unanswered(error),
+        })?;
+        let status = response.status();
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        if status.is_success() {
+            let line = |name| Some(format!("\n{name}: {}", header(name)?));
+            return Ok(["Location", "TTL"]
+                .into_iter()
+                .filter_map(line)
+                .fold(status.to_string(), |answer, line| answer + &line));
+        }
+        let retry_after = header("Retry-After").map(str::to_owned);
+        let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();
+        let refused = refusal(status, retry_after.as_deref(), &body.unwrap_or_default());
+        Err(ClientError::Refused(refused).into())
     }
 }
 
@@ -184,8 +178,8 @@ fn target(args: &PushArgs) -> Result<(Url, Option<Keys>), ToolError> {
         let Subscription { endpoint, keys } = Subscription::load(path)?;
         return Ok((endpoint, Some(keys)));
     }
-    let keys = args.p256dh.as_ref().zip(args.auth.as_ref());
-    let keys = keys.map(|(p256dh, auth)| Keys::parse(p256dh, auth)).transpose();
+    let keys = args.p256dh.clone().zip(args.auth.clone());
+    let keys = keys.map(|(p256dh, auth)| KeyTexts { p256dh, auth }.try_into()).transpose();
     let endpoint = args.endpoint.clone();
     let missing = || ToolError::Unusable("give an endpoint, or --subscription FILE".into());
     Ok((endpoint.ok_or_else(missing)?, keys.map_err(ToolError::Unusable)?))
@@ -225,45 +219,14 @@ fn vapid(args: &PushArgs, endpoint: &Url) -> Result<String, ToolError> {
     Ok(authorization(&pair, &Claims::for_endpoint(endpoint, now_s, args.sub.clone())))
 }
 
-fn with_encoding<B>(request: RequestBuilder<B>, encoding: &Encoding) -> RequestBuilder<B> {
+fn encoding_headers(encoding: Encoding) -> Vec<(&'static str, String)> {
     match encoding {
-        Encoding::Aes128Gcm => request.header(CONTENT_ENCODING, "aes128gcm"),
-        Encoding::AesGcm { encryption, crypto_key } => request
-            .header(CONTENT_ENCODING, "aesgcm")
-            .header("Encryption", &**encryption)
-            .header("Crypto-Key", &**crypto_key),
-    }
-}
-
-fn unusable(error: &dyn std::error::Error) -> ToolError {
-    ToolError::Unusable(error.to_string())
-}
-
-fn origin(url: &Url) -> String {
-    url.origin().ascii_serialization()
-}
-
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    headers.get(name)?.to_str().ok().map(str::to_owned)
-}
-
-impl Answer {
-    fn read(status: StatusCode, headers: &HeaderMap) -> Self {
-        let location = text(headers, LOCATION.as_str());
-        Self { status, location, ttl: text(headers, "TTL") }
-    }
-}
-
-/// The status, then the headers that matter, a line each.
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.status)?;
-        for (name, value) in [("Location", &self.location), ("TTL", &self.ttl)] {
-            if let Some(value) = value {
-                write!(f, "\n{name}: {value}")?;
-            }
-        }
-        Ok(())
+        Encoding::Aes128Gcm => vec![("Content-Encoding", "aes128gcm".into())],
+        Encoding::AesGcm { encryption, crypto_key } => vec![
+            ("Content-Encoding", "aesgcm".into()),
+            ("Encryption", encryption.into()),
+            ("Crypto-Key", crypto_key.into()),
+        ],
     }
 }
 

@@ -1,11 +1,14 @@
 //! `kalends dev replay`: a session transcript or a feed history, run through the state machines.
 
+use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::Path;
 
 use harness::feed::transcript::{self as feed, History};
 use harness::transcript::{self as session, Mismatch, ParseError, Transcript};
+
+use super::ToolError;
 
 /// Bytes of a file at most.
 const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -13,49 +16,30 @@ const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// What a feed history's file is called.
 const FEED_EXTENSION: &str = "feed";
 
-/// Why a file was not replayed, or its replay differs from it.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// The file cannot be read.
-    #[error("cannot read {}: {source}", .file.display())]
-    Read { file: PathBuf, source: io::Error },
-    /// It is neither a transcript nor a history.
-    #[error("{}:{error}", .file.display())]
-    Parse { file: PathBuf, error: ParseError },
-    /// The machine does something else.
-    #[error("{}:{mismatch}", .file.display())]
-    Mismatch { file: PathBuf, mismatch: Mismatch },
-    /// The result cannot be printed.
-    #[error("cannot print: {0}")]
-    Print(#[from] io::Error),
-}
-
-/// What came of a replay.
-struct Replayed {
-    /// The head of the file and each step, in the file's own form.
-    head: String,
-    steps: Vec<String>,
-    result: Result<(), Mismatch>,
-}
-
 /// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With
 /// `trace` every step is printed with its effects and the state after it, in the file's own form.
-pub fn run(file: &Path, trace: bool) -> Result<(), ReplayError> {
+pub fn run(file: &Path, trace: bool) -> Result<(), ToolError> {
     let text = read(file)?;
     let is_feed = file.extension().is_some_and(|extension| extension == FEED_EXTENSION);
-    let replayed = if is_feed { replay_feed(&text) } else { replay_session(&text) };
-    let Replayed { head, steps, result } =
-        replayed.map_err(|error| ReplayError::Parse { file: file.to_owned(), error })?;
-    if trace {
-        print(&head, &steps)?;
+    let mut lines = Vec::new();
+    let replayed =
+        if is_feed { replay_feed(&text, &mut lines) } else { replay_session(&text, &mut lines) };
+    // It is neither a transcript nor a history, or the machine does something else.
+    let differs = |why: &dyn Display| ToolError::Unusable(format!("{}:{why}", file.display()));
+    let result = replayed.map_err(|error| differs(&error))?;
+    let steps = lines.len() - 1;
+    if !trace {
+        lines.clear();
     }
-    result.map_err(|mismatch| ReplayError::Mismatch { file: file.to_owned(), mismatch })?;
-    writeln!(io::stdout(), "# {}: all {} steps as written", file.display(), steps.len())?;
-    Ok(())
+    if result.is_ok() {
+        lines.push(format!("# {}: all {steps} steps as written", file.display()));
+    }
+    print(&lines)?;
+    result.map_err(|mismatch| differs(&mismatch))
 }
 
-fn read(file: &Path) -> Result<String, ReplayError> {
-    let failed = |source| ReplayError::Read { file: file.to_owned(), source };
+fn read(file: &Path) -> Result<String, ToolError> {
+    let failed = |error| ToolError::Unreadable { path: file.to_owned(), error };
     let mut text = String::new();
     let opened = File::open(file).map_err(failed)?;
     opened.take(TRANSCRIPT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
@@ -65,25 +49,27 @@ fn read(file: &Path) -> Result<String, ReplayError> {
     Ok(text)
 }
 
-fn replay_session(text: &str) -> Result<Replayed, ParseError> {
+/// Adds the head of the file and each step, in the file's own form.
+fn replay_session(text: &str, lines: &mut Vec<String>) -> Result<Result<(), Mismatch>, ParseError> {
     let transcript = Transcript::parse(text)?;
     let writer = transcript.writer();
-    let mut steps = Vec::new();
-    let result = session::replay(&transcript, |ran| steps.push(writer.ran(ran)));
-    Ok(Replayed { head: transcript.head(), steps, result })
+    lines.push(transcript.head());
+    Ok(session::replay(&transcript, |ran| lines.push(writer.ran(ran))))
 }
 
-fn replay_feed(text: &str) -> Result<Replayed, ParseError> {
+fn replay_feed(text: &str, lines: &mut Vec<String>) -> Result<Result<(), Mismatch>, ParseError> {
     let history = History::parse(text)?;
-    let mut steps = Vec::new();
-    let result = feed::replay(&history, |ran| steps.push(ran.to_string()));
-    Ok(Replayed { head: history.head(), steps, result })
+    lines.push(history.head());
+    Ok(feed::replay(&history, |ran| lines.push(ran.to_string())))
 }
 
-fn print(head: &str, steps: &[String]) -> io::Result<()> {
+/// Prints until the reader of the output, such as `head`, is gone.
+fn print(lines: &[String]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{head}")?;
-    steps.iter().try_for_each(|step| writeln!(out, "{step}"))
+    match lines.iter().try_for_each(|line| writeln!(out, "{line}")) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_web::rt::System;
 use actix_web::rt::time::{sleep, timeout};
 use aws_lc_rs::rand;
+use clap::builder::NonEmptyStringValueParser;
 use futures_util::{SinkExt, StreamExt};
 use state_machine::Span;
 use state_machine::backoff::Backoff;
@@ -41,7 +42,7 @@ pub struct SubscribeArgs {
     pub vapid_public_key: Option<String>,
 
     /// Subscribe to the broadcast ID too, and print each version. May be repeated
-    #[arg(long = "broadcast", value_name = "ID")]
+    #[arg(long = "broadcast", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub broadcasts: Vec<String>,
 
     /// End after N messages
@@ -63,7 +64,12 @@ pub fn run(args: &SubscribeArgs) -> Result<(), ToolError> {
 
 /// Parses the server's URL. The WebSocket has the path of the HTTP URL.
 fn websocket(text: &str) -> Result<Url, String> {
-    let expected = || format!("expected a ws, wss, http or https URL{}", with_scheme(text));
+    let expected = || {
+        let suggested = Url::parse(&format!("ws://{text}")).ok();
+        let suggested = suggested.filter(|_| !text.contains("://"));
+        let suggestion = suggested.map(|url| format!(": did you mean {url}?")).unwrap_or_default();
+        format!("expected a ws, wss, http or https URL{suggestion}")
+    };
     let mut url = Url::parse(text).map_err(|_| expected())?;
     let scheme = match url.scheme() {
         "ws" | "http" => "ws",
@@ -72,14 +78,6 @@ fn websocket(text: &str) -> Result<Url, String> {
     };
     url.set_scheme(scheme).map_err(|()| "the URL has no host".to_owned())?;
     Ok(url)
-}
-
-/// A suggestion for a host and a port without a scheme.
-fn with_scheme(text: &str) -> String {
-    match Url::parse(&format!("ws://{text}")) {
-        Ok(url) if !text.contains("://") => format!(": did you mean {url}?"),
-        _ => String::new(),
-    }
 }
 
 /// Timeouts and retry intervals of the listener.
@@ -142,12 +140,6 @@ impl<E: Into<ToolError>> From<E> for Ended {
     }
 }
 
-impl From<AgentError> for ToolError {
-    fn from(error: AgentError) -> Self {
-        ClientError::Refused(error.to_string()).into()
-    }
-}
-
 impl<'a, W: Write> Listener<'a, W> {
     fn new(args: &'a SubscribeArgs, to: W, timing: Timing) -> Result<Self, ToolError> {
         let key = args.vapid_public_key.clone();
@@ -179,15 +171,17 @@ impl<'a, W: Write> Listener<'a, W> {
                 // Most likely a wrong URL.
                 return Err(ClientError::Unreachable { url: self.args.url.to_string(), why }.into());
             }
-            let wait = jittered(Duration::from_millis(self.backoff.next().0));
-            self.output.disconnected(&why, wait)?;
-            sleep(wait).await;
+            let retry_ms = jittered(self.backoff.next().0);
+            self.output.event(&Event::Disconnected { reason: why, retry_ms })?;
+            sleep(Duration::from_millis(retry_ms)).await;
         }
     }
 
     /// One connection, until it breaks or the last message is received.
     async fn session(&mut self) -> Result<(), Ended> {
-        let mut socket = self.connect().await?;
+        let opened = timeout(self.timing.connect, self.client.open()).await;
+        let silent = |_| Ended::Lost("the server does not answer".into());
+        let mut socket = opened.map_err(silent)?.map_err(Ended::Lost)?;
         let hello = self.agent.hello();
         self.send(&mut socket, Message::text(hello)).await?;
         while self.left != Some(0) {
@@ -206,13 +200,6 @@ impl<'a, W: Write> Listener<'a, W> {
         }
         self.leave(&mut socket).await;
         Ok(())
-    }
-
-    async fn connect(&self) -> Result<WebSocket, Ended> {
-        match timeout(self.timing.connect, self.client.open()).await {
-            Ok(opened) => opened.map_err(Ended::Lost),
-            Err(_) => Err(Ended::Lost("the server does not answer".into())),
-        }
     }
 
     /// The next message. After a long silence the server is pinged.
@@ -252,23 +239,22 @@ impl<'a, W: Write> Listener<'a, W> {
     fn keep(&mut self, event: &Event) -> Result<(), ToolError> {
         match event {
             Event::Connected { .. } => self.was_connected = true,
-            Event::Message(_) => self.left = self.left.map(|left| left.saturating_sub(1)),
-            Event::Subscribed(subscription) => {
+            Event::Subscribed { subscription } => {
                 if let Some(path) = &self.args.subscription {
                     subscription.save(path)?;
                 }
             }
+            Event::Message { .. } | Event::Undecryptable { .. } => {
+                self.left = self.left.map(|left| left.saturating_sub(1));
+                return Ok(());
+            }
             Event::Forgotten
             | Event::Broadcast { .. }
             | Event::BroadcastRefused { .. }
-            | Event::Repeated { .. } => return Ok(()),
+            | Event::Repeated { .. }
+            | Event::Disconnected { .. } => return Ok(()),
         }
-        match (&self.args.state, event) {
-            (Some(path), Event::Connected { .. } | Event::Subscribed(_)) => {
-                self.agent.identity.save(path)
-            }
-            _ => Ok(()),
-        }
+        self.args.state.as_ref().map_or(Ok(()), |path| self.agent.identity.save(path))
     }
 
     async fn send(&self, socket: &mut WebSocket, message: Message) -> Result<(), Ended> {
@@ -282,32 +268,25 @@ impl<'a, W: Write> Listener<'a, W> {
         let Some(CloseFrame { code, reason }) = frame else {
             return Ended::Lost("the server closed the connection".into());
         };
-        let refused = |text: String| Ended::Failed(ClientError::Refused(text).into());
-        match u16::from(code) {
-            // Two agents that both reconnect would replace each other for ever.
-            REPLACED => refused(self.replaced()),
-            DO_NOT_RETURN => {
-                refused("the server asked this agent not to reconnect (close code 4774)".into())
-            }
-            code if reason.is_empty() => {
-                Ended::Lost(format!("the server closed the connection ({code})"))
-            }
-            code => {
-                let reason = printable(&reason);
-                Ended::Lost(format!("the server closed the connection ({code}: {reason})"))
-            }
-        }
-    }
-
-    fn replaced(&self) -> String {
-        match &self.args.state {
-            Some(path) => format!(
+        // Two agents that both reconnect would replace each other for ever.
+        let refused = match (u16::from(code), &self.args.state) {
+            (REPLACED, Some(path)) => format!(
                 "another `kalends subscribe` uses {}, or the same agent connected again \
                  (close code 4409): run one at a time, or name another file",
                 path.display()
             ),
-            None => "the same agent connected again (close code 4409)".into(),
-        }
+            (REPLACED, None) => "the same agent connected again (close code 4409)".into(),
+            (DO_NOT_RETURN, _) => {
+                "the server asked this agent not to reconnect (close code 4774)".into()
+            }
+            (code, _) => {
+                let reason = printable(&reason);
+                let colon = if reason.is_empty() { "" } else { ": " };
+                let text = format!("the server closed the connection ({code}{colon}{reason})");
+                return Ended::Lost(text);
+            }
+        };
+        ClientError::Refused(refused).into()
     }
 
     /// Closes the connection and waits for the server to close it too: by then it has read all acks.
@@ -340,10 +319,10 @@ fn whole(message: Option<Result<Message, Error>>) -> Result<Message, Ended> {
 }
 
 /// Half to all of a wait, so that agents disconnected together do not reconnect together.
-fn jittered(wait: Duration) -> Duration {
+fn jittered(wait_ms: u64) -> u64 {
     let mut random = [0; 1];
     rand::fill(&mut random).expect("the system gives random bytes");
-    wait / 2 + wait / 2 * u32::from(random[0]) / 255
+    wait_ms / 2 + wait_ms / 2 * u64::from(random[0]) / 255
 }
 
 #[cfg(test)]

@@ -9,14 +9,16 @@ use super::encrypt::AUTH_BYTES;
 use super::keypair::{PUBLIC_BYTES, is_public};
 use super::{ToolError, from_base64url, read, to_base64url, write_private};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Browsers add `expirationTime` and may add more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     pub endpoint: Url,
     pub keys: Keys,
 }
 
 /// The keys that messages to a subscription are encrypted with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "KeyTexts", into = "KeyTexts")]
 pub struct Keys {
     /// The public key of the user agent.
     pub p256dh: [u8; PUBLIC_BYTES],
@@ -24,40 +26,24 @@ pub struct Keys {
     pub auth: [u8; AUTH_BYTES],
 }
 
-/// The JSON. Browsers add `expirationTime` and may add more.
+/// The keys in base64url, as a browser writes them.
 #[derive(Serialize, Deserialize)]
-struct Json {
-    endpoint: String,
-    keys: JsonKeys,
-}
-
-#[derive(Serialize, Deserialize)]
-struct JsonKeys {
-    p256dh: String,
-    auth: String,
+pub struct KeyTexts {
+    pub p256dh: String,
+    pub auth: String,
 }
 
 impl Subscription {
-    /// Parses the result of a browser's `JSON.stringify(subscription)`.
-    pub fn from_json(text: &str) -> Result<Self, String> {
-        let json: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let endpoint =
-            Url::parse(&json.endpoint).map_err(|error| format!("its endpoint: {error}"))?;
-        Ok(Self { endpoint, keys: Keys::parse(&json.keys.p256dh, &json.keys.auth)? })
-    }
-
     /// The JSON as a browser writes it.
     pub fn to_json(&self) -> String {
-        let (p256dh, auth) = self.keys.to_texts();
-        let json = Json { endpoint: self.endpoint.to_string(), keys: JsonKeys { p256dh, auth } };
-        serde_json::to_string(&json).expect("texts can be written as JSON")
+        serde_json::to_string(self).expect("texts can be written as JSON")
     }
 
     pub fn load(path: &Path) -> Result<Self, ToolError> {
-        Self::from_json(&read(path)?).map_err(|why| ToolError::Malformed {
+        serde_json::from_str(&read(path)?).map_err(|error| ToolError::Malformed {
             path: path.to_owned(),
             what: "a subscription",
-            why,
+            why: error.to_string(),
         })
     }
 
@@ -67,21 +53,23 @@ impl Subscription {
     }
 }
 
-impl Keys {
-    /// Parses the two keys as a browser writes them.
-    pub fn parse(p256dh: &str, auth: &str) -> Result<Self, String> {
-        let p256dh = from_base64url(p256dh).filter(|bytes| is_public(bytes));
+impl TryFrom<KeyTexts> for Keys {
+    type Error = String;
+
+    fn try_from(KeyTexts { p256dh, auth }: KeyTexts) -> Result<Self, String> {
+        let p256dh = from_base64url(&p256dh).filter(|bytes| is_public(bytes));
         let p256dh = p256dh.and_then(|bytes| bytes.try_into().ok());
-        let auth = from_base64url(auth).and_then(|bytes| bytes.try_into().ok());
+        let auth = from_base64url(&auth).and_then(|bytes| bytes.try_into().ok());
         Ok(Self {
             p256dh: p256dh.ok_or("p256dh is not a P-256 public key of 65 bytes in base64url")?,
             auth: auth.ok_or("auth is not 16 bytes in base64url")?,
         })
     }
+}
 
-    /// The two keys, `p256dh` and `auth`, as a browser writes them.
-    pub fn to_texts(&self) -> (String, String) {
-        (to_base64url(&self.p256dh), to_base64url(&self.auth))
+impl From<Keys> for KeyTexts {
+    fn from(Keys { p256dh, auth }: Keys) -> Self {
+        Self { p256dh: to_base64url(&p256dh), auth: to_base64url(&auth) }
     }
 }
 
@@ -95,7 +83,8 @@ mod tests {
         let keys = Keys { p256dh: *KeyPair::generate().public(), auth: [7; AUTH_BYTES] };
         let endpoint = Url::parse("http://127.0.0.1:8080/wpush/abc").unwrap();
         let subscription = Subscription { endpoint, keys };
-        assert_eq!(Subscription::from_json(&subscription.to_json()), Ok(subscription));
+        let read: Subscription = serde_json::from_str(&subscription.to_json()).unwrap();
+        assert_eq!(read, subscription);
     }
 
     /// A subscription of Firefox, with the padding that some libraries add.
@@ -109,7 +98,8 @@ mod tests {
                 "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4="
             }
         }"#;
-        assert_eq!(Subscription::from_json(text).unwrap().keys.auth[..2], [5, 48]);
+        let subscription: Subscription = serde_json::from_str(text).unwrap();
+        assert_eq!(subscription.keys.auth[..2], [5, 48]);
     }
 
     #[test]
@@ -120,12 +110,15 @@ mod tests {
             serde_json::json!({"endpoint": endpoint, "keys": keys}).to_string()
         };
         for (text, expected) in [
-            (json("nowhere", &point, "AAAAAAAAAAAAAAAAAAAAAA"), "its endpoint: "),
+            (
+                json("nowhere", &point, "AAAAAAAAAAAAAAAAAAAAAA"),
+                "relative URL without a base: \"nowhere\"",
+            ),
             (json("http://a", "BCVx", "AAAAAAAAAAAAAAAAAAAAAA"), "p256dh is not a P-256"),
             (json("http://a", &point, "AAAA"), "auth is not 16 bytes"),
             ("{}".to_owned(), "missing field `endpoint`"),
         ] {
-            let error = Subscription::from_json(&text).unwrap_err();
+            let error = serde_json::from_str::<Subscription>(&text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
     }

@@ -118,7 +118,8 @@ fn admin_socket(
         makes_tables: true,
         servers: Servers::ThisOne,
         feeds: Some(common.feeds.clone()),
-        feed_bounds: settings.into(),
+        feed_keys_max: settings.feed_keys_max,
+        feed_value_bytes_max: settings.feed_value_bytes_max,
     };
     admin::socket::start(&settings.data_dir, site, &common.log)
 }

@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use flags::Flags;
 pub use role::{Role, RoleProblem};
-pub use sources::{Problem, SettingsError, Source};
+pub use sources::{Problem, SettingsError};
 pub use table::Settings;
 pub use value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
 
@@ -173,7 +173,7 @@ mod tests {
         let error = load(&[], &[("KALENDS_LISTN", "x")], "chanels_max = 3\n").unwrap_err();
         assert_eq!(
             error,
-            "`KALENDS_LISTN` is not a setting (environment variable KALENDS_LISTN): \
+            "`KALENDS_LISTN` is not a setting (environment variable): \
              did you mean `KALENDS_LISTEN`? docs/settings.md and `kalends serve --help` \
              list all settings\n\
              `chanels_max` is not a setting (kalends.toml line 1): \
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(
                 error,
                 format!(
-                    "`{variable}` is not a setting (environment variable {variable}): it is `{}` now\n\
+                    "`{variable}` is not a setting (environment variable): it is `{}` now\n\
                      `{former}` is not a setting (kalends.toml line 1): it is `{now}` now",
                     sources::env_name(now)
                 )
@@ -204,7 +204,7 @@ mod tests {
         let error = load(&[], &[("KALENDS_DATABASE_URL", "x")], "tls_key = 3\n").unwrap_err();
         assert_eq!(
             error,
-            "`KALENDS_DATABASE_URL` is not a setting (environment variable KALENDS_DATABASE_URL): \
+            "`KALENDS_DATABASE_URL` is not a setting (environment variable): \
              docs/settings.md and `kalends serve --help` list all settings\n\
              `tls_key` is not a setting (kalends.toml line 1): \
              docs/settings.md and `kalends serve --help` list all settings"

@@ -5,7 +5,8 @@
 
 use std::fmt::Write;
 
-use super::flags::bounds;
+use super::flags::{bounds, default_of};
+use super::sources::{env_name, flag_name};
 use super::table::{GROUPS, Group, Setting};
 
 /// The text of `docs/settings.md`.
@@ -57,18 +58,15 @@ fn markdown_group(group: &Group) -> String {
 /// A list item: the name with its flag, variable, default and values, then the documentation.
 fn markdown_item(setting: &Setting) -> String {
     let name = setting.name;
-    let (flag, variable) = (name.replace('_', "-"), name.to_ascii_uppercase());
-    let default = match (setting.default)() {
-        default if default.is_empty() => "not set".to_owned(),
-        default => format!("`{default}`"),
-    };
+    let (flag, variable) = (flag_name(name), env_name(name));
     let unit = setting.unit.map(|unit| format!(" {unit}")).unwrap_or_default();
+    let default = default_of(setting).map(|text| format!("`{text}`"));
+    let default = default.unwrap_or_else(|| "not set".to_owned());
     let allowed = match &setting.range {
         Some(range) => format!("Range: {} to {}{unit}", range.start(), range.end()),
         None => format!("Value: {}", setting.placeholder.replace('|', " or ")),
     };
-    let head =
-        format!("**`{name}`** (`--{flag}`, `KALENDS_{variable}`). Default: {default}. {allowed}.");
+    let head = format!("**`{name}`** (`{flag}`, `{variable}`). Default: {default}. {allowed}.");
     let lines = [wrap(&head, 118), wrap(setting.doc.trim(), 118)].concat();
     format!("- {}\n", lines.join("\n  "))
 }

@@ -109,16 +109,12 @@ impl Settings {
             return Err(RoleProblem::NoRouterUrl(router));
         }
         // Port 0 is not known yet: only a pattern without a port allows it.
-        let known = SocketAddr::new(router.ip(), router.port().max(1));
-        self.check_node_id(&self.node_id(known))
-    }
-
-    fn check_node_id(&self, node: &NodeId) -> Result<(), RoleProblem> {
-        let address = NodeAddress::parse(node)
+        let node = self.node_id(SocketAddr::new(router.ip(), router.port().max(1)));
+        let address = NodeAddress::parse(&node)
             .map_err(|error| RoleProblem::RouterUrl { url: node.to_string(), error })?;
         match self.nodes_allowed.allows(&address) {
             true => Ok(()),
-            false => Err(RoleProblem::NotAllowed(node.clone())),
+            false => Err(RoleProblem::NotAllowed(node)),
         }
     }
 

@@ -27,19 +27,8 @@ pub struct RawSettings {
 struct Entry {
     name: &'static str,
     text: String,
-    place: Source,
-}
-
-/// Place of a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    Flag(String),
-    Environment(String),
-    File {
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-    },
+    /// Such as `flag --listen` or `kalends.toml line 3`.
+    place: String,
 }
 
 /// All problems found, one line each.
@@ -54,9 +43,9 @@ pub enum Problem {
     #[error("{} is not TOML: {error}", path.display())]
     NotToml { path: PathBuf, error: String },
     #[error("`{written}` is not a setting ({place}): {advice}")]
-    Unknown { written: String, place: Source, advice: String },
+    Unknown { written: String, place: String, advice: String },
     #[error("{name} = `{text}` ({place}): {expected}")]
-    Bad { name: &'static str, text: String, place: Source, expected: String },
+    Bad { name: &'static str, text: String, place: String, expected: String },
     /// A number that is too large for the store.
     #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
     TooLarge { name: &'static str, value: usize, max: usize },
@@ -70,7 +59,8 @@ impl RawSettings {
     ) -> Result<Self, SettingsError> {
         let mut given = Self::default();
         for (name, text) in &flags.given {
-            given.add(name, text.clone(), Source::Flag(flag_name(name)));
+            let setting = Setting::find(name).expect("clap accepts the flags of settings only");
+            given.add(setting, text.clone(), format!("flag {}", flag_name(name)), None);
         }
         let config = given.add_environment(environment);
         if let Some(path) = flags.config.clone().or(config) {
@@ -94,26 +84,18 @@ impl RawSettings {
         for (variable, value) in variables {
             if variable == ENV_CONFIG {
                 config = Some(value.into());
-            } else {
-                self.add_variable(variable, value);
+                continue;
+            }
+            match Setting::all().find(|setting| env_name(setting.name) == variable) {
+                Some(setting) => {
+                    let text = value.to_string_lossy().into_owned();
+                    let mismatch = value.to_str().is_none().then_some("expected a text in UTF-8");
+                    self.add(setting, text, format!("environment variable {variable}"), mismatch);
+                }
+                None => self.add_unknown(variable, "environment variable".to_owned(), env_name),
             }
         }
         config
-    }
-
-    fn add_variable(&mut self, variable: String, value: OsString) {
-        let known = Setting::all().find(|setting| env_name(setting.name) == variable);
-        let name = known.map_or(variable.as_str(), |setting| setting.name).to_owned();
-        let place = Source::Environment(variable);
-        match (known, value.into_string()) {
-            (Some(setting), Err(value)) => self.problems.push(Problem::Bad {
-                name: setting.name,
-                text: value.to_string_lossy().into_owned(),
-                place,
-                expected: "expected a text in UTF-8".into(),
-            }),
-            (_, value) => self.add(&name, value.unwrap_or_default(), place),
-        }
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), Problem> {
@@ -127,33 +109,33 @@ impl RawSettings {
         })?;
         for (name, value) in table.get_ref() {
             let line = text[..name.span().start].matches('\n').count() + 1;
-            let place = Source::File { path: path.to_owned(), line };
-            self.add_typed(name.get_ref(), value.get_ref(), place);
+            let place = format!("{} line {line}", path.display());
+            match Setting::find(name.get_ref()) {
+                Some(setting) => {
+                    let (text, kind) = scalar(value.get_ref());
+                    let expected = setting.toml_kind.expected();
+                    let mismatch = (kind != Some(setting.toml_kind)).then_some(expected);
+                    self.add(setting, text, place, mismatch);
+                }
+                None => self.add_unknown(name.get_ref().to_string(), place, str::to_owned),
+            }
         }
         Ok(())
     }
 
-    fn add_typed(&mut self, name: &str, value: &DeValue<'_>, place: Source) {
-        let (text, shape) = scalar(value);
-        match Setting::find(name) {
-            Some(setting) if shape != Some(setting.toml_kind) => self.problems.push(Problem::Bad {
-                name: setting.name,
-                text,
-                place,
-                expected: setting.toml_kind.expected().to_owned(),
-            }),
-            _ => self.add(name, text, place),
+    /// Adds a value, or the problem that its place cannot hold a value of this kind.
+    fn add(&mut self, setting: &Setting, text: String, place: String, mismatch: Option<&str>) {
+        let name = setting.name;
+        match mismatch.map(str::to_owned) {
+            None => self.entries.push(Entry { name, text, place }),
+            Some(expected) => self.problems.push(Problem::Bad { name, text, place, expected }),
         }
     }
 
-    fn add(&mut self, name: &str, text: String, place: Source) {
-        match Setting::find(name) {
-            Some(setting) => self.entries.push(Entry { name: setting.name, text, place }),
-            None => {
-                let advice = advice(name, &place);
-                self.problems.push(Problem::Unknown { written: name.to_owned(), place, advice });
-            }
-        }
+    /// `form` writes a setting's name as its place does.
+    fn add_unknown(&mut self, written: String, place: String, form: fn(&str) -> String) {
+        let advice = advice(&written, form);
+        self.problems.push(Problem::Unknown { written, place, advice });
     }
 
     /// The value in the highest place, or the default. The values in lower places are checked too, so
@@ -183,17 +165,21 @@ impl RawSettings {
 
 fn parse<T: Value>(setting: &Setting, text: &str) -> Result<T, String> {
     let Some(range) = &setting.range else { return T::parse(text) };
+    let within = text.parse().is_ok_and(|number| range.contains(&number));
     let expected = || format!("expected a number from {} to {}", range.start(), range.end());
-    let value = T::parse(text).map_err(|_| expected())?;
-    let within = value.number().is_some_and(|number| range.contains(&number));
-    if within { Ok(value) } else { Err(expected()) }
+    T::parse(text).ok().filter(|_| within).ok_or_else(expected)
 }
 
 /// The text of a value, and its kind if settings have that kind.
 fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
     match value {
         DeValue::String(text) => (text.to_string(), Some(TomlKind::Text)),
-        DeValue::Integer(number) => (whole(number), Some(TomlKind::Number)),
+        DeValue::Integer(number) => {
+            // In decimal, whatever its radix.
+            let decimal = i128::from_str_radix(number.as_str(), number.radix());
+            let text = decimal.map_or_else(|_| number.to_string(), |decimal| decimal.to_string());
+            (text, Some(TomlKind::Number))
+        }
         DeValue::Boolean(on) => (on.to_string(), Some(TomlKind::Switch)),
         DeValue::Float(number) => (number.to_string(), None),
         DeValue::Datetime(time) => (time.to_string(), None),
@@ -202,51 +188,23 @@ fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
     }
 }
 
-/// A TOML integer in decimal, whatever its radix.
-fn whole(number: &toml::de::DeInteger<'_>) -> String {
-    match i128::from_str_radix(number.as_str(), number.radix()) {
-        Ok(number) => number.to_string(),
-        Err(_) => number.to_string(),
-    }
-}
-
-/// Advice on an unknown name.
-fn advice(written: &str, place: &Source) -> String {
-    let form = match place {
-        Source::Environment(_) => env_name,
-        Source::Flag(_) => flag_name,
-        Source::File { .. } => str::to_owned,
-    };
+/// What to write instead of an unknown name: the new name of a renamed setting, or the most similar one.
+fn advice(written: &str, form: fn(&str) -> String) -> String {
     if let Some(name) = renamed::setting(&bare(written)) {
         return format!("it is `{}` now", form(name));
     }
-    let nearest = match place {
-        Source::Environment(_) if is_service_link(written) => {
-            return "Kubernetes adds such variables for a Service named kalends, \
-                    set `enableServiceLinks: false` in the pod"
-                .into();
-        }
-        _ => nearest(written, form),
-    };
+    let link = written.strip_prefix(ENV_PREFIX).unwrap_or_default();
+    if link.starts_with("SERVICE_") || link.starts_with("PORT_") || link == "PORT" {
+        return "Kubernetes adds such variables for a Service named kalends, \
+                set `enableServiceLinks: false` in the pod"
+            .into();
+    }
     let all = "docs/settings.md and `kalends serve --help` list all settings";
-    match nearest {
-        Some(nearest) => format!("did you mean `{nearest}`? {all}"),
+    let names = Setting::all().map(|setting| setting.name);
+    match names.min_by_key(|name| changes(written, name)).filter(|name| is_near(written, name)) {
+        Some(nearest) => format!("did you mean `{}`? {all}", form(nearest)),
         None => all.into(),
     }
-}
-
-fn is_service_link(variable: &str) -> bool {
-    let name = &variable[ENV_PREFIX.len()..];
-    name.starts_with("SERVICE_") || name.starts_with("PORT_") || name == "PORT"
-}
-
-/// The setting most similar to the name, in the form of its place, if any is similar.
-fn nearest(written: &str, form: fn(&str) -> String) -> Option<String> {
-    Setting::all()
-        .map(|setting| setting.name)
-        .min_by_key(|name| changes(written, name))
-        .filter(|name| is_near(written, name))
-        .map(form)
 }
 
 /// Whether `written` may be a misspelling of `known`: at most a third of the name differs.
@@ -272,16 +230,6 @@ pub fn flag_name(name: &str) -> String {
 /// The environment variable of a setting.
 pub fn env_name(name: &str) -> String {
     format!("{ENV_PREFIX}{}", name.to_ascii_uppercase())
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flag(flag) => write!(f, "flag {flag}"),
-            Self::Environment(variable) => write!(f, "environment variable {variable}"),
-            Self::File { path, line } => write!(f, "{} line {line}", path.display()),
-        }
-    }
 }
 
 impl fmt::Display for SettingsError {

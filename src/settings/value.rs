@@ -1,9 +1,9 @@
 //! Types of the values of settings. Each has one text form for file, environment, command line and
 //! documentation.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use slog::Level;
 use url::Url;
@@ -30,11 +30,6 @@ pub trait Value: Sized {
 
     /// Writes the text that [`parse`](Self::parse) reads.
     fn show(&self) -> String;
-
-    /// The number to compare with the setting's range.
-    fn number(&self) -> Option<u64> {
-        None
-    }
 }
 
 /// Format of log lines.
@@ -66,7 +61,7 @@ pub enum BillingMode {
 pub struct NamePart(String);
 
 /// An http or https origin: scheme, host and port, nothing behind them.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicUrl(String);
 
 impl TomlKind {
@@ -94,10 +89,16 @@ impl PublicUrl {
         &self.0
     }
 
-    fn is_origin(url: &Url) -> bool {
-        let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
-        let anonymous = url.username().is_empty() && url.password().is_none();
-        matches!(url.scheme(), "http" | "https") && url.has_host() && bare && anonymous
+    fn read(text: &str) -> Result<Self, String> {
+        let is_origin = |url: &Url| {
+            let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+            let anonymous = url.username().is_empty() && url.password().is_none();
+            matches!(url.scheme(), "http" | "https") && url.has_host() && bare && anonymous
+        };
+        let url = Url::parse(text).ok().filter(is_origin);
+        let url = url
+            .ok_or("expected an origin and nothing behind it, such as https://push.example.net")?;
+        Ok(Self(url.origin().ascii_serialization()))
     }
 }
 
@@ -110,46 +111,13 @@ impl NamePart {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
 
-impl Value for NamePart {
-    const TOML_KIND: TomlKind = TomlKind::Text;
-    const PLACEHOLDER: &'static str = "NAME";
-
-    fn parse(text: &str) -> Result<Self, String> {
+    fn read(text: &str) -> Result<Self, String> {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         match text.len() <= 64 && text.chars().all(is_fine) {
             true => Ok(Self(text.to_owned())),
             false => Err("expected at most 64 of A-Z a-z 0-9 _ - .".into()),
         }
-    }
-
-    fn show(&self) -> String {
-        self.0.clone()
-    }
-}
-
-impl Value for PublicUrl {
-    const TOML_KIND: TomlKind = TomlKind::Text;
-    const PLACEHOLDER: &'static str = "URL";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        match Url::parse(text) {
-            Ok(url) if Self::is_origin(&url) => Ok(Self(url.origin().ascii_serialization())),
-            _ => Err("expected an origin and nothing behind it, such as \
-                      https://push.example.net"
-                .into()),
-        }
-    }
-
-    fn show(&self) -> String {
-        self.0.clone()
-    }
-}
-
-impl fmt::Debug for PublicUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -167,88 +135,42 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-impl Value for PathBuf {
-    const TOML_KIND: TomlKind = TomlKind::Text;
-    const PLACEHOLDER: &'static str = "PATH";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        if text.is_empty() { Err("expected a path".into()) } else { Ok(text.into()) }
-    }
-
-    fn show(&self) -> String {
-        self.display().to_string()
-    }
-}
-
-impl Value for SocketAddr {
-    const TOML_KIND: TomlKind = TomlKind::Text;
-    const PLACEHOLDER: &'static str = "ADDRESS:PORT";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let expected = "expected ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080";
-        text.parse().map_err(|_| expected.into())
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Value for bool {
-    const TOML_KIND: TomlKind = TomlKind::Switch;
-    const PLACEHOLDER: &'static str = "true|false";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| "expected true or false".into())
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Value for u64 {
-    const TOML_KIND: TomlKind = TomlKind::Number;
-    const PLACEHOLDER: &'static str = "NUMBER";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| "expected a whole number that is not negative".into())
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-
-    fn number(&self) -> Option<u64> {
-        Some(*self)
-    }
-}
-
-/// Numbers of fewer bits than the widest.
-macro_rules! narrower {
-    ($name:ty) => {
-        impl Value for $name {
-            const TOML_KIND: TomlKind = TomlKind::Number;
-            const PLACEHOLDER: &'static str = u64::PLACEHOLDER;
+/// One row for each type: how a text is read, and how the value is written.
+macro_rules! values {
+    ($( $type:ty: $kind:ident, $placeholder:literal, $read:expr, $show:expr; )+) => { $(
+        impl Value for $type {
+            const TOML_KIND: TomlKind = TomlKind::$kind;
+            const PLACEHOLDER: &'static str = $placeholder;
 
             fn parse(text: &str) -> Result<Self, String> {
-                let number = <u64 as Value>::parse(text)?;
-                Self::try_from(number).map_err(|_| "expected a smaller number".into())
+                ($read)(text)
             }
 
             fn show(&self) -> String {
-                self.to_string()
-            }
-
-            fn number(&self) -> Option<u64> {
-                u64::try_from(*self).ok()
+                ($show)(self)
             }
         }
-    };
+    )+ };
 }
 
-narrower!(u32);
-narrower!(usize);
+values! {
+    bool: Switch, "true|false", |text| read(text, "true or false"), bool::to_string;
+    u32: Number, "NUMBER", |text| read(text, NUMBER), u32::to_string;
+    u64: Number, "NUMBER", |text| read(text, NUMBER), u64::to_string;
+    usize: Number, "NUMBER", |text| read(text, NUMBER), usize::to_string;
+    SocketAddr: Text, "ADDRESS:PORT", |text| read(text, ADDRESS), SocketAddr::to_string;
+    PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
+    AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
+    NamePart: Text, "NAME", NamePart::read, |part: &NamePart| part.0.clone();
+    PublicUrl: Text, "URL", PublicUrl::read, |url: &PublicUrl| url.0.clone();
+    Level: Text, "LEVEL", |text| named(&LEVELS, text), |level| name_of(&LEVELS, level);
+    LogFormat: Text, "FORMAT", |text| named(&FORMATS, text), |format| name_of(&FORMATS, format);
+    StoreKind: Text, "STORE", |text| named(&STORES, text), |store| name_of(&STORES, store);
+    BillingMode: Text, "BILLING", |text| named(&BILLINGS, text), |mode| name_of(&BILLINGS, mode);
+}
+
+const NUMBER: &str = "a whole number that is not negative";
+const ADDRESS: &str = "ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080";
 
 /// Of two names for one level, the first is written in the documentation.
 const LEVELS: [(&str, Level); 7] = [
@@ -261,32 +183,6 @@ const LEVELS: [(&str, Level); 7] = [
     ("trace", Level::Trace),
 ];
 
-impl Value for Level {
-    const TOML_KIND: TomlKind = TomlKind::Text;
-    const PLACEHOLDER: &'static str = "LEVEL";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        named(&LEVELS, text)
-    }
-
-    fn show(&self) -> String {
-        name_of(&LEVELS, *self)
-    }
-}
-
-impl Value for AllowedNodes {
-    const TOML_KIND: TomlKind = TomlKind::Text;
-    const PLACEHOLDER: &'static str = "LIST";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        Self::parse(text)
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-}
-
 const FORMATS: [(&str, LogFormat); 3] =
     [("auto", LogFormat::Auto), ("human", LogFormat::Human), ("json", LogFormat::Json)];
 
@@ -296,27 +192,13 @@ const STORES: [(&str, StoreKind); 2] =
 const BILLINGS: [(&str, BillingMode); 2] =
     [("on-demand", BillingMode::OnDemand), ("provisioned", BillingMode::Provisioned)];
 
-/// Values that are words.
-macro_rules! word {
-    ($name:ty, $placeholder:literal, $words:ident) => {
-        impl Value for $name {
-            const TOML_KIND: TomlKind = TomlKind::Text;
-            const PLACEHOLDER: &'static str = $placeholder;
-
-            fn parse(text: &str) -> Result<Self, String> {
-                named(&$words, text)
-            }
-
-            fn show(&self) -> String {
-                name_of(&$words, *self)
-            }
-        }
-    };
+fn read<T: FromStr>(text: &str, expected: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("expected {expected}"))
 }
 
-word!(LogFormat, "FORMAT", FORMATS);
-word!(StoreKind, "STORE", STORES);
-word!(BillingMode, "BILLING", BILLINGS);
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("expected a path".into()) } else { Ok(text.into()) }
+}
 
 fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == text);
@@ -326,9 +208,8 @@ fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Result<T, String> {
     })
 }
 
-fn name_of<T: Copy + PartialEq>(names: &[(&str, T)], value: T) -> String {
-    let (name, _) =
-        names.iter().find(|(_, known)| *known == value).expect("every value has a name");
+fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> String {
+    let (name, _) = names.iter().find(|(_, known)| known == value).expect("every value has a name");
     (*name).to_owned()
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use state_machine::{Month, Time};
-use storage::maintenance::{Table, TableStatus};
+use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 
-use super::census::Clients;
+use super::census::{agents_are, naming};
 use super::drop_old::old_months;
 use crate::admin::commands::INACTIVE_MONTHS_MIN;
 use crate::admin::job_context::months_before;
@@ -23,14 +23,23 @@ pub(super) struct StoreState<'a> {
     pub(super) rotation: bool,
     pub(super) makes_tables: bool,
     pub(super) tables: &'a [TableStatus],
-    pub(super) clients: &'a Clients,
+    pub(super) agents: &'a RecordsByMonth,
 }
 
 impl StoreState<'_> {
+    /// What to do, what will be done by itself, or that all is well.
+    pub(super) fn advice(&self) -> Vec<String> {
+        let advice = [self.on_tables(), self.on_agents(), self.on_unused_tables()].concat();
+        match advice.is_empty() {
+            true => vec!["all is well, there is nothing to do".to_owned()],
+            false => advice,
+        }
+    }
+
     /// The months that `tables drop-old` drops.
     pub(super) fn droppable(&self) -> Vec<Month> {
         let mut old = self.old();
-        old.retain(|month| self.clients.naming(*month) == 0);
+        old.retain(|month| naming(self.agents, *month) == 0);
         old
     }
 
@@ -52,159 +61,111 @@ impl StoreState<'_> {
         };
         self.tables.iter().filter_map(month).collect()
     }
-}
 
-/// What to do, what will be done by itself, or that all is well.
-pub(super) fn advice(state: &StoreState<'_>) -> Vec<String> {
-    let mut advice = Vec::new();
-    advice.extend(not_active(state));
-    advice.extend(ahead(state));
-    advice.extend(missing(state));
-    advice.extend(unreadable(state));
-    advice.extend(clients_without_table(state));
-    advice.extend(clients_behind(state));
-    advice.extend(unfinished(state));
-    advice.extend(droppable(state));
-    advice.extend(forgotten(state));
-    advice.extend(frozen(state));
-    if advice.is_empty() {
-        advice.push("all is well, there is nothing to do".to_owned());
-    }
-    advice
-}
-
-fn not_active(state: &StoreState<'_>) -> Vec<String> {
-    let idle = state.tables.iter().filter(|table| !table.state.eq_ignore_ascii_case(ACTIVE));
-    idle.map(|table| format!("{} is {} and cannot be used yet", table.name, table.state)).collect()
-}
-
-/// Months that have not begun. Next month's table may exist long before. Clients are on a month once it has begun; with
-/// rotation off, once they are moved to the newest table.
-fn ahead(state: &StoreState<'_>) -> Option<String> {
-    let this = state.this_month();
-    let latest = if state.rotation { this } else { this.next() };
-    let tables = state.months().into_iter().filter(|month| *month > this.next());
-    let clients = state.clients.on.keys().copied().filter(|month| *month > latest);
-    let months: BTreeSet<_> = tables.chain(clients).collect();
-    let text = || {
-        format!(
-            "tables or clients are on {}, and it is {this} by the clock here: is a clock wrong?",
-            list(months.iter())
-        )
-    };
-    (!months.is_empty()).then(text)
-}
-
-fn missing(state: &StoreState<'_>) -> Vec<String> {
-    let there = state.months();
-    let mut needed = message_tables::needed_months(&there, state.now, state.rotation);
-    if state.rotation && !state.makes_tables {
-        // A server that may create tables creates this one in time.
-        needed.insert(state.this_month().next());
-    }
-    let missing = needed.into_iter().filter(|month| !there.contains(month));
-    let by_itself = if state.makes_tables { ", and so does a running server" } else { "" };
-    let text = |month| format!("{month} has no table: `kalends tables create` makes it{by_itself}");
-    missing.map(text).collect()
-}
-
-/// Records most likely of another installation.
-fn unreadable(state: &StoreState<'_>) -> Option<String> {
-    let count = state.clients.unreadable;
-    let text = || {
-        format!(
-            "{count} records name a month that is no message table here and are not served: is \
-             dynamodb_message_prefix right?"
-        )
-    };
-    (count > 0).then(text)
-}
-
-/// Clients whose channels were dropped with their table.
-fn clients_without_table(state: &StoreState<'_>) -> Vec<String> {
-    let there = state.months();
-    let last = months_before(state.this_month(), INACTIVE_MONTHS_MIN);
-    let lost = state.clients.on.iter().filter(|(month, _)| !there.contains(month));
-    let text = |(month, count): (&Month, &u64)| {
-        let lost = format!(
-            "{} on {month}, which has no table: they get a new id when they connect",
-            are(*count)
-        );
-        match *month <= last {
-            true => format!(
-                "{lost}; `kalends users drop-inactive --since {month}` drops those last seen from \
-                 {month} to {last}"
-            ),
-            false => lost,
+    fn on_tables(&self) -> Vec<String> {
+        let (this, there) = (self.this_month(), self.months());
+        let mut advice = Vec::new();
+        for TableStatus { name, state, .. } in self.tables {
+            if !state.eq_ignore_ascii_case(ACTIVE) {
+                advice.push(format!("{name} is {state} and cannot be used yet"));
+            }
         }
-    };
-    lost.map(text).collect()
-}
-
-fn clients_behind(state: &StoreState<'_>) -> Vec<String> {
-    let (this, there) = (state.this_month(), state.months());
-    let used = if state.rotation { Some(this) } else { there.last().copied() };
-    let old = state.old();
-    let behind = state
-        .clients
-        .on
-        .iter()
-        .filter(|(month, _)| used.is_some_and(|used| **month < used) && there.contains(month));
-    let text = |(month, count): (&Month, &u64)| match old.contains(month) {
-        true => format!(
-            "{} still on {month}: they move when they connect; `kalends users drop-inactive` drops \
-             those that stay away, then `kalends tables drop-old` drops the table",
-            are(*count)
-        ),
-        false => format!("{} still on {month}: they move when they connect", are(*count)),
-    };
-    behind.map(text).collect()
-}
-
-fn unfinished(state: &StoreState<'_>) -> Vec<String> {
-    let text = |(month, count): (&Month, &u64)| {
-        let moves = if *count == 1 { "1 client has" } else { &format!("{count} clients have") };
-        format!("{moves} an unfinished move from {month}: it continues when they connect")
-    };
-    state.clients.moving_from.iter().map(text).collect()
-}
-
-fn droppable(state: &StoreState<'_>) -> Option<String> {
-    let months = state.droppable();
-    let text = || {
-        format!(
-            "no client is on {} any more: `kalends tables drop-old` drops it",
-            list(months.iter())
-        )
-    };
-    (!months.is_empty()).then(text)
-}
-
-/// Tables left after a copy. With rotation off, `tables drop-old` drops none.
-fn forgotten(state: &StoreState<'_>) -> Vec<String> {
-    let mut months = state.months();
-    months.pop();
-    months.retain(|month| !state.rotation && state.clients.naming(*month) == 0);
-    let text = |month| {
-        format!("no client is on {month} any more: `kalends tables drop {month} --yes` drops it")
-    };
-    months.into_iter().map(text).collect()
-}
-
-fn frozen(state: &StoreState<'_>) -> Option<String> {
-    let newest = state.months().last().copied()?;
-    (!state.rotation).then(|| format!("rotation is off: {newest} stays in use"))
-}
-
-fn list<'a>(months: impl Iterator<Item = &'a Month>) -> String {
-    months.map(Month::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn are(count: u64) -> String {
-    match count {
-        1 => "1 client is".to_owned(),
-        _ => format!("{count} clients are"),
+        // Next month's table may exist long before. Agents are on a month once it has begun; with rotation off, once
+        // they are moved to the newest table.
+        let latest = if self.rotation { this } else { this.next() };
+        let tables = there.iter().filter(|month| **month > this.next());
+        let agents = self.agents.curmonth.keys().filter(|month| **month > latest);
+        let ahead: BTreeSet<_> = tables.chain(agents).collect();
+        if !ahead.is_empty() {
+            advice.push(format!(
+                "tables or agents are on {}, and it is {this} by the clock here: is a clock wrong?",
+                list(ahead)
+            ));
+        }
+        let mut needed = message_tables::needed_months(&there, self.now, self.rotation);
+        if self.rotation && !self.makes_tables {
+            // A server that may create tables creates this one in time.
+            needed.insert(this.next());
+        }
+        let by_itself = if self.makes_tables { ", and so does a running server" } else { "" };
+        for month in needed.into_iter().filter(|month| !there.contains(month)) {
+            advice
+                .push(format!("{month} has no table: `kalends tables create` makes it{by_itself}"));
+        }
+        advice
     }
+
+    fn on_agents(&self) -> Vec<String> {
+        let (this, there, old) = (self.this_month(), self.months(), self.old());
+        let RecordsByMonth { curmonth, oldmonth, unreadable, .. } = self.agents;
+        let mut advice = Vec::new();
+        if *unreadable > 0 {
+            // Records most likely of another installation.
+            advice.push(format!(
+                "{unreadable} records name a month that is no message table here and are not served: is \
+                 dynamodb_message_prefix right?"
+            ));
+        }
+        let last = months_before(this, INACTIVE_MONTHS_MIN);
+        for (month, count) in curmonth.iter().filter(|(month, _)| !there.contains(month)) {
+            let are = agents_are(*count);
+            let lost = format!(
+                "{are} on {month}, which has no table: they get a new id when they connect"
+            );
+            advice.push(match *month <= last {
+                true => format!(
+                    "{lost}; `kalends users drop-inactive --since {month}` drops those last seen from \
+                     {month} to {last}"
+                ),
+                false => lost,
+            });
+        }
+        let used = if self.rotation { Some(this) } else { there.last().copied() };
+        let is_behind = |month| used.is_some_and(|used| month < used) && there.contains(&month);
+        for (month, count) in curmonth.iter().filter(|(month, _)| is_behind(**month)) {
+            let are = agents_are(*count);
+            let drop = match old.contains(month) {
+                true => {
+                    "; `kalends users drop-inactive` drops those that stay away, then `kalends tables \
+                     drop-old` drops the table"
+                }
+                false => "",
+            };
+            advice.push(format!("{are} still on {month}: they move when they connect{drop}"));
+        }
+        for (month, count) in oldmonth {
+            let have = if *count == 1 { "1 agent has" } else { &format!("{count} agents have") };
+            advice.push(format!(
+                "{have} an unfinished move from {month}: it continues when they connect"
+            ));
+        }
+        advice
+    }
+
+    fn on_unused_tables(&self) -> Vec<String> {
+        let (mut months, droppable) = (self.months(), self.droppable());
+        let mut advice = Vec::new();
+        if !droppable.is_empty() {
+            advice.push(format!(
+                "no agent is on {} any more: `kalends tables drop-old` drops it",
+                list(&droppable)
+            ));
+        }
+        if let Some(newest) = months.pop().filter(|_| !self.rotation) {
+            // Tables left after a copy, of which `tables drop-old` drops none.
+            for month in months.into_iter().filter(|month| naming(self.agents, *month) == 0) {
+                advice.push(format!(
+                    "no agent is on {month} any more: `kalends tables drop {month} --yes` drops it"
+                ));
+            }
+            advice.push(format!("rotation is off: {newest} stays in use"));
+        }
+        advice
+    }
+}
+
+fn list<'a>(months: impl IntoIterator<Item = &'a Month>) -> String {
+    months.into_iter().map(Month::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -238,16 +199,16 @@ mod tests {
     }
 
     fn advise(rotation: bool, tables: &[TableStatus], on: &[(&str, u64)]) -> Vec<String> {
-        let clients = Clients { on: counts(on), ..Clients::default() };
-        advice(&state(rotation, tables, &clients))
+        let agents = RecordsByMonth { curmonth: counts(on), ..RecordsByMonth::default() };
+        state(rotation, tables, &agents).advice()
     }
 
     fn state<'a>(
         rotation: bool,
         tables: &'a [TableStatus],
-        clients: &'a Clients,
+        agents: &'a RecordsByMonth,
     ) -> StoreState<'a> {
-        StoreState { now: NOW, rotation, makes_tables: true, tables, clients }
+        StoreState { now: NOW, rotation, makes_tables: true, tables, agents }
     }
 
     #[test]
@@ -261,31 +222,31 @@ mod tests {
 
     #[test]
     fn unreadable_records_are_reported_with_the_setting_to_check() {
-        let clients = Clients { unreadable: 2, ..Clients::default() };
-        let lines = advice(&state(true, &tables(&["2026_10", "2026_11"]), &clients));
+        let agents = RecordsByMonth { unreadable: 2, ..RecordsByMonth::default() };
+        let lines = state(true, &tables(&["2026_10", "2026_11"]), &agents).advice();
         assert!(lines.len() == 1 && lines[0].starts_with("2 records name a month"), "{lines:?}");
     }
 
     #[test]
-    fn clients_on_past_months_are_reported_by_month_with_what_moves_them() {
+    fn agents_on_past_months_are_reported_by_month_with_what_moves_them() {
         let tables = tables(&["2026_08", "2026_09", "2026_10", "2026_11", "2026_12"]);
         let lines = advise(true, &tables, &[("2026_09", 3), ("2026_10", 1), ("2026_11", 9)]);
         assert_eq!(
             lines,
             [
-                "3 clients are still on 2026_09: they move when they connect; `kalends users \
+                "3 agents are still on 2026_09: they move when they connect; `kalends users \
                  drop-inactive` drops those that stay away, then `kalends tables drop-old` drops the table",
-                "1 client is still on 2026_10: they move when they connect",
-                "no client is on 2026_08 any more: `kalends tables drop-old` drops it",
+                "1 agent is still on 2026_10: they move when they connect",
+                "no agent is on 2026_08 any more: `kalends tables drop-old` drops it",
             ]
         );
     }
 
     #[test]
-    fn clients_of_a_dropped_table_are_reported() {
+    fn agents_of_a_dropped_table_are_reported() {
         let tables = tables(&["2026_10", "2026_11", "2026_12"]);
         let lines = advise(true, &tables, &[("2026_05", 2)]);
-        let expected = "2 clients are on 2026_05, which has no table: they get a new id when they \
+        let expected = "2 agents are on 2026_05, which has no table: they get a new id when they \
                         connect; `kalends users drop-inactive --since 2026_05` drops those last seen \
                         from 2026_05 to 2026_09";
         assert_eq!(lines, [expected]);
@@ -298,7 +259,7 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(
             lines[1],
-            "1 client is on 2026_10, which has no table: they get a new id when they connect"
+            "1 agent is on 2026_10, which has no table: they get a new id when they connect"
         );
     }
 
@@ -318,10 +279,10 @@ mod tests {
 
     #[test]
     fn next_months_table_is_needed_a_day_before_or_at_once_where_servers_create_none() {
-        let (tables, clients) = (tables(&["2026_10", "2026_11"]), Clients::default());
+        let (tables, agents) = (tables(&["2026_10", "2026_11"]), RecordsByMonth::default());
         let day_before = Time(20_787 * 24 * 60 * 60 * 1000);
         let advise_at = |now, makes_tables| {
-            advice(&StoreState { now, makes_tables, ..state(true, &tables, &clients) })
+            StoreState { now, makes_tables, ..state(true, &tables, &agents) }.advice()
         };
         let well = ["all is well, there is nothing to do"];
         assert_eq!(advise_at(NOW, true), well);
@@ -340,7 +301,7 @@ mod tests {
         let lines = advise(true, &tables, &[("2026_12", 1), ("2027_03", 1)]);
         assert_eq!(
             lines[0],
-            "tables or clients are on 2026_12, 2027_02, 2027_03, and it is 2026_11 by the clock \
+            "tables or agents are on 2026_12, 2027_02, 2027_03, and it is 2026_11 by the clock \
              here: is a clock wrong?"
         );
         assert!(!lines[1].contains("--since"), "{lines:?}");
@@ -351,12 +312,13 @@ mod tests {
     #[test]
     fn unfinished_moves_keep_their_table() {
         let tables = tables(&["2026_09", "2026_10", "2026_11", "2026_12"]);
-        let clients = Clients { moving_from: counts(&[("2026_09", 1)]), ..Clients::default() };
-        let state = state(true, &tables, &clients);
+        let agents =
+            RecordsByMonth { oldmonth: counts(&[("2026_09", 1)]), ..RecordsByMonth::default() };
+        let state = state(true, &tables, &agents);
         assert_eq!(state.droppable(), []);
         let expected =
-            "1 client has an unfinished move from 2026_09: it continues when they connect";
-        assert_eq!(advice(&state), [expected]);
+            "1 agent has an unfinished move from 2026_09: it continues when they connect";
+        assert_eq!(state.advice(), [expected]);
     }
 
     #[test]
@@ -366,7 +328,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "2 clients are still on 2026_03: they move when they connect",
+                "2 agents are still on 2026_03: they move when they connect",
                 "rotation is off: 2026_05 stays in use",
             ]
         );
@@ -378,7 +340,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "no client is on 2026_03 any more: `kalends tables drop 2026_03 --yes` drops it",
+                "no agent is on 2026_03 any more: `kalends tables drop 2026_03 --yes` drops it",
                 "rotation is off: 2026_11 stays in use",
             ]
         );

@@ -1,57 +1,44 @@
 //! Counts the agents on each month.
 
-use std::collections::BTreeMap;
-
 use state_machine::Month;
-use storage::maintenance::{Table, TableStatus};
+use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 
 use super::{JobError, Report};
-use crate::admin::job_context::JobContext;
-
-/// The router records, counted.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Clients {
-    /// Number of records by the month that the agent is on.
-    pub(super) on: BTreeMap<Month, u64>,
-    /// Number of records with an unfinished move, by the month that it leaves.
-    pub(super) moving_from: BTreeMap<Month, u64>,
-    /// Number of records whose months cannot be read.
-    pub(super) unreadable: u64,
-}
-
-impl Clients {
-    /// Number of records that name the month either way.
-    pub(super) fn naming(&self, month: Month) -> u64 {
-        let count = |months: &BTreeMap<Month, u64>| months.get(&month).copied().unwrap_or(0);
-        count(&self.on).saturating_add(count(&self.moving_from))
-    }
-}
 
 /// Counts all records. A record never moves back to an older month, so a past month that no record names here will
 /// not be named later.
 pub(super) async fn count(
-    context: &JobContext,
     tables: &[TableStatus],
-    report: &mut Report,
-) -> Result<Clients, JobError> {
-    let (mut clients, mut after, mut done) = (Clients::default(), None, 0);
+    report: &Report,
+) -> Result<RecordsByMonth, JobError> {
+    let (mut counted, mut done) = (RecordsByMonth::default(), 0);
     let of = tables.iter().find(|table| table.table == Table::Router).map(|router| router.items);
     loop {
-        report.progress("counting clients", done, of);
-        let page = report.step(|| context.store.records_by_month(after.clone())).await?;
+        report.progress("counting agents", done, of);
+        let page =
+            report.step(|| report.context.store.records_by_month(counted.next.clone())).await?;
         done += page.curmonth.values().sum::<u64>();
-        clients.unreadable += page.unreadable;
-        add(&mut clients.on, page.curmonth);
-        add(&mut clients.moving_from, page.oldmonth);
-        after = page.next;
-        if after.is_none() {
-            return Ok(clients);
+        counted.unreadable += page.unreadable;
+        for (month, count) in page.curmonth {
+            *counted.curmonth.entry(month).or_default() += count;
+        }
+        for (month, count) in page.oldmonth {
+            *counted.oldmonth.entry(month).or_default() += count;
+        }
+        counted.next = page.next;
+        if counted.next.is_none() {
+            return Ok(counted);
         }
     }
 }
 
-fn add(to: &mut BTreeMap<Month, u64>, counts: BTreeMap<Month, u64>) {
-    for (month, count) in counts {
-        *to.entry(month).or_default() += count;
-    }
+/// Number of records that name the month, as the one that the agent is on or as the one that it leaves.
+pub(super) fn naming(counted: &RecordsByMonth, month: Month) -> u64 {
+    let count = |months: [Option<&u64>; 2]| months.into_iter().flatten().sum();
+    count([counted.curmonth.get(&month), counted.oldmonth.get(&month)])
+}
+
+/// Such as `1 agent is` or `7 agents are`.
+pub(super) fn agents_are(count: u64) -> String {
+    if count == 1 { "1 agent is".to_owned() } else { format!("{count} agents are") }
 }

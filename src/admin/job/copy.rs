@@ -7,45 +7,41 @@
 //! were delivered since.
 
 use state_machine::Month;
-use storage::maintenance::Table;
+use storage::StoreFuture;
+use storage::maintenance::{CopyProgress, Cursor, RecordsByMonth, Table};
 
-use super::census::{self, Clients};
+use super::census::{self, agents_are, naming};
 use super::{JobError, Report};
 use crate::admin::commands::{Copy, INACTIVE_MONTHS_MIN};
 use crate::admin::job_context::{JobContext, Servers, months_before};
 
-pub(super) async fn run(
-    copy: &Copy,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<(), JobError> {
+pub(super) async fn run(copy: &Copy, report: &Report) -> Result<(), JobError> {
     let (from, to) = (copy.from, copy.to);
-    refuse(copy, context).map_or(Ok(()), |why| Err(JobError::Refused(why)))?;
-    let tables = report.step(|| context.store.tables()).await?;
+    if let Some(why) = refusal(copy, &report.context) {
+        return Err(JobError::Refused(why));
+    }
+    let tables = report.step(|| report.context.store.tables()).await?;
     let items = |table| tables.iter().find(|known| known.table == table).map(|known| known.items);
     let rows = items(Table::Messages(from));
-    let clients = census::count(context, &tables, report).await?;
-    if let Some(why) = is_done((from, to), rows.is_some(), &clients) {
+    let agents = census::count(&tables, report).await?;
+    if let Some(why) = is_done((from, to), rows.is_some(), &agents) {
         return Err(JobError::Refused(why));
     }
     let Some(rows) = rows else {
         return Err(JobError::Refused(format!("there is no table of {from}: nothing was copied")));
     };
-    report.step(|| context.store.ensure_month(to)).await?;
-    let rows = copy_rows((from, to), rows, context, report).await?;
-    report.note(format!("copied {from} to {to}: {rows} rows")).await?;
-    let records = move_records((from, to), items(Table::Router), context, report).await?;
-    report.note(format!("{records} records name {to} instead of {from} now")).await?;
-    note_next_steps(from, context, report).await
-}
-
-async fn note_next_steps(
-    from: Month,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
+    report.step(|| report.context.store.ensure_month(to)).await?;
+    let copy_rows = |after| report.context.store.copy_rows(from, to, after);
+    let CopyProgress { seen, .. } =
+        all_pages("copying rows", Some(rows), copy_rows, report).await?;
+    report.note(format!("copied {from} to {to}: {seen} rows")).await?;
+    let (of, move_records) =
+        (items(Table::Router), |after| report.context.store.move_records(from, to, after));
+    let CopyProgress { written, .. } =
+        all_pages("moving records", of, move_records, report).await?;
+    report.note(format!("{written} records name {to} instead of {from} now")).await?;
     report.note(format!("next: `kalends tables drop {from} --yes`, then start the server")).await?;
-    if from > months_before(context.this_month(), INACTIVE_MONTHS_MIN) {
+    if from > months_before(report.context.this_month(), INACTIVE_MONTHS_MIN) {
         // `--since` does not accept this month yet, and the default is earlier.
         return Ok(());
     }
@@ -57,27 +53,31 @@ async fn note_next_steps(
 }
 
 /// The refusal of a copy that all agents are on already, with the next step.
-fn is_done((from, to): (Month, Month), is_from_there: bool, clients: &Clients) -> Option<String> {
-    let on_copy = clients.naming(to);
-    if clients.naming(from) > 0 || on_copy == 0 {
+fn is_done(
+    (from, to): (Month, Month),
+    is_from_there: bool,
+    agents: &RecordsByMonth,
+) -> Option<String> {
+    let on_copy = naming(agents, to);
+    if naming(agents, from) > 0 || on_copy == 0 {
         return None;
     }
-    let are = if on_copy == 1 { "1 is" } else { &format!("{on_copy} are") };
+    let are = agents_are(on_copy);
     let next = match is_from_there {
         true => format!("next is `kalends tables drop {from} --yes`"),
         false => format!("and there is no table of {from} any more"),
     };
     Some(format!(
-        "no client is on {from} and {are} on {to}: there is nothing to copy, and messages delivered \
+        "no agent is on {from} and {are} on {to}: there is nothing to copy, and messages delivered \
          since would be delivered again; {next}"
     ))
 }
 
-fn refuse(copy: &Copy, context: &JobContext) -> Option<String> {
+fn refusal(copy: &Copy, context: &JobContext) -> Option<String> {
     let (from, to) = (copy.from, copy.to);
     match context.servers {
         Servers::ThisOne => Some(
-            "a server is running on this store: stop it first, or clients would write to the \
+            "a server is running on this store: stop it first, or agents would write to the \
              table while it is copied"
                 .into(),
         ),
@@ -91,45 +91,29 @@ fn refuse(copy: &Copy, context: &JobContext) -> Option<String> {
              newest table is the one in use"
         )),
         _ if to > context.this_month() => Some(format!(
-            "{to} has not begun: clients would not move on before it is over; copy to {} at most",
+            "{to} has not begun: agents would not move on before it is over; copy to {} at most",
             context.this_month()
         )),
         _ => None,
     }
 }
 
-async fn copy_rows(
-    (from, to): (Month, Month),
-    of: u64,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<u64, JobError> {
-    let (mut seen, mut after) = (0, None);
-    loop {
-        report.progress("copying rows", seen, Some(of));
-        let page = report.step(|| context.store.copy_rows(from, to, after.clone())).await?;
-        seen += page.seen;
-        after = page.next;
-        if after.is_none() {
-            return Ok(seen);
-        }
-    }
-}
-
-async fn move_records(
-    (from, to): (Month, Month),
+/// Runs a step for each page. Returns what all of them have seen and written.
+async fn all_pages(
+    what: &str,
     of: Option<u64>,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<u64, JobError> {
-    let (mut seen, mut moved, mut after) = (0, 0, None);
+    step: impl Fn(Option<Cursor>) -> StoreFuture<CopyProgress>,
+    report: &Report,
+) -> Result<CopyProgress, JobError> {
+    let mut all = CopyProgress::default();
     loop {
-        report.progress("moving records", seen, of);
-        let page = report.step(|| context.store.move_records(from, to, after.clone())).await?;
-        (seen, moved) = (seen + page.seen, moved + page.written);
-        after = page.next;
-        if after.is_none() {
-            return Ok(moved);
+        report.progress(what, all.seen, of);
+        let page = report.step(|| step(all.next.clone())).await?;
+        all.seen += page.seen;
+        all.written += page.written;
+        all.next = page.next;
+        if all.next.is_none() {
+            return Ok(all);
         }
     }
 }

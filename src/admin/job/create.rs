@@ -6,106 +6,73 @@ use storage::maintenance::{Capacity, Table, TableStatus, Throughput};
 
 use super::{JobError, Report};
 use crate::admin::commands::Create;
-use crate::admin::job_context::JobContext;
 
 /// Days of a month in which last month's table keeps its throughput: agents are still moving.
 const MOVING_DAYS: u8 = 3;
 
 /// Creates missing tables, gives next month's table the throughput of this month's, and lowers that of last
 /// month's with `--lower-prior`.
-pub(super) async fn run(
-    create: &Create,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
-    let this = context.this_month();
-    make_notifications(context, report).await?;
-    make_feeds(context, report).await?;
-    if !context.rotation {
-        return keep_one(this, context, report).await;
+pub(super) async fn run(create: &Create, report: &Report) -> Result<(), JobError> {
+    let this = report.context.this_month();
+    make_other_tables(report).await?;
+    let months = report.step(|| report.context.store.months()).await?;
+    if !report.context.rotation {
+        // One table is enough. A newer one would be used after the next start of a server.
+        return match months.last() {
+            Some(newest) => {
+                let note = format!("rotation is off: {newest} stays in use, no other is needed");
+                report.note(note).await
+            }
+            None => make(this, false, report).await,
+        };
     }
-    let months = report.step(|| context.store.months()).await?;
     for month in [this.previous(), this, this.next()] {
-        make(month, months.contains(&month), context, report).await?;
+        make(month, months.contains(&month), report).await?;
     }
-    let tables = report.step(|| context.store.tables()).await?;
+    let tables = report.step(|| report.context.store.tables()).await?;
     let of = |month| capacity(&tables, month);
     if let Some(change) = copied(of(this), of(this.next()), this) {
-        apply(this.next(), change, context, report).await?;
+        apply(this.next(), change, report).await?;
     }
     if let Some(lower) = create.lower_prior {
-        let change = lowered(of(this.previous()), lower, context.now());
-        apply(this.previous(), change, context, report).await?;
+        let change = lowered(of(this.previous()), lower, report.context.now());
+        apply(this.previous(), change, report).await?;
     }
     Ok(())
 }
 
-/// The table of SimplePush, which a server creates at its first write.
-async fn make_notifications(context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let tables = report.step(|| context.store.tables()).await?;
-    if tables.iter().any(|known| known.table == Table::Notifications) {
-        return Ok(());
+/// The table of SimplePush, which a server creates at its first write, and those of feeds. The embedded store keeps
+/// feeds in the router's file and lists no table of them.
+async fn make_other_tables(report: &Report) -> Result<(), JobError> {
+    let before = report.step(|| report.context.store.tables()).await?;
+    report.step(|| report.context.store.ensure_notifications()).await?;
+    report.step(|| report.context.store.ensure_feeds()).await?;
+    let after = report.step(|| report.context.store.tables()).await?;
+    let has = |tables: &[TableStatus], table| tables.iter().any(|known| known.table == table);
+    let is_new = |table| has(&after, table) && !has(&before, table);
+    if is_new(Table::Notifications) {
+        report.note("the table of notifications is made").await?;
     }
-    report.step(|| context.store.ensure_notifications()).await?;
-    report.note("the table of notifications is made").await
-}
-
-/// The tables of feeds. The embedded store keeps them in the router's file and does not list them.
-async fn make_feeds(context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let are_there = async || {
-        let tables = report.step(|| context.store.tables()).await?;
-        let is_there = |table| tables.iter().any(|known| known.table == table);
-        Ok::<_, JobError>(is_there(Table::Sequences) && is_there(Table::Feeds))
-    };
-    let were_there = are_there().await?;
-    report.step(|| context.store.ensure_feeds()).await?;
-    if !were_there && are_there().await? {
+    if is_new(Table::Sequences) || is_new(Table::Feeds) {
         report.note("the tables of feeds are made").await?;
     }
     Ok(())
 }
 
-/// With rotation off one table is enough. A newer one would be used after the next start of a server.
-async fn keep_one(this: Month, context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let months = report.step(|| context.store.months()).await?;
-    match months.last() {
-        Some(newest) => {
-            report.note(format!("rotation is off: {newest} stays in use, no other is needed")).await
-        }
-        None => make(this, false, context, report).await,
-    }
-}
-
-async fn make(
-    month: Month,
-    is_there: bool,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
+async fn make(month: Month, is_there: bool, report: &Report) -> Result<(), JobError> {
     // A table that exists may still be in creation.
-    report.step(|| context.store.ensure_month(month)).await?;
+    report.step(|| report.context.store.ensure_month(month)).await?;
     report.note(format!("{month} {}", if is_there { "was there" } else { "is made" })).await
 }
 
-/// A change of a table's throughput.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Change {
-    Set(Throughput),
-    /// No change, for this reason.
-    Keep(String),
-}
+/// The throughput that a table gets, or why it keeps its own.
+type Change = Result<Throughput, String>;
 
-async fn apply(
-    month: Month,
-    change: Change,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
+async fn apply(month: Month, change: Change, report: &Report) -> Result<(), JobError> {
     match change {
-        Change::Keep(why) => report.note(why).await,
-        Change::Set(throughput) => {
-            report.step(|| context.store.set_throughput(month, throughput)).await?;
-            let Throughput { read, write } = throughput;
+        Err(why) => report.note(why).await,
+        Ok(throughput @ Throughput { read, write }) => {
+            report.step(|| report.context.store.set_throughput(month, throughput)).await?;
             report.note(format!("{month} has {read} reads and {write} writes a second now")).await
         }
     }
@@ -115,9 +82,9 @@ async fn apply(
 fn copied(this: Option<Capacity>, next: Option<Capacity>, month: Month) -> Option<Change> {
     match (this?, next?) {
         (Capacity::Provisioned(this), Capacity::Provisioned(next)) if this == next => None,
-        (Capacity::Provisioned(this), Capacity::Provisioned(_)) => Some(Change::Set(this)),
+        (Capacity::Provisioned(this), Capacity::Provisioned(_)) => Some(Ok(this)),
         (this, next) if this == next => None,
-        _ => Some(Change::Keep(format!(
+        _ => Some(Err(format!(
             "{month} and {} are paid for in different ways: make them alike by hand",
             month.next()
         ))),
@@ -129,18 +96,18 @@ fn lowered(prior: Option<Capacity>, to: Throughput, now: Time) -> Change {
     let CivilHour { day, .. } = CivilHour::of(now);
     let month = Month::of(now).previous();
     let Some(Capacity::Provisioned(has)) = prior else {
-        return Change::Keep(format!("{month} has no throughput that could be lowered"));
+        return Err(format!("{month} has no throughput that could be lowered"));
     };
     let lower = Throughput { read: has.read.min(to.read), write: has.write.min(to.write) };
     if lower == has {
-        Change::Keep(format!("{month} has no more throughput than that"))
+        Err(format!("{month} has no more throughput than that"))
     } else if day <= MOVING_DAYS {
-        Change::Keep(format!(
-            "{month} keeps its throughput for the first {MOVING_DAYS} days of a month: clients are \
+        Err(format!(
+            "{month} keeps its throughput for the first {MOVING_DAYS} days of a month: agents are \
              still moving"
         ))
     } else {
-        Change::Set(lower)
+        Ok(lower)
     }
 }
 
@@ -165,35 +132,35 @@ mod tests {
     #[test]
     fn next_month_gets_the_throughput_of_this_month() {
         let month = Month::of(DECEMBER);
-        let set = |read, write| Some(Change::Set(Throughput { read, write }));
+        let set = |read, write| Some(Ok(Throughput { read, write }));
         assert_eq!(copied(provisioned(9, 8), provisioned(1, 2), month), set(9, 8));
         assert_eq!(copied(provisioned(9, 8), provisioned(9, 8), month), None);
         let (unmetered, on_demand) = (Some(Capacity::Unmetered), Some(Capacity::OnDemand));
         assert_eq!(copied(unmetered, unmetered, month), None);
         assert_eq!(copied(on_demand, on_demand, month), None);
         let unlike = copied(on_demand, provisioned(1, 2), month);
-        assert!(matches!(unlike, Some(Change::Keep(why)) if why.contains("2026_12 and 2027_01")));
+        assert!(matches!(unlike, Some(Err(why)) if why.contains("2026_12 and 2027_01")));
     }
 
     #[test]
     fn last_month_is_lowered_and_never_raised() {
         let mid = Time(DECEMBER.0 + 15 * DAY_MS);
         let to = Throughput { read: 5, write: 5 };
-        let set = |read, write| Change::Set(Throughput { read, write });
+        let set = |read, write| Ok(Throughput { read, write });
         assert_eq!(lowered(provisioned(100, 50), to, mid), set(5, 5));
         assert_eq!(lowered(provisioned(100, 2), to, mid), set(5, 2));
-        assert!(matches!(lowered(provisioned(5, 2), to, mid), Change::Keep(_)));
-        assert!(matches!(lowered(Some(Capacity::OnDemand), to, mid), Change::Keep(_)));
-        assert!(matches!(lowered(None, to, mid), Change::Keep(why) if why.contains("2026_11")));
+        assert!(matches!(lowered(provisioned(5, 2), to, mid), Err(_)));
+        assert!(matches!(lowered(Some(Capacity::OnDemand), to, mid), Err(_)));
+        assert!(matches!(lowered(None, to, mid), Err(why) if why.contains("2026_11")));
     }
 
     #[test]
-    fn last_month_keeps_its_throughput_while_clients_are_moving() {
+    fn last_month_keeps_its_throughput_while_agents_are_moving() {
         let to = Throughput { read: 5, write: 5 };
         let on_day =
             |day: u64| lowered(provisioned(9, 9), to, Time(DECEMBER.0 + (day - 1) * DAY_MS));
-        assert!(matches!(on_day(1), Change::Keep(why) if why.contains("first 3 days")));
-        assert!(matches!(on_day(3), Change::Keep(_)));
-        assert_eq!(on_day(4), Change::Set(to));
+        assert!(matches!(on_day(1), Err(why) if why.contains("first 3 days")));
+        assert!(matches!(on_day(3), Err(_)));
+        assert_eq!(on_day(4), Ok(to));
     }
 }

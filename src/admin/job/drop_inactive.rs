@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use state_machine::Month;
-use state_machine::token_bucket::TokenBucket;
 use storage::StoreError;
 use storage::inactive_users::{DropInactiveUsers, UserBatch};
 use storage::maintenance::USERS_IN_A_BATCH;
@@ -11,44 +10,37 @@ use tokio::time::Instant;
 
 use super::{JobError, Report};
 use crate::admin::commands::DropInactive;
-use crate::admin::job_context::{JobContext, months_before};
+use crate::admin::job_context::months_before;
 
 /// Months that are searched at least.
 const MONTHS_MIN: u32 = 3;
 
 /// Counts the users, then drops them at the given rate.
-pub(super) async fn run(
-    inactive: &DropInactive,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<(), JobError> {
-    let tables = report.step(|| context.store.months()).await?;
-    let last = months_before(context.this_month(), inactive.months);
+pub(super) async fn run(inactive: &DropInactive, report: &Report) -> Result<(), JobError> {
+    let tables = report.step(|| report.context.store.months()).await?;
+    let last = months_before(report.context.this_month(), inactive.months);
     let first = first_month(inactive, last, tables.first().copied());
     if first > last {
         let why = format!("--since must not be later than {last}: newer users are not inactive");
         return Err(JobError::Refused(why));
     }
-    let users =
-        || DropInactiveUsers::new(context.store.clone(), inactive.months, context.now(), first);
+    let (store, now) = (&report.context.store, report.context.now());
+    let users = || DropInactiveUsers::new(store.clone(), inactive.months, now, first);
     let found = count(users().dry_run(), report).await?;
     report.note(format!("found {found} users last seen from {first} to {last}")).await?;
     if inactive.dry_run || found == 0 {
         return Ok(());
     }
     let mut dropped = 0;
-    let ended = drop_all(users(), (found, inactive.rate), &mut dropped, context, report).await;
-    // Also if the job was stopped.
-    let noted = report.note(tally(found, dropped, ended.is_ok())).await;
-    ended.and(noted)
-}
-
-fn tally(found: u64, dropped: u64, is_done: bool) -> String {
+    let ended = drop_all(users(), (found, inactive.rate), &mut dropped, report).await;
     let left = found.saturating_sub(dropped);
-    match is_done {
-        true => format!("dropped {dropped} users; {left} connected meanwhile and were kept"),
-        false => format!("dropped {dropped} users, {left} are left"),
-    }
+    let tally = match ended {
+        Ok(()) => format!("dropped {dropped} users; {left} connected meanwhile and were kept"),
+        Err(_) => format!("dropped {dropped} users, {left} are left"),
+    };
+    // Also if the job was stopped.
+    let noted = report.note(tally).await;
+    ended.and(noted)
 }
 
 /// The first month to search: by default that of the oldest table, since an agent that is on it has
@@ -59,7 +51,7 @@ fn first_month(inactive: &DropInactive, last: Month, oldest_table: Option<Month>
     inactive.since.unwrap_or(oldest)
 }
 
-async fn count(mut users: DropInactiveUsers, report: &mut Report) -> Result<u64, JobError> {
+async fn count(mut users: DropInactiveUsers, report: &Report) -> Result<u64, JobError> {
     let mut found = 0;
     while let Some(batch) = next_batch(&mut users, report).await? {
         found += batch.found as u64;
@@ -72,26 +64,20 @@ async fn drop_all(
     mut users: DropInactiveUsers,
     (found, rate): (u64, u32),
     dropped: &mut u64,
-    context: &JobContext,
-    report: &mut Report,
+    report: &Report,
 ) -> Result<(), JobError> {
-    let mut bucket = TokenBucket::new(rate.into(), USERS_IN_A_BATCH as u64);
+    let time_of = |users: u64| Duration::from_secs(users) / rate;
     // The first batch too is dropped at the rate.
-    while bucket.try_acquire(context.now()) {}
-    let mut owed = usize::try_from(found).unwrap_or(usize::MAX).min(USERS_IN_A_BATCH);
+    let mut due = Instant::now() + time_of(found.min(USERS_IN_A_BATCH as u64));
     let mut seen = 0;
     loop {
         report.progress("dropping users", seen, Some(found));
-        while owed > 0 {
-            match bucket.try_acquire(context.now()) {
-                true => owed -= 1,
-                false => report.wait_until(Instant::now() + Duration::from_secs(1) / rate).await?,
-            }
-        }
+        report.wait_until(due).await?;
+        let began = Instant::now();
         let Some(batch) = next_batch(&mut users, report).await? else {
             return Ok(());
         };
-        owed = batch.found;
+        due = began + time_of(batch.found as u64);
         *dropped += batch.dropped as u64;
         seen += batch.found as u64;
     }

@@ -6,7 +6,8 @@
 
 use state_machine::Month;
 
-use super::{JobError, Report, census};
+use super::census::{self, agents_are, naming};
+use super::{JobError, Report};
 use crate::admin::commands::{Drop, DropOld};
 use crate::admin::job_context::{JobContext, months_before};
 
@@ -14,27 +15,30 @@ use crate::admin::job_context::{JobContext, months_before};
 const FATE: &str = "they get a new id when they connect, and subscribe anew";
 
 /// Drops the tables of all months before the kept ones.
-pub(super) async fn run(
-    drop_old: &DropOld,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<(), JobError> {
-    let tables = report.step(|| context.store.tables()).await?;
-    let months = report.step(|| context.store.months()).await?;
-    if !context.rotation {
-        return report.note(frozen(&months)).await;
+pub(super) async fn run(drop_old: &DropOld, report: &Report) -> Result<(), JobError> {
+    let tables = report.step(|| report.context.store.tables()).await?;
+    let months = report.step(|| report.context.store.months()).await?;
+    if !report.context.rotation {
+        let note = match months.last() {
+            Some(newest) => format!(
+                "rotation is off and {newest} stays in use, so no table is old: nothing to drop; \
+                 `kalends tables drop MONTH --yes` drops one that is no longer needed"
+            ),
+            None => "there are no message tables: nothing to drop".to_owned(),
+        };
+        return report.note(note).await;
     }
-    let old = old_months(&months, context.this_month(), drop_old.keep);
+    let old = old_months(&months, report.context.this_month(), drop_old.keep);
     if old.is_empty() {
-        let first = months_before(context.this_month(), drop_old.keep);
+        let first = months_before(report.context.this_month(), drop_old.keep);
         return report.note(format!("no table is older than {first}: nothing to drop")).await;
     }
-    let clients = census::count(context, &tables, report).await?;
+    let agents = census::count(&tables, report).await?;
     for month in old {
-        match (clients.naming(month), drop_old.force, drop_old.dry_run) {
+        match (naming(&agents, month), drop_old.force, drop_old.dry_run) {
             (count @ 1.., false, _) => report.note(kept(month, count)).await?,
             (count, _, true) => report.note(format!("would drop {}", with(month, count))).await?,
-            (count, _, false) => drop_month(month, count, context, report).await?,
+            (count, _, false) => drop_month(month, count, report).await?,
         }
     }
     Ok(())
@@ -48,25 +52,21 @@ pub(super) fn old_months(months: &[Month], this: Month, keep: u32) -> Vec<Month>
 }
 
 /// Drops one table if no server uses it and `--yes` is given.
-pub(super) async fn drop_one(
-    drop: &Drop,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<(), JobError> {
+pub(super) async fn drop_one(drop: &Drop, report: &Report) -> Result<(), JobError> {
     let month = drop.month;
-    let months = report.step(|| context.store.months()).await?;
+    let months = report.step(|| report.context.store.months()).await?;
     if !months.contains(&month) {
         return report.note(format!("there is no table of {month}: nothing to drop")).await;
     }
-    if let Some(reason) = in_use(month, &months, context) {
+    if let Some(reason) = in_use(month, &months, &report.context) {
         return Err(JobError::Refused(format!("{month} stays: {reason}")));
     }
-    let tables = report.step(|| context.store.tables()).await?;
-    let count = census::count(context, &tables, report).await?.naming(month);
+    let tables = report.step(|| report.context.store.tables()).await?;
+    let count = naming(&census::count(&tables, report).await?, month);
     let refused = match (count, drop.force, drop.yes) {
         (1.., false, _) => kept(month, count),
         (_, _, false) => format!("this would drop {}; add --yes to do it", with(month, count)),
-        (_, _, true) => return drop_month(month, count, context, report).await,
+        (_, _, true) => return drop_month(month, count, report).await,
     };
     Err(JobError::Refused(refused))
 }
@@ -85,13 +85,8 @@ fn in_use(month: Month, months: &[Month], context: &JobContext) -> Option<&'stat
     }
 }
 
-async fn drop_month(
-    month: Month,
-    count: u64,
-    context: &JobContext,
-    report: &Report,
-) -> Result<(), JobError> {
-    let was_there = report.step(|| context.store.drop_month(month)).await?;
+async fn drop_month(month: Month, count: u64, report: &Report) -> Result<(), JobError> {
+    let was_there = report.step(|| report.context.store.drop_month(month)).await?;
     report
         .note(match was_there {
             true => format!("dropped {}", with(month, count)),
@@ -102,27 +97,18 @@ async fn drop_month(
 
 fn with(month: Month, count: u64) -> String {
     match count {
-        0 => format!("{month}, which no client is on"),
-        1 => format!("{month} with 1 client on it: {FATE}"),
-        _ => format!("{month} with {count} clients on it: {FATE}"),
+        0 => format!("{month}, which no agent is on"),
+        1 => format!("{month} with 1 agent on it: {FATE}"),
+        _ => format!("{month} with {count} agents on it: {FATE}"),
     }
 }
 
 fn kept(month: Month, count: u64) -> String {
-    let are = if count == 1 { "1 client is" } else { &format!("{count} clients are") };
+    let are = agents_are(count);
     format!(
-        "kept {month}: {are} still on it; `kalends users drop-inactive` drops clients that stay away, \
+        "kept {month}: {are} still on it; `kalends users drop-inactive` drops agents that stay away, \
          --force drops the table all the same ({FATE})"
     )
-}
-
-fn frozen(months: &[Month]) -> String {
-    match months.last() {
-        Some(newest) => format!(
-            "rotation is off and {newest} stays in use, so no table is old: nothing to drop; `kalends tables drop MONTH --yes` drops one that is no longer needed"
-        ),
-        None => "there are no message tables: nothing to drop".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -166,6 +166,6 @@ async fn feeds_and_broadcasts_are_listed() {
 
     let (lines, _) = fixture.ask(Request::BroadcastList(ReadOnlyArgs::default())).await;
     let [Output::Broadcasts(rows)] = &lines[..] else { panic!("{lines:?}") };
-    let rows: Vec<_> = rows.iter().map(|row| format!("{}={}", row.id, row.version)).collect();
+    let rows: Vec<_> = rows.iter().map(|(id, version)| format!("{id}={version}")).collect();
     assert_eq!(rows, ["a/b=2", "b=4"]);
 }

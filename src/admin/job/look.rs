@@ -2,27 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::Month;
 use storage::maintenance::PreflightCheck;
 
-use super::advice::{StoreState, advice};
+use super::advice::StoreState;
 use super::{JobError, Report, census};
 use crate::admin::job_context::JobContext;
 use crate::admin::output::{Completion, Output, Status};
 use crate::store::message_tables;
 
 /// Tries each operation of a server.
-pub(super) async fn preflight(
-    context: &JobContext,
-    report: &Report,
-) -> Result<Completion, JobError> {
-    let there = report.step(|| context.store.months()).await?;
-    let needed = message_tables::needed_months(&there, context.now(), context.rotation);
+pub(super) async fn preflight(report: &Report) -> Result<Completion, JobError> {
+    let there = report.step(|| report.context.store.months()).await?;
+    let needed =
+        message_tables::needed_months(&there, report.context.now(), report.context.rotation);
     let (usable, missing): (BTreeSet<_>, BTreeSet<_>) =
         needed.into_iter().partition(|month| there.contains(month));
-    let mut checks = report.step(|| context.store.preflight(usable.clone())).await?;
-    if !context.makes_tables {
-        checks.extend(check_missing(context, missing).await);
+    let mut checks = report.step(|| report.context.store.preflight(usable.clone())).await?;
+    if !report.context.makes_tables {
+        // They fail the start of a server that may not create them. The store here may not create them either.
+        for month in missing {
+            let made = report.context.store.ensure_month(month).await;
+            let outcome = made.map_err(|error| error.to_string());
+            checks.push(PreflightCheck { what: format!("table of {month}"), outcome });
+        }
     }
     let is_well = checks.iter().all(|check| check.outcome.is_ok());
     for check in checks {
@@ -31,33 +33,24 @@ pub(super) async fn preflight(
     Ok(if is_well { Completion::Done } else { Completion::Unwell })
 }
 
-/// Missing tables fail the start of a server that may not create them. The store here may not create them either.
-async fn check_missing(context: &JobContext, missing: BTreeSet<Month>) -> Vec<PreflightCheck> {
-    let mut checks = Vec::new();
-    for month in missing {
-        let outcome = context.store.ensure_month(month).await.map_err(|error| error.to_string());
-        checks.push(PreflightCheck { what: format!("table of {month}"), outcome });
-    }
-    checks
-}
-
-pub(super) async fn list(context: &JobContext, report: &Report) -> Result<(), JobError> {
-    let tables = report.step(|| context.store.tables()).await?;
+pub(super) async fn list(report: &Report) -> Result<(), JobError> {
+    let tables = report.step(|| report.context.store.tables()).await?;
     report.emit(Output::Tables(tables)).await
 }
 
-pub(super) async fn status(context: &JobContext, report: &mut Report) -> Result<(), JobError> {
-    let tables = report.step(|| context.store.tables()).await?;
-    let clients = census::count(context, &tables, report).await?;
-    let (now, &JobContext { rotation, makes_tables, .. }) = (context.now(), context);
-    let state = StoreState { now, rotation, makes_tables, tables: &tables, clients: &clients };
+pub(super) async fn status(report: &Report) -> Result<(), JobError> {
+    let tables = report.step(|| report.context.store.tables()).await?;
+    let agents = census::count(&tables, report).await?;
+    let JobContext { rotation, makes_tables, .. } = report.context;
+    let now = report.context.now();
+    let state = StoreState { now, rotation, makes_tables, tables: &tables, agents: &agents };
     let status = Status {
-        this_month: context.this_month(),
+        this_month: report.context.this_month(),
         rotation,
-        advice: advice(&state),
+        advice: state.advice(),
         droppable: state.droppable(),
-        clients: clients.on,
-        unfinished_moves: clients.moving_from,
+        agents: agents.curmonth,
+        unfinished_moves: agents.oldmonth,
         tables,
     };
     report.emit(Output::Status(Box::new(status))).await

@@ -44,8 +44,8 @@ pub async fn perform(
     outputs: mpsc::Sender<Output>,
     stop: watch::Receiver<bool>,
 ) -> Completion {
-    let mut report = Report::new(outputs.clone(), stop);
-    let end = match run(request, context, &mut report).await {
+    let report = Report::new(context.clone(), outputs.clone(), stop);
+    let end = match run(request, &report).await {
         Ok(end) => end,
         Err(JobError::Stopped) => Completion::Stopped,
         Err(error) => Completion::Failed(error.to_string()),
@@ -55,26 +55,22 @@ pub async fn perform(
     end
 }
 
-async fn run(
-    request: Request,
-    context: &JobContext,
-    report: &mut Report,
-) -> Result<Completion, JobError> {
+async fn run(request: Request, report: &Report) -> Result<Completion, JobError> {
     match request {
-        Request::Preflight => return look::preflight(context, report).await,
-        Request::List(_) => look::list(context, report).await?,
-        Request::Status(_) => look::status(context, report).await?,
-        Request::Create(create) => create::run(&create, context, report).await?,
-        Request::DropOld(drop_old) => drop_old::run(&drop_old, context, report).await?,
-        Request::Drop(drop) => drop_old::drop_one(&drop, context, report).await?,
-        Request::Copy(copy) => copy::run(&copy, context, report).await?,
-        Request::DropInactive(inactive) => drop_inactive::run(&inactive, context, report).await?,
-        Request::FeedPut(put) => feed::put(put, context, report).await?,
-        Request::FeedDelete(key) => feed::delete(key, context, report).await?,
-        Request::FeedRepublish(key) => feed::republish(key, context, report).await?,
-        Request::FeedList(_) => feed::list(context, report).await?,
-        Request::FeedTail(tail) => tail::run(tail, context, report).await?,
-        Request::BroadcastList(_) => feed::broadcasts(context, report).await?,
+        Request::Preflight => return look::preflight(report).await,
+        Request::List(_) => look::list(report).await?,
+        Request::Status(_) => look::status(report).await?,
+        Request::Create(create) => create::run(&create, report).await?,
+        Request::DropOld(drop_old) => drop_old::run(&drop_old, report).await?,
+        Request::Drop(drop) => drop_old::drop_one(&drop, report).await?,
+        Request::Copy(copy) => copy::run(&copy, report).await?,
+        Request::DropInactive(inactive) => drop_inactive::run(&inactive, report).await?,
+        Request::FeedPut(put) => feed::put(put, report).await?,
+        Request::FeedDelete(key) => feed::delete(key, report).await?,
+        Request::FeedRepublish(key) => feed::republish(key, report).await?,
+        Request::FeedList(_) => feed::list(report).await?,
+        Request::FeedTail(tail) => tail::run(tail, &report.context, report).await?,
+        Request::BroadcastList(_) => feed::broadcasts(report).await?,
     }
     Ok(Completion::Done)
 }

@@ -1,5 +1,6 @@
-//! Where a job writes its output and learns that it must stop.
+//! The store that a job works on, where it writes its output, and how it learns that it must stop.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use state_machine::Span;
@@ -9,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::JobError;
+use crate::admin::job_context::JobContext;
 use crate::admin::output::{Output, Progress};
 
 /// Outputs that wait to be printed or sent.
@@ -26,16 +28,22 @@ const BUSY_WAIT_MAX: Span = Span::from_secs(16);
 /// Refusals of one step after which the job fails: half a minute in all.
 const REFUSALS_MAX: u32 = 6;
 
+/// A job at work: its store, its output, and whether it must stop.
 pub struct Report {
+    pub context: JobContext,
     outputs: mpsc::Sender<Output>,
     stop: watch::Receiver<bool>,
-    next_progress: Instant,
+    next_progress: Cell<Instant>,
 }
 
 impl Report {
     /// Writes to `outputs`. The job must stop when `stop` turns true, its sender is gone, or nothing reads the outputs.
-    pub fn new(outputs: mpsc::Sender<Output>, stop: watch::Receiver<bool>) -> Self {
-        Self { outputs, stop, next_progress: Instant::now() }
+    pub fn new(
+        context: JobContext,
+        outputs: mpsc::Sender<Output>,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        Self { context, outputs, stop, next_progress: Cell::new(Instant::now()) }
     }
 
     pub async fn emit(&self, output: Output) -> Result<(), JobError> {
@@ -47,10 +55,10 @@ impl Report {
     }
 
     /// Writes progress, unless some was written just now or the reader does not keep up.
-    pub fn progress(&mut self, what: &str, done: u64, of: Option<u64>) {
+    pub fn progress(&self, what: &str, done: u64, of: Option<u64>) {
         let now = Instant::now();
-        if now >= self.next_progress {
-            self.next_progress = now + PROGRESS_EVERY;
+        if now >= self.next_progress.get() {
+            self.next_progress.set(now + PROGRESS_EVERY);
             let progress = Progress { what: what.to_owned(), done, of };
             // The next one replaces it.
             let _ = self.outputs.try_send(Output::Progress(progress));
@@ -105,11 +113,13 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::fixture::Fixture;
 
-    fn report() -> (Report, mpsc::Receiver<Output>, watch::Sender<bool>) {
+    async fn report() -> (Report, mpsc::Receiver<Output>, watch::Sender<bool>) {
         let (outputs, queue) = mpsc::channel(OUTPUTS_MAX);
         let (stop, stopped) = watch::channel(false);
-        (Report::new(outputs, stopped), queue, stop)
+        let context = Fixture::with(&[]).await.context;
+        (Report::new(context, outputs, stopped), queue, stop)
     }
 
     fn one() -> StoreFuture<u8> {
@@ -118,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_step_begins_after_the_job_is_stopped() {
-        let (report, _queue, stop) = report();
+        let (report, _queue, stop) = report().await;
         assert_eq!(report.step(one).await, Ok(1));
         stop.send(true).unwrap();
         assert_eq!(report.step(one).await, Err(JobError::Stopped));
@@ -129,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_step_is_repeated_while_the_store_is_busy_for_half_a_minute() {
-        let (report, _queue, _stop) = report();
+        let (report, _queue, _stop) = report().await;
         let mut tries = 0;
         let busy_twice = || -> StoreFuture<u8> {
             tries += 1;
@@ -148,7 +158,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_job_without_a_reader_stops() {
-        let (report, queue, _stop) = report();
+        let (report, queue, _stop) = report().await;
         drop(queue);
         assert_eq!(report.note("x").await, Err(JobError::Stopped));
         assert_eq!(report.step(one).await, Err(JobError::Stopped));
@@ -156,7 +166,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_written_ten_times_a_second_and_delays_nothing() {
-        let (mut report, mut queue, _stop) = report();
+        let (report, mut queue, _stop) = report().await;
         for done in 0..1000 {
             report.progress("users", done, None);
             tokio::time::advance(Duration::from_millis(1)).await;

@@ -55,21 +55,21 @@ async fn with_rotation_off_no_newer_table_is_created() {
 }
 
 #[tokio::test]
-async fn old_tables_without_clients_are_dropped_and_the_others_kept() {
+async fn old_tables_without_agents_are_dropped_and_the_others_kept() {
     let fixture = Fixture::with(&["2026_07", "2026_08", "2026_10", "2026_11"]).await;
     fixture.users_of(0..3, in_month("2026_08")).await;
     let dry = Request::DropOld(DropOld { dry_run: true, ..DROP_OLD });
     let notes = fixture.notes(dry).await;
-    assert_eq!(notes[0], "would drop 2026_07, which no client is on");
-    assert!(notes[1].starts_with("kept 2026_08: 3 clients are still on it"), "{notes:?}");
+    assert_eq!(notes[0], "would drop 2026_07, which no agent is on");
+    assert!(notes[1].starts_with("kept 2026_08: 3 agents are still on it"), "{notes:?}");
     assert_eq!(fixture.months().await.len(), 4);
 
     let notes = fixture.notes(Request::DropOld(DROP_OLD)).await;
-    assert_eq!(notes[0], "dropped 2026_07, which no client is on");
+    assert_eq!(notes[0], "dropped 2026_07, which no agent is on");
     assert_eq!(fixture.months().await, ["2026_08", "2026_10", "2026_11"]);
     let forced = Request::DropOld(DropOld { force: true, ..DROP_OLD });
     let notes = fixture.notes(forced.clone()).await;
-    assert!(notes[0].starts_with("dropped 2026_08 with 3 clients on it"), "{notes:?}");
+    assert!(notes[0].starts_with("dropped 2026_08 with 3 agents on it"), "{notes:?}");
     let notes = fixture.notes(forced).await;
     assert_eq!(notes, ["no table is older than 2026_10: nothing to drop"]);
     assert_eq!(fixture.months().await, ["2026_10", "2026_11"]);
@@ -94,17 +94,17 @@ async fn one_table_is_dropped_if_it_is_unused_and_confirmed() {
         assert!(why.contains("nodes use the tables of last, this and next month"), "{why}");
     }
     let why = fixture.refused(drop("2026_03", false, false)).await;
-    assert!(why.starts_with("this would drop 2026_03, which no client is on; add --yes"), "{why}");
+    assert!(why.starts_with("this would drop 2026_03, which no agent is on; add --yes"), "{why}");
     let why = fixture.refused(drop("2026_05", true, false)).await;
-    assert!(why.starts_with("kept 2026_05: 1 client is still on it"), "{why}");
+    assert!(why.starts_with("kept 2026_05: 1 agent is still on it"), "{why}");
     assert_eq!(fixture.months().await.len(), 4);
 
     let dropped = fixture.notes(drop("2026_03", true, false)).await;
-    assert_eq!(dropped, ["dropped 2026_03, which no client is on"]);
+    assert_eq!(dropped, ["dropped 2026_03, which no agent is on"]);
     let gone = fixture.notes(drop("2026_03", true, false)).await;
     assert_eq!(gone, ["there is no table of 2026_03: nothing to drop"]);
     let forced = fixture.notes(drop("2026_05", true, true)).await;
-    assert!(forced[0].starts_with("dropped 2026_05 with 1 client on it"), "{forced:?}");
+    assert!(forced[0].starts_with("dropped 2026_05 with 1 agent on it"), "{forced:?}");
 
     fixture.context.rotation = false;
     let why = fixture.refused(drop("2026_11", true, true)).await;
@@ -159,7 +159,7 @@ async fn a_copied_table_has_all_records_and_the_next_steps_are_noted() {
 }
 
 #[tokio::test]
-async fn a_table_that_all_clients_left_is_not_copied_again() {
+async fn a_table_that_all_agents_left_is_not_copied_again() {
     let fixture = Fixture::with(&["2026_05"]).await;
     fixture.users_of(0..3, in_month("2026_05")).await;
     let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
@@ -168,7 +168,7 @@ async fn a_table_that_all_clients_left_is_not_copied_again() {
     store.remove_channel(uaid(1), vec![month("2026_11")], channel).await.unwrap();
 
     let why = fixture.refused(copy("2026_05", "2026_11")).await;
-    assert!(why.starts_with("no client is on 2026_05 and 3 are on 2026_11"), "{why}");
+    assert!(why.starts_with("no agent is on 2026_05 and 3 agents are on 2026_11"), "{why}");
     assert!(why.ends_with("next is `kalends tables drop 2026_05 --yes`"), "{why}");
     let channels = store.channels(uaid(1), month("2026_11")).await.unwrap();
     assert_eq!(channels, Some([].into()));
@@ -236,18 +236,18 @@ async fn users_of_this_month_cannot_be_dropped() {
 }
 
 #[tokio::test]
-async fn the_status_counts_every_client_and_advises() {
+async fn the_status_counts_every_agent_and_advises() {
     let fixture = Fixture::with(&["2026_09", "2026_10", "2026_11", "2026_12"]).await;
     fixture.users_of(0..3, in_month("2026_09")).await;
     fixture.users_of(3..5, NOW).await;
     let (lines, end) = fixture.ask(Request::Status(ReadOnlyArgs::default())).await;
     assert_eq!(end, Completion::Done);
     let [Output::Status(status)] = &lines[..] else { panic!("{lines:?}") };
-    let clients: Vec<_> = status.clients.iter().map(|(month, count)| (*month, *count)).collect();
-    assert_eq!(clients, [(month("2026_09"), 3), (month("2026_11"), 2)]);
+    let agents: Vec<_> = status.agents.iter().map(|(month, count)| (*month, *count)).collect();
+    assert_eq!(agents, [(month("2026_09"), 3), (month("2026_11"), 2)]);
     assert_eq!(status.this_month, month("2026_11"));
     assert_eq!((status.tables.len(), status.droppable.len()), (6, 0));
-    assert!(status.advice[0].starts_with("3 clients are still on 2026_09"), "{status:?}");
+    assert!(status.advice[0].starts_with("3 agents are still on 2026_09"), "{status:?}");
 
     fixture.notes(Request::DropInactive(DROP_INACTIVE)).await;
     let (lines, _) = fixture.ask(Request::Status(ReadOnlyArgs::default())).await;

@@ -1,6 +1,6 @@
 use std::os::unix::net::UnixStream as BlockingStream;
 
-use slog::{Discard, o};
+use slog::{Discard, Drain, o};
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -9,7 +9,7 @@ use super::*;
 use crate::admin::bar::Bar;
 use crate::admin::client;
 use crate::admin::command::AdminError;
-use crate::admin::commands::{Create, DropInactive, FeedTail, ReadOnlyArgs};
+use crate::admin::commands::{Create, DropInactive, FeedPut, FeedTail, KeyArgs, ReadOnlyArgs};
 use crate::admin::fixture::{Fixture, in_month};
 use crate::admin::output::Completion;
 use crate::admin::print::Printer;
@@ -89,6 +89,24 @@ async fn a_command_runs_inside_the_server() {
     assert_eq!(printed, "2026_10 is made\n2026_11 was there\n2026_12 is made\n");
     socket.stop().await;
     assert!(!fixture.dir.path().join(FILE).exists());
+}
+
+#[actix_web::test]
+async fn the_log_has_the_name_and_the_result_of_a_command_and_no_value() {
+    let fixture = Fixture::with(&[]).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let json = slog_json::Json::default(file.reopen().unwrap());
+    let log = Logger::root(std::sync::Mutex::new(json).fuse(), o!());
+    let socket = start(fixture.dir.path(), fixture.context.clone(), &log).unwrap();
+    let of = KeyArgs { feed: FeedName::broadcasts(), key: FeedKey::parse("k").unwrap() };
+    let put = FeedPut { of, value: FeedValue::parse("secret").unwrap() };
+    call(&fixture, &Request::FeedPut(put)).await.1.unwrap();
+    socket.stop().await;
+    let logged = fs::read_to_string(file.path()).unwrap();
+    for part in ["\"command\":\"feed put\"", "\"result\":\"done\""] {
+        assert!(logged.contains(part), "{logged}");
+    }
+    assert!(!logged.contains("secret"), "{logged}");
 }
 
 #[actix_web::test]

@@ -34,7 +34,7 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
             fixture.stdout_of("users drop-inactive --dry-run").await.starts_with("found 2 users")
         );
         let status = fixture.stdout_of("tables status").await;
-        let expected = format!("- 2 clients are still on {}: they move", long_ago());
+        let expected = format!("- 2 agents are still on {}: they move", long_ago());
         assert!(status.contains(&expected), "{status}");
         let kept = fixture.stdout_of("tables drop-old").await;
         assert!(kept.starts_with("kept ") || kept.contains("\nkept "), "{kept}");
@@ -46,7 +46,7 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         let dropped = fixture.stdout_of("users drop-inactive --rate 1000").await;
         assert!(dropped.starts_with("found 1 users"), "{dropped}");
         assert!(dropped.contains("\ndropped 1 users; 0 connected meanwhile"), "{dropped}");
-        let old = format!("dropped {}, which no client is on\n", long_ago());
+        let old = format!("dropped {}, which no agent is on\n", long_ago());
         let dropped = fixture.stdout_of("tables drop-old").await;
         assert!(dropped.contains(&old), "{dropped}");
         assert!(!fixture.stdout_of("tables list").await.contains(&long_ago().to_string()));
@@ -85,7 +85,7 @@ async fn a_frozen_table_is_renamed_without_effect_on_its_agents() {
         let why = fixture.stderr_of(&confirmed).await;
         assert!(why.contains(&format!("next is `kalends tables drop {from} --yes`")), "{why}");
         let dropped = fixture.stdout_of(&format!("tables drop {from} --yes")).await;
-        assert_eq!(dropped, format!("dropped {from}, which no client is on\n"));
+        assert_eq!(dropped, format!("dropped {from}, which no agent is on\n"));
         fixture.server.restart();
 
         let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
