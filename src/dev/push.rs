@@ -85,7 +85,7 @@ fn urgencies() -> PossibleValuesParser {
 /// Reads where to send. What is no URL is most likely the message.
 fn endpoint(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    url.ok_or_else(|| "it is no http or https URL; a message goes behind -m, as in -m hello".into())
+    url.ok_or_else(|| "it is no http or https URL; a message follows -m, as in -m hello".into())
 }
 
 /// Reads who is responsible for a message (RFC 8292 §2.1). The token contains it unchanged.

@@ -81,7 +81,7 @@ mod tests {
         for (file, wrong) in [
             ("fixtures/feeds/time_table.feed", None),
             ("fixtures/sessions/keepalive.session", None),
-            ("Cargo.toml", Some("Cargo.toml:1: the first line says what the session shows")),
+            ("Cargo.toml", Some("Cargo.toml:1: the first line must be the title of the session")),
             ("fixtures/feeds", Some("cannot read fixtures/feeds: ")),
         ] {
             let result = run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), true);

@@ -116,7 +116,7 @@ mod tests {
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         let remedy = "run `UPDATE_DOCS=1 cargo test -p kalends settings`";
-        assert_eq!(written, generated, "docs/{name} is not what the code says: {remedy}");
+        assert_eq!(written, generated, "docs/{name} differs from the code: {remedy}");
     }
 
     #[test]

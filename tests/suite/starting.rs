@@ -62,7 +62,7 @@ fn overwrite(file: &Path) -> io::Result<()> {
 }
 
 fn replace(file: &Path) -> io::Result<()> {
-    fs::write(file, "a text that somebody wrote here\n".repeat(500))
+    fs::write(file, "a text of another program\n".repeat(500))
 }
 
 fn empty(file: &Path) -> io::Result<()> {

@@ -48,7 +48,7 @@ fn run_on<T>(runtime: fn() -> Runtime, max: Duration, test: impl Future<Output =
         let watchdog = spawn_blocking(move || is_done.recv_timeout(max));
         let output = tokio::select! {
             output = test => output,
-            _ = watchdog => panic!("the test waits for what does not come"),
+            _ = watchdog => panic!("the test waits for what does not happen"),
         };
         drop(done);
         output

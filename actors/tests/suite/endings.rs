@@ -133,7 +133,7 @@ fn a_connection_that_vanished_is_forgotten_at_the_next_push() {
         let mut agent = UserAgent::new(&node, 1).await;
         agent.client.try_send(Vanish).unwrap();
         settle().await;
-        assert!(node.find(agent.uaid).await.is_some(), "nobody told the registry");
+        assert!(node.find(agent.uaid).await.is_some(), "the registry was not notified");
         let answer = node.deliver(agent.uaid, node.message()).await;
         assert_eq!(answer, Ok(NodeAnswer::NotHere));
         assert_eq!(node.find(agent.uaid).await, None);

@@ -164,9 +164,9 @@ fn a_refused_token_is_advised_on_by_the_claim_that_is_wrong() {
 #[test]
 fn a_message_in_place_of_the_endpoint_is_refused_with_the_flag() {
     for text in ["hello", "localhost:8080/wpush/x", "ftp://a"] {
-        assert!(endpoint(text).unwrap_err().contains("a message goes behind -m"), "{text}");
+        assert!(endpoint(text).unwrap_err().contains("a message follows -m"), "{text}");
         let error = Line::try_parse_from(["push", "--subscription", "s", text]).err().unwrap();
-        assert!(error.to_string().contains("a message goes behind -m"), "{error}");
+        assert!(error.to_string().contains("a message follows -m"), "{error}");
     }
     assert_eq!(endpoint("http://a/b").unwrap().as_str(), "http://a/b");
 }

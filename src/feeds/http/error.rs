@@ -32,7 +32,7 @@ pub(super) enum FeedError {
     #[error("{0} is a cursor: empty, or a number that an answer gave")]
     Cursor(&'static str),
     #[error(
-        "the cursor is from the future: this feed has come to {0}. It is another feed's, or of another store"
+        "the cursor is from the future: this feed is at {0}. It belongs to another feed or to another store"
     )]
     CursorFromTheFuture(FeedSyncId),
     #[error("limit is a number of updates, at least 1")]

@@ -194,7 +194,7 @@ async fn a_value_is_limited_whatever_its_content_length() {
     assert_refused(&scene, request, 413, 104, "too large").await;
     for length in ["101", "99999999999"] {
         let request = scene.request(Method::PUT, "x/a").insert_header(("content-length", length));
-        assert_refused(&scene, request, 413, 104, "said to be too large").await;
+        assert_refused(&scene, request, 413, 104, "announced as too large").await;
     }
 }
 

@@ -99,7 +99,11 @@ impl ScanPosition {
 }
 
 fn no_position(client: &DynamoClient) -> CallError {
-    CallError::unreadable("Query", &client.names.router, "the search goes on nowhere")
+    CallError::unreadable(
+        "Query",
+        &client.names.router,
+        "the position to continue the search is unreadable",
+    )
 }
 
 /// A page of the users of one key.

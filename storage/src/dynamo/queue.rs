@@ -432,7 +432,7 @@ mod tests {
         let late = queue.run(Priority::Router, Some(AGENT), late);
         assert_eq!(late.await, Err(StoreError::Busy));
         let beside = queue.run(Priority::Store, Some(AGENT), async { Ok(2) });
-        assert_eq!(beside.await, Ok(2), "who is late holds nobody any more");
+        assert_eq!(beside.await, Ok(2), "a late call does not delay others");
         release.send(1).unwrap();
         assert_eq!(first.await, Ok(1), "waiting is bounded, not being done");
         queue.close().await.unwrap();

@@ -30,7 +30,7 @@ impl WireServer {
             .expect("what `make tools` built can be run");
         let stdout = process.stdout.take().expect("it was piped");
         let first = BufReader::new(stdout).lines().next();
-        let url = first.expect("the server says where it listens").expect("a line of text");
+        let url = first.expect("the server prints its address").expect("a line of text");
         Self { url, process }
     }
 }

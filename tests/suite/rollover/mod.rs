@@ -132,7 +132,7 @@ async fn roll_over(engine: &impl Engine, size: Size) {
     let connections_closed = story.state.sent_away_count();
     println!(
         "{} user agents, {connections_closed} connections closed by the server; {} (in the storm {stormy} accepted and \
-         {settled} settled); {strays} rows in November that were promised to nobody; {:.1} s",
+         {settled} settled); {strays} rows in November without a promise; {:.1} s",
         size.agents,
         story.state.ledger(),
         began.elapsed().as_secs_f32()

@@ -56,7 +56,7 @@ fn changes_during_a_fan_out_are_sent_once_a_period() {
             }
         }
         assert!(heard.iter().all(|version| version == "4"));
-        assert!((145..=155).contains(&frames), "{frames}: half of them were told of both");
+        assert!((145..=155).contains(&frames), "{frames}: half of them received both");
     });
 }
 

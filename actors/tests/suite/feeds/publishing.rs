@@ -108,7 +108,7 @@ fn an_update_of_another_node_is_read_within_a_poll() {
         settle().await;
         put(&there, &fred, "name", "jim").await;
         reader.catches_up().await;
-        assert_eq!(reader.pages, 1, "nobody has told this node");
+        assert_eq!(reader.pages, 1, "this node was not notified");
         pass(POLL).await;
         assert_eq!(reader.hears().await, "name=jim");
     });

@@ -170,7 +170,11 @@ fn a_second_shutdown_can_shorten_a_drain_and_not_lengthen_it() {
         let (places, mut agents) = drained(SPREAD).await;
         shut_down(&places.a, 10 * SPREAD).await;
         pass(SECOND).await;
-        assert_eq!(connected(&places.a).await, usize::from(AGENTS) - 2, "as if nothing was said");
+        assert_eq!(
+            connected(&places.a).await,
+            usize::from(AGENTS) - 2,
+            "the notification had no effect"
+        );
         shut_down(&places.a, Duration::from_millis(800)).await;
         for left in (0..8).rev() {
             assert_eq!(connected(&places.a).await, left);
@@ -190,7 +194,7 @@ fn a_drain_does_not_clear_a_record_that_names_another_node() {
         places.set_way("a", Way::Hangs);
         let mut newer = UserAgent::back(&places.b, agent.uaid).await;
         shut_down(&places.a, Duration::ZERO).await;
-        assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "nobody had told it");
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "no other node had notified it");
         settle().await;
         assert_eq!(places.node_of(agent.uaid).await.as_deref(), Some("b"));
         newer.heard_nothing_more();

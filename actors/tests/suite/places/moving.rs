@@ -95,8 +95,8 @@ fn a_late_connected_elsewhere_does_not_close_an_agent_that_reconnected() {
         let mut second = UserAgent::back(&places.b, first.uaid).await;
         pass(Span(10)).await;
         let mut third = UserAgent::back(&places.a, first.uaid).await;
-        assert_eq!(first.is_closed().await, CloseReason::Replaced, "the registry of a told it");
-        assert_eq!(second.is_closed().await, CloseReason::Replaced, "b was told");
+        assert_eq!(first.is_closed().await, CloseReason::Replaced, "the registry of a notified it");
+        assert_eq!(second.is_closed().await, CloseReason::Replaced, "b was notified");
         places.set_way("a", Way::Open);
         pass(LATE).await;
 

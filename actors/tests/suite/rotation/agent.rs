@@ -98,7 +98,7 @@ impl Agent {
         match self.agent.client.try_send(Came(event)) {
             Ok(()) => self.said += usize::from(is_said),
             Err(SendError::Closed(_)) => {}
-            Err(SendError::Full(_)) => panic!("a test says no more than a mailbox holds"),
+            Err(SendError::Full(_)) => panic!("a test sends no more than a mailbox holds"),
         }
     }
 

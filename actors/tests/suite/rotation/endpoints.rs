@@ -39,7 +39,7 @@ pub(crate) async fn an_endpoint_that_stores_after_the_move_reaches_the_agent_tha
     node.gate.set_open(true);
     assert_eq!(sent.await.unwrap(), Outcome::Stored);
     agent.comes_to_rest(&node).await;
-    assert_eq!(agent.got, [message.id], "the endpoint told its node");
+    assert_eq!(agent.got, [message.id], "the endpoint notified its node");
     world.is_done_with(uaid, NEW).await;
 }
 
@@ -86,7 +86,11 @@ pub(crate) async fn an_endpoint_whose_channel_was_given_up_after_the_move_leaves
     let mut agent = Agent::settles(&node, uaid).await;
     agent.says(&json!({"messageType": "unregister", "channelID": CHANNEL.to_string()}));
     agent.until(|agent, _| !agent.answers.is_empty()).await;
-    assert_eq!(world.channels_in(uaid, OLD).await, Some([CHANNEL].into()), "nobody looks there");
+    assert_eq!(
+        world.channels_in(uaid, OLD).await,
+        Some([CHANNEL].into()),
+        "that table is not read"
+    );
 
     node.gate.set_open(true);
     assert_eq!(sent.await.unwrap(), Outcome::NoSuchChannel);

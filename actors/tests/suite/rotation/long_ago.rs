@@ -117,7 +117,7 @@ pub(crate) async fn a_client_whose_table_was_dropped_gets_a_new_uaid_and_subscri
     it_becomes(&node, "2027_02");
     assert_eq!(world.drop_month(month(OLD)).await, Ok(true));
     let sent = node.send(uaid, lasting(&node)).await.unwrap();
-    assert_eq!(sent, Outcome::NoSuchUser, "its application servers are told so");
+    assert_eq!(sent, Outcome::NoSuchUser, "its application servers are answered so");
 
     let fresh = Uaid([2; 16]);
     let mut agent = Agent::connects_with_luck(&node, uaid, fresh);

@@ -20,7 +20,7 @@ impl NodeDirectory for ScriptedNodes {
     }
 
     fn notify_stored(&self, _: &NodeId, _: Uaid) {
-        self.0.note("node: a connection told of a stored message".to_owned());
+        self.0.note("node: a connection was notified of a stored message".to_owned());
     }
 
     fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {

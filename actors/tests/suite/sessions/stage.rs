@@ -108,7 +108,7 @@ impl Stage {
                 self.store.answer(*op, answer.clone());
             }
             Input::Event(Event::MessageStored) => {
-                let uaid = self.uaid.expect("a nudge is for somebody who said hello");
+                let uaid = self.uaid.expect("a notification is for an agent after its hello");
                 self.shared.registry.try_send(MessageStored { uaid }).unwrap();
             }
             Input::Event(Event::Replaced) => self.replace(),
@@ -121,7 +121,7 @@ impl Stage {
                 }
             }
             Input::Event(Event::BroadcastsChanged(all)) => {
-                let crier = self.crier.as_ref().expect("a transcript that tells of broadcasts");
+                let crier = self.crier.as_ref().expect("a transcript with broadcasts");
                 crier.knows(all);
                 crier.cries();
             }

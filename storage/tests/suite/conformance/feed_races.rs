@@ -202,7 +202,7 @@ pub(crate) async fn no_number_appears_behind_a_head_that_was_seen(world: World) 
     let mut before = View::default();
     until_done(storm(&world), async || {
         let now = view(&*world).await;
-        assert!(now.0 >= before.0, "the head never goes back");
+        assert!(now.0 >= before.0, "the head never decreases");
         for (number, had) in now.1.range(..=before.0.0) {
             assert_eq!(before.1.get(number), Some(had), "{number} came late or was given twice");
         }

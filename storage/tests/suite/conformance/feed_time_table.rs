@@ -32,7 +32,7 @@ fn a_publisher_of_max_plus_one_loses_the_last_version_of_the_time_table() {
     naive.write("fred", "jim");
     assert_eq!(naive.publish_one(), Some(1), "t=5: the number is given a second time");
     assert_eq!(naive.consume(&mut cursor), [], "t=6: nothing to do!");
-    assert_eq!(naive.everything(), [saw(1, "fred", 4, "jim")], "which no consumer is told");
+    assert_eq!(naive.everything(), [saw(1, "fred", 4, "jim")], "which no consumer receives");
 }
 
 /// A feed that has no sequence.

@@ -85,7 +85,7 @@ pub(crate) async fn publish_all(store: &dyn FeedTables, name: &str) -> usize {
         let published = insist(|| store.publish(feed(name), after.clone(), 100)).await;
         let published = published.expect("the feed is there");
         count += published.count;
-        assert!(published.next.is_none() || published.next > after, "it goes on and not back");
+        assert!(published.next.is_none() || published.next > after, "it ascends");
         match published.next {
             Some(next) => after = Some(next),
             None => return count,
@@ -136,7 +136,7 @@ pub(crate) async fn sequence(store: &dyn FeedTables, name: &str) -> Sequence {
     loop {
         let feeds = insist(|| store.feeds(after.clone(), 100)).await;
         let last = feeds.last().map(|state| state.name.clone());
-        assert!(last > after, "the list goes on, and the feed is in it");
+        assert!(last > after, "the list continues, and the feed is in it");
         after = last;
         if let Some(ours) = feeds.into_iter().find(|state| state.name == feed(name)) {
             return ours.sequence;
@@ -170,7 +170,7 @@ impl Follower {
         while self.cursor < sequence(store, name).await.value {
             let before = self.cursor;
             self.poll(store, name, PAGE).await;
-            assert!(self.cursor > before, "there is more, and it goes on");
+            assert!(self.cursor > before, "there is more, and it ascends");
         }
     }
 

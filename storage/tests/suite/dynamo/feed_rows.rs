@@ -236,7 +236,7 @@ async fn two_nodes_that_write_and_publish_at_once_give_each_number_once_and_lose
     let keys: BTreeMap<_, _> = last.iter().map(|(number, key)| (key, number)).collect();
     assert_eq!((last.len(), keys.len()), (3, 3), "each key has one number: {last:?}");
     let rows = world.rows("feeds").await;
-    assert_eq!(rows.len(), 6, "a row that says where a key is, and one with its number: {rows:?}");
+    assert_eq!(rows.len(), 6, "a row with the place of a key, and one with its number: {rows:?}");
     let versions: u64 = (rows.iter())
         .filter(|row| row["item"].as_s().unwrap().starts_with("k:"))
         .map(|row| row["version"].as_n().unwrap().parse::<u64>().unwrap())

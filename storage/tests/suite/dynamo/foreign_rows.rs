@@ -272,7 +272,7 @@ async fn an_unreadable_row_blocks_no_other_row_and_is_counted() {
     assert_eq!(world.store.rows_unreadable(), 2);
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.waiting(december()).await, [message(1)]);
-    assert_eq!(world.message_rows(november()).await.len(), 1, "nobody knows whose it is");
+    assert_eq!(world.message_rows(november()).await.len(), 1, "its owner is unknown");
 }
 
 /// With it would go every subscription of the agent.

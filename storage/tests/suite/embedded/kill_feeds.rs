@@ -30,7 +30,7 @@ async fn no_number_is_assigned_twice_and_no_write_is_lost_by_kill_nine() {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let before = heard.lines;
         while heard.lines < before + answers {
-            heard.note(&lines.next().expect("the child goes on until it is killed"));
+            heard.note(&lines.next().expect("the child runs until it is killed"));
         }
         child.kill().unwrap();
         lines.for_each(|line| heard.note(&line));

@@ -165,7 +165,7 @@ async fn a_batch_that_was_taken_in_part_is_no_busy_store() {
         _ => good(operation, body),
     });
     let deleted = store.delete_uaids(vec![agent(1), agent(2)]).await;
-    assert!(matches!(deleted, Err(StoreError::Failed(_))), "busy says that nothing was done");
+    assert!(matches!(deleted, Err(StoreError::Failed(_))), "busy means that nothing was done");
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ pub(crate) async fn users_are_found_in_batches_and_each_once(world: World) {
         world.connect(*uaid, DECEMBER + Span(hour as u64 * HOUR.0)).await;
     }
     let found = world.inactive("2026_12", "2026_12").await;
-    assert_eq!(found.len(), 60, "nobody is found twice");
+    assert_eq!(found.len(), 60, "no agent is found twice");
     assert_eq!(uaids(&found), all);
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn users_of_one_hour_and_shard_that_are_more_than_a_batch_are_a
         world.connect(*uaid, DECEMBER).await;
     }
     let found = world.inactive("2026_12", "2026_12").await;
-    assert_eq!(found.len(), all.len(), "nobody is found twice");
+    assert_eq!(found.len(), all.len(), "no agent is found twice");
     assert_eq!(uaids(&found), all);
 }
 
