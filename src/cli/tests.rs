@@ -140,6 +140,7 @@ fn subscribe_refuses_a_url_without_a_server_and_a_malformed_key() {
         &["subscribe", "127.0.0.1:8080"],
         &["subscribe", "--vapid-public-key", "BCVx"],
         &["subscribe", "--count", "0"],
+        &["subscribe", "--broadcast", ""],
     ] {
         assert!(parse(wrong).is_err(), "{wrong:?}");
     }
@@ -208,6 +209,12 @@ fn an_example_that_listens_to_the_world_says_where_the_world_finds_it() {
     let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
     assert_eq!(open.len(), 3);
     assert!(open.iter().all(|line| line.contains("--public-url https://")), "{open:?}");
+}
+
+#[test]
+fn a_number_of_an_update_that_is_none_is_refused_with_an_example() {
+    let error = help(&["feed", "tail", "f", "--after", "x"]);
+    assert!(error.contains("expected the number of an update, such as 42"), "{error}");
 }
 
 #[test]

@@ -177,25 +177,27 @@ impl Agent {
 
     /// Handles a text of the server.
     pub fn on_message(&mut self, text: &str) -> Result<Step, AgentError> {
-        let heard: ServerMessage =
+        let message: ServerMessage =
             serde_json::from_str(text).map_err(|error| AgentError::NotJson(error.to_string()))?;
-        match heard.message_type.as_deref() {
-            Some("hello") => self.on_hello(heard),
-            Some("register") => self.on_register(heard),
-            Some("notification") => self.on_notification(&heard),
-            Some("broadcast") => Ok(Step { events: self.on_broadcasts(&heard), send: Vec::new() }),
+        match message.message_type.as_deref() {
+            Some("hello") => self.on_hello(message),
+            Some("register") => self.on_register(message),
+            Some("notification") => self.on_notification(&message),
+            Some("broadcast") => {
+                Ok(Step { events: self.on_broadcasts(&message), send: Vec::new() })
+            }
             // The answer to a ping, and messages of later servers.
             None | Some(_) => Ok(Step::default()),
         }
     }
 
-    fn on_hello(&mut self, heard: ServerMessage) -> Result<Step, AgentError> {
+    fn on_hello(&mut self, message: ServerMessage) -> Result<Step, AgentError> {
         if self.phase != Phase::AwaitingHello {
             return Err(AgentError::OutOfTurn("hello"));
         }
-        check_status("hello", &heard)?;
-        let news = self.on_broadcasts(&heard);
-        let uaid = heard.uaid.filter(|uaid| (1..=128).contains(&uaid.len()));
+        check_status("hello", &message)?;
+        let news = self.on_broadcasts(&message);
+        let uaid = message.uaid.filter(|uaid| (1..=128).contains(&uaid.len()));
         let uaid = uaid.ok_or(AgentError::Malformed { what: "hello", field: "uaid" })?;
         let mut step = Step::default();
         step.events.push(Event::Connected { uaid: uaid.clone() });
@@ -225,8 +227,8 @@ impl Agent {
     }
 
     /// The versions by id, and under `errors` the reasons of refusals.
-    fn on_broadcasts(&mut self, heard: &ServerMessage) -> Vec<Event> {
-        let sent = heard.broadcasts.as_ref().and_then(Value::as_object).into_iter().flatten();
+    fn on_broadcasts(&mut self, message: &ServerMessage) -> Vec<Event> {
+        let sent = message.broadcasts.as_ref().and_then(Value::as_object).into_iter().flatten();
         let mut events = Vec::new();
         for (id, version) in sent {
             if let Some(version) = version.as_str() {
@@ -242,16 +244,16 @@ impl Agent {
         events
     }
 
-    fn on_register(&mut self, heard: ServerMessage) -> Result<Step, AgentError> {
+    fn on_register(&mut self, message: ServerMessage) -> Result<Step, AgentError> {
         if self.phase != Phase::AwaitingRegister {
             return Err(AgentError::OutOfTurn("register"));
         }
-        check_status("register", &heard)?;
+        check_status("register", &message)?;
         let malformed = |field| AgentError::Malformed { what: "register", field };
-        if heard.channel.as_ref() != Some(&self.identity.channel) {
+        if message.channel.as_ref() != Some(&self.identity.channel) {
             return Err(malformed("channelID"));
         }
-        let endpoint = heard.push_endpoint.and_then(|text| Url::parse(&text).ok());
+        let endpoint = message.push_endpoint.and_then(|text| Url::parse(&text).ok());
         self.identity.endpoint = Some(endpoint.ok_or(malformed("pushEndpoint"))?);
         self.phase = Phase::Subscribed;
         let subscription = self.identity.subscription();
@@ -259,17 +261,17 @@ impl Agent {
         Ok(Step { events: events.into_iter().collect(), send: Vec::new() })
     }
 
-    fn on_notification(&mut self, heard: &ServerMessage) -> Result<Step, AgentError> {
+    fn on_notification(&mut self, message: &ServerMessage) -> Result<Step, AgentError> {
         if self.phase == Phase::AwaitingHello {
             return Err(AgentError::OutOfTurn("notification"));
         }
         let malformed = |field| AgentError::Malformed { what: "notification", field };
-        let channel = heard.channel.clone().ok_or(malformed("channelID"))?;
-        let version = heard.version.clone().ok_or(malformed("version"))?;
+        let channel = message.channel.clone().ok_or(malformed("channelID"))?;
+        let version = message.version.clone().ok_or(malformed("version"))?;
         let (event, code) = if self.remembered.contains(&version) {
             (Event::Repeated { version: version.clone() }, NOT_DELIVERED)
         } else {
-            let received = self.receive(&channel, version.clone(), heard)?;
+            let received = self.receive(&channel, version.clone(), message)?;
             self.remember(version.clone());
             received
         };
@@ -282,13 +284,13 @@ impl Agent {
         &self,
         channel: &str,
         version: String,
-        heard: &ServerMessage,
+        message: &ServerMessage,
     ) -> Result<(Event, u16), AgentError> {
         if channel != self.identity.channel {
             let reason = format!("it is for channel {channel}, which is not the agent's");
             return Ok((Event::Undecryptable { version, reason }, NOT_DELIVERED));
         }
-        let Some(payload) = payload(heard)? else {
+        let Some(payload) = payload(message)? else {
             let (encoding, body) = (None, Vec::new());
             return Ok((Event::Message { version, encoding, body }, DELIVERED));
         };
@@ -312,11 +314,11 @@ impl Agent {
     }
 }
 
-fn check_status(what: &'static str, heard: &ServerMessage) -> Result<(), AgentError> {
-    match heard.status {
+fn check_status(what: &'static str, message: &ServerMessage) -> Result<(), AgentError> {
+    match message.status {
         Some(200) => Ok(()),
         Some(status) => {
-            let reason = heard.reason.as_ref().map(|reason| format!(": {reason}"));
+            let reason = message.reason.as_ref().map(|reason| format!(": {reason}"));
             Err(AgentError::Refused { what, status, reason: reason.unwrap_or_default() })
         }
         None => Err(AgentError::Malformed { what, field: "status" }),
@@ -324,9 +326,9 @@ fn check_status(what: &'static str, heard: &ServerMessage) -> Result<(), AgentEr
 }
 
 /// The encrypted body: `data` and `headers` are both present or both missing.
-fn payload(heard: &ServerMessage) -> Result<Option<Payload>, AgentError> {
+fn payload(message: &ServerMessage) -> Result<Option<Payload>, AgentError> {
     let malformed = |field| AgentError::Malformed { what: "notification", field };
-    let (data, headers) = match (&heard.data, &heard.headers) {
+    let (data, headers) = match (&message.data, &message.headers) {
         (None, None) => return Ok(None),
         (Some(data), Some(headers)) => (data, headers),
         (Some(_), None) => return Err(malformed("headers")),

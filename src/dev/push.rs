@@ -121,9 +121,6 @@ impl Push {
         let mut headers = vec![("TTL", args.ttl.to_string())];
         headers.extend(args.topic.clone().map(|topic| ("Topic", topic)));
         headers.extend(args.urgency.clone().map(|urgency| ("Urgency", urgency)));
-        if !args.no_vapid {
-            headers.push(("Authorization", vapid(args, &endpoint)?));
-        }
         let body = match (message.is_empty(), &keys) {
             (true, _) => None,
             (false, Some(keys)) => {
@@ -137,6 +134,9 @@ impl Push {
                 return Err(ToolError::Unusable(advice.into()));
             }
         };
+        if !args.no_vapid {
+            headers.push(("Authorization", vapid(args, &endpoint)?));
+        }
         Ok(Self { endpoint, headers, body })
     }
 
@@ -157,11 +157,13 @@ impl Push {
         let status = response.status();
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         if status.is_success() {
-            let line = |name| Some(format!("\n{name}: {}", header(name)?));
-            return Ok(["Location", "TTL"]
-                .into_iter()
-                .filter_map(line)
-                .fold(status.to_string(), |answer, line| answer + &line));
+            let mut answer = status.to_string();
+            for name in ["Location", "TTL"] {
+                if let Some(value) = header(name) {
+                    answer += &format!("\n{name}: {value}");
+                }
+            }
+            return Ok(answer);
         }
         let retry_after = header("Retry-After").map(str::to_owned);
         let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();

@@ -54,15 +54,15 @@ impl Settings {
 
     /// Checks limits that depend on the store.
     fn checked(self) -> Result<Self, SettingsError> {
-        let given = [
+        let mut problems = Vec::new();
+        for (name, value, max) in [
             ("payload_bytes_max", self.payload_bytes_max, DYNAMODB_PAYLOAD_BYTES_MAX),
             ("channels_max", self.channels_max, DYNAMODB_CHANNELS_MAX),
-        ];
-        let too_large = given
-            .into_iter()
-            .filter(|(_, value, max)| self.store == StoreKind::DynamoDb && value > max)
-            .map(|(name, value, max)| Problem::TooLarge { name, value, max });
-        let problems: Vec<_> = too_large.collect();
+        ] {
+            if self.store == StoreKind::DynamoDb && value > max {
+                problems.push(Problem::TooLarge { name, value, max });
+            }
+        }
         if problems.is_empty() { Ok(self) } else { Err(SettingsError(problems)) }
     }
 

@@ -35,8 +35,8 @@ pub(super) async fn run(copy: &Copy, report: &Report) -> Result<(), JobError> {
     let CopyProgress { seen, .. } =
         all_pages("copying rows", Some(rows), copy_rows, report).await?;
     report.note(format!("copied {from} to {to}: {seen} rows")).await?;
-    let (of, move_records) =
-        (items(Table::Router), |after| report.context.store.move_records(from, to, after));
+    let of = items(Table::Router);
+    let move_records = |after| report.context.store.move_records(from, to, after);
     let CopyProgress { written, .. } =
         all_pages("moving records", of, move_records, report).await?;
     report.note(format!("{written} records name {to} instead of {from} now")).await?;
