@@ -1,5 +1,7 @@
 //! Error responses: status, headers and body with the error numbers of autopush.
 
+use std::fmt;
+
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
     CACHE_CONTROL, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
@@ -147,23 +149,22 @@ impl ResponseError for PushError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        let (status, errno) = self.code();
-        let mut response = HttpResponse::build(status);
-        self.add_headers(&mut response);
-        refuse(&mut response, status, errno, &self.to_string(), MORE_INFO)
+        refuse(self, self.code(), MORE_INFO, |response| self.add_headers(response))
     }
 }
 
 /// Builds the error response; pushes and feeds have the same body.
 pub(crate) fn refuse(
-    response: &mut HttpResponseBuilder,
-    status: StatusCode,
-    errno: u16,
-    message: &str,
+    error: &dyn fmt::Display,
+    (status, errno): (StatusCode, u16),
     more_info: &str,
+    add_headers: impl FnOnce(&mut HttpResponseBuilder),
 ) -> HttpResponse {
+    let mut response = HttpResponse::build(status);
+    add_headers(&mut response);
+    let (code, message) = (status.as_u16(), &error.to_string());
     let error = status.canonical_reason().unwrap_or("Error");
-    response.json(Body { code: status.as_u16(), errno, error, message, more_info })
+    response.json(Body { code, errno, error, message, more_info })
 }
 
 #[cfg(test)]

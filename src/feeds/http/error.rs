@@ -140,10 +140,7 @@ impl ResponseError for FeedError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        let (status, errno) = self.code();
-        let mut response = HttpResponse::build(status);
-        self.add_headers(&mut response);
-        refuse(&mut response, status, errno, &self.to_string(), MORE_INFO)
+        refuse(self, self.code(), MORE_INFO, |response| self.add_headers(response))
     }
 }
 
