@@ -99,7 +99,7 @@ impl ScanPosition {
 }
 
 fn no_position(client: &DynamoClient) -> CallError {
-    CallError::unreadable("Query", &client.names.router, "the search goes on nowhere")
+    CallError::unreadable("Query", &client.names.router, "the cursor of the search is invalid")
 }
 
 /// A page of the users of one key.
