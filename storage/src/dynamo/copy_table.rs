@@ -71,8 +71,7 @@ fn cursor_of(key: &Item) -> Option<Cursor> {
 }
 
 fn key_of(cursor: &Cursor) -> Result<Item, StoreError> {
-    let nowhere =
-        || StoreError::Failed("the position to continue the copy is unreadable".to_owned());
-    let (uaid, sort_key) = cursor.as_str().split_once(' ').ok_or_else(nowhere)?;
+    let invalid = || StoreError::Failed("the cursor of the copy is invalid".to_owned());
+    let (uaid, sort_key) = cursor.as_str().split_once(' ').ok_or_else(invalid)?;
     Ok(Item::from([(UAID.to_owned(), text(uaid)), (SORT_KEY.to_owned(), text(sort_key))]))
 }

@@ -99,11 +99,7 @@ impl ScanPosition {
 }
 
 fn no_position(client: &DynamoClient) -> CallError {
-    CallError::unreadable(
-        "Query",
-        &client.names.router,
-        "the position to continue the search is unreadable",
-    )
+    CallError::unreadable("Query", &client.names.router, "the cursor of the search is invalid")
 }
 
 /// A page of the users of one key.

@@ -13,17 +13,11 @@ use crate::store::StoreFuture;
 const CHID: &str = "chid";
 
 impl NotificationTable for Dynamo {
-    fn ensure_notifications(&self) -> StoreFuture<()> {
-        self.call(async move |client| tables::ensure_legacy(&client).await)
-    }
+    calls! {
+        ensure_notifications() -> () = |client| tables::ensure_legacy(client);
 
-    fn fetch_notifications(
-        &self,
-        uaid: Uaid,
-        after: Option<Chid>,
-        limit: usize,
-    ) -> StoreFuture<Vec<Notification>> {
-        self.call(async move |client| fetch(&client, uaid, after, limit).await)
+        fetch_notifications(uaid: Uaid, after: Option<Chid>, limit: usize) -> Vec<Notification> =
+            |client| fetch(client, uaid, after, limit);
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {

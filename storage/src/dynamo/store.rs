@@ -50,8 +50,19 @@ impl RouterTable for Dynamo {
 }
 
 impl MessageTables for Dynamo {
-    fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>> {
-        self.call(async move |client| channels::read(&client, uaid, month).await)
+    calls! {
+        channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>> =
+            |client| channels::read(client, uaid, month);
+
+        fetch_messages(
+            uaid: Uaid, month: Month, after: Option<Cursor>, limit: PageLimit, now: Time
+        ) -> Page = |client| query::fetch(client, uaid, month, after.as_ref(), limit, now);
+
+        ensure_month(month: Month) -> () = |client| tables::ensure_month(client, month);
+
+        months() -> Vec<Month> = |client| tables::months(client);
+
+        drop_month(month: Month) -> bool = |client| tables::drop_month(client, month);
     }
 
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
@@ -72,19 +83,6 @@ impl MessageTables for Dynamo {
         })
     }
 
-    fn fetch_messages(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        after: Option<Cursor>,
-        limit: PageLimit,
-        now: Time,
-    ) -> StoreFuture<Page> {
-        self.call(async move |client| {
-            query::fetch(&client, uaid, month, after.as_ref(), limit, now).await
-        })
-    }
-
     fn delete_messages(
         &self,
         uaid: Uaid,
@@ -100,18 +98,6 @@ impl MessageTables for Dynamo {
         self.run(Priority::Messages, Some(uaid), async move |client| {
             move_messages::run(&client, uaid, from, to).await
         })
-    }
-
-    fn ensure_month(&self, month: Month) -> StoreFuture<()> {
-        self.call(async move |client| tables::ensure_month(&client, month).await)
-    }
-
-    fn months(&self) -> StoreFuture<Vec<Month>> {
-        self.call(async move |client| tables::months(&client).await)
-    }
-
-    fn drop_month(&self, month: Month) -> StoreFuture<bool> {
-        self.call(async move |client| tables::drop_month(&client, month).await)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The schema of each table: keys, index and TTL (docs/sources.md#dynamodb-schema).
 
-use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, GlobalSecondaryIndexDescription,
@@ -52,37 +51,35 @@ impl TableSchema {
         &self,
         request: CreateTableFluentBuilder,
         billing: Billing,
-    ) -> Result<CreateTableFluentBuilder, BuildError> {
-        let throughput = match billing {
-            Billing::OnDemand => None,
-            Billing::Provisioned(throughput) => Some(provisioned(throughput)?),
+    ) -> CreateTableFluentBuilder {
+        let (mode, throughput) = match billing {
+            Billing::OnDemand => (BillingMode::PayPerRequest, None),
+            Billing::Provisioned(throughput) => {
+                (BillingMode::Provisioned, Some(provisioned(throughput)))
+            }
         };
-        let mode = match throughput {
-            None => BillingMode::PayPerRequest,
-            Some(_) => BillingMode::Provisioned,
-        };
-        let index = self.index(throughput.as_ref())?;
-        Ok(request
-            .set_key_schema(Some(key_schema(&self.keys())?))
-            .set_attribute_definitions(Some(self.attributes()?))
+        let index = self.indexed.then(|| index(throughput.as_ref()));
+        request
+            .set_key_schema(Some(key_schema(&self.keys())))
+            .set_attribute_definitions(Some(self.attributes()))
             .set_global_secondary_indexes(index.map(|index| vec![index]))
             .billing_mode(mode)
-            .set_provisioned_throughput(throughput))
+            .set_provisioned_throughput(throughput)
     }
 
     /// Compares a table with the schema. The error names the difference and the remedy.
     pub(super) fn compare(&self, table: &TableDescription) -> Result<(), String> {
-        if key_schema(&self.keys()).as_deref().ok() != Some(table.key_schema()) {
+        if key_schema(&self.keys()) != table.key_schema() {
             return Err(self.wrong_keys());
         }
         if self.indexed {
             compare_index(table)?;
         }
         let defined = table.attribute_definitions();
-        match self.attributes().unwrap_or_default().iter().find(|key| !defined.contains(key)) {
+        match self.attributes().iter().find(|key| !defined.contains(key)) {
             None => Ok(()),
             Some(key) => Err(format!(
-                "its key {} must be {}: make the table anew",
+                "its key {} must be {}: create the table again",
                 key.attribute_name(),
                 type_name(key.attribute_type()),
             )),
@@ -95,7 +92,7 @@ impl TableSchema {
             Some(sort) => format!("sort key {sort}"),
             None => "no sort key".to_owned(),
         };
-        format!("it must have partition key {partition} and {sort}: make the table anew")
+        format!("it must have partition key {partition} and {sort}: create the table again")
     }
 
     fn keys(&self) -> Vec<Key> {
@@ -103,37 +100,33 @@ impl TableSchema {
         [(self.partition, ScalarAttributeType::S)].into_iter().chain(sort).collect()
     }
 
-    fn attributes(&self) -> Result<Vec<AttributeDefinition>, BuildError> {
+    fn attributes(&self) -> Vec<AttributeDefinition> {
         let index_key = self.indexed.then_some((INDEX_KEY, ScalarAttributeType::N));
         let keys = self.keys().into_iter().chain(index_key);
         keys.map(|(name, kind)| {
-            AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build()
+            let attribute = AttributeDefinition::builder().attribute_name(name);
+            attribute.attribute_type(kind).build().expect(COMPLETE)
         })
         .collect()
     }
-
-    fn index(
-        &self,
-        throughput: Option<&ProvisionedThroughput>,
-    ) -> Result<Option<GlobalSecondaryIndex>, BuildError> {
-        if !self.indexed {
-            return Ok(None);
-        }
-        GlobalSecondaryIndex::builder()
-            .index_name(INDEX)
-            .set_key_schema(Some(key_schema(&[(INDEX_KEY, ScalarAttributeType::N)])?))
-            .projection(Projection::builder().projection_type(ProjectionType::KeysOnly).build())
-            .set_provisioned_throughput(throughput.cloned())
-            .build()
-            .map(Some)
-    }
 }
 
-pub(super) fn provisioned(throughput: Throughput) -> Result<ProvisionedThroughput, BuildError> {
+fn index(throughput: Option<&ProvisionedThroughput>) -> GlobalSecondaryIndex {
+    GlobalSecondaryIndex::builder()
+        .index_name(INDEX)
+        .set_key_schema(Some(key_schema(&[(INDEX_KEY, ScalarAttributeType::N)])))
+        .projection(Projection::builder().projection_type(ProjectionType::KeysOnly).build())
+        .set_provisioned_throughput(throughput.cloned())
+        .build()
+        .expect(COMPLETE)
+}
+
+pub(super) fn provisioned(throughput: Throughput) -> ProvisionedThroughput {
     ProvisionedThroughput::builder()
         .read_capacity_units(throughput.read.into())
         .write_capacity_units(throughput.write.into())
         .build()
+        .expect(COMPLETE)
 }
 
 fn compare_index(table: &TableDescription) -> Result<(), String> {
@@ -143,10 +136,12 @@ fn compare_index(table: &TableDescription) -> Result<(), String> {
     };
     let wanted = key_schema(&[(INDEX_KEY, ScalarAttributeType::N)]);
     let projection = index.projection().and_then(Projection::projection_type);
-    if wanted.as_deref().ok() != Some(index.key_schema())
+    if wanted != index.key_schema()
         || projection.is_some_and(|projection| *projection != ProjectionType::KeysOnly)
     {
-        return Err(format!("its index {INDEX} is another one: make it anew with {INDEX_SCHEMA}"));
+        return Err(format!(
+            "its index {INDEX} is another one: create it again with {INDEX_SCHEMA}"
+        ));
     }
     match index.index_status() {
         Some(IndexStatus::Creating) => {
@@ -161,15 +156,15 @@ fn compare_index(table: &TableDescription) -> Result<(), String> {
 
 const INDEX_SCHEMA: &str = "partition key last_connect (a number) and projection KEYS_ONLY";
 
-fn key_schema(keys: &[Key]) -> Result<Vec<KeySchemaElement>, BuildError> {
-    let types = [KeyType::Hash, KeyType::Range];
-    keys.iter()
-        .zip(types)
-        .map(|((name, _), kind)| {
-            KeySchemaElement::builder().attribute_name(*name).key_type(kind).build()
-        })
-        .collect()
+fn key_schema(keys: &[Key]) -> Vec<KeySchemaElement> {
+    let keys = keys.iter().zip([KeyType::Hash, KeyType::Range]);
+    keys.map(|((name, _), kind)| {
+        KeySchemaElement::builder().attribute_name(*name).key_type(kind).build().expect(COMPLETE)
+    })
+    .collect()
 }
+
+const COMPLETE: &str = "each of its fields is set";
 
 fn type_name(kind: &ScalarAttributeType) -> &'static str {
     match kind {

@@ -134,7 +134,6 @@ async fn create(
     billing: Billing,
 ) -> Result<(), CallError> {
     let request = schema.describe_in(client.sdk.create_table().table_name(name), billing);
-    let request = request.expect("each part of it has a name and a type");
     match client.call("CreateTable", name, request.send()).await {
         Err(error) if !error.is_table_in_use() => Err(error),
         _ => Ok(()),
@@ -187,24 +186,16 @@ pub(super) async fn set_throughput(
                 return Err(CallError::unreadable("UpdateTable", &name, ON_DEMAND));
             }
         }
-        match update(client, &name, throughput).await {
+        let request = client.sdk.update_table().table_name(&name);
+        let request = request.provisioned_throughput(provisioned(throughput));
+        match client.call("UpdateTable", &name, request.send()).await {
             Err(error) if error.is_table_in_use() => wait.a_while("it is being changed").await?,
-            done => return done,
+            done => return done.map(drop),
         }
     }
 }
 
-const ON_DEMAND: &str = "it is paid for on demand and has no throughput that could be set";
-
-async fn update(
-    client: &DynamoClient,
-    name: &str,
-    throughput: Throughput,
-) -> Result<(), CallError> {
-    let throughput = provisioned(throughput).expect("both fields are set");
-    let request = client.sdk.update_table().table_name(name).provisioned_throughput(throughput);
-    client.call("UpdateTable", name, request.send()).await.map(drop)
-}
+const ON_DEMAND: &str = "it is billed on demand and has no throughput to set";
 
 fn units(count: Option<i64>) -> u32 {
     count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0)

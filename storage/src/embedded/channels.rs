@@ -32,22 +32,6 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Copies the rows of a user agent to another month. Returns how many it read and wrote.
-pub(super) fn copy_all(
-    from: &Connection,
-    to: &Connection,
-    uaid: Uaid,
-) -> rusqlite::Result<(u64, u64)> {
-    let (mut read, mut add) = (from.prepare_cached(READ)?, to.prepare_cached(ADD)?);
-    let mut rows = read.query(params![uaid.0])?;
-    let (mut seen, mut written) = (0, 0);
-    while let Some(row) = rows.next()? {
-        seen += 1;
-        written += add.execute(params![uaid.0, row.get_ref(0)?.as_blob()?])? as u64;
-    }
-    Ok((seen, written))
-}
-
 pub(super) fn remove(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqlite::Result<usize> {
     conn.prepare_cached(REMOVE)?.execute(params![uaid.0, chid.0])
 }

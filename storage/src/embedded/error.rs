@@ -32,7 +32,7 @@ pub enum OpenError {
     MonthMissing { file: PathBuf },
     /// The file is another program's database, empty, or a table under a wrong name.
     #[error(
-        "{} is not the database that its name says: move it away or restore it from a backup",
+        "{} is not the database that its name promises: move it away or restore it from a backup",
         file.display()
     )]
     Foreign { file: PathBuf },

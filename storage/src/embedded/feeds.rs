@@ -290,7 +290,7 @@ mod tests {
 
     fn database() -> Connection {
         let mut conn = Connection::open_in_memory().unwrap();
-        ROUTER.create(&mut conn).unwrap();
+        ROUTER.create(&mut conn, "in memory".as_ref()).unwrap();
         conn
     }
 

@@ -14,7 +14,7 @@ use state_machine::Month;
 
 use super::error::OpenError;
 use super::month_list;
-use super::schema::{MESSAGES, ROUTER, Schema, SchemaError};
+use super::schema::{MESSAGES, ROUTER, Schema};
 
 /// A database file: `router.db` or `messages_2026_11.db`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,17 +60,16 @@ impl DataDir {
     pub(super) fn make(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
         let unfinished = sibling(&path, ".new");
-        self.make_as(&unfinished, key).map_err(|error| explain(error, &unfinished))?;
+        let failed = |error| OpenError::io(&unfinished, error);
+        let unreadable = |error| OpenError::unreadable(&unfinished, &error);
+        remove_with_log(&unfinished).map_err(failed)?;
+        let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
+        create.map_err(failed)?;
+        let mut conn = connect(&unfinished, ConnectionRole::Writer).map_err(unreadable)?;
+        key.schema().create(&mut conn, &unfinished)?;
+        conn.close().map_err(|(_, error)| unreadable(error))?;
+        sync(&unfinished).map_err(failed)?;
         self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
-    }
-
-    fn make_as(&self, path: &Path, key: FileKey) -> Result<(), SchemaError> {
-        remove_with_log(path)?;
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        let mut conn = connect(path, ConnectionRole::Writer)?;
-        key.schema().create(&mut conn)?;
-        conn.close().map_err(|(_, error)| error)?;
-        Ok(sync(path)?)
     }
 
     fn give_name(&self, unfinished: &Path, path: &Path) -> io::Result<()> {
@@ -147,10 +146,9 @@ impl DataDir {
 
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
-        let opened = connect(&path, ConnectionRole::Writer).map_err(SchemaError::from);
-        opened
-            .and_then(|mut conn| key.schema().verify(&mut conn))
-            .map_err(|error| explain(error, &path))
+        let mut conn = connect(&path, ConnectionRole::Writer)
+            .map_err(|error| OpenError::unreadable(&path, &error))?;
+        key.schema().verify(&mut conn, &path)
     }
 
     fn list_months(&self) -> io::Result<BTreeSet<Month>> {
@@ -233,16 +231,6 @@ impl fmt::Display for FileKey {
 /// None for a name that is not exactly a month's, for example of a copy.
 fn month_of_name(name: &str) -> Option<Month> {
     name.strip_prefix("messages_")?.strip_suffix(".db")?.parse().ok()
-}
-
-fn explain(error: SchemaError, file: &Path) -> OpenError {
-    let file = file.to_owned();
-    match error {
-        SchemaError::Io(source) => OpenError::Directory { path: file, source },
-        SchemaError::Foreign => OpenError::Foreign { file },
-        SchemaError::Newer { found, known } => OpenError::Newer { file, found, known },
-        SchemaError::Database(error) => OpenError::unreadable(&file, &error),
-    }
 }
 
 /// Never creates a file: a missing file is an error and not an empty table.

@@ -118,20 +118,14 @@ pub(super) fn sweep(
     change(conn, SWEEP, params![uaid.0, first, last, to_i64(now.0)]).map(|_is_changed| ())
 }
 
-/// Copies all messages of a user agent to another month. Returns how many it read and wrote.
-pub(super) fn copy_all(
-    from: &Connection,
-    to: &Connection,
-    uaid: Uaid,
-) -> rusqlite::Result<(u64, u64)> {
+/// Copies all messages of a user agent to another month.
+pub(super) fn copy_all(from: &Connection, to: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
     let mut statement = from.prepare_cached(FETCH)?;
     let mut rows = statement.query(params![uaid.0, &[][..]])?;
-    let (mut seen, mut written) = (0, 0);
     while let Some(row) = rows.next()? {
-        seen += 1;
-        written += u64::from(insert(to, uaid, &decode(row)?)?);
+        insert(to, uaid, &decode(row)?)?;
     }
-    Ok((seen, written))
+    Ok(())
 }
 
 pub(super) fn delete_all(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
@@ -139,7 +133,7 @@ pub(super) fn delete_all(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> 
 }
 
 /// Reads the columns of [`FETCH`].
-fn decode(row: &Row<'_>) -> rusqlite::Result<Message> {
+pub(super) fn decode(row: &Row<'_>) -> rusqlite::Result<Message> {
     let topic = row.get_ref(3)?.as_str_or_null()?.map(Topic::parse).transpose();
     Ok(Message {
         id: MessageId::from_bytes(row.get(0)?),

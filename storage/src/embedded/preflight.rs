@@ -74,7 +74,9 @@ pub(super) fn compare_space(free_bytes: u64) -> Result<(), String> {
         return Ok(());
     }
     let (free, min) = (free_bytes >> 20, FREE_BYTES_MIN >> 20);
-    Err(format!("{free} MiB are free and {min} are needed: make room, or choose another directory"))
+    Err(format!(
+        "{free} MiB are free and {min} are needed: free some space, or choose another directory"
+    ))
 }
 
 fn message() -> Message {

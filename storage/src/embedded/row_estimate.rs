@@ -50,7 +50,7 @@ mod tests {
     /// A notification for each of `count` uaids that are spread evenly.
     fn database(count: u64) -> Connection {
         let mut conn = Connection::open_in_memory().unwrap();
-        schema::ROUTER.create(&mut conn).unwrap();
+        schema::ROUTER.create(&mut conn, "in memory".as_ref()).unwrap();
         for number in 1..=count {
             let uaid = u128::from(number * (u64::MAX / (count + 1))) << 64;
             let insert = "INSERT INTO notifications VALUES (?1, x'01', x'00')";

@@ -1,8 +1,10 @@
 //! The tables, and the migration of a file of an older version.
 
-use std::io;
+use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
+
+use super::error::OpenError;
 
 /// The schema of one kind of database file.
 pub(super) struct Schema {
@@ -11,19 +13,6 @@ pub(super) struct Schema {
     /// One per schema version; `PRAGMA user_version` counts the applied ones. Never change a
     /// released one, add another.
     pub(super) migrations: &'static [&'static str],
-}
-
-/// Why a file does not have the schema and cannot be migrated to it.
-#[derive(Debug)]
-pub(super) enum SchemaError {
-    Foreign,
-    Newer {
-        found: usize,
-        known: usize,
-    },
-    Database(rusqlite::Error),
-    /// The file cannot be created.
-    Io(io::Error),
 }
 
 /// Wide rows are in rowid tables with a unique index, measured 30 % cheaper than `WITHOUT ROWID`:
@@ -119,50 +108,47 @@ pub(super) const MESSAGES: Schema = Schema {
 
 impl Schema {
     /// Creates the schema in an empty database.
-    pub(super) fn create(&self, conn: &mut Connection) -> Result<(), SchemaError> {
-        conn.pragma_update(None, "application_id", self.application_id)?;
-        self.migrate(conn)?;
-        conn.pragma_update(None, "journal_mode", "wal")?;
-        Ok(())
+    pub(super) fn create(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
+        let failed = |error| OpenError::unreadable(file, &error);
+        conn.pragma_update(None, "application_id", self.application_id).map_err(failed)?;
+        self.migrate(conn, file)?;
+        conn.pragma_update(None, "journal_mode", "wal").map_err(failed)
     }
 
     /// Checks the application id, and migrates a file of an older version.
-    pub(super) fn verify(&self, conn: &mut Connection) -> Result<(), SchemaError> {
-        let found: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    pub(super) fn verify(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
+        let found: i32 = conn
+            .pragma_query_value(None, "application_id", |row| row.get(0))
+            .map_err(|error| OpenError::unreadable(file, &error))?;
         if found != self.application_id {
-            return Err(SchemaError::Foreign);
+            return Err(OpenError::Foreign { file: file.to_owned() });
         }
-        self.migrate(conn)
+        self.migrate(conn, file)
     }
 
     /// Runs the missing migrations in one transaction.
-    fn migrate(&self, conn: &mut Connection) -> Result<(), SchemaError> {
-        let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let found = usize::try_from(version).map_err(|_| SchemaError::Foreign)?;
+    fn migrate(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
+        let version = conn.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+        let version = version.map_err(|error| OpenError::unreadable(file, &error))?;
+        let file = file.to_owned();
+        let Ok(found) = usize::try_from(version) else { return Err(OpenError::Foreign { file }) };
         let known = self.migrations.len();
-        let missing = self.migrations.get(found..).ok_or(SchemaError::Newer { found, known })?;
-        if missing.is_empty() {
-            return Ok(());
+        match self.migrations.get(found..) {
+            None => Err(OpenError::Newer { file, found, known }),
+            Some([]) => Ok(()),
+            Some(missing) => apply(conn, missing, known as i64)
+                .map_err(|error| OpenError::unreadable(&file, &error)),
         }
-        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for migration in missing {
-            transaction.execute_batch(migration)?;
-        }
-        transaction.pragma_update(None, "user_version", known as i64)?;
-        Ok(transaction.commit()?)
     }
 }
 
-impl From<rusqlite::Error> for SchemaError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Database(error)
+fn apply(conn: &mut Connection, migrations: &[&str], version: i64) -> rusqlite::Result<()> {
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for migration in migrations {
+        transaction.execute_batch(migration)?;
     }
-}
-
-impl From<io::Error> for SchemaError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+    transaction.pragma_update(None, "user_version", version)?;
+    transaction.commit()
 }
 
 #[cfg(test)]
@@ -187,9 +173,13 @@ mod tests {
         ..FIRST
     };
 
+    fn file() -> &'static Path {
+        Path::new("in memory")
+    }
+
     fn database_of_the_first_version() -> Connection {
         let mut conn = Connection::open_in_memory().unwrap();
-        FIRST.create(&mut conn).unwrap();
+        FIRST.create(&mut conn, file()).unwrap();
         conn.execute("INSERT INTO a VALUES (1)", []).unwrap();
         conn
     }
@@ -201,17 +191,17 @@ mod tests {
     #[test]
     fn a_database_of_an_older_version_is_brought_up_to_date_with_its_rows() {
         let mut conn = database_of_the_first_version();
-        SECOND.verify(&mut conn).unwrap();
+        SECOND.verify(&mut conn, file()).unwrap();
         let row = conn.query_row("SELECT x, y FROM a", [], |row| Ok((row.get(0)?, row.get(1)?)));
         assert_eq!(row, Ok((1, "old".to_owned())));
         assert_eq!(version(&conn), 2);
-        SECOND.verify(&mut conn).expect("nothing is left to migrate");
+        SECOND.verify(&mut conn, file()).expect("nothing is left to migrate");
     }
 
     #[test]
     fn a_migration_that_fails_changes_nothing() {
         let mut conn = database_of_the_first_version();
-        assert!(matches!(BROKEN.verify(&mut conn), Err(SchemaError::Database(_))));
+        assert!(matches!(BROKEN.verify(&mut conn, file()), Err(OpenError::Unreadable { .. })));
         assert_eq!(conn.query_row("SELECT x FROM a", [], |row| row.get(0)), Ok(1));
         assert_eq!(version(&conn), 1);
     }
@@ -219,9 +209,9 @@ mod tests {
     #[test]
     fn a_database_of_a_newer_version_is_refused() {
         let mut conn = database_of_the_first_version();
-        SECOND.verify(&mut conn).unwrap();
-        let refused = FIRST.verify(&mut conn);
-        assert!(matches!(refused, Err(SchemaError::Newer { found: 2, known: 1 })), "{refused:?}");
+        SECOND.verify(&mut conn, file()).unwrap();
+        let refused = FIRST.verify(&mut conn, file());
+        assert!(matches!(refused, Err(OpenError::Newer { found: 2, known: 1, .. })), "{refused:?}");
     }
 
     /// The plan names the used index, or has a SCAN.
@@ -266,7 +256,8 @@ mod tests {
             messages::DELETE,
             messages::SWEEP,
             messages::DELETE_ALL,
-            copy_table::AGENTS,
+            copy_table::ALL_CHANNELS,
+            copy_table::ALL_MESSAGES,
             row_estimate::CHANNELS,
             row_estimate::MESSAGES,
         ];
@@ -274,7 +265,7 @@ mod tests {
             [(ROUTER, &router_statements[..]), (MESSAGES, &message_statements[..])]
         {
             let mut conn = Connection::open_in_memory().unwrap();
-            schema.create(&mut conn).unwrap();
+            schema.create(&mut conn, file()).unwrap();
             for statement in statements {
                 let plan = plan(&conn, statement);
                 assert!(!plan.contains("TEMP B-TREE"), "{statement}\n{plan}");
@@ -298,7 +289,7 @@ mod tests {
     #[test]
     fn a_router_table_is_not_taken_for_a_message_table() {
         let mut conn = Connection::open_in_memory().unwrap();
-        ROUTER.create(&mut conn).unwrap();
-        assert!(matches!(MESSAGES.verify(&mut conn), Err(SchemaError::Foreign)));
+        ROUTER.create(&mut conn, file()).unwrap();
+        assert!(matches!(MESSAGES.verify(&mut conn, file()), Err(OpenError::Foreign { .. })));
     }
 }

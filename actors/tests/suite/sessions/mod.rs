@@ -1,11 +1,11 @@
 //! The session transcripts of `fixtures/sessions`, on the client actor and over a real socket.
 
-pub(crate) mod crier;
 mod nodes;
 mod on_the_actor;
 mod over_a_socket;
+mod played_step;
 mod record;
-mod scene;
+pub(crate) mod scripted_broadcasts;
 mod stage;
 mod store;
 mod urls;

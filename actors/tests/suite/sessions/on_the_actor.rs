@@ -10,7 +10,7 @@ use harness::transcript::{Bindings, Input, Mismatch, Transcript};
 use state_machine::connection::{Effect, Event};
 
 use super::play_all;
-use super::scene::Scene;
+use super::played_step::PlayedStep;
 use super::stage::{Agent, Stage};
 use crate::clockwork::settle;
 use crate::wire::{Arrived, Came, Sent, Wire};
@@ -29,10 +29,10 @@ async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
         Sent::Close(reason) => record.ordered(&Effect::Close(reason)),
     });
     settle().await;
-    for scene in Scene::all(&stage.transcript) {
-        stage.play(&scene, &mut client).await;
+    for played in PlayedStep::all(&stage.transcript) {
+        stage.play(&played, &mut client).await;
         settle().await;
-        stage.compare(&scene).await?;
+        stage.compare(&played).await?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use state_machine::connection::Event;
 use state_machine::wire::InvalidFrame;
 
 use super::play_all;
-use super::scene::Scene;
+use super::played_step::PlayedStep;
 use super::stage::{Agent, Stage};
 use crate::net::{Heard, Listener, MESSAGE_BYTES_MAX, Peer, Server, Speaker, Traffic};
 
@@ -27,11 +27,11 @@ async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
     let mut stage = Stage::set(transcript);
     let server = Server::start(&stage.shared, stage.transcript.seed).await;
     let mut agent = SocketAgent::on(server.connect().await, &stage.shared);
-    for scene in Scene::all(&stage.transcript) {
-        stage.play(&scene, &mut agent).await;
+    for played in PlayedStep::all(&stage.transcript) {
+        stage.play(&played, &mut agent).await;
         agent.traffic.settle().await;
         stage.follow().await;
-        stage.agrees(&scene, &agent.take_lines(), is_on_the_wire)?;
+        stage.agrees(&played, &agent.take_lines(), is_on_the_wire)?;
     }
     Ok(())
 }

@@ -19,10 +19,10 @@ use state_machine::wire::ClientMessage;
 use state_machine::{ConnectionId, Message, MessageKey, PushId, Uaid};
 use tokio::sync::oneshot;
 
-use super::crier::Crier;
 use super::nodes::ScriptedNodes;
+use super::played_step::PlayedStep;
 use super::record::Record;
-use super::scene::Scene;
+use super::scripted_broadcasts::ScriptedBroadcasts;
 use super::store::ScriptedStore;
 use super::urls::NamedUrls;
 use crate::clockwork::pass;
@@ -41,7 +41,7 @@ pub(crate) struct Stage {
     pub(crate) record: Arc<Record>,
     store: Arc<ScriptedStore>,
     /// None on a node without broadcasts.
-    crier: Option<Crier>,
+    broadcasts: Option<ScriptedBroadcasts>,
     names: Bindings,
     pushes: BTreeMap<PushId, (MessageKey, oneshot::Receiver<NodeAnswer>)>,
     /// The uaids that the registry should ever hear of, and their names.
@@ -71,8 +71,8 @@ impl Stage {
         let directory = RegistryActor::new(16, peers, log()).start(None);
         let record = Arc::new(Record::new(&transcript, clock));
         let store = Arc::new(ScriptedStore::new(&record));
-        let crier = tells_broadcasts(&transcript).then(Crier::new);
-        let view = crier.as_ref().map(Crier::view);
+        let broadcasts = has_broadcasts(&transcript).then(ScriptedBroadcasts::new);
+        let view = broadcasts.as_ref().map(ScriptedBroadcasts::view);
         let shared = shared(&record, &store, &directory, view, OURS.0);
         let names = Bindings::fixed();
         Self {
@@ -82,7 +82,7 @@ impl Stage {
             directory,
             record,
             store,
-            crier,
+            broadcasts,
             names,
             pushes: BTreeMap::new(),
             found_under: BTreeSet::new(),
@@ -91,15 +91,15 @@ impl Stage {
         }
     }
 
-    /// Lets happen what a scene begins with.
-    pub(crate) async fn play(&mut self, scene: &Scene, agent: &mut impl Agent) {
-        if let Some(deaf) = scene.deaf {
+    /// Plays the input of a step.
+    pub(crate) async fn play(&mut self, played: &PlayedStep, agent: &mut impl Agent) {
+        if let Some(deaf) = played.deaf {
             self.pushes.remove(&deaf);
         }
-        if let (Some(all), Some(crier)) = (&scene.broadcasts, &self.crier) {
-            crier.knows(all);
+        if let (Some(all), Some(broadcasts)) = (&played.broadcasts, &self.broadcasts) {
+            broadcasts.publish(all);
         }
-        match &scene.step.input {
+        match &played.step.input {
             Input::Wait(span) => pass(*span).await,
             Input::Event(Event::PushArrived { push, message }) => {
                 self.push(*push, message, agent).await;
@@ -121,9 +121,10 @@ impl Stage {
                 }
             }
             Input::Event(Event::BroadcastsChanged(all)) => {
-                let crier = self.crier.as_ref().expect("a transcript with broadcasts");
-                crier.knows(all);
-                crier.cries();
+                let broadcasts =
+                    self.broadcasts.as_ref().expect("a transcript that has broadcasts");
+                broadcasts.publish(all);
+                broadcasts.signal();
             }
             Input::Event(Event::ShutdownBegan) => {
                 self.shared.registry.try_send(ShutDown { spread: Duration::ZERO }).unwrap();
@@ -131,7 +132,7 @@ impl Stage {
                     agent.unheard_shutdown().await;
                 }
             }
-            Input::Frame(_) | Input::Event(_) => agent.act(&scene.step.input, &self.names).await,
+            Input::Frame(_) | Input::Event(_) => agent.act(&played.step.input, &self.names).await,
         }
     }
 
@@ -159,17 +160,17 @@ impl Stage {
     }
 
     /// Compares everything that was seen with what is written.
-    pub(crate) async fn compare(&mut self, scene: &Scene) -> Result<(), Mismatch> {
+    pub(crate) async fn compare(&mut self, played: &PlayedStep) -> Result<(), Mismatch> {
         let ordered = self.record.take();
-        self.agrees(scene, &ordered, |line| {
+        self.agrees(played, &ordered, |line| {
             matches!(line.recipient(), "agent" | "store" | "node" | "close")
         })?;
         let answers = self.push_lines();
-        self.agrees(scene, &answers, |line| line.recipient() == "push")?;
+        self.agrees(played, &answers, |line| line.recipient() == "push")?;
         let broadcasts = self.broadcast_lines();
-        self.agrees(scene, &broadcasts, |line| line.recipient() == "broadcasts")?;
+        self.agrees(played, &broadcasts, |line| line.recipient() == "broadcasts")?;
         let registry = self.registry_lines().await;
-        self.agrees(scene, &registry, |line| line.recipient() == "registry")
+        self.agrees(played, &registry, |line| line.recipient() == "registry")
     }
 
     /// Takes in what was seen, without comparing it.
@@ -183,12 +184,12 @@ impl Stage {
     /// Compares the lines of some kinds.
     pub(crate) fn agrees(
         &mut self,
-        scene: &Scene,
+        played: &PlayedStep,
         got: &[String],
         is_seen: impl Fn(&Expected) -> bool,
     ) -> Result<(), Mismatch> {
-        let expected: Vec<_> = scene.step.effects.iter().filter(|line| is_seen(line)).collect();
-        scene.step.compare_those(&expected, got, &mut self.names)
+        let expected: Vec<_> = played.step.effects.iter().filter(|line| is_seen(line)).collect();
+        played.step.compare_those(&expected, got, &mut self.names)
     }
 
     fn push_lines(&mut self) -> Vec<String> {
@@ -212,7 +213,8 @@ impl Stage {
     /// Whether it follows broadcasts, as far as that changed.
     fn broadcast_lines(&self) -> Vec<String> {
         let (writer, now) = (self.transcript.writer(), self.shared.clock.now());
-        let heard = self.crier.as_ref().map(Crier::take_heard).unwrap_or_default();
+        let heard =
+            self.broadcasts.as_ref().map(ScriptedBroadcasts::take_requests).unwrap_or_default();
         heard.iter().map(|effect| writer.effect(effect, now)).collect()
     }
 
@@ -255,7 +257,7 @@ fn shared(
     })
 }
 
-fn tells_broadcasts(transcript: &Transcript) -> bool {
+fn has_broadcasts(transcript: &Transcript) -> bool {
     let is_told = |step: &Step| matches!(step.input, Input::Event(Event::BroadcastsChanged(_)));
     transcript.steps.iter().any(is_told)
 }

@@ -21,7 +21,7 @@ use crate::node::{Node, message_of};
 use crate::rotation::{
     ACK_WAIT, Agent, InDirectory, NEW, OLD, World, in_month, it_becomes, lasting,
 };
-use crate::sessions::crier::Crier;
+use crate::sessions::scripted_broadcasts::ScriptedBroadcasts;
 use crate::traces;
 
 /// A life with all that happens to an agent: pushes acked, unconfirmed and busy, commands, a
@@ -29,11 +29,11 @@ use crate::traces;
 fn life() -> Trace {
     clockwork::run_in_real_time(async {
         let world = World::open(InDirectory::new()).await;
-        let crier = Crier::new();
+        let broadcasts = ScriptedBroadcasts::new();
         let news = [("news", "v1")]
             .map(|(id, version)| (FeedKey::parse(id).unwrap(), FeedValue::parse(version).unwrap()));
-        crier.knows(&Arc::new(Broadcasts::of(news)));
-        let node = world.node(in_month(OLD), |bounds| bounds.broadcasts = Some(crier.view()));
+        broadcasts.publish(&Arc::new(Broadcasts::of(news)));
+        let node = world.node(in_month(OLD), |bounds| bounds.broadcasts = Some(broadcasts.view()));
         let uaid = Agent::subscribes(&node, 1).await;
         let mut agent = Agent::settles(&node, uaid).await;
         agent.says(&json!({"messageType": "broadcast_subscribe", "broadcasts": {"news": "v0"}}));

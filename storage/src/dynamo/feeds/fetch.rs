@@ -58,7 +58,7 @@ async fn read(
         }
         start = next;
     }
-    let what = "nothing but rows that make no sense are where updates should be: remove them";
+    let what = "all rows in place of updates are unreadable: remove them";
     let unreadable = CallError::unreadable("Query", &client.names.feeds, what);
     if page.cursor > after { Ok(page) } else { Err(unreadable) }
 }

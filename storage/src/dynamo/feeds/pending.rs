@@ -62,7 +62,7 @@ pub(super) async fn read(
         }
         start = next;
     }
-    let what = "nothing but rows that make no sense wait to be published: remove them";
+    let what = "all rows that wait to be published are unreadable: remove them";
     let unreadable = CallError::unreadable("Query", &client.names.feeds, what);
     if waiting.last.is_some() { Ok(waiting) } else { Err(unreadable) }
 }

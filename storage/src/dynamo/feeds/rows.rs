@@ -49,7 +49,7 @@ pub(super) async fn sequence(
     let table = &client.names.sequences;
     let item = if_table(client.get(table, sequence_key(feed)).await)?.flatten();
     let unreadable =
-        || CallError::unreadable("GetItem", table, "the row of the sequence makes no sense");
+        || CallError::unreadable("GetItem", table, "the row of the sequence is unreadable");
     item.map(|item| decode_sequence(&item).ok_or_else(unreadable)).transpose()
 }
 
@@ -61,8 +61,7 @@ pub(super) async fn key_row(
 ) -> Result<Option<KeyRow>, CallError> {
     let table = &client.names.feeds;
     let item = client.get(table, row_key(feed, &key_item(key))).await?;
-    let unreadable =
-        || CallError::unreadable("GetItem", table, "the row of the key makes no sense");
+    let unreadable = || CallError::unreadable("GetItem", table, "the row of the key is unreadable");
     item.map(|item| decode_key(&item).ok_or_else(unreadable)).transpose()
 }
 

@@ -271,7 +271,7 @@ async fn a_reader_that_finds_only_unreadable_rows_fails() {
     let script = Script::new([sequence(9, 9, 9)].into_iter().chain(pages_of_it));
     let Err(StoreError::Failed(told)) = pages(&script).await else { panic!() };
     assert!(
-        told.starts_with("Query on table feeds: nothing but rows that make no sense"),
+        told.starts_with("Query on table feeds: all rows in place of updates are unreadable"),
         "{told}"
     );
     assert!(script.is_done());

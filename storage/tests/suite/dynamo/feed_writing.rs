@@ -129,7 +129,7 @@ async fn a_sequence_that_makes_no_sense_is_not_begun_again() {
     let senseless = ok(r#"{"Item": {"name": {"S": "f"}, "keys": {"N": "1"}}}"#);
     let script = Script::new([nothing(), cancelled(&[NONE, NONE, CONDITION]), senseless]);
     let Err(StoreError::Failed(told)) = write(&script).await else { panic!() };
-    assert!(told.contains("sequences: the row of the sequence makes no sense"), "{told}");
+    assert!(told.contains("sequences: the row of the sequence is unreadable"), "{told}");
 }
 
 #[tokio::test]

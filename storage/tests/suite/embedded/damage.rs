@@ -53,7 +53,7 @@ async fn an_empty_file_is_refused() {
     for file in [router, messages] {
         let home = data_dir().await;
         fs::write(file(&home), "").unwrap();
-        assert_refused(&home, &file(&home), "not the database that its name says");
+        assert_refused(&home, &file(&home), "not the database that its name promises");
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_database_of_another_program_is_refused() {
         fs::remove_file(file(&home)).unwrap();
         let other = Connection::open(file(&home)).unwrap();
         other.execute_batch("CREATE TABLE router (uaid TEXT)").unwrap();
-        assert_refused(&home, &file(&home), "not the database that its name says");
+        assert_refused(&home, &file(&home), "not the database that its name promises");
     }
 }
 
@@ -82,7 +82,7 @@ async fn a_database_of_another_program_is_refused() {
 async fn a_message_table_in_the_place_of_the_router_table_is_refused() {
     let home = data_dir().await;
     fs::copy(messages(&home), router(&home)).unwrap();
-    assert_refused(&home, &router(&home), "not the database that its name says");
+    assert_refused(&home, &router(&home), "not the database that its name promises");
 }
 
 #[tokio::test]

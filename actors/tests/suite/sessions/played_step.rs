@@ -20,7 +20,7 @@ use state_machine::connection::Event;
 use state_machine::wire::ClientMessage;
 
 /// A step to play.
-pub(crate) struct Scene {
+pub(crate) struct PlayedStep {
     pub(crate) step: Step,
     /// The push whose endpoint stops listening before this.
     pub(crate) deaf: Option<PushId>,
@@ -28,17 +28,17 @@ pub(crate) struct Scene {
     pub(crate) broadcasts: Option<Arc<Broadcasts>>,
 }
 
-impl Scene {
+impl PlayedStep {
     pub(crate) fn all(transcript: &Transcript) -> Vec<Self> {
-        let mut scenes: Vec<Self> = Vec::new();
+        let mut all_played: Vec<Self> = Vec::new();
         let mut is_over = false;
         for step in &transcript.steps {
-            let mut scene = Self { step: step.clone(), deaf: None, broadcasts: None };
+            let mut played = Self { step: step.clone(), deaf: None, broadcasts: None };
             if is_over {
-                scene.happens_after_the_end();
+                played.happens_after_the_end();
             }
-            is_over |= scene.step.effects.iter().any(|effect| effect.recipient() == "close");
-            match (&step.input, scenes.last_mut()) {
+            is_over |= played.step.effects.iter().any(|effect| effect.recipient() == "close");
+            match (&step.input, all_played.last_mut()) {
                 (Input::Event(Event::AckReplyLost(_)), Some(before)) => {
                     before.loses_its_answer(step);
                 }
@@ -48,10 +48,10 @@ impl Scene {
                     before.broadcasts = Some(Arc::clone(all));
                     before.step.effects.extend(step.effects.iter().cloned());
                 }
-                _ => scenes.push(scene),
+                _ => all_played.push(played),
             }
         }
-        scenes
+        all_played
     }
 
     /// Whether the agent subscribes to broadcasts and did not get them yet.

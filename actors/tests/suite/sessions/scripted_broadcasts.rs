@@ -13,7 +13,7 @@ use state_machine::connection::Effect;
 use tokio::sync::watch;
 
 /// The broadcasts of a node, and their subscriber.
-pub(crate) struct Crier {
+pub(crate) struct ScriptedBroadcasts {
     now: watch::Sender<Arc<Broadcasts>>,
     place: BoundedAddr<Place>,
     /// What was heard of connections since it was last looked at.
@@ -30,7 +30,7 @@ struct Place {
 #[rtype(result = "()")]
 struct Cry;
 
-impl Crier {
+impl ScriptedBroadcasts {
     pub(crate) fn new() -> Self {
         let heard = Arc::default();
         let place = BoundedAddr::start(Place { follower: None, heard: Arc::clone(&heard) });
@@ -47,16 +47,16 @@ impl Crier {
     }
 
     /// The broadcasts are these now.
-    pub(crate) fn knows(&self, all: &Arc<Broadcasts>) {
+    pub(crate) fn publish(&self, all: &Arc<Broadcasts>) {
         self.now.send_replace(Arc::clone(all));
     }
 
     /// Wakes the connection that follows them.
-    pub(crate) fn cries(&self) {
+    pub(crate) fn signal(&self) {
         self.place.try_send(Cry).unwrap();
     }
 
-    pub(crate) fn take_heard(&self) -> Vec<Effect> {
+    pub(crate) fn take_requests(&self) -> Vec<Effect> {
         std::mem::take(&mut self.heard.lock().unwrap())
     }
 }
