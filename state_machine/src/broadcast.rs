@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_that_refusals_are_told_under_is_no_broadcast() {
+    fn the_id_of_refusals_is_no_broadcast() {
         let all = after(vec![update(1, RESERVED_ID, Some("v1"))]);
         assert_eq!(all.version(RESERVED_ID), None);
         assert_eq!(all.cursor(), FeedSyncId(1));

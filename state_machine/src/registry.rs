@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_displaced_connection_that_leaves_takes_nobody_along() {
+    fn a_displaced_connection_does_not_remove_its_successor() {
         let mut registry = Registry::new();
         registry.insert(WHO, OLD, ());
         registry.insert(WHO, NEW, ());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn entering_again_displaces_nobody() {
+    fn a_connection_that_registers_again_displaces_no_other() {
         let mut registry = Registry::new();
         registry.insert(WHO, OLD, ());
         assert_eq!(registry.insert(WHO, OLD, ()), None);

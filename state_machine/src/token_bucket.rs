@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_refills_nothing_and_refilling_goes_on() {
+    fn a_clock_set_back_refills_nothing_and_refills_continue() {
         let mut bucket = TokenBucket::new(10, 10);
         assert_eq!(passing(&mut bucket, NOW), 10);
         let set_back = Time(NOW.0 - 3_600_000);

@@ -218,7 +218,7 @@ proptest! {
     #![proptest_config(cases::config())]
 
     #[test]
-    fn requests_that_overlap_lengthen_no_rest_and_leave_nobody_waiting(
+    fn overlapping_requests_lengthen_no_backoff_and_leave_no_probe_pending(
         ops in prop::collection::vec(op(), 1..60)
     ) {
         let mut trial = Trial::new();

@@ -51,7 +51,7 @@ fn an_acked_push_costs_one_read_and_no_write() {
 }
 
 #[test]
-fn what_was_not_acked_is_stored_looked_for_again_and_told() {
+fn an_unacked_message_is_stored_and_its_node_is_notified_after_a_second_read() {
     for unsure in [NodeAnswer::Unconfirmed, NodeAnswer::Busy, NodeAnswer::Unreachable] {
         let effects = run(
             TERMS,
@@ -173,7 +173,7 @@ fn a_store_that_fails_never_gives_a_201() {
 }
 
 #[test]
-fn a_user_that_is_gone_is_told_apart_from_one_that_went() {
+fn a_missing_record_and_one_that_disappears_give_different_answers() {
     let none = || Is::RecordRead(Ok(None));
     assert_eq!(last(TERMS, [none()]), answer(Outcome::NoSuchUser));
     let events = [route(None, "2026_11"), Is::Stored(Ok(Stored::Done)), none()];
@@ -190,7 +190,7 @@ fn a_dropped_table_means_gone_and_a_missing_new_one_means_try_again() {
 }
 
 #[test]
-fn a_month_that_never_stands_still_ends_in_try_again() {
+fn a_month_that_changes_at_each_read_is_unavailable() {
     let mut delivery = Delivery::begin(TERMS).0;
     delivery.step(route(None, "2026_01"));
     let mut month_number = 1;

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_heard_of_before_the_start_is_remembered() {
+    fn a_head_received_before_the_start_is_remembered() {
         let mut consumer = consumer(0);
         assert_eq!(consumer.step(at(0), Is::HeadMoved(FeedSyncId(2))), []);
         assert_eq!(consumer.step(at(0), Is::Started), [fetch(0)]);

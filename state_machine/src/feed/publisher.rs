@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_goes_on_behind_the_last_key_until_none_is_left() {
+    fn a_round_continues_after_the_last_key_until_none_is_left() {
         let mut publisher = publisher();
         assert_eq!(publisher.step(at(0), Is::Written), [publish(None)]);
         let orders = publisher.step(at(1), published(2, Some("fred")));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_while_the_store_is_left_alone_is_not_forgotten() {
+    fn a_write_during_the_wait_for_a_retry_is_not_forgotten() {
         let mut publisher = publisher();
         publisher.step(at(0), Is::Written);
         publisher.step(at(1), published(2, Some("fred")));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fails_is_left_alone_longer_each_time() {
+    fn the_wait_after_a_store_failure_doubles() {
         let mut publisher = publisher();
         publisher.step(at(0), Is::Written);
         for (now, until) in [(0, 100), (100, 300), (300, 700)] {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_or_ends_to_follow_during_a_round_counts_at_its_end() {
+    fn a_subscription_that_begins_or_ends_during_a_round_counts_at_its_end() {
         let mut publisher = publisher();
         publisher.step(at(0), Is::Written);
         assert_eq!(publisher.step(at(0), Is::Watched(true)), []);

@@ -61,7 +61,7 @@ fn at(hundredths: u64) -> u32 {
 }
 
 #[test]
-fn a_wheel_at_rest_needs_nothing_and_wakes_nobody() {
+fn a_schedule_at_rest_has_no_deadline_and_wakes_no_subscriber() {
     let mut watch = Watch::new(PERIOD);
     watch.subscribe(at(10), 1, 0);
     assert_eq!(watch.schedule.deadline(), None);
@@ -97,7 +97,7 @@ fn a_change_on_the_way_makes_the_hand_pass_again_those_it_has_passed() {
 }
 
 #[test]
-fn a_change_that_was_heard_of_before_moves_nothing() {
+fn a_change_that_was_seen_before_begins_no_round() {
     let mut watch = Watch::new(PERIOD);
     watch.subscribe(at(25), 1, 0);
     watch.changed(3);
@@ -117,7 +117,7 @@ fn a_feed_that_was_started_anew_is_news_to_everybody() {
 }
 
 #[test]
-fn a_follower_who_was_told_is_passed_over() {
+fn a_subscriber_that_has_seen_the_change_is_not_woken() {
     let mut watch = Watch::new(PERIOD);
     watch.changed(5);
     watch.subscribe(at(25), 1, 5);
@@ -127,7 +127,7 @@ fn a_follower_who_was_told_is_passed_over() {
 }
 
 #[test]
-fn a_follower_who_comes_without_the_last_change_has_the_hand_go_round_for_it_alone() {
+fn a_new_subscriber_without_the_last_change_begins_a_round() {
     let mut watch = Watch::new(PERIOD);
     watch.changed(1);
     assert_eq!(watch.schedule.deadline(), None, "no subscriber is left");
@@ -141,7 +141,7 @@ fn a_follower_who_comes_without_the_last_change_has_the_hand_go_round_for_it_alo
 }
 
 #[test]
-fn a_follower_who_leaves_while_the_hand_moves_is_not_woken() {
+fn a_subscriber_that_unsubscribes_during_a_round_is_not_woken() {
     let mut watch = Watch::new(PERIOD);
     watch.subscribe(at(25), 1, 0);
     watch.subscribe(at(75), 2, 0);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn broadcasts_are_told_by_their_ids_and_refused_under_errors() {
+    fn broadcasts_are_sent_by_id_and_refusals_under_errors() {
         let id = |text| FeedKey::parse(text).unwrap();
         let versions = [(id("a\"b"), FeedValue::parse("\"1\"").unwrap())].into();
         let mut news = BroadcastUpdate { versions, ..BroadcastUpdate::default() };

@@ -111,13 +111,13 @@ impl LocationChecker {
         let is_later = self.own.is_some_and(|(_, own)| Some(own) < elsewhere);
         let is_closed = seen.after == PhaseName::Closed;
         check!(is_closed || !is_later, Is::LaterConnectionStays, "{elsewhere:?} is later");
-        let gives_way = tells_who_came_later(seen.event) && closes(seen, CloseReason::Replaced);
+        let gives_way = decides_which_is_later(seen.event) && closes(seen, CloseReason::Replaced);
         check!(is_later || !gives_way, Is::LaterConnectionStays, "gone because of {elsewhere:?}");
         Ok(())
     }
 }
 
-fn tells_who_came_later(event: &Event) -> bool {
+fn decides_which_is_later(event: &Event) -> bool {
     match event {
         Event::ConnectedElsewhere { .. } => true,
         Event::StoreAnswered { answer: Ok(StoreAnswer::Registered(outcome)), .. } => {

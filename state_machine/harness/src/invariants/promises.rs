@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_message_of_its_topic_stands_for_one_that_never_came() {
+    fn a_later_message_of_its_topic_replaces_one_that_was_not_delivered() {
         let [earlier, later] = [1, 2].map(|number| message(number, Some("topic")));
         let mut ledger = DeliveryModel::default();
         ledger.accepted(&earlier);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_comes_again_until_its_ack_is_settled() {
+    fn a_message_may_be_delivered_again_until_its_ack_is_settled() {
         let mut ledger = DeliveryModel::default();
         let message = message(1, None);
         assert_eq!([ledger.delivered(&message), ledger.delivered(&message)], [Ok(()), Ok(())]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_copy_whose_delete_failed_and_what_nobody_promised_may_be_left() {
+    fn only_a_copy_whose_delete_failed_or_a_refused_message_may_be_left() {
         let mut ledger = DeliveryModel::default();
         let [accepted, refused] = [1, 2].map(|number| message(number, None));
         ledger.accepted(&accepted);

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_back_from_what_it_stands_for() {
+    fn a_name_is_read_back_from_its_id() {
         for number in [0, 1, 9, 10, 255, 256, 65535] {
             assert_eq!(nth_uaid(number).name(), format!("U{number}"));
             assert_eq!(Chid::read(&format!("C{number}")), Some(nth_chid(number)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_without_a_name_stands_for_itself() {
+    fn an_id_without_a_name_is_written_as_it_is() {
         let text = "01234567-0123-abcd-0123-0123456789ab";
         assert_eq!(Chid::read(text).unwrap().name(), text);
         assert_eq!(Uaid::read(&text.replace('-', "")).unwrap().name(), text.replace('-', ""));

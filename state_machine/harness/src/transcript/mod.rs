@@ -23,7 +23,7 @@
 //! | head line | default | meaning |
 //! |---|---|---|
 //! | `at 2026-11-03T10:00:00Z` | required | when the socket was accepted, by the node's clock |
-//! | `limits ack_wait=1s unacked_max=4` | [`default_limits`](default_limits) | times and numbers by field name |
+//! | `limits ack_wait=1s unacked_max=4` | `default_limits` | times and numbers by field name |
 //! | `fresh U9` | `U9` | the uaid that a new agent is given |
 //! | `jitter 100` | `0` | of 65536: an eighth of a time is shortened by that share |
 //! | `node here` | `here` | the node's name |

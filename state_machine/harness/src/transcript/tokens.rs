@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_from_the_start() {
+    fn times_are_relative_to_the_start() {
         let start = Time(10_000);
         for text in ["+0ms", "+5s", "-2s"] {
             assert_eq!(offset_text(offset(text, start).unwrap(), start), text);

@@ -231,7 +231,7 @@ proptest! {
 }
 
 #[test]
-fn a_connection_keeps_nothing_of_the_broadcasts_it_was_told() {
+fn a_connection_does_not_keep_the_broadcasts_that_it_sent() {
     let mut scene = Scene::new(false);
     scene.hello(&BTreeMap::from([(0, 0)])).expect("no rule is broken");
     let all = Arc::new(Broadcasts::of([(key(0), value(1)), (key(1), value(1))]));

@@ -208,7 +208,7 @@ fn commands_are_answered_in_their_time_and_order() {
 }
 
 #[test]
-fn hello_comes_once_and_first_and_under_the_right_name() {
+fn hello_is_answered_once_and_first_and_with_the_right_uaid() {
     breaks(Invariant::HelloFirst, Story::ready().step(&said("hello"), &[hello()]));
     let other =
         Effect::Send(ServerMessage::Registered { uaid: Uaid([1; 16]), chid: chid(), key: None });
@@ -238,7 +238,7 @@ fn what_is_less_urgent_than_wanted_is_held_back() {
 }
 
 #[test]
-fn nothing_comes_after_the_close() {
+fn nothing_follows_the_close() {
     let leave = Effect::Deregister { uaid: uaid() };
     let close = Effect::Close(CloseReason::SocketClosed);
     let more = [leave.clone(), close.clone(), Effect::Ping];
@@ -264,7 +264,7 @@ fn a_deadline_lies_ahead_and_there_is_one() {
 }
 
 #[test]
-fn an_agent_is_told_what_it_named_and_what_there_is() {
+fn an_agent_receives_the_broadcasts_that_it_named_and_that_exist() {
     let named = r#"agent> {"messageType":"broadcast_subscribe","broadcasts":{"a":"v0"}}"#;
     let story = |all: &str| {
         let mut story = Story::ready();
@@ -307,7 +307,7 @@ fn broadcasts_are_followed_once_and_left_at_the_end() {
 }
 
 #[test]
-fn a_node_is_told_that_its_agent_is_here_and_no_other_is() {
+fn only_the_previous_node_is_notified_of_a_connection() {
     let from = |place: &str| {
         let mut story = Story::ready();
         story.step(&Event::PeerActive, &[register(0)]).unwrap();

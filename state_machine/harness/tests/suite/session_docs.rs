@@ -19,9 +19,7 @@ fn page() -> String {
     let lines = MODULE.lines().map_while(|line| line.strip_prefix("//!"));
     let text: String =
         lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
-    let text = text
-        .replace("[`Limits`](state_machine::connection::Limits)", "`Limits`")
-        .replace(" ([`bindings`])", "");
+    let text = text.replace(" ([`bindings`])", "");
     format!(
         "# Session scripts\n\n{text}\n\
          `kalends dev replay FILE` runs a script through the state machine and prints the first line that differs.\n\

@@ -9,7 +9,7 @@ use harness::invariants::CheckedConnection;
 use harness::transcript::{StepReport, Transcript, run};
 
 #[test]
-fn every_session_goes_as_it_is_written() {
+fn every_session_runs_as_it_is_written() {
     let mut failures = Vec::new();
     for Fixture { file, text } in sessions() {
         match Transcript::parse(&text) {

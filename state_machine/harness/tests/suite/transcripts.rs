@@ -79,7 +79,7 @@ fn the_head_is_written_as_it_is_read() {
 }
 
 #[test]
-fn an_indented_line_goes_on_with_the_line_before() {
+fn an_indented_line_continues_the_line_before() {
     let transcript = parse("store> 2 fetched [M1 C1 ttl=1m,\n    M2 C1 ttl=1m]\n").unwrap();
     assert_eq!(transcript.steps[0].text, "store> 2 fetched [M1 C1 ttl=1m, M2 C1 ttl=1m]");
     assert_eq!(transcript.steps[0].line, 3);

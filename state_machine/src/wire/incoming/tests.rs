@@ -106,7 +106,7 @@ fn a_register_key_is_read_with_and_without_padding() {
 }
 
 #[test]
-fn a_bad_field_is_told_with_its_channel() {
+fn a_bad_field_is_reported_with_its_channel() {
     let bad = |text: &str| match parse(text) {
         Err(InvalidFrame::BadField { message_type, channel_id, .. }) => {
             (message_type, channel_id.map(String::from))
@@ -130,7 +130,7 @@ fn pings_are_empty_or_named() {
 }
 
 #[test]
-fn what_is_no_message_is_told_apart() {
+fn texts_that_are_no_message_have_different_errors() {
     for text in
         ["", "invalid frame", "[]", "5", "\"hello\"", "{", "{}{}", r#"{"messageType":"hello""#]
     {

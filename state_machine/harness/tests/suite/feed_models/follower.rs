@@ -164,7 +164,7 @@ impl World {
         }
         match order {
             ConsumerEffect::Fetch { after, limit } => {
-                running.fetch = Some(Fetch::new(after, limit))
+                running.fetch = Some(Fetch::new(after, limit));
             }
             ConsumerEffect::Consume(page) => {
                 running.handing_on = Some(HandingOn { page, is_half_done: false });

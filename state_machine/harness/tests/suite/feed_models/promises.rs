@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_that_goes_down_or_is_left_behind_is_noticed() {
+    fn a_sequence_that_decreases_or_falls_behind_is_noticed() {
         let mut table = Table::default();
         write(&mut table, "a");
         publish(&mut table);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_told_to_one_writer() {
+    fn a_version_is_given_to_one_writer() {
         let mut ledger = AcknowledgedWrites::default();
         assert_eq!(ledger.changed(key("a"), value("1"), Version(1)), Ok(()));
         assert_eq!(ledger.republished(&key("a"), Version(3)), Ok(()));

@@ -5,7 +5,7 @@ use harness::feed::transcript::{ConsumerStep, History, Input, StepReport, replay
 use crate::fixtures::{self as folder, Fixture};
 
 #[test]
-fn every_history_goes_as_it_is_written() {
+fn every_history_runs_as_it_is_written() {
     let mut failures = Vec::new();
     for Fixture { file, text } in fixtures() {
         match History::parse(&text) {

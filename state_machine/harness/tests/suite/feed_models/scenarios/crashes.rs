@@ -59,7 +59,7 @@ fn a_node_that_crashes_leaves_nothing_unpublished() {
 }
 
 #[test]
-fn one_of_two_nodes_that_crashes_disturbs_nobody() {
+fn a_crash_of_one_of_two_nodes_breaks_no_promise() {
     holds(&one_of_two_nodes_crashes());
 }
 

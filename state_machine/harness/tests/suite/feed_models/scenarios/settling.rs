@@ -79,7 +79,7 @@ fn two_that_settle_do_not_disturb_each_other() {
 }
 
 #[test]
-fn a_reader_that_goes_as_far_as_the_value_is_noticed() {
+fn a_reader_that_reads_up_to_the_value_is_noticed() {
     is_caught(&settling(), Mutation::ValueForSettled, &[Promise::LastStateArrives]);
 }
 

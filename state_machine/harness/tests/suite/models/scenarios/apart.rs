@@ -85,13 +85,13 @@ fn a_node_that_is_gone_breaks_no_promise() {
 }
 
 #[test]
-fn a_404_that_nobody_signed_is_noticed_when_it_is_believed() {
+fn an_unsigned_404_that_is_believed_is_noticed() {
     let quarry = Quarry::Promise(Promise::FoundWhileConnected);
     is_caught(&apart().with(Mutation::StrangerSaysNotHere), quarry);
 }
 
 #[test]
-fn a_200_that_nobody_signed_is_noticed_when_it_is_believed() {
+fn an_unsigned_200_that_is_believed_is_noticed() {
     let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
     is_caught(&apart().with(Mutation::StrangerSaysAccepted), quarry);
 }

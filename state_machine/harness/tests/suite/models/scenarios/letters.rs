@@ -37,21 +37,21 @@ fn is_told(world: &World, is_served: bool) -> bool {
     })
 }
 
-fn word_comes_late() -> Scenario {
-    there_and_back("word_comes_late", 1, Span::ZERO)
+fn late_notification() -> Scenario {
+    there_and_back("late_notification", 1, Span::ZERO)
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("the agent reconnected before its node was notified", |_, world| is_told(world, true))
 }
 
 #[test]
-fn word_that_comes_late_closes_nobody_who_came_later() {
-    holds(&word_comes_late());
+fn a_late_notification_closes_no_newer_connection() {
+    holds(&late_notification());
 }
 
 #[test]
-fn word_that_gets_lost_breaks_no_promise() {
-    let scenario = there_and_back("word_gets_lost", 1, Span::ZERO)
+fn a_lost_notification_breaks_no_promise() {
+    let scenario = there_and_back("lost_notification", 1, Span::ZERO)
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 1, lost_answers: 1, ..Bounds::default() })
         .seen("the old connection lingers", |_, world| {
@@ -63,9 +63,9 @@ fn word_that_gets_lost_breaks_no_promise() {
 
 /// The agent reconnects to a node whose clock is behind that of its previous node.
 #[test]
-fn word_of_a_node_with_a_clock_ahead_closes_nobody_who_came_later() {
+fn a_notification_of_a_node_whose_clock_is_ahead_closes_no_newer_connection() {
     let messages = usize::from(is_large());
-    let scenario = there_and_back("word_from_a_clock_ahead", messages, Span(500))
+    let scenario = there_and_back("notification_from_a_clock_ahead", messages, Span(500))
         .connected(1, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("the agent reconnected before its node was notified", |_, world| {
@@ -75,13 +75,13 @@ fn word_of_a_node_with_a_clock_ahead_closes_nobody_who_came_later() {
 }
 
 #[test]
-fn word_that_is_believed_however_old_is_noticed() {
+fn an_old_notification_that_is_believed_is_noticed() {
     let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&word_comes_late().with(Mutation::StampsNotCompared), quarry);
+    is_caught(&late_notification().with(Mutation::StampsNotCompared), quarry);
 }
 
 #[test]
-fn word_to_the_wrong_node_is_noticed() {
+fn a_notification_of_the_wrong_node_is_noticed() {
     let quarry = Quarry::Promise(Promise::ComesToRest);
-    is_caught(&word_comes_late().with(Mutation::TellsItself), quarry);
+    is_caught(&late_notification().with(Mutation::TellsItself), quarry);
 }

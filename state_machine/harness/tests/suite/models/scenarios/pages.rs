@@ -20,7 +20,7 @@ fn pages() -> Scenario {
 }
 
 #[test]
-fn messages_of_one_instant_come_page_by_page() {
+fn messages_of_one_instant_are_delivered_page_by_page() {
     holds(&pages());
 }
 
