@@ -72,17 +72,15 @@ impl StageRules for WritingRecord {
         answer: StoreAnswer,
         cx: &mut StepContext<'_>,
     ) -> Next {
-        match answer {
-            StoreAnswer::MonthUpdated(true) if self.has_leftovers => {
-                Next::Enter(AwaitingDeletes::begin(session, self.months))
-            }
-            StoreAnswer::MonthUpdated(true) => {
-                Next::Enter(DrainingAgain::begin(session, self.months, cx))
-            }
+        let StoreAnswer::MonthUpdated(is_ours) = answer else { return Next::Stay };
+        if !is_ours {
             // Another connection has written the record since.
-            StoreAnswer::MonthUpdated(false) => Next::Close(CloseReason::Replaced),
-            _ => Next::Stay,
+            return Next::Close(CloseReason::Replaced);
         }
+        Next::Enter(match self.has_leftovers {
+            true => AwaitingDeletes::begin(session, self.months),
+            false => DrainingAgain::begin(session, self.months, cx),
+        })
     }
 }
 
@@ -167,13 +165,11 @@ impl StageRules for ClearingOldMonth {
         answer: StoreAnswer,
         cx: &mut StepContext<'_>,
     ) -> Next {
-        match answer {
-            StoreAnswer::MoveFinished(true) => {
-                Next::Enter(enter_month(session, self.months.to, None, cx))
-            }
+        let StoreAnswer::MoveFinished(is_ours) = answer else { return Next::Stay };
+        if !is_ours {
             // Another connection has written the record since.
-            StoreAnswer::MoveFinished(false) => Next::Close(CloseReason::Replaced),
-            _ => Next::Stay,
+            return Next::Close(CloseReason::Replaced);
         }
+        Next::Enter(enter_month(session, self.months.to, None, cx))
     }
 }
