@@ -235,13 +235,13 @@ const RULES: &[(Invariant, Change)] = &[
             _ => false,
         })
     }),
-    (Invariant::BroadcastsTold, |entry| {
+    (Invariant::BroadcastsDelivered, |entry| {
         without(entry, |effect| matches!(effect, Effect::Send(ServerMessage::Broadcast(_))))
     }),
     (Invariant::BroadcastsFollowed, |entry| {
         without(entry, |effect| matches!(effect, Effect::UnsubscribeBroadcasts))
     }),
-    (Invariant::NodeToldOfMove, |entry| {
+    (Invariant::PreviousNodeNotified, |entry| {
         without(entry, |effect| matches!(effect, Effect::NotifyPreviousNode { .. }))
     }),
     (Invariant::LaterConnectionStays, |entry| {

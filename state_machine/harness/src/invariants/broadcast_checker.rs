@@ -80,7 +80,7 @@ impl BroadcastChecker {
         for (id, has) in self.has.iter().filter(|(id, _)| !self.said_since.contains(*id)) {
             let version = latest.version(id.as_str());
             let is_told = version.is_none_or(|version| version == has);
-            check!(is_told, Is::BroadcastsTold, "{id} is {version:?}, the agent has {has}");
+            check!(is_told, Is::BroadcastsDelivered, "{id} is {version:?}, the agent has {has}");
             check!(self.is_followed, Is::BroadcastsFollowed, "{id} is not followed");
         }
         Ok(())

@@ -50,9 +50,17 @@ impl LocationChecker {
     /// Checks a notification to another node.
     pub(super) fn told(&mut self, node: &NodeId, uaid: Uaid, connected_at: Time) -> Checked {
         let expected = self.to_tell.take();
-        check!(expected.as_ref() == Some(node), Is::NodeToldOfMove, "{node} for {expected:?}");
+        check!(
+            expected.as_ref() == Some(node),
+            Is::PreviousNodeNotified,
+            "{node} for {expected:?}"
+        );
         let (own, told) = (self.own, Some((uaid, connected_at)));
-        check!(own == told, Is::NodeToldOfMove, "{node} is notified of {told:?}, it is {own:?}");
+        check!(
+            own == told,
+            Is::PreviousNodeNotified,
+            "{node} is notified of {told:?}, it is {own:?}"
+        );
         Ok(())
     }
 
@@ -98,7 +106,7 @@ impl LocationChecker {
     /// Checks what must hold between steps.
     pub(super) fn rested(&mut self, seen: &StepRecord<'_>) -> Checked {
         let untold = &self.to_tell;
-        check!(untold.is_none(), Is::NodeToldOfMove, "{untold:?} is not notified");
+        check!(untold.is_none(), Is::PreviousNodeNotified, "{untold:?} is not notified");
         let is_cleared = self.is_cleared == (self.has_record && is_shut_down(seen));
         check!(is_cleared, Is::NodeClearedAtShutdown, "{:?} is not cleared", self.own);
         self.gives_way(seen)

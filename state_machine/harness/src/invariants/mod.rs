@@ -120,11 +120,11 @@ sentences! {
         "No message is sent that is less urgent than the minimum that was confirmed to the agent.";
     BroadcastsNamed, "broadcasts_named",
         "An agent gets only broadcasts that it named, in the last version that the node sent.";
-    BroadcastsTold, "broadcasts_told",
+    BroadcastsDelivered, "broadcasts_delivered",
         "After the node sent the broadcasts and hello is answered, the agent has the version of all that it named.";
     BroadcastsFollowed, "broadcasts_followed",
         "A connection subscribes to broadcasts once, while the agent has any, and unsubscribes when it closes.";
-    NodeToldOfMove, "node_told_of_move",
+    PreviousNodeNotified, "previous_node_notified",
         "A node is notified exactly when the answer to a registration names it as the previous one; never this node itself.";
     LaterConnectionStays, "later_connection_stays",
         "A connection that is notified of another node closes if the agent registered there later, and stays open if not.";

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod nodes;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -12,12 +14,9 @@ use state_machine::connection::{
     CloseReason, Config, Effect, Event, Limits, PhaseName, PushAnswer, Wait,
 };
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
-use state_machine::store::{Registration, StoreOp};
+use state_machine::store::StoreOp;
 use state_machine::wire::{ClientMessage, ServerMessage, status};
-use state_machine::{
-    Chid, LastConnect, Message, Month, NodeBinding, NodeId, OpId, PushId, RouterType, Span, Time,
-    Uaid, Urgency,
-};
+use state_machine::{Chid, Message, Month, NodeId, OpId, PushId, Span, Time, Uaid, Urgency};
 
 /// A connection that consists of its checker alone.
 struct Story {
@@ -285,7 +284,7 @@ fn an_agent_receives_the_broadcasts_that_it_named_and_that_exist() {
         breaks(Invariant::BroadcastsNamed, story.step(&told, &[follow.clone(), refused]));
     }
     let (mut silent, told) = story("[1 a v1]");
-    breaks(Invariant::BroadcastsTold, silent.step(&told, std::slice::from_ref(&follow)));
+    breaks(Invariant::BroadcastsDelivered, silent.step(&told, std::slice::from_ref(&follow)));
     let (mut unfollowed, told) = story("[1 a v0]");
     breaks(Invariant::BroadcastsFollowed, unfollowed.step(&told, &[]));
 }
@@ -304,129 +303,6 @@ fn broadcasts_are_followed_once_and_left_at_the_end() {
     story.step(&Event::PeerActive, &[follow()]).unwrap();
     let close = [Effect::Deregister { uaid: uaid() }, Effect::Close(CloseReason::SocketClosed)];
     breaks(Invariant::BroadcastsFollowed, story.closes(&close));
-}
-
-#[test]
-fn only_the_previous_node_is_notified_of_a_connection() {
-    let from = |place: &str| {
-        let mut story = Story::ready();
-        story.step(&Event::PeerActive, &[register(0)]).unwrap();
-        (story, line(&format!("store> 0 registered U1 at=+0ms curmonth=1970_01{place}")))
-    };
-    let (mut right, registered) = from(" before=there@+0ms");
-    right.step(&registered, &[tell("there", uaid(), 0)]).unwrap();
-    for wrong in [
-        vec![],
-        vec![tell("yonder", uaid(), 0)],
-        vec![tell("there", Uaid([1; 16]), 0)],
-        vec![tell("there", uaid(), 1)],
-        vec![tell("there", uaid(), 0), tell("there", uaid(), 0)],
-    ] {
-        let (mut story, registered) = from(" before=there@+0ms");
-        breaks(Invariant::NodeToldOfMove, story.step(&registered, &wrong));
-    }
-    for (place, node) in [("", "there"), (" before=here@+0ms", "here")] {
-        let (mut story, registered) = from(place);
-        breaks(Invariant::NodeToldOfMove, story.step(&registered, &[tell(node, uaid(), 0)]));
-    }
-    let (mut unanswered, _) = from("");
-    let told = unanswered.step(&Event::PeerActive, &[tell("there", uaid(), 0)]);
-    breaks(Invariant::NodeToldOfMove, told);
-    let (mut unasked, _) = from("");
-    let answer = line("store> 7 registered U1 at=+0ms curmonth=1970_01 before=there@+0ms");
-    breaks(Invariant::NodeToldOfMove, unasked.step(&answer, &[tell("there", uaid(), 0)]));
-}
-
-#[test]
-fn a_connection_gives_way_to_a_later_one_and_to_no_other() {
-    let (earlier, later) =
-        (line("node> connected_elsewhere at=+5ms"), line("node> connected_elsewhere at=+6ms"));
-    let story = || {
-        let mut story = Story::ready();
-        story.step(&Event::PeerActive, &[register(5)]).unwrap();
-        story
-    };
-    story().step(&earlier, &[]).unwrap();
-    story().ends_with(&later, CloseReason::Replaced).unwrap();
-    breaks(Invariant::LaterConnectionStays, story().step(&later, &[]));
-    let gone = story().ends_with(&earlier, CloseReason::Replaced);
-    breaks(Invariant::LaterConnectionStays, gone);
-}
-
-#[test]
-fn a_connection_that_registers_gives_way_when_that_is_answered() {
-    let (earlier, later) =
-        (line("node> connected_elsewhere at=+5ms"), line("node> connected_elsewhere at=+6ms"));
-    let registered = line("store> 0 registered U1 at=+5ms curmonth=1970_01");
-    let story = |told: &Event| {
-        let mut story = Story::ready();
-        story.phase = PhaseName::Identified;
-        story.step(&Event::PeerActive, &[register(5)]).unwrap();
-        story.step(told, &[]).unwrap();
-        story
-    };
-    story(&earlier).step(&registered, &[]).unwrap();
-    story(&later).ends_with(&registered, CloseReason::Replaced).unwrap();
-    for result in [
-        story(&later).step(&registered, &[]),
-        story(&earlier).ends_with(&registered, CloseReason::Replaced),
-        story(&earlier).ends_with(&later, CloseReason::Replaced),
-    ] {
-        breaks(Invariant::LaterConnectionStays, result);
-    }
-}
-
-#[test]
-fn a_node_that_shuts_down_clears_its_own_place_once_and_no_other_end_does() {
-    let story = || {
-        let mut story = Story::ready();
-        story.step(&Event::PeerActive, &[register(5)]).unwrap();
-        story
-    };
-    let shuts_down = |mut story: Story, clears: &[Effect]| {
-        let end = Story::end(CloseReason::Shutdown);
-        story.goes_on(PhaseName::Closed, &Event::ShutdownBegan, &[clears, &end].concat())
-    };
-    shuts_down(story(), &[clear(1, "here", 5)]).unwrap();
-    shuts_down(Story::ready(), &[]).unwrap();
-    let hung_up =
-        [vec![clear(1, "here", 5)], Story::end(CloseReason::SocketClosed).to_vec()].concat();
-    for result in [
-        shuts_down(story(), &[]),
-        shuts_down(story(), &[clear(1, "there", 5)]),
-        shuts_down(story(), &[clear(1, "here", 4)]),
-        shuts_down(story(), &[clear(1, "here", 5), clear(2, "here", 5)]),
-        shuts_down(Story::ready(), &[clear(1, "here", 0)]),
-        story().closes(&hung_up),
-        story().step(&Event::ShutdownBegan, &[clear(1, "here", 5)]),
-    ] {
-        breaks(Invariant::NodeClearedAtShutdown, result);
-    }
-}
-
-/// The agent's record is written with this `connected_at`.
-fn register(connected_at: u64) -> Effect {
-    let registration = Registration {
-        uaid: uaid(),
-        router_type: RouterType::WebPush,
-        node: NodeId::new("here"),
-        connected_at: Time(connected_at),
-        last_connect: LastConnect(0),
-        create_in: None,
-    };
-    Effect::SubmitStoreOp { op: OpId(0), order: StoreOp::Register(registration) }
-}
-
-fn tell(node: &str, uaid: Uaid, connected_at: u64) -> Effect {
-    Effect::NotifyPreviousNode { node: NodeId::new(node), uaid, connected_at: Time(connected_at) }
-}
-
-fn clear(op: u32, node: &str, connected_at: u64) -> Effect {
-    let place = NodeBinding { node: NodeId::new(node), connected_at: Time(connected_at) };
-    Effect::SubmitStoreOp {
-        op: OpId(op),
-        order: StoreOp::ClearNode { uaid: uaid(), binding: place },
-    }
 }
 
 fn broadcast(id: &str, version: &str) -> Effect {
