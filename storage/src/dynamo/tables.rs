@@ -85,19 +85,22 @@ pub(super) async fn describe(
 /// The table in the error of a request on no single table.
 pub(super) const ALL_TABLES: &str = "*";
 
-/// Waits until the table is usable, and compares it with its schema. With a `billing` it is created
-/// if it is missing, and its TTL is enabled; without one nothing is changed.
+/// Compares a table with its schema. With a `billing` it is created if it is missing, its TTL is
+/// enabled, and both are waited for; without one nothing is changed and nothing waited for.
 pub(super) async fn ensure(
     client: &DynamoClient,
     name: &str,
     schema: &TableSchema,
     billing: Option<Billing>,
 ) -> Result<(), CallError> {
+    let wait_max = if billing.is_some() { TABLE_WAIT_MAX } else { Duration::ZERO };
     let billing = billing.filter(|_| client.options.create_tables);
-    let table = until_active(client, name, schema, billing).await?;
+    let wait = Wait::new(client, "DescribeTable", name).at_most(wait_max);
+    let table = until_active(client, name, schema, billing, wait).await?;
     let wrong = |what: String| CallError::unreadable("DescribeTable", name, &what);
     schema.compare(&table).map_err(wrong)?;
-    if schema.expires { ttl::ensure(client, name, billing.is_some()).await } else { Ok(()) }
+    let wait = Wait::new(client, "DescribeTimeToLive", name).at_most(wait_max);
+    if schema.expires { ttl::ensure(client, name, billing.is_some(), wait).await } else { Ok(()) }
 }
 
 async fn until_active(
@@ -105,8 +108,8 @@ async fn until_active(
     name: &str,
     schema: &TableSchema,
     billing: Option<Billing>,
+    mut wait: Wait<'_>,
 ) -> Result<TableDescription, CallError> {
-    let mut wait = Wait::new(client, "DescribeTable", name);
     loop {
         let Some(table) = describe(client, name).await? else {
             let billing = billing.ok_or_else(|| missing(name))?;
@@ -208,21 +211,31 @@ pub(super) struct Wait<'a> {
     table: &'a str,
     attempt: u32,
     waited: Duration,
+    max: Duration,
 }
 
 impl<'a> Wait<'a> {
     pub(super) fn new(client: &'a DynamoClient, operation: &'static str, table: &'a str) -> Self {
-        Self { client, operation, table, attempt: 0, waited: Duration::ZERO }
+        let (waited, max) = (Duration::ZERO, TABLE_WAIT_MAX);
+        Self { client, operation, table, attempt: 0, waited, max }
     }
 
-    /// Waits longer each time, and fails after [`TABLE_WAIT_MAX`] in total.
+    /// With zero, the first wait fails at once.
+    fn at_most(self, max: Duration) -> Self {
+        Self { max, ..self }
+    }
+
+    /// Waits longer each time, and fails after [`TABLE_WAIT_MAX`] in total, or what was set instead.
     pub(super) async fn a_while(&mut self, what: &str) -> Result<(), CallError> {
         self.attempt += 1;
         let pause = self.client.pause_before(self.attempt);
         self.waited += pause;
-        if self.waited > TABLE_WAIT_MAX {
-            let seconds = TABLE_WAIT_MAX.as_secs();
-            let text = format!("{what}, and was not done after {seconds} s: try again later");
+        if self.waited >= self.max {
+            let seconds = self.max.as_secs();
+            let text = match seconds {
+                0 => format!("{what}: try again later"),
+                _ => format!("{what}, and was not done after {seconds} s: try again later"),
+            };
             return Err(CallError::unreadable(self.operation, self.table, &text));
         }
         sleep(pause).await;

@@ -12,8 +12,8 @@ pub(super) async fn ensure(
     client: &DynamoClient,
     table: &str,
     may_enable: bool,
+    mut wait: Wait<'_>,
 ) -> Result<(), CallError> {
-    let mut wait = Wait::new(client, "DescribeTimeToLive", table);
     loop {
         match ttl_state(client, table).await? {
             TtlState::On => return Ok(()),

@@ -224,7 +224,7 @@ async fn a_start_waits_for_a_table_that_is_being_created() {
     server.restart_as(dynamo::launch(&proxy.url()));
     assert!(proxy.take_usage().count(&["DescribeTable"]) > 6);
     proxy.rule(Rule::on("DescribeTable", creating()).table("message_"));
-    Start::at(&proxy.url()).is_found(&["message_", "being made"]).await;
+    Start::at(&proxy.url()).is_found(&["message_", "being created"]).await;
 }
 
 async fn newest_table(client: &Client) -> String {
