@@ -254,9 +254,13 @@ async fn push_until_the_end(
     theirs: Vec<&MovingAgent>,
     mut rng: Rng,
 ) {
-    let client = Sender::new();
+    let (mut client, mut before) = (Sender::new(), 0);
     while !state.is_over() {
         let restarts = state.restarts();
+        if restarts > before {
+            // The pool may still hold connections to the server that was killed.
+            (client, before) = (Sender::new(), restarts);
+        }
         let agent = theirs[rng.usize(..theirs.len())];
         if push_something(state, &client, agent, &mut rng).await.is_none() {
             assert!(restarts < kills, "the last server is not disturbed");
