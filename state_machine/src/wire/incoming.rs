@@ -1,8 +1,10 @@
 //! Frames of a user agent, parsed leniently: a field of the wrong type counts as missing.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::VapidKey;
@@ -154,27 +156,55 @@ fn echo(text: &str) -> Box<str> {
     text.chars().take(ECHO_CHARS_MAX).collect::<String>().into()
 }
 
-/// A JSON object: each field with the text of its value. Of a field that is there twice, the last counts.
-#[derive(Default, Deserialize)]
-#[serde(transparent)]
-struct Fields<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
+/// A JSON object: its fields in their order, each with the text of its value.
+#[derive(Default)]
+struct Fields<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
-impl<'a> Fields<'a> {
-    /// The value of a field, if it is there and has this type.
-    fn get<T: Deserialize<'a>>(&self, field: &str) -> Option<T> {
-        parse(self.0.get(field)?)
+/// A text, borrowed from the frame unless it has escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
     }
 
-    fn text(&self, field: &str) -> Option<String> {
-        self.get(field)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Fields(fields))
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The value of a field, if it is there and has this type. Of a field that is there twice, the last counts.
+    fn get<T: Deserialize<'a>>(&self, field: &str) -> Option<T> {
+        let (_, value) = self.0.iter().rfind(|(name, _)| name.0 == field)?;
+        parse(value)
+    }
+
+    fn text(&self, field: &str) -> Option<Cow<'a, str>> {
+        self.get(field).map(|Text(text)| text)
     }
 
     /// The broadcasts and their versions. A version that is not a text counts as the empty version.
     fn broadcasts(&self) -> Versions {
         let fields: Fields<'a> = self.get("broadcasts").unwrap_or_default();
         let versions = fields.0.into_iter().filter_map(|(id, version)| {
-            let version = parse::<String>(version).unwrap_or_default();
-            Some((FeedKey::parse(&id).ok()?, FeedValue::parse(&version).ok()?))
+            let version = parse(version).map_or(Cow::default(), |Text(version)| version);
+            Some((FeedKey::parse(&id.0).ok()?, FeedValue::parse(&version).ok()?))
         });
         versions.collect()
     }
