@@ -24,6 +24,9 @@ pub(crate) fn submit(store: &dyn Store, op: StoreOp) -> PendingAnswer {
         StoreOp::Delete { uaid, months, messages } => {
             answer(store.delete_messages(uaid, months, messages), |_count| Answer::Deleted)
         }
+        StoreOp::RecordOffers { uaid, month, messages } => {
+            answer(store.record_offers(uaid, month, messages), |()| Answer::OffersRecorded)
+        }
         StoreOp::AddChannels { uaid, month, channels } => {
             answer(store.add_channels(uaid, month, channels), |()| Answer::ChannelsAdded)
         }

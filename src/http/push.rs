@@ -47,7 +47,7 @@ async fn push(
     let payload = push_headers::payload(headers, body)?;
     let accepted_at = app.common.clock.now();
     let id = app.ids.mint(accepted_at, topic.is_some());
-    let message = Message { id, chid, topic, urgency, accepted_at, ttl, payload };
+    let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
     let reference = message.key();
     let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
     let outcome = outcome.unwrap_or_else(|error| {

@@ -21,6 +21,8 @@ pub struct Message {
     pub accepted_at: Time,
     /// Its lifetime from then on (RFC 8030 §5.2).
     pub ttl: Span,
+    /// How many connections have offered it without an ack, as far as its row says.
+    pub offers: u8,
     /// The encrypted body; none for a push without a body.
     pub payload: Option<Payload>,
 }
@@ -74,7 +76,15 @@ pub struct MessageKey {
     pub topic: Option<Topic>,
 }
 
+/// Connections that have offered a message without an ack, after which it is sent behind all others.
+const OFFERS_MAX: u8 = 2;
+
 impl Message {
+    /// Whether it is sent behind all others.
+    pub fn is_offered_often(&self) -> bool {
+        self.offers >= OFFERS_MAX
+    }
+
     /// The time after which it is not delivered.
     pub fn expires_at(&self) -> Time {
         self.accepted_at + self.ttl

@@ -103,6 +103,8 @@ pub enum StoreOp {
         months: Vec<Month>,
         messages: Vec<MessageKey>,
     },
+    /// Count that a connection has offered messages without an ack. A row that is missing stays missing.
+    RecordOffers { uaid: Uaid, month: Month, messages: Vec<MessageKey> },
     /// Register channels of an agent.
     AddChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
     /// Unregister a channel of an agent.
@@ -133,6 +135,8 @@ pub enum StoreAnswer {
     Fetched(Page),
     /// The answer to [`StoreOp::Delete`].
     Deleted,
+    /// The answer to [`StoreOp::RecordOffers`].
+    OffersRecorded,
     /// The answer to [`StoreOp::AddChannels`].
     ChannelsAdded,
     /// The answer to [`StoreOp::RemoveChannel`].

@@ -78,6 +78,7 @@ impl Bench {
             urgency: Urgency::Normal,
             accepted_at: NOW,
             ttl: Span::from_secs(3600),
+            offers: 0,
             payload: Some(Payload { data: self.payload.clone(), encoding: Encoding::Aes128Gcm }),
         }
     }

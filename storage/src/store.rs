@@ -114,6 +114,11 @@ pub trait MessageTables: Send + Sync {
         messages: Vec<MessageKey>,
     ) -> StoreFuture<usize>;
 
+    /// Increments the `offers` of messages, each only if the row still holds that very message. A row of other software
+    /// may keep its value.
+    fn record_offers(&self, uaid: Uaid, month: Month, messages: Vec<MessageKey>)
+    -> StoreFuture<()>;
+
     /// Copies the messages that wait in `from` to `to`, by the rule of
     /// [`MessageTables::store_message`] for topics, and then deletes them in `from`. Messages of
     /// channels that are not registered in `to` are only deleted. Repeatable after a crash at any

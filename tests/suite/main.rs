@@ -11,6 +11,7 @@ mod clients;
 mod cluster;
 mod durability;
 mod dynamo;
+mod fairness;
 mod feeds;
 mod folders;
 mod harness;

@@ -48,7 +48,8 @@ async fn an_agent_that_acks_in_batches_receives_each_message_once() {
 #[actix_web::test]
 async fn an_agent_without_acks_receives_one_window_and_the_same_after_reconnecting() {
     const WINDOW: usize = 30;
-    let server = Server::start_with(&["--unacked-max", "30", "--fetch-rows-max", "20"]);
+    let arguments = ["--unacked-max", "30", "--fetch-rows-max", "20", "--ack-wait-ms", "600000"];
+    let server = Server::start_with(&arguments);
     let (uaid, channel) = Agent::offline(&server).await;
     store(&channel, 40).await;
 

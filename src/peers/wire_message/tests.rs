@@ -14,6 +14,7 @@ fn sample(encoding: Encoding) -> Message {
         urgency: Urgency::High,
         accepted_at: Time(1_796_000_000_123),
         ttl: Span(60_000),
+        offers: 0,
         payload: Some(Payload { data: Bytes::from_static(b"\xfb\xffdata"), encoding }),
     }
 }
@@ -168,6 +169,7 @@ prop_compose! {
             urgency: Urgency::ALL[urgency],
             accepted_at: Time(times.0),
             ttl: Span(times.1),
+            offers: 0,
             payload: payload.map(|(data, encoding)| Payload { data: data.into(), encoding }),
         }
     }

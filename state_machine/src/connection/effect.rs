@@ -142,6 +142,7 @@ impl StoreOp {
             Self::ReadChannels { .. } => "store: read channels",
             Self::Fetch { .. } => "store: fetch",
             Self::Delete { .. } => "store: delete",
+            Self::RecordOffers { .. } => "store: record offers",
             Self::AddChannels { .. } => "store: add channels",
             Self::RemoveChannel { .. } => "store: remove channel",
             Self::UpdateMonth(_) => "store: update month",

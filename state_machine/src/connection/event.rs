@@ -92,6 +92,7 @@ impl StoreAnswer {
             Self::Channels(_) => "channels read",
             Self::Fetched(_) => "fetched",
             Self::Deleted => "deleted",
+            Self::OffersRecorded => "offers recorded",
             Self::ChannelsAdded => "channels added",
             Self::ChannelRemoved => "channel removed",
             Self::MonthUpdated(_) => "month updated",

@@ -149,7 +149,7 @@ impl Open {
     }
 
     fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
-        self.session.on_time(cx);
+        self.session.on_time(&self.stage.months(), cx);
         loop {
             let months = self.stage.months();
             match self.stage.rules_mut().advance(&mut self.session, &months, cx) {

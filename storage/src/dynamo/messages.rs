@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use state_machine::{Message, MessageId, MessageKey, Month, Uaid};
 
-use super::attributes::{UAID, text, text_of};
+use super::attributes::{UAID, number, text, text_of};
 use super::channels;
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied_once};
@@ -80,6 +80,42 @@ pub(super) async fn delete(
         done.await.map_err(|error| error.after_writes(deleted.load(Relaxed) > 0))?;
     }
     Ok(deleted.load(Relaxed))
+}
+
+/// Increments `offers` in the rows of this program's messages.
+pub(super) async fn record_offers(
+    client: &DynamoClient,
+    uaid: Uaid,
+    month: Month,
+    messages: &[MessageKey],
+) -> Result<(), CallError> {
+    let recorded = with_table(client, month, async |table| {
+        let rows = messages.iter().filter(|message| is_row_known(message)).map(Row::of_ours);
+        let writes = rows.map(|row| record_offer(client, uaid, &table, row));
+        let (count, done) = write_rows(client, writes.collect()).await;
+        done.map_err(|error| error.after_writes(count > 0))
+    });
+    recorded.await.map(|_done| ())
+}
+
+async fn record_offer(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    row: Row,
+) -> Result<bool, CallError> {
+    let Some(id) = row.update_id else { return Ok(false) };
+    let request = client
+        .sdk
+        .update_item()
+        .table_name(table)
+        .key(UAID, text(uaid.to_string()))
+        .key(SORT_KEY, text(row.sort_key))
+        .update_expression("ADD offers :one")
+        .condition_expression("updateid = :id")
+        .expression_attribute_values(":one", number(1_u64))
+        .expression_attribute_values(":id", text(id));
+    applied_once(client.call("UpdateItem", table, request.send()).await)
 }
 
 async fn delete_in(

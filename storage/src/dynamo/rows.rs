@@ -104,7 +104,7 @@ fn id_of_key(sort_key: &str) -> MessageId {
 }
 
 pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
-    let Message { id, chid, ref topic, urgency, accepted_at, ttl, ref payload } = *message;
+    let Message { id, chid, ref topic, urgency, accepted_at, ttl, offers, ref payload } = *message;
     let ttl_s = ttl.0.div_ceil(1000);
     let expiry = message.expires_at().0.div_ceil(1000).min(EXPIRY_MAX_S);
     let mut item = Item::from([
@@ -121,6 +121,9 @@ pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
     }
     if urgency != Urgency::default() {
         item.insert("urgency".to_owned(), text(urgency.as_str()));
+    }
+    if offers > 0 {
+        item.insert("offers".to_owned(), number(u64::from(offers)));
     }
     if let Some(payload) = payload {
         item.insert("data".to_owned(), bytes(&payload.data));
@@ -142,6 +145,7 @@ pub(super) fn decode(item: &Item) -> Option<Message> {
         urgency: urgency.unwrap_or_default(),
         accepted_at,
         ttl: ttl(item, accepted_at),
+        offers: number_of(item, "offers").map_or(0, |offers| offers.try_into().unwrap_or(u8::MAX)),
         payload: payload(item)?,
     })
 }

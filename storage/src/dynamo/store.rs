@@ -94,6 +94,17 @@ impl MessageTables for Dynamo {
         })
     }
 
+    fn record_offers(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        messages: Vec<MessageKey>,
+    ) -> StoreFuture<()> {
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            messages::record_offers(&client, uaid, month, &messages).await
+        })
+    }
+
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
         self.run(Priority::Messages, Some(uaid), async move |client| {
             move_messages::run(&client, uaid, from, to).await

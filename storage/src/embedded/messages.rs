@@ -48,6 +48,7 @@ pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqli
         encryption,
         crypto_key,
         message.payload.as_ref().map(|payload| &*payload.data),
+        message.offers,
     ];
     change(conn, STORE, parameters)
 }
@@ -107,6 +108,18 @@ pub(super) fn delete(
         .sum()
 }
 
+pub(super) fn record_offers(
+    conn: &Connection,
+    uaid: Uaid,
+    messages: &[MessageKey],
+) -> rusqlite::Result<()> {
+    let mut statement = conn.prepare_cached(RECORD_OFFER)?;
+    for message in messages {
+        statement.execute(params![uaid.0, message.id.to_bytes(), message.chid.0])?;
+    }
+    Ok(())
+}
+
 /// Deletes the expired messages of a user agent in a range of ids.
 pub(super) fn sweep(
     conn: &Connection,
@@ -142,6 +155,7 @@ pub(super) fn decode(row: &Row<'_>) -> rusqlite::Result<Message> {
         urgency: urgency(row.get(4)?)?,
         accepted_at: Time(from_i64(row.get(5)?)),
         ttl: Span(from_i64(row.get(6)?)),
+        offers: u8::try_from(row.get::<_, i64>(11)?).unwrap_or(u8::MAX),
         payload: payload(row)?,
     })
 }
@@ -188,8 +202,8 @@ const AESGCM: i64 = 2;
 pub(super) const STORE: &str = "
     INSERT INTO messages
         (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
-         encoding, encryption, crypto_key, data)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12
+         encoding, encryption, crypto_key, data, offers)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
     WHERE EXISTS (SELECT 1 FROM channels WHERE uaid = ?1 AND chid = ?4)
     ON CONFLICT (uaid, chid, topic) WHERE topic IS NOT NULL DO UPDATE SET
         id = excluded.id,
@@ -200,17 +214,21 @@ pub(super) const STORE: &str = "
         encoding = excluded.encoding,
         encryption = excluded.encryption,
         crypto_key = excluded.crypto_key,
+        offers = excluded.offers,
         data = excluded.data
         WHERE excluded.id > messages.id
     ON CONFLICT (uaid, id) DO NOTHING";
 
 pub(super) const FETCH: &str = "
     SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,
-        encoding, encryption, crypto_key, data
+        encoding, encryption, crypto_key, data, offers
     FROM messages WHERE uaid = ?1 AND id > ?2 ORDER BY id";
 
 pub(super) const DELETE: &str = "
     DELETE FROM messages WHERE uaid = ?1 AND id = ?2 AND chid = ?3";
+
+pub(super) const RECORD_OFFER: &str = "
+    UPDATE messages SET offers = offers + 1 WHERE uaid = ?1 AND id = ?2 AND chid = ?3";
 
 pub(super) const SWEEP: &str = "
     DELETE FROM messages WHERE uaid = ?1 AND id BETWEEN ?2 AND ?3 AND expires_at <= ?4";

@@ -87,6 +87,7 @@ fn message() -> Message {
         urgency: Urgency::Normal,
         accepted_at: Time(0),
         ttl: Span::from_secs(1),
+        offers: 0,
         payload: Some(Payload {
             data: Bytes::from_static(b"preflight"),
             encoding: Encoding::Aes128Gcm,

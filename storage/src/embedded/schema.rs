@@ -80,7 +80,8 @@ pub(super) const ROUTER: Schema = Schema {
 /// them.
 pub(super) const MESSAGES: Schema = Schema {
     application_id: 0x4b4c_4e4d, // "KLNM"
-    migrations: &["
+    migrations: &[
+        "
         CREATE TABLE channels (
             uaid BLOB NOT NULL,
             chid BLOB NOT NULL,
@@ -103,7 +104,9 @@ pub(super) const MESSAGES: Schema = Schema {
         CREATE UNIQUE INDEX messages_by_id ON messages (uaid, id);
         CREATE UNIQUE INDEX messages_by_topic ON messages (uaid, chid, topic)
             WHERE topic IS NOT NULL;
-    "],
+    ",
+        "ALTER TABLE messages ADD COLUMN offers INTEGER NOT NULL DEFAULT 0",
+    ],
 };
 
 impl Schema {
@@ -254,6 +257,7 @@ mod tests {
             messages::STORE,
             messages::FETCH,
             messages::DELETE,
+            messages::RECORD_OFFER,
             messages::SWEEP,
             messages::DELETE_ALL,
             copy_table::ALL_CHANNELS,

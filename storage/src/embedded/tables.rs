@@ -99,6 +99,18 @@ impl MessageTables for Embedded {
         self.write_months(uaid, months, move |conn| messages::delete(conn, uaid, &messages))
     }
 
+    fn record_offers(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        messages: Vec<MessageKey>,
+    ) -> StoreFuture<()> {
+        let recorded = self.write_months(uaid, vec![month], move |conn| {
+            messages::record_offers(conn, uaid, &messages).map(|()| 0)
+        });
+        Box::pin(async { recorded.await.map(|_count| ()) })
+    }
+
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
         self.writer
             .submit(Some(uaid), Target::Exclusive, move |files| files.move_messages(uaid, from, to))

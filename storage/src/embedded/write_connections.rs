@@ -255,6 +255,7 @@ mod tests {
             urgency: Urgency::Normal,
             accepted_at: Time(0),
             ttl: Span(1),
+            offers: 0,
             payload: None,
         }
     }

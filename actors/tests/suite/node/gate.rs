@@ -118,6 +118,7 @@ impl MessageTables for GatedStore {
             now: Time
         ) -> Page;
         delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageKey>) -> usize;
+        record_offers(uaid: Uaid, month: Month, messages: Vec<MessageKey>) -> ();
         move_messages(uaid: Uaid, from: Month, to: Month) -> ();
         ensure_month(month: Month) -> ();
         months() -> Vec<Month>;

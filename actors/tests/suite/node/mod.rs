@@ -261,6 +261,7 @@ pub(crate) fn message_of(number: u32) -> Message {
         urgency: Urgency::Normal,
         accepted_at: NOW,
         ttl: Span::from_secs(60),
+        offers: 0,
         payload: Some(Payload { data, encoding: Encoding::Aes128Gcm }),
     }
 }

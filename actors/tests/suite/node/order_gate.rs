@@ -221,6 +221,8 @@ impl MessageTables for OrderGate {
         ) -> Page, "fetch {month}";
         delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageKey>) -> usize,
             "delete {months:?}";
+        record_offers(uaid: Uaid, month: Month, messages: Vec<MessageKey>) -> (),
+            "record offers {month}";
         move_messages(uaid: Uaid, from: Month, to: Month) -> (), "carry {from} {to}";
     }
 

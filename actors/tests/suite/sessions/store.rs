@@ -155,6 +155,15 @@ impl MessageTables for ScriptedStore {
         self.take(StoreOp::Delete { uaid, months, messages }, read)
     }
 
+    fn record_offers(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        messages: Vec<MessageKey>,
+    ) -> StoreFuture<()> {
+        self.take(StoreOp::RecordOffers { uaid, month, messages }, read!(OffersRecorded))
+    }
+
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
         self.take(StoreOp::MoveMessages { uaid, from, to }, read!(Moved))
     }

@@ -166,6 +166,7 @@ pub(super) fn message() -> Message {
         urgency: Urgency::Normal,
         accepted_at: Time(1_796_000_000_000),
         ttl: Span::from_secs(60),
+        offers: 0,
         payload: Some(Payload {
             data: Bytes::from_static(b"secret"),
             encoding: Encoding::Aes128Gcm,

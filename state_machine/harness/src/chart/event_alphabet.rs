@@ -72,6 +72,7 @@ pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
         }
         StoreOp::Fetch { .. } => pages().into_iter().map(StoreAnswer::Fetched).collect(),
         StoreOp::Delete { .. } => vec![StoreAnswer::Deleted],
+        StoreOp::RecordOffers { .. } => vec![StoreAnswer::OffersRecorded],
         StoreOp::AddChannels { .. } => vec![StoreAnswer::ChannelsAdded],
         StoreOp::RemoveChannel { .. } => vec![StoreAnswer::ChannelRemoved],
         StoreOp::UpdateMonth(_) => [true, false].map(StoreAnswer::MonthUpdated).to_vec(),
@@ -155,6 +156,7 @@ fn message(number: u128, chid: Chid) -> Message {
         urgency: Urgency::Normal,
         accepted_at: START,
         ttl: Span::from_secs(60),
+        offers: 0,
         payload: None,
     }
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::broadcast_checker::BroadcastChecker;
+use super::fairness_checker::FairnessChecker;
 use super::location_checker::LocationChecker;
 use super::{Checked, Invariant, StepRecord};
-use state_machine::connection::{Config, Effect, Event, PhaseName, PushAnswer};
+use state_machine::connection::{Config, Effect, Event, Limits, PhaseName, PushAnswer};
 use state_machine::ids::{Chid, MessageId, OpId, PushId, Uaid};
 use state_machine::message::{Message, MessageKey, Urgency};
 use state_machine::store::StoreOp;
@@ -34,6 +35,7 @@ pub struct ConnectionChecker {
     min_urgency: Urgency,
     broadcasts: BroadcastChecker,
     location_checker: LocationChecker,
+    fairness: FairnessChecker,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,7 +49,9 @@ struct Push {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Unacked {
+        chid: Chid,
         ttl_is_zero: bool,
+        sent_at: Time,
     },
     /// The number of the ack, counted from the first.
     Acked(usize),
@@ -71,6 +75,7 @@ impl ConnectionChecker {
             min_urgency: Urgency::VeryLow,
             broadcasts: BroadcastChecker::default(),
             location_checker: LocationChecker::default(),
+            fairness: FairnessChecker::default(),
         }
     }
 
@@ -86,6 +91,7 @@ impl ConnectionChecker {
         for effect in seen.effects {
             self.ordered(effect, seen)?;
         }
+        self.fairness.observe(seen, &self.config)?;
         self.rested(seen)
     }
 
@@ -174,7 +180,7 @@ impl ConnectionChecker {
 
     fn sent(&mut self, message: &ServerMessage, seen: &StepRecord<'_>) -> Checked {
         match message {
-            ServerMessage::Notification(message) => self.notified(message)?,
+            ServerMessage::Notification(message) => self.notified(message, seen.now)?,
             ServerMessage::Registered { .. }
             | ServerMessage::RegisterRefused { .. }
             | ServerMessage::Unregistered { .. }
@@ -209,12 +215,13 @@ impl ConnectionChecker {
         Ok(())
     }
 
-    fn notified(&mut self, message: &Message) -> Checked {
-        let Message { id, urgency, .. } = message;
+    fn notified(&mut self, message: &Message, sent_at: Time) -> Checked {
+        let Message { id, chid, urgency, .. } = message;
         check!(*urgency >= self.min_urgency, Is::UrgencyRespected, "{id} is {urgency:?}");
         let remembered_max = self.config.limits.remembered_acks_max;
         let ttl_is_zero = message.ttl_is_zero();
-        match self.messages.insert(*id, State::Unacked { ttl_is_zero }) {
+        let sent = State::Unacked { chid: *chid, ttl_is_zero, sent_at };
+        match self.messages.insert(*id, sent) {
             Some(State::Unacked { .. }) => check!(false, Is::SentOnce, "{id} is sent again"),
             Some(State::Acked(which)) => {
                 let since = self.acks - which;
@@ -261,8 +268,10 @@ impl ConnectionChecker {
         check!(last < Some(op), Is::OrdersNumbered, "{op:?} after {last:?}");
         if let StoreOp::Delete { messages, .. } = order {
             for MessageKey { id, chid, .. } in messages {
-                let is_unacked =
-                    self.messages.get(id) == Some(&State::Unacked { ttl_is_zero: false });
+                let is_unacked = matches!(
+                    self.messages.get(id),
+                    Some(State::Unacked { ttl_is_zero: false, .. })
+                );
                 let is_wanted = is_unacked && !self.given_up.contains(chid);
                 check!(!is_wanted, Is::UnackedNeverDeleted, "{id} is deleted");
             }
@@ -307,13 +316,11 @@ impl ConnectionChecker {
             "the phase and the effect close differ"
         );
         self.pushes_rest(seen)?;
-        let unacked =
-            self.messages.values().filter(|state| matches!(state, State::Unacked { .. })).count();
-        let expected = if is_closed { 0 } else { unacked };
+        if !is_closed {
+            self.window_rests(seen)?;
+        }
         let counted = seen.unacked;
-        check!(counted == expected, Is::WindowCounted, "{counted} counted, {expected} seen");
-        let max = self.config.limits.unacked_max;
-        check!(counted <= max, Is::WindowBounded, "{counted} of {max}");
+        check!(!is_closed || counted == 0, Is::WindowCounted, "{counted} counted at the end");
         let found = self.found_under;
         check!(!is_closed || found.is_none(), Is::FoundUnderOneName, "closed as {found:?}");
         if self.is_greeted || is_closed {
@@ -321,6 +328,28 @@ impl ConnectionChecker {
         }
         self.location_checker.rested(seen)?;
         deadline_rests(seen)
+    }
+
+    fn window_rests(&mut self, seen: &StepRecord<'_>) -> Checked {
+        let Limits { ack_wait, unacked_max: max, .. } = self.config.limits;
+        let is_fresh = |sent_at: Time| sent_at <= seen.now && seen.now < sent_at + ack_wait;
+        self.messages.retain(|_, state| {
+            !matches!(state, State::Unacked { ttl_is_zero: true, sent_at, .. } if !is_fresh(*sent_at))
+        });
+        let mut fresh = 0;
+        let mut of_channels = BTreeMap::<Chid, usize>::new();
+        for state in self.messages.values() {
+            if let State::Unacked { chid, sent_at, .. } = state {
+                fresh += usize::from(is_fresh(*sent_at));
+                *of_channels.entry(*chid).or_default() += 1;
+            }
+        }
+        let (counted, unacked) = (seen.unacked, of_channels.values().sum::<usize>());
+        check!(counted == unacked, Is::WindowCounted, "{counted} counted, {unacked} seen");
+        check!(fresh <= max, Is::WindowBounded, "{fresh} of {max}");
+        let most = of_channels.into_values().max().unwrap_or_default();
+        check!(most <= max, Is::WindowBounded, "{most} of one channel");
+        Ok(())
     }
 
     fn pushes_rest(&self, seen: &StepRecord<'_>) -> Checked {

@@ -66,6 +66,7 @@ macro_rules! check {
 
 mod broadcast_checker;
 mod connection_checker;
+mod fairness_checker;
 mod location_checker;
 mod promises;
 
@@ -103,9 +104,11 @@ sentences! {
     UnackedNeverDeleted, "unacked_never_deleted",
         "A message worth keeping that was sent and is not acked is not deleted, unless its channel was given up.";
     WindowBounded, "window_bounded",
-        "At most `unacked_max` messages are sent and not acked.";
+        "At most `unacked_max` messages were sent less than `ack_wait` ago and not acked, and of each channel as many at all.";
+    OthersNotDelayed, "others_not_delayed",
+        "An unacked message of one channel delays a message of another channel by at most `ack_wait`.";
     WindowCounted, "window_counted",
-        "The connection counts as unacked what was sent and not acked, and nothing when it is closed.";
+        "The connection counts as unacked what was sent and not acked, except overdue messages with a TTL of zero, and nothing when it is closed.";
     OrdersNumbered, "orders_numbered",
         "Every store operation has a greater number than all before it.";
     CommandsWaitForReady, "commands_wait_for_ready",

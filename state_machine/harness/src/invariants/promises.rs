@@ -140,6 +140,7 @@ mod tests {
             urgency: Urgency::Normal,
             accepted_at: Time(0),
             ttl: Span::from_secs(60),
+            offers: 0,
             payload: None,
         }
     }

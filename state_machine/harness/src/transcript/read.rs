@@ -97,6 +97,7 @@ impl Reader<'_> {
             "channels" => StoreAnswer::Channels(channels(words)?),
             "fetched" => StoreAnswer::Fetched(self.page(words)?),
             "deleted" => StoreAnswer::Deleted,
+            "offers_recorded" => StoreAnswer::OffersRecorded,
             "channels_added" => StoreAnswer::ChannelsAdded,
             "channel_removed" => StoreAnswer::ChannelRemoved,
             "month_updated" => StoreAnswer::MonthUpdated(yes_or_no(words)?),
@@ -162,6 +163,7 @@ impl Reader<'_> {
         let urgency = fields.read("urgency", "very-low, low, normal or high", Urgency::parse)?;
         let accepted_at = fields.read("accepted", OFFSET, |text| offset(text, self.start))?;
         let ttl = fields.need("ttl", SPAN, span)?;
+        let offers = fields.read("offers", "a number", |text| text.parse().ok())?;
         let encryption = fields.read("encryption", "a header's value", unquoted)?;
         let crypto_key = fields.read("crypto_key", "a header's value", unquoted)?;
         let data =
@@ -174,6 +176,7 @@ impl Reader<'_> {
             urgency: urgency.unwrap_or_default(),
             accepted_at: accepted_at.unwrap_or(self.start),
             ttl,
+            offers: offers.unwrap_or_default(),
             payload: payload(data, encryption, crypto_key)?,
         })
     }

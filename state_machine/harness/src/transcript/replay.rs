@@ -197,6 +197,7 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
             | (StoreAnswer::Channels(_), StoreOp::ReadChannels { .. })
             | (StoreAnswer::Fetched(_), StoreOp::Fetch { .. })
             | (StoreAnswer::Deleted, StoreOp::Delete { .. })
+            | (StoreAnswer::OffersRecorded, StoreOp::RecordOffers { .. })
             | (StoreAnswer::ChannelsAdded, StoreOp::AddChannels { .. })
             | (StoreAnswer::ChannelRemoved, StoreOp::RemoveChannel { .. })
             | (StoreAnswer::MonthUpdated(_), StoreOp::UpdateMonth(_))

@@ -108,6 +108,9 @@ impl TranscriptWriter<'_> {
                 let messages = list(messages, reference);
                 format!("delete {} {} {messages}", uaid.name(), month_list(months))
             }
+            StoreOp::RecordOffers { uaid, month, messages } => {
+                format!("record_offers {} {month} {}", uaid.name(), list(messages, reference))
+            }
             StoreOp::AddChannels { uaid, month, channels } => {
                 format!("add_channels {} {month} {}", uaid.name(), list(channels, Chid::name))
             }
@@ -149,6 +152,7 @@ impl TranscriptWriter<'_> {
             StoreAnswer::MoveFinished(is_ours) => format!("move_finished {}", yes_or_no(*is_ours)),
             StoreAnswer::NodeCleared(was_so) => format!("node_cleared {}", yes_or_no(*was_so)),
             StoreAnswer::Deleted
+            | StoreAnswer::OffersRecorded
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved
             | StoreAnswer::Moved => answer.name().replace(' ', "_"),
@@ -220,7 +224,7 @@ impl TranscriptWriter<'_> {
     }
 
     fn message(&self, message: &Message) -> String {
-        let Message { topic, urgency, accepted_at, ttl, payload, .. } = message;
+        let Message { topic, urgency, accepted_at, ttl, offers, payload, .. } = message;
         let mut text =
             format!("{} {} ttl={}", message.id.name(), message.chid.name(), span_text(*ttl));
         text += &topic_text(topic.as_ref());
@@ -229,6 +233,9 @@ impl TranscriptWriter<'_> {
         }
         if *accepted_at != self.start {
             text += &format!(" accepted={}", offset_text(*accepted_at, self.start));
+        }
+        if *offers > 0 {
+            text += &format!(" offers={offers}");
         }
         if let Some(payload) = payload {
             text += &format!(" data={}", BASE64.encode(&payload.data));

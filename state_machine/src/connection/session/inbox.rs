@@ -11,7 +11,11 @@ use crate::ids::{Chid, PushId};
 use crate::message::{Message, MessageKey, Urgency};
 use crate::month::Month;
 use crate::store::{Page, PageLimit, StoreAnswer, StoreOp};
+use crate::time::{Span, Time};
 use crate::wire::{AckUpdate, ServerMessage};
+
+/// The wait before storage is scanned without a notification, when an endpoint was answered to store a message.
+const RECHECK_SOON: Span = Span::from_secs(5);
 
 impl Session {
     /// Less urgent messages stay in storage from now on. A lower minimum releases messages that stayed there so far.
@@ -40,21 +44,23 @@ impl Session {
         self.scan.is_done() && self.window.is_empty() && self.deletes.is_settled()
     }
 
-    /// Whether a push may be sent now: no message before it waits for an ack, no older one of its topic can still be
-    /// read from storage, and it was not sent before.
+    /// Whether a push may be sent now: no message before it waits for an ack in time, no older one of its topic can still
+    /// be read from storage, its channel has not used up its share, and it was not sent before.
     pub(in crate::connection) fn may_send(&self, message: &Message, cx: &StepContext<'_>) -> bool {
         let limits = &cx.config.limits;
         let overtakes = self.scan.is_fetching() && message.topic.is_none();
-        let is_next = self.window.is_empty() && !self.scan.is_active();
+        let is_next = self.window.fresh() == 0 && self.scan.is_done();
         (overtakes || is_next)
             && message.urgency >= self.min_urgency
-            && self.window.len() + self.scan.rows_pending() < limits.unacked_max
+            && self.window.fresh() + self.scan.rows_pending() < limits.unacked_max
+            && !self.window.is_share_used(message.chid, limits.unacked_max)
             && self.deletes.backlog() < limits.remembered_acks_max
             && !self.window.contains(message.id)
             && !self.deletes.remembers(message.id)
     }
 
-    /// Sends a pushed message. With a TTL of zero the push is answered at once, otherwise with the ack.
+    /// Sends a pushed message. The push is answered with the ack. With a TTL of zero it is answered at once; so it is
+    /// for an agent that acks slowly, and the endpoint stores the message meanwhile.
     pub(in crate::connection) fn deliver(
         &mut self,
         push: PushId,
@@ -66,6 +72,12 @@ impl Session {
             self.send(message, Origin::ZeroTtl, cx);
             let answer = PushAnswer::Accepted;
             cx.out.push(Effect::AnswerPush { push, answer, message: key });
+        } else if self.window.is_slow() {
+            let key = message.key();
+            self.send(message, Origin::Store, cx);
+            self.recheck_soon(cx);
+            let answer = PushAnswer::Unconfirmed;
+            cx.out.push(Effect::AnswerPush { push, answer, message: key });
         } else {
             self.send(message, Origin::Endpoint(push), cx);
         }
@@ -73,17 +85,18 @@ impl Session {
 
     /// Makes the endpoint store a message that cannot be delivered now.
     ///
-    /// The endpoint's notification follows. Only if an operation under way could have read storage before that message
-    /// was in it, another scan is requested here (docs/sources.md#push-characteristics).
+    /// The endpoint's notification follows. In case it gets lost, storage is scanned again when the window is empty
+    /// (docs/sources.md#push-characteristics), and soon: a scan at once could precede the endpoint's write.
     pub(in crate::connection) fn reject_to_store(
         &mut self,
         push: PushId,
         message: &Message,
         cx: &mut StepContext<'_>,
     ) {
-        if self.window.has_unstored() || self.scan.is_active() {
+        if self.window.fresh() > 0 || self.scan.is_active() {
             self.request_scan();
         }
+        self.recheck_soon(cx);
         let message = message.key();
         cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
     }
@@ -102,6 +115,9 @@ impl Session {
                 if matches!(origin, Origin::Both(_) | Origin::Store) {
                     self.deletes.delete(message.clone());
                 }
+                if self.window.is_held_in_vain(message.chid, cx.config.limits.unacked_max) {
+                    self.request_scan();
+                }
                 if let Origin::Endpoint(push) | Origin::Both(push) = origin {
                     let answer = PushAnswer::Accepted;
                     cx.out.push(Effect::AnswerPush { push, answer, message });
@@ -114,6 +130,14 @@ impl Session {
             }
             // It was acked before, or the agent sends more unknown acks than are processed.
             None => {}
+        }
+    }
+
+    /// Expires acks that are overdue. Their rows record that this connection has offered them.
+    pub(super) fn expire_acks(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
+        let messages = self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
+        if let (Some(month), false) = (months.first().copied(), messages.is_empty()) {
+            self.submit(StoreOp::RecordOffers { uaid: self.uaid, month, messages }, cx);
         }
     }
 
@@ -134,6 +158,28 @@ impl Session {
         self.scan.request();
     }
 
+    /// Requests a scan if one without a notification is due.
+    pub(in crate::connection) fn recheck_storage(&mut self, cx: &StepContext<'_>) {
+        if self.recheck_at.is_some_and(|at| at <= cx.now) {
+            self.request_scan();
+            self.recheck_at = None;
+            self.schedule_recheck(cx);
+        }
+    }
+
+    pub(in crate::connection) fn schedule_recheck(&mut self, cx: &StepContext<'_>) {
+        self.recheck_by(cx.now + cx.seed.with_jitter(cx.config.limits.storage_recheck));
+    }
+
+    /// An endpoint was answered to store a message.
+    fn recheck_soon(&mut self, cx: &StepContext<'_>) {
+        self.recheck_by(cx.now + RECHECK_SOON);
+    }
+
+    fn recheck_by(&mut self, at: Time) {
+        self.recheck_at = Some(self.recheck_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
     pub(in crate::connection) fn stop_scan(&mut self) {
         self.scan = StorageScan::default();
     }
@@ -147,8 +193,15 @@ impl Session {
             return;
         }
         let limits = &cx.config.limits;
+        if self.scan.can_start() {
+            if self.window.fresh() > 0 {
+                return;
+            }
+            self.scan.start();
+            self.window.release_held(limits.unacked_max);
+        }
         let rows = limits.fetch_rows_max.min(room).max(1);
-        if let Some(after) = self.scan.start_fetch(rows, self.window.has_unstored()) {
+        if let Some(after) = self.scan.fetch(rows) {
             let limit = PageLimit { rows, bytes: limits.fetch_bytes_max };
             let fetch = StoreOp::Fetch { uaid: self.uaid, month, after, limit, now: cx.now };
             self.submit(fetch, cx);
@@ -159,7 +212,7 @@ impl Session {
     /// refilled row by row.
     fn room(&self, cx: &StepContext<'_>) -> usize {
         let max = cx.config.limits.unacked_max;
-        let used = self.window.len().max(self.deletes.backlog());
+        let used = self.window.fresh().max(self.deletes.backlog());
         if used > max / 2 { 0 } else { max - used }
     }
 
@@ -174,6 +227,7 @@ impl Session {
             StoreAnswer::Fetched(page) => self.on_page(page, month, cx),
             StoreAnswer::Channels(channels) => self.channels_confirmed(channels),
             StoreAnswer::Deleted => self.deletes.on_deleted(),
+            StoreAnswer::OffersRecorded => {}
             StoreAnswer::Registered(_)
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved
@@ -200,14 +254,18 @@ impl Session {
         self.scan.page_read(doubtful, next);
     }
 
-    /// Sends a row unless it was sent or acked before. Returns its key if its channel is unknown.
+    /// Sends a row unless it was sent or acked before, or its turn is later. Returns its key if its channel is unknown.
     fn on_row(&mut self, message: Message, cx: &mut StepContext<'_>) -> Option<MessageKey> {
         if self.deletes.remembers(message.id) {
             self.deletes.delete(message.key());
         } else if !self.channels.contains(&message.chid) {
             return Some(message.key());
         } else if !self.window.note_row(message.id) && message.urgency >= self.min_urgency {
-            self.send(message, Origin::Store, cx);
+            if self.window.is_share_used(message.chid, cx.config.limits.unacked_max) {
+                self.window.hold(message.chid);
+            } else if !self.scan.leaves_out(&message) {
+                self.send(message, Origin::Store, cx);
+            }
         }
         None
     }

@@ -41,6 +41,8 @@ pub(super) struct Session {
     window: UnackedWindow,
     deletes: PendingDeletes,
     scan: StorageScan,
+    /// When to scan storage without a notification, once the connection is ready.
+    pub(super) recheck_at: Option<Time>,
     /// Commands that wait until the connection is ready and the command before is done: at most
     /// `deferred_commands_max`, the oldest first.
     pub(super) commands: VecDeque<ClientMessage>,
@@ -67,6 +69,7 @@ impl Session {
             window: UnackedWindow::default(),
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
+            recheck_at: None,
             commands: VecDeque::new(),
             subscriptions: BroadcastSubscriptions::default(),
             ops: PendingOps::default(),
@@ -168,8 +171,8 @@ impl Session {
     }
 
     /// Expires acks that are overdue, and submits failed operations again that are due.
-    pub(super) fn on_time(&mut self, cx: &mut StepContext<'_>) {
-        self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
+    pub(super) fn on_time(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
+        self.expire_acks(months, cx);
         self.ops.resubmit_due(cx.now, cx.out);
     }
 

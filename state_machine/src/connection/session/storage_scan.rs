@@ -1,15 +1,27 @@
 //! The progress of a storage scan: rows are fetched page by page and sent as they arrive.
 
-use crate::message::MessageKey;
+use crate::message::{Message, MessageKey};
 use crate::store::Cursor;
 
 /// Whether a scan is requested, and how far the current one is.
 ///
 /// Requests coalesce. The flag is cleared when a scan starts, so a message stored after that makes another scan.
+///
+/// A scan that left rows out reads storage a second time, and sends them after all others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct StorageScan {
     requested: bool,
     state: ScanState,
+    pass: Pass,
+    has_left_out: bool,
+}
+
+/// The first pass leaves out the messages that were offered often without an ack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+enum Pass {
+    #[default]
+    First,
+    Second,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -20,8 +32,8 @@ enum ScanState {
     Fetching { rows: usize },
     /// The page had rows of unknown channels: the channels are read again before such rows are deleted.
     Confirming { doubtful: Vec<MessageKey>, next: Option<Cursor> },
-    /// More rows may follow. The scan continues once acks have made room.
-    Paused { after: Cursor },
+    /// More rows may follow, after this position or from the beginning. The scan continues once there is room.
+    Paused { after: Option<Cursor> },
 }
 
 impl StorageScan {
@@ -55,37 +67,48 @@ impl StorageScan {
         !self.requested && self.state == ScanState::Idle
     }
 
-    /// Starts or continues the scan with a page of `rows`. Returns the position of the page, or none if there is nothing
-    /// to fetch now; a new scan waits while it `is_delayed`.
-    pub(super) fn start_fetch(&mut self, rows: usize, is_delayed: bool) -> Option<Option<Cursor>> {
-        let after = match &self.state {
-            ScanState::Idle if self.requested && !is_delayed => {
-                self.requested = false;
-                None
-            }
-            ScanState::Paused { after } => Some(after.clone()),
-            ScanState::Idle | ScanState::Fetching { .. } | ScanState::Confirming { .. } => {
-                return None;
-            }
-        };
+    /// Whether a requested scan can start. A second pass ends for it, because its rows are sent after all others.
+    pub(super) fn can_start(&self) -> bool {
+        let is_paused = matches!(self.state, ScanState::Paused { .. });
+        self.requested
+            && (self.state == ScanState::Idle || (is_paused && self.pass == Pass::Second))
+    }
+
+    /// Starts a requested scan.
+    pub(super) fn start(&mut self) {
+        *self = Self { state: ScanState::Paused { after: None }, ..Self::default() };
+    }
+
+    /// Continues the scan with a page of `rows`. Returns the position of the page, or none if there is nothing to fetch
+    /// now.
+    pub(super) fn fetch(&mut self, rows: usize) -> Option<Option<Cursor>> {
+        let ScanState::Paused { after } = &mut self.state else { return None };
+        let after = after.take();
         self.state = ScanState::Fetching { rows };
         Some(after)
     }
 
+    /// Whether a message that was offered often without an ack is left to the second pass.
+    pub(super) fn leaves_out(&mut self, message: &Message) -> bool {
+        let is_left_out = self.pass == Pass::First && message.is_offered_often();
+        self.has_left_out |= is_left_out;
+        is_left_out
+    }
+
     /// A page was read, `doubtful` of whose rows belong to unknown channels.
     pub(super) fn page_read(&mut self, doubtful: Vec<MessageKey>, next: Option<Cursor>) {
-        self.state = if doubtful.is_empty() {
-            paused_at(next)
+        if doubtful.is_empty() {
+            self.pause_at(next);
         } else {
-            ScanState::Confirming { doubtful, next }
-        };
+            self.state = ScanState::Confirming { doubtful, next };
+        }
     }
 
     /// The channels were read: ends the confirmation and returns the rows in doubt.
     pub(super) fn take_doubtful(&mut self) -> Vec<MessageKey> {
         match std::mem::take(&mut self.state) {
             ScanState::Confirming { doubtful, next } => {
-                self.state = paused_at(next);
+                self.pause_at(next);
                 doubtful
             }
             other @ (ScanState::Idle | ScanState::Fetching { .. } | ScanState::Paused { .. }) => {
@@ -94,8 +117,16 @@ impl StorageScan {
             }
         }
     }
-}
 
-fn paused_at(next: Option<Cursor>) -> ScanState {
-    next.map_or(ScanState::Idle, |after| ScanState::Paused { after })
+    fn pause_at(&mut self, next: Option<Cursor>) {
+        self.state = if next.is_some() {
+            ScanState::Paused { after: next }
+        } else if std::mem::take(&mut self.has_left_out) {
+            self.pass = Pass::Second;
+            ScanState::Paused { after: None }
+        } else {
+            self.pass = Pass::First;
+            ScanState::Idle
+        };
+    }
 }

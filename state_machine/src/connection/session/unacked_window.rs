@@ -1,10 +1,10 @@
-//! Messages sent on this connection and not acked yet, in the order of sending.
+//! Messages sent on this connection and not acked yet.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::connection::effect::{Effect, Effects, PushAnswer};
-use crate::ids::{MessageId, PushId};
-use crate::message::MessageKey;
+use crate::ids::{Chid, MessageId, PushId};
+use crate::message::{MessageKey, Topic};
 use crate::time::{Span, Time};
 
 /// A message that waits for its ack.
@@ -28,40 +28,57 @@ pub(super) enum Origin {
     ZeroTtl,
 }
 
-/// The unacked messages. The first `overdue` of them have waited for `ack_wait`: they are stored, or are about to be, and
-/// hold nothing back.
+/// The unacked messages. Those that have waited for `ack_wait` are overdue: they are stored, or are about to be, and
+/// occupy no room.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct UnackedWindow {
-    unacked: VecDeque<Unacked>,
-    overdue: usize,
+    /// In the order of sending: at most `unacked_max`.
+    fresh: VecDeque<Unacked>,
+    /// A channel with overdue messages has a share of half the window. So it can fill the window once, and has at most
+    /// `unacked_max` unacked messages.
+    overdue: BTreeMap<Chid, BTreeMap<MessageId, Option<Topic>>>,
+    /// Channels of which rows were left in storage, because their share is used up.
+    held: BTreeSet<Chid>,
+    /// How often acks were overdue since the last ack in time.
+    misses: u8,
 }
+
+/// The misses after which an endpoint no longer waits for acks.
+const MISSES_MAX: u8 = 2;
 
 impl UnackedWindow {
     pub(super) fn is_empty(&self) -> bool {
-        self.unacked.is_empty()
+        self.fresh.is_empty() && self.overdue.is_empty()
     }
 
+    /// How many messages are unacked, overdue ones too.
     pub(super) fn len(&self) -> usize {
-        self.unacked.len()
+        self.fresh.len() + self.overdue.values().map(BTreeMap::len).sum::<usize>()
     }
 
-    /// Whether it has a message that may be in no table.
-    pub(super) fn has_unstored(&self) -> bool {
-        self.overdue < self.unacked.len()
+    /// How many messages occupy room.
+    pub(super) fn fresh(&self) -> usize {
+        self.fresh.len()
+    }
+
+    /// Whether the agent misses `ack_wait` again and again.
+    pub(super) fn is_slow(&self) -> bool {
+        self.misses >= MISSES_MAX
     }
 
     pub(super) fn contains(&self, id: MessageId) -> bool {
-        self.unacked.iter().any(|unacked| unacked.message.id == id)
+        self.fresh.iter().any(|unacked| unacked.message.id == id)
+            || self.overdue.values().any(|overdue| overdue.contains_key(&id))
     }
 
     pub(super) fn sent(&mut self, message: MessageKey, sent_at: Time, origin: Origin) {
-        self.unacked.push_back(Unacked { message, sent_at, origin });
+        self.fresh.push_back(Unacked { message, sent_at, origin });
     }
 
     /// Notes that storage has a row of this message. Returns whether the message is unacked here.
     pub(super) fn note_row(&mut self, id: MessageId) -> bool {
-        let Some(sent) = self.unacked.iter_mut().find(|unacked| unacked.message.id == id) else {
-            return false;
+        let Some(sent) = self.fresh.iter_mut().find(|unacked| unacked.message.id == id) else {
+            return self.contains(id);
         };
         if let Origin::Endpoint(push) = sent.origin {
             sent.origin = Origin::Both(push);
@@ -71,38 +88,91 @@ impl UnackedWindow {
 
     /// Removes a message that was acked. Acks mostly arrive in the order of sending.
     pub(super) fn acked(&mut self, id: MessageId) -> Option<(MessageKey, Origin)> {
-        let at = self.unacked.iter().position(|unacked| unacked.message.id == id)?;
-        let Unacked { message, origin, .. } = self.unacked.remove(at)?;
-        if at < self.overdue {
-            self.overdue -= 1;
+        if let Some(at) = self.fresh.iter().position(|unacked| unacked.message.id == id) {
+            self.misses = 0;
+            return self.fresh.remove(at).map(|unacked| (unacked.message, unacked.origin));
         }
-        Some((message, origin))
+        let (chid, topic) = self
+            .overdue
+            .iter_mut()
+            .find_map(|(chid, overdue)| overdue.remove(&id).map(|topic| (*chid, topic)))?;
+        self.overdue.retain(|_, overdue| !overdue.is_empty());
+        Some((MessageKey { id, chid, topic }, Origin::Store))
     }
 
     /// When the next message is overdue.
     pub(super) fn deadline(&self, ack_wait: Span) -> Option<Time> {
-        self.unacked.get(self.overdue).map(|unacked| unacked.sent_at + ack_wait)
+        self.fresh.front().map(|unacked| unacked.sent_at + ack_wait)
     }
 
-    /// Answers the endpoints of overdue messages: they must store them.
+    /// Answers the endpoints of messages that are overdue now: they must store them. Returns those that are in storage
+    /// already.
     ///
-    /// A message that was sent in the future is overdue too: the clock was set back, so its wait is unknown.
-    pub(super) fn expire(&mut self, now: Time, ack_wait: Span, out: &mut Effects) {
-        while let Some(unacked) = self.unacked.get_mut(self.overdue) {
-            if unacked.sent_at <= now && now < unacked.sent_at + ack_wait {
-                return;
+    /// A message that was sent in the future is overdue too: the clock was set back, so its wait is unknown. One with a
+    /// TTL of zero is forgotten.
+    pub(super) fn expire(&mut self, now: Time, wait: Span, out: &mut Effects) -> Vec<MessageKey> {
+        let is_fresh = |unacked: &Unacked| unacked.sent_at <= now && now < unacked.sent_at + wait;
+        let end = self.fresh.iter().position(is_fresh).unwrap_or(self.fresh.len());
+        if end > 0 {
+            self.misses = self.misses.saturating_add(1);
+        }
+        let mut stored = Vec::new();
+        for mut unacked in self.fresh.drain(..end) {
+            if matches!(unacked.origin, Origin::Both(_) | Origin::Store) {
+                stored.push(unacked.message.clone());
             }
             unacked.hand_back(out);
-            self.overdue += 1;
+            if unacked.origin == Origin::Store {
+                let MessageKey { id, chid, topic } = unacked.message;
+                self.overdue.entry(chid).or_default().insert(id, topic);
+            }
         }
+        stored
     }
 
     /// Answers every endpoint that still waits.
     pub(super) fn close(&mut self, out: &mut Effects) {
-        for unacked in &mut self.unacked {
+        for unacked in &mut self.fresh {
             unacked.hand_back(out);
         }
     }
+}
+
+/// The share of each channel.
+impl UnackedWindow {
+    /// Whether the channel has overdue messages and has used up its share.
+    pub(super) fn is_share_used(&self, chid: Chid, unacked_max: usize) -> bool {
+        let overdue = self.overdue_of(chid);
+        let fresh = || self.fresh.iter().filter(|unacked| unacked.message.chid == chid).count();
+        self.held.contains(&chid) || (overdue > 0 && overdue + fresh() >= share(unacked_max))
+    }
+
+    /// Notes that a row of this channel was left in storage.
+    pub(super) fn hold(&mut self, chid: Chid) {
+        self.held.insert(chid);
+    }
+
+    /// Whether rows were left in storage for which acks have made room. None until half the share is free, as for the
+    /// window.
+    pub(super) fn is_held_in_vain(&self, chid: Chid, unacked_max: usize) -> bool {
+        self.held.contains(&chid) && self.overdue_of(chid) <= share(unacked_max) / 2
+    }
+
+    /// A new scan reads the rows that were left.
+    pub(super) fn release_held(&mut self, unacked_max: usize) {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|chid| self.overdue_of(*chid) > share(unacked_max) / 2);
+        self.held = held;
+    }
+
+    fn overdue_of(&self, chid: Chid) -> usize {
+        self.overdue.get(&chid).map_or(0, BTreeMap::len)
+    }
+}
+
+/// The unacked messages of a channel with overdue ones. They never leave less than half the window free.
+fn share(unacked_max: usize) -> usize {
+    (unacked_max / 2).max(1)
 }
 
 impl Unacked {
@@ -118,7 +188,6 @@ impl Unacked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Chid;
 
     #[test]
     fn a_clock_set_back_holds_no_message_for_longer_than_its_wait() {
@@ -128,10 +197,10 @@ mod tests {
         window.sent(message.clone(), Time(10_000), Origin::Endpoint(PushId(7)));
         let mut out = Effects::new();
         window.expire(Time(10_999), Span(1000), &mut out);
-        assert!(window.has_unstored() && out.is_empty());
+        assert!(window.fresh() == 1 && out.is_empty());
         window.expire(Time(9_999), Span(1000), &mut out);
         let answer = PushAnswer::Unconfirmed;
         assert_eq!(out, [Effect::AnswerPush { push: PushId(7), answer, message }]);
-        assert!(!window.has_unstored());
+        assert_eq!(window.fresh(), 0);
     }
 }

@@ -117,6 +117,7 @@ impl StageRules for Identified {
             // This stage submits no other operation.
             StoreAnswer::Fetched(_)
             | StoreAnswer::Deleted
+            | StoreAnswer::OffersRecorded
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved
             | StoreAnswer::MonthUpdated(_)

@@ -15,8 +15,6 @@ use crate::wire::{ClientMessage, ServerMessage, VapidKey, status};
 pub(in crate::connection) struct Ready {
     /// The month in which messages are stored; none while the agent has no record, and so no stored message.
     pub(super) month: Option<Month>,
-    /// When to scan storage without a notification.
-    recheck_at: Option<Time>,
     /// The command under way: one at a time, so that they take effect in the order of their arrival.
     command: Option<Command>,
 }
@@ -37,20 +35,14 @@ enum Command {
 impl Ready {
     pub(super) fn begin(session: &mut Session, month: Month, cx: &StepContext<'_>) -> Stage {
         session.request_scan();
-        let mut stage = Self { month: Some(month), recheck_at: None, command: None };
-        stage.schedule_recheck(cx);
-        Stage::Ready(stage)
+        session.schedule_recheck(cx);
+        Stage::Ready(Self { month: Some(month), command: None })
     }
 
     /// Answers the hello of a new agent. Its record is written with its first channel.
     pub(in crate::connection) fn welcome(session: &mut Session, cx: &mut StepContext<'_>) -> Stage {
         session.send_hello(cx);
-        Stage::Ready(Self { month: None, recheck_at: None, command: None })
-    }
-
-    fn schedule_recheck(&mut self, cx: &StepContext<'_>) {
-        let wait = cx.seed.with_jitter(cx.config.limits.storage_recheck);
-        self.recheck_at = Some(cx.now + wait);
+        Stage::Ready(Self { month: None, command: None })
     }
 
     fn start(&mut self, session: &mut Session, command: ClientMessage, cx: &mut StepContext<'_>) {
@@ -115,7 +107,7 @@ impl Ready {
             RegisterResult::Registered(record, before) => {
                 session.notify_previous_node(before, cx);
                 self.month = Some(record.curmonth);
-                self.schedule_recheck(cx);
+                session.schedule_recheck(cx);
                 Next::Stay
             }
             RegisterResult::Superseded(seen) if session.is_superseded_by(seen, cx.now) => {
@@ -133,8 +125,8 @@ impl Ready {
 }
 
 impl StageRules for Ready {
-    fn deadline(&self, _: &Session) -> Option<(Time, Wait)> {
-        self.recheck_at.map(|at| (at, Wait::Recheck))
+    fn deadline(&self, session: &Session) -> Option<(Time, Wait)> {
+        session.recheck_at.map(|at| (at, Wait::Recheck))
     }
 
     fn on_push(
@@ -183,10 +175,7 @@ impl StageRules for Ready {
         months: &[Month],
         cx: &mut StepContext<'_>,
     ) -> Next {
-        if self.recheck_at.is_some_and(|at| at <= cx.now) {
-            session.request_scan();
-            self.schedule_recheck(cx);
-        }
+        session.recheck_storage(cx);
         while self.command.is_none()
             && let Some(command) = session.commands.pop_front()
         {

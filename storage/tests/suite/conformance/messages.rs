@@ -27,6 +27,40 @@ pub(crate) async fn every_kind_of_message_is_fetched_as_it_was_stored(world: Wor
     assert_eq!(world.waiting(NEW).await, messages);
 }
 
+pub(crate) async fn offers_are_counted_in_the_row_and_move_with_it(world: World) {
+    let world = world.with_channels().await;
+    let [plain, with_topic] = [message(1), topical(2, "t")];
+    for message in [&plain, &with_topic, &message(3)] {
+        world.put(OLD, message).await;
+    }
+    let offered = vec![plain.key(), with_topic.key()];
+    for _connection in 0..2 {
+        assert_eq!(world.record_offers(agent(1), month(OLD), offered.clone()).await, Ok(()));
+    }
+    let expected =
+        [Message { offers: 2, ..plain }, Message { offers: 2, ..with_topic }, message(3)];
+    assert_eq!(world.waiting(OLD).await, expected);
+    world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
+    assert_eq!(world.waiting(NEW).await, expected);
+    world.put(NEW, &topical(4, "t")).await;
+    assert_eq!(world.waiting(NEW).await.last(), Some(&topical(4, "t")), "it is another message");
+}
+
+pub(crate) async fn an_offer_of_a_message_that_is_not_stored_writes_nothing(world: World) {
+    let world = world.with_channels().await;
+    world.put(NEW, &topical(2, "t")).await;
+    let replaced = topical(1, "t").key();
+    let elsewhere = Message { chid: chid(2), ..topical(2, "t") }.key();
+    for missing in [message(1).key(), replaced, elsewhere] {
+        assert_eq!(world.record_offers(agent(1), month(NEW), vec![missing]).await, Ok(()));
+    }
+    let of_another = world.record_offers(agent(2), month(NEW), vec![topical(2, "t").key()]).await;
+    assert_eq!(of_another, Ok(()));
+    assert_eq!(world.waiting(NEW).await, [topical(2, "t")]);
+    let unmade = world.record_offers(agent(1), month(UNMADE), vec![message(1).key()]).await;
+    assert_eq!(unmade, Ok(()), "a month without a table is skipped");
+}
+
 pub(crate) async fn a_message_of_an_unregistered_channel_is_not_stored(world: World) {
     world.add_channels(agent(1), month(NEW), chids([2])).await.unwrap();
     for refused in [message(1), topical(2, "t")] {

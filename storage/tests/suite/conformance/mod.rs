@@ -62,6 +62,8 @@ macro_rules! engine {
             );
             engine!(@case $new, messages:
                 every_kind_of_message_is_fetched_as_it_was_stored
+                offers_are_counted_in_the_row_and_move_with_it
+                an_offer_of_a_message_that_is_not_stored_writes_nothing
                 a_message_of_an_unregistered_channel_is_not_stored
                 a_channel_registered_in_another_month_does_not_count
                 storing_a_message_again_stores_it_once

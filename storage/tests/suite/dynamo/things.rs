@@ -54,6 +54,7 @@ pub(crate) fn message(number: u32) -> Message {
         urgency: Urgency::Normal,
         accepted_at: NOW,
         ttl: Span::from_secs(60),
+        offers: 0,
         payload: Some(Payload {
             data: Bytes::from(format!("message {number}")),
             encoding: Encoding::Aes128Gcm,

@@ -230,6 +230,7 @@ pub(crate) fn message(which: usize) -> Message {
         urgency: Urgency::Normal,
         accepted_at: DECEMBER,
         ttl: LONG,
+        offers: 0,
         payload: None,
     }
 }

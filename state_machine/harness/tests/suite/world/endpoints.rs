@@ -33,6 +33,7 @@ impl World {
             urgency,
             accepted_at: self.now,
             ttl: if ttl_is_zero { Span::ZERO } else { LONG },
+            offers: 0,
             payload: None,
         };
         self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));

@@ -35,6 +35,10 @@ impl Store {
                 months.iter().for_each(|month| self.delete(*uaid, *month, messages));
                 StoreAnswer::Deleted
             }
+            StoreOp::RecordOffers { uaid, month, messages } => {
+                self.record_offers(*uaid, *month, messages);
+                StoreAnswer::OffersRecorded
+            }
             StoreOp::AddChannels { uaid, month, channels } => {
                 self.table(*month).channels.entry(*uaid).or_default().extend(channels);
                 StoreAnswer::ChannelsAdded
@@ -95,6 +99,15 @@ impl Store {
     pub(crate) fn delete(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
         let rows = &mut self.table(month).messages;
         messages.iter().for_each(|message| drop(rows.remove(&(uaid, message.id))));
+    }
+
+    fn record_offers(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
+        let rows = &mut self.table(month).messages;
+        for MessageKey { id, .. } in messages {
+            if let Some(row) = rows.get_mut(&(uaid, *id)) {
+                row.offers = row.offers.saturating_add(1);
+            }
+        }
     }
 
     pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) -> bool {
