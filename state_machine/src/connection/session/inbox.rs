@@ -44,8 +44,8 @@ impl Session {
         self.scan.is_done() && self.window.is_empty() && self.deletes.is_settled()
     }
 
-    /// Whether a push may be sent now: no message before it waits for an ack in time, no older one of its topic can still
-    /// be read from storage, its channel has not used up its share, and it was not sent before.
+    /// Whether a push may be sent now. No message before it waits for an ack in time, and no older one of its topic can
+    /// still be read from storage. Its channel has not used up its share, and it was not sent before.
     pub(in crate::connection) fn may_send(&self, message: &Message, cx: &StepContext<'_>) -> bool {
         let limits = &cx.config.limits;
         let overtakes = self.scan.is_fetching() && message.topic.is_none();
