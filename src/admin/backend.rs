@@ -115,6 +115,8 @@ fn open(settings: &Settings, servers: Servers) -> Result<JobContext, AdminError>
         store: store::open(settings)?,
         clock: Clock::starting_at(unix_now()),
         rotation: settings.rotation,
+        frozen_month: None,
+        registry: None,
         makes_tables: true,
         servers,
         feeds: None,

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use clap::{Args, Command, Subcommand};
 use serde::{Deserialize, Serialize};
-use state_machine::Month;
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
+use state_machine::{Month, Uaid};
 use storage::maintenance::Throughput;
 
 use super::help;
@@ -16,11 +16,13 @@ use crate::settings::Flags;
 const KEEP_MONTHS: RangeInclusive<i64> = 1..=600;
 
 /// Months without a connection after which `users drop-inactive` may drop a user.
-const INACTIVE_MONTHS: RangeInclusive<i64> = INACTIVE_MONTHS_MIN as i64..=600;
+const INACTIVE_MONTHS_RANGE: RangeInclusive<i64> = INACTIVE_MONTHS_MIN as i64..=600;
 
-/// The least of them, and the default. No connection lives this long, so a user whose last connect is that old is
-/// not connected now.
-pub const INACTIVE_MONTHS_MIN: u32 = 2;
+/// The least of them. No connection lives this long, so a user whose last connect is that old is not connected now.
+const INACTIVE_MONTHS_MIN: u32 = 2;
+
+/// The default: a browser that is not opened for most of a year keeps its subscriptions.
+pub const INACTIVE_MONTHS: u32 = 12;
 
 /// Users that may be dropped a second.
 const USERS_A_SECOND: RangeInclusive<i64> = 1..=100_000;
@@ -37,6 +39,7 @@ pub enum Request {
     Drop(Drop),
     Copy(Copy),
     DropInactive(DropInactive),
+    DropUser(DropUser),
     /// Also `broadcast put`, which sets a key of the feed `broadcasts`.
     FeedPut(FeedPut),
     FeedDelete(KeyArgs),
@@ -82,6 +85,9 @@ pub enum UsersAction {
     /// Drop users that have not connected for months
     #[command(after_help = help::DROP_INACTIVE)]
     DropInactive(OnStore<DropInactive>),
+    /// Drop one user with its channels and messages
+    #[command(after_help = help::DROP_USER)]
+    Drop(OnStore<DropUser>),
 }
 
 /// The arguments of commands that change nothing.
@@ -144,7 +150,7 @@ pub struct Drop {
 #[serde(deny_unknown_fields)]
 pub struct DropInactive {
     /// Drop users last seen this many months ago or earlier: with 2, in November, in September
-    #[arg(long, value_name = "MONTHS", default_value_t = INACTIVE_MONTHS_MIN, value_parser = clap::value_parser!(u32).range(INACTIVE_MONTHS))]
+    #[arg(long, value_name = "MONTHS", default_value_t = INACTIVE_MONTHS, value_parser = clap::value_parser!(u32).range(INACTIVE_MONTHS_RANGE))]
     pub months: u32,
     /// Maximum number of users dropped a second
     #[arg(long, value_name = "USERS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(USERS_A_SECOND))]
@@ -155,6 +161,13 @@ pub struct DropInactive {
     /// First month to search; by default that of the oldest table, and three months at least
     #[arg(long, value_name = "MONTH")]
     pub since: Option<Month>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropUser {
+    /// The uaid of the user: 32 hex digits, with dashes or without
+    pub uaid: Uaid,
 }
 
 /// A key of a feed.
@@ -202,7 +215,7 @@ impl Request {
         match self {
             Self::DropOld(DropOld { keep, .. }) => KEEP_MONTHS.contains(&i64::from(*keep)),
             Self::DropInactive(DropInactive { months, rate, .. }) => {
-                INACTIVE_MONTHS.contains(&i64::from(*months))
+                INACTIVE_MONTHS_RANGE.contains(&i64::from(*months))
                     && USERS_A_SECOND.contains(&i64::from(*rate))
             }
             Self::Create(Create { lower_prior }) => {
@@ -223,6 +236,7 @@ impl Request {
             Self::Drop(_) => "tables drop",
             Self::Copy(_) => "tables copy",
             Self::DropInactive(_) => "users drop-inactive",
+            Self::DropUser(_) => "users drop",
             Self::FeedPut(_) => "feed put",
             Self::FeedDelete(_) => "feed delete",
             Self::FeedRepublish(_) => "feed republish",
@@ -259,8 +273,10 @@ impl TablesAction {
 impl UsersAction {
     /// The request, and the settings that name the store.
     pub fn into_request(self) -> (Request, Flags) {
-        let Self::DropInactive(OnStore { args, flags }) = self;
-        (Request::DropInactive(args), flags)
+        match self {
+            Self::DropInactive(OnStore { args, flags }) => (Request::DropInactive(args), flags),
+            Self::Drop(OnStore { args, flags }) => (Request::DropUser(args), flags),
+        }
     }
 }
 
@@ -322,6 +338,8 @@ mod tests {
         Users::try_parse_from(words).map(|users| users.action.into_request())
     }
 
+    const UAID: Uaid = Uaid([7; 16]);
+
     fn month(text: &str) -> Month {
         text.parse().unwrap()
     }
@@ -350,8 +368,12 @@ mod tests {
         assert_eq!(copy, Request::Copy(Copy { from, to, server_stopped: true }));
         let drop = Drop { month: from, yes: true, force: false };
         assert_eq!(tables("drop 2026_09 --yes").unwrap().0, Request::Drop(drop));
-        let inactive = DropInactive { months: 2, rate: 100, dry_run: false, since: None };
+        let inactive = DropInactive { months: 12, rate: 100, dry_run: false, since: None };
         assert_eq!(users("drop-inactive").unwrap().0, Request::DropInactive(inactive));
+        for uaid in [UAID.to_string(), "07070707-0707-0707-0707-070707070707".to_owned()] {
+            let drop = users(&format!("drop {uaid}")).unwrap().0;
+            assert_eq!(drop, Request::DropUser(DropUser { uaid: UAID }));
+        }
     }
 
     #[test]
@@ -369,9 +391,13 @@ mod tests {
         ] {
             assert_eq!(tables(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
-        for wrong in
-            ["drop-inactive --months 1", "drop-inactive --rate 0", "drop-inactive --since x"]
-        {
+        for wrong in [
+            "drop-inactive --months 1",
+            "drop-inactive --rate 0",
+            "drop-inactive --since x",
+            "drop",
+            "drop 0707",
+        ] {
             assert_eq!(users(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
     }
@@ -403,6 +429,7 @@ mod tests {
             Request::Drop(Drop { month: from, yes: true, force: true }),
             Request::Copy(Copy { from, to, server_stopped: true }),
             Request::DropInactive(DropInactive { months: 2, rate: 100, dry_run: false, since }),
+            Request::DropUser(DropUser { uaid: UAID }),
             Request::FeedPut(put("a\nb")),
             Request::FeedDelete(key()),
             Request::FeedRepublish(key()),
@@ -428,6 +455,7 @@ mod tests {
             r#"{"drop_old": {"keep": 4000000000, "dry_run": true, "force": false}}"#,
             r#"{"drop_inactive": {"months": 0, "rate": 1, "dry_run": true, "since": null}}"#,
             r#"{"drop_inactive": {"months": 2, "rate": 0, "dry_run": true, "since": null}}"#,
+            r#"{"drop_user": {"uaid": "0707"}}"#,
             r#"{"create": {"lower_prior": {"read": 0, "write": 1}}}"#,
             r#"{"feed_delete": {"feed": "A", "key": "k"}}"#,
             r#"{"feed_delete": {"feed": "a", "key": ""}}"#,

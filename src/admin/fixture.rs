@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actors::Clock;
-use state_machine::{LastConnect, Month, NodeId, RouterType, Time, Uaid};
+use state_machine::{Chid, LastConnect, Month, NodeId, RouterType, Time, Uaid};
 use storage::{Embedded, EmbeddedOptions, Registration, StoreAdmin};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
@@ -38,6 +38,8 @@ impl Fixture {
                 store,
                 clock,
                 rotation: true,
+                frozen_month: None,
+                registry: None,
                 makes_tables: true,
                 servers: Servers::Stopped,
                 feeds: None,
@@ -54,6 +56,12 @@ impl Fixture {
             let registration = registration(number, connected);
             self.context.store.register_user(registration).await.unwrap();
         }
+    }
+
+    /// Registers a channel of a user in a month.
+    pub(super) async fn channel_of(&self, number: u16, text: &str) {
+        let channels = [Chid([1; 16])].into();
+        self.context.store.add_channels(uaid(number), month(text), channels).await.unwrap();
     }
 
     pub(super) async fn users(&self) -> u64 {

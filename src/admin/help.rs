@@ -19,7 +19,8 @@ Examples:
 pub const USERS: &str = "\
 Examples:
   kalends users drop-inactive --dry-run --data-dir /var/lib/kalends
-  kalends users drop-inactive --months 2 --rate 50 --config /etc/kalends.toml";
+  kalends users drop-inactive --months 12 --rate 50 --config /etc/kalends.toml
+  kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends";
 
 pub const LIST: &str = "\
 DynamoDB counts rows and bytes about every six hours.
@@ -67,10 +68,21 @@ Example:
   kalends tables drop 2026_03 --yes --data-dir /var/lib/kalends";
 
 pub const DROP_INACTIVE: &str = "\
-Counts the users first, then drops them no faster than --rate; users that connect meanwhile are
-kept. Ctrl-C stops it between two batches, and it can be repeated.
+Counts the users first, then drops them with their channels and messages, no faster than --rate;
+users that connect meanwhile are kept. Ctrl-C stops it between two batches, and it can be repeated.
 
 Examples:
   kalends users drop-inactive --dry-run --data-dir /var/lib/kalends
-  kalends users drop-inactive --months 2 --rate 50 --config /etc/kalends.toml
+  kalends users drop-inactive --months 6 --rate 50 --config /etc/kalends.toml
   kalends users drop-inactive --since 2025_01 --data-dir /var/lib/kalends";
+
+pub const DROP_USER: &str = "\
+Deletes the record, and the channels and messages in every table. Senders get 410 from then on. A
+server on this machine closes the agent's connection; the agent gets a new uaid when it connects
+again, and subscribes anew. With DynamoDB its connection stays until it ends by itself.
+
+The exit code is 1 if there is no such user. After an interruption, repeat the command.
+
+Examples:
+  kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends
+  kalends users drop 0190a4a3-b000-7000-8000-000000000001 --config /etc/kalends.toml";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actors::{Clock, Feeds};
+use actors::{BoundedAddr, Clock, Feeds, RegistryActor};
 use state_machine::{Month, Time};
 use storage::StoreAdmin;
 
@@ -13,6 +13,10 @@ pub struct JobContext {
     pub clock: Clock,
     /// Whether a new table is used each month.
     pub rotation: bool,
+    /// The month in use of the server that this job runs in, if rotation is off. None in the process of a command.
+    pub frozen_month: Option<Month>,
+    /// The connections of the server that this job runs in. None in the process of a command.
+    pub registry: Option<BoundedAddr<RegistryActor>>,
     /// Whether a server creates missing tables.
     pub makes_tables: bool,
     pub servers: Servers,

@@ -71,6 +71,10 @@ pub struct Status {
     pub agents: BTreeMap<Month, u64>,
     /// Number of agents with an unfinished move away from each month.
     pub unfinished_moves: BTreeMap<Month, u64>,
+    /// Number of records with another router type than Web Push, which count as none.
+    pub other_types: u64,
+    /// Number of users whose drop was interrupted.
+    pub unfinished_drops: u64,
     /// The months that `kalends tables drop-old` would drop.
     pub droppable: Vec<Month>,
     /// What the operator should do, in sentences.
@@ -121,6 +125,8 @@ mod tests {
             tables: tables.clone(),
             agents: BTreeMap::from([(month, 3)]),
             unfinished_moves: BTreeMap::new(),
+            other_types: 1,
+            unfinished_drops: 2,
             droppable: vec![month],
             advice: vec!["all is well\nreally".into()],
         };

@@ -297,6 +297,8 @@ mod tests {
             tables: tables(),
             agents: BTreeMap::from([(month("2026_10"), 3), (month("2026_11"), 40)]),
             unfinished_moves: BTreeMap::from([(month("2026_09"), 1)]),
+            other_types: 5,
+            unfinished_drops: 2,
             droppable: vec![month("2026_08")],
             advice: vec!["do this".into(), "do that".into()],
         }))
@@ -352,6 +354,7 @@ mod tests {
         let printed: Value = serde_json::from_str(&print(true, status())).unwrap();
         assert_eq!(printed["clients"]["2026_10"], 3);
         assert_eq!(printed["unfinished_moves"]["2026_09"], 1);
+        assert_eq!((&printed["other_types"], &printed["unfinished_drops"]), (&5.into(), &2.into()));
         assert_eq!(printed["droppable"][0], "2026_08");
         assert_eq!(printed["advice"][1], "do that");
     }

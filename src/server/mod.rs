@@ -111,10 +111,13 @@ fn admin_socket(
         return None;
     }
     let common = &node.common;
+    let clients = node.connections.as_ref().map(|connections| &connections.clients);
     let site = JobContext {
         store: Arc::clone(store),
         clock: common.clock.clone(),
         rotation: settings.rotation,
+        frozen_month: clients.and_then(|clients| clients.config.frozen_month),
+        registry: clients.map(|clients| clients.registry.clone()),
         makes_tables: true,
         servers: Servers::ThisOne,
         feeds: Some(common.feeds.clone()),

@@ -1,5 +1,6 @@
 //! Opens the keys and the store of a node, and checks them before it listens.
 
+use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -46,15 +47,15 @@ pub(super) async fn open(
             (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
         }
     };
-    let mut tables = MonthTables::new(settings.rotation);
+    let frozen_month = message_tables::frozen_month(&*store, now, settings.rotation).await?;
+    let mut tables = MonthTables::new(frozen_month);
     tables.make(&*store, now).await?;
     // Without these tables there are no feeds. Created before the preflight: another node may have
     // created only one of them.
     if settings.create_tables {
         store.ensure_feeds().await.map_err(ServeError::FeedTables)?;
     }
-    preflight(&*store, now, settings.rotation).await?;
-    let frozen_month = message_tables::frozen_month(&*store, settings.rotation).await?;
+    preflight(&*store, message_tables::needed_months(now, frozen_month)).await?;
     Ok(OpenedStore { lock, keys, store, tables, frozen_month })
 }
 
@@ -113,8 +114,7 @@ fn keys_of_cluster_node(dir: &Path) -> Result<Keys, ServeError> {
     }
 }
 
-async fn preflight(store: &dyn StoreAdmin, now: Time, rotation: bool) -> Result<(), ServeError> {
-    let months = message_tables::needed_months(&store.months().await?, now, rotation);
+async fn preflight(store: &dyn StoreAdmin, months: BTreeSet<Month>) -> Result<(), ServeError> {
     for PreflightCheck { what, outcome } in store.preflight(months).await? {
         outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
     }

@@ -124,7 +124,7 @@ settings! {
         workers: usize = 0, in 0..=1024, "threads";
 
         /// Creates a message table for each month and moves user agents to it. With `false`, the
-        /// newest table stays in use.
+        /// table in use stays in use: the newest that user agents are on.
         rotation: bool = true;
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Why a text is not an id.
@@ -18,7 +19,8 @@ pub enum IdError {
 }
 
 /// A user agent's id: 16 random bytes, written as 32 hex digits. It is a secret of that agent.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Uaid(pub [u8; 16]);
 
 /// A channel (subscription) id of one user agent: a UUID, written lower-case and dashed.
@@ -52,6 +54,20 @@ impl Uaid {
     /// Parses 32 hex digits, or the dashed form.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         parse_uuid(text).map(Self)
+    }
+}
+
+impl TryFrom<String> for Uaid {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Uaid> for String {
+    fn from(uaid: Uaid) -> Self {
+        uaid.to_string()
     }
 }
 

@@ -1,10 +1,18 @@
-//! Drops inactive users, one batch per call (docs/sources.md#table-classes).
+//! Drops users with their rows (docs/sources.md#table-classes).
+//!
+//! 1. [`StoreAdmin::mark_dropped`] marks the record. From then on no agent connects with that uaid, and no push to it is
+//!    accepted.
+//! 2. [`delete_rows`] deletes channels and messages in every month that has a table.
+//! 3. [`StoreAdmin::delete_uaids`] deletes the record.
+//!
+//! After an interruption the marked record is found again like any other, so that the next run completes the drop.
 
 use std::sync::Arc;
 
-use state_machine::{Month, Time};
+use futures_util::future::join_all;
+use state_machine::{Month, Time, Uaid};
 
-use crate::maintenance::{MonthRange, StoreAdmin};
+use crate::maintenance::{InactiveUser, MonthRange, StoreAdmin};
 use crate::store::{Cursor, StoreError};
 
 /// Finds users that have not connected for months, and drops them.
@@ -65,7 +73,7 @@ impl DropInactiveUsers {
         let dropped = match found {
             0 => 0,
             _ if self.dry_run => 0,
-            _ => self.store.drop_inactive(page.users).await?,
+            _ => drop_unchanged(&*self.store, page.users).await?,
         };
         if page.next.is_none() {
             self.month = self.months().nth(1);
@@ -78,4 +86,33 @@ impl DropInactiveUsers {
         let last = self.last;
         std::iter::successors(self.month, move |month| (*month < last).then(|| month.next()))
     }
+}
+
+/// Drops users whose `last_connect` is unchanged. Returns the number of dropped users.
+async fn drop_unchanged(
+    store: &dyn StoreAdmin,
+    users: Vec<InactiveUser>,
+) -> Result<usize, StoreError> {
+    let marks = users.iter().map(|user| store.mark_dropped(user.uaid, Some(user.last_connect)));
+    // All of them, also if one fails: none is under way when the call is answered.
+    let marked = join_all(marks.collect::<Vec<_>>()).await;
+    let marked = marked.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let uaids: Vec<_> = marked.into_iter().flatten().map(|user| user.uaid).collect();
+    if !uaids.is_empty() {
+        delete_rows(store, &uaids).await?;
+        store.delete_uaids(uaids.clone()).await?;
+    }
+    Ok(uaids.len())
+}
+
+/// Deletes all rows of at most [`USERS_IN_A_BATCH`](crate::maintenance::USERS_IN_A_BATCH) users, in every month that has
+/// a table. Returns whether there were any.
+pub async fn delete_rows(store: &dyn StoreAdmin, uaids: &[Uaid]) -> Result<bool, StoreError> {
+    let mut were_there = false;
+    for month in store.months().await? {
+        while store.delete_rows(uaids.to_vec(), month).await? {
+            were_there = true;
+        }
+    }
+    Ok(were_there)
 }

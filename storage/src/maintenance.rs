@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
-use state_machine::{LastConnect, Month, Uaid};
+use state_machine::{LastConnect, Month, NodeBinding, RouterType, Uaid};
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
@@ -18,6 +18,12 @@ use crate::store::{Store, StoreFuture};
 
 /// The largest batch of users: the limit of DynamoDB's `BatchWriteItem`.
 pub const USERS_IN_A_BATCH: usize = 25;
+
+/// The most messages of one user that one step deletes in a month.
+pub const ROWS_IN_A_STEP: usize = 100;
+
+/// The router type of a record that [`StoreAdmin::mark_dropped`] has marked. No agent has this type.
+pub(crate) const DROPPED: &str = "dropped";
 
 /// The owner of the rows that [`StoreAdmin::preflight`] writes and removes. No user agent gets this
 /// id.
@@ -42,13 +48,27 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     fn inactive_users(&self, seen: MonthRange, after: Option<Cursor>)
     -> StoreFuture<InactiveUsers>;
 
-    /// Drops at most [`USERS_IN_A_BATCH`] users, each only if its `last_connect` is unchanged, so
-    /// that a user who reconnected stays. Returns the number of dropped users.
-    fn drop_inactive(&self, users: Vec<InactiveUser>) -> StoreFuture<usize>;
+    /// Begins the drop of a user: marks its record, which counts as none from then on and stays in the `last_connect`
+    /// index. With `seen` only if `last_connect` is still that, so that a user who reconnected stays. Repeatable.
+    /// None if there is no such record.
+    fn mark_dropped(
+        &self,
+        uaid: Uaid,
+        seen: Option<LastConnect>,
+    ) -> StoreFuture<Option<MarkedUser>>;
 
-    /// Drops these users unconditionally, [`USERS_IN_A_BATCH`] at a time, and repeats what the
+    /// Deletes rows of at most [`USERS_IN_A_BATCH`] users in a month: their channels first, so that no message is
+    /// stored after that, and at most [`ROWS_IN_A_STEP`] messages of each. Returns whether there were any, so that
+    /// the caller repeats it until none are left. False without a table.
+    fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> StoreFuture<bool>;
+
+    /// Deletes these records unconditionally, [`USERS_IN_A_BATCH`] at a time, and repeats what the
     /// store did not accept.
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()>;
+
+    /// Whether the month's table has a row of a user agent, so that agents are or were on that month. False without a
+    /// table.
+    fn has_rows(&self, month: Month) -> StoreFuture<bool>;
 
     /// Copies a page of a month's channels and messages to another month: channels are added, and a
     /// message never replaces a newer one of its topic. The last page has no `next`.
@@ -170,6 +190,11 @@ pub struct RecordsByMonth {
     /// Records of user agents without a readable month: they were written with another prefix of
     /// the message tables. Always 0 in the embedded engine, which returns an error instead.
     pub unreadable: u64,
+    /// Records with another router type than Web Push, which count as none when their agents connect. Their months
+    /// are counted too, and keep their tables.
+    pub other_types: u64,
+    /// Records that [`StoreAdmin::mark_dropped`] has marked: the drop of these users was interrupted.
+    pub dropped: u64,
     pub next: Option<Cursor>,
 }
 
@@ -206,6 +231,24 @@ pub struct InactiveUser {
     pub uaid: Uaid,
     /// The index key of the last connection, as it was read.
     pub last_connect: LastConnect,
+}
+
+/// A user whose record is marked as dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkedUser {
+    pub uaid: Uaid,
+    /// The connection that the record names. It may have ended.
+    pub binding: Option<NodeBinding>,
+}
+
+impl RecordsByMonth {
+    /// Counts the router type of one record.
+    pub(crate) fn add_type(&mut self, router_type: &str) {
+        match router_type {
+            DROPPED => self.dropped += 1,
+            other => self.other_types += u64::from(RouterType::parse(other).is_none()),
+        }
+    }
 }
 
 /// The result of one step of copying rows or moving records.

@@ -46,11 +46,13 @@ pub enum StoreError {
 
 /// The router table: one record per user agent.
 pub trait RouterTable: Send + Sync {
-    /// Reads a record, consistently with all writes that were answered before.
+    /// Reads a record, consistently with all writes that were answered before. None also for a record with another
+    /// router type than Web Push, and for that of a user who is being dropped.
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>>;
 
     /// Writes node, `connected_at`, `last_connect` and router type, if the record there is older
-    /// (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay.
+    /// (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay. A record that
+    /// [`RouterTable::record`] does not return stays as it is: the agent is unknown.
     ///
     /// [`RegisterResult::Registered`] carries the binding that the record had before, so that the
     /// caller can notify that node of its dead connection. The notification is an optimisation: all
@@ -70,7 +72,7 @@ pub trait RouterTable: Send + Sync {
     /// it had.
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool>;
 
-    /// Removes a record. Returns whether there was one.
+    /// Removes a record, and no other row. Returns whether there was one.
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool>;
 }
 

@@ -7,7 +7,7 @@ use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 
 use super::census::{agents_are, naming};
 use super::drop_old::old_months;
-use crate::admin::commands::INACTIVE_MONTHS_MIN;
+use crate::admin::commands::INACTIVE_MONTHS;
 use crate::admin::job_context::months_before;
 use crate::store::message_tables;
 
@@ -20,7 +20,8 @@ const KEPT: u32 = 1;
 /// What the advice is drawn from.
 pub(super) struct StoreState<'a> {
     pub(super) now: Time,
-    pub(super) rotation: bool,
+    /// The month of all messages, if rotation is off.
+    pub(super) frozen_month: Option<Month>,
     pub(super) makes_tables: bool,
     pub(super) tables: &'a [TableStatus],
     pub(super) agents: &'a RecordsByMonth,
@@ -44,9 +45,9 @@ impl StoreState<'_> {
     }
 
     fn old(&self) -> Vec<Month> {
-        match self.rotation {
-            true => old_months(&self.months(), self.this_month(), KEPT),
-            false => Vec::new(),
+        match self.frozen_month {
+            None => old_months(&self.months(), self.this_month(), KEPT),
+            Some(_) => Vec::new(),
         }
     }
 
@@ -70,9 +71,9 @@ impl StoreState<'_> {
                 advice.push(format!("{name} is {state} and cannot be used yet"));
             }
         }
-        // Next month's table may exist long before. Agents are on a month once it has begun; with rotation off, once
-        // they are moved to the newest table.
-        let latest = if self.rotation { this } else { this.next() };
+        // Next month's table may exist long before. Agents are on a month once it has begun; with rotation off, an
+        // earlier version may have moved them to the newest table.
+        let latest = if self.frozen_month.is_none() { this } else { this.next() };
         let tables = there.iter().filter(|month| **month > this.next());
         let agents = self.agents.curmonth.keys().filter(|month| **month > latest);
         let ahead: BTreeSet<_> = tables.chain(agents).collect();
@@ -82,8 +83,8 @@ impl StoreState<'_> {
                 list(ahead)
             ));
         }
-        let mut needed = message_tables::needed_months(&there, self.now, self.rotation);
-        if self.rotation && !self.makes_tables {
+        let mut needed = message_tables::needed_months(self.now, self.frozen_month);
+        if self.frozen_month.is_none() && !self.makes_tables {
             // A server that may create tables creates this one in time.
             needed.insert(this.next());
         }
@@ -98,7 +99,7 @@ impl StoreState<'_> {
     fn on_agents(&self) -> Vec<String> {
         let (this, there, old) = (self.this_month(), self.months(), self.old());
         let RecordsByMonth { curmonth, oldmonth, unreadable, .. } = self.agents;
-        let mut advice = Vec::new();
+        let mut advice = self.on_records_without_agents();
         if *unreadable > 0 {
             // Records most likely of another installation.
             advice.push(format!(
@@ -106,7 +107,7 @@ impl StoreState<'_> {
                  dynamodb_message_prefix right?"
             ));
         }
-        let last = months_before(this, INACTIVE_MONTHS_MIN);
+        let last = months_before(this, INACTIVE_MONTHS);
         for (month, count) in curmonth.iter().filter(|(month, _)| !there.contains(month)) {
             let are = agents_are(*count);
             let lost = format!(
@@ -120,16 +121,16 @@ impl StoreState<'_> {
                 false => lost,
             });
         }
-        let used = if self.rotation { Some(this) } else { there.last().copied() };
-        let is_behind = |month| used.is_some_and(|used| month < used) && there.contains(&month);
+        let used = self.frozen_month.unwrap_or(this);
+        let is_behind = |month| month < used && there.contains(&month);
         for (month, count) in curmonth.iter().filter(|(month, _)| is_behind(**month)) {
             let are = agents_are(*count);
             let drop = match old.contains(month) {
-                true => {
-                    "; `kalends users drop-inactive` drops those that stay away, then `kalends tables \
-                     drop-old` drops the table"
-                }
-                false => "",
+                true => format!(
+                    "; `kalends users drop-inactive` drops those that stay away for {INACTIVE_MONTHS} months, then \
+                     `kalends tables drop-old` drops the table"
+                ),
+                false => String::new(),
             };
             advice.push(format!("{are} still on {month}: they move when they connect{drop}"));
         }
@@ -142,8 +143,26 @@ impl StoreState<'_> {
         advice
     }
 
+    fn on_records_without_agents(&self) -> Vec<String> {
+        let RecordsByMonth { other_types, dropped, .. } = *self.agents;
+        let mut advice = Vec::new();
+        if other_types > 0 {
+            advice.push(format!(
+                "{other_types} records have another router type than webpush and are not served: their agents get \
+                 a new id when they connect; `kalends users drop-inactive` drops those that stay away"
+            ));
+        }
+        if dropped > 0 {
+            advice.push(format!(
+                "the drop of {dropped} users was interrupted or is under way: repeat the command, or \
+                 `kalends users drop-inactive` completes it in {INACTIVE_MONTHS} months"
+            ));
+        }
+        advice
+    }
+
     fn on_unused_tables(&self) -> Vec<String> {
-        let (mut months, droppable) = (self.months(), self.droppable());
+        let droppable = self.droppable();
         let mut advice = Vec::new();
         if !droppable.is_empty() {
             advice.push(format!(
@@ -151,14 +170,15 @@ impl StoreState<'_> {
                 list(&droppable)
             ));
         }
-        if let Some(newest) = months.pop().filter(|_| !self.rotation) {
-            // Tables left after a copy, of which `tables drop-old` drops none.
-            for month in months.into_iter().filter(|month| naming(self.agents, *month) == 0) {
+        if let Some(used) = self.frozen_month {
+            // Tables left after a copy or made ahead, of which `tables drop-old` drops none.
+            let is_unused = |month: &Month| *month != used && naming(self.agents, *month) == 0;
+            for month in self.months().into_iter().filter(is_unused) {
                 advice.push(format!(
-                    "no agent is on {month} any more: `kalends tables drop {month} --yes` drops it"
+                    "no agent is on {month}: `kalends tables drop {month} --yes` drops it"
                 ));
             }
-            advice.push(format!("rotation is off: {newest} stays in use"));
+            advice.push(format!("rotation is off: {used} stays in use"));
         }
         advice
     }
@@ -198,44 +218,54 @@ mod tests {
         counts.iter().map(|(text, count)| (month(text), *count)).collect()
     }
 
-    fn advise(rotation: bool, tables: &[TableStatus], on: &[(&str, u64)]) -> Vec<String> {
+    fn advise(tables: &[TableStatus], on: &[(&str, u64)]) -> Vec<String> {
         let agents = RecordsByMonth { curmonth: counts(on), ..RecordsByMonth::default() };
-        state(rotation, tables, &agents).advice()
+        state(tables, &agents).advice()
     }
 
-    fn state<'a>(
-        rotation: bool,
-        tables: &'a [TableStatus],
-        agents: &'a RecordsByMonth,
-    ) -> StoreState<'a> {
-        StoreState { now: NOW, rotation, makes_tables: true, tables, agents }
+    fn advise_frozen(used: &str, tables: &[TableStatus], on: &[(&str, u64)]) -> Vec<String> {
+        let agents = RecordsByMonth { curmonth: counts(on), ..RecordsByMonth::default() };
+        StoreState { frozen_month: Some(month(used)), ..state(tables, &agents) }.advice()
+    }
+
+    fn state<'a>(tables: &'a [TableStatus], agents: &'a RecordsByMonth) -> StoreState<'a> {
+        StoreState { now: NOW, frozen_month: None, makes_tables: true, tables, agents }
     }
 
     #[test]
     fn a_complete_store_needs_nothing() {
         let tables = tables(&["2026_10", "2026_11", "2026_12"]);
-        assert_eq!(
-            advise(true, &tables, &[("2026_11", 9)]),
-            ["all is well, there is nothing to do"]
-        );
+        assert_eq!(advise(&tables, &[("2026_11", 9)]), ["all is well, there is nothing to do"]);
     }
 
     #[test]
     fn unreadable_records_are_reported_with_the_setting_to_check() {
         let agents = RecordsByMonth { unreadable: 2, ..RecordsByMonth::default() };
-        let lines = state(true, &tables(&["2026_10", "2026_11"]), &agents).advice();
+        let lines = state(&tables(&["2026_10", "2026_11"]), &agents).advice();
         assert!(lines.len() == 1 && lines[0].starts_with("2 records name a month"), "{lines:?}");
+    }
+
+    #[test]
+    fn records_that_count_as_none_are_reported() {
+        let agents = RecordsByMonth { other_types: 3, dropped: 2, ..RecordsByMonth::default() };
+        let lines = state(&tables(&["2026_10", "2026_11"]), &agents).advice();
+        assert!(
+            lines[0].starts_with("3 records have another router type than webpush"),
+            "{lines:?}"
+        );
+        assert!(lines[1].starts_with("the drop of 2 users was interrupted"), "{lines:?}");
     }
 
     #[test]
     fn agents_on_past_months_are_reported_by_month_with_what_moves_them() {
         let tables = tables(&["2026_08", "2026_09", "2026_10", "2026_11", "2026_12"]);
-        let lines = advise(true, &tables, &[("2026_09", 3), ("2026_10", 1), ("2026_11", 9)]);
+        let lines = advise(&tables, &[("2026_09", 3), ("2026_10", 1), ("2026_11", 9)]);
         assert_eq!(
             lines,
             [
                 "3 agents are still on 2026_09: they move when they connect; `kalends users \
-                 drop-inactive` drops those that stay away, then `kalends tables drop-old` drops the table",
+                 drop-inactive` drops those that stay away for 12 months, then `kalends tables drop-old` drops the \
+                 table",
                 "1 agent is still on 2026_10: they move when they connect",
                 "no agent is on 2026_08 any more: `kalends tables drop-old` drops it",
             ]
@@ -245,17 +275,17 @@ mod tests {
     #[test]
     fn agents_of_a_dropped_table_are_reported() {
         let tables = tables(&["2026_10", "2026_11", "2026_12"]);
-        let lines = advise(true, &tables, &[("2026_05", 2)]);
-        let expected = "2 agents are on 2026_05, which has no table: they get a new id when they \
-                        connect; `kalends users drop-inactive --since 2026_05` drops those last seen \
-                        from 2026_05 to 2026_09";
+        let lines = advise(&tables, &[("2025_05", 2)]);
+        let expected = "2 agents are on 2025_05, which has no table: they get a new id when they \
+                        connect; `kalends users drop-inactive --since 2025_05` drops those last seen \
+                        from 2025_05 to 2025_11";
         assert_eq!(lines, [expected]);
     }
 
     #[test]
     fn a_search_is_advised_only_from_a_month_that_it_accepts() {
         let tables = tables(&["2026_11", "2026_12"]);
-        let lines = advise(true, &tables, &[("2026_10", 1)]);
+        let lines = advise(&tables, &[("2026_10", 1)]);
         assert_eq!(lines.len(), 2);
         assert_eq!(
             lines[1],
@@ -267,7 +297,7 @@ mod tests {
     fn missing_tables_and_those_being_created_are_reported() {
         let mut tables = tables(&["2026_11", "2026_12"]);
         tables[2].state = "CREATING".into();
-        let lines = advise(true, &tables, &[]);
+        let lines = advise(&tables, &[]);
         assert_eq!(
             lines,
             [
@@ -282,7 +312,7 @@ mod tests {
         let (tables, agents) = (tables(&["2026_10", "2026_11"]), RecordsByMonth::default());
         let day_before = Time(20_787 * 24 * 60 * 60 * 1000);
         let advise_at = |now, makes_tables| {
-            StoreState { now, makes_tables, ..state(true, &tables, &agents) }.advice()
+            StoreState { now, makes_tables, ..state(&tables, &agents) }.advice()
         };
         let well = ["all is well, there is nothing to do"];
         assert_eq!(advise_at(NOW, true), well);
@@ -298,14 +328,18 @@ mod tests {
     #[test]
     fn future_months_question_the_clock() {
         let tables = tables(&["2026_10", "2026_11", "2026_12", "2027_02"]);
-        let lines = advise(true, &tables, &[("2026_12", 1), ("2027_03", 1)]);
+        let lines = advise(&tables, &[("2026_12", 1), ("2027_03", 1)]);
         assert_eq!(
             lines[0],
             "tables or agents are on 2026_12, 2027_02, 2027_03, and it is 2026_11 by the clock \
              here: is a clock wrong?"
         );
         assert!(!lines[1].contains("--since"), "{lines:?}");
-        let lines = advise(false, &tables[..4], &[("2026_10", 1), ("2026_11", 1), ("2026_12", 1)]);
+        let lines = advise_frozen(
+            "2026_12",
+            &tables[..4],
+            &[("2026_10", 1), ("2026_11", 1), ("2026_12", 1)],
+        );
         assert!(!lines.iter().any(|line| line.contains("clock")), "{lines:?}");
     }
 
@@ -314,7 +348,7 @@ mod tests {
         let tables = tables(&["2026_09", "2026_10", "2026_11", "2026_12"]);
         let agents =
             RecordsByMonth { oldmonth: counts(&[("2026_09", 1)]), ..RecordsByMonth::default() };
-        let state = state(true, &tables, &agents);
+        let state = state(&tables, &agents);
         assert_eq!(state.droppable(), []);
         let expected =
             "1 agent has an unfinished move from 2026_09: it continues when they connect";
@@ -324,7 +358,7 @@ mod tests {
     #[test]
     fn with_rotation_off_the_newest_table_is_reported_and_none_is_old() {
         let tables = tables(&["2026_03", "2026_05"]);
-        let lines = advise(false, &tables, &[("2026_03", 2), ("2026_05", 2)]);
+        let lines = advise_frozen("2026_05", &tables, &[("2026_03", 2), ("2026_05", 2)]);
         assert_eq!(
             lines,
             [
@@ -336,15 +370,20 @@ mod tests {
 
     #[test]
     fn with_rotation_off_a_table_left_after_a_copy_is_reported() {
-        let lines = advise(false, &tables(&["2026_03", "2026_11"]), &[("2026_11", 2)]);
+        let lines = advise_frozen(
+            "2026_11",
+            &tables(&["2026_03", "2026_11", "2026_12"]),
+            &[("2026_11", 2)],
+        );
         assert_eq!(
             lines,
             [
-                "no agent is on 2026_03 any more: `kalends tables drop 2026_03 --yes` drops it",
+                "no agent is on 2026_03: `kalends tables drop 2026_03 --yes` drops it",
+                "no agent is on 2026_12: `kalends tables drop 2026_12 --yes` drops it",
                 "rotation is off: 2026_11 stays in use",
             ]
         );
-        let lines = advise(false, &tables(&["2026_11"]), &[]);
-        assert_eq!(lines, ["rotation is off: 2026_11 stays in use"], "the newest is in use");
+        let lines = advise_frozen("2026_11", &tables(&["2026_11"]), &[]);
+        assert_eq!(lines, ["rotation is off: 2026_11 stays in use"]);
     }
 }

@@ -19,6 +19,8 @@ pub(super) async fn count(
             report.step(|| report.context.store.records_by_month(counted.next.clone())).await?;
         done += page.curmonth.values().sum::<u64>();
         counted.unreadable += page.unreadable;
+        counted.other_types += page.other_types;
+        counted.dropped += page.dropped;
         for (month, count) in page.curmonth {
             *counted.curmonth.entry(month).or_default() += count;
         }

@@ -12,7 +12,7 @@ use storage::maintenance::{CopyProgress, Cursor, RecordsByMonth, Table};
 
 use super::census::{self, agents_are, naming};
 use super::{JobError, Report};
-use crate::admin::commands::{Copy, INACTIVE_MONTHS_MIN};
+use crate::admin::commands::{Copy, INACTIVE_MONTHS};
 use crate::admin::job_context::{JobContext, Servers, months_before};
 
 pub(super) async fn run(copy: &Copy, report: &Report) -> Result<(), JobError> {
@@ -41,7 +41,7 @@ pub(super) async fn run(copy: &Copy, report: &Report) -> Result<(), JobError> {
         all_pages("moving records", of, move_records, report).await?;
     report.note(format!("{written} records name {to} instead of {from} now")).await?;
     report.note(format!("next: `kalends tables drop {from} --yes`, then start the server")).await?;
-    if from > months_before(report.context.this_month(), INACTIVE_MONTHS_MIN) {
+    if from > months_before(report.context.this_month(), INACTIVE_MONTHS) {
         // `--since` does not accept this month yet, and the default is earlier.
         return Ok(());
     }
@@ -88,7 +88,7 @@ fn refusal(copy: &Copy, context: &JobContext) -> Option<String> {
         ),
         _ if to <= from => Some(format!(
             "{to} is not later than {from}: records never move back, and with rotation off the \
-             newest table is the one in use"
+             newest table with agents is the one in use"
         )),
         _ if to > context.this_month() => Some(format!(
             "{to} has not begun: agents would not move on before it is over; copy to {} at most",

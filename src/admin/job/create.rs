@@ -16,15 +16,12 @@ pub(super) async fn run(create: &Create, report: &Report) -> Result<(), JobError
     let this = report.context.this_month();
     make_other_tables(report).await?;
     let months = report.step(|| report.context.store.months()).await?;
-    if !report.context.rotation {
-        // One table is enough. A newer one would be used after the next start of a server.
-        return match months.last() {
-            Some(newest) => {
-                let note = format!("rotation is off: {newest} stays in use, no other is needed");
-                report.note(note).await
-            }
-            None => make(this, false, report).await,
-        };
+    if let Some(month) = report.frozen_month().await? {
+        if !months.contains(&month) {
+            return make(month, false, report).await;
+        }
+        let note = format!("rotation is off: {month} stays in use, no other is needed");
+        return report.note(note).await;
     }
     for month in [this.previous(), this, this.next()] {
         make(month, months.contains(&month), report).await?;

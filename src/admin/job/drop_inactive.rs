@@ -1,4 +1,5 @@
-//! `users drop-inactive`: drops users that have not connected for months (docs/sources.md#table-classes).
+//! `users drop-inactive`: drops users that have not connected for months, with their channels and messages
+//! (docs/sources.md#table-classes).
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use state_machine::Month;
 use super::census::{self, agents_are, naming};
 use super::{JobError, Report};
 use crate::admin::commands::{Drop, DropOld};
-use crate::admin::job_context::{JobContext, months_before};
+use crate::admin::job_context::months_before;
 
 /// What `--force` does to the agents of a table.
 const FATE: &str = "they get a new id when they connect, and subscribe anew";
@@ -18,14 +18,11 @@ const FATE: &str = "they get a new id when they connect, and subscribe anew";
 pub(super) async fn run(drop_old: &DropOld, report: &Report) -> Result<(), JobError> {
     let tables = report.step(|| report.context.store.tables()).await?;
     let months = report.step(|| report.context.store.months()).await?;
-    if !report.context.rotation {
-        let note = match months.last() {
-            Some(newest) => format!(
-                "rotation is off and {newest} stays in use, so no table is old: nothing to drop; \
-                 `kalends tables drop MONTH --yes` drops one that is no longer needed"
-            ),
-            None => "there are no message tables: nothing to drop".to_owned(),
-        };
+    if let Some(month) = report.frozen_month().await? {
+        let note = format!(
+            "rotation is off and {month} stays in use, so no table is old: nothing to drop; \
+             `kalends tables drop MONTH --yes` drops one that is no longer needed"
+        );
         return report.note(note).await;
     }
     let old = old_months(&months, report.context.this_month(), drop_old.keep);
@@ -58,7 +55,8 @@ pub(super) async fn drop_one(drop: &Drop, report: &Report) -> Result<(), JobErro
     if !months.contains(&month) {
         return report.note(format!("there is no table of {month}: nothing to drop")).await;
     }
-    if let Some(reason) = in_use(month, &months, &report.context) {
+    let frozen_month = report.frozen_month().await?;
+    if let Some(reason) = in_use(month, frozen_month, report.context.this_month()) {
         return Err(JobError::Refused(format!("{month} stays: {reason}")));
     }
     let tables = report.step(|| report.context.store.tables()).await?;
@@ -72,13 +70,12 @@ pub(super) async fn drop_one(drop: &Drop, report: &Report) -> Result<(), JobErro
 }
 
 /// Why the month's table is in use, if it is.
-fn in_use(month: Month, months: &[Month], context: &JobContext) -> Option<&'static str> {
-    let this = context.this_month();
-    match context.rotation {
-        false if months.last() == Some(&month) => {
-            Some("rotation is off, and the newest table is the one in use")
+fn in_use(month: Month, frozen_month: Option<Month>, this: Month) -> Option<&'static str> {
+    match frozen_month {
+        Some(frozen) if frozen == month => {
+            Some("rotation is off, and this table is the one in use")
         }
-        true if month >= this.previous() => {
+        None if month >= this.previous() => {
             Some("nodes use the tables of last, this and next month (rotation is on)")
         }
         _ => None,

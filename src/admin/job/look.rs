@@ -6,15 +6,13 @@ use storage::maintenance::PreflightCheck;
 
 use super::advice::StoreState;
 use super::{JobError, Report, census};
-use crate::admin::job_context::JobContext;
 use crate::admin::output::{Completion, Output, Status};
 use crate::store::message_tables;
 
 /// Tries each operation of a server.
 pub(super) async fn preflight(report: &Report) -> Result<Completion, JobError> {
     let there = report.step(|| report.context.store.months()).await?;
-    let needed =
-        message_tables::needed_months(&there, report.context.now(), report.context.rotation);
+    let needed = message_tables::needed_months(report.context.now(), report.frozen_month().await?);
     let (usable, missing): (BTreeSet<_>, BTreeSet<_>) =
         needed.into_iter().partition(|month| there.contains(month));
     let mut checks = report.step(|| report.context.store.preflight(usable.clone())).await?;
@@ -41,16 +39,18 @@ pub(super) async fn list(report: &Report) -> Result<(), JobError> {
 pub(super) async fn status(report: &Report) -> Result<(), JobError> {
     let tables = report.step(|| report.context.store.tables()).await?;
     let agents = census::count(&tables, report).await?;
-    let JobContext { rotation, makes_tables, .. } = report.context;
-    let now = report.context.now();
-    let state = StoreState { now, rotation, makes_tables, tables: &tables, agents: &agents };
+    let frozen_month = report.frozen_month().await?;
+    let (now, makes_tables) = (report.context.now(), report.context.makes_tables);
+    let state = StoreState { now, frozen_month, makes_tables, tables: &tables, agents: &agents };
     let status = Status {
         this_month: report.context.this_month(),
-        rotation,
+        rotation: frozen_month.is_none(),
         advice: state.advice(),
         droppable: state.droppable(),
         agents: agents.curmonth,
         unfinished_moves: agents.oldmonth,
+        other_types: agents.other_types,
+        unfinished_drops: agents.dropped,
         tables,
     };
     report.emit(Output::Status(Box::new(status))).await

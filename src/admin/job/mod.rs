@@ -6,6 +6,7 @@ mod copy;
 mod create;
 mod drop_inactive;
 mod drop_old;
+mod drop_user;
 mod feed;
 #[cfg(test)]
 mod feed_tests;
@@ -65,6 +66,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::Drop(drop) => drop_old::drop_one(&drop, report).await?,
         Request::Copy(copy) => copy::run(&copy, report).await?,
         Request::DropInactive(inactive) => drop_inactive::run(&inactive, report).await?,
+        Request::DropUser(user) => drop_user::run(user.uaid, report).await?,
         Request::FeedPut(put) => feed::put(put, report).await?,
         Request::FeedDelete(key) => feed::delete(key, report).await?,
         Request::FeedRepublish(key) => feed::republish(key, report).await?,

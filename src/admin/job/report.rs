@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use state_machine::Span;
 use state_machine::backoff::Backoff;
+use state_machine::{Month, Span};
 use storage::{StoreError, StoreFuture};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::JobError;
 use crate::admin::job_context::JobContext;
 use crate::admin::output::{Output, Progress};
+use crate::store::message_tables;
 
 /// Outputs that wait to be printed or sent.
 pub const OUTPUTS_MAX: usize = 16;
@@ -76,6 +77,19 @@ impl Report {
                 answer => return Ok(answer?),
             }
         }
+    }
+
+    /// The month of all messages, if rotation is off.
+    pub async fn frozen_month(&self) -> Result<Option<Month>, JobError> {
+        if let Some(month) = self.context.frozen_month {
+            return Ok(Some(month));
+        }
+        self.step(|| {
+            let JobContext { store, rotation, .. } = self.context.clone();
+            let now = self.context.now();
+            Box::pin(async move { message_tables::frozen_month(&*store, now, rotation).await })
+        })
+        .await
     }
 
     /// Waits before a step is repeated. Fails after [`REFUSALS_MAX`].

@@ -4,7 +4,9 @@ use storage::maintenance::Throughput;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::admin::commands::{Copy, Create, Drop, DropInactive, DropOld, ReadOnlyArgs, Request};
+use crate::admin::commands::{
+    Copy, Create, Drop, DropInactive, DropOld, DropUser, ReadOnlyArgs, Request,
+};
 use crate::admin::fixture::{Fixture, NOW, in_month, month, note, uaid};
 use crate::admin::job_context::Servers;
 use crate::admin::output::{Completion, Output};
@@ -47,11 +49,17 @@ async fn tables_without_throughput_have_none_to_lower() {
 
 #[tokio::test]
 async fn with_rotation_off_no_newer_table_is_created() {
-    let mut fixture = Fixture::with(&["2026_05"]).await;
+    let mut fixture = Fixture::with(&["2026_05", "2026_12"]).await;
+    fixture.channel_of(1, "2026_05").await;
     fixture.context.rotation = false;
-    let notes = fixture.notes(Request::Create(Create { lower_prior: None })).await;
+    let create = Request::Create(Create { lower_prior: None });
+    let notes = fixture.notes(create.clone()).await;
     assert_eq!(notes, ["rotation is off: 2026_05 stays in use, no other is needed"]);
-    assert_eq!(fixture.months().await, ["2026_05"]);
+    assert_eq!(fixture.months().await, ["2026_05", "2026_12"]);
+
+    let mut empty = Fixture::with(&[]).await;
+    empty.context.rotation = false;
+    assert_eq!(empty.notes(create).await, ["2026_11 is made"]);
 }
 
 #[tokio::test]
@@ -78,6 +86,7 @@ async fn old_tables_without_agents_are_dropped_and_the_others_kept() {
 #[tokio::test]
 async fn with_rotation_off_no_table_is_old() {
     let mut fixture = Fixture::with(&["2026_03", "2026_05"]).await;
+    fixture.channel_of(1, "2026_05").await;
     fixture.context.rotation = false;
     let forced = Request::DropOld(DropOld { force: true, ..DROP_OLD });
     let notes = fixture.notes(forced).await;
@@ -107,10 +116,11 @@ async fn one_table_is_dropped_if_it_is_unused_and_confirmed() {
     assert!(forced[0].starts_with("dropped 2026_05 with 1 agent on it"), "{forced:?}");
 
     fixture.context.rotation = false;
-    let why = fixture.refused(drop("2026_11", true, true)).await;
-    assert!(why.contains("rotation is off, and the newest table is the one in use"), "{why}");
-    assert_eq!(fixture.notes(drop("2026_10", true, false)).await.len(), 1);
-    assert_eq!(fixture.months().await, ["2026_11"]);
+    fixture.channel_of(1, "2026_10").await;
+    let why = fixture.refused(drop("2026_10", true, true)).await;
+    assert!(why.contains("rotation is off, and this table is the one in use"), "{why}");
+    assert_eq!(fixture.notes(drop("2026_11", true, false)).await.len(), 1);
+    assert_eq!(fixture.months().await, ["2026_10"]);
 }
 
 #[tokio::test]
@@ -138,18 +148,18 @@ async fn a_copy_that_would_lose_messages_is_refused() {
 
 #[tokio::test]
 async fn a_copied_table_has_all_records_and_the_next_steps_are_noted() {
-    let fixture = Fixture::with(&["2026_05"]).await;
-    fixture.users_of(0..3, in_month("2026_05")).await;
+    let fixture = Fixture::with(&["2025_05"]).await;
+    fixture.users_of(0..3, in_month("2025_05")).await;
     let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
-    store.add_channels(uaid(1), month("2026_05"), [channel].into()).await.unwrap();
+    store.add_channels(uaid(1), month("2025_05"), [channel].into()).await.unwrap();
 
-    let notes = fixture.notes(copy("2026_05", "2026_11")).await;
+    let notes = fixture.notes(copy("2025_05", "2026_11")).await;
     assert_eq!(
         notes[1..],
         [
-            "3 records name 2026_11 instead of 2026_05 now",
-            "next: `kalends tables drop 2026_05 --yes`, then start the server",
-            "from now on: `kalends users drop-inactive --since 2026_05`, since the default is the month of the \
+            "3 records name 2026_11 instead of 2025_05 now",
+            "next: `kalends tables drop 2025_05 --yes`, then start the server",
+            "from now on: `kalends users drop-inactive --since 2025_05`, since the default is the month of the \
              oldest table, and three months at least",
         ]
     );
@@ -225,6 +235,37 @@ async fn dropping_stops_between_two_batches_and_reports_what_is_left() {
     let notes: Vec<_> = lines.into_iter().map(note).collect();
     assert_eq!(notes[1], "dropped 25 users, 35 are left");
     assert_eq!(fixture.users().await, 35);
+}
+
+/// The interrupted one is marked and has rows.
+#[tokio::test]
+async fn a_user_is_dropped_with_its_rows_also_after_an_interruption() {
+    for is_interrupted in [false, true] {
+        let fixture = Fixture::with(&["2026_05", "2026_11"]).await;
+        fixture.users_of(1..3, NOW).await;
+        for (number, name) in [(1, "2026_05"), (1, "2026_11"), (2, "2026_11")] {
+            fixture.channel_of(number, name).await;
+        }
+        let store = &fixture.context.store;
+        if is_interrupted {
+            store.mark_dropped(uaid(1), None).await.unwrap().unwrap();
+        }
+        let request = Request::DropUser(DropUser { uaid: uaid(1) });
+        let dropped = format!("dropped {} with its channels and messages", uaid(1));
+        assert_eq!(fixture.notes(request.clone()).await, [dropped]);
+        for name in ["2026_05", "2026_11"] {
+            assert_eq!(store.channels(uaid(1), month(name)).await, Ok(None), "{name}");
+        }
+        assert_eq!(fixture.users().await, 1);
+        assert!(store.channels(uaid(2), month("2026_11")).await.unwrap().is_some());
+
+        let why = fixture.refused(request.clone()).await;
+        assert!(why.starts_with(&format!("there is no user {}", uaid(1))), "{why}");
+        // A connection of another process wrote it after the drop.
+        fixture.channel_of(1, "2026_11").await;
+        let left = format!("{} has no record: dropped its channels and messages", uaid(1));
+        assert_eq!(fixture.notes(request).await, [left]);
+    }
 }
 
 #[tokio::test]

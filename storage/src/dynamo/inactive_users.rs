@@ -1,17 +1,12 @@
-//! Finds inactive users by the `last_connect` index, and drops them.
+//! Finds inactive users by the `last_connect` index.
 
-use std::collections::HashMap;
-
-use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
 use futures_util::future::try_join_all;
 use state_machine::{LastConnect, Uaid};
-use tokio::time::sleep;
 
 use super::attributes::{UAID, number, text, text_of};
 use super::client::DynamoClient;
-use super::error::{CallError, Item, applied_once};
+use super::error::{CallError, Item};
 use super::last_connect_index;
-use super::messages::write_rows;
 use super::table_schema::{INDEX, INDEX_KEY};
 use crate::maintenance::{InactiveUser, InactiveUsers, MonthRange, USERS_IN_A_BATCH};
 use crate::store::Cursor;
@@ -50,28 +45,6 @@ pub(super) async fn find(
     }
     let next = keys.peek().map(|key| ScanPosition { key: *key, behind: None }.cursor());
     Ok(InactiveUsers { users, next })
-}
-
-/// Drops those whose `last_connect` is unchanged. Returns the number of dropped users.
-pub(super) async fn drop_unchanged(
-    client: &DynamoClient,
-    users: Vec<InactiveUser>,
-) -> Result<usize, CallError> {
-    let drops = users.into_iter().map(|user| drop_one(client, user));
-    let (dropped, done) = write_rows(client, drops.collect()).await;
-    done.map_err(|error| error.after_writes(dropped > 0))?;
-    Ok(dropped)
-}
-
-/// Drops users unconditionally, one batch per request. What DynamoDB did not process of a batch is
-/// sent again after a pause.
-pub(super) async fn drop_all(client: &DynamoClient, uaids: Vec<Uaid>) -> Result<(), CallError> {
-    let mut some = false;
-    for batch in uaids.chunks(USERS_IN_A_BATCH) {
-        let deletes = batch.iter().map(|uaid| delete_request(*uaid)).collect();
-        delete_batch(client, deletes, &mut some).await.map_err(|error| error.after_writes(some))?;
-    }
-    Ok(())
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -134,44 +107,3 @@ pub(super) async fn query(
     let uaids = page.items().iter().filter_map(uaid).collect();
     Ok(KeyPage { key, uaids, last: page.last_evaluated_key.as_ref().and_then(uaid) })
 }
-
-async fn drop_one(client: &DynamoClient, user: InactiveUser) -> Result<bool, CallError> {
-    let table = &client.names.router;
-    let request = client
-        .sdk
-        .delete_item()
-        .table_name(table)
-        .key(UAID, text(user.uaid.to_string()))
-        .condition_expression("last_connect = :seen")
-        .expression_attribute_values(":seen", number(user.last_connect.0));
-    applied_once(client.call("DeleteItem", table, request.send()).await)
-}
-
-fn delete_request(uaid: Uaid) -> WriteRequest {
-    let delete = DeleteRequest::builder().key(UAID, text(uaid.to_string())).build();
-    WriteRequest::builder().delete_request(delete.expect("it has a key")).build()
-}
-
-async fn delete_batch(
-    client: &DynamoClient,
-    deletes: Vec<WriteRequest>,
-    some: &mut bool,
-) -> Result<(), CallError> {
-    let table = &client.names.router;
-    let mut left = HashMap::from([(table.to_owned(), deletes)]);
-    for attempt in 1..=client.options.attempts_max.max(1) {
-        let asked = left.values().map(Vec::len).sum::<usize>();
-        let request = client.sdk.batch_write_item().set_request_items(Some(left));
-        let answer = client.call(BATCH, table, request.send()).await?;
-        left = answer.unprocessed_items.unwrap_or_default();
-        left.retain(|_table, deletes| !deletes.is_empty());
-        *some |= left.values().map(Vec::len).sum::<usize>() < asked;
-        if left.is_empty() {
-            return Ok(());
-        }
-        sleep(client.pause_before(attempt)).await;
-    }
-    Err(CallError::throttled(BATCH, table))
-}
-
-const BATCH: &str = "BatchWriteItem";

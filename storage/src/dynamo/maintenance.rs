@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use aws_sdk_dynamodb::types::TableDescription;
-use state_machine::{Month, Uaid};
+use state_machine::{LastConnect, Month, Uaid};
 
 use super::client::DynamoClient;
 use super::error::CallError;
 use super::{
-    Dynamo, copy_table, inactive_users, key_fingerprints, month_counts, preflight, tables,
+    Dynamo, copy_table, dropped_users, inactive_users, key_fingerprints, month_counts, preflight,
+    tables,
 };
 use crate::maintenance::{
-    CopyProgress, InactiveUser, InactiveUsers, MonthRange, PreflightCheck, RecordsByMonth,
+    CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     StoreAdmin, Table, TableStatus, Throughput,
 };
 use crate::store::{Cursor, StoreFuture};
@@ -29,10 +30,15 @@ impl StoreAdmin for Dynamo {
         inactive_users(seen: MonthRange, after: Option<Cursor>) -> InactiveUsers =
             |client| inactive_users::find(client, seen, after);
 
-        drop_inactive(users: Vec<InactiveUser>) -> usize =
-            |client| inactive_users::drop_unchanged(client, users);
+        mark_dropped(uaid: Uaid, seen: Option<LastConnect>) -> Option<MarkedUser> =
+            |client| dropped_users::mark(client, uaid, seen);
 
-        delete_uaids(uaids: Vec<Uaid>) -> () = |client| inactive_users::drop_all(client, uaids);
+        delete_rows(uaids: Vec<Uaid>, month: Month) -> bool =
+            |client| dropped_users::delete_rows(client, uaids, month);
+
+        delete_uaids(uaids: Vec<Uaid>) -> () = |client| dropped_users::delete_records(client, uaids);
+
+        has_rows(month: Month) -> bool = |client| dropped_users::has_rows(client, month);
 
         copy_rows(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
             |client| copy_table::copy(client, from, to, after);

@@ -32,6 +32,7 @@ mod attributes;
 mod channels;
 mod client;
 mod copy_table;
+mod dropped_users;
 mod error;
 mod feeds;
 mod inactive_users;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use state_machine::{Month, Uaid};
+use state_machine::{Month, RouterType, Uaid};
 
 use super::attributes::{UAID, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied};
 use super::messages::write_rows;
-use super::router::RecordUpdate;
+use super::router::{self, ROUTER_TYPE, RecordUpdate};
 use crate::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
 use crate::store::Cursor;
 
@@ -24,7 +24,9 @@ pub(super) async fn count(
     for item in items.iter().filter(|item| is_of_agent(item)) {
         let (curmonth, oldmonth) = (month(client, item, CURMONTH), month(client, item, OLDMONTH));
         let is_old_unreadable = oldmonth.is_none() && item.contains_key(OLDMONTH);
-        counts.unreadable += u64::from(curmonth.is_none() || is_old_unreadable);
+        let is_unreadable = curmonth.is_none() || is_old_unreadable;
+        counts.unreadable += u64::from(is_unreadable && router::is_served(item));
+        counts.add_type(text_of(item, ROUTER_TYPE).unwrap_or(RouterType::WebPush.as_str()));
         add(&mut counts.curmonth, curmonth);
         add(&mut counts.oldmonth, oldmonth);
     }
@@ -62,7 +64,7 @@ async fn scan(
     after: Option<Cursor>,
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
-    let names = Some("uaid, curmonth, oldmonth");
+    let names = Some("uaid, curmonth, oldmonth, router_type");
     let (items, next) = client.scan(&client.names.router, names, start, Some(RECORDS_MAX)).await?;
     Ok((items, next.as_ref().and_then(|key| text_of(key, UAID)).map(Cursor::new)))
 }

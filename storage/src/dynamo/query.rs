@@ -41,6 +41,21 @@ pub(super) async fn rows_after(
     send(client, table, request).await
 }
 
+/// The sort keys of at most `rows` rows, the channels first.
+pub(super) async fn first_keys(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    rows: i32,
+) -> Result<Vec<String>, CallError> {
+    let request = of_agent(client, uaid, table)
+        .projection_expression("uaid, chidmessageid")
+        .key_condition_expression("uaid = :uaid")
+        .limit(rows);
+    let row_page = send(client, table, request).await?;
+    Ok(row_page.items.iter().map(|item| rows::sort_key_of(item).to_owned()).collect())
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RowFilter {
     /// Rows whose sort key has the prefix.

@@ -8,7 +8,7 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::names::Names;
 use super::router::{
-    self, RecordUpdate, UPDATE, Updated, connected_at, is_of, months, place, router_type,
+    self, RecordUpdate, UPDATE, Updated, connected_at, is_of, is_served, months, place,
     without_month,
 };
 use crate::store::{RegisterResult, Registration};
@@ -95,7 +95,6 @@ fn record_after(
 ) -> Result<RouterRecord, CallError> {
     let Registration { uaid, router_type: wanted, ref node, connected_at, last_connect, create_in } =
         *registration;
-    router_type(client, before)?;
     let (curmonth, oldmonth) = months(client, before)?;
     Ok(RouterRecord {
         uaid,
@@ -119,6 +118,9 @@ fn why_refused(
     let Some(item) = item else {
         return Ok(create_in.is_none().then_some(RegisterResult::UnknownAgent));
     };
+    if !is_served(&item) {
+        return Ok(Some(RegisterResult::UnknownAgent));
+    }
     // The first attempt wrote it and its reply was lost, with the former binding.
     if indeterminate && is_of(&item, node, at) {
         let record = router::decode(client, uaid, &item)?;

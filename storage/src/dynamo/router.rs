@@ -23,12 +23,14 @@ pub(super) const HEALTH: &str = "health";
 
 pub(super) const UPDATE: &str = "UpdateItem";
 
+pub(super) const ROUTER_TYPE: &str = "router_type";
+
 /// Reads a record: one request, of one capacity unit per 4 KiB.
 pub(super) async fn read(
     client: &DynamoClient,
     uaid: Uaid,
 ) -> Result<Option<RouterRecord>, CallError> {
-    let item = read_item(client, uaid).await?;
+    let item = read_item(client, uaid).await?.filter(is_served);
     item.map(|item| decode(client, uaid, &item)).transpose()
 }
 
@@ -92,6 +94,7 @@ pub(super) async fn check(client: &DynamoClient) -> Result<(), CallError> {
     change.with(":one", number(1_u64)).send(client).await.map(|_changed| ())
 }
 
+/// Decodes a record that is served.
 pub(super) fn decode(
     client: &DynamoClient,
     uaid: Uaid,
@@ -100,7 +103,7 @@ pub(super) fn decode(
     let (curmonth, oldmonth) = months(client, item)?;
     Ok(RouterRecord {
         uaid,
-        router_type: router_type(client, item)?,
+        router_type: RouterType::WebPush,
         node: node(item),
         connected_at: connected_at(item),
         last_connect: LastConnect(number_of(item, "last_connect").unwrap_or(0)),
@@ -109,13 +112,9 @@ pub(super) fn decode(
     })
 }
 
-/// A record without a type is one of Web Push.
-pub(super) fn router_type(client: &DynamoClient, item: &Item) -> Result<RouterType, CallError> {
-    let Some(there) = text_of(item, "router_type") else { return Ok(RouterType::WebPush) };
-    RouterType::parse(there).ok_or_else(|| {
-        let what = "which this server does not serve";
-        unreadable(client, &format!("a record has the router type `{there}`, {what}"))
-    })
+/// Whether a record is one of Web Push: also without a type. Any other counts as none.
+pub(super) fn is_served(item: &Item) -> bool {
+    text_of(item, ROUTER_TYPE).is_none_or(|there| RouterType::parse(there).is_some())
 }
 
 /// `curmonth` and `oldmonth` of a record.

@@ -1,12 +1,14 @@
-//! The SQL of inactive users, which are found by the index on `last_connect`.
+//! The SQL of inactive users, which are found by the index on `last_connect`, and of dropping users.
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, params};
-use state_machine::{LastConnect, Uaid};
+use rusqlite::{Connection, OptionalExtension, params};
+use state_machine::{LastConnect, NodeBinding, NodeId, Time, Uaid};
 
 use super::columns::{corrupt, from_i64, to_i64};
 use super::router;
-use crate::maintenance::{InactiveUser, InactiveUsers, MonthRange, USERS_IN_A_BATCH};
+use crate::maintenance::{
+    DROPPED, InactiveUser, InactiveUsers, MarkedUser, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
+};
 use crate::store::Cursor;
 
 pub(super) fn find(
@@ -32,13 +34,31 @@ pub(super) fn find(
     Ok(InactiveUsers { users, next })
 }
 
-/// Drops those whose `last_connect` is unchanged.
-pub(super) fn drop_unchanged(conn: &Connection, users: &[InactiveUser]) -> rusqlite::Result<usize> {
-    let mut statement = conn.prepare_cached(DROP_UNCHANGED)?;
-    users
-        .iter()
-        .map(|user| statement.execute(params![user.uaid.0, to_i64(user.last_connect.0)]))
-        .sum()
+/// Marks a record as dropped, if its `last_connect` is `seen` or any is good.
+pub(super) fn mark(
+    conn: &Connection,
+    uaid: Uaid,
+    seen: Option<LastConnect>,
+) -> rusqlite::Result<Option<MarkedUser>> {
+    let seen = seen.map(|seen| to_i64(seen.0));
+    let mut statement = conn.prepare_cached(MARK)?;
+    let marked = statement.query_row(params![uaid.0, DROPPED, seen], |row| {
+        let connected_at = Time(from_i64(row.get(1)?));
+        let node = row.get_ref(0)?.as_str_or_null()?.map(NodeId::new);
+        Ok(MarkedUser { uaid, binding: node.map(|node| NodeBinding { node, connected_at }) })
+    });
+    marked.optional()
+}
+
+/// Deletes the channels of these users in a month, and a step of their messages.
+pub(super) fn delete_rows(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<usize> {
+    let mut channels = conn.prepare_cached(DELETE_CHANNELS)?;
+    let mut messages = conn.prepare_cached(DELETE_MESSAGES)?;
+    let mut delete = |uaid: &Uaid| {
+        let deleted = channels.execute(params![uaid.0])?;
+        Ok(deleted + messages.execute(params![uaid.0, ROWS_IN_A_STEP as i64])?)
+    };
+    uaids.iter().map(&mut delete).sum()
 }
 
 pub(super) fn drop_all(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<()> {
@@ -65,4 +85,11 @@ pub(super) const FIND: &str = "
     WHERE (last_connect, uaid) > (?1, ?2) AND last_connect < ?3
     ORDER BY last_connect, uaid LIMIT ?4";
 
-pub(super) const DROP_UNCHANGED: &str = "DELETE FROM router WHERE uaid = ?1 AND last_connect = ?2";
+pub(super) const MARK: &str = "
+    UPDATE router SET router_type = ?2 WHERE uaid = ?1 AND last_connect = ifnull(?3, last_connect)
+    RETURNING node_id, connected_at";
+
+pub(super) const DELETE_CHANNELS: &str = "DELETE FROM channels WHERE uaid = ?1";
+
+pub(super) const DELETE_MESSAGES: &str = "
+    DELETE FROM messages WHERE rowid IN (SELECT rowid FROM messages WHERE uaid = ?1 LIMIT ?2)";

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::{io, iter};
 
-use state_machine::{Month, Uaid};
+use state_machine::{LastConnect, Month, Uaid};
 
 use super::files::FileKey;
 use super::tables::now;
 use super::writer::Target;
 use super::{Embedded, copy_table, inactive_users, month_counts, preflight, row_estimate};
 use crate::maintenance::{
-    Capacity, CopyProgress, InactiveUser, InactiveUsers, MonthRange, PreflightCheck,
-    RecordsByMonth, StoreAdmin, Table, TableStatus, Throughput,
+    Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
+    StoreAdmin, Table, TableStatus, Throughput,
 };
 use crate::store::{Cursor, StoreError, StoreFuture};
 
@@ -46,13 +46,31 @@ impl StoreAdmin for Embedded {
         self.read(FileKey::Router, |conn| inactive_users::find(conn, seen, after.as_ref()))
     }
 
-    fn drop_inactive(&self, users: Vec<InactiveUser>) -> StoreFuture<usize> {
-        self.write(None, FileKey::Router, move |conn| inactive_users::drop_unchanged(conn, &users))
+    fn mark_dropped(
+        &self,
+        uaid: Uaid,
+        seen: Option<LastConnect>,
+    ) -> StoreFuture<Option<MarkedUser>> {
+        self.write(None, FileKey::Router, move |conn| inactive_users::mark(conn, uaid, seen))
+    }
+
+    fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> StoreFuture<bool> {
+        self.writer.submit(None, Target::File(FileKey::Month(month)), move |files| {
+            let deleted =
+                files.write_if_there(month, |conn| inactive_users::delete_rows(conn, &uaids));
+            deleted.map(|rows| rows.is_some_and(|rows| rows > 0))
+        })
     }
 
     /// All in one transaction: SQLite has no limit of rows per request.
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()> {
         self.write(None, FileKey::Router, move |conn| inactive_users::drop_all(conn, &uaids))
+    }
+
+    fn has_rows(&self, month: Month) -> StoreFuture<bool> {
+        self.read(FileKey::Month(month), |conn| {
+            row_estimate::rows_up_to(conn, row_estimate::CHANNELS, 1).map(|rows| rows > 0)
+        })
     }
 
     fn copy_rows(

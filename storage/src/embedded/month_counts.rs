@@ -26,6 +26,7 @@ pub(super) fn count(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Resu
         if let Some(month) = row.get_ref(2)?.as_str_or_null()? {
             add(&mut counts.oldmonth, router::month(2, month)?);
         }
+        counts.add_type(row.get_ref(3)?.as_str()?);
     }
     counts.next = cursor(seen, last);
     Ok(counts)
@@ -73,7 +74,8 @@ fn cursor(seen: i64, last: i64) -> Option<Cursor> {
 }
 
 pub(super) const COUNT: &str = "
-    SELECT rowid, curmonth, oldmonth FROM router WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+    SELECT rowid, curmonth, oldmonth, router_type FROM router
+    WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
 
 /// The subquery ends after a page, which bounds the outer query.
 const END_OF_PAGE: &str = "

@@ -8,7 +8,8 @@ use super::columns::{change, corrupt, from_i64, to_i64};
 use crate::store::{MonthStep, RegisterResult, Registration};
 
 pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
-    conn.prepare_cached(READ)?.query_row(params![uaid.0], |row| decode(uaid, row)).optional()
+    let row = conn.prepare_cached(READ)?.query_row(params![uaid.0], |row| decode(uaid, row));
+    row.optional().map(Option::flatten)
 }
 
 /// Reads, then writes: no other thread changes records in between.
@@ -37,7 +38,9 @@ pub(super) fn register(
         curmonth.to_string(),
         oldmonth.map(|month: Month| month.to_string()),
     ];
-    change(conn, WRITE, parameters)?;
+    if !change(conn, WRITE, parameters)? {
+        return Ok(RegisterResult::UnknownAgent);
+    }
     let node = Some(node.clone());
     let record =
         RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth };
@@ -76,17 +79,18 @@ pub(super) fn check(conn: &Connection) -> rusqlite::Result<()> {
     change(conn, CHECK, []).map(|_is_changed| ())
 }
 
-fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<RouterRecord> {
-    let router_type = RouterType::parse(row.get_ref(0)?.as_str()?);
-    Ok(RouterRecord {
+/// None for a record with another router type.
+fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<Option<RouterRecord>> {
+    let Some(router_type) = RouterType::parse(row.get_ref(0)?.as_str()?) else { return Ok(None) };
+    Ok(Some(RouterRecord {
         uaid,
-        router_type: router_type.ok_or_else(|| corrupt(0, Type::Text, "an unknown router type"))?,
+        router_type,
         node: row.get_ref(1)?.as_str_or_null()?.map(NodeId::new),
         connected_at: Time(from_i64(row.get(2)?)),
         last_connect: LastConnect(from_i64(row.get(3)?)),
         curmonth: month(4, row.get_ref(4)?.as_str()?)?,
         oldmonth: row.get_ref(5)?.as_str_or_null()?.map(|text| month(5, text)).transpose()?,
-    })
+    }))
 }
 
 pub(super) fn month(column: usize, text: &str) -> rusqlite::Result<Month> {
@@ -107,7 +111,8 @@ pub(super) const WRITE: &str = "
         connected_at = excluded.connected_at,
         last_connect = excluded.last_connect,
         curmonth = excluded.curmonth,
-        oldmonth = excluded.oldmonth";
+        oldmonth = excluded.oldmonth
+        WHERE router.router_type = excluded.router_type";
 
 pub(super) const UPDATE_MONTH: &str = "
     UPDATE router SET curmonth = ?4, oldmonth = ?5, last_connect = ?6

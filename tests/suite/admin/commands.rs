@@ -162,6 +162,8 @@ async fn invalid_arguments_exit_with_2() {
         "tables list --data-dri x",
         "tables list --log-level loud",
         "users drop-inactive --rate fast",
+        "users drop",
+        "users drop 0190a4a3",
     ] {
         let ended = fixture.run(words).await;
         assert_eq!(ended.code, Some(2), "{words}: {ended:?}");

@@ -72,6 +72,17 @@ impl AdminFixture {
         instead.clone_into(word.expect("the server has this argument"));
     }
 
+    /// A client of its tables, if they are in DynamoDB.
+    pub(super) fn tables(&self) -> Option<aws_sdk_dynamodb::Client> {
+        self.wire_server.as_ref().map(|wire_server| dynamo::client(&wire_server.url))
+    }
+
+    /// Replaces an argument of the stopped server and of further commands, and starts the server.
+    pub(super) fn restart_with(&mut self, given: &str, instead: &str) {
+        self.override_argument(given, instead);
+        self.server.restart_as(self.launch.clone());
+    }
+
     /// Whether the store is embedded, so that the server locks it.
     pub(super) fn is_embedded(&self) -> bool {
         self.wire_server.is_none()

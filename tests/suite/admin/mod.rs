@@ -8,5 +8,6 @@ mod fixture;
 mod lifecycles;
 mod socket;
 mod tail_process;
+mod users;
 
 use fixture::{AdminFixture, months_ago};

@@ -1,4 +1,4 @@
-//! `rotation = false`: the newest table stays in use, until rotation is on again.
+//! `rotation = false`: the table in use stays in use, until rotation is on again.
 
 use state_machine::connection::PhaseName;
 
@@ -7,17 +7,16 @@ use super::world::{NEW, OLD, World, in_month, in_table, month, stores};
 use crate::node::{Fate, Node};
 use crate::traces;
 
-/// A node where rotation is off, as `kalends serve` starts one.
-async fn frozen_node(world: &World, name: &str) -> Node {
-    let newest = world.months().await.unwrap().last().copied();
-    world.node(in_month(name), |bounds| bounds.frozen_month = newest)
+/// A node where rotation is off and [`NEW`] is in use.
+fn frozen_node(world: &World, name: &str) -> Node {
+    world.node(in_month(name), |bounds| bounds.frozen_month = Some(month(NEW)))
 }
 
-pub(crate) async fn where_rotation_is_off_the_newest_table_is_used_for_months(world: World) {
-    let node = frozen_node(&world, NEW).await;
+pub(crate) async fn where_rotation_is_off_one_table_is_used_for_months(world: World) {
+    let node = frozen_node(&world, NEW);
     let uaid = Agent::subscribes(&node, 1).await;
     for name in [NEW, "2027_01", "2027_06"] {
-        let node = frozen_node(&world, name).await;
+        let node = frozen_node(&world, name);
         let stored = stores(&node, uaid).await;
         assert_eq!(world.rows(uaid).await, in_table(NEW, &[stored]));
         assert_eq!(Agent::visits(&node, uaid).await, [stored]);
@@ -29,7 +28,7 @@ pub(crate) async fn where_rotation_is_off_the_newest_table_is_used_for_months(wo
 }
 
 pub(crate) async fn where_rotation_is_on_again_clients_move(world: World) {
-    let node = frozen_node(&world, "2027_06").await;
+    let node = frozen_node(&world, "2027_06");
     let uaid = Agent::subscribes(&node, 1).await;
     let stored = stores(&node, uaid).await;
     world.has_months(["2027_05", "2027_06"]).await;
@@ -39,7 +38,7 @@ pub(crate) async fn where_rotation_is_on_again_clients_move(world: World) {
 }
 
 pub(crate) async fn switched_off_in_the_midst_of_a_month_nobody_moves_back(world: World) {
-    // The next month's table was made ahead already: that is the newest.
+    // The next month's table was made ahead already. It is not in use.
     world.has_months(["2027_01"]).await;
     let (early, late) = {
         let node = world.node_in(OLD);
@@ -48,18 +47,18 @@ pub(crate) async fn switched_off_in_the_midst_of_a_month_nobody_moves_back(world
         let late = Agent::subscribes(&node, 2).await;
         ((early, waiting), (late, vec![stores(&node, late).await]))
     };
-    let node = frozen_node(&world, NEW).await;
+    let node = frozen_node(&world, NEW);
     for (uaid, waiting) in [&early, &late] {
         assert_eq!(Agent::visits(&node, *uaid).await, *waiting);
-        world.is_done_with(*uaid, "2027_01").await;
+        world.is_done_with(*uaid, NEW).await;
     }
-    // On again, in the same month: a record that moved ahead stays ahead.
+    // On again, in the same month: nothing changes.
     let node = world.node_in(NEW);
     for (uaid, _) in [&early, &late] {
         let stored = stores(&node, *uaid).await;
-        assert_eq!(world.rows(*uaid).await, in_table("2027_01", &[stored]));
+        assert_eq!(world.rows(*uaid).await, in_table(NEW, &[stored]));
         assert_eq!(Agent::visits(&node, *uaid).await, [stored]);
-        world.is_done_with(*uaid, "2027_01").await;
+        world.is_done_with(*uaid, NEW).await;
     }
 }
 
@@ -80,7 +79,7 @@ pub(crate) async fn frozen_in_the_midst_of_a_move_it_is_finished(world: World) {
     assert_eq!((record.curmonth, record.oldmonth), (month(NEW), Some(month(OLD))));
     assert_eq!(world.rows(uaid).await, in_table(OLD, &waiting));
 
-    let node = frozen_node(&world, "2027_03").await;
+    let node = frozen_node(&world, "2027_03");
     assert_eq!(Agent::visits(&node, uaid).await, waiting);
     world.is_done_with(uaid, NEW).await;
 }

@@ -72,7 +72,7 @@ macro_rules! engine {
                 a_move_that_another_connection_overtakes_is_left_to_it_or_finished
             );
             engine!(@case $new, frozen:
-                where_rotation_is_off_the_newest_table_is_used_for_months
+                where_rotation_is_off_one_table_is_used_for_months
                 where_rotation_is_on_again_clients_move
                 switched_off_in_the_midst_of_a_month_nobody_moves_back
                 frozen_in_the_midst_of_a_move_it_is_finished

@@ -3,6 +3,7 @@
 
 mod damage;
 mod kill;
+mod kill_drops;
 mod kill_feeds;
 mod operation;
 

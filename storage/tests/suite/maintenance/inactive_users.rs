@@ -1,4 +1,4 @@
-//! Finding and dropping users that stay away.
+//! Finding users that stay away, and deleting records.
 
 use std::collections::BTreeSet;
 
@@ -59,27 +59,6 @@ pub(crate) async fn users_of_one_hour_and_shard_that_are_more_than_a_batch_are_a
     let found = world.inactive("2026_12", "2026_12").await;
     assert_eq!(found.len(), all.len(), "no agent is found twice");
     assert_eq!(uaids(&found), all);
-}
-
-pub(crate) async fn a_user_who_reconnected_after_being_found_is_not_dropped(world: World) {
-    let (back, away) = (agent(1), agent(2));
-    for uaid in [back, away] {
-        world.connect(uaid, DECEMBER).await;
-    }
-    let found = world.inactive("2026_12", "2026_12").await;
-    assert_eq!(uaids(&found), [back, away].into());
-    world.connect(back, DECEMBER + DAY).await;
-    assert_eq!(world.drop_inactive(found).await, Ok(1));
-    assert_eq!((world.exists(back).await, world.exists(away).await), (true, false));
-}
-
-pub(crate) async fn a_user_is_dropped_once(world: World) {
-    world.connect(agent(1), DECEMBER).await;
-    let last_connect = LastConnect::of(DECEMBER, agent(1), SPREAD);
-    let users = vec![InactiveUser { uaid: agent(1), last_connect }];
-    assert_eq!(world.drop_inactive(users.clone()).await, Ok(1));
-    assert_eq!(world.drop_inactive(users).await, Ok(0));
-    assert_eq!(world.drop_inactive(vec![]).await, Ok(0));
 }
 
 pub(crate) async fn users_are_deleted_unconditionally(world: World) {

@@ -4,6 +4,7 @@
 //! A case is a function that takes a fresh [`World`](world::World), named once in `engine!` below.
 
 mod copy_table;
+mod dropped_users;
 mod dropping_inactive_users;
 mod dynamo_feeds;
 mod dynamo_replies;
@@ -26,9 +27,15 @@ macro_rules! engine {
                 users_are_found_from_the_first_to_the_last_hour_of_the_months
                 users_are_found_in_batches_and_each_once
                 users_of_one_hour_and_shard_that_are_more_than_a_batch_are_all_found
-                a_user_who_reconnected_after_being_found_is_not_dropped
-                a_user_is_dropped_once
                 users_are_deleted_unconditionally
+            );
+            engine!(@case $new, dropped_users:
+                a_user_who_reconnected_after_being_found_is_not_marked
+                a_marked_user_is_unknown_and_stays_in_the_index
+                the_rows_of_a_user_are_deleted_in_every_month
+                a_step_deletes_channels_and_a_bounded_number_of_messages
+                an_interrupted_drop_is_completed_by_the_next_one
+                a_month_has_rows_while_an_agent_has_some
             );
             engine!(@case $new, dropping_inactive_users:
                 nothing_is_dropped_before_the_first_call

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use state_machine::{Month, Span, Uaid};
 use storage::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
 
-use crate::maintenance::engines::{client, open, options};
+use crate::maintenance::engines::{client, embedded, open, options};
 use crate::maintenance::world::{DAY, DECEMBER, World, agent, month};
 
 /// Agents 1 and 2 are on November, 3 moves from November to December, 4 is on December.
@@ -33,6 +33,8 @@ async fn all_counts(world: &World) -> RecordsByMonth {
             }
         }
         all.unreadable += page.unreadable;
+        all.other_types += page.other_types;
+        all.dropped += page.dropped;
         match page.next {
             Some(next) => all.next = Some(next),
             None => return all,
@@ -97,6 +99,43 @@ async fn records_whose_months_cannot_be_read_are_counted_apart() {
     assert_eq!(counted.unreadable, 3);
     assert_eq!(counted.curmonth, counts(&[("2026_12", 2)]));
     assert_eq!(counted.oldmonth, counts(&[]));
+}
+
+/// The records of autopush's bridges. One has no month.
+#[tokio::test]
+async fn records_of_other_router_types_are_no_agents_and_counted() {
+    let options = options();
+    let world = World::new(Arc::new(open(&options).unwrap()), None);
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    for (number, router_type) in [(1, "fcm"), (2, "apns"), (3, "webpush")] {
+        let table = format!("{}router", options.table_prefix);
+        let request =
+            client().put_item().table_name(table).item("uaid", text(&agent(number).to_string()));
+        let request = request.item("router_type", text(router_type));
+        let month = (number > 1).then(|| text("message_2026_12"));
+        let request =
+            month.into_iter().fold(request, |request, month| request.item("curmonth", month));
+        request.send().await.unwrap();
+        assert_eq!(world.exists(agent(number)).await, router_type == "webpush");
+    }
+    let counted = all_counts(&world).await;
+    assert_eq!((counted.other_types, counted.dropped, counted.unreadable), (2, 0, 0));
+    assert_eq!(counted.curmonth, counts(&[("2026_12", 2)]));
+    assert_eq!(world.mark_dropped(agent(1), None).await.map(|marked| marked.is_some()), Ok(true));
+    assert_eq!(all_counts(&world).await.dropped, 1);
+}
+
+#[tokio::test]
+async fn an_embedded_record_of_another_router_type_is_no_agent_and_counted() {
+    let world = with_records(embedded()).await;
+    let file = world.home.as_ref().unwrap().path().join("router.db");
+    let update = "UPDATE router SET router_type = 'fcm' WHERE uaid = ?1";
+    let changed = rusqlite::Connection::open(file).unwrap().execute(update, [agent(4).0]);
+    assert_eq!(changed, Ok(1));
+    assert!(!world.exists(agent(4)).await);
+    let counted = all_counts(&world).await;
+    assert_eq!((counted.other_types, counted.dropped), (1, 0));
+    assert_eq!(counted.curmonth, counts(&[("2026_11", 2), ("2026_12", 2)]));
 }
 
 pub(crate) async fn records_that_name_a_month_are_made_to_name_another(world: World) {

@@ -1,0 +1,111 @@
+//! kill -9 while inactive users are dropped: no row is left without its record.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use state_machine::{LastConnect, Month, Span, Uaid};
+use storage::maintenance::MonthRange;
+use storage::{
+    DropInactiveUsers, Embedded, MessageTables, Registration, RouterTable, Store, StoreAdmin,
+};
+use tokio::time::sleep;
+
+use crate::embedded::{
+    CHID, CHILD_DIR, NOW, agent, message, month, open, registration, run_as_child, waiting,
+};
+
+/// Ten batches.
+const AGENTS: u8 = 250;
+
+/// Messages of an agent in each month, so that most of the time rows are deleted.
+const MESSAGES: u32 = 30;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drop_that_is_killed_leaves_no_row_without_a_record_and_is_completed() {
+    if let Some(dir) = std::env::var_os(CHILD_DIR) {
+        return drop_all(Arc::new(open(Path::new(&dir))), || println!("# batch")).await;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    join_all((1..=AGENTS).map(|number| furnish(&store, agent(number)))).await;
+    Store::close(&store).await.unwrap();
+    for delay in 1..=6 {
+        let name = "embedded::kill_drops::a_drop_that_is_killed_leaves_no_row_without_a_record_and_is_completed";
+        let mut child = run_as_child(name, home.path());
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let heard = lines.filter(|line| line.contains("# batch")).take(1).count();
+        // Another instant of the next batch in each round.
+        sleep(Duration::from_millis(delay)).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let store = open(home.path());
+        let (records, owners) = (records(&store).await, owners(&store).await);
+        assert!(heard == 1 || records.is_empty());
+        assert!(owners.is_subset(&records), "{:?}", owners.difference(&records));
+        Store::close(&store).await.unwrap();
+    }
+    let store = Arc::new(open(home.path()));
+    drop_all(store.clone(), || {}).await;
+    assert_eq!((records(&store).await, owners(&store).await), ([].into(), [].into()));
+}
+
+/// An agent with a channel and messages in three months.
+async fn furnish(store: &Embedded, uaid: Uaid) {
+    let last_connect = LastConnect::of(NOW, uaid, 1);
+    let registration = Registration { last_connect, ..registration(uaid, 1) };
+    store.register_user(registration).await.unwrap();
+    for month in months() {
+        store.ensure_month(month).await.unwrap();
+        store.add_channels(uaid, month, [CHID].into()).await.unwrap();
+        for number in 1..=MESSAGES {
+            store.store_message(uaid, month, message(number)).await.unwrap();
+        }
+    }
+}
+
+fn months() -> [Month; 3] {
+    [month(), month().next(), month().next().next()]
+}
+
+/// Reports each batch.
+async fn drop_all(store: Arc<Embedded>, report: impl Fn()) {
+    let later = NOW + Span::from_secs(100 * 24 * 60 * 60);
+    let mut users = DropInactiveUsers::new(store, 2, later, month());
+    while let Some(batch) = users.next().await {
+        if batch.unwrap().dropped > 0 {
+            report();
+        }
+    }
+}
+
+/// The users in the index, those who are being dropped included.
+async fn records(store: &Embedded) -> BTreeSet<Uaid> {
+    let seen = MonthRange { first: month(), last: month() };
+    let (mut found, mut after) = (BTreeSet::new(), None);
+    loop {
+        let page = store.inactive_users(seen, after).await.unwrap();
+        found.extend(page.users.iter().map(|user| user.uaid));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+/// The users who have channels, or messages in the first month.
+async fn owners(store: &Embedded) -> BTreeSet<Uaid> {
+    let mut owners = BTreeSet::new();
+    for uaid in (1..=AGENTS).map(agent) {
+        let mut has_rows = !waiting(store, uaid, NOW).await.is_empty();
+        for month in months() {
+            has_rows |= store.channels(uaid, month).await.unwrap().is_some();
+        }
+        owners.extend(has_rows.then_some(uaid));
+    }
+    owners
+}

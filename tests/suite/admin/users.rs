@@ -1,0 +1,137 @@
+//! Users who are dropped by hand, and records that count as none.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::{AdminFixture, months_ago};
+use crate::harness::{Agent, Channel, Sender, Server, Socket};
+
+/// Beside the server and without it, and with a table that is never replaced.
+#[actix_web::test]
+async fn a_dropped_user_is_gone_with_its_rows_and_others_stay() {
+    for arguments in [&[][..], &["--rotation=false"]] {
+        for mut fixture in [AdminFixture::embedded(arguments), AdminFixture::dynamo(arguments)] {
+            let (beside, first) = offline(&fixture.server).await;
+            let (without, second) = offline(&fixture.server).await;
+            let (other, _) = offline(&fixture.server).await;
+            drops(&fixture, &beside).await;
+            is_gone(&fixture.server, &beside, &first).await;
+            assert!(fixture.server.terminate().success());
+            drops(&fixture, &without).await;
+            fixture.server.restart();
+            is_gone(&fixture.server, &without, &second).await;
+            has_no_rows(&fixture, &[&beside, &without]).await;
+
+            let mut agent = Agent::reconnect(&fixture.server, &other).await;
+            assert_eq!(agent.take(1).await[0].body(), "waits");
+        }
+    }
+}
+
+/// An agent that is not connected, with a stored message.
+async fn offline(server: &Server) -> (String, Channel) {
+    let (uaid, channel) = Agent::offline(server).await;
+    Sender::new().push(&channel.endpoint, "waits").await;
+    (uaid, channel)
+}
+
+/// A second drop finds no user.
+async fn drops(fixture: &AdminFixture, uaid: &str) {
+    let drop = format!("users drop {uaid}");
+    let dropped = fixture.stdout_of(&drop).await;
+    assert!(
+        dropped.contains(&format!("dropped {uaid} with its channels and messages")),
+        "{dropped}"
+    );
+    let why = fixture.stderr_of(&drop).await;
+    assert!(why.contains(&format!("there is no user {uaid}")), "{why}");
+}
+
+/// A push is answered as for an unknown user, and hello gives another uaid.
+async fn is_gone(server: &Server, uaid: &str, channel: &Channel) {
+    let gone = Sender::new().post(&channel.endpoint).ttl(60).body("x").send().await;
+    gone.assert_error(410, 103);
+    let agent = Agent::hello(Socket::open(server).await, Some(uaid)).await;
+    let agent = agent.expect("hello is answered");
+    assert_ne!(agent.uaid(), uaid);
+}
+
+async fn has_no_rows(fixture: &AdminFixture, uaids: &[&str]) {
+    let Some(tables) = fixture.tables() else { return };
+    let listed = tables.list_tables().send().await.expect("the server answers");
+    for name in listed.table_names() {
+        let scanned = tables.scan().table_name(name).send().await.expect("the server answers");
+        let items = scanned.items();
+        let has = |uaid: &&&str| {
+            items
+                .iter()
+                .any(|item| item.get("uaid") == Some(&AttributeValue::S((**uaid).to_owned())))
+        };
+        assert_eq!(uaids.iter().find(has), None, "{name}");
+    }
+}
+
+#[actix_web::test]
+async fn the_connection_of_a_dropped_user_ends_and_its_next_hello_gets_another_uaid() {
+    let fixture = AdminFixture::embedded(&[]);
+    let mut agent = Agent::new(&fixture.server).await;
+    let (uaid, channel) = (agent.uaid().to_owned(), agent.register().await);
+    drops(&fixture, &uaid).await;
+    assert_eq!(agent.socket().closed().await.0, Some(4409));
+    is_gone(&fixture.server, &uaid, &channel).await;
+}
+
+/// The connection node is another process, which the command does not reach.
+#[actix_web::test]
+async fn a_dropped_user_that_stays_connected_gets_no_push_and_another_uaid_at_its_next_hello() {
+    let fixture = AdminFixture::dynamo(&[]);
+    let mut agent = Agent::new(&fixture.server).await;
+    let (uaid, channel) = (agent.uaid().to_owned(), agent.register().await);
+    let dropped = fixture.stdout_of(&format!("users drop {uaid}")).await;
+    assert!(dropped.starts_with("if the agent is connected, it gets a new id"), "{dropped}");
+    agent.register().await;
+    let left = fixture.stdout_of(&format!("users drop {uaid}")).await;
+    assert!(left.starts_with(&format!("{uaid} has no record: dropped its channels")), "{left}");
+    has_no_rows(&fixture, &[&uaid]).await;
+    is_gone(&fixture.server, &uaid, &channel).await;
+}
+
+#[actix_web::test]
+async fn a_record_of_another_router_type_counts_as_none_and_is_reported() {
+    let fixture = AdminFixture::dynamo(&[]);
+    let (uaid, channel) = offline(&fixture.server).await;
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let change = fixture.tables().unwrap().update_item().table_name("router");
+    let change = change.key("uaid", text(&uaid)).update_expression("SET router_type = :type");
+    change.expression_attribute_values(":type", text("fcm")).send().await.unwrap();
+    is_gone(&fixture.server, &uaid, &channel).await;
+    let status = fixture.stdout_of("tables status").await;
+    assert!(status.contains("- 1 records have another router type than webpush"), "{status}");
+    let status = fixture.stdout_of("tables status --json").await;
+    assert!(status.contains("\"other_types\":1"), "{status}");
+}
+
+/// The weekly `tables create` makes next month's table.
+#[actix_web::test]
+async fn rotation_off_freezes_the_month_that_agents_are_on() {
+    for mut fixture in
+        [AdminFixture::embedded(&["--rotation=true"]), AdminFixture::dynamo(&["--rotation=true"])]
+    {
+        let (uaid, channel) = offline(&fixture.server).await;
+        let (this, next) = (months_ago(0), months_ago(0).next());
+        fixture.stdout_of("tables create").await;
+        assert!(fixture.stdout_of("tables list").await.contains(&next.to_string()));
+        assert!(fixture.server.terminate().success());
+        fixture.restart_with("--rotation=true", "--rotation=false");
+
+        let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
+        assert_eq!(agent.take(1).await[0].body(), "waits");
+        Sender::new().push_to(&mut agent, &channel, "more").await;
+        Agent::new(&fixture.server).await.register().await;
+        let status = fixture.stdout_of("tables status").await;
+        assert!(status.contains(&format!("- rotation is off: {this} stays in use")), "{status}");
+        assert!(status.contains(&format!("\n{this}  2 ")), "{status}");
+        let why = fixture.stderr_of(&format!("tables drop {this} --yes --force")).await;
+        assert!(why.contains("rotation is off, and this table is the one in use"), "{why}");
+        fixture.stdout_of(&format!("tables drop {next} --yes")).await;
+    }
+}
