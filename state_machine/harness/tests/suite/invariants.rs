@@ -7,7 +7,7 @@ mod nodes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use harness::invariants::{Broken, ConnectionChecker, Invariant, StepRecord};
+use harness::invariants::{Broken, ConnectionChecker, Invariant, StepRecord, waits_until};
 use harness::transcript::{Bindings, Input, Transcript};
 use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Versions};
 use state_machine::connection::{
@@ -259,6 +259,23 @@ fn a_deadline_lies_ahead_and_there_is_one() {
     for deadline in [None, Some((Time(0), Wait::Keepalive))] {
         let result = Story::ready().ends(PhaseName::Ready, &Event::TimePassed, &[], deadline);
         breaks(Invariant::DeadlinesMove, result);
+    }
+}
+
+#[test]
+fn nothing_is_due_before_the_deadline_and_nothing_ever_without_one() {
+    /// Rings once at this time, and gives these effects.
+    fn rings(at: u64, effects: Vec<Effect>) -> impl FnOnce(&mut bool, Time) -> Vec<Effect> {
+        move |has_rung: &mut bool, now: Time| {
+            *has_rung = now >= Time(at);
+            if *has_rung { effects } else { Vec::new() }
+        }
+    }
+    for effects in [vec![Effect::Ping], Vec::new()] {
+        let effects = || effects.clone();
+        assert_eq!(waits_until(&false, Some(Time(7)), rings(7, effects())), Ok(()));
+        assert!(waits_until(&false, Some(Time(8)), rings(7, effects())).is_err());
+        assert!(waits_until(&false, None, rings(7, effects())).is_err());
     }
 }
 
