@@ -167,6 +167,33 @@ fn a_message_that_waits_for_its_ack_is_not_deleted() {
     breaks(Invariant::UnackedNeverDeleted, story.step(&Event::PeerActive, &[delete(0, push)]));
 }
 
+/// The answer to its push is lost, so the endpoint stores it: its row is deleted, though the message was sent again.
+#[test]
+fn a_message_that_was_acked_before_it_was_sent_again_may_be_deleted() {
+    let [first, second] = ["1 M1 C1 ttl=60s", "2 M2 C1 ttl=60s"];
+    let mut story = Story::ready();
+    for (push, message) in [(first, "M1"), (second, "M2")] {
+        story.push(push).unwrap();
+        story.unacked = 0;
+        story.step(&acked(message), &[answered(push, PushAnswer::Accepted)]).unwrap();
+    }
+    story.unacked = 1;
+    story.step(&Event::PeerActive, &[send(&arrived(first))]).unwrap();
+    let lost = Event::AckReplyLost(brought(&arrived(first)).1.key());
+    story.step(&lost, &[delete(0, first)]).unwrap();
+}
+
+/// A repeated ack is not remembered for longer than the first.
+#[test]
+fn a_message_acked_twice_long_ago_may_be_sent_again() {
+    let mut story = Story::ready();
+    for message in ["M1", "M2", "M1"] {
+        story.step(&acked(message), &[]).unwrap();
+    }
+    story.unacked = 1;
+    story.step(&Event::PeerActive, &[send(&arrived("7 M1 C1 ttl=60s"))]).unwrap();
+}
+
 #[test]
 fn the_window_is_bounded_and_counted() {
     let mut story = Story::ready();
