@@ -203,4 +203,12 @@ mod tests {
         assert!(early.has_topic() && !late.has_topic());
         assert_eq!(MessageId::parse(&early.to_string()), Ok(early));
     }
+
+    #[test]
+    fn the_lowest_bit_of_a_uuid_does_not_stand_for_a_topic() {
+        for uuid in [0x10, 0x11] {
+            assert!(MessageId::from_uuid_v7(uuid, true).has_topic());
+            assert!(!MessageId::from_uuid_v7(uuid, false).has_topic());
+        }
+    }
 }

@@ -115,6 +115,11 @@ fn a_clock_that_is_set_back_does_not_leave_the_node_alone_for_longer() {
 }
 
 #[test]
+fn a_probe_is_not_due_in_the_millisecond_of_the_failure() {
+    assert_eq!(open().try_half_open(NOW), None);
+}
+
+#[test]
 fn spans_without_end_do_not_overflow() {
     let limits = BreakerLimits { backoff: Span(u64::MAX), backoff_max: Span(u64::MAX) };
     let mut breaker = Breaker::new();
@@ -210,6 +215,15 @@ impl Trial {
         let is_probed = probes.filter(|(_, is_probe)| *is_probe).count() == 1;
         let ways = [self.breaker.allow(), self.breaker.retry_at().is_some(), is_probed];
         prop_assert_eq!(ways.into_iter().filter(|way| *way).count(), 1);
+        self.is_due_at_its_deadline()
+    }
+
+    fn is_due_at_its_deadline(&self) -> Result<(), TestCaseError> {
+        let Some(at) = self.breaker.retry_at() else { return Ok(()) };
+        if self.now < at {
+            prop_assert_eq!(self.breaker.clone().try_half_open(at - Span(1)), None);
+        }
+        prop_assert!(self.breaker.clone().try_half_open(at).is_some());
         Ok(())
     }
 }

@@ -207,6 +207,30 @@ fn a_month_that_changes_at_each_read_is_unavailable() {
     assert_eq!(effects.last(), Some(&Do::Answer(Outcome::Unavailable)));
 }
 
+/// Delivers to a month that is another one at each read, with this result of each store. Returns all effects.
+fn chase(stored: Stored) -> Vec<DeliveryEffect> {
+    let mut delivery = Delivery::begin(TERMS).0;
+    let mut effects = delivery.step(route(None, "2026_01"));
+    for month_number in 2..12 {
+        effects.extend(delivery.step(Is::Stored(Ok(stored))));
+        effects.extend(delivery.step(Is::OldRowDeleted));
+        effects.extend(delivery.step(route(None, &format!("2026_{month_number:02}"))));
+    }
+    effects
+}
+
+#[test]
+fn the_record_is_read_again_as_often_as_the_limit_allows() {
+    let ends =
+        [(Stored::Done, Outcome::Unavailable), (Stored::NoSuchChannel, Outcome::NoSuchChannel)];
+    for (stored, outcome) in ends {
+        let effects = chase(stored);
+        let reads = effects.iter().filter(|effect| **effect == Do::ReadRecord).count();
+        assert_eq!(reads, usize::from(LOOKUPS_MAX));
+        assert_eq!(effects.last(), Some(&Do::Answer(outcome)));
+    }
+}
+
 #[test]
 fn a_fact_that_answers_nothing_changes_nothing() {
     let (mut delivery, _) = Delivery::begin(TERMS);

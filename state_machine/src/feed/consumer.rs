@@ -251,6 +251,16 @@ mod tests {
     }
 
     #[test]
+    fn a_lesser_head_that_arrives_late_hides_no_update() {
+        let mut consumer = consumer(0);
+        consumer.step(at(0), Is::Started);
+        assert_eq!(consumer.step(at(1), Is::HeadMoved(FeedSyncId(9))), []);
+        assert_eq!(consumer.step(at(1), Is::HeadMoved(FeedSyncId(5))), []);
+        assert_eq!(consumer.step(at(2), fetched(&[5], 5, 5)), [consume(&[5], 5, 5)]);
+        assert_eq!(consumer.step(at(3), Is::Consumed), [fetch(5)]);
+    }
+
+    #[test]
     fn a_head_received_before_the_start_is_remembered() {
         let mut consumer = consumer(0);
         assert_eq!(consumer.step(at(0), Is::HeadMoved(FeedSyncId(2))), []);

@@ -217,59 +217,59 @@ mod tests {
         assert!(matches!(refused, Err(OpenError::Newer { found: 2, known: 1, .. })), "{refused:?}");
     }
 
+    const ROUTER_STATEMENTS: &[&str] = &[
+        router::READ,
+        router::WRITE,
+        router::UPDATE_MONTH,
+        router::FINISH_MOVE,
+        router::CLEAR_NODE,
+        router::DROP,
+        inactive_users::FIND,
+        inactive_users::MARK,
+        month_counts::COUNT,
+        month_counts::RENAME,
+        row_estimate::RECORDS,
+        row_estimate::NOTIFICATIONS,
+        notifications::FETCH,
+        notifications::SAVE,
+        notifications::DELETE,
+        feeds::CHANGE,
+        feeds::REPUBLISH,
+        feeds::DELETE,
+        feeds::COUNT_KEY,
+        feeds::SEQUENCE,
+        feeds::PENDING,
+        feeds::ASSIGN,
+        feeds::ADVANCE,
+        feeds::FETCH,
+        feeds::LIST,
+        feeds::REMOVE_KEYS,
+        feeds::REMOVE_SEQUENCE,
+    ];
+
+    const MESSAGE_STATEMENTS: &[&str] = &[
+        channels::READ,
+        channels::ADD,
+        channels::REMOVE,
+        channels::FIND,
+        messages::STORE,
+        messages::FETCH,
+        messages::DELETE,
+        messages::RECORD_OFFER,
+        messages::SWEEP,
+        messages::DELETE_ALL,
+        inactive_users::DELETE_CHANNELS,
+        inactive_users::DELETE_MESSAGES,
+        copy_table::ALL_CHANNELS,
+        copy_table::ALL_MESSAGES,
+        row_estimate::CHANNELS,
+        row_estimate::MESSAGES,
+    ];
+
     /// The plan names the used index, or has a SCAN.
     #[test]
     fn no_statement_reads_more_than_an_index_leads_it_to() {
-        let router_statements = [
-            router::READ,
-            router::WRITE,
-            router::UPDATE_MONTH,
-            router::FINISH_MOVE,
-            router::CLEAR_NODE,
-            router::DROP,
-            inactive_users::FIND,
-            inactive_users::MARK,
-            month_counts::COUNT,
-            month_counts::RENAME,
-            row_estimate::RECORDS,
-            row_estimate::NOTIFICATIONS,
-            notifications::FETCH,
-            notifications::SAVE,
-            notifications::DELETE,
-            feeds::CHANGE,
-            feeds::REPUBLISH,
-            feeds::DELETE,
-            feeds::COUNT_KEY,
-            feeds::SEQUENCE,
-            feeds::PENDING,
-            feeds::ASSIGN,
-            feeds::ADVANCE,
-            feeds::FETCH,
-            feeds::LIST,
-            feeds::REMOVE_KEYS,
-            feeds::REMOVE_SEQUENCE,
-        ];
-        let message_statements = [
-            channels::READ,
-            channels::ADD,
-            channels::REMOVE,
-            channels::FIND,
-            messages::STORE,
-            messages::FETCH,
-            messages::DELETE,
-            messages::RECORD_OFFER,
-            messages::SWEEP,
-            messages::DELETE_ALL,
-            inactive_users::DELETE_CHANNELS,
-            inactive_users::DELETE_MESSAGES,
-            copy_table::ALL_CHANNELS,
-            copy_table::ALL_MESSAGES,
-            row_estimate::CHANNELS,
-            row_estimate::MESSAGES,
-        ];
-        for (schema, statements) in
-            [(ROUTER, &router_statements[..]), (MESSAGES, &message_statements[..])]
-        {
+        for (schema, statements) in [(ROUTER, ROUTER_STATEMENTS), (MESSAGES, MESSAGE_STATEMENTS)] {
             let mut conn = Connection::open_in_memory().unwrap();
             schema.create(&mut conn, file()).unwrap();
             for statement in statements {

@@ -1,6 +1,6 @@
 //! Records what the rules need to know of a connection, and checks them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::broadcast_checker::BroadcastChecker;
@@ -26,8 +26,6 @@ pub struct ConnectionChecker {
     /// others.
     acks: usize,
     last_op: Option<OpId>,
-    /// Channels that the agent unregistered.
-    given_up: BTreeSet<Chid>,
     found_under: Option<Uaid>,
     is_greeted: bool,
     /// Commands without an answer, in the order in which they were received.
@@ -46,12 +44,15 @@ struct Push {
     is_sent: bool,
 }
 
+/// What is known of a message that was sent or acked on this connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum State {
+pub(super) enum State {
     Unacked {
         chid: Chid,
         ttl_is_zero: bool,
         sent_at: Time,
+        /// Whether its channel was not given up since it was sent, and it was not acked before that.
+        is_wanted: bool,
     },
     /// The number of the ack, counted from the first.
     Acked(usize),
@@ -68,7 +69,6 @@ impl ConnectionChecker {
             messages: BTreeMap::new(),
             acks: 0,
             last_op: None,
-            given_up: BTreeSet::new(),
             found_under: None,
             is_greeted: false,
             commands: VecDeque::new(),
@@ -91,8 +91,8 @@ impl ConnectionChecker {
         for effect in seen.effects {
             self.ordered(effect, seen)?;
         }
-        self.fairness.observe(seen, &self.config)?;
-        self.rested(seen)
+        self.rested(seen)?;
+        self.fairness.observe(seen, &self.messages, self.config.limits.ack_wait)
     }
 
     /// The number of commands of the agent without an answer.
@@ -128,7 +128,9 @@ impl ConnectionChecker {
     /// An ack of a message that was not sent here counts only while there is room to remember it.
     fn acked(&mut self, id: MessageId) {
         let is_believed = self.acks < self.config.limits.remembered_acks_max;
-        if self.messages.contains_key(&id) || is_believed {
+        // An ack that is repeated is not remembered for longer.
+        let is_repeated = matches!(self.messages.get(&id), Some(State::Acked(_)));
+        if !is_repeated && (self.messages.contains_key(&id) || is_believed) {
             self.messages.insert(id, State::Acked(self.acks));
         }
         self.acks += 1;
@@ -220,7 +222,8 @@ impl ConnectionChecker {
         check!(*urgency >= self.min_urgency, Is::UrgencyRespected, "{id} is {urgency:?}");
         let remembered_max = self.config.limits.remembered_acks_max;
         let ttl_is_zero = message.ttl_is_zero();
-        let sent = State::Unacked { chid: *chid, ttl_is_zero, sent_at };
+        let is_wanted = !self.messages.contains_key(id);
+        let sent = State::Unacked { chid: *chid, ttl_is_zero, sent_at, is_wanted };
         match self.messages.insert(*id, sent) {
             Some(State::Unacked { .. }) => check!(false, Is::SentOnce, "{id} is sent again"),
             Some(State::Acked(which)) => {
@@ -243,36 +246,43 @@ impl ConnectionChecker {
         let commands = &mut self.commands;
         let command = if is_carried_out { commands.pop_front() } else { commands.pop_back() };
         match (command, answer) {
-            (Some(Register { chid: asked, .. }), ServerMessage::Registered { chid, .. })
-                if asked == *chid =>
-            {
-                self.given_up.remove(chid);
-            }
+            (
+                Some(Register { chid: asked, .. }),
+                ServerMessage::Registered { chid, .. }
+                | ServerMessage::RegisterRefused { chid, .. },
+            ) if asked == *chid => {}
             (Some(Unregister { chid: asked }), ServerMessage::Unregistered { chid, status })
                 if asked == *chid =>
             {
-                self.given_up.extend((*status == status::OK).then_some(*chid));
+                if *status == status::OK {
+                    self.gives_up(*chid);
+                }
             }
             (Some(Urgency { min }), ServerMessage::UrgencySet { status }) => {
                 self.min_urgency = if *status == status::OK { min } else { self.min_urgency };
             }
-            (Some(Register { chid: asked, .. }), ServerMessage::RegisterRefused { chid, .. })
-                if asked == *chid => {}
             (command, _) => check!(false, Is::CommandsInOrder, "{answer:?} answers {command:?}"),
         }
         Ok(())
+    }
+
+    fn gives_up(&mut self, given_up: Chid) {
+        for state in self.messages.values_mut() {
+            if let State::Unacked { chid, is_wanted, .. } = state {
+                *is_wanted &= *chid != given_up;
+            }
+        }
     }
 
     fn asked(&mut self, op: OpId, order: &StoreOp) -> Checked {
         let last = self.last_op.replace(op);
         check!(last < Some(op), Is::OrdersNumbered, "{op:?} after {last:?}");
         if let StoreOp::Delete { messages, .. } = order {
-            for MessageKey { id, chid, .. } in messages {
-                let is_unacked = matches!(
+            for MessageKey { id, .. } in messages {
+                let is_wanted = matches!(
                     self.messages.get(id),
-                    Some(State::Unacked { ttl_is_zero: false, .. })
+                    Some(State::Unacked { ttl_is_zero: false, is_wanted: true, .. })
                 );
-                let is_wanted = is_unacked && !self.given_up.contains(chid);
                 check!(!is_wanted, Is::UnackedNeverDeleted, "{id} is deleted");
             }
         }

@@ -66,11 +66,13 @@ macro_rules! check {
 
 mod broadcast_checker;
 mod connection_checker;
+mod deadlines;
 mod fairness_checker;
 mod location_checker;
 mod promises;
 
 pub use connection_checker::ConnectionChecker;
+pub use deadlines::{waits_for_deadline, waits_until};
 pub use promises::{DeliveryModel, Promise};
 
 /// A broken rule or promise, with its evidence.
@@ -137,6 +139,8 @@ sentences! {
         "Close is the last effect; after it a push is busy, and nothing else has an effect.";
     DeadlinesMove, "deadlines_move",
         "After every step the deadline is in the future; a closed connection has none.";
+    NothingDueBeforeDeadline, "nothing_due_before_deadline",
+        "Until the deadline, time alone changes nothing.";
 }
 
 /// One step of a connection as it is visible from outside.
@@ -188,6 +192,7 @@ impl CheckedConnection {
             deadline: self.connection.deadline(),
         };
         self.checker.observe(&seen)?;
+        waits_for_deadline(&self.connection)?;
         Ok(effects)
     }
 }

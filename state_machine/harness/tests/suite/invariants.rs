@@ -7,7 +7,7 @@ mod nodes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use harness::invariants::{Broken, ConnectionChecker, Invariant, StepRecord};
+use harness::invariants::{Broken, ConnectionChecker, Invariant, StepRecord, waits_until};
 use harness::transcript::{Bindings, Input, Transcript};
 use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Versions};
 use state_machine::connection::{
@@ -167,6 +167,33 @@ fn a_message_that_waits_for_its_ack_is_not_deleted() {
     breaks(Invariant::UnackedNeverDeleted, story.step(&Event::PeerActive, &[delete(0, push)]));
 }
 
+/// The answer to its push is lost, so the endpoint stores it: its row is deleted, though the message was sent again.
+#[test]
+fn a_message_that_was_acked_before_it_was_sent_again_may_be_deleted() {
+    let [first, second] = ["1 M1 C1 ttl=60s", "2 M2 C1 ttl=60s"];
+    let mut story = Story::ready();
+    for (push, message) in [(first, "M1"), (second, "M2")] {
+        story.push(push).unwrap();
+        story.unacked = 0;
+        story.step(&acked(message), &[answered(push, PushAnswer::Accepted)]).unwrap();
+    }
+    story.unacked = 1;
+    story.step(&Event::PeerActive, &[send(&arrived(first))]).unwrap();
+    let lost = Event::AckReplyLost(brought(&arrived(first)).1.key());
+    story.step(&lost, &[delete(0, first)]).unwrap();
+}
+
+/// A repeated ack is not remembered for longer than the first.
+#[test]
+fn a_message_acked_twice_long_ago_may_be_sent_again() {
+    let mut story = Story::ready();
+    for message in ["M1", "M2", "M1"] {
+        story.step(&acked(message), &[]).unwrap();
+    }
+    story.unacked = 1;
+    story.step(&Event::PeerActive, &[send(&arrived("7 M1 C1 ttl=60s"))]).unwrap();
+}
+
 #[test]
 fn the_window_is_bounded_and_counted() {
     let mut story = Story::ready();
@@ -259,6 +286,23 @@ fn a_deadline_lies_ahead_and_there_is_one() {
     for deadline in [None, Some((Time(0), Wait::Keepalive))] {
         let result = Story::ready().ends(PhaseName::Ready, &Event::TimePassed, &[], deadline);
         breaks(Invariant::DeadlinesMove, result);
+    }
+}
+
+#[test]
+fn nothing_is_due_before_the_deadline_and_nothing_ever_without_one() {
+    /// Rings once at this time, and gives these effects.
+    fn rings(at: u64, effects: Vec<Effect>) -> impl FnOnce(&mut bool, Time) -> Vec<Effect> {
+        move |has_rung: &mut bool, now: Time| {
+            *has_rung = now >= Time(at);
+            if *has_rung { effects } else { Vec::new() }
+        }
+    }
+    for effects in [vec![Effect::Ping], Vec::new()] {
+        let effects = || effects.clone();
+        assert_eq!(waits_until(&false, Some(Time(7)), rings(7, effects())), Ok(()));
+        assert!(waits_until(&false, Some(Time(8)), rings(7, effects())).is_err());
+        assert!(waits_until(&false, None, rings(7, effects())).is_err());
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::time::Instant;
 
+use crate::cases;
 use crate::feed_models::promises::Promise;
 use stateright::{Checker, HasDiscoveries, Model, Path, UniformChooser};
 
@@ -32,12 +33,13 @@ pub(crate) fn holds(scenario: &Scenario) {
     }
 }
 
-/// Walks at random, with a fixed seed, through a scenario that is too large for a search.
+/// Walks at random through a scenario that is too large for a search.
 pub(crate) fn holds_on_walks(scenario: &Scenario, states: usize) {
-    const SEED: u64 = 2026;
+    let seed = cases::seed();
+    println!("repeat these walks: PROPTEST_RNG_SEED={seed}");
     let begun = Instant::now();
     let search = Search { scenario: scenario.clone() }.checker();
-    let walks = search.target_state_count(states).spawn_simulation(SEED, UniformChooser).join();
+    let walks = search.target_state_count(states).spawn_simulation(seed, UniformChooser).join();
     println!("random walks instead of a search, with the number of occurrences:");
     is_clean(scenario, begun, &walks);
 }

@@ -1,6 +1,7 @@
 //! A consumer, the replica that applies its pages, and the part of both that survives a crash.
 
 use crate::feed_models::promises::{Promise, Replica};
+use harness::invariants::waits_until;
 use state_machine::Time;
 use state_machine::feed::{Consumer, ConsumerEffect, ConsumerEvent, FeedPage, FeedSyncId};
 use state_machine::store::StoreFailed;
@@ -153,6 +154,15 @@ impl World {
         for order in running.consumer.step(now, event) {
             self.note(|| format!("    consumer {at}     < {order:?}"));
             self.obeys(scenario, at, order);
+        }
+        self.consumer_waits(scenario, at);
+    }
+
+    fn consumer_waits(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        let Some(Running { consumer, .. }) = &self.followers[at].running else { return };
+        let pass = |consumer: &mut Consumer, now| consumer.step(now, ConsumerEvent::TimePassed);
+        if let Err(detail) = waits_until(consumer, consumer.deadline(), pass) {
+            self.breaks(scenario, Promise::NothingDueBeforeDeadline.broken(detail));
         }
     }
 

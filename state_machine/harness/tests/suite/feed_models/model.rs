@@ -64,6 +64,7 @@ fn kept() -> Vec<Property<Search>> {
         LastStateArrives
         OneAtATime
         ComesToRest
+        NothingDueBeforeDeadline
     );
     assert_eq!(kept.len(), Promise::ALL.len(), "every promise is checked");
     kept

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::feed_models::promises::Promise;
+use harness::invariants::waits_until;
 use state_machine::Time;
 use state_machine::feed::{
     FeedSyncId, Publisher, PublisherEffect, PublisherEvent, PublisherLimits, PublisherWait,
@@ -117,7 +118,17 @@ impl World {
                 PublisherEffect::Announce { head } => self.announces(at, head),
             }
         }
+        self.publisher_waits(scenario, at);
         self.forget_if_idle(scenario, at);
+    }
+
+    fn publisher_waits(&mut self, scenario: &Scenario, at: NodeIndex) {
+        let publisher = &self.nodes[at].publisher;
+        let deadline = publisher.deadline().map(|(until, _)| until);
+        let pass = |publisher: &mut Publisher, now| publisher.step(now, PublisherEvent::TimePassed);
+        if let Err(detail) = waits_until(publisher, deadline, pass) {
+            self.breaks(scenario, Promise::NothingDueBeforeDeadline.broken(detail));
+        }
     }
 
     /// Drops a publisher that is idle.

@@ -32,6 +32,8 @@ sentences! {
         "A publisher has one publication under way at most, a consumer one page.";
     ComesToRest, "comes_to_rest",
         "Publishers and consumers send no requests once nothing changes.";
+    NothingDueBeforeDeadline, "nothing_due_before_deadline",
+        "Until its deadline, time alone changes nothing in a publisher or a consumer.";
 }
 
 /// The writes that the feed acknowledged, with the version of each key.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use harness::invariants::{ConnectionChecker, Promise, StepRecord};
+use harness::invariants::{ConnectionChecker, Promise, StepRecord, waits_for_deadline};
 use state_machine::connection::{Connection, ConnectionSeed, Effect, Event, PhaseName, Wait};
 use state_machine::registry::Registry;
 use state_machine::store::{RegisterResult, StoreAnswer, StoreFailed, StoreOp};
@@ -157,7 +157,8 @@ impl World {
             unacked: line.connection.unacked(),
             deadline: line.connection.deadline(),
         };
-        let observed = line.checker.observe(&seen);
+        let observed =
+            line.checker.observe(&seen).and_then(|()| waits_for_deadline(&line.connection));
         let is_closed = seen.after == PhaseName::Closed;
         self.diary.step(id, &scenario.nodes[line.node].config, now, event, &effects);
         if let Err(violation) = observed {
