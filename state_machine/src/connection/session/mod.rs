@@ -213,16 +213,17 @@ fn on_invalid_frame(frame: InvalidFrame, cx: &mut StepContext<'_>) -> SessionOut
     if let Some(reason) = close_reason_of(&frame) {
         return SessionOutcome::Close(reason);
     }
-    let (message_type, channel_id, reason) = match frame {
-        InvalidFrame::BadField { message_type, channel_id, reason } => {
-            (message_type.into(), channel_id, reason)
+    let (message_type, channel_id, status, reason) = match frame {
+        InvalidFrame::BadField { message_type, channel_id, status, reason } => {
+            (message_type.into(), channel_id, status, reason)
         }
-        InvalidFrame::UnknownType { message_type } => (message_type, None, "unknown messageType"),
+        InvalidFrame::UnknownType { message_type } => {
+            (message_type, None, status::INVALID, "unknown messageType")
+        }
         InvalidFrame::NotJson | InvalidFrame::Binary | InvalidFrame::Unreadable => {
             return SessionOutcome::Stay;
         }
     };
-    let status = status::INVALID;
     cx.out.push(Effect::Send(ServerMessage::Error { message_type, channel_id, status, reason }));
     SessionOutcome::Stay
 }
