@@ -235,6 +235,10 @@ settings! {
         /// Time for a pinged user agent to send anything. The server then closes the connection.
         keepalive_grace_s: u64 = 30, in UP_TO_A_DAY_S, "s";
 
+        /// Time after an answer to `{}` in which a session ignores further ones: some user agents
+        /// answer `{}` with `{}`.
+        ping_floor_ms: u64 = 3000, in WAIT_MS, "ms";
+
         /// Approximate age at which a session is closed, so that the agent reconnects and moves to
         /// the current month.
         session_max_days: u64 = 14, in 1..=28, "days";

@@ -203,7 +203,7 @@ async fn invalid_acks_are_ignored() {
     ] {
         let ack = json!({"messageType": "ack", "updates": updates});
         agent.socket().send_json(&ack).await;
-        agent.ping().await;
+        agent.sync().await;
     }
     agent.socket().send_json(&json!({"messageType": "ack"})).await;
     agent.socket().send_json(&json!({"messageType": "nack", "version": [], "code": {}})).await;

@@ -45,6 +45,8 @@ pub(super) struct Session {
     /// `deferred_commands_max`, the oldest first.
     pub(super) commands: VecDeque<ClientMessage>,
     subscriptions: BroadcastSubscriptions,
+    /// When the last ping was answered.
+    pong_sent_at: Option<Time>,
     ops: PendingOps,
 }
 
@@ -69,6 +71,7 @@ impl Session {
             scan: StorageScan::default(),
             commands: VecDeque::new(),
             subscriptions: BroadcastSubscriptions::default(),
+            pong_sent_at: None,
             ops: PendingOps::default(),
         }
     }
@@ -101,7 +104,7 @@ impl Session {
             ClientMessage::Ack { updates } => {
                 updates.into_iter().for_each(|update| self.on_ack(update, cx));
             }
-            ClientMessage::Ping => cx.out.push(Effect::Send(ServerMessage::Pong)),
+            ClientMessage::Ping => self.on_ping(cx),
             ClientMessage::Hello { .. } => {
                 return SessionOutcome::Close(CloseReason::SecondHello);
             }
@@ -113,6 +116,16 @@ impl Session {
             ClientMessage::Nack => {}
         }
         SessionOutcome::Stay
+    }
+
+    /// Answers a ping, unless the last answer is less than `ping_floor` old. After a clock that was set back, it is
+    /// answered.
+    fn on_ping(&mut self, cx: &mut StepContext<'_>) {
+        let floor = cx.config.limits.ping_floor;
+        if self.pong_sent_at.is_none_or(|sent| cx.now < sent || sent + floor <= cx.now) {
+            self.pong_sent_at = Some(cx.now);
+            cx.out.push(Effect::Send(ServerMessage::Pong));
+        }
     }
 
     /// Queues a command, or refuses it with 503 if too many wait.
