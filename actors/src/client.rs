@@ -68,7 +68,7 @@ pub trait Transport: StepObserver + Sized + Unpin + 'static {
 
     fn ping(&mut self, ctx: &mut Self::Context);
 
-    /// Sends a close frame if the reason has a code. The actor stops right after.
+    /// Sends the close frame that the reason requires for this agent, if any. The actor stops right after.
     fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason);
 }
 

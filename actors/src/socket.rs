@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use actix::StreamHandler;
 use actix_http::ws::Item;
+use actix_web::http::header::SEC_WEBSOCKET_PROTOCOL;
 use actix_web::web::Payload;
 use actix_web::{Error, HttpRequest, HttpResponse};
 use actix_web_actors::ws;
@@ -24,6 +25,7 @@ pub struct WebSocket {
     message_bytes_max: usize,
     /// Frames handled so far: the limiter lets no chunk through while frames wait.
     handled: FramesHandled,
+    has_subprotocol: bool,
 }
 
 /// The subprotocol Firefox offers.
@@ -40,12 +42,20 @@ pub fn upgrade(
 ) -> Result<HttpResponse, Error> {
     let handled = FramesHandled::default();
     let bytes = LimitedStream::new(payload, message_bytes_max, Rc::clone(&handled));
-    let transport = WebSocket { parts: Vec::new(), message_bytes_max, handled };
+    let has_subprotocol = offers_subprotocol(request);
+    let transport = WebSocket { parts: Vec::new(), message_bytes_max, handled, has_subprotocol };
     let client = Client::new(shared, seed, transport);
     ws::WsResponseBuilder::new(client, request, bytes)
         .protocols(&[PROTOCOL])
         .frame_size(message_bytes_max)
         .start()
+}
+
+/// Whether the upgrade accepts the subprotocol, which it does if it is offered.
+fn offers_subprotocol(request: &HttpRequest) -> bool {
+    let offered = request.headers().get(SEC_WEBSOCKET_PROTOCOL);
+    let offered = offered.and_then(|names| names.to_str().ok());
+    offered.is_some_and(|names| names.split(',').any(|name| name.trim() == PROTOCOL))
 }
 
 impl MailboxContext for ws::WebsocketContext<Client<WebSocket>> {
@@ -68,7 +78,7 @@ impl Transport for WebSocket {
     }
 
     fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason) {
-        if let Some(code) = reason.code() {
+        if let Some(code) = reason.code_sent(self.has_subprotocol) {
             let description = Some(reason.text().to_owned());
             ctx.close(Some(ws::CloseReason { code: code.into(), description }));
         }

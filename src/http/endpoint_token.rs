@@ -3,12 +3,13 @@
 //! | path | token | inside |
 //! |---|---|---|
 //! | `/wpush/{token}` | 64 characters, [`SealKeys`] | uaid, channel id |
-//! | `/wpush/r/{token}` | the same, bound to a VAPID key | uaid, channel id |
+//! | `/wpush/r/{token}` | 86 characters, [`SealKeys`] | uaid, channel id, half of the SHA-256 of the VAPID key |
+//! | `/wpush/r/{token}` | 64 characters, bound to a VAPID key | uaid, channel id |
 //! | `/wpush/v1/{token}` | Fernet, of autopush and autopush-rs | uaid, channel id |
 //! | `/wpush/v2/{token}` | the same | uaid, channel id, SHA-256 of the VAPID key |
 //!
-//! New endpoints have one of the first two. The others are accepted for installations that move
-//! over from autopush with their keys.
+//! New endpoints have one of the first two. The third was sealed by earlier versions of this server. The Fernet tokens
+//! are accepted for installations that move over from autopush with their keys.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,9 +22,12 @@ use crate::keys::{Keys, SealKeys, TAG_BYTES};
 const ID_BYTES: usize = 16;
 const IDS_BYTES: usize = 2 * ID_BYTES;
 const HASH_BYTES: usize = 32;
-const SEALED_BYTES: usize = IDS_BYTES + TAG_BYTES;
+const SHORT_BYTES: usize = IDS_BYTES + TAG_BYTES;
+const SHORT_CHARS: usize = SHORT_BYTES / 3 * 4;
 
-const SHORT_CHARS: usize = SEALED_BYTES / 3 * 4;
+/// Of the hash of the VAPID key. No second key with the same 16 bytes can be found.
+const KEY_ID_BYTES: usize = 16;
+const RESTRICTED_BYTES: usize = IDS_BYTES + KEY_ID_BYTES + TAG_BYTES;
 
 /// A v2 token has 183 characters, or 184 with its padding.
 const FERNET_MAX_CHARS: usize = 192;
@@ -33,6 +37,7 @@ const FERNET_MAX_CHARS: usize = 192;
 pub enum TokenVersion {
     /// `/wpush/{token}`. Also accepts a Fernet token of v1, as autopush-rs does.
     Short,
+    /// `/wpush/r/{token}` in both of its lengths.
     Restricted,
     V1,
     V2,
@@ -61,6 +66,7 @@ pub enum TokenError {
 
 pub struct EndpointTokens {
     short: SealKeys,
+    restricted: SealKeys,
     fernet: MultiFernet,
 }
 
@@ -72,6 +78,7 @@ impl EndpointTokens {
         });
         Self {
             short: SealKeys::derive(keys, "endpoint token"),
+            restricted: SealKeys::derive(keys, "restricted endpoint token"),
             fernet: MultiFernet::new(fernet.collect()),
         }
     }
@@ -79,23 +86,14 @@ impl EndpointTokens {
     /// The path of a channel's endpoint, to append to the public URL. The same channel with the
     /// same key always has the same path.
     pub fn encrypt(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
-        let mut sealed = [0; SEALED_BYTES];
-        sealed[..ID_BYTES].copy_from_slice(&uaid.0);
-        sealed[ID_BYTES..IDS_BYTES].copy_from_slice(&chid.0);
-        let start = match key {
-            None => {
-                self.short.seal(&[], &mut sealed);
-                "/wpush/"
-            }
+        let ids = [uaid.0, chid.0].concat();
+        match key {
+            None => sealed_path("/wpush/", &self.short, &[&ids, &[0; TAG_BYTES]]),
             Some(key) => {
-                self.short.seal(&key.sha256(), &mut sealed);
-                "/wpush/r/"
+                let key_id = &key.sha256()[..KEY_ID_BYTES];
+                sealed_path("/wpush/r/", &self.restricted, &[&ids, key_id, &[0; TAG_BYTES]])
             }
-        };
-        let mut path = String::with_capacity(start.len() + SHORT_CHARS);
-        path.push_str(start);
-        URL_SAFE_NO_PAD.encode_string(sealed, &mut path);
-        path
+        }
     }
 
     /// Decrypts the token of a path.
@@ -109,15 +107,12 @@ impl EndpointTokens {
         key: Option<&VapidKey>,
     ) -> Result<EndpointToken, TokenError> {
         match version {
-            TokenVersion::Short if token.len() == SHORT_CHARS => {
-                self.unseal(&[], &decode_short(token)?).ok_or(TokenError::Unknown)
+            TokenVersion::Short if token.len() == SHORT_CHARS => self.decrypt_short(token, &[]),
+            TokenVersion::Restricted if token.len() == SHORT_CHARS => {
+                // A wrong key and a foreign token are indistinguishable.
+                self.decrypt_short(token, &key.ok_or(TokenError::KeyNeeded)?.sha256())
             }
-            TokenVersion::Restricted => {
-                let sealed = decode_short(token)?;
-                let key = key.ok_or(TokenError::KeyNeeded)?;
-                // A wrong key and a wrong token are indistinguishable. On this path the key is likely.
-                self.unseal(&key.sha256(), &sealed).ok_or(TokenError::OtherKey)
-            }
+            TokenVersion::Restricted => self.decrypt_restricted(token, key),
             TokenVersion::Short | TokenVersion::V1 => {
                 let plain = self.fernet_decrypt(token)?;
                 let ids = plain.as_slice().try_into().map_err(|_| TokenError::Unknown)?;
@@ -127,10 +122,23 @@ impl EndpointTokens {
         }
     }
 
-    fn unseal(&self, binding: &[u8], sealed: &[u8; SEALED_BYTES]) -> Option<EndpointToken> {
-        let mut ids = [0; IDS_BYTES];
-        self.short.open(binding, sealed, &mut ids).ok()?;
-        Some(EndpointToken::from_bytes(&ids))
+    fn decrypt_short(&self, token: &str, binding: &[u8]) -> Result<EndpointToken, TokenError> {
+        let (sealed, mut ids) = (decode::<SHORT_BYTES>(token)?, [0; IDS_BYTES]);
+        self.short.open(binding, &sealed, &mut ids).map_err(|_| TokenError::Unknown)?;
+        Ok(EndpointToken::from_bytes(&ids))
+    }
+
+    fn decrypt_restricted(
+        &self,
+        token: &str,
+        key: Option<&VapidKey>,
+    ) -> Result<EndpointToken, TokenError> {
+        let sealed = decode::<RESTRICTED_BYTES>(token)?;
+        let mut plain = [0; IDS_BYTES + KEY_ID_BYTES];
+        self.restricted.open(&[], &sealed, &mut plain).map_err(|_| TokenError::Unknown)?;
+        let (ids, key_id) = plain.split_first_chunk::<IDS_BYTES>().ok_or(TokenError::Unknown)?;
+        check_key(key_id, key)?;
+        Ok(EndpointToken::from_bytes(ids))
     }
 
     fn decrypt_v2(&self, token: &str, key: Option<&VapidKey>) -> Result<EndpointToken, TokenError> {
@@ -139,9 +147,7 @@ impl EndpointTokens {
         if hash.len() != HASH_BYTES {
             return Err(TokenError::Unknown);
         }
-        let named = key.ok_or(TokenError::KeyNeeded)?.sha256();
-        aws_lc_rs::constant_time::verify_slices_are_equal(hash, &named)
-            .map_err(|_| TokenError::OtherKey)?;
+        check_key(hash, key)?;
         Ok(EndpointToken::from_bytes(ids))
     }
 
@@ -162,13 +168,28 @@ impl EndpointToken {
     }
 }
 
-fn decode_short(token: &str) -> Result<[u8; SEALED_BYTES], TokenError> {
-    let mut sealed = [0; SEALED_BYTES];
-    if token.len() != SHORT_CHARS {
+/// The path with the token of `parts`, of which the last is the room for the tag.
+fn sealed_path(start: &str, keys: &SealKeys, parts: &[&[u8]]) -> String {
+    let mut sealed = parts.concat();
+    keys.seal(&[], &mut sealed);
+    format!("{start}{}", URL_SAFE_NO_PAD.encode(sealed))
+}
+
+/// Decodes a token of exactly `N` bytes.
+fn decode<const N: usize>(token: &str) -> Result<[u8; N], TokenError> {
+    if token.len() != (4 * N).div_ceil(3) {
         return Err(TokenError::Unknown);
     }
+    let mut sealed = [0; N];
     URL_SAFE_NO_PAD.decode_slice(token, &mut sealed).map_err(|_| TokenError::Unknown)?;
     Ok(sealed)
+}
+
+/// Whether the request names the key whose hash begins with `hash`.
+fn check_key(hash: &[u8], key: Option<&VapidKey>) -> Result<(), TokenError> {
+    let named = key.ok_or(TokenError::KeyNeeded)?.sha256();
+    aws_lc_rs::constant_time::verify_slices_are_equal(hash, &named[..hash.len()])
+        .map_err(|_| TokenError::OtherKey)
 }
 
 #[cfg(test)]

@@ -92,7 +92,9 @@ async fn read_body(
     app: &EndpointRole,
 ) -> Result<Bytes, PushError> {
     let limits = &app.limits;
-    let is_aesgcm = headers.get(CONTENT_ENCODING).is_some_and(|value| value == "aesgcm");
+    let is_aesgcm = headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"aesgcm"));
     let max_bytes = if is_aesgcm { limits.aesgcm_bytes_max } else { limits.payload_bytes_max };
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: u64| length > max_bytes as u64) {

@@ -17,6 +17,7 @@ pub(super) fn of_session(settings: &Settings) -> Limits {
         drain_wait: Span(settings.drain_wait_ms),
         keepalive_interval: Span::from_secs(settings.keepalive_interval_s),
         keepalive_grace: Span::from_secs(settings.keepalive_grace_s),
+        ping_floor: Span(settings.ping_floor_ms),
         session_max: Span::from_secs(settings.session_max_days * DAY_S),
         storage_recheck: Span::from_secs(settings.storage_recheck_s),
         store_retry: Span(settings.store_retry_ms),

@@ -235,6 +235,10 @@ settings! {
         /// Time for a pinged user agent to send anything. The server then closes the connection.
         keepalive_grace_s: u64 = 30, in UP_TO_A_DAY_S, "s";
 
+        /// Time after an answer to `{}` in which a session ignores further ones: some user agents
+        /// answer `{}` with `{}`.
+        ping_floor_ms: u64 = 3000, in WAIT_MS, "ms";
+
         /// Approximate age at which a session is closed, so that the agent reconnects and moves to
         /// the current month.
         session_max_days: u64 = 14, in 1..=28, "days";
@@ -290,8 +294,8 @@ settings! {
         pushes_awaiting_ack_max: usize = 10_000, in COUNT, "pushes";
 
         /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old
-        /// aesgcm encoding may always have 4222 (5630 characters of base64). Mozilla's service
-        /// accepts 4222 in aes128gcm too; set that to accept the same.
+        /// aesgcm encoding may always have 5630, the limit of Mozilla's service. That service accepts
+        /// 5630 in aes128gcm too; set that to accept the same.
         payload_bytes_max: usize = 4096, in 4096..=1_048_576, "bytes";
 
         /// Longest time that a message is kept. A greater TTL is lowered to it, and the response

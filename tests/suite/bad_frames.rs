@@ -164,7 +164,11 @@ async fn invalid_commands_are_rejected_and_the_session_continues() {
     garbage.push(json!({"messageType": "urgency", "min": "soon"}));
     for message in &garbage {
         let answer = agent.request(message).await.unwrap();
-        assert_eq!(answer["status"], 401, "{message}: {answer}");
+        let status = if message.get("key").is_some() { 400 } else { 401 };
+        assert_eq!(answer["status"], status, "{message}: {answer}");
+        let is_register = message["messageType"] == "register";
+        let endpoint = is_register.then(|| Value::from(""));
+        assert_eq!(answer.get("pushEndpoint"), endpoint.as_ref(), "{message}: {answer}");
         assert!(answer["reason"].is_string(), "{message}: {answer}");
         assert!(answer.to_string().len() < 1000, "{message}: {answer}");
         let known = ["register", "unregister", "urgency"].map(Value::from);
@@ -199,7 +203,7 @@ async fn invalid_acks_are_ignored() {
     ] {
         let ack = json!({"messageType": "ack", "updates": updates});
         agent.socket().send_json(&ack).await;
-        agent.ping().await;
+        agent.sync().await;
     }
     agent.socket().send_json(&json!({"messageType": "ack"})).await;
     agent.socket().send_json(&json!({"messageType": "nack", "version": [], "code": {}})).await;

@@ -58,7 +58,7 @@ async fn unusual_valid_requests_are_accepted() {
     let (mut agent, channel) = connected(&server).await;
     let sender = Sender::new();
     let most = "2592000";
-    let largest = "x".repeat(4096);
+    let (largest, largest_aesgcm) = ("x".repeat(4096), "x".repeat(5630));
     for (ttl, headers, body, kept) in [
         ("0", [].as_slice(), "", "0"),
         (" 60 ", &[], "", "60"),
@@ -71,6 +71,8 @@ async fn unusual_valid_requests_are_accepted() {
         ("60", &[("content-encoding", "AES128GCM")], "x", "60"),
         ("60", &[("content-encoding", "aes128gcm")], largest.as_str(), "60"),
         ("60", &[("content-encoding", "aesgcm"), SALT, DH], "x", "60"),
+        ("60", &[("content-encoding", "aesgcm"), SALT, DH], largest_aesgcm.as_str(), "60"),
+        ("60", &[("content-encoding", "AESGCM"), SALT, DH], largest_aesgcm.as_str(), "60"),
         ("60", &[("prefer", "nonsense"), ("x-unknown", "é")], "", "60"),
     ] {
         let mut post = sender.post(&channel.endpoint).raw_body(body).header("ttl", ttl);
@@ -102,8 +104,8 @@ async fn a_body_over_the_limit_is_rejected_in_every_transfer_form() {
     }
     let sender = Sender::new();
     let old = sender.post(&channel.endpoint).ttl(60).header("content-encoding", "aesgcm");
-    let old = old.header(SALT.0, SALT.1).header(DH.0, DH.1).raw_body("x".repeat(4223));
-    assert!(old.send().await.assert_error(413, 104).contains("4222"));
+    let old = old.header(SALT.0, SALT.1).header(DH.0, DH.1).raw_body("x".repeat(5631));
+    assert!(old.send().await.assert_error(413, 104).contains("5630"));
     sender.push_to(&mut agent, &channel, "the first to arrive").await;
 }
 
@@ -123,6 +125,7 @@ async fn unknown_paths_and_methods_get_the_common_error_body() {
         "/wpush/v2/abc",
         "/wpush/v3/abc",
         "/wpush/r/abc",
+        &format!("/wpush/r/{}", "A".repeat(86)),
         "/wpush/a/b/c/d",
         "/wpush/%ff",
         "/wpush/%00",

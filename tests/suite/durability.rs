@@ -147,7 +147,7 @@ async fn messages_settled_before_kill_9_are_not_redelivered() {
     }
     let mut agent = Agent::reconnect(&server, &uaid).await;
     let acked = agent.take(25).await;
-    agent.ping().await;
+    agent.sync().await;
     // An ack is settled when its row is deleted durably: another connection does not receive the
     // message.
     let mut rest = Vec::new();

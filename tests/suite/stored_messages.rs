@@ -135,7 +135,7 @@ async fn a_push_with_ttl_0_is_not_stored() {
     assert_eq!(agent.take(1).await[0].body(), "kept");
 
     // A connected agent receives a push with TTL 0, and the answer does not wait for the ack.
-    agent.ping().await;
+    agent.sync().await;
     let answer = sender.post(&channel.endpoint).ttl(0).body("now").send().await;
     assert_eq!(answer.status, 201, "{answer}");
     assert_eq!(agent.notification().await.body(), "now");

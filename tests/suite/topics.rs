@@ -68,7 +68,7 @@ async fn an_ack_on_a_later_connection_does_not_delete_the_replacement() {
 
         let mut agent = Agent::reconnect(&server, &uaid).await;
         agent.ack(&first).await;
-        agent.ping().await;
+        agent.sync().await;
         agent.leave().await;
         let mut agent = Agent::reconnect(&server, &uaid).await;
         assert_eq!(agent.take(1).await[0].body(), new);

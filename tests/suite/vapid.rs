@@ -1,5 +1,7 @@
 //! VAPID: every fault of a token is rejected, and the message names the check that failed.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
 use crate::harness::{Agent, Sender, Server, Signer, unix_now_s};
@@ -135,4 +137,37 @@ async fn a_restricted_endpoint_accepts_only_its_own_key() {
         let around = sender.post(&unrestricted).ttl(60).signed(&owner, &server.origin());
         around.send().await.assert_error(404, 102);
     }
+}
+
+#[actix_web::test]
+async fn a_restricted_endpoint_of_lost_keys_is_unknown_with_every_key() {
+    let (before, after) = (Server::start(), Server::start());
+    let (owner, other) = (Signer::new(), Signer::new());
+    let channel = Agent::new(&before).await.register_for(&owner.key()).await;
+    let lost = format!("{}{}", after.origin(), channel.path(&before));
+    let sender = Sender::new();
+    for signer in [&owner, &other] {
+        let push = sender.post(&lost).ttl(60).body("lost").signed(signer, &after.origin());
+        push.send().await.assert_error(404, 102);
+    }
+    sender.post(&lost).ttl(60).body("lost").send().await.assert_error(404, 102);
+}
+
+#[actix_web::test]
+async fn a_register_for_a_key_that_is_not_on_the_curve_is_refused_for_good() {
+    let server = Server::start();
+    let mut agent = Agent::new(&server).await;
+    let signer = Signer::new();
+    let mut point = signer.public().to_vec();
+    point[64] ^= 1;
+    let channel = "0b6ae4b6-6e75-4e1b-bc5d-a9b2d1a4a2a1";
+    for key in [URL_SAFE_NO_PAD.encode(point), "AAAA".to_owned(), "!".to_owned(), String::new()] {
+        let register = json!({"messageType": "register", "channelID": channel, "key": key});
+        agent.socket().send_json(&register).await;
+        let expected = json!({"messageType": "register", "channelID": channel, "status": 400,
+            "pushEndpoint": "",
+            "reason": "key must be an uncompressed P-256 point in URL-safe base64"});
+        assert_eq!(agent.socket().receive().await, Ok(expected), "{key}");
+    }
+    agent.register_for(&signer.key()).await;
 }

@@ -226,7 +226,7 @@ async fn a_body_above_the_maximum_is_answered_413() {
 fn the_maximum_body_fits_the_largest_message_of_either_encoding() {
     let mut settings = Settings::default();
     let of = |settings: &Settings| PortLimits::from(settings).body_bytes_max;
-    assert_eq!(of(&settings), wire_message::bytes_max(4222));
+    assert_eq!(of(&settings), wire_message::bytes_max(5630));
     settings.payload_bytes_max = 100_000;
     assert_eq!(of(&settings), wire_message::bytes_max(100_000));
     assert_eq!(PortLimits::from(&settings).answer_wait, Duration::from_millis(1500));

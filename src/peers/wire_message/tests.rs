@@ -122,7 +122,7 @@ fn an_invalid_value_is_refused_with_the_name_of_its_field() {
 #[test]
 fn the_largest_message_has_the_maximum_size() {
     let worst = |count| "\u{1}".repeat(count).into_boxed_str();
-    for payload_bytes in [4096, 4097, 4098] {
+    for payload_bytes in [4096, 4097, 4098, 5630] {
         let message = Message {
             topic: Some(Topic::parse(&"t".repeat(32)).unwrap()),
             urgency: Urgency::VeryLow,

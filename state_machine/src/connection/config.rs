@@ -28,6 +28,8 @@ pub struct Limits {
     pub keepalive_interval: Span,
     /// Silence after that ping that ends the connection.
     pub keepalive_grace: Span,
+    /// Time after an answered ping in which further pings are ignored, because some agents answer `{}` with `{}`.
+    pub ping_floor: Span,
     /// How long a session lasts, so that agents that stay connected still change months.
     pub session_max: Span,
     /// The interval of storage scans without a notification.

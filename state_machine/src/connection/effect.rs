@@ -47,7 +47,8 @@ pub enum Effect {
     /// Stop sending [`Event::BroadcastsChanged`](super::Event::BroadcastsChanged) to this
     /// connection.
     UnsubscribeBroadcasts,
-    /// Send a close frame if the reason has a code, then close the socket at once. The last effect of a connection.
+    /// Send the close frame that the reason requires for this agent, then close the socket at once. The last effect of
+    /// a connection.
     Close(CloseReason),
 }
 
@@ -194,6 +195,30 @@ impl CloseReason {
             Self::HelloTimeout | Self::Silent => Some(4408),
             Self::Replaced | Self::RecordMissing => Some(4409),
             Self::SessionEnded => Some(4410),
+        }
+    }
+
+    /// The code of the close frame for an agent with or without the subprotocol; none if there is no close frame.
+    ///
+    /// An agent without the subprotocol may be on OkHttp, which stops reading at a close frame and keeps the dead
+    /// connection until its next ping fails (docs/sources.md#client-programs). If it is only to reconnect, it gets no
+    /// frame, because it notices the end of TCP at once.
+    pub fn code_sent(self, has_subprotocol: bool) -> Option<u16> {
+        self.code().filter(|_| has_subprotocol || !self.is_to_reconnect())
+    }
+
+    /// Whether the agent broke no rule and is to connect again.
+    fn is_to_reconnect(self) -> bool {
+        match self {
+            Self::Shutdown | Self::Replaced | Self::RecordMissing | Self::SessionEnded => true,
+            Self::HelloTimeout
+            | Self::NoHello
+            | Self::SecondHello
+            | Self::NotJson
+            | Self::Binary
+            | Self::Unreadable
+            | Self::Silent
+            | Self::SocketClosed => false,
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::VapidKey;
+use super::{VapidKey, status};
 use crate::broadcast::Versions;
 use crate::feed::{FeedKey, FeedValue};
 use crate::ids::{Chid, MessageId, Uaid};
@@ -83,6 +83,8 @@ pub enum InvalidFrame {
         message_type: &'static str,
         /// The `channelID` of the message, cut to 64 characters.
         channel_id: Option<Box<str>>,
+        /// The status of the answer, a constant of [`status`].
+        status: u16,
         /// The rule that the field breaks, for the answer.
         reason: &'static str,
     },
@@ -124,8 +126,11 @@ impl ClientMessage {
 impl Fields<'_> {
     fn key(&self) -> Result<Option<VapidKey>, InvalidFrame> {
         let Some(text) = self.text("key") else { return Ok(None) };
-        VapidKey::parse(&text).map(Some).ok_or_else(|| {
-            self.bad("register", "key must be an uncompressed P-256 point in URL-safe base64")
+        VapidKey::parse(&text).map(Some).ok_or_else(|| InvalidFrame::BadField {
+            message_type: "register",
+            channel_id: self.channel_id(),
+            status: status::INVALID_KEY,
+            reason: "key must be an uncompressed P-256 point in URL-safe base64",
         })
     }
 
@@ -147,8 +152,13 @@ impl Fields<'_> {
     }
 
     fn bad(&self, message_type: &'static str, reason: &'static str) -> InvalidFrame {
-        let channel_id = self.text("channelID").as_deref().map(echo);
-        InvalidFrame::BadField { message_type, channel_id, reason }
+        let (channel_id, status) = (self.channel_id(), status::INVALID);
+        InvalidFrame::BadField { message_type, channel_id, status, reason }
+    }
+
+    /// The channel as the agent sent it, for an answer.
+    fn channel_id(&self) -> Option<Box<str>> {
+        self.text("channelID").as_deref().map(echo)
     }
 }
 

@@ -10,6 +10,7 @@ pub use outgoing::{EndpointUrls, ServerMessage, status, write_payload};
 
 use std::fmt;
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ParsedPublicKey};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -22,16 +23,19 @@ pub const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// An application server's public key (RFC 8292 §3.2): an uncompressed P-256 point.
+/// The first byte of an uncompressed point (SEC 1 §2.3.3).
+const UNCOMPRESSED: u8 = 4;
+
+/// An application server's public key (RFC 8292 §3.2): an uncompressed point on P-256.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VapidKey(Box<[u8; 65]>);
 
 impl VapidKey {
-    /// Takes the 65 bytes of an uncompressed point. The first signature check finds out whether it
-    /// lies on the curve.
+    /// Takes the 65 bytes of an uncompressed point, if it is on the curve.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let point: [u8; 65] = bytes.try_into().ok()?;
-        (point[0] == 4).then(|| Self(Box::new(point)))
+        let is_on_curve = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok();
+        (point[0] == UNCOMPRESSED && is_on_curve).then(|| Self(Box::new(point)))
     }
 
     /// Reads URL-safe base64, padded or not.

@@ -14,7 +14,9 @@ use crate::message::{Encoding, Message, Payload};
 pub mod status {
     /// The agent's request succeeded.
     pub const OK: u16 = 200;
-    /// The message or one of its fields is invalid.
+    /// The VAPID key of a register is not a point on P-256.
+    pub const INVALID_KEY: u16 = 400;
+    /// The message or one of its other fields is invalid.
     pub const INVALID: u16 = 401;
     /// The agent has its maximum of channels.
     pub const TOO_MANY: u16 = 413;
@@ -121,6 +123,8 @@ impl ServerMessage {
     }
 }
 
+/// A refused register has an empty `pushEndpoint` unless a retry may succeed. Sunup registers again without end if the
+/// field is missing.
 fn error(message_type: &str, channel_id: Option<&str>, status: u16, reason: &str) -> String {
     #[derive(Serialize)]
     struct Body<'a> {
@@ -129,9 +133,13 @@ fn error(message_type: &str, channel_id: Option<&str>, status: u16, reason: &str
         #[serde(rename = "channelID", skip_serializing_if = "Option::is_none")]
         channel_id: Option<&'a str>,
         status: u16,
+        #[serde(rename = "pushEndpoint", skip_serializing_if = "Option::is_none")]
+        push_endpoint: Option<&'a str>,
         reason: &'a str,
     }
-    let body = Body { message_type, channel_id, status, reason };
+    let is_final = message_type == "register" && status != status::UNAVAILABLE;
+    let push_endpoint = is_final.then_some("");
+    let body = Body { message_type, channel_id, status, push_endpoint, reason };
     serde_json::to_string(&body).expect("texts and numbers always serialise")
 }
 
@@ -289,5 +297,23 @@ mod tests {
         };
         assert_eq!(json_of(&error), json!({"messageType": "a\"b", "status": 401, "reason": "why"}));
         assert_eq!(json_of(&ServerMessage::Pong), json!({}));
+    }
+
+    #[test]
+    fn a_refused_register_has_an_empty_endpoint_unless_a_retry_may_succeed() {
+        let endpoint = |message: ServerMessage| json_of(&message).get("pushEndpoint").cloned();
+        let refused =
+            |status| ServerMessage::RegisterRefused { chid: Chid([1; 16]), status, reason: "why" };
+        let invalid = |message_type: &str, status| ServerMessage::Error {
+            message_type: message_type.into(),
+            channel_id: None,
+            status,
+            reason: "why",
+        };
+        assert_eq!(endpoint(refused(status::TOO_MANY)), Some(json!("")));
+        assert_eq!(endpoint(refused(status::UNAVAILABLE)), None);
+        assert_eq!(endpoint(invalid("register", status::INVALID_KEY)), Some(json!("")));
+        assert_eq!(endpoint(invalid("register", status::INVALID)), Some(json!("")));
+        assert_eq!(endpoint(invalid("unregister", status::INVALID)), None);
     }
 }

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::{WebSocketStream, client_async};
 use uuid::Uuid;
 
@@ -48,7 +50,10 @@ impl Agent {
     async fn try_enter(node: SocketAddr, uaid: Option<&str>) -> Option<Self> {
         let stream = TcpStream::connect(node).await.ok()?;
         stream.set_nodelay(true).ok()?;
-        let (socket, _) = client_async(format!("ws://{node}/"), stream).await.ok()?;
+        let mut request = format!("ws://{node}/").into_client_request().ok()?;
+        let subprotocol = HeaderValue::from_static("push-notification");
+        request.headers_mut().insert("sec-websocket-protocol", subprotocol);
+        let (socket, _) = client_async(request, stream).await.ok()?;
         let mut agent = Self { socket, uaid: String::new() };
         agent.send_json(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;
         agent.uaid = text(&agent.receive().await.ok()?["uaid"]);

@@ -55,12 +55,25 @@ impl Device {
         self.socket = None;
     }
 
-    /// Waits until the server ends the connection.
-    pub(super) async fn closed(&mut self) -> Closed {
+    /// Waits until the server ends the connection after which the program is to reconnect.
+    pub(super) async fn closed_with(&mut self, code: u16) {
         let mut socket = self.socket.take().expect("the device is connected");
-        let closed = socket.closed().await;
+        assert_eq!(socket.closed().await, self.program.parting(code), "{}", self.program.name);
         socket.ended().await;
-        closed
+    }
+
+    /// Breaks a rule of the protocol, whose close frame every program gets.
+    pub(super) async fn violate(&mut self) {
+        let mut socket = self.socket.take().expect("the device is connected");
+        socket.send_json(&json!([])).await;
+        assert_eq!(socket.closed().await, Closed(Some(1007)), "{}", self.program.name);
+    }
+
+    /// The same device on a second connection, which it opens while the server still has the first.
+    pub(super) fn on_another_network(&self) -> Self {
+        let (channels, uninstalled) = (self.channels.clone(), self.uninstalled.clone());
+        let (socket, uaid, collected_acks) = (None, self.uaid.clone(), Vec::new());
+        Self { program: self.program, socket, uaid, channels, uninstalled, collected_acks }
     }
 
     /// Installs an app, for which the program registers a channel.
@@ -85,7 +98,10 @@ impl Device {
             register["key"] = signer.key().into();
         }
         self.socket().send_json(&register).await;
-        self.message().await
+        let answer = self.message().await;
+        let has_endpoint = answer["pushEndpoint"].is_string();
+        assert!(has_endpoint || !self.program.requires_endpoint, "it throws: {answer}");
+        answer
     }
 
     /// Uninstalls an app without the program's knowledge, as a package manager does.
@@ -139,6 +155,24 @@ impl Device {
             let answer = self.socket().receive().await;
             assert_eq!(answer.expect("the server is there"), json!({}));
         }
+    }
+
+    /// Sends `{}` and answers every `{}` with one, until none arrives any more. Returns how many arrived.
+    pub(super) async fn exchange_empty_messages(&mut self) -> usize {
+        const ROUNDS_MAX: usize = 10;
+        self.socket().send_json(&json!({})).await;
+        for arrived in 0..ROUNDS_MAX {
+            self.socket().send_json(&json!({"messageType": "a mark"})).await;
+            let message = self.socket().receive().await.expect("the server is there");
+            if message["messageType"] == "a mark" {
+                return arrived;
+            }
+            assert_eq!(message, json!({}));
+            self.socket().send_json(&json!({})).await;
+            let mark = self.socket().receive().await.expect("the server is there");
+            assert_eq!(mark["messageType"], "a mark", "{mark}");
+        }
+        ROUNDS_MAX
     }
 
     /// All notifications that the server sent before it answered an unknown message, which has no effect.

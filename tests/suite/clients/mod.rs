@@ -6,10 +6,11 @@ mod device;
 mod program;
 
 use futures_util::future::join_all;
+use serde_json::json;
 
 use self::device::Device;
 use self::program::{ALL, Program};
-use crate::harness::{Launch, Sender, Server};
+use crate::harness::{AT_ONCE, Cluster, ClusterPlan, Launch, Sender, Server, until};
 use crate::rollover::Calendar;
 
 /// Runs a test once for each program.
@@ -55,13 +56,72 @@ async fn keepalives_are_answered() {
 }
 
 #[actix_web::test]
+async fn two_sides_that_answer_each_ping_with_a_ping_stop() {
+    let server = Server::start_with(&["--ping-floor-ms=600000"]);
+    for_each_program(async |program| {
+        let (mut device, app) = Device::with_app(program, &server).await;
+        assert_eq!(device.exchange_empty_messages().await, 1, "{}", program.name);
+        assert_eq!(device.exchange_empty_messages().await, 0, "{}", program.name);
+        tokio::join!(app.push(&server, "after"), device.notification());
+    })
+    .await;
+}
+
+#[actix_web::test]
+async fn a_ping_after_the_floor_is_answered_again() {
+    let server = Server::start_with(&["--ping-floor-ms=100"]);
+    for_each_program(async |program| {
+        let (mut device, _app) = Device::with_app(program, &server).await;
+        for _ in 0..3 {
+            until(AT_ONCE, "the ping is answered", async || {
+                device.exchange_empty_messages().await > 0
+            })
+            .await;
+        }
+    })
+    .await;
+}
+
+#[actix_web::test]
+async fn a_drained_device_and_a_replaced_one_notice_the_end_at_once() {
+    let plan = ClusterPlan::of(2, 1).with_connection_arguments(&["--drain-s=1"]);
+    let cluster = Cluster::launch(plan);
+    let [draining, other] = [&cluster.connection_nodes[0], &cluster.connection_nodes[1]];
+    let mut devices = join_all(ALL.map(|program| Device::with_app(program, draining))).await;
+    for (device, _) in &mut devices {
+        let mut newer = device.on_another_network();
+        newer.connect(draining).await;
+        device.closed_with(4409).await;
+        std::mem::swap(device, &mut newer);
+    }
+    draining.signal("TERM");
+    join_all(devices.iter_mut().map(|(device, _)| device.closed_with(1001))).await;
+    for (device, app) in &mut devices {
+        device.connect(other).await;
+        let (_, after) =
+            tokio::join!(app.push(&cluster.endpoint_nodes[0], "after"), device.notification());
+        assert_eq!(after.body(), "after");
+    }
+}
+
+#[actix_web::test]
+async fn a_protocol_violation_is_answered_with_a_close_frame_in_every_program() {
+    let server = Server::start();
+    for_each_program(async |program| {
+        let (mut device, _app) = Device::with_app(program, &server).await;
+        device.violate().await;
+    })
+    .await;
+}
+
+#[actix_web::test]
 async fn after_a_restart_of_the_server_a_device_keeps_its_uaid_and_its_channels() {
     let mut server = Server::start();
     let devices = join_all(ALL.map(|program| Device::with_app(program, &server))).await;
     server.terminate();
     server.restart();
     for (mut device, app) in devices {
-        device.closed().await;
+        device.closed_with(1001).await;
         device.connect(&server).await;
         let (_, after) = tokio::join!(app.push(&server, "after"), device.notification());
         assert_eq!(after.body(), "after");
@@ -134,10 +194,9 @@ async fn a_device_may_register_again_after_a_refused_register() {
     for_each_program(async |program| {
         let (mut device, app) = Device::with_app(program, &server).await;
         let refused = device.register("01020304-0506-4708-890a-0b0c0d0e0f10", None).await;
-        assert_eq!(
-            (&refused["messageType"], &refused["status"]),
-            (&"register".into(), &413.into())
-        );
+        let expected = json!({"messageType": "register", "status": 413, "pushEndpoint": "",
+            "channelID": "01020304-0506-4708-890a-0b0c0d0e0f10", "reason": "too many channels"});
+        assert_eq!(refused, expected, "{}", program.name);
         let again = device.register(&app.channel.id, None).await;
         assert_eq!(again["status"], 200, "{}", program.name);
     })

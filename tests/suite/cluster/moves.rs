@@ -48,7 +48,7 @@ async fn an_agent_that_alternates_between_nodes_misses_nothing() {
             let mut agent = Agent::reconnect(&cluster.connection_nodes[turn % 2], &uaid).await;
             let came = agent.pending_notifications().await;
             agent.ack_all(&came).await;
-            agent.ping().await;
+            agent.sync().await;
             bodies.extend(came.iter().map(|came| came.body().to_owned()));
             if bodies.len() == PUSHES {
                 return agent;

@@ -33,16 +33,16 @@ async fn every_kind_of_message_is_relayed_unchanged() {
     let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
     let channel = agent.register().await;
     let sender = Sender::new();
-    let largest = "x".repeat(4096);
+    let (largest, largest_aesgcm) = ("x".repeat(4096), "x".repeat(5630));
     let old = sender
         .post(&channel.endpoint)
         .ttl(60)
         .header("content-encoding", "aesgcm")
         .header("encryption", "salt=c2FsdHNhbHRzYWx0c2FsdA")
         .header("crypto-key", "dh=BDgpRKok2GZZDmS4r63vbJSUtcQx4Fq1V58-6-3NbZzSTlZsQiCEDTQy3CZ0ZMsqeqsEb7qW2blQHA4S48fynTk")
-        .raw_body("old");
+        .raw_body(largest_aesgcm.as_str());
     let (answer, got) = tokio::join!(old.send(), agent.take(1));
-    assert_eq!((answer.status, got[0].body()), (201, "old"), "{answer}");
+    assert_eq!((answer.status, got[0].body()), (201, largest_aesgcm.as_str()), "{answer}");
     assert_eq!(got[0].headers["encoding"], "aesgcm");
     assert_eq!(got[0].headers["encryption"], "salt=c2FsdHNhbHRzYWx0c2FsdA");
 

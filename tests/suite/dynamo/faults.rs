@@ -51,7 +51,7 @@ async fn survives_outage(fault: &Fault) {
         assert_unavailable(&sender, endpoint).await;
     }
     assert_eq!(sender.get(&format!("{}/health", fixture.server.origin())).await.status, 503);
-    connected.ping().await;
+    connected.sync().await;
     let asked = asked_so_often(&fixture, "UpdateItem");
     {
         let mut back = pin!(Agent::reconnect(&fixture.server, &absent));
@@ -226,6 +226,6 @@ async fn a_channel_registered_during_throttling_is_granted_afterwards() {
         registered.await;
     }
     for agent in &mut agents {
-        agent.ping().await;
+        agent.sync().await;
     }
 }

@@ -23,7 +23,7 @@ async fn dropping_the_router_table_of_a_running_server_changes_no_uaid() {
         _ = Agent::reconnect(&fixture.server, &absent) => panic!("the uaid cannot be checked"),
         () = failing => {}
     }
-    connected.ping().await;
+    connected.sync().await;
     let health = sender.get(&format!("{}/health", fixture.server.origin())).await;
     assert_eq!(health.status, 503, "{health}");
 }

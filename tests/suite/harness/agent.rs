@@ -138,10 +138,12 @@ impl Agent {
         }
     }
 
-    /// Sends a ping and waits for the pong: the server has then read all earlier messages.
-    pub(crate) async fn ping(&mut self) {
-        let answer = self.request(&json!({})).await.expect("the server is there");
-        assert_eq!(answer, json!({}));
+    /// Sends a message of an unknown type, which has no effect, and waits for its answer: the server has then read all
+    /// earlier messages. A ping is not answered each time.
+    pub(crate) async fn sync(&mut self) {
+        let mark = json!({"messageType": "a mark"});
+        let answer = self.request(&mark).await.expect("the server is there");
+        assert_eq!(answer["messageType"], "a mark", "{answer}");
     }
 
     /// Waits for the next notification, at most [`AT_ONCE`](super::AT_ONCE).
@@ -167,9 +169,9 @@ impl Agent {
         Some(Notification::read(&message).unwrap_or_else(|| panic!("no notification: {message}")))
     }
 
-    /// All notifications that the server sent before it answered a ping.
+    /// All notifications that the server sent before it answered a mark.
     pub(crate) async fn pending_notifications(&mut self) -> Vec<Notification> {
-        self.ping().await;
+        self.sync().await;
         self.waiting.drain(..).collect()
     }
 

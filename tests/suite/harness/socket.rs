@@ -6,6 +6,7 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
@@ -19,6 +20,9 @@ pub(crate) struct Socket(WebSocketStream<TcpStream>);
 /// The server closed the connection, with this code if its close frame has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed(pub(crate) Option<u16>);
+
+/// What Firefox offers. Without it a session that is to reconnect gets no close frame.
+const SUBPROTOCOL: (&str, &str) = ("sec-websocket-protocol", "push-notification");
 
 impl Socket {
     pub(crate) async fn open(server: &Server) -> Self {
@@ -35,13 +39,9 @@ impl Socket {
         server: &Server,
         headers: &[(&'static str, &'static str)],
     ) -> Self {
-        let url = format!("ws://{}/", server.address());
-        let mut request = url.into_client_request().expect("it is a URL");
-        for (name, value) in headers {
-            request.headers_mut().insert(*name, HeaderValue::from_static(value));
-        }
         let stream = TcpStream::connect(server.address()).await.expect("the server is there");
-        let upgrade = within(AT_ONCE, "a WebSocket opens", client_async(request, stream));
+        let upgrade = client_async(upgrade_request(server.address(), headers), stream);
+        let upgrade = within(AT_ONCE, "a WebSocket opens", upgrade);
         let (socket, response) = upgrade.await.expect("the server takes connections");
         assert_eq!(response.headers().get("sec-websocket-extensions"), None);
         Self(socket)
@@ -64,7 +64,7 @@ impl Socket {
     }
 
     async fn over(stream: TcpStream, address: SocketAddr) -> Result<Self, Error> {
-        let (socket, _) = client_async(format!("ws://{address}/"), stream).await?;
+        let (socket, _) = client_async(upgrade_request(address, &[SUBPROTOCOL]), stream).await?;
         Ok(Self(socket))
     }
 
@@ -128,4 +128,12 @@ impl Socket {
             }
         }
     }
+}
+
+fn upgrade_request(address: SocketAddr, headers: &[(&'static str, &'static str)]) -> Request {
+    let mut request = format!("ws://{address}/").into_client_request().expect("it is a URL");
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, HeaderValue::from_static(value));
+    }
+    request
 }

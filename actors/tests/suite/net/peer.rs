@@ -38,11 +38,16 @@ pub(crate) enum Heard {
 }
 
 impl Peer {
-    /// The opening handshake (RFC 6455 §4), as Firefox does it.
-    pub(super) async fn upgrade(stream: TcpStream, traffic: Traffic) -> Self {
+    /// The opening handshake (RFC 6455 §4), as Firefox does it if there is a subprotocol.
+    pub(super) async fn upgrade(
+        stream: TcpStream,
+        traffic: Traffic,
+        subprotocol: Option<&str>,
+    ) -> Self {
         let mut request = "ws://127.0.0.1/".into_client_request().unwrap();
-        let protocol = "push-notification".parse().unwrap();
-        request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
+        if let Some(name) = subprotocol {
+            request.headers_mut().insert("Sec-WebSocket-Protocol", name.parse().unwrap());
+        }
         let (socket, _) = client_async(request, traffic.of_peer(stream)).await.unwrap();
         // The server speaks only when it was spoken to: nothing was read beyond the handshake.
         let (input, output) = split(socket.into_inner());

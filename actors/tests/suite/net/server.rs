@@ -70,8 +70,13 @@ impl Server {
         Self { listener, serve, buffer_bytes, connections: RefCell::default() }
     }
 
-    /// A peer that connects and upgrades.
+    /// A peer that connects and upgrades as Firefox does.
     pub(crate) async fn connect(&self) -> Peer {
+        self.connect_with(Some("push-notification")).await
+    }
+
+    /// A peer that connects and upgrades with this subprotocol.
+    pub(crate) async fn connect_with(&self, subprotocol: Option<&str>) -> Peer {
         let socket = TcpSocket::new_v4().unwrap();
         if let Some(bytes) = self.buffer_bytes {
             socket.set_recv_buffer_size(bytes).unwrap();
@@ -81,7 +86,7 @@ impl Server {
         let traffic = Traffic::default();
         let connection = (self.serve)(traffic.of_server(accepted), address);
         self.connections.borrow_mut().push(connection);
-        Peer::upgrade(stream, traffic).await
+        Peer::upgrade(stream, traffic, subprotocol).await
     }
 
     /// Drops every connection in whatever state it is, as a worker does that is stopped.

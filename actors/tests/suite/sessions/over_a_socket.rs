@@ -1,5 +1,6 @@
 //! The same over a real socket: the frames to the user agent, the code of the close frame, and
-//! that TCP is closed right after it. Firefox waits for that, not for the frame.
+//! that TCP is closed right after it. Firefox waits for that, not for the frame. An agent without
+//! the subprotocol gets the frame of a violation only.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,10 +24,32 @@ fn every_transcript_plays_over_a_real_socket() {
     play_all(play);
 }
 
+#[test]
+fn without_the_subprotocol_a_session_that_broke_no_rule_ends_without_a_close_frame() {
+    play_all(async |transcript| {
+        let mut transcript = Transcript::clone(&transcript);
+        let effects = transcript.steps.iter_mut().flat_map(|step| &mut step.effects);
+        let reconnects = |text: &str| {
+            ["close< 1001 ", "close< 4409 ", "close< 4410 "].iter().any(|end| text.starts_with(end))
+        };
+        effects
+            .filter(|effect| reconnects(&effect.text))
+            .for_each(|effect| effect.text = UNFRAMED.to_owned());
+        play_with(Arc::new(transcript), None).await
+    });
+}
+
+/// The line of an end of TCP without a close frame.
+const UNFRAMED: &str = "close< without a close frame";
+
 async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
+    play_with(transcript, Some("push-notification")).await
+}
+
+async fn play_with(transcript: Arc<Transcript>, subprotocol: Option<&str>) -> Result<(), Mismatch> {
     let mut stage = Stage::set(transcript);
     let server = Server::start(&stage.shared, stage.transcript.seed).await;
-    let mut agent = SocketAgent::on(server.connect().await, &stage.shared);
+    let mut agent = SocketAgent::on(server.connect_with(subprotocol).await, &stage.shared);
     for played in PlayedStep::all(&stage.transcript) {
         stage.play(&played, &mut agent).await;
         agent.traffic.settle().await;
@@ -117,7 +140,7 @@ impl Agent for SocketAgent {
 
 /// Records the frames. A close frame counts once the socket is closed after it.
 async fn listen(mut listener: Listener, lines: Rc<RefCell<Vec<String>>>) {
-    let mut close = "the socket was closed without a close frame".to_owned();
+    let mut close = UNFRAMED.to_owned();
     loop {
         let line = match listener.hear().await {
             Heard::Text(json) => format!("agent< {json}"),

@@ -152,7 +152,7 @@ fn fixed_text(name: &str) -> Option<String> {
         'U' => number(name, 'U').map(|number| nth_uaid(number).to_string()),
         'C' => number(name, 'C').map(|number| nth_chid(number).to_string()),
         'M' => MessageId::read(name).map(|id| id.to_string()),
-        'K' => number(name, 'K').map(|number| format!("{:?}", nth_key(number))),
+        'K' => number(name, 'K').and_then(nth_key).map(|key| format!("{key:?}")),
         _ => None,
     }
 }
@@ -202,11 +202,16 @@ fn nth_message(number: u16, has_topic: bool) -> MessageId {
     MessageId::from_uuid_v7(FIRST | u128::from(number) << 8, has_topic)
 }
 
-fn nth_key(number: u16) -> VapidKey {
-    let [high, low] = number.to_be_bytes();
-    let mut point = [low; 65];
-    point[..2].copy_from_slice(&[4, high]);
-    VapidKey::from_bytes(&point).expect("65 bytes that begin with 4")
+/// The keys `K1`, `K2` and `K3`: the first multiples of the base point of P-256.
+const KEYS: [&str; 3] = [
+    "BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU",
+    "BHzyexiNA09-ilI4AwS1GsPAiWnid_IbNaYLSPxHZpl4B3dVENuO0EApPZrGn3Qw27p9reY86YIpngS3nSJ4c9E",
+    "BF7L5NGmMwpEyPfvlR1L8WXmxrch762phftBZhvG5_1shzRkDEmY_343SwbOGmSi7NgqsDY4T7g9mnmxJ6J9UDI",
+];
+
+fn nth_key(number: u16) -> Option<VapidKey> {
+    let text = KEYS.get(usize::from(number).checked_sub(1)?)?;
+    VapidKey::parse(text)
 }
 
 impl NameKind for Uaid {
@@ -261,13 +266,12 @@ impl NameKind for VapidKey {
     const EXPECTED: &'static str = "a key such as K1";
 
     fn read(text: &str) -> Option<Self> {
-        number(text, 'K').map(nth_key).or_else(|| Self::parse(text))
+        number(text, 'K').and_then(nth_key).or_else(|| Self::parse(text))
     }
 
     fn name(&self) -> String {
-        let bytes = self.as_bytes();
-        let number = u16::from_be_bytes([bytes[1], bytes[2]]);
-        if nth_key(number) == *self { format!("K{number}") } else { format!("{self:?}") }
+        let text = format!("{self:?}");
+        KEYS.iter().zip(1..).find(|(key, _)| **key == text).map_or(text, |(_, at)| format!("K{at}"))
     }
 }
 
@@ -285,8 +289,11 @@ mod tests {
                 format!("M{number}t")
             );
             assert!(nth_message(number, false) < nth_message(number, true));
-            assert_eq!(nth_key(number).name(), format!("K{number}"));
         }
+        for number in 1..=3 {
+            assert_eq!(nth_key(number).unwrap().name(), format!("K{number}"));
+        }
+        assert_eq!((nth_key(0), nth_key(4)), (None, None));
         assert!(nth_message(1, true) < nth_message(2, false));
     }
 

@@ -38,6 +38,7 @@ pub fn default_limits() -> Limits {
         drain_wait: Span::from_secs(8),
         keepalive_interval: Span::from_secs(300),
         keepalive_grace: Span::from_secs(30),
+        ping_floor: Span::from_secs(3),
         session_max: Span::from_secs(14 * 24 * 60 * 60),
         storage_recheck: Span::from_secs(1800),
         store_retry: Span::from_secs(1),
@@ -109,7 +110,7 @@ fn fields(limits: &mut Limits) -> Vec<(&'static str, Field<'_>)> {
     }
     named! {
         Span: hello_timeout, ack_wait, drain_wait, keepalive_interval, keepalive_grace,
-            session_max, storage_recheck, store_retry;
+            ping_floor, session_max, storage_recheck, store_retry;
         Number: fetch_rows_max, fetch_bytes_max, unacked_max, deferred_commands_max,
             remembered_acks_max, channels_max, broadcasts_per_agent_max, last_connect_shards;
     }

@@ -69,7 +69,8 @@
 //! `M1t`. In JSON they are in braces, and `{endpoint U1 C1}` is the URL of a channel.
 //!
 //! Times are relative to the start (`+1500ms`, `-5s`). Values that follow from the others are omitted: `now`, `rows` and
-//! `bytes` of a fetch are present only if they differ from the time and the limits.
+//! `bytes` of a fetch are present only if they differ from the time and the limits. Close frames are those for an agent
+//! with the subprotocol.
 
 mod bindings;
 mod head;

@@ -47,6 +47,8 @@ pub(super) struct Session {
     /// `deferred_commands_max`, the oldest first.
     pub(super) commands: VecDeque<ClientMessage>,
     subscriptions: BroadcastSubscriptions,
+    /// When the last ping was answered.
+    pong_sent_at: Option<Time>,
     ops: PendingOps,
 }
 
@@ -72,6 +74,7 @@ impl Session {
             recheck_at: None,
             commands: VecDeque::new(),
             subscriptions: BroadcastSubscriptions::default(),
+            pong_sent_at: None,
             ops: PendingOps::default(),
         }
     }
@@ -104,7 +107,7 @@ impl Session {
             ClientMessage::Ack { updates } => {
                 updates.into_iter().for_each(|update| self.on_ack(update, cx));
             }
-            ClientMessage::Ping => cx.out.push(Effect::Send(ServerMessage::Pong)),
+            ClientMessage::Ping => self.on_ping(cx),
             ClientMessage::Hello { .. } => {
                 return SessionOutcome::Close(CloseReason::SecondHello);
             }
@@ -116,6 +119,16 @@ impl Session {
             ClientMessage::Nack => {}
         }
         SessionOutcome::Stay
+    }
+
+    /// Answers a ping, unless the last answer is less than `ping_floor` old. After a clock that was set back, it is
+    /// answered.
+    fn on_ping(&mut self, cx: &mut StepContext<'_>) {
+        let floor = cx.config.limits.ping_floor;
+        if self.pong_sent_at.is_none_or(|sent| cx.now < sent || sent + floor <= cx.now) {
+            self.pong_sent_at = Some(cx.now);
+            cx.out.push(Effect::Send(ServerMessage::Pong));
+        }
     }
 
     /// Queues a command, or refuses it with 503 if too many wait.
@@ -216,16 +229,17 @@ fn on_invalid_frame(frame: InvalidFrame, cx: &mut StepContext<'_>) -> SessionOut
     if let Some(reason) = close_reason_of(&frame) {
         return SessionOutcome::Close(reason);
     }
-    let (message_type, channel_id, reason) = match frame {
-        InvalidFrame::BadField { message_type, channel_id, reason } => {
-            (message_type.into(), channel_id, reason)
+    let (message_type, channel_id, status, reason) = match frame {
+        InvalidFrame::BadField { message_type, channel_id, status, reason } => {
+            (message_type.into(), channel_id, status, reason)
         }
-        InvalidFrame::UnknownType { message_type } => (message_type, None, "unknown messageType"),
+        InvalidFrame::UnknownType { message_type } => {
+            (message_type, None, status::INVALID, "unknown messageType")
+        }
         InvalidFrame::NotJson | InvalidFrame::Binary | InvalidFrame::Unreadable => {
             return SessionOutcome::Stay;
         }
     };
-    let status = status::INVALID;
     cx.out.push(Effect::Send(ServerMessage::Error { message_type, channel_id, status, reason }));
     SessionOutcome::Stay
 }

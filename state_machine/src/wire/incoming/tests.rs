@@ -1,7 +1,13 @@
 //! Valid and invalid frames of user agents.
 
-use super::*;
+use base64::Engine;
 
+use super::*;
+use crate::wire::BASE64;
+
+/// The base point of P-256, a valid key.
+const KEY: &str =
+    "BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU";
 const CHID: &str = "01234567-0123-abcd-0123-0123456789ab";
 const VERSION: &str = "01930000000070008000000000000000";
 
@@ -93,16 +99,51 @@ fn an_ack_of_garbage_acks_nothing() {
 
 #[test]
 fn a_register_key_is_read_with_and_without_padding() {
-    let mut point = [7; 65];
-    point[0] = 4;
-    let key = VapidKey::from_bytes(&point);
-    let bare = format!("{:?}", key.as_ref().unwrap());
-    for text in [format!("{bare}="), bare] {
-        let register =
-            format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"{text}"}}"#);
+    let key = VapidKey::parse(KEY);
+    assert!(key.is_some());
+    for text in [format!("{KEY}="), KEY.to_owned()] {
         let chid = CHID.parse().unwrap();
-        assert_eq!(parse(&register), Ok(ClientMessage::Register { chid, key: key.clone() }));
+        let expected = Ok(ClientMessage::Register { chid, key: key.clone() });
+        assert_eq!(parse(&register_with(&text)), expected);
     }
+}
+
+#[test]
+fn a_register_key_that_is_not_a_point_on_the_curve_is_answered_400() {
+    let point = VapidKey::parse(KEY).unwrap();
+    let with = |at: usize, byte: u8| {
+        let mut other = *point.as_bytes();
+        other[at] = byte;
+        BASE64.encode(other)
+    };
+    let compressed = BASE64.encode([&[3], &point.as_bytes()[1..33]].concat());
+    for text in [
+        with(64, point.as_bytes()[64] ^ 1),
+        with(0, 5),
+        with(0, 7),
+        compressed,
+        BASE64.encode([4; 65]),
+        BASE64.encode([&[4], [0xFF; 64].as_slice()].concat()),
+        BASE64.encode([&[4], [0; 64].as_slice()].concat()),
+        KEY[1..].to_owned(),
+        "AAAA".to_owned(),
+        "not base64!".to_owned(),
+        String::new(),
+    ] {
+        match parse(&register_with(&text)) {
+            Err(InvalidFrame::BadField { message_type, channel_id, status, .. }) => {
+                assert_eq!(
+                    (message_type, channel_id.as_deref(), status),
+                    ("register", Some(CHID), 400)
+                );
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+fn register_with(key: &str) -> String {
+    format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"{key}"}}"#)
 }
 
 #[test]
