@@ -392,6 +392,7 @@ mod tests {
             (1024, 65_536)
         );
         assert!(broadcasts.is_always_there() && !other.is_always_there());
+        assert_eq!(other.as_str(), "other");
         assert_eq!((broadcasts.keys_max(100_000), other.keys_max(100_000)), (10_000, 100_000));
         assert_eq!((broadcasts.value_bytes_max(10), broadcasts.keys_max(10)), (10, 10));
         let [errors, error] = ["errors", "error"].map(|key| FeedKey::parse(key).unwrap());
