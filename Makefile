@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint check-deps chaos cluster
+.PHONY: test tools lint check-deps mutants chaos cluster
 
 # Installs what the tests need, checks the sources, and runs all tests.
 test: tools lint
@@ -27,6 +27,11 @@ chaos:
 # a push through each pair of them.
 cluster:
 	ONCE=$(ONCE) ./tests/cluster
+
+# Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
+# selects some by a pattern, JOBS is the number of changes at once. Requires `cargo install cargo-mutants`.
+mutants:
+	cargo mutants --package state_machine --jobs $(or $(JOBS),1) $(if $(FILE),--re "$(FILE)") --output target
 
 # Licences, advisories and unused dependencies. Requires `cargo install cargo-deny cargo-machete`.
 check-deps:

@@ -84,3 +84,15 @@ impl ConnectionSeed {
         Span(span.0 - eighth.saturating_mul(u64::from(self.jitter)) / (u64::from(u16::MAX) + 1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_are_spread_over_the_slots_by_the_first_bytes_of_their_ids() {
+        let seed = |first| ConnectionSeed { fresh_uaid: Uaid([first; 16]), jitter: 0 };
+        assert_eq!(seed(0).slot(), 0);
+        assert_eq!(seed(0x80).slot(), 0x8080_8080);
+    }
+}

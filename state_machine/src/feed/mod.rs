@@ -392,11 +392,34 @@ mod tests {
             (1024, 65_536)
         );
         assert!(broadcasts.is_always_there() && !other.is_always_there());
+        assert_eq!(other.as_str(), "other");
         assert_eq!((broadcasts.keys_max(100_000), other.keys_max(100_000)), (10_000, 100_000));
         assert_eq!((broadcasts.value_bytes_max(10), broadcasts.keys_max(10)), (10, 10));
         let [errors, error] = ["errors", "error"].map(|key| FeedKey::parse(key).unwrap());
         assert!(
             !broadcasts.may_have(&errors) && broadcasts.may_have(&error) && other.may_have(&errors)
         );
+    }
+
+    #[test]
+    fn a_page_that_is_cut_short_ends_at_its_last_update() {
+        let update = |number| Update {
+            feed_sync_id: FeedSyncId(number),
+            key: FeedKey::parse("a").unwrap(),
+            version: Version(2),
+            value: None,
+        };
+        let page = |updates: &[u64], cursor| FeedPage {
+            updates: updates.iter().copied().map(update).collect(),
+            cursor: FeedSyncId(cursor),
+            head: FeedSyncId(9),
+        };
+        let mut cut = page(&[3, 5], 9);
+        assert!(cut.is_last());
+        cut.truncate(2);
+        assert_eq!(cut, page(&[3, 5], 9), "the keys of the numbers after 5 changed again");
+        cut.truncate(1);
+        assert_eq!(cut, page(&[3], 3));
+        assert!(!cut.is_last());
     }
 }

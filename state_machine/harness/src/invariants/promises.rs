@@ -37,6 +37,7 @@ pub struct DeliveryModel {
     delivered: BTreeMap<MessageId, Kind>,
     settled: BTreeSet<MessageId>,
     stray: BTreeSet<MessageId>,
+    given_up: BTreeSet<Chid>,
 }
 
 /// The channel and topic that a message must share with an earlier one to replace it.
@@ -45,7 +46,7 @@ type Kind = (Chid, Option<Topic>);
 impl DeliveryModel {
     /// Records that the application server received 201.
     pub fn accepted(&mut self, message: &Message) {
-        if !message.ttl_is_zero() {
+        if !message.ttl_is_zero() && !self.is_given_up(message.chid) {
             self.accepted.insert(message.id, kind(message));
         }
     }
@@ -65,6 +66,17 @@ impl DeliveryModel {
     /// failed. That row stays until its table is dropped.
     pub fn may_stray(&mut self, id: MessageId) {
         self.stray.insert(id);
+    }
+
+    /// Records that the agent gives up a channel: its messages are promised no more.
+    pub fn given_up(&mut self, chid: Chid) {
+        self.given_up.insert(chid);
+        self.accepted.retain(|_, (of, _)| *of != chid);
+    }
+
+    /// Whether the agent ever gave up this channel.
+    pub fn is_given_up(&self, chid: Chid) -> bool {
+        self.given_up.contains(&chid)
     }
 
     /// Records that the ack is settled: the delete is durable in every table with the message, or
@@ -163,6 +175,17 @@ mod tests {
         let latest = message(4, Some("topic"));
         ledger.accepted(&latest);
         assert_eq!(ledger.missing(), Some(latest.id));
+    }
+
+    #[test]
+    fn a_message_of_a_channel_that_was_given_up_may_get_lost() {
+        let mut ledger = DeliveryModel::default();
+        let [before, after] = [1, 2].map(|number| message(number, None));
+        ledger.accepted(&before);
+        ledger.given_up(before.chid);
+        ledger.accepted(&after);
+        assert_eq!(ledger.rests([(NOVEMBER, before.id)], None), Ok(()));
+        assert!(ledger.is_given_up(before.chid) && !ledger.is_given_up(Chid([2; 16])));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use state_machine::{ConnectionId, OpId};
+use state_machine::{ConnectionId, OpId, Urgency};
 
 use super::letters::{Letter, Word};
 
@@ -21,6 +21,9 @@ pub(crate) enum Action {
     HangsUp,
     /// The agent registers a second channel.
     Registers,
+    /// The agent unregisters its second channel.
+    Unregisters,
+    SetsUrgency(Urgency),
     /// The agent sends an ack: on its connection, or on one that it has abandoned since.
     Acks(ConnectionId, Which),
     /// An application server pushes: the endpoint reads the record.
@@ -39,6 +42,8 @@ pub(crate) enum Action {
     HearsStore(ConnectionId, OpId),
     /// A connection's deadline passes.
     Deadline(ConnectionId),
+    /// The deadline of an idle connection passes, and the agent does not answer a ping.
+    IdleDeadline(ConnectionId),
     /// A notification from another node or from an endpoint reaches a node.
     LetterArrives(Letter),
     /// The node starts to drain: it rejects new connections, and its sessions end one by one.
@@ -88,6 +93,8 @@ impl fmt::Debug for Action {
             Self::Connects(node) => write!(f, "the agent connects to node {node}"),
             Self::HangsUp => write!(f, "the agent hangs up"),
             Self::Registers => write!(f, "the agent registers a second channel"),
+            Self::Unregisters => write!(f, "the agent unregisters the second channel"),
+            Self::SetsUrgency(min) => write!(f, "the agent sets its minimal urgency to {min:?}"),
             Self::Acks(line, which) => write!(f, "the agent acks M{which} on {}", Name(*line)),
             Self::Pushes(which) => write!(f, "endpoint {which} reads the record"),
             Self::EndpointGoesOn(which) => write!(f, "endpoint {which} continues"),
@@ -101,6 +108,7 @@ impl fmt::Debug for Action {
                 write!(f, "{} gets the answer to operation {}", Name(*line), op.0)
             }
             Self::Deadline(line) => write!(f, "the deadline of {} passes", Name(*line)),
+            Self::IdleDeadline(line) => write!(f, "the idle {} meets its deadline", Name(*line)),
             Self::LetterArrives(letter) => write!(f, "{letter} arrives"),
             Self::Drains(node) => write!(f, "node {node} begins to stop"),
             Self::SessionEnds(line) => write!(f, "{} ends with its node", Name(*line)),

@@ -259,6 +259,7 @@ impl World {
         }
         match outcome {
             Outcome::Delivered | Outcome::Stored => self.ledger.accepted(message),
+            Outcome::NoSuchChannel if self.ledger.is_given_up(message.chid) => {}
             Outcome::NoSuchUser | Outcome::UserWentAway | Outcome::NoSuchChannel => {
                 let detail = format!("the push of {} is answered {outcome:?}", message.id);
                 self.breaks(Promise::SubscriptionKept.broken(detail));

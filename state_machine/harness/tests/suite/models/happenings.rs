@@ -1,13 +1,15 @@
 //! The actions that are possible in a state: operations in progress, choices of agents and servers,
 //! and faults.
 
+use state_machine::Urgency;
+use state_machine::connection::Wait;
 use state_machine::delivery::DeliveryEffect;
 use state_machine::store::StoreOp;
 
 use super::action::{Action, Fault, NodeIndex, Which};
 use super::lives::Life;
 use super::node::{Line, Pending};
-use super::scenario::Scenario;
+use super::scenario::{Scenario, channel};
 use super::world::World;
 
 impl Scenario {
@@ -31,8 +33,9 @@ impl Scenario {
         if agent.line.is_some() && left.hang_ups > 0 {
             actions.push(Action::HangsUp);
         }
-        if agent.line.is_some() && agent.is_greeted && left.registers > 0 {
-            actions.push(Action::Registers);
+        self.commands(world, actions);
+        if left.idle_deadlines > 0 && world.next_deadline(self).is_none() {
+            actions.extend(world.idle_deadline());
         }
         self.lives(world, actions);
         self.acks(world, actions);
@@ -40,6 +43,23 @@ impl Scenario {
             self.late_acks(world, actions);
         }
         self.pushes(world, actions);
+    }
+
+    fn commands(&self, world: &World, actions: &mut Vec<Action>) {
+        let World { agent, left, .. } = world;
+        if agent.line.is_none() || !agent.is_greeted {
+            return;
+        }
+        if left.registers > 0 {
+            actions.push(Action::Registers);
+        }
+        if left.unregisters > 0 && agent.channels.contains(&channel(2)) {
+            actions.push(Action::Unregisters);
+        }
+        if left.urgencies > 0 {
+            let other = [Urgency::VeryLow, Urgency::Normal].into_iter();
+            actions.extend(other.filter(|min| *min != agent.min_urgency).map(Action::SetsUrgency));
+        }
     }
 
     fn acks(&self, world: &World, actions: &mut Vec<Action>) {
@@ -168,6 +188,16 @@ impl World {
         self.lives_go_on(&mut actions);
         actions.extend(self.next_deadline(scenario));
         actions
+    }
+
+    /// The next deadline of an idle connection, if no other is before it.
+    fn idle_deadline(&self) -> Option<Action> {
+        let deadlines =
+            self.lines.iter().filter_map(|(id, line)| match line.connection.deadline()? {
+                (at, Wait::Keepalive | Wait::SessionEnd) => Some((at, *id)),
+                _ => None,
+            });
+        deadlines.min().map(|(_, id)| Action::IdleDeadline(id))
     }
 
     /// Time does not pass the writes that a crashed node sent to the store: they are executed at

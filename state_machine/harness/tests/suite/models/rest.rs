@@ -7,7 +7,7 @@
 use harness::invariants::{Broken, Promise};
 use state_machine::connection::{Event, PhaseName};
 use state_machine::delivery::Outcome;
-use state_machine::{ConnectionId, MessageId};
+use state_machine::{ConnectionId, MessageId, Urgency};
 
 use super::action::Action;
 use super::endpoint::Push;
@@ -59,7 +59,7 @@ impl World {
             let detail = format!("connection {} lingers: the agent is elsewhere", old.0);
             return Err(Promise::ComesToRest.broken(detail));
         }
-        if self.is_nudge_lost {
+        if self.is_nudge_lost || self.agent.min_urgency != Urgency::VeryLow {
             return Ok(());
         }
         if let Some(id) = self.ledger.missing() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use harness::transcript::Bindings;
 use state_machine::connection::{Config, Limits};
+use state_machine::store::StoreOp;
 use state_machine::{
     Chid, LastConnect, Message, Month, NodeId, RouterRecord, RouterType, Span, Time, Topic, Uaid,
     Urgency,
@@ -85,6 +86,11 @@ pub(crate) struct Bounds {
     pub(crate) connects: u8,
     pub(crate) hang_ups: u8,
     pub(crate) registers: u8,
+    pub(crate) unregisters: u8,
+    /// Changes of the agent's minimal urgency.
+    pub(crate) urgencies: u8,
+    /// Deadlines of an idle connection: a ping, and the end for silence or age.
+    pub(crate) idle_deadlines: u8,
     pub(crate) node_crashes: u8,
     pub(crate) drains: u8,
     pub(crate) endpoint_crashes: u8,
@@ -146,6 +152,20 @@ impl Scenario {
     pub(crate) fn waiting(mut self, messages: impl IntoIterator<Item = Which>) -> Self {
         for which in messages {
             self.start.waits(&self.messages, which);
+        }
+        self
+    }
+
+    /// Gives the agent a second channel.
+    pub(crate) fn second_channel(mut self) -> Self {
+        let World { agent, store, .. } = &mut self.start;
+        agent.channels.insert(channel(2));
+        for RouterRecord { uaid, curmonth: month, .. } in store.records.clone().into_values() {
+            store.carry_out(&StoreOp::AddChannels {
+                uaid,
+                month,
+                channels: agent.channels.clone(),
+            });
         }
         self
     }

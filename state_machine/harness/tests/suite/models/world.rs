@@ -9,7 +9,9 @@ use state_machine::connection::{Event, PhaseName};
 use state_machine::delivery::Outcome;
 use state_machine::store::StoreOp;
 use state_machine::wire::{AckUpdate, ClientMessage};
-use state_machine::{Chid, ConnectionId, Message, MessageId, Month, RouterRecord, Time, Uaid};
+use state_machine::{
+    Chid, ConnectionId, Message, MessageId, MessageKey, Month, RouterRecord, Time, Uaid, Urgency,
+};
 
 use super::action::{Action, Fault, NodeIndex, Which};
 use super::diary::Diary;
@@ -60,6 +62,8 @@ pub(crate) struct Agent {
     pub(crate) line: Option<ConnectionId>,
     pub(crate) is_greeted: bool,
     pub(crate) channels: BTreeSet<Chid>,
+    /// The agent's minimal urgency on this connection.
+    pub(crate) min_urgency: Urgency,
     /// Messages without an ack, and the connections on which they were received.
     pub(crate) unacked: BTreeSet<(ConnectionId, MessageId)>,
     /// Acked messages whose acks are not settled.
@@ -85,6 +89,7 @@ impl Default for Agent {
             line: None,
             is_greeted: false,
             channels: BTreeSet::new(),
+            min_urgency: Urgency::VeryLow,
             unacked: BTreeSet::new(),
             acked: BTreeSet::new(),
             deleted: BTreeSet::new(),
@@ -154,8 +159,20 @@ impl World {
                 self.left.registers -= 1;
                 self.say(scenario, ClientMessage::Register { chid: channel(2), key: None });
             }
+            Action::Unregisters => {
+                self.left.unregisters -= 1;
+                let chid = channel(2);
+                self.agent.channels.remove(&chid);
+                self.ledger.given_up(chid);
+                self.say(scenario, ClientMessage::Unregister { chid });
+            }
+            Action::SetsUrgency(min) => {
+                self.left.urgencies -= 1;
+                self.agent.min_urgency = *min;
+                self.say(scenario, ClientMessage::Urgency { min: *min });
+            }
             Action::Acks(line, which) => {
-                self.acks(scenario, *line, scenario.messages[*which].key().id);
+                self.acks(scenario, *line, &scenario.messages[*which].key());
             }
             Action::Pushes(which) => self.push_begins(scenario, *which),
             Action::EndpointGoesOn(which) => self.endpoint_goes_on(scenario, *which),
@@ -165,6 +182,10 @@ impl World {
             Action::StoreDoes(line, op) => self.store_does(scenario, *line, *op),
             Action::HearsStore(line, op) => self.hears_store(scenario, *line, *op),
             Action::Deadline(line) => self.deadline_passes(scenario, *line),
+            Action::IdleDeadline(line) => {
+                self.left.idle_deadlines -= 1;
+                self.deadline_passes(scenario, *line);
+            }
             Action::LetterArrives(letter) => self.letter_arrives(scenario, *letter),
             Action::Drains(node) => {
                 self.left.drains -= 1;
@@ -234,6 +255,7 @@ impl World {
         self.agent.connects += 1;
         self.agent.line = Some(line);
         self.agent.is_greeted = false;
+        self.agent.min_urgency = Urgency::VeryLow;
         self.lines.insert(line, Line::new(node, scenario, self.now));
         let uaid = Some(self.agent.uaid);
         self.say(scenario, ClientMessage::Hello { uaid, broadcasts: Versions::new() });
@@ -253,11 +275,12 @@ impl World {
 
     /// On its current connection the agent acks messages from any connection; on an abandoned one,
     /// those it had acked there.
-    pub(crate) fn acks(&mut self, scenario: &Scenario, line: ConnectionId, id: MessageId) {
+    fn acks(&mut self, scenario: &Scenario, line: ConnectionId, message: &MessageKey) {
+        let MessageKey { id, chid, .. } = *message;
         let is_here = self.agent.line == Some(line);
         self.agent.unacked.retain(|(on, other)| *other != id || !(is_here || *on == line));
         self.agent.acked.insert(id);
-        let updates = vec![AckUpdate { chid: channel(1), id }];
+        let updates = vec![AckUpdate { chid, id }];
         self.step(scenario, line, &Event::MessageReceived(ClientMessage::Ack { updates }));
     }
 

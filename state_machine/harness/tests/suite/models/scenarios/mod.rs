@@ -1,8 +1,10 @@
 //! The scenarios: each is about one subject, and allows only the disorder that its subject needs.
 
 mod apart;
+mod channels;
 mod connections;
 mod draining;
+mod idle;
 mod late_ack;
 mod letters;
 mod losses;
@@ -10,4 +12,5 @@ mod month;
 mod pages;
 mod throttling;
 mod topic;
+mod urgency;
 mod wide;

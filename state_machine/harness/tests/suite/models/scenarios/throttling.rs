@@ -2,12 +2,25 @@
 //! each at its deadline.
 
 use state_machine::Month;
-use state_machine::connection::Wait;
+use state_machine::connection::{PhaseName, Wait};
 use state_machine::delivery::Outcome;
 
 use crate::models::check::holds;
 use crate::models::endpoint::Push;
 use crate::models::scenario::{Bounds, Freedom, NOVEMBER, Scenario, is_large, message};
+
+/// The last waits are all of the same length.
+#[test]
+fn a_store_that_fails_for_long_breaks_no_promise() {
+    const REFUSALS: u8 = 9;
+    let scenario = Scenario::new("store_fails_for_long", Month::of(NOVEMBER), vec![message(0)])
+        .waiting([0])
+        .bound(Bounds { connects: 1, store_refusals: REFUSALS, ..Bounds::default() })
+        .seen("the agent is served after all", |_, world| {
+            world.left.store_refusals == 0 && world.phase() == Some(PhaseName::Ready)
+        });
+    holds(&scenario);
+}
 
 #[test]
 fn a_throttled_store_breaks_no_promise() {

@@ -34,6 +34,8 @@ fn wide(name: &'static str, month: Month) -> Scenario {
             endpoint_crashes: 1,
             store_refusals: 2,
             lost_answers: 2,
+            urgencies: 1,
+            ..Bounds::default()
         })
         .seen("the agent is served", |_, world| world.phase() == Some(PhaseName::Ready))
 }

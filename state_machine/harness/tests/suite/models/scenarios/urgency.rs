@@ -1,0 +1,23 @@
+//! The agent holds less urgent messages back, and releases them.
+
+use state_machine::{Message, Month, Urgency};
+
+use crate::models::check::holds;
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, is_large, message};
+
+#[test]
+fn an_agent_that_changes_its_minimal_urgency_is_promised_the_same() {
+    let least = Message { urgency: Urgency::VeryLow, ..message(0) };
+    let others = (1..2 + usize::from(is_large())).map(message);
+    let messages = [least].into_iter().chain(others).collect();
+    let scenario = Scenario::new("urgency", Month::of(DECEMBER), messages)
+        .waiting([0])
+        .free(Freedom { acks_tarry: is_large(), ..Freedom::default() })
+        .bound(Bounds { connects: 1, urgencies: 2, ..Bounds::default() })
+        .seen("a message is held back", |search, world| {
+            let [held, ..] = &search.scenario.messages[..] else { return false };
+            let is_there = world.store.rows(world.agent.uaid).any(|(_, id)| id == held.id);
+            world.agent.min_urgency == Urgency::Normal && is_there
+        });
+    holds(&scenario);
+}
