@@ -72,7 +72,7 @@ fn months() -> [Month; 3] {
     [month(), month().next(), month().next().next()]
 }
 
-/// Reports each batch.
+/// Drops all inactive users, and reports each batch with users.
 async fn drop_all(store: Arc<Embedded>, report: impl Fn()) {
     let later = NOW + Span::from_secs(100 * 24 * 60 * 60);
     let mut users = DropInactiveUsers::new(store, 2, later, month());
