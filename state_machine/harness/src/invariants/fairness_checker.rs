@@ -16,7 +16,7 @@ use Invariant::OthersNotDelayed as Rule;
 /// Observes the scans of one connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct FairnessChecker {
-    /// Channels that had an overdue message on this connection: their messages may wait.
+    /// Channels that had an overdue message on this connection or were given up: their messages may wait.
     accused: BTreeSet<Chid>,
     /// Whether the agent has set a minimum urgency: any message may wait from then on.
     has_min_urgency: bool,
@@ -31,7 +31,7 @@ pub(super) struct FairnessChecker {
     /// Whether the last page was followed by others.
     has_next_page: bool,
     /// Rows that a scan has read and left to its end.
-    left_out: BTreeSet<MessageId>,
+    left_out: BTreeMap<MessageId, Chid>,
 }
 
 /// The messages of the connection as of now.
@@ -72,7 +72,8 @@ impl FairnessChecker {
         let was_idle = self.is_idle();
         self.happened(seen.event);
         seen.effects.iter().for_each(|effect| self.ordered(effect));
-        self.left_out.retain(|id| !messages.contains_key(id));
+        let accused = &self.accused;
+        self.left_out.retain(|id, chid| !messages.contains_key(id) && !accused.contains(chid));
         if seen.before == PhaseName::Ready && seen.after == PhaseName::Ready {
             self.push_is_sent(seen, sent, was_idle)?;
             self.page_is_sent(seen, sent)?;
@@ -102,7 +103,7 @@ impl FairnessChecker {
                     StoreAnswer::Fetched(page) if was_in_flight => {
                         self.has_next_page = page.next.is_some();
                         if self.is_first_page {
-                            self.left_out = BTreeSet::new();
+                            self.left_out = BTreeMap::new();
                         }
                     }
                     _ => {}
@@ -122,6 +123,9 @@ impl FairnessChecker {
                 self.is_scan_owed &= !self.is_first_page;
                 self.has_next_page = false;
                 self.in_flight.insert(*op);
+            }
+            Effect::Send(ServerMessage::Unregistered { chid, status: status::OK }) => {
+                self.accused.insert(*chid);
             }
             Effect::SubmitStoreOp {
                 op,
@@ -158,8 +162,9 @@ impl FairnessChecker {
         for message in page.messages.iter().filter(|row| self.is_due(row, sent)) {
             check!(message.is_offered_often(), Rule, "{} was read and not sent", message.id);
         }
-        let due = page.messages.iter().filter(|row| self.is_due(row, sent)).map(|row| row.id);
-        self.left_out = &self.left_out | &due.collect();
+        let due = page.messages.iter().filter(|row| self.is_due(row, sent));
+        let due: Vec<_> = due.map(|row| (row.id, row.chid)).collect();
+        self.left_out.extend(due);
         Ok(())
     }
 

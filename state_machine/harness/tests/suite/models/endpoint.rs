@@ -277,6 +277,9 @@ impl World {
         answer: PushAnswer,
         message: MessageKey,
     ) {
+        if answer == PushAnswer::Busy {
+            self.busy.insert((line, message.id));
+        }
         if !self.pushes[which].awaits(line) {
             // Between processes, an answer may be written to an endpoint that is gone, and the node
             // does not notice.

@@ -59,13 +59,42 @@ impl World {
             let detail = format!("connection {} lingers: the agent is elsewhere", old.0);
             return Err(Promise::ComesToRest.broken(detail));
         }
-        if self.is_nudge_lost || self.agent.min_urgency != Urgency::VeryLow {
+        if self.agent.min_urgency != Urgency::VeryLow {
             return Ok(());
+        }
+        if self.is_nudge_lost {
+            return self.busy_pushes_arrive(scenario, line);
         }
         if let Some(id) = self.ledger.missing() {
             return Err(Promise::FoundWhileConnected.broken(format!("{id} waits in a table")));
         }
         self.nothing_acked_stays(scenario)
+    }
+
+    /// Checks that the connection finds the messages that it answered busy, although a notification was lost.
+    fn busy_pushes_arrive(
+        &self,
+        scenario: &Scenario,
+        line: ConnectionId,
+    ) -> Result<(), Broken<Promise>> {
+        let is_stored = |world: &Self, id: MessageId| {
+            world.store.rows(self.agent.uaid).any(|(_, row)| row == id)
+        };
+        let of_line = self.busy.iter().filter(|(by, _)| *by == line).map(|(_, id)| *id);
+        let waiting: Vec<MessageId> = of_line.filter(|id| is_stored(self, *id)).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let mut later = self.clone();
+        later.deadline_passes(scenario, line);
+        later.runs_out(scenario);
+        match waiting.into_iter().find(|id| is_stored(&later, *id)) {
+            Some(id) => {
+                let detail = format!("{id} was answered busy, and waits for the next recheck");
+                Err(Promise::FoundWhileConnected.broken(detail))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Checks that every acked message with answer 201 is deleted without a recheck.

@@ -40,6 +40,8 @@ pub(crate) struct World {
     /// Whether a notification of a stored message was lost, so that only the next one or the
     /// recheck finds the message.
     pub(crate) is_nudge_lost: bool,
+    /// Messages whose push a connection has answered busy.
+    pub(crate) busy: BTreeSet<(ConnectionId, MessageId)>,
     /// Notifications that have not reached their nodes.
     pub(crate) letters: BTreeSet<Letter>,
     /// Whether a node may never be notified that its agent is elsewhere.
@@ -124,6 +126,7 @@ impl World {
             ledger: DeliveryModel::default(),
             left: Bounds::default(),
             is_nudge_lost: false,
+            busy: BTreeSet::new(),
             letters: BTreeSet::new(),
             is_untold: false,
             is_record_astray: false,

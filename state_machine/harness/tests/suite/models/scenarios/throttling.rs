@@ -12,10 +12,10 @@ use crate::models::scenario::{Bounds, Freedom, NOVEMBER, Scenario, is_large, mes
 /// The last waits are all of the same length.
 #[test]
 fn a_store_that_fails_for_long_breaks_no_promise() {
-    const REFUSALS: u8 = 9;
+    let refusals = if is_large() { 9 } else { 5 };
     let scenario = Scenario::new("store_fails_for_long", Month::of(NOVEMBER), vec![message(0)])
         .waiting([0])
-        .bound(Bounds { connects: 1, store_refusals: REFUSALS, ..Bounds::default() })
+        .bound(Bounds { connects: 1, store_refusals: refusals, ..Bounds::default() })
         .seen("the agent is served after all", |_, world| {
             world.left.store_refusals == 0 && world.phase() == Some(PhaseName::Ready)
         });
