@@ -18,7 +18,7 @@ use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, message, month, open, registration, run_as_child, waiting,
 };
 
-/// Ten batches.
+/// Enough for ten batches of a drop.
 const AGENTS: u8 = 250;
 
 /// Messages of an agent in each month, so that most of the time rows are deleted.
