@@ -303,6 +303,7 @@ mod tests {
         assert_eq!(publisher.step(at(1101), published(4, None)), []);
         assert_eq!(publisher.deadline(), Some((at(2101), PublisherWait::Poll)));
         assert_eq!(publisher.step(at(1200), Is::Watched(true)), []);
+        assert_eq!(publisher.deadline(), Some((at(2101), PublisherWait::Poll)));
         assert_eq!(publisher.step(at(1200), Is::Watched(false)), []);
         assert!(publisher.is_idle());
         assert_eq!(publisher.step(at(2101), Is::TimePassed), []);
