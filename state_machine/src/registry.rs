@@ -90,8 +90,9 @@ mod tests {
         registry.insert(WHO, NEW, ());
         registry.remove(WHO, OLD);
         assert_eq!(registry.find(WHO).map(|entry| entry.connection), Some(NEW));
+        assert!(!registry.is_empty());
         registry.remove(WHO, NEW);
-        assert!(registry.is_empty());
+        assert_eq!((registry.is_empty(), registry.len()), (true, 0));
     }
 
     #[test]

@@ -95,4 +95,13 @@ mod tests {
         assert_eq!(seed(0).slot(), 0);
         assert_eq!(seed(0x80).slot(), 0x8080_8080);
     }
+
+    #[test]
+    fn the_greatest_jitter_shortens_by_less_than_an_eighth() {
+        let seed = |jitter| ConnectionSeed { fresh_uaid: Uaid([1; 16]), jitter };
+        let span = Span(8 * 65_536);
+        assert_eq!(seed(0).with_jitter(span), span);
+        assert_eq!(seed(32_768).with_jitter(span), Span(span.0 - 32_768));
+        assert_eq!(seed(u16::MAX).with_jitter(span), Span(span.0 - 65_535));
+    }
 }

@@ -291,6 +291,7 @@ mod tests {
     #[test]
     fn a_feed_that_is_followed_is_looked_at_again_and_again() {
         let mut publisher = publisher();
+        assert_eq!(publisher.step(at(0), Is::Watched(false)), []);
         assert_eq!(publisher.step(at(0), Is::Watched(true)), [publish(None)]);
         assert_eq!(publisher.step(at(5), no_such_feed()), []);
         assert_eq!(publisher.deadline(), Some((at(1005), PublisherWait::Poll)));
@@ -302,6 +303,7 @@ mod tests {
         assert_eq!(publisher.step(at(1101), published(4, None)), []);
         assert_eq!(publisher.deadline(), Some((at(2101), PublisherWait::Poll)));
         assert_eq!(publisher.step(at(1200), Is::Watched(true)), []);
+        assert_eq!(publisher.deadline(), Some((at(2101), PublisherWait::Poll)));
         assert_eq!(publisher.step(at(1200), Is::Watched(false)), []);
         assert!(publisher.is_idle());
         assert_eq!(publisher.step(at(2101), Is::TimePassed), []);

@@ -71,6 +71,7 @@ fn at(hundredths: u64) -> u32 {
 #[test]
 fn a_schedule_at_rest_has_no_deadline_and_wakes_no_subscriber() {
     let mut watch = Watch::new(PERIOD);
+    assert!(watch.schedule.is_empty());
     watch.subscribe(at(10), 1, 0);
     assert_eq!(watch.schedule.deadline(), None);
     assert_eq!(watch.schedule.tick(START, |_| panic!("nothing changed")), 0);

@@ -12,7 +12,12 @@ fn parting() -> impl Strategy<Value = Parting> {
 }
 
 fn urgency() -> impl Strategy<Value = Urgency> {
-    prop_oneof![4 => Just(Urgency::Normal), 1 => Just(Urgency::Low), 1 => Just(Urgency::High)]
+    prop_oneof![
+        4 => Just(Urgency::Normal),
+        1 => Just(Urgency::VeryLow),
+        1 => Just(Urgency::Low),
+        1 => Just(Urgency::High),
+    ]
 }
 
 fn how() -> impl Strategy<Value = How> {
@@ -60,9 +65,16 @@ fn op() -> impl Strategy<Value = Op> {
         8 => Just(Op::GoAll),
         3 => (1..3000_u64).prop_map(|ms| Op::Wait { ms }),
         6 => Just(Op::ToDeadline),
+        1 => days(),
         1 => Just(Op::NextMonth),
         1 => (0..NODES).prop_map(|node| Op::ShutDown { node }),
     ]
+}
+
+/// Sessions end meanwhile, for their age or because their peer is silent.
+fn days() -> impl Strategy<Value = Op> {
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    (1..20_u64).prop_map(|days| Op::Wait { ms: days * DAY_MS })
 }
 
 /// An operation while an agent moves to another month.
@@ -74,6 +86,7 @@ fn op_of_a_move() -> impl Strategy<Value = Op> {
         5 => ack(),
         30 => go(),
         1 => Just(Op::ToDeadline),
+        1 => days(),
     ]
 }
 

@@ -19,18 +19,20 @@ impl World {
         deadlines.min()
     }
 
-    /// Any event may overtake a mailbox message, but it is handled within a second.
+    /// Any event may overtake a mailbox message, but it is handled within a second. So an agent that is there answers a ping
+    /// in time.
     pub(super) fn time_passes(&mut self, until: Time) -> Result<(), SyntaxError> {
         const DEADLINES_MAX: usize = 5000;
-        if until >= self.now + Span::from_secs(1) {
-            self.deliver_mail()?;
-        }
         for _ in 0..DEADLINES_MAX {
-            let Some((at, line)) = self.deadline().filter(|(at, _)| *at <= until) else {
-                self.now = until;
-                return Ok(());
-            };
-            self.now = self.now.max(at);
+            let due = self.deadline().filter(|(at, _)| *at <= until);
+            let next = due.map_or(until, |(at, _)| at);
+            let has_mail = self.lines.iter().any(|line| !line.mail.is_empty());
+            if has_mail && next >= self.now + Span::from_secs(1) {
+                self.deliver_mail()?;
+                continue;
+            }
+            self.now = self.now.max(next);
+            let Some((_, line)) = due else { return Ok(()) };
             self.step(line, &Event::TimePassed)?;
         }
         Err(format!("deadlines never end before {until:?}"))
