@@ -287,7 +287,7 @@ settings! {
 
         /// Time beyond `ack_wait_ms` that the endpoint waits for a session that does not answer
         /// because its peer has stopped reading.
-        answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
+        answer_grace_ms: u64 = 250, in WAIT_MS, "ms";
 
         /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if
         /// its TTL is 0.
@@ -345,7 +345,7 @@ settings! {
 
         /// Time beyond `ack_wait_ms` and `answer_grace_ms` that an endpoint node waits for the
         /// response of a connection node.
-        node_answer_grace_ms: u64 = 500, in WAIT_MS, "ms";
+        node_answer_grace_ms: u64 = 250, in WAIT_MS, "ms";
 
         /// Wait after the first failure of a node before it is called again. It doubles with each
         /// failure. Meanwhile messages for its user agents are stored at once.
