@@ -162,7 +162,7 @@ impl Session {
     pub(in crate::connection) fn recheck_storage(&mut self, cx: &StepContext<'_>) {
         if self.recheck_at.is_some_and(|at| at <= cx.now) {
             self.request_scan();
-            self.recheck_at = None;
+            self.recheck_at = self.recheck_again_at.take().filter(|at| *at > cx.now);
             self.schedule_recheck(cx);
         }
     }
@@ -171,9 +171,15 @@ impl Session {
         self.recheck_by(cx.now + cx.seed.with_jitter(cx.config.limits.storage_recheck));
     }
 
-    /// An endpoint was answered to store a message.
+    /// An endpoint was answered to store a message. A scan that is due earlier may precede its write, and is followed by
+    /// another.
     fn recheck_soon(&mut self, cx: &StepContext<'_>) {
-        self.recheck_by(cx.now + RECHECK_SOON);
+        let at = cx.now + RECHECK_SOON;
+        if self.recheck_at.is_some_and(|earlier| earlier < at) {
+            self.recheck_again_at = Some(at);
+        } else {
+            self.recheck_at = Some(at);
+        }
     }
 
     fn recheck_by(&mut self, at: Time) {

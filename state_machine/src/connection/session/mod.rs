@@ -43,6 +43,8 @@ pub(super) struct Session {
     scan: StorageScan,
     /// When to scan storage without a notification, once the connection is ready.
     pub(super) recheck_at: Option<Time>,
+    /// When to scan it again after that, because an endpoint was answered to store a message since.
+    recheck_again_at: Option<Time>,
     /// Commands that wait until the connection is ready and the command before is done: at most
     /// `deferred_commands_max`, the oldest first.
     pub(super) commands: VecDeque<ClientMessage>,
@@ -72,6 +74,7 @@ impl Session {
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
             recheck_at: None,
+            recheck_again_at: None,
             commands: VecDeque::new(),
             subscriptions: BroadcastSubscriptions::default(),
             pong_sent_at: None,
