@@ -53,10 +53,19 @@ impl Session {
         (overtakes || is_next)
             && message.urgency >= self.min_urgency
             && self.window.fresh() + self.scan.rows_pending() < limits.unacked_max
+            && !self.is_older_of_topic_stored(message)
             && !self.window.is_share_used(message.chid, limits.unacked_max)
             && self.deletes.backlog() < limits.remembered_acks_max
             && !self.window.contains(message.id)
             && !self.deletes.remembers(message.id)
+    }
+
+    /// Whether an older message of its topic may be in storage: an overdue one, or one that is not urgent enough. The
+    /// endpoint replaces it there.
+    fn is_older_of_topic_stored(&self, message: &Message) -> bool {
+        message.topic.is_some()
+            && (self.min_urgency > Urgency::VeryLow
+                || self.window.has_overdue(message.chid, &message.topic))
     }
 
     /// Sends a pushed message. The push is answered with the ack. With a TTL of zero it is answered at once; so it is

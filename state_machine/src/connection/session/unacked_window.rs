@@ -71,6 +71,11 @@ impl UnackedWindow {
             || self.overdue.values().any(|overdue| overdue.contains_key(&id))
     }
 
+    /// Whether a message of this channel and topic is overdue.
+    pub(super) fn has_overdue(&self, chid: Chid, topic: &Option<Topic>) -> bool {
+        self.overdue.get(&chid).is_some_and(|overdue| overdue.values().any(|other| other == topic))
+    }
+
     pub(super) fn sent(&mut self, message: MessageKey, sent_at: Time, origin: Origin) {
         self.fresh.push_back(Unacked { message, sent_at, origin });
     }
