@@ -213,7 +213,7 @@ impl Session {
                 return;
             }
             self.scan.start();
-            self.window.release_held(limits.unacked_max);
+            self.window.release_held();
         }
         let rows = limits.fetch_rows_max.min(room).max(1);
         if let Some(after) = self.scan.fetch(rows) {

@@ -164,10 +164,8 @@ impl UnackedWindow {
     }
 
     /// A new scan reads the rows that were left.
-    pub(super) fn release_held(&mut self, unacked_max: usize) {
-        let mut held = std::mem::take(&mut self.held);
-        held.retain(|chid| self.overdue_of(*chid) > share(unacked_max) / 2);
-        self.held = held;
+    pub(super) fn release_held(&mut self) {
+        self.held = BTreeSet::new();
     }
 
     fn overdue_of(&self, chid: Chid) -> usize {
