@@ -142,10 +142,19 @@ impl Session {
         }
     }
 
-    /// Expires acks that are overdue. Their rows record that this connection has offered them.
+    /// Expires acks that are overdue. Their rows count that this connection has offered them, by one operation at a
+    /// time.
     pub(super) fn expire_acks(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
-        let messages = self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
-        if let (Some(month), false) = (months.first().copied(), messages.is_empty()) {
+        self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
+        if !self.ops.is_recording_offers() {
+            self.record_offers(months, cx);
+        }
+    }
+
+    pub(super) fn record_offers(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
+        let Some(month) = months.first().copied() else { return };
+        let messages = self.window.take_uncounted();
+        if !messages.is_empty() {
             self.submit(StoreOp::RecordOffers { uaid: self.uaid, month, messages }, cx);
         }
     }

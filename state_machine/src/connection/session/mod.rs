@@ -158,6 +158,7 @@ impl Session {
     /// Hands all messages and acks over to endpoints and the store.
     pub(super) fn close(mut self, reason: CloseReason, months: &[Month], cx: &mut StepContext<'_>) {
         self.window.close(cx.out);
+        self.record_offers(months, cx);
         // The last delete does not wait for the one under way: the connection processes no answer any more.
         self.deletes.on_deleted();
         self.flush_acks(months, cx);
