@@ -22,8 +22,8 @@ pub(super) struct FairnessChecker {
     has_min_urgency: bool,
     /// Whether the agent has a record, and so a month to read.
     has_record: bool,
-    /// Operations without an answer that read messages or channels, or delete messages.
-    in_flight: BTreeSet<OpId>,
+    /// Operations without an answer. An operation that failed is replaced when it is submitted again.
+    in_flight: BTreeMap<Awaited, OpId>,
     /// Whether the page in flight begins a reading of the table.
     is_first_page: bool,
     /// Whether a message was stored that the last scan may not have read.
@@ -32,7 +32,20 @@ pub(super) struct FairnessChecker {
     has_next_page: bool,
     /// Rows that a scan has read and left to its end.
     left_out: BTreeMap<MessageId, Chid>,
+    /// Until when storage must be read, because an endpoint was answered to store a message.
+    must_read_by: Option<Time>,
 }
+
+/// Operations that read messages or channels, or delete messages: one of each at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Awaited {
+    Page,
+    Channels,
+    Delete,
+}
+
+/// How long an endpoint has to store a message before storage is read without its notification.
+const STORE_WAIT: Span = Span::from_secs(5);
 
 /// The messages of the connection as of now.
 #[derive(Clone, Copy)]
@@ -71,7 +84,7 @@ impl FairnessChecker {
         }
         let was_idle = self.is_idle();
         self.happened(seen.event);
-        seen.effects.iter().for_each(|effect| self.ordered(effect));
+        seen.effects.iter().for_each(|effect| self.ordered(effect, seen));
         let accused = &self.accused;
         self.left_out.retain(|id, chid| !messages.contains_key(id) && !accused.contains(chid));
         if seen.before == PhaseName::Ready && seen.after == PhaseName::Ready {
@@ -81,6 +94,9 @@ impl FairnessChecker {
                 check!(self.is_idle(), Rule, "storage is not read, though no ack is awaited");
                 let left_out = &self.left_out;
                 check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
+                let (read_by, next) = (self.must_read_by, seen.deadline.map(|(at, _)| at));
+                let is_in_time = read_by.is_none_or(|by| next.is_some_and(|at| at <= by));
+                check!(is_in_time, Invariant::StoredIsRead, "{next:?} is after {read_by:?}");
             }
         }
         Ok(())
@@ -95,7 +111,9 @@ impl FairnessChecker {
         match event {
             Event::MessageStored => self.is_scan_owed = self.has_record,
             Event::StoreAnswered { op, answer: Ok(answer) } => {
-                let was_in_flight = self.in_flight.remove(op);
+                let in_flight = self.in_flight.len();
+                self.in_flight.retain(|_, awaited| awaited != op);
+                let was_in_flight = self.in_flight.len() < in_flight;
                 match answer {
                     StoreAnswer::Registered(RegisterResult::Registered(..)) => {
                         self.has_record = true;
@@ -113,8 +131,13 @@ impl FairnessChecker {
         }
     }
 
-    fn ordered(&mut self, effect: &Effect) {
+    fn ordered(&mut self, effect: &Effect, seen: &StepRecord<'_>) {
         match effect {
+            Effect::AnswerPush { answer: PushAnswer::Busy | PushAnswer::Unconfirmed, .. }
+                if matches!(seen.event, Event::PushArrived { .. }) =>
+            {
+                self.must_read_by = Some(seen.now + STORE_WAIT);
+            }
             Effect::Send(ServerMessage::UrgencySet { status: status::OK }) => {
                 self.has_min_urgency = true;
             }
@@ -122,15 +145,20 @@ impl FairnessChecker {
                 self.is_first_page = after.is_none();
                 self.is_scan_owed &= !self.is_first_page;
                 self.has_next_page = false;
-                self.in_flight.insert(*op);
+                if self.is_first_page && self.must_read_by.is_some_and(|by| by <= seen.now) {
+                    self.must_read_by = None;
+                }
+                self.in_flight.insert(Awaited::Page, *op);
+            }
+            Effect::SubmitStoreOp { op, order: StoreOp::ReadChannels { .. } } => {
+                self.in_flight.insert(Awaited::Channels, *op);
+            }
+            Effect::SubmitStoreOp { op, order: StoreOp::Delete { .. } } => {
+                self.in_flight.insert(Awaited::Delete, *op);
             }
             Effect::Send(ServerMessage::Unregistered { chid, status: status::OK }) => {
                 self.accused.insert(*chid);
             }
-            Effect::SubmitStoreOp {
-                op,
-                order: StoreOp::ReadChannels { .. } | StoreOp::Delete { .. },
-            } => drop(self.in_flight.insert(*op)),
             _ => {}
         }
     }

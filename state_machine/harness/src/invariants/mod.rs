@@ -109,6 +109,8 @@ sentences! {
         "At most `unacked_max` messages were sent less than `ack_wait` ago and not acked, and of each channel as many at all.";
     OthersNotDelayed, "others_not_delayed",
         "An unacked message of one channel delays a message of another channel by at most `ack_wait`.";
+    StoredIsRead, "stored_is_read",
+        "When an endpoint was answered to store a message, storage is read 5 s later, or once no ack is awaited after that.";
     WindowCounted, "window_counted",
         "The connection counts as unacked what was sent and not acked, except overdue messages with a TTL of zero, and nothing when it is closed.";
     OrdersNumbered, "orders_numbered",

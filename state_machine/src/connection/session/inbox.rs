@@ -53,10 +53,19 @@ impl Session {
         (overtakes || is_next)
             && message.urgency >= self.min_urgency
             && self.window.fresh() + self.scan.rows_pending() < limits.unacked_max
+            && !self.is_older_of_topic_stored(message)
             && !self.window.is_share_used(message.chid, limits.unacked_max)
             && self.deletes.backlog() < limits.remembered_acks_max
             && !self.window.contains(message.id)
             && !self.deletes.remembers(message.id)
+    }
+
+    /// Whether an older message of its topic may be in storage: an overdue one, or one that is not urgent enough. The
+    /// endpoint replaces it there.
+    fn is_older_of_topic_stored(&self, message: &Message) -> bool {
+        message.topic.is_some()
+            && (self.min_urgency > Urgency::VeryLow
+                || self.window.has_overdue(message.chid, &message.topic))
     }
 
     /// Sends a pushed message. The push is answered with the ack. With a TTL of zero it is answered at once; so it is
@@ -133,10 +142,19 @@ impl Session {
         }
     }
 
-    /// Expires acks that are overdue. Their rows record that this connection has offered them.
+    /// Expires acks that are overdue. Their rows count that this connection has offered them, by one operation at a
+    /// time.
     pub(super) fn expire_acks(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
-        let messages = self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
-        if let (Some(month), false) = (months.first().copied(), messages.is_empty()) {
+        self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
+        if !self.ops.is_recording_offers() {
+            self.record_offers(months, cx);
+        }
+    }
+
+    pub(super) fn record_offers(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
+        let Some(month) = months.first().copied() else { return };
+        let messages = self.window.take_uncounted();
+        if !messages.is_empty() {
             self.submit(StoreOp::RecordOffers { uaid: self.uaid, month, messages }, cx);
         }
     }
@@ -162,7 +180,7 @@ impl Session {
     pub(in crate::connection) fn recheck_storage(&mut self, cx: &StepContext<'_>) {
         if self.recheck_at.is_some_and(|at| at <= cx.now) {
             self.request_scan();
-            self.recheck_at = None;
+            self.recheck_at = self.recheck_again_at.take().filter(|at| *at > cx.now);
             self.schedule_recheck(cx);
         }
     }
@@ -171,9 +189,15 @@ impl Session {
         self.recheck_by(cx.now + cx.seed.with_jitter(cx.config.limits.storage_recheck));
     }
 
-    /// An endpoint was answered to store a message.
+    /// An endpoint was answered to store a message. A scan that is due earlier may precede its write, and is followed by
+    /// another.
     fn recheck_soon(&mut self, cx: &StepContext<'_>) {
-        self.recheck_by(cx.now + RECHECK_SOON);
+        let at = cx.now + RECHECK_SOON;
+        if self.recheck_at.is_some_and(|earlier| earlier < at) {
+            self.recheck_again_at = Some(at);
+        } else {
+            self.recheck_at = Some(at);
+        }
     }
 
     fn recheck_by(&mut self, at: Time) {
@@ -198,7 +222,7 @@ impl Session {
                 return;
             }
             self.scan.start();
-            self.window.release_held(limits.unacked_max);
+            self.window.release_held();
         }
         let rows = limits.fetch_rows_max.min(room).max(1);
         if let Some(after) = self.scan.fetch(rows) {

@@ -43,6 +43,8 @@ pub(super) struct Session {
     scan: StorageScan,
     /// When to scan storage without a notification, once the connection is ready.
     pub(super) recheck_at: Option<Time>,
+    /// When to scan it again after that, because an endpoint was answered to store a message since.
+    recheck_again_at: Option<Time>,
     /// Commands that wait until the connection is ready and the command before is done: at most
     /// `deferred_commands_max`, the oldest first.
     pub(super) commands: VecDeque<ClientMessage>,
@@ -72,6 +74,7 @@ impl Session {
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
             recheck_at: None,
+            recheck_again_at: None,
             commands: VecDeque::new(),
             subscriptions: BroadcastSubscriptions::default(),
             pong_sent_at: None,
@@ -155,6 +158,7 @@ impl Session {
     /// Hands all messages and acks over to endpoints and the store.
     pub(super) fn close(mut self, reason: CloseReason, months: &[Month], cx: &mut StepContext<'_>) {
         self.window.close(cx.out);
+        self.record_offers(months, cx);
         // The last delete does not wait for the one under way: the connection processes no answer any more.
         self.deletes.on_deleted();
         self.flush_acks(months, cx);

@@ -10,7 +10,7 @@ use crate::time::{Span, Time};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct PendingOps {
     submitted: u32,
-    /// A handful at most: one fetch, one delete, one command, one step of a move.
+    /// A handful at most: one fetch, one delete, one record of offers, one command, one step of a move.
     in_flight: Vec<InFlight>,
 }
 
@@ -49,6 +49,12 @@ impl PendingOps {
                 None
             }
         }
+    }
+
+    pub(super) fn is_recording_offers(&self) -> bool {
+        let is_record =
+            |in_flight: &InFlight| matches!(in_flight.order, StoreOp::RecordOffers { .. });
+        self.in_flight.iter().any(is_record)
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {

@@ -39,6 +39,8 @@ pub(super) struct UnackedWindow {
     overdue: BTreeMap<Chid, BTreeMap<MessageId, Option<Topic>>>,
     /// Channels of which rows were left in storage, because their share is used up.
     held: BTreeSet<Chid>,
+    /// Overdue messages whose rows do not count this connection's offer yet.
+    uncounted: Vec<MessageKey>,
     /// How often acks were overdue since the last ack in time.
     misses: u8,
 }
@@ -71,6 +73,11 @@ impl UnackedWindow {
             || self.overdue.values().any(|overdue| overdue.contains_key(&id))
     }
 
+    /// Whether a message of this channel and topic is overdue.
+    pub(super) fn has_overdue(&self, chid: Chid, topic: &Option<Topic>) -> bool {
+        self.overdue.get(&chid).is_some_and(|overdue| overdue.values().any(|other| other == topic))
+    }
+
     pub(super) fn sent(&mut self, message: MessageKey, sent_at: Time, origin: Origin) {
         self.fresh.push_back(Unacked { message, sent_at, origin });
     }
@@ -97,6 +104,7 @@ impl UnackedWindow {
             .iter_mut()
             .find_map(|(chid, overdue)| overdue.remove(&id).map(|topic| (*chid, topic)))?;
         self.overdue.retain(|_, overdue| !overdue.is_empty());
+        self.uncounted.retain(|message| message.id != id);
         Some((MessageKey { id, chid, topic }, Origin::Store))
     }
 
@@ -105,21 +113,19 @@ impl UnackedWindow {
         self.fresh.front().map(|unacked| unacked.sent_at + ack_wait)
     }
 
-    /// Answers the endpoints of messages that are overdue now: they must store them. Returns those that are in storage
-    /// already.
+    /// Answers the endpoints of messages that are overdue now: they must store them.
     ///
     /// A message that was sent in the future is overdue too: the clock was set back, so its wait is unknown. One with a
     /// TTL of zero is forgotten.
-    pub(super) fn expire(&mut self, now: Time, wait: Span, out: &mut Effects) -> Vec<MessageKey> {
+    pub(super) fn expire(&mut self, now: Time, wait: Span, out: &mut Effects) {
         let is_fresh = |unacked: &Unacked| unacked.sent_at <= now && now < unacked.sent_at + wait;
         let end = self.fresh.iter().position(is_fresh).unwrap_or(self.fresh.len());
         if end > 0 {
             self.misses = self.misses.saturating_add(1);
         }
-        let mut stored = Vec::new();
         for mut unacked in self.fresh.drain(..end) {
             if matches!(unacked.origin, Origin::Both(_) | Origin::Store) {
-                stored.push(unacked.message.clone());
+                self.uncounted.push(unacked.message.clone());
             }
             unacked.hand_back(out);
             if unacked.origin == Origin::Store {
@@ -127,7 +133,11 @@ impl UnackedWindow {
                 self.overdue.entry(chid).or_default().insert(id, topic);
             }
         }
-        stored
+    }
+
+    /// The overdue messages in storage whose offers are to be counted now.
+    pub(super) fn take_uncounted(&mut self) -> Vec<MessageKey> {
+        std::mem::take(&mut self.uncounted)
     }
 
     /// Answers every endpoint that still waits.
@@ -159,10 +169,8 @@ impl UnackedWindow {
     }
 
     /// A new scan reads the rows that were left.
-    pub(super) fn release_held(&mut self, unacked_max: usize) {
-        let mut held = std::mem::take(&mut self.held);
-        held.retain(|chid| self.overdue_of(*chid) > share(unacked_max) / 2);
-        self.held = held;
+    pub(super) fn release_held(&mut self) {
+        self.held = BTreeSet::new();
     }
 
     fn overdue_of(&self, chid: Chid) -> usize {
