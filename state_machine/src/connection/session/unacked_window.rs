@@ -140,9 +140,12 @@ impl UnackedWindow {
         std::mem::take(&mut self.uncounted)
     }
 
-    /// Answers every endpoint that still waits.
+    /// Answers every endpoint that still waits. A message without an ack was offered, however short the connection.
     pub(super) fn close(&mut self, out: &mut Effects) {
         for unacked in &mut self.fresh {
+            if matches!(unacked.origin, Origin::Both(_) | Origin::Store) {
+                self.uncounted.push(unacked.message.clone());
+            }
             unacked.hand_back(out);
         }
     }
