@@ -261,7 +261,8 @@ settings! {
         /// Payload that a session reads from the store at a time. One message is always read.
         fetch_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
 
-        /// Messages sent to one user agent that may wait for its ack.
+        /// Messages sent to one user agent for whose ack it still waits. A channel with messages that it waited for in
+        /// vain may have half as many unacked ones.
         unacked_max: usize = 128, in 1..=100_000, "messages";
 
         /// Commands of one user agent that may wait until its session is ready.

@@ -125,8 +125,12 @@ impl ClientMessage {
 
 impl Fields<'_> {
     fn key(&self) -> Result<Option<VapidKey>, InvalidFrame> {
-        let Some(text) = self.text("key") else { return Ok(None) };
-        VapidKey::parse(&text).map(Some).ok_or_else(|| InvalidFrame::BadField {
+        // A key of another type is not a missing one: its channel would not be restricted.
+        let Some(key) = self.get::<&RawValue>("key").filter(|key| key.get() != "null") else {
+            return Ok(None);
+        };
+        let key = parse(key).and_then(|Text(text)| VapidKey::parse(&text));
+        key.map(Some).ok_or_else(|| InvalidFrame::BadField {
             message_type: "register",
             channel_id: self.channel_id(),
             status: status::INVALID_KEY,

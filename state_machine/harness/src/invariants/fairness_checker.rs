@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::connection_checker::State;
 use super::{Checked, Invariant, StepRecord};
-use state_machine::connection::{Effect, Event, PhaseName, PushAnswer};
+use state_machine::connection::{Effect, Event, Limits, PhaseName, PushAnswer};
 use state_machine::ids::{Chid, MessageId, OpId};
 use state_machine::message::Message;
 use state_machine::store::{RegisterResult, StoreAnswer, StoreOp};
@@ -16,7 +16,8 @@ use Invariant::OthersNotDelayed as Rule;
 /// Observes the scans of one connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct FairnessChecker {
-    /// Channels that had an overdue message on this connection or were given up: their messages may wait.
+    /// Channels whose messages may wait: they had an overdue message on this connection, have used up the share of one
+    /// that offered messages in vain, or were given up.
     accused: BTreeSet<Chid>,
     /// Whether the agent has set a minimum urgency: any message may wait from then on.
     has_min_urgency: bool,
@@ -52,17 +53,25 @@ const STORE_WAIT: Span = Span::from_secs(5);
 struct Sent<'a> {
     messages: &'a BTreeMap<MessageId, State>,
     now: Time,
-    ack_wait: Span,
+    limits: &'a Limits,
 }
 
 impl Sent<'_> {
+    /// Whether the channel has as many unacked messages as one that offered some in vain may have.
+    fn is_share_used(self, chid: Chid) -> bool {
+        let is_of_channel =
+            |state: &&State| matches!(state, State::Unacked { chid: other, .. } if *other == chid);
+        let unacked = self.messages.values().filter(is_of_channel).count();
+        unacked >= (self.limits.unacked_max / 2).max(1)
+    }
+
     /// Whether a message other than this one was sent less than `ack_wait` ago and is not acked.
     fn has_fresh_besides(self, besides: Option<MessageId>) -> bool {
         self.messages.iter().any(|(id, state)| Some(*id) != besides && self.is_fresh(state))
     }
 
     fn is_fresh(self, state: &State) -> bool {
-        matches!(state, State::Unacked { sent_at, .. } if self.now < *sent_at + self.ack_wait)
+        matches!(state, State::Unacked { sent_at, .. } if self.now < *sent_at + self.limits.ack_wait)
     }
 }
 
@@ -72,9 +81,9 @@ impl FairnessChecker {
         &mut self,
         seen: &StepRecord<'_>,
         messages: &BTreeMap<MessageId, State>,
-        ack_wait: Span,
+        limits: &Limits,
     ) -> Checked {
-        let sent = Sent { messages, now: seen.now, ack_wait };
+        let sent = Sent { messages, now: seen.now, limits };
         for state in messages.values() {
             if let State::Unacked { chid, .. } = state
                 && !sent.is_fresh(state)
@@ -187,12 +196,17 @@ impl FairnessChecker {
         if seen.effects.iter().any(is_doubtful) {
             return Ok(());
         }
-        for message in page.messages.iter().filter(|row| self.is_due(row, sent)) {
+        for message in &page.messages {
+            if !self.is_due(message, sent) {
+                continue;
+            }
+            if message.offers > 0 && sent.is_share_used(message.chid) {
+                self.accused.insert(message.chid);
+                continue;
+            }
             check!(message.is_offered_often(), Rule, "{} was read and not sent", message.id);
+            self.left_out.insert(message.id, message.chid);
         }
-        let due = page.messages.iter().filter(|row| self.is_due(row, sent));
-        let due: Vec<_> = due.map(|row| (row.id, row.chid)).collect();
-        self.left_out.extend(due);
         Ok(())
     }
 

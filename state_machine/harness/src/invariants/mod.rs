@@ -106,13 +106,13 @@ sentences! {
     UnackedNeverDeleted, "unacked_never_deleted",
         "A message worth keeping that was sent and is not acked is not deleted, unless its channel was given up.";
     WindowBounded, "window_bounded",
-        "At most `unacked_max` messages were sent less than `ack_wait` ago and not acked, and of each channel as many at all.";
+        "At most `unacked_max` messages were sent less than `ack_wait` ago and not acked, and of each channel as many that have not expired.";
     OthersNotDelayed, "others_not_delayed",
         "An unacked message of one channel delays a message of another channel by at most `ack_wait`.";
     StoredIsRead, "stored_is_read",
         "When an endpoint was answered to store a message, storage is read 5 s later, or once no ack is awaited after that.";
     WindowCounted, "window_counted",
-        "The connection counts as unacked what was sent and not acked, except overdue messages with a TTL of zero, and nothing when it is closed.";
+        "The connection counts as unacked what was sent and not acked, and nothing when it is closed. It forgets overdue messages with a TTL of zero, and may forget others that have expired.";
     OrdersNumbered, "orders_numbered",
         "Every store operation has a greater number than all before it.";
     CommandsWaitForReady, "commands_wait_for_ready",

@@ -54,7 +54,8 @@ impl Session {
             && message.urgency >= self.min_urgency
             && self.window.fresh() + self.scan.rows_pending() < limits.unacked_max
             && !self.is_older_of_topic_stored(message)
-            && !self.window.is_share_used(message.chid, limits.unacked_max)
+            && (message.ttl_is_zero()
+                || !self.window.is_share_used(message, cx.now, limits.unacked_max))
             && self.deletes.backlog() < limits.remembered_acks_max
             && !self.window.contains(message.id)
             && !self.deletes.remembers(message.id)
@@ -111,7 +112,7 @@ impl Session {
     }
 
     fn send(&mut self, message: Message, origin: Origin, cx: &mut StepContext<'_>) {
-        self.window.sent(message.key(), cx.now, origin);
+        self.window.sent(&message, cx.now, origin);
         cx.out.push(Effect::Send(ServerMessage::Notification(message)));
     }
 
@@ -124,7 +125,7 @@ impl Session {
                 if matches!(origin, Origin::Both(_) | Origin::Store) {
                     self.deletes.delete(message.clone());
                 }
-                if self.window.is_held_in_vain(message.chid, cx.config.limits.unacked_max) {
+                if self.window.is_held_in_vain(message.chid, cx.now, cx.config.limits.unacked_max) {
                     self.request_scan();
                 }
                 if let Origin::Endpoint(push) | Origin::Both(push) = origin {
@@ -284,8 +285,8 @@ impl Session {
             self.deletes.delete(message.key());
         } else if !self.channels.contains(&message.chid) {
             return Some(message.key());
-        } else if !self.window.note_row(message.id) && message.urgency >= self.min_urgency {
-            if self.window.is_share_used(message.chid, cx.config.limits.unacked_max) {
+        } else if !self.window.note_row(&message) && message.urgency >= self.min_urgency {
+            if self.window.is_share_used(&message, cx.now, cx.config.limits.unacked_max) {
                 self.window.hold(message.chid);
             } else if !self.scan.leaves_out(&message) {
                 self.send(message, Origin::Store, cx);

@@ -4,15 +4,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::connection::effect::{Effect, Effects, PushAnswer};
 use crate::ids::{Chid, MessageId, PushId};
-use crate::message::{MessageKey, Topic};
+use crate::message::{Message, MessageKey, Topic};
 use crate::time::{Span, Time};
 
 /// A message that waits for its ack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Unacked {
     message: MessageKey,
+    expires_at: Time,
     sent_at: Time,
     origin: Origin,
+}
+
+/// A message that has waited for its ack in vain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Overdue {
+    topic: Option<Topic>,
+    expires_at: Time,
+    /// Whether its row counts this connection's offer, or is about to.
+    is_counted: bool,
 }
 
 /// Where an unacked message came from, and so who has a copy of it.
@@ -36,7 +46,7 @@ pub(super) struct UnackedWindow {
     fresh: VecDeque<Unacked>,
     /// A channel with overdue messages has a share of half the window. So it can fill the window once, and has at most
     /// `unacked_max` unacked messages.
-    overdue: BTreeMap<Chid, BTreeMap<MessageId, Option<Topic>>>,
+    overdue: BTreeMap<Chid, BTreeMap<MessageId, Overdue>>,
     /// Channels of which rows were left in storage, because their share is used up.
     held: BTreeSet<Chid>,
     /// Overdue messages whose rows do not count this connection's offer yet.
@@ -75,20 +85,30 @@ impl UnackedWindow {
 
     /// Whether a message of this channel and topic is overdue.
     pub(super) fn has_overdue(&self, chid: Chid, topic: &Option<Topic>) -> bool {
-        self.overdue.get(&chid).is_some_and(|overdue| overdue.values().any(|other| other == topic))
+        self.overdue
+            .get(&chid)
+            .is_some_and(|overdue| overdue.values().any(|other| other.topic == *topic))
     }
 
-    pub(super) fn sent(&mut self, message: MessageKey, sent_at: Time, origin: Origin) {
-        self.fresh.push_back(Unacked { message, sent_at, origin });
+    pub(super) fn sent(&mut self, message: &Message, sent_at: Time, origin: Origin) {
+        let (message, expires_at) = (message.key(), message.expires_at());
+        self.fresh.push_back(Unacked { message, expires_at, sent_at, origin });
     }
 
     /// Notes that storage has a row of this message. Returns whether the message is unacked here.
-    pub(super) fn note_row(&mut self, id: MessageId) -> bool {
-        let Some(sent) = self.fresh.iter_mut().find(|unacked| unacked.message.id == id) else {
-            return self.contains(id);
+    pub(super) fn note_row(&mut self, row: &Message) -> bool {
+        if let Some(sent) = self.fresh.iter_mut().find(|unacked| unacked.message.id == row.id) {
+            if let Origin::Endpoint(push) = sent.origin {
+                sent.origin = Origin::Both(push);
+            }
+            return true;
+        }
+        let of_channel = self.overdue.get_mut(&row.chid);
+        let Some(overdue) = of_channel.and_then(|overdue| overdue.get_mut(&row.id)) else {
+            return false;
         };
-        if let Origin::Endpoint(push) = sent.origin {
-            sent.origin = Origin::Both(push);
+        if !std::mem::replace(&mut overdue.is_counted, true) {
+            self.uncounted.push(row.key());
         }
         true
     }
@@ -99,10 +119,10 @@ impl UnackedWindow {
             self.misses = 0;
             return self.fresh.remove(at).map(|unacked| (unacked.message, unacked.origin));
         }
-        let (chid, topic) = self
+        let (chid, Overdue { topic, .. }) = self
             .overdue
             .iter_mut()
-            .find_map(|(chid, overdue)| overdue.remove(&id).map(|topic| (*chid, topic)))?;
+            .find_map(|(chid, overdue)| overdue.remove(&id).map(|message| (*chid, message)))?;
         self.overdue.retain(|_, overdue| !overdue.is_empty());
         self.uncounted.retain(|message| message.id != id);
         Some((MessageKey { id, chid, topic }, Origin::Store))
@@ -116,7 +136,7 @@ impl UnackedWindow {
     /// Answers the endpoints of messages that are overdue now: they must store them.
     ///
     /// A message that was sent in the future is overdue too: the clock was set back, so its wait is unknown. One with a
-    /// TTL of zero is forgotten.
+    /// TTL of zero is forgotten, and so are those of its channel whose TTL has ended since.
     pub(super) fn expire(&mut self, now: Time, wait: Span, out: &mut Effects) {
         let is_fresh = |unacked: &Unacked| unacked.sent_at <= now && now < unacked.sent_at + wait;
         let end = self.fresh.iter().position(is_fresh).unwrap_or(self.fresh.len());
@@ -124,13 +144,17 @@ impl UnackedWindow {
             self.misses = self.misses.saturating_add(1);
         }
         for mut unacked in self.fresh.drain(..end) {
-            if matches!(unacked.origin, Origin::Both(_) | Origin::Store) {
+            let is_counted = unacked.is_in_store();
+            if is_counted {
                 self.uncounted.push(unacked.message.clone());
             }
             unacked.hand_back(out);
-            if unacked.origin == Origin::Store {
-                let MessageKey { id, chid, topic } = unacked.message;
-                self.overdue.entry(chid).or_default().insert(id, topic);
+            let Unacked { message: MessageKey { id, chid, topic }, expires_at, origin, .. } =
+                unacked;
+            if origin == Origin::Store {
+                let of_channel = self.overdue.entry(chid).or_default();
+                of_channel.retain(|_, overdue| now < overdue.expires_at);
+                of_channel.insert(id, Overdue { topic, expires_at, is_counted });
             }
         }
     }
@@ -143,7 +167,7 @@ impl UnackedWindow {
     /// Answers every endpoint that still waits. A message without an ack was offered, however short the connection.
     pub(super) fn close(&mut self, out: &mut Effects) {
         for unacked in &mut self.fresh {
-            if matches!(unacked.origin, Origin::Both(_) | Origin::Store) {
+            if unacked.is_in_store() {
                 self.uncounted.push(unacked.message.clone());
             }
             unacked.hand_back(out);
@@ -153,11 +177,14 @@ impl UnackedWindow {
 
 /// The share of each channel.
 impl UnackedWindow {
-    /// Whether the channel has overdue messages and has used up its share.
-    pub(super) fn is_share_used(&self, chid: Chid, unacked_max: usize) -> bool {
-        let overdue = self.overdue_of(chid);
+    /// Whether the channel of this message has used up its share. A channel has one if it has overdue messages, or if
+    /// another connection offered the message without an ack.
+    pub(super) fn is_share_used(&self, message: &Message, now: Time, unacked_max: usize) -> bool {
+        let chid = message.chid;
+        let overdue = self.overdue_of(chid, now);
         let fresh = || self.fresh.iter().filter(|unacked| unacked.message.chid == chid).count();
-        self.held.contains(&chid) || (overdue > 0 && overdue + fresh() >= share(unacked_max))
+        let has_share = overdue > 0 || message.offers > 0;
+        self.held.contains(&chid) || (has_share && overdue + fresh() >= share(unacked_max))
     }
 
     /// Notes that a row of this channel was left in storage.
@@ -167,8 +194,8 @@ impl UnackedWindow {
 
     /// Whether rows were left in storage for which acks have made room. None until half the share is free, as for the
     /// window.
-    pub(super) fn is_held_in_vain(&self, chid: Chid, unacked_max: usize) -> bool {
-        self.held.contains(&chid) && self.overdue_of(chid) <= share(unacked_max) / 2
+    pub(super) fn is_held_in_vain(&self, chid: Chid, now: Time, unacked_max: usize) -> bool {
+        self.held.contains(&chid) && self.overdue_of(chid, now) <= share(unacked_max) / 2
     }
 
     /// A new scan reads the rows that were left.
@@ -176,8 +203,10 @@ impl UnackedWindow {
         self.held = BTreeSet::new();
     }
 
-    fn overdue_of(&self, chid: Chid) -> usize {
-        self.overdue.get(&chid).map_or(0, BTreeMap::len)
+    /// How many overdue messages of the channel are still in storage.
+    fn overdue_of(&self, chid: Chid, now: Time) -> usize {
+        let overdue = self.overdue.get(&chid).into_iter().flat_map(BTreeMap::values);
+        overdue.filter(|overdue| now < overdue.expires_at).count()
     }
 }
 
@@ -187,6 +216,11 @@ fn share(unacked_max: usize) -> usize {
 }
 
 impl Unacked {
+    /// Whether its row was read.
+    fn is_in_store(&self) -> bool {
+        matches!(self.origin, Origin::Both(_) | Origin::Store)
+    }
+
     fn hand_back(&mut self, out: &mut Effects) {
         if let Origin::Endpoint(push) | Origin::Both(push) = self.origin {
             self.origin = Origin::Store;
@@ -199,19 +233,52 @@ impl Unacked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Urgency;
+
+    const WAIT: Span = Span(1000);
+
+    fn message(number: u128, ttl: Span) -> Message {
+        Message {
+            id: MessageId::from_uuid_v7(number, false),
+            chid: Chid([1; 16]),
+            topic: None,
+            urgency: Urgency::Normal,
+            accepted_at: Time(10_000),
+            ttl,
+            offers: 0,
+            payload: None,
+        }
+    }
 
     #[test]
     fn a_clock_set_back_holds_no_message_for_longer_than_its_wait() {
-        let message =
-            MessageKey { id: MessageId::from_uuid_v7(2, false), chid: Chid([1; 16]), topic: None };
+        let message = message(2, Span::from_secs(60));
         let mut window = UnackedWindow::default();
-        window.sent(message.clone(), Time(10_000), Origin::Endpoint(PushId(7)));
+        window.sent(&message, Time(10_000), Origin::Endpoint(PushId(7)));
         let mut out = Effects::new();
-        window.expire(Time(10_999), Span(1000), &mut out);
+        window.expire(Time(10_999), WAIT, &mut out);
         assert!(window.fresh() == 1 && out.is_empty());
-        window.expire(Time(9_999), Span(1000), &mut out);
-        let answer = PushAnswer::Unconfirmed;
+        window.expire(Time(9_999), WAIT, &mut out);
+        let (answer, message) = (PushAnswer::Unconfirmed, message.key());
         assert_eq!(out, [Effect::AnswerPush { push: PushId(7), answer, message }]);
         assert_eq!(window.fresh(), 0);
+    }
+
+    #[test]
+    fn expired_messages_use_no_share_and_are_forgotten() {
+        const UNACKED_MAX: usize = 4;
+        let [short, lasting, next] =
+            [(2, 5), (4, 60), (6, 60)].map(|(number, ttl)| message(number, Span::from_secs(ttl)));
+        let mut window = UnackedWindow::default();
+        for message in [&short, &lasting] {
+            window.sent(message, Time(10_000), Origin::Store);
+        }
+        window.expire(Time(11_000), WAIT, &mut Effects::new());
+        assert!(window.is_share_used(&next, Time(14_999), UNACKED_MAX));
+        assert!(!window.is_share_used(&next, Time(15_000), UNACKED_MAX));
+        window.sent(&next, Time(15_000), Origin::Store);
+        assert_eq!(window.len(), 3);
+        window.expire(Time(16_000), WAIT, &mut Effects::new());
+        assert_eq!((window.len(), window.contains(short.id)), (2, false));
     }
 }

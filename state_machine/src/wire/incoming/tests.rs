@@ -142,6 +142,17 @@ fn a_register_key_that_is_not_a_point_on_the_curve_is_answered_400() {
     }
 }
 
+#[test]
+fn a_register_key_of_another_type_is_answered_400_and_null_is_no_key() {
+    for key in ["5", "[]", "{}", "true"] {
+        let text = register_with(KEY).replace(&format!("\"{KEY}\""), key);
+        let refused = parse(&text);
+        assert!(matches!(refused, Err(InvalidFrame::BadField { status: 400, .. })), "{refused:?}");
+    }
+    let text = register_with(KEY).replace(&format!("\"{KEY}\""), "null");
+    assert!(matches!(parse(&text), Ok(ClientMessage::Register { key: None, .. })));
+}
+
 fn register_with(key: &str) -> String {
     format!(r#"{{"messageType":"register","channelID":"{CHID}","key":"{key}"}}"#)
 }
