@@ -229,7 +229,7 @@ fn the_maximum_body_fits_the_largest_message_of_either_encoding() {
     assert_eq!(of(&settings), wire_message::bytes_max(5630));
     settings.payload_bytes_max = 100_000;
     assert_eq!(of(&settings), wire_message::bytes_max(100_000));
-    assert_eq!(PortLimits::from(&settings).answer_wait, Duration::from_millis(1500));
+    assert_eq!(PortLimits::from(&settings).answer_wait, Duration::from_millis(1250));
 }
 
 #[actix_web::test]

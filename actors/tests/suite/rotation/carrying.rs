@@ -108,8 +108,8 @@ pub(crate) async fn of_a_topic_only_the_newest_message_is_left_after_the_carryin
     let (first, second) = (of_a_topic(&node), of_a_topic(&node));
     assert_eq!(node.send(uaid, first.clone()).await.unwrap(), Outcome::Stored);
     it_becomes(&node, NEW);
-    // Register, channels, fetch, copy, record: the carrying is next.
-    node.orders.set(5, Fate::Held);
+    // Register, channels, fetch, offers, copy, record: the carrying is next.
+    node.orders.set(6, Fate::Held);
     let mut agent = Agent::silent(&node, uaid);
     agent.is_waited_for().await;
     agent.lets_pass(&node, DRAIN_WAIT);

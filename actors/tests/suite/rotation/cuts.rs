@@ -58,6 +58,7 @@ pub(crate) async fn a_move_of_a_silent_agent_is_brought_to_its_end_wherever_it_i
         "register",
         "read channels 2026_11",
         "fetch 2026_11",
+        "record offers 2026_11",
         "add channels 2026_12",
         "update month",
         "carry 2026_11 2026_12",

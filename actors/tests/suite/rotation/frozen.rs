@@ -67,7 +67,7 @@ pub(crate) async fn frozen_in_the_midst_of_a_move_it_is_finished(world: World) {
     let (uaid, waiting) = world.agent_of_last_month(&node, 1, 1).await;
     node.clients.clock.set(in_month(NEW));
     // The agent is silent; the record moves, and then the node dies.
-    node.orders.set(4, Fate::Unheard);
+    node.orders.set(5, Fate::Unheard);
     let mut agent = Agent::silent(&node, uaid);
     agent.is_in(PhaseName::DrainingOldMonth).await;
     agent.is_waited_for().await;

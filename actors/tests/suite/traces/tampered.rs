@@ -81,7 +81,11 @@ fn each_rule_rejects_a_trace_that_was_tampered_with() {
         assert_eq!(changed.rules().unwrap_err().rule, *rule);
     }
     let broken: Vec<Invariant> = RULES.iter().map(|(rule, _)| *rule).collect();
-    assert_eq!(broken, Invariant::ALL);
+    // The first of these steps the machine itself, and a trace has none. The second needs a connection that rests soon
+    // after a busy push, and this life has none: the session scripts break it.
+    let others = [Invariant::NothingDueBeforeDeadline, Invariant::StoredIsRead];
+    let of_traces = Invariant::ALL.iter().filter(|rule| !others.contains(rule));
+    assert_eq!(broken, of_traces.copied().collect::<Vec<_>>());
 }
 
 #[test]
@@ -169,6 +173,14 @@ const RULES: &[(Invariant, Change)] = &[
         }
         Entry::Rests { .. } => true,
         _ => false,
+    }),
+    (Invariant::OthersNotDelayed, |entry| {
+        in_step(entry, |step| {
+            let is_ready = [step.before, step.after] == [PhaseName::Ready; 2];
+            let before = step.effects.len();
+            step.effects.retain(|effect| !is_ready || !is_fetch(effect));
+            step.effects.len() < before
+        })
     }),
     (Invariant::WindowCounted, |entry| {
         in_step(entry, |step| {
@@ -370,6 +382,10 @@ fn without(entry: &mut Entry, is_it: impl Fn(&Effect) -> bool) -> bool {
         step.effects.retain(|effect| !is_it(effect));
         step.effects.len() < before
     })
+}
+
+fn is_fetch(effect: &Effect) -> bool {
+    matches!(effect, Effect::SubmitStoreOp { order: StoreOp::Fetch { .. }, .. })
 }
 
 fn sent(effect: &Effect) -> Option<&Message> {
