@@ -60,7 +60,9 @@ impl RunState {
         if let Some(topic) = topic {
             post = post.header("topic", topic);
         }
-        let answer = post.try_send().await.ok()?;
+        let sent = post.try_send().await;
+        let answer =
+            sent.inspect_err(|error| println!("push {number} has no answer: {error}")).ok()?;
         self.ledger().answered(number, &answer);
         Some(answer.status == 201)
     }
