@@ -69,6 +69,8 @@ pub enum Wait {
     Keepalive,
     /// The session reaches its age limit.
     SessionEnd,
+    /// A scan may start again, which leaves rows of an unacked channel in storage.
+    Scan,
     /// The next storage scan is due.
     Recheck,
     /// A failed store operation is submitted again.
@@ -191,6 +193,7 @@ impl fmt::Display for Wait {
             Self::Drain => "drain wait",
             Self::Keepalive => "keepalive",
             Self::SessionEnd => "session end",
+            Self::Scan => "next scan",
             Self::Recheck => "storage recheck",
             Self::Retry => "store retry",
         })

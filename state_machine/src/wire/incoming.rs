@@ -130,6 +130,7 @@ impl Fields<'_> {
             return Ok(None);
         };
         let key = parse(key).and_then(|Text(text)| VapidKey::parse(&text));
+        let key = key.filter(VapidKey::is_on_curve);
         key.map(Some).ok_or_else(|| InvalidFrame::BadField {
             message_type: "register",
             channel_id: self.channel_id(),

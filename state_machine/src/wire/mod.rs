@@ -26,16 +26,20 @@ pub const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The first byte of an uncompressed point (SEC 1 §2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// An application server's public key (RFC 8292 §3.2): an uncompressed point on P-256.
+/// An application server's public key (RFC 8292 §3.2): an uncompressed point.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VapidKey(Box<[u8; 65]>);
 
 impl VapidKey {
-    /// Takes the 65 bytes of an uncompressed point, if it is on the curve.
+    /// Takes the 65 bytes of an uncompressed point. A signature check finds out whether it is on the curve.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let point: [u8; 65] = bytes.try_into().ok()?;
-        let is_on_curve = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok();
-        (point[0] == UNCOMPRESSED && is_on_curve).then(|| Self(Box::new(point)))
+        (point[0] == UNCOMPRESSED).then(|| Self(Box::new(point)))
+    }
+
+    /// Whether it is a point of P-256.
+    pub fn is_on_curve(&self) -> bool {
+        ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.as_bytes()).is_ok()
     }
 
     /// Reads URL-safe base64, padded or not.

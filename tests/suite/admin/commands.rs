@@ -40,7 +40,7 @@ async fn answers(fixture: &AdminFixture) -> Vec<String> {
         "tables drop-old",
         "tables drop-old --dry-run --keep 3",
         "users drop-inactive --dry-run",
-        "users drop-inactive",
+        &format!("users drop-inactive --since {}", months_ago(12)),
     ] {
         answers.push(without_sizes(&fixture.stdout_of(command).await));
     }

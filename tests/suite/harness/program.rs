@@ -2,14 +2,10 @@
 
 use std::ffi::OsStr;
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-use super::wait::within;
-
-/// A command that hangs has not ended by then. Reading an index of months takes seconds beside other tests.
-const COMMAND_WAIT: Duration = Duration::from_secs(60);
+use super::wait::{AT_ONCE, within};
 
 /// A running `kalends` process, which is killed when this is dropped.
 pub(crate) struct Program(Child);
@@ -46,14 +42,14 @@ impl Program {
         assert!(status.expect("kill can be run").success());
     }
 
-    /// Runs the command to its end, at most [`COMMAND_WAIT`].
+    /// Runs the command to its end, at most [`AT_ONCE`].
     pub(crate) async fn run(command: Command) -> ExitOutput {
         Self::start(command).ended().await
     }
 
-    /// Waits for the end of the process, at most [`COMMAND_WAIT`].
+    /// Waits for the end of the process, at most [`AT_ONCE`].
     pub(crate) async fn ended(self) -> ExitOutput {
-        let output = within(COMMAND_WAIT, "kalends ends", self.0.wait_with_output()).await;
+        let output = within(AT_ONCE, "kalends ends", self.0.wait_with_output()).await;
         let Output { status, stdout, stderr } = output.expect("a process can be waited for");
         let text = |bytes| String::from_utf8(bytes).expect("kalends writes UTF-8");
         ExitOutput { code: status.code(), stdout: text(stdout), stderr: text(stderr) }

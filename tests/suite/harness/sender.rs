@@ -29,7 +29,12 @@ pub(crate) struct Post<'a> {
 
 impl Sender {
     pub(crate) fn new() -> Self {
-        Self(Client::builder().timeout(REQUEST_WAIT).finish())
+        Self::with_timeout(REQUEST_WAIT)
+    }
+
+    /// A sender whose requests may last this long.
+    pub(crate) fn with_timeout(timeout: Duration) -> Self {
+        Self(Client::builder().timeout(timeout).finish())
     }
 
     /// Pushes a text with a TTL of an hour; it must be answered 201.

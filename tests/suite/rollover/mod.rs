@@ -167,7 +167,7 @@ impl Rollover {
         let seeds: Vec<_> = (0..SENDERS).map(|_| self.rng.fork()).collect();
         let (state, agents) = (&self.state, &self.agents);
         join_all(seeds.into_iter().enumerate().map(async |(sender, mut rng)| {
-            let client = Sender::new();
+            let client = patient_sender();
             for agent in agents.iter().skip(sender).step_by(SENDERS) {
                 for _ in 0..rng.usize(0..5) {
                     let accepted = push_something(state, &client, agent, &mut rng).await;
@@ -210,7 +210,7 @@ impl Rollover {
 
     /// Every agent connects once more and receives what is left, up to a last message.
     async fn take_the_rest(&mut self) {
-        let sender = Sender::new();
+        let sender = patient_sender();
         let taking = self.agents.iter().map(|agent| agent.take_the_rest(&self.state, &sender));
         join_all(taking).await;
     }
@@ -254,25 +254,24 @@ async fn push_until_the_end(
     theirs: Vec<&MovingAgent>,
     mut rng: Rng,
 ) {
-    let (mut client, mut before, mut failures) = (Sender::new(), 0, 0);
+    let (mut client, mut before) = (patient_sender(), 0);
     while !state.is_over() {
         let restarts = state.restarts();
         if restarts > before {
             // The pool may still hold connections to the server that was killed.
-            (client, before) = (Sender::new(), restarts);
+            (client, before) = (patient_sender(), restarts);
         }
         let agent = theirs[rng.usize(..theirs.len())];
-        if push_something(state, &client, agent, &mut rng).await.is_some() {
-            failures = 0;
-        } else if restarts < kills {
+        if push_something(state, &client, agent, &mut rng).await.is_none() {
+            assert!(restarts < kills, "the last server is not disturbed");
             state.restart_after(restarts).await;
-        } else {
-            // The server ends a pooled connection that is idle, while this client begins to use it.
-            failures += 1;
-            assert!(failures < 2, "the last server is not disturbed");
-            client = Sender::new();
         }
     }
+}
+
+/// A sender that waits as long as an overloaded store takes, whose timeouts are long too.
+fn patient_sender() -> Sender {
+    Sender::with_timeout(ACT_WAIT)
 }
 
 /// Pushes a message to a channel of the agent; one in four has a topic.

@@ -27,6 +27,8 @@ pub(super) struct FairnessChecker {
     in_flight: BTreeMap<Awaited, OpId>,
     /// Whether the page in flight begins a reading of the table.
     is_first_page: bool,
+    /// When the last reading of the table began.
+    scan_began_at: Option<Time>,
     /// Whether a message was stored that the last scan may not have read.
     is_scan_owed: bool,
     /// Whether the last page was followed by others.
@@ -100,14 +102,27 @@ impl FairnessChecker {
             self.push_is_sent(seen, sent, was_idle)?;
             self.page_is_sent(seen, sent)?;
             if !sent.has_fresh_besides(None) && self.in_flight.is_empty() {
-                check!(self.is_idle(), Rule, "storage is not read, though no ack is awaited");
-                let left_out = &self.left_out;
-                check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
-                let (read_by, next) = (self.must_read_by, seen.deadline.map(|(at, _)| at));
-                let is_in_time = read_by.is_none_or(|by| next.is_some_and(|at| at <= by));
-                check!(is_in_time, Invariant::StoredIsRead, "{next:?} is after {read_by:?}");
+                self.rests(seen, limits.ack_wait)?;
             }
         }
+        Ok(())
+    }
+
+    /// Checks a connection that waits for nothing but time. A scan may wait for `ack_wait` after the last one, if some
+    /// channel's messages may wait.
+    fn rests(&self, seen: &StepRecord<'_>, ack_wait: Span) -> Checked {
+        let next = seen.deadline.map(|(at, _)| at);
+        let is_by = |by: Time| next.is_some_and(|at| at <= by);
+        let paced = self.scan_began_at.filter(|_| !self.accused.is_empty()).map(|at| at + ack_wait);
+        if paced.is_some_and(|at| seen.now < at && is_by(at)) {
+            return Ok(());
+        }
+        check!(self.is_idle(), Rule, "storage is not read, though no ack is awaited");
+        let left_out = &self.left_out;
+        check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
+        let read_by = self.must_read_by;
+        let is_in_time = read_by.is_none_or(is_by);
+        check!(is_in_time, Invariant::StoredIsRead, "{next:?} is after {read_by:?}");
         Ok(())
     }
 
@@ -152,6 +167,9 @@ impl FairnessChecker {
             }
             Effect::SubmitStoreOp { op, order: StoreOp::Fetch { after, .. } } => {
                 self.is_first_page = after.is_none();
+                if self.is_first_page {
+                    self.scan_began_at = Some(seen.now);
+                }
                 self.is_scan_owed &= !self.is_first_page;
                 self.has_next_page = false;
                 if self.is_first_page && self.must_read_by.is_some_and(|by| by <= seen.now) {

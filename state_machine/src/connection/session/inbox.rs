@@ -48,8 +48,10 @@ impl Session {
     /// still be read from storage. Its channel has not used up its share, and it was not sent before.
     pub(in crate::connection) fn may_send(&self, message: &Message, cx: &StepContext<'_>) -> bool {
         let limits = &cx.config.limits;
-        let overtakes = self.scan.is_fetching() && message.topic.is_none();
-        let is_next = self.window.fresh() == 0 && self.scan.is_done();
+        let has_no_topic = message.topic.is_none();
+        let overtakes = self.scan.is_fetching() && has_no_topic;
+        let is_read = self.scan.is_done() || (self.next_scan_at.is_some() && has_no_topic);
+        let is_next = self.window.fresh() == 0 && !self.scan.is_active() && is_read;
         (overtakes || is_next)
             && message.urgency >= self.min_urgency
             && self.window.fresh() + self.scan.rows_pending() < limits.unacked_max
@@ -126,6 +128,7 @@ impl Session {
                     self.deletes.delete(message.clone());
                 }
                 if self.window.is_held_in_vain(message.chid, cx.now, cx.config.limits.unacked_max) {
+                    self.next_scan_at = None;
                     self.request_scan();
                 }
                 if let Origin::Endpoint(push) | Origin::Both(push) = origin {
@@ -211,7 +214,8 @@ impl Session {
 
     /// Starts or continues a scan of a month's messages, if there is room for more unacked ones.
     ///
-    /// A message that was just sent delays the scan: it is in no table yet, and its ack is near.
+    /// A message that was just sent delays the scan: it is in no table yet, and its ack is near. Scans that leave rows
+    /// of an unacked channel start `ack_wait` apart: else each push to it would read all its rows.
     pub(in crate::connection) fn scan_storage(&mut self, month: Month, cx: &mut StepContext<'_>) {
         let room = self.room(cx);
         if room == 0 {
@@ -222,8 +226,11 @@ impl Session {
             if self.window.fresh() > 0 {
                 return;
             }
-            self.scan.start();
-            self.window.release_held();
+            if self.next_scan_at.is_none() {
+                self.next_scan_at = self.window.holds_rows().then(|| cx.now + limits.ack_wait);
+                self.scan.start();
+                self.window.release_held();
+            }
         }
         let rows = limits.fetch_rows_max.min(room).max(1);
         if let Some(after) = self.scan.fetch(rows) {

@@ -41,6 +41,8 @@ pub(super) struct Session {
     window: UnackedWindow,
     deletes: PendingDeletes,
     scan: StorageScan,
+    /// Before this time no further scan starts.
+    next_scan_at: Option<Time>,
     /// When to scan storage without a notification, once the connection is ready.
     pub(super) recheck_at: Option<Time>,
     /// When to scan it again after that, because an endpoint was answered to store a message since.
@@ -73,6 +75,7 @@ impl Session {
             window: UnackedWindow::default(),
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
+            next_scan_at: None,
             recheck_at: None,
             recheck_again_at: None,
             commands: VecDeque::new(),
@@ -187,14 +190,18 @@ impl Session {
         self.ops.complete(op, answer, cx.now, cx.config.limits.store_retry)
     }
 
-    /// Expires acks that are overdue, and submits failed operations again that are due.
+    /// Expires acks that are overdue, and submits failed operations again that are due. A wait for the next scan also
+    /// ends if the clock was set back.
     pub(super) fn on_time(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
         self.expire_acks(months, cx);
+        let longest = cx.now + cx.config.limits.ack_wait;
+        self.next_scan_at = self.next_scan_at.filter(|at| cx.now < *at && *at <= longest);
         self.ops.resubmit_due(cx.now, cx.out);
     }
 
-    pub(super) fn deadlines(&self, limits: &Limits) -> [Option<(Time, Wait)>; 2] {
+    pub(super) fn deadlines(&self, limits: &Limits) -> [Option<(Time, Wait)>; 3] {
         [
+            self.next_scan_at.map(|at| (at, Wait::Scan)),
             self.window.deadline(limits.ack_wait).map(|at| (at, Wait::Ack)),
             self.ops.deadline().map(|at| (at, Wait::Retry)),
         ]

@@ -192,6 +192,10 @@ impl UnackedWindow {
         self.held.insert(chid);
     }
 
+    pub(super) fn holds_rows(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Whether rows were left in storage for which acks have made room. None until half the share is free, as for the
     /// window.
     pub(super) fn is_held_in_vain(&self, chid: Chid, now: Time, unacked_max: usize) -> bool {

@@ -94,7 +94,7 @@ impl Line {
     pub(crate) fn deadline(&self, acks_tarry: bool) -> Option<Time> {
         let (at, wait) = self.connection.deadline()?;
         let may_pass = match wait {
-            Wait::Retry => true,
+            Wait::Retry | Wait::Scan => true,
             Wait::Ack | Wait::Drain => acks_tarry,
             _ => false,
         };
