@@ -49,14 +49,18 @@ async fn messages_that_are_never_acked_do_not_silence_another_channel() {
     let (mut agent, [unacked, other]) = with_two_channels(&server).await;
     let sender = Sender::new();
     push_empty(&unacked, UNACKED).await;
+    let began = Instant::now();
     let (answer, _) =
         tokio::join!(sender.push(&other.endpoint, "online"), receive_of(&mut agent, &other));
     assert_eq!(answer.status, 201);
+    println!("online: {:?}", began.elapsed());
     for connection in 1..=3 {
         let uaid = agent.leave().await;
         sender.push(&other.endpoint, "offline").await;
         agent = Agent::reconnect(&server, &uaid).await;
+        let began = Instant::now();
         let before = receive_of(&mut agent, &other).await;
+        println!("connection {connection}: {:?}", began.elapsed());
         assert!(before <= 128, "{before} messages came before on connection {connection}");
         // Until these are overdue, the agent counts as busy.
         let (answer, _) =

@@ -19,6 +19,8 @@ pub(super) struct FairnessChecker {
     /// Channels whose messages may wait: they had an overdue message on this connection, have used up the share of one
     /// that offered messages in vain, or were given up.
     accused: BTreeSet<Chid>,
+    /// Channels of which a row was read that another connection offered in vain.
+    suspects: BTreeSet<Chid>,
     /// Whether the agent has set a minimum urgency: any message may wait from then on.
     has_min_urgency: bool,
     /// Whether the agent has a record, and so a month to read.
@@ -215,10 +217,13 @@ impl FairnessChecker {
             return Ok(());
         }
         for message in &page.messages {
+            if message.offers > 0 {
+                self.suspects.insert(message.chid);
+            }
             if !self.is_due(message, sent) {
                 continue;
             }
-            if message.offers > 0 && sent.is_share_used(message.chid) {
+            if self.suspects.contains(&message.chid) && sent.is_share_used(message.chid) {
                 self.accused.insert(message.chid);
                 continue;
             }

@@ -293,6 +293,7 @@ impl Session {
         } else if !self.channels.contains(&message.chid) {
             return Some(message.key());
         } else if !self.window.note_row(&message) && message.urgency >= self.min_urgency {
+            self.window.note_offers(&message);
             if self.window.is_share_used(&message, cx.now, cx.config.limits.unacked_max) {
                 self.window.hold(message.chid);
             } else if !self.scan.leaves_out(&message) {

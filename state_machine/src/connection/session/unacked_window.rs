@@ -47,6 +47,8 @@ pub(super) struct UnackedWindow {
     /// A channel with overdue messages has a share of half the window. So it can fill the window once, and has at most
     /// `unacked_max` unacked messages.
     overdue: BTreeMap<Chid, BTreeMap<MessageId, Overdue>>,
+    /// Channels of which a row was read that another connection offered in vain, and no ack has arrived since.
+    suspects: BTreeSet<Chid>,
     /// Channels of which rows were left in storage, because their share is used up.
     held: BTreeSet<Chid>,
     /// Overdue messages whose rows do not count this connection's offer yet.
@@ -116,13 +118,16 @@ impl UnackedWindow {
     /// Removes a message that was acked. Acks mostly arrive in the order of sending.
     pub(super) fn acked(&mut self, id: MessageId) -> Option<(MessageKey, Origin)> {
         if let Some(at) = self.fresh.iter().position(|unacked| unacked.message.id == id) {
+            let acked = self.fresh.remove(at)?;
             self.misses = 0;
-            return self.fresh.remove(at).map(|unacked| (unacked.message, unacked.origin));
+            self.suspects.remove(&acked.message.chid);
+            return Some((acked.message, acked.origin));
         }
         let (chid, Overdue { topic, .. }) = self
             .overdue
             .iter_mut()
             .find_map(|(chid, overdue)| overdue.remove(&id).map(|message| (*chid, message)))?;
+        self.suspects.remove(&chid);
         self.overdue.retain(|_, overdue| !overdue.is_empty());
         self.uncounted.retain(|message| message.id != id);
         Some((MessageKey { id, chid, topic }, Origin::Store))
@@ -177,13 +182,20 @@ impl UnackedWindow {
 
 /// The share of each channel.
 impl UnackedWindow {
+    /// Notes a row that is about to be sent or left.
+    pub(super) fn note_offers(&mut self, row: &Message) {
+        if row.offers > 0 {
+            self.suspects.insert(row.chid);
+        }
+    }
+
     /// Whether the channel of this message has used up its share. A channel has one if it has overdue messages, or if
-    /// another connection offered the message without an ack.
+    /// another connection offered some without an ack.
     pub(super) fn is_share_used(&self, message: &Message, now: Time, unacked_max: usize) -> bool {
         let chid = message.chid;
         let overdue = self.overdue_of(chid, now);
         let fresh = || self.fresh.iter().filter(|unacked| unacked.message.chid == chid).count();
-        let has_share = overdue > 0 || message.offers > 0;
+        let has_share = overdue > 0 || self.suspects.contains(&chid);
         self.held.contains(&chid) || (has_share && overdue + fresh() >= share(unacked_max))
     }
 
