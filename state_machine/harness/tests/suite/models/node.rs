@@ -13,7 +13,7 @@ use state_machine::{ConnectionId, MessageId, MessageKey, NodeId, OpId, PushId, T
 use super::action::{NodeIndex, Which};
 use super::lives::Life;
 use super::mutation::Environment;
-use super::scenario::{Scenario, fresh_uaid, is_large};
+use super::scenario::{Scenario, fresh_uaid};
 use super::world::World;
 
 /// A process with its connections.
@@ -157,11 +157,8 @@ impl World {
             unacked: line.connection.unacked(),
             deadline: line.connection.deadline(),
         };
-        let observed = line.checker.observe(&seen).and_then(|()| match is_large() {
-            true => waits_for_deadline(&line.connection),
-            // The histories and the scripts check it in every run.
-            false => Ok(()),
-        });
+        let observed = line.checker.observe(&seen);
+        let observed = observed.and_then(|()| waits_for_deadline(&line.connection));
         let is_closed = seen.after == PhaseName::Closed;
         self.diary.step(id, &scenario.nodes[line.node].config, now, event, &effects);
         if let Err(violation) = observed {
