@@ -29,7 +29,8 @@ cluster:
 	ONCE=$(ONCE) ./tests/cluster
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
-# selects some by a pattern, JOBS is the number of changes at once. Requires `cargo install cargo-mutants`.
+# selects some by a pattern, JOBS is the number of changes at once. Requires
+# `cargo install cargo-mutants cargo-nextest`.
 mutants:
 	cargo mutants --package state_machine --jobs $(or $(JOBS),1) $(if $(FILE),--re "$(FILE)") --output target
 

@@ -50,17 +50,25 @@ impl Session {
         let limits = &cx.config.limits;
         let has_no_topic = message.topic.is_none();
         let overtakes = self.scan.is_fetching() && has_no_topic;
-        let is_read = self.scan.is_done() || (self.next_scan_at.is_some() && has_no_topic);
+        let is_scan_later = self.next_scan_at.is_some_and(|at| cx.now < at);
+        let is_read = self.scan.is_done() || (is_scan_later && has_no_topic);
         let is_next = self.window.fresh() == 0 && !self.scan.is_active() && is_read;
         (overtakes || is_next)
             && message.urgency >= self.min_urgency
             && self.window.fresh() + self.scan.rows_pending() < limits.unacked_max
             && !self.is_older_of_topic_stored(message)
-            && (message.ttl_is_zero()
+            && (self.needs_no_share(message, overtakes)
                 || !self.window.is_share_used(message, cx.now, limits.unacked_max))
             && self.deletes.backlog() < limits.remembered_acks_max
             && !self.window.contains(message.id)
             && !self.deletes.remembers(message.id)
+    }
+
+    /// Whether a message is sent though its channel has used up its share: one with a TTL of zero is in no table later. It
+    /// delays no scan, and no row of its topic was left.
+    fn needs_no_share(&self, message: &Message, overtakes: bool) -> bool {
+        let is_first_of_topic = message.topic.is_none() || !self.window.holds_rows_of(message.chid);
+        message.ttl_is_zero() && (overtakes || (self.scan.is_done() && is_first_of_topic))
     }
 
     /// Whether an older message of its topic may be in storage: an overdue one, or one that is not urgent enough. The
@@ -127,10 +135,7 @@ impl Session {
                 if matches!(origin, Origin::Both(_) | Origin::Store) {
                     self.deletes.delete(message.clone());
                 }
-                if self.window.is_held_in_vain(message.chid, cx.now, cx.config.limits.unacked_max) {
-                    self.next_scan_at = None;
-                    self.request_scan();
-                }
+                self.read_left_rows(message.chid, cx);
                 if let Origin::Endpoint(push) | Origin::Both(push) = origin {
                     let answer = PushAnswer::Accepted;
                     cx.out.push(Effect::AnswerPush { push, answer, message });
@@ -143,6 +148,19 @@ impl Session {
             }
             // It was acked before, or the agent sends more unknown acks than are processed.
             None => {}
+        }
+    }
+
+    /// An ack may have made room for rows that were left in storage. With room for half the share they are read at once,
+    /// and otherwise by the next scan, so that a few acks cause no reading of all rows.
+    fn read_left_rows(&mut self, chid: Chid, cx: &StepContext<'_>) {
+        let max = cx.config.limits.unacked_max;
+        let room = self.window.room_of(chid, cx.now, max);
+        if self.window.holds_rows_of(chid) && room > 0 {
+            self.request_scan();
+            if room > max / 4 {
+                self.next_scan_at = None;
+            }
         }
     }
 

@@ -47,8 +47,8 @@ pub(super) struct UnackedWindow {
     /// A channel with overdue messages has a share of half the window. So it can fill the window once, and has at most
     /// `unacked_max` unacked messages.
     overdue: BTreeMap<Chid, BTreeMap<MessageId, Overdue>>,
-    /// Channels of which a row was read that another connection offered in vain, and no ack has arrived since.
-    suspects: BTreeSet<Chid>,
+    /// Channels of which a row was read that another connection offered in vain, and whether no ack has arrived since.
+    suspects: BTreeMap<Chid, bool>,
     /// Channels of which rows were left in storage, because their share is used up.
     held: BTreeSet<Chid>,
     /// Overdue messages whose rows do not count this connection's offer yet.
@@ -120,14 +120,14 @@ impl UnackedWindow {
         if let Some(at) = self.fresh.iter().position(|unacked| unacked.message.id == id) {
             let acked = self.fresh.remove(at)?;
             self.misses = 0;
-            self.suspects.remove(&acked.message.chid);
+            self.trust(acked.message.chid);
             return Some((acked.message, acked.origin));
         }
         let (chid, Overdue { topic, .. }) = self
             .overdue
             .iter_mut()
             .find_map(|(chid, overdue)| overdue.remove(&id).map(|message| (*chid, message)))?;
-        self.suspects.remove(&chid);
+        self.trust(chid);
         self.overdue.retain(|_, overdue| !overdue.is_empty());
         self.uncounted.retain(|message| message.id != id);
         Some((MessageKey { id, chid, topic }, Origin::Store))
@@ -185,8 +185,13 @@ impl UnackedWindow {
     /// Notes a row that is about to be sent or left.
     pub(super) fn note_offers(&mut self, row: &Message) {
         if row.offers > 0 {
-            self.suspects.insert(row.chid);
+            self.suspects.entry(row.chid).or_insert(true);
         }
+    }
+
+    /// An ack has arrived: rows that another connection offered in vain are no reason for a share any more.
+    fn trust(&mut self, chid: Chid) {
+        self.suspects.entry(chid).and_modify(|is_suspect| *is_suspect = false);
     }
 
     /// Whether the channel of this message has used up its share. A channel has one if it has overdue messages, or if
@@ -194,9 +199,9 @@ impl UnackedWindow {
     pub(super) fn is_share_used(&self, message: &Message, now: Time, unacked_max: usize) -> bool {
         let chid = message.chid;
         let overdue = self.overdue_of(chid, now);
-        let fresh = || self.fresh.iter().filter(|unacked| unacked.message.chid == chid).count();
-        let has_share = overdue > 0 || self.suspects.contains(&chid);
-        self.held.contains(&chid) || (has_share && overdue + fresh() >= share(unacked_max))
+        let has_share = overdue > 0 || self.suspects.get(&chid) == Some(&true);
+        self.held.contains(&chid)
+            || (has_share && overdue + self.fresh_of(chid) >= share(unacked_max))
     }
 
     /// Notes that a row of this channel was left in storage.
@@ -208,15 +213,22 @@ impl UnackedWindow {
         !self.held.is_empty()
     }
 
-    /// Whether rows were left in storage for which acks have made room. None until half the share is free, as for the
-    /// window.
-    pub(super) fn is_held_in_vain(&self, chid: Chid, now: Time, unacked_max: usize) -> bool {
-        self.held.contains(&chid) && self.overdue_of(chid, now) <= share(unacked_max) / 2
+    pub(super) fn holds_rows_of(&self, chid: Chid) -> bool {
+        self.held.contains(&chid)
+    }
+
+    /// How many rows of this channel there is room for.
+    pub(super) fn room_of(&self, chid: Chid, now: Time, unacked_max: usize) -> usize {
+        share(unacked_max).saturating_sub(self.overdue_of(chid, now) + self.fresh_of(chid))
     }
 
     /// A new scan reads the rows that were left.
     pub(super) fn release_held(&mut self) {
         self.held = BTreeSet::new();
+    }
+
+    fn fresh_of(&self, chid: Chid) -> usize {
+        self.fresh.iter().filter(|unacked| unacked.message.chid == chid).count()
     }
 
     /// How many overdue messages of the channel are still in storage.
