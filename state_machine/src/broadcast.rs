@@ -139,6 +139,15 @@ mod tests {
     }
 
     #[test]
+    fn subscribers_share_the_text_of_an_id() {
+        let all = after(vec![update(1, "news", Some("v1"))]);
+        let shared = |id| all.shared_id(&FeedKey::parse(id).unwrap());
+        let texts = [shared("news"), shared("news")].map(|id| id.unwrap().as_str().as_ptr());
+        assert_eq!(texts[0], texts[1]);
+        assert_eq!(shared("weather"), None);
+    }
+
+    #[test]
     fn the_last_version_is_kept_with_the_number_of_its_change() {
         let all = after(vec![
             update(1, "news", Some("v1")),
