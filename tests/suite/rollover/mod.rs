@@ -167,7 +167,7 @@ impl Rollover {
         let seeds: Vec<_> = (0..SENDERS).map(|_| self.rng.fork()).collect();
         let (state, agents) = (&self.state, &self.agents);
         join_all(seeds.into_iter().enumerate().map(async |(sender, mut rng)| {
-            let client = patient_sender();
+            let client = Sender::new();
             for agent in agents.iter().skip(sender).step_by(SENDERS) {
                 for _ in 0..rng.usize(0..5) {
                     let accepted = push_something(state, &client, agent, &mut rng).await;
@@ -210,7 +210,7 @@ impl Rollover {
 
     /// Every agent connects once more and receives what is left, up to a last message.
     async fn take_the_rest(&mut self) {
-        let sender = patient_sender();
+        let sender = Sender::new();
         let taking = self.agents.iter().map(|agent| agent.take_the_rest(&self.state, &sender));
         join_all(taking).await;
     }
@@ -269,7 +269,7 @@ async fn push_until_the_end(
     }
 }
 
-/// A sender that waits as long as an overloaded store takes, whose timeouts are long too.
+/// A sender that waits as long as the store may take while all agents move: see the store's timeouts in `engine`.
 fn patient_sender() -> Sender {
     Sender::with_timeout(ACT_WAIT)
 }
