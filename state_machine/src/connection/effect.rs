@@ -89,6 +89,9 @@ pub enum CloseReason {
     RecordMissing,
     /// The session reached `session_max`.
     SessionEnded,
+    /// More messages are overdue than one session remembers. The agent gets them again on its next connection, after
+    /// all others.
+    TooManyUnacked,
     /// The node is shutting down.
     Shutdown,
     /// The peer closed the socket.
@@ -168,7 +171,7 @@ impl PushAnswer {
 
 impl CloseReason {
     /// All reasons, for metrics and tests.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::HelloTimeout,
         Self::NoHello,
         Self::SecondHello,
@@ -179,6 +182,7 @@ impl CloseReason {
         Self::Replaced,
         Self::RecordMissing,
         Self::SessionEnded,
+        Self::TooManyUnacked,
         Self::Shutdown,
         Self::SocketClosed,
     ];
@@ -194,7 +198,7 @@ impl CloseReason {
             Self::Unreadable => Some(1009),
             Self::HelloTimeout | Self::Silent => Some(4408),
             Self::Replaced | Self::RecordMissing => Some(4409),
-            Self::SessionEnded => Some(4410),
+            Self::SessionEnded | Self::TooManyUnacked => Some(4410),
         }
     }
 
@@ -210,7 +214,11 @@ impl CloseReason {
     /// Whether the agent broke no rule and is to connect again.
     fn is_to_reconnect(self) -> bool {
         match self {
-            Self::Shutdown | Self::Replaced | Self::RecordMissing | Self::SessionEnded => true,
+            Self::Shutdown
+            | Self::Replaced
+            | Self::RecordMissing
+            | Self::SessionEnded
+            | Self::TooManyUnacked => true,
             Self::HelloTimeout
             | Self::NoHello
             | Self::SecondHello
@@ -235,6 +243,7 @@ impl CloseReason {
             Self::Replaced => "the same user agent connected again",
             Self::RecordMissing => "the record is missing, connect again",
             Self::SessionEnded => "session ended, connect again",
+            Self::TooManyUnacked => "too many messages without an ack, connect again",
             Self::Shutdown => "server is shutting down",
             Self::SocketClosed => "socket closed",
         }

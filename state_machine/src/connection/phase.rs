@@ -150,6 +150,9 @@ impl Open {
 
     fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
         self.session.on_time(&self.stage.months(), cx);
+        if self.session.is_overfull(cx) {
+            return Phase::Open(self).close(CloseReason::TooManyUnacked, cx);
+        }
         loop {
             let months = self.stage.months();
             match self.stage.rules_mut().advance(&mut self.session, &months, cx) {

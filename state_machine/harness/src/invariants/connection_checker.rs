@@ -61,6 +61,9 @@ pub(super) enum State {
 
 use Invariant as Is;
 
+/// The most overdue messages of a connection, in windows of `unacked_max`.
+const OVERDUE_WINDOWS_MAX: usize = 32;
+
 impl ConnectionChecker {
     /// Starts at the accepted socket.
     pub fn new(config: Arc<Config>) -> Self {
@@ -372,6 +375,8 @@ impl ConnectionChecker {
         check!(fresh <= max, Is::WindowBounded, "{fresh} of {max}");
         let most = of_channels.into_values().max().unwrap_or_default();
         check!(most <= max, Is::WindowBounded, "{most} of one channel");
+        let overdue = unacked - fresh - expired;
+        check!(overdue <= OVERDUE_WINDOWS_MAX * max, Is::WindowBounded, "{overdue} overdue");
         Ok(())
     }
 

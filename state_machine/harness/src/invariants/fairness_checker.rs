@@ -52,6 +52,9 @@ enum Awaited {
 /// How long an endpoint has to store a message before storage is read without its notification.
 const STORE_WAIT: Span = Span::from_secs(5);
 
+/// With so many overdue messages, in windows of `unacked_max`, a channel has one at a time.
+const OVERDUE_WINDOWS_SHARED: usize = 8;
+
 /// The messages of the connection as of now.
 #[derive(Clone, Copy)]
 struct Sent<'a> {
@@ -63,10 +66,14 @@ struct Sent<'a> {
 impl Sent<'_> {
     /// Whether the channel has as many unacked messages as one that offered some in vain may have.
     fn is_share_used(self, chid: Chid) -> bool {
-        let is_of_channel =
+        let max = self.limits.unacked_max;
+        let unacked = |state: &&State| matches!(state, State::Unacked { .. });
+        let of_channel =
             |state: &&State| matches!(state, State::Unacked { chid: other, .. } if *other == chid);
-        let unacked = self.messages.values().filter(is_of_channel).count();
-        unacked >= (self.limits.unacked_max / 2).max(1)
+        let is_overdue = |state: &&State| unacked(state) && !self.is_fresh(state);
+        let overdue = self.messages.values().filter(is_overdue).count();
+        let share = if overdue >= OVERDUE_WINDOWS_SHARED * max { 1 } else { (max / 2).max(1) };
+        self.messages.values().filter(of_channel).count() >= share
     }
 
     /// Whether a message other than this one was sent less than `ack_wait` ago and is not acked.
@@ -110,18 +117,19 @@ impl FairnessChecker {
         Ok(())
     }
 
-    /// Checks a connection that waits for nothing but time. A scan may wait for `ack_wait` after the last one, if some
-    /// channel's messages may wait.
+    /// Checks a connection that waits for nothing but time. A scan may wait for `ack_wait` after the last one began, if
+    /// some channel's messages may wait.
     fn rests(&self, seen: &StepRecord<'_>, ack_wait: Span) -> Checked {
         let next = seen.deadline.map(|(at, _)| at);
         let is_by = |by: Time| next.is_some_and(|at| at <= by);
+        check!(!self.has_next_page, Rule, "the scan does not go on, though no ack is awaited");
+        let left_out = &self.left_out;
+        check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
         let paced = self.scan_began_at.filter(|_| !self.accused.is_empty()).map(|at| at + ack_wait);
         if paced.is_some_and(|at| seen.now < at && is_by(at)) {
             return Ok(());
         }
-        check!(self.is_idle(), Rule, "storage is not read, though no ack is awaited");
-        let left_out = &self.left_out;
-        check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
+        check!(!self.is_scan_owed, Rule, "storage is not read, though no ack is awaited");
         let read_by = self.must_read_by;
         let is_in_time = read_by.is_none_or(is_by);
         check!(is_in_time, Invariant::StoredIsRead, "{next:?} is after {read_by:?}");

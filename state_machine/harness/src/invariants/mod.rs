@@ -106,7 +106,7 @@ sentences! {
     UnackedNeverDeleted, "unacked_never_deleted",
         "A message worth keeping that was sent and is not acked is not deleted, unless its channel was given up.";
     WindowBounded, "window_bounded",
-        "At most `unacked_max` messages were sent less than `ack_wait` ago and not acked, and of each channel as many that have not expired.";
+        "At most `unacked_max` messages were sent less than `ack_wait` ago and not acked, and of each channel as many that have not expired. At most 32 times as many are overdue.";
     OthersNotDelayed, "others_not_delayed",
         "An unacked message of one channel delays a message of another channel by at most `ack_wait`.";
     StoredIsRead, "stored_is_read",

@@ -11,6 +11,7 @@ mod fixtures;
 mod histories;
 mod invariants;
 mod models;
+mod overdue;
 mod pings;
 mod session_docs;
 mod sessions;

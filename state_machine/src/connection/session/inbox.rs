@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Session;
 use super::storage_scan::StorageScan;
-use super::unacked_window::Origin;
+use super::unacked_window::{Origin, full_share};
 use crate::connection::StepContext;
 use crate::connection::effect::{Effect, PushAnswer};
 use crate::ids::{Chid, PushId};
@@ -28,6 +28,11 @@ impl Session {
 
     pub(in crate::connection) fn unacked(&self) -> usize {
         self.window.len()
+    }
+
+    /// Whether more messages are overdue than one session remembers.
+    pub(in crate::connection) fn is_overfull(&self, cx: &StepContext<'_>) -> bool {
+        self.window.is_overfull(cx.config.limits.unacked_max)
     }
 
     /// Whether a scan or a delete waits for the store.
@@ -158,7 +163,7 @@ impl Session {
         let room = self.window.room_of(chid, cx.now, max);
         if self.window.holds_rows_of(chid) && room > 0 {
             self.request_scan();
-            if room > max / 4 {
+            if room > full_share(max) / 2 {
                 self.next_scan_at = None;
             }
         }

@@ -45,7 +45,7 @@ pub(super) struct UnackedWindow {
     /// In the order of sending: at most `unacked_max`.
     fresh: VecDeque<Unacked>,
     /// A channel with overdue messages has a share of half the window. So it can fill the window once, and has at most
-    /// `unacked_max` unacked messages.
+    /// `unacked_max` unacked messages. Those of unregistered channels count until their TTL ends.
     overdue: BTreeMap<Chid, BTreeMap<MessageId, Overdue>>,
     /// Channels of which a row was read that another connection offered in vain, and whether no ack has arrived since.
     suspects: BTreeMap<Chid, bool>,
@@ -60,6 +60,12 @@ pub(super) struct UnackedWindow {
 /// The misses after which an endpoint no longer waits for acks.
 const MISSES_MAX: u8 = 2;
 
+/// With so many overdue messages, in windows of `unacked_max`, the share of a channel is one message.
+const OVERDUE_WINDOWS_SHARED: usize = 8;
+
+/// With more overdue messages, in windows of `unacked_max`, the session ends.
+const OVERDUE_WINDOWS_MAX: usize = 32;
+
 impl UnackedWindow {
     pub(super) fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.overdue.is_empty()
@@ -67,7 +73,17 @@ impl UnackedWindow {
 
     /// How many messages are unacked, overdue ones too.
     pub(super) fn len(&self) -> usize {
-        self.fresh.len() + self.overdue.values().map(BTreeMap::len).sum::<usize>()
+        self.fresh.len() + self.overdue_len()
+    }
+
+    fn overdue_len(&self) -> usize {
+        self.overdue.values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether more messages are overdue than one session remembers.
+    pub(super) fn is_overfull(&self, unacked_max: usize) -> bool {
+        let remembered = self.overdue_len().max(self.uncounted.len());
+        remembered > OVERDUE_WINDOWS_MAX.saturating_mul(unacked_max)
     }
 
     /// How many messages occupy room.
@@ -141,12 +157,16 @@ impl UnackedWindow {
     /// Answers the endpoints of messages that are overdue now: they must store them.
     ///
     /// A message that was sent in the future is overdue too: the clock was set back, so its wait is unknown. One with a
-    /// TTL of zero is forgotten, and so are those of its channel whose TTL has ended since.
+    /// TTL of zero is forgotten, and so are overdue ones whose TTL has ended since.
     pub(super) fn expire(&mut self, now: Time, wait: Span, out: &mut Effects) {
         let is_fresh = |unacked: &Unacked| unacked.sent_at <= now && now < unacked.sent_at + wait;
         let end = self.fresh.iter().position(is_fresh).unwrap_or(self.fresh.len());
         if end > 0 {
             self.misses = self.misses.saturating_add(1);
+            self.overdue.retain(|_, of_channel| {
+                of_channel.retain(|_, overdue| now < overdue.expires_at);
+                !of_channel.is_empty()
+            });
         }
         for mut unacked in self.fresh.drain(..end) {
             let is_counted = unacked.is_in_store();
@@ -157,9 +177,8 @@ impl UnackedWindow {
             let Unacked { message: MessageKey { id, chid, topic }, expires_at, origin, .. } =
                 unacked;
             if origin == Origin::Store {
-                let of_channel = self.overdue.entry(chid).or_default();
-                of_channel.retain(|_, overdue| now < overdue.expires_at);
-                of_channel.insert(id, Overdue { topic, expires_at, is_counted });
+                let overdue = Overdue { topic, expires_at, is_counted };
+                self.overdue.entry(chid).or_default().insert(id, overdue);
             }
         }
     }
@@ -201,7 +220,7 @@ impl UnackedWindow {
         let overdue = self.overdue_of(chid, now);
         let has_share = overdue > 0 || self.suspects.get(&chid) == Some(&true);
         self.held.contains(&chid)
-            || (has_share && overdue + self.fresh_of(chid) >= share(unacked_max))
+            || (has_share && overdue + self.fresh_of(chid) >= self.share(unacked_max))
     }
 
     /// Notes that a row of this channel was left in storage.
@@ -219,7 +238,14 @@ impl UnackedWindow {
 
     /// How many rows of this channel there is room for.
     pub(super) fn room_of(&self, chid: Chid, now: Time, unacked_max: usize) -> usize {
-        share(unacked_max).saturating_sub(self.overdue_of(chid, now) + self.fresh_of(chid))
+        let unacked = self.overdue_of(chid, now) + self.fresh_of(chid);
+        self.share(unacked_max).saturating_sub(unacked)
+    }
+
+    /// The unacked messages that a channel with a share may have. They never leave less than half the window free.
+    fn share(&self, unacked_max: usize) -> usize {
+        let is_shared = self.overdue_len() >= OVERDUE_WINDOWS_SHARED.saturating_mul(unacked_max);
+        if is_shared { 1 } else { full_share(unacked_max) }
     }
 
     /// A new scan reads the rows that were left.
@@ -238,8 +264,8 @@ impl UnackedWindow {
     }
 }
 
-/// The unacked messages of a channel with overdue ones. They never leave less than half the window free.
-fn share(unacked_max: usize) -> usize {
+/// The share of a channel, unless too many messages are overdue.
+pub(super) fn full_share(unacked_max: usize) -> usize {
     (unacked_max / 2).max(1)
 }
 
