@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use clap::ArgGroup;
 use clap::builder::PossibleValuesParser;
 use serde::Deserialize;
 use state_machine::{Encoding, Payload, Urgency};
@@ -21,9 +22,10 @@ use crate::https_client::{ClientError, http_client, printable, why_unanswered};
 
 /// Arguments of `kalends push`: a subscription, a message and its headers.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+#[command(group = ArgGroup::new("target").required(true).args(["endpoint", "subscription"]))]
 pub struct PushArgs {
     /// Where to send; not needed with --subscription
-    #[arg(required_unless_present = "subscription", conflicts_with = "subscription")]
     #[arg(value_parser = endpoint)]
     pub endpoint: Option<Url>,
 

@@ -1,6 +1,6 @@
 //! `kalends dev states`: the states of a connection, drawn from the machine itself.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 
 use clap::ValueEnum;
 use harness::chart::{self, Format};
@@ -23,5 +23,9 @@ pub fn run(format: StatesFormat) -> Result<(), io::Error> {
         StatesFormat::Dot => Format::Dot,
         StatesFormat::Table => Format::Table,
     };
-    writeln!(io::stdout(), "{}", chart::render(format).trim_end())
+    match writeln!(io::stdout(), "{}", chart::render(format).trim_end()) {
+        // Its reader, such as `head`, has read enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }

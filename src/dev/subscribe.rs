@@ -271,11 +271,11 @@ impl<'a, W: Write> Listener<'a, W> {
         // Two agents that both reconnect would replace each other for ever.
         let refused = match (u16::from(code), &self.args.state) {
             (REPLACED, Some(path)) => format!(
-                "another `kalends subscribe` uses {}, or the same agent connected again \
-                 (close code 4409): run one at a time, or name another file",
+                "another `kalends subscribe` uses {}, or the agent was dropped (close code 4409): \
+                 run one at a time, or name another file",
                 path.display()
             ),
-            (REPLACED, None) => "the same agent connected again (close code 4409)".into(),
+            (REPLACED, None) => "the same agent connected again, or was dropped (close code 4409)".into(),
             (DO_NOT_RETURN, _) => {
                 "the server asked this agent not to reconnect (close code 4774)".into()
             }

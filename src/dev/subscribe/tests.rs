@@ -298,7 +298,7 @@ async fn close_code_4409_ends_it_with_the_name_of_the_shared_file() {
     let shared = format!("another `kalends subscribe` uses {}", files.state);
     for (state, expected) in [
         (["--state", &files.state].as_slice(), shared.as_str()),
-        (&[], "the same agent connected again (close code 4409)"),
+        (&[], "the same agent connected again, or was dropped (close code 4409)"),
     ] {
         let (fake, address) = TestServer::start().await;
         spawn(async move {
