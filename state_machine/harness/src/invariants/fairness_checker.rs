@@ -118,14 +118,15 @@ impl FairnessChecker {
     }
 
     /// Checks a connection that waits for nothing but time. A scan may wait for `ack_wait` after the last one began, if
-    /// some channel's messages may wait.
+    /// some channel's messages may wait, or those that are not urgent enough.
     fn rests(&self, seen: &StepRecord<'_>, ack_wait: Span) -> Checked {
         let next = seen.deadline.map(|(at, _)| at);
         let is_by = |by: Time| next.is_some_and(|at| at <= by);
         check!(!self.has_next_page, Rule, "the scan does not go on, though no ack is awaited");
         let left_out = &self.left_out;
         check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
-        let paced = self.scan_began_at.filter(|_| !self.accused.is_empty()).map(|at| at + ack_wait);
+        let leaves_rows = self.has_min_urgency || !self.accused.is_empty();
+        let paced = self.scan_began_at.filter(|_| leaves_rows).map(|at| at + ack_wait);
         if paced.is_some_and(|at| seen.now < at && is_by(at)) {
             return Ok(());
         }

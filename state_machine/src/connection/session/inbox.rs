@@ -22,6 +22,8 @@ impl Session {
     pub(in crate::connection) fn set_min_urgency(&mut self, min: Urgency) {
         if min < self.min_urgency {
             self.request_scan();
+            self.next_scan_at = None;
+            self.has_left_less_urgent = false;
         }
         self.min_urgency = min;
     }
@@ -238,7 +240,8 @@ impl Session {
     /// Starts or continues a scan of a month's messages, if there is room for more unacked ones.
     ///
     /// A message that was just sent delays the scan: it is in no table yet, and its ack is near. Scans that leave rows
-    /// of an unacked channel start `ack_wait` apart: else each push to it would read all its rows.
+    /// in storage start `ack_wait` apart: else each push to an unacked channel, or each that is not urgent enough, would
+    /// read them all.
     pub(in crate::connection) fn scan_storage(&mut self, month: Month, cx: &mut StepContext<'_>) {
         let room = self.room(cx);
         if room == 0 {
@@ -250,7 +253,9 @@ impl Session {
                 return;
             }
             if self.next_scan_at.is_none() {
-                self.next_scan_at = self.window.holds_rows().then(|| cx.now + limits.ack_wait);
+                let leaves_rows = self.window.holds_rows() || self.has_left_less_urgent;
+                self.next_scan_at = leaves_rows.then(|| cx.now + limits.ack_wait);
+                self.has_left_less_urgent = false;
                 self.scan.start();
                 self.window.release_held();
             }
@@ -315,7 +320,11 @@ impl Session {
             self.deletes.delete(message.key());
         } else if !self.channels.contains(&message.chid) {
             return Some(message.key());
-        } else if !self.window.note_row(&message) && message.urgency >= self.min_urgency {
+        } else if self.window.note_row(&message) {
+            // It was sent on this connection.
+        } else if message.urgency < self.min_urgency {
+            self.has_left_less_urgent = true;
+        } else {
             self.window.note_offers(&message);
             if self.window.is_share_used(&message, cx.now, cx.config.limits.unacked_max) {
                 self.window.hold(message.chid);

@@ -43,6 +43,8 @@ pub(super) struct Session {
     scan: StorageScan,
     /// Before this time no further scan starts.
     next_scan_at: Option<Time>,
+    /// Whether the last scan left rows that are less urgent than the agent wants.
+    has_left_less_urgent: bool,
     /// When to scan storage without a notification, once the connection is ready.
     pub(super) recheck_at: Option<Time>,
     /// When to scan it again after that, because an endpoint was answered to store a message since.
@@ -76,6 +78,7 @@ impl Session {
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
             next_scan_at: None,
+            has_left_less_urgent: false,
             recheck_at: None,
             recheck_again_at: None,
             commands: VecDeque::new(),
