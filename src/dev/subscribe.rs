@@ -275,7 +275,9 @@ impl<'a, W: Write> Listener<'a, W> {
                  run one at a time, or name another file",
                 path.display()
             ),
-            (REPLACED, None) => "the same agent connected again, or was dropped (close code 4409)".into(),
+            (REPLACED, None) => {
+                "the same agent connected again, or was dropped (close code 4409)".into()
+            }
             (DO_NOT_RETURN, _) => {
                 "the server asked this agent not to reconnect (close code 4774)".into()
             }

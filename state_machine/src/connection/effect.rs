@@ -249,3 +249,28 @@ impl CloseReason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_without_the_subprotocol_gets_no_close_frame_if_it_is_only_to_reconnect() {
+        let without_frame = |has_subprotocol: bool| -> Vec<CloseReason> {
+            let reasons = CloseReason::ALL.into_iter();
+            reasons.filter(|reason| reason.code_sent(has_subprotocol).is_none()).collect()
+        };
+        assert_eq!(without_frame(true), [CloseReason::SocketClosed]);
+        assert_eq!(
+            without_frame(false),
+            [
+                CloseReason::Replaced,
+                CloseReason::RecordMissing,
+                CloseReason::SessionEnded,
+                CloseReason::TooManyUnacked,
+                CloseReason::Shutdown,
+                CloseReason::SocketClosed,
+            ]
+        );
+    }
+}
