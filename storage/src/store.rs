@@ -124,7 +124,7 @@ pub trait MessageTables: Send + Sync {
     /// Copies the messages that wait in `from` to `to`, by the rule of
     /// [`MessageTables::store_message`] for topics, and then deletes them in `from`. Messages of
     /// channels that are not registered in `to` are only deleted. Repeatable after a crash at any
-    /// point.
+    /// point. Many messages are moved in pages, and other writes of the agent may be executed between two pages.
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()>;
 
     /// Creates the month's table if it does not exist.

@@ -16,6 +16,9 @@ use crate::store::{Cursor, Page, PageLimit, Stored};
 /// Rows that one fetch reads, expired ones included: bounds its cost.
 pub(super) const SCAN_ROWS_MAX: usize = 1000;
 
+/// Rows of one page of a move: bounds how long other jobs wait for the writer.
+const MOVE_ROWS_MAX: usize = 200;
+
 /// A page, and the range of the expired rows that were skipped.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
@@ -131,14 +134,29 @@ pub(super) fn sweep(
     change(conn, SWEEP, params![uaid.0, first, last, to_i64(now.0)]).map(|_is_changed| ())
 }
 
-/// Copies all messages of a user agent to another month.
-pub(super) fn copy_all(from: &Connection, to: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
+/// Copies a page of a user agent's messages to another month. Returns the last one's id if more follow.
+pub(super) fn copy_page(
+    from: &Connection,
+    to: &Connection,
+    uaid: Uaid,
+) -> rusqlite::Result<Option<MessageId>> {
     let mut statement = from.prepare_cached(FETCH)?;
     let mut rows = statement.query(params![uaid.0, &[][..]])?;
+    let (mut copied, mut last) = (0, None);
     while let Some(row) = rows.next()? {
-        insert(to, uaid, &decode(row)?)?;
+        if copied == MOVE_ROWS_MAX {
+            return Ok(last);
+        }
+        let message = decode(row)?;
+        insert(to, uaid, &message)?;
+        (copied, last) = (copied + 1, Some(message.id));
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Deletes a user agent's messages up to this one.
+pub(super) fn delete_up_to(conn: &Connection, uaid: Uaid, last: MessageId) -> rusqlite::Result<()> {
+    change(conn, DELETE_UP_TO, params![uaid.0, last.to_bytes()]).map(|_is_changed| ())
 }
 
 pub(super) fn delete_all(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
@@ -234,3 +252,5 @@ pub(super) const SWEEP: &str = "
     DELETE FROM messages WHERE uaid = ?1 AND id BETWEEN ?2 AND ?3 AND expires_at <= ?4";
 
 pub(super) const DELETE_ALL: &str = "DELETE FROM messages WHERE uaid = ?1";
+
+pub(super) const DELETE_UP_TO: &str = "DELETE FROM messages WHERE uaid = ?1 AND id <= ?2";

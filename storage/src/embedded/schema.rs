@@ -258,6 +258,7 @@ mod tests {
         messages::RECORD_OFFER,
         messages::SWEEP,
         messages::DELETE_ALL,
+        messages::DELETE_UP_TO,
         inactive_users::DELETE_CHANNELS,
         inactive_users::DELETE_MESSAGES,
         copy_table::ALL_CHANNELS,

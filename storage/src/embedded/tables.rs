@@ -112,8 +112,9 @@ impl MessageTables for Embedded {
     }
 
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
-        self.writer
-            .submit(Some(uaid), Target::Exclusive, move |files| files.move_messages(uaid, from, to))
+        self.writer.submit_paged(Some(uaid), Target::Exclusive, move |files| {
+            files.move_messages(uaid, from, to)
+        })
     }
 
     fn ensure_month(&self, month: Month) -> StoreFuture<()> {

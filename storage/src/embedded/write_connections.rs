@@ -8,6 +8,7 @@ use state_machine::{Month, Uaid};
 use super::error::WriterError;
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
+use super::writer::Progress;
 use super::{messages, month_list, router};
 use crate::store::StoreError;
 
@@ -64,19 +65,22 @@ impl WriteConnections {
         }
     }
 
-    /// Commits the copies before it deletes the originals.
+    /// Moves a page of messages. Commits the copies before it deletes the originals.
     pub(super) fn move_messages(
         &mut self,
         uaid: Uaid,
         from: Month,
         to: Month,
-    ) -> Result<(), WriterError> {
+    ) -> Result<Progress<()>, WriterError> {
         if from == to || !self.months.contains(from) {
-            return Ok(());
+            return Ok(Progress::Done(()));
         }
-        self.copy_between(from, to, |from, to| messages::copy_all(from, to, uaid))?;
+        let last = self.copy_between(from, to, |from, to| messages::copy_page(from, to, uaid))?;
         self.commit(FileKey::Month(to))?;
-        self.write(FileKey::Month(from), |conn| messages::delete_all(conn, uaid))
+        self.write(FileKey::Month(from), |conn| match last {
+            Some(last) => messages::delete_up_to(conn, uaid, last).map(|()| Progress::Page),
+            None => messages::delete_all(conn, uaid).map(Progress::Done),
+        })
     }
 
     /// Runs statements that read one month and write to another.
@@ -281,7 +285,7 @@ mod tests {
         let store = |conn: &_| messages::store(conn, UAID, &message());
         files.write(FileKey::Month(from), store).unwrap();
         files.commit_all();
-        files.move_messages(UAID, from, to).unwrap();
+        assert_eq!(files.move_messages(UAID, from, to).unwrap(), Progress::Done(()));
         assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (1, 1));
         files.commit_all();
         assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (0, 1));

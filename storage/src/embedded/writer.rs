@@ -3,8 +3,10 @@
 //! A durable commit costs one sync of the disk, however many rows it has. While the thread waits
 //! for the sync, more jobs queue up, and the next sync is for all of them. A pause before each
 //! commit to fill the queue was measured, and gained nothing.
+//!
+//! A job of many rows runs page by page, with a batch of other jobs between two pages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::ready;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{PoisonError, RwLock};
@@ -37,6 +39,14 @@ pub(super) enum Target {
     Exclusive,
 }
 
+/// What a job has done in one run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress<T> {
+    Done(T),
+    /// One page. The job runs again after other jobs.
+    Page,
+}
+
 /// A job in the queue.
 struct Task {
     /// The user agent whose writes must stay in order.
@@ -54,8 +64,7 @@ impl Writer {
     ) -> io::Result<Self> {
         let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
         let (end, ended) = watch::channel(None);
-        let writer_loop =
-            WriterLoop { tasks, postponed: None, files, batch_max: options.write_batch_max };
+        let writer_loop = WriterLoop::new(tasks, files, options.write_batch_max);
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             let closed = writer_loop.run();
             drop(lock);
@@ -69,7 +78,18 @@ impl Writer {
         &self,
         uaid: Option<Uaid>,
         target: Target,
-        run: impl FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send + 'static,
+        mut run: impl FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        self.submit_paged(uaid, target, move |files| run(files).map(Progress::Done))
+    }
+
+    /// Queues a job that runs until it is done. Each of its pages is committed before the next run, and other writes of
+    /// the same user agent may be executed between them.
+    pub(super) fn submit_paged<T: Send + 'static>(
+        &self,
+        uaid: Option<Uaid>,
+        target: Target,
+        run: impl FnMut(&mut WriteConnections) -> Result<Progress<T>, WriterError> + Send + 'static,
     ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(QueuedJob { run, outcome: None, reply });
@@ -103,21 +123,38 @@ struct WriterLoop {
     tasks: Receiver<Task>,
     /// The first task of the next batch.
     postponed: Option<Task>,
+    /// Tasks that have further pages: at most one of each user agent that moves.
+    paged: VecDeque<Task>,
     files: WriteConnections,
     batch_max: usize,
 }
 
 impl WriterLoop {
-    fn run(mut self) -> Result<(), StoreError> {
-        while let Some(batch) = self.next_batch() {
-            self.commit(batch);
-        }
-        self.files.close()
+    fn new(tasks: Receiver<Task>, files: WriteConnections, batch_max: usize) -> Self {
+        Self { tasks, postponed: None, paged: VecDeque::new(), files, batch_max }
     }
 
-    /// Waits for a task, and takes all that are queued behind it. None when closed.
+    fn run(mut self) -> Result<(), StoreError> {
+        loop {
+            let batch = self.next_batch();
+            let page = self.paged.pop_front();
+            if batch.is_none() && page.is_none() {
+                return self.files.close();
+            }
+            batch
+                .into_iter()
+                .chain(page.map(|task| vec![task]))
+                .for_each(|tasks| self.commit(tasks));
+        }
+    }
+
+    /// Waits for a task, and takes all that are queued behind it. None when closed, or if a page can be run instead.
     fn next_batch(&mut self) -> Option<Vec<Task>> {
-        let first = self.postponed.take().or_else(|| self.tasks.recv().ok())?;
+        let next = || match self.paged.is_empty() {
+            true => self.tasks.recv().ok(),
+            false => self.tasks.try_recv().ok(),
+        };
+        let first = self.postponed.take().or_else(next)?;
         let mut batch = WriteBatch::default();
         let mut next = Some(first);
         while let Some(task) = next.take() {
@@ -158,12 +195,16 @@ impl WriterLoop {
         done
     }
 
-    fn answer(&self, task: Task) {
+    /// Answers a task, or keeps it for its next page.
+    fn answer(&mut self, task: Task) {
         let key = match task.target {
             Target::File(key) => Some(key),
             Target::ManyFiles | Target::Exclusive => None,
         };
-        task.job.answer(self.files.failure(key));
+        match self.files.failure(key) {
+            None if task.job.has_next_page() => self.paged.push_back(task),
+            failure => task.job.answer(failure),
+        }
     }
 }
 
@@ -201,6 +242,8 @@ trait Job: Send {
     /// Returns whether its changes may be committed.
     fn run(&mut self, files: &mut WriteConnections) -> bool;
 
+    fn has_next_page(&self) -> bool;
+
     /// Sends its outcome, or why its changes are not on disk.
     fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
@@ -208,11 +251,11 @@ trait Job: Send {
 struct QueuedJob<T, F> {
     run: F,
     /// The outcome of the last run.
-    outcome: Option<Result<T, StoreError>>,
+    outcome: Option<Result<Progress<T>, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send> Job
+impl<T: Send, F: FnMut(&mut WriteConnections) -> Result<Progress<T>, WriterError> + Send> Job
     for QueuedJob<T, F>
 {
     fn run(&mut self, files: &mut WriteConnections) -> bool {
@@ -225,12 +268,17 @@ impl<T: Send, F: FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send> 
         sound
     }
 
+    fn has_next_page(&self) -> bool {
+        matches!(self.outcome, Some(Ok(Progress::Page)))
+    }
+
     fn answer(self: Box<Self>, failure: Option<&StoreError>) {
         let Self { outcome, reply, .. } = *self;
-        let outcome = outcome.expect("a job is answered after it was run");
-        let answer = match failure {
-            Some(error) if outcome.is_ok() => Err(error.clone()),
-            _ => outcome,
+        let answer = match (outcome.expect("a job is answered after it was run"), failure) {
+            (Err(error), _) => Err(error),
+            (Ok(_), Some(error)) => Err(error.clone()),
+            (Ok(Progress::Done(value)), None) => Ok(value),
+            (Ok(Progress::Page), None) => unreachable!("a page is answered only if it failed"),
         };
         // The caller may have dropped its future, which cancels nothing.
         let _unread = reply.send(answer);
@@ -329,6 +377,56 @@ mod tests {
         assert_eq!(numbers(&home), [1]);
     }
 
+    /// Queues a job of three pages, and then a job behind it.
+    async fn in_pages(writer: &Writer, of_page: [&str; 3]) -> [Result<(), StoreError>; 2] {
+        let mut pages: VecDeque<_> = of_page.into_iter().map(sql).collect();
+        let (release, held) = mpsc::channel::<()>();
+        let first = writer.submit(None, Target::Exclusive, move |_| Ok(held.recv().is_ok()));
+        let paged = writer.submit_paged(None, Target::Exclusive, move |files| {
+            pages.pop_front().expect("there is a page")(files)?;
+            Ok(if pages.is_empty() { Progress::Done(()) } else { Progress::Page })
+        });
+        let behind =
+            writer.submit(None, ROUTER, sql("INSERT INTO numbers SELECT max(n) + 10 FROM numbers"));
+        release.send(()).unwrap();
+        assert_eq!(first.await, Ok(true));
+        [paged.await, behind.await]
+    }
+
+    #[tokio::test]
+    async fn another_job_runs_between_two_pages() {
+        let (home, writer) = writer().await;
+        let pages = [1, 2, 3].map(|n| format!("INSERT INTO numbers VALUES ({n})"));
+        let answers = in_pages(&writer, pages.each_ref().map(String::as_str)).await;
+        assert_eq!(answers, [Ok(()), Ok(())]);
+        assert_eq!(numbers(&home), [1, 2, 3, 11]);
+    }
+
+    #[tokio::test]
+    async fn a_page_that_fails_ends_its_job_and_no_other() {
+        let (home, writer) = writer().await;
+        let insert = "INSERT INTO numbers VALUES (1)";
+        let [paged, behind] =
+            in_pages(&writer, [insert, "INSERT INTO nowhere VALUES (2)", insert]).await;
+        assert!(failure_of(&paged).contains("no such table: nowhere"));
+        assert_eq!(behind, Ok(()));
+        assert_eq!(numbers(&home), [1, 11]);
+    }
+
+    #[tokio::test]
+    async fn closing_waits_for_all_pages() {
+        let (home, writer) = writer().await;
+        let mut pages = 0;
+        let paged = writer.submit_paged(None, Target::Exclusive, move |files| {
+            pages += 1;
+            sql(&format!("INSERT INTO numbers VALUES ({pages})"))(files)?;
+            Ok(if pages == 50 { Progress::Done(()) } else { Progress::Page })
+        });
+        drop(paged);
+        writer.close().await.unwrap();
+        assert_eq!(numbers(&home).len(), 50);
+    }
+
     #[tokio::test]
     async fn a_writer_that_panicked_is_noticed_by_every_call() {
         let (home, writer) = writer().await;
@@ -361,7 +459,7 @@ mod tests {
 
     fn task(uaid: u8, target: Target) -> Task {
         let (reply, _answer) = oneshot::channel();
-        let run = |_: &mut WriteConnections| Ok(());
+        let run = |_: &mut WriteConnections| Ok(Progress::Done(()));
         let job = Box::new(QueuedJob { run, outcome: None, reply });
         Task { uaid: Some(Uaid([uaid; 16])), target, job }
     }

@@ -46,6 +46,32 @@ async fn the_directory_is_free_again_once_the_store_is_closed() {
     open(home.path());
 }
 
+#[tokio::test]
+async fn a_move_of_many_messages_moves_all_of_them_while_others_are_stored() {
+    const MESSAGES: u32 = 450;
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    let old: Month = "2026_10".parse().unwrap();
+    store.ensure_month(old).await.unwrap();
+    store.add_channels(agent(1), old, [CHID].into()).await.unwrap();
+    let is_old = |number: &u32| number.is_multiple_of(2);
+    for number in (2..=MESSAGES * 2).filter(is_old) {
+        drop(store.store_message(agent(1), old, message(number)));
+    }
+    let moved = store.move_messages(agent(1), old, month());
+    for number in (2..=MESSAGES * 2).filter(|number| !is_old(number)) {
+        drop(store.store_message(agent(1), month(), message(number)));
+    }
+    moved.await.unwrap();
+    let one = PageLimit { rows: 1, bytes: 1 };
+    let left = store.fetch_messages(agent(1), old, None, one, NOW).await.unwrap();
+    assert_eq!(left.messages, []);
+    store.check().await.unwrap();
+    let expected: Vec<Message> = (1..=MESSAGES * 2).map(message).collect();
+    assert_eq!(waiting(&store, agent(1), NOW).await, expected);
+}
+
 /// The writer lets go of the lock when it has finished: waiting for the lock is waiting for that.
 #[tokio::test]
 async fn dropping_the_store_finishes_what_was_queued() {
