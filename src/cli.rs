@@ -90,7 +90,7 @@ pub enum Action {
     /// Manage the message tables of the months
     #[command(subcommand, after_help = admin::help::TABLES)]
     Tables(TablesAction),
-    /// Count and drop the records of user agents
+    /// Drop user agents, one by its uaid or those that stay away
     #[command(subcommand, after_help = admin::help::USERS)]
     Users(UsersAction),
     /// Write, list and follow feeds

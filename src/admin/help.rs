@@ -5,7 +5,7 @@ Tries each operation of a server on the store that the settings name, and leaves
 The exit code is 1 if a check fails.
 
 Examples:
-  kalends preflight --config /etc/kalends.toml
+  kalends preflight --config /etc/kalends/kalends.toml
   kalends preflight --data-dir /var/lib/kalends    also while a server runs";
 
 pub const TABLES: &str = "\
@@ -14,12 +14,12 @@ for cron.
 
 Examples:
   kalends tables status --data-dir /var/lib/kalends
-  kalends tables create --config /etc/kalends.toml";
+  kalends tables create --config /etc/kalends/kalends.toml";
 
 pub const USERS: &str = "\
 Examples:
   kalends users drop-inactive --dry-run --data-dir /var/lib/kalends
-  kalends users drop-inactive --months 12 --rate 50 --config /etc/kalends.toml
+  kalends users drop-inactive --months 12 --rate 50 --config /etc/kalends/kalends.toml
   kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends";
 
 pub const LIST: &str = "\
@@ -27,14 +27,14 @@ DynamoDB counts rows and bytes about every six hours.
 
 Examples:
   kalends tables list --data-dir /var/lib/kalends
-  kalends tables list --json --config /etc/kalends.toml";
+  kalends tables list --json --config /etc/kalends/kalends.toml";
 
 pub const STATUS: &str = "\
 Reads every router record once, to count which month agents are on.
 
 Examples:
   kalends tables status --data-dir /var/lib/kalends
-  kalends tables status --json --config /etc/kalends.toml";
+  kalends tables status --json --config /etc/kalends/kalends.toml";
 
 pub const CREATE: &str = "\
 If tables have a throughput, next month's gets that of this month's; --lower-prior lowers last
@@ -42,7 +42,7 @@ month's and never raises it.
 
 Examples:
   kalends tables create --data-dir /var/lib/kalends
-  kalends tables create --lower-prior 5:5 --config /etc/kalends.toml";
+  kalends tables create --lower-prior 5:5 --config /etc/kalends/kalends.toml";
 
 pub const DROP_OLD: &str = "\
 A table that agents are still on is kept, with a note: run `kalends users drop-inactive` first. With
@@ -50,7 +50,7 @@ rotation = false nothing is dropped.
 
 Examples:
   kalends tables drop-old --dry-run --data-dir /var/lib/kalends
-  kalends tables drop-old --keep 2 --config /etc/kalends.toml";
+  kalends tables drop-old --keep 2 --config /etc/kalends/kalends.toml";
 
 pub const COPY: &str = "\
 Gives the table of an installation with rotation = false another month's name: stop the server,
@@ -73,7 +73,7 @@ users that connect meanwhile are kept. Ctrl-C stops it between two batches, and 
 
 Examples:
   kalends users drop-inactive --dry-run --data-dir /var/lib/kalends
-  kalends users drop-inactive --months 6 --rate 50 --config /etc/kalends.toml
+  kalends users drop-inactive --months 6 --rate 50 --config /etc/kalends/kalends.toml
   kalends users drop-inactive --since 2025_01 --data-dir /var/lib/kalends";
 
 pub const DROP_USER: &str = "\
@@ -85,4 +85,4 @@ The exit code is 1 if there is no such user. After an interruption, repeat the c
 
 Examples:
   kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends
-  kalends users drop 0190a4a3-b000-7000-8000-000000000001 --config /etc/kalends.toml";
+  kalends users drop 0190a4a3-b000-7000-8000-000000000001 --config /etc/kalends/kalends.toml";

@@ -78,9 +78,11 @@ impl<W: Write> Output<W> {
                 format!("{} --p256dh={p256dh} --auth={auth}", quote(subscription.endpoint.as_str()))
             }
         };
+        let is_restricted = subscription.endpoint.path().starts_with("/wpush/r/");
+        let key = if is_restricted { " --vapid-key FILE" } else { "" };
         format!(
             "endpoint: {}\nsubscription: {}\n\nsend a message with\n\n    \
-             kalends push {send} --message hello\n\nwaiting for messages; Ctrl-C ends",
+             kalends push {send}{key} --message hello\n\nwaiting for messages; Ctrl-C ends",
             subscription.endpoint,
             subscription.to_json(),
         )
@@ -136,6 +138,10 @@ mod tests {
         let command = "kalends push --subscription sub.json --message hello\n";
         assert!(print(false, Some("sub.json"), &event).contains(command));
         assert!(print(false, Some("my sub"), &event).contains("--subscription 'my sub' "));
+        let mut restricted = tests::subscription();
+        restricted.endpoint = Url::parse("http://a/wpush/r/b").unwrap();
+        let printed = print(false, Some("s"), &Event::Subscribed { subscription: restricted });
+        assert!(printed.contains("--subscription s --vapid-key FILE --message hello\n"));
     }
 
     #[test]

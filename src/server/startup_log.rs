@@ -37,11 +37,15 @@ pub(super) fn write(
 fn of_single_node(settings: &Settings, origin: &str) -> String {
     let socket = origin.replacen("http", "ws", 1);
     let data = settings.data_dir.display();
+    let insecure = match socket.starts_with("wss:") {
+        true => "",
+        false => "  dom.push.testing.allowInsecureServerURL = true\n",
+    };
     format!(
         "Endpoint URLs begin with {origin}/wpush/, data is in {data}\n\
          Firefox: open about:config and set\n  \
-           dom.push.serverURL = {socket}/\n  \
-           dom.push.testing.allowInsecureServerURL = true   (only while it is ws:, not wss:)\n\
+           dom.push.serverURL = {socket}/\n\
+         {insecure}\
          Try it: kalends subscribe {socket}/\n"
     )
 }

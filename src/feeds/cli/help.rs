@@ -17,7 +17,7 @@ one.
 
 Examples:
   kalends broadcast put remote-settings/monitor_changes '\"1796000000\"' --data-dir /var/lib/kalends
-  kalends broadcast list --config /etc/kalends.toml";
+  kalends broadcast list --config /etc/kalends/kalends.toml";
 
 pub const PUT: &str = "\
 Standard input is read unchanged, with the newline that echo adds. A live server publishes the
@@ -26,7 +26,7 @@ its publications.
 
 Examples:
   kalends feed put prices eur 1.08 --data-dir /var/lib/kalends
-  printf %s \"$(cat prices.json)\" | kalends feed put prices all --config /etc/kalends.toml
+  printf %s \"$(cat prices.json)\" | kalends feed put prices all --config /etc/kalends/kalends.toml
   KALENDS_FEED_TOKEN=kf1... kalends feed put prices eur 1.08 --url https://push.example.net";
 
 pub const DELETE: &str = "\
@@ -48,7 +48,7 @@ Deleted keys are counted too: their deletions stay in the feed.
 
 Examples:
   kalends feed list --data-dir /var/lib/kalends
-  kalends feed list --json --config /etc/kalends.toml";
+  kalends feed list --json --config /etc/kalends/kalends.toml";
 
 pub const TAIL: &str = "\
 Prints `NUMBER KEY = VALUE` or `NUMBER KEY deleted` until Ctrl-C, or until its output is closed. If
@@ -57,7 +57,7 @@ and waits for one.
 
 Examples:
   kalends feed tail prices --data-dir /var/lib/kalends
-  kalends feed tail prices --cursor-file prices.cursor --json --config /etc/kalends.toml
+  kalends feed tail prices --cursor-file prices.cursor --json --config /etc/kalends/kalends.toml
   kalends feed tail prices --once --after 42 --data-dir /var/lib/kalends
   KALENDS_FEED_TOKEN=kf1... kalends feed tail prices --url https://push.example.net";
 
@@ -68,8 +68,8 @@ value of the servers, by their --config or by --feed-tokens-epoch.
 
 Examples:
   kalends feed token prices --read --data-dir /var/lib/kalends
-  kalends feed token prices --read --write --days 30 --config /etc/kalends.toml
-  curl -H \"Authorization: Bearer $(kalends feed token prices --read --config /etc/kalends.toml)\" \\
+  kalends feed token prices --read --write --days 30 --config /etc/kalends/kalends.toml
+  curl -H \"Authorization: Bearer $(kalends feed token prices --read --config /etc/kalends/kalends.toml)\" \\
       https://push.example.net/v1/feeds/prices";
 
 pub const BROADCAST_PUT: &str = "\
@@ -78,9 +78,9 @@ get a version within broadcast_fanout_ms.
 
 Examples:
   kalends broadcast put remote-settings/monitor_changes '\"1796000000\"' --data-dir /var/lib/kalends
-  kalends broadcast put news/front-page 17 --config /etc/kalends.toml";
+  kalends broadcast put news/front-page 17 --config /etc/kalends/kalends.toml";
 
 pub const BROADCAST_LIST: &str = "\
 Examples:
   kalends broadcast list --data-dir /var/lib/kalends
-  kalends broadcast list --json --config /etc/kalends.toml";
+  kalends broadcast list --json --config /etc/kalends/kalends.toml";

@@ -240,7 +240,7 @@ impl CloseReason {
             Self::Binary => "messages are text frames",
             Self::Unreadable => "frame too large or broken",
             Self::Silent => "nothing heard for too long",
-            Self::Replaced => "the same user agent connected again",
+            Self::Replaced => "the same user agent connected again, or was dropped",
             Self::RecordMissing => "the record is missing, connect again",
             Self::SessionEnded => "session ended, connect again",
             Self::TooManyUnacked => "too many messages without an ack, connect again",
