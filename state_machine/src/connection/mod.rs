@@ -63,6 +63,8 @@ pub enum Wait {
     Hello,
     /// An ack is due; without it the endpoint stores the message.
     Ack,
+    /// The TTL of an unacked message ends.
+    Expiry,
     /// The acks of the old month are due; without them the messages are moved.
     Drain,
     /// A sign of life of the peer is due.
@@ -190,6 +192,7 @@ impl fmt::Display for Wait {
         f.write_str(match self {
             Self::Hello => "hello timeout",
             Self::Ack => "ack wait",
+            Self::Expiry => "message expiry",
             Self::Drain => "drain wait",
             Self::Keepalive => "keepalive",
             Self::SessionEnd => "session end",

@@ -155,7 +155,7 @@ fn message(number: u128, chid: Chid) -> Message {
         topic: None,
         urgency: Urgency::Normal,
         accepted_at: START,
-        ttl: Span::from_secs(60),
+        ttl: Span::from_secs(24 * 60 * 60),
         offers: 0,
         payload: None,
     }

@@ -366,9 +366,8 @@ impl ConnectionChecker {
             }
         }
         let counted = seen.unacked;
-        let is_counted = (unacked - expired..=unacked).contains(&counted);
         check!(
-            is_counted,
+            counted == unacked - expired,
             Is::WindowCounted,
             "{counted} counted, {unacked} seen, {expired} expired"
         );

@@ -112,7 +112,7 @@ sentences! {
     StoredIsRead, "stored_is_read",
         "When an endpoint was answered to store a message, storage is read 5 s later, or once no ack is awaited after that.";
     WindowCounted, "window_counted",
-        "The connection counts as unacked what was sent and not acked, and nothing when it is closed. It forgets overdue messages with a TTL of zero, and may forget others that have expired.";
+        "The connection counts as unacked what was sent and not acked, and nothing when it is closed. It forgets overdue messages with a TTL of zero, and others when they expire.";
     OrdersNumbered, "orders_numbered",
         "Every store operation has a greater number than all before it.";
     CommandsWaitForReady, "commands_wait_for_ready",

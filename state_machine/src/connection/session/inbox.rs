@@ -23,7 +23,7 @@ impl Session {
         if min < self.min_urgency {
             self.request_scan();
             self.next_scan_at = None;
-            self.has_left_less_urgent = false;
+            self.rows_left = 0;
         }
         self.min_urgency = min;
     }
@@ -48,7 +48,8 @@ impl Session {
 
     /// Whether storage was scanned to its end, every message acked and every ack settled.
     pub(in crate::connection) fn is_drained(&self) -> bool {
-        self.scan.is_done() && self.window.is_empty() && self.deletes.is_settled()
+        let is_read = self.scan.is_done() && !self.window.holds_rows();
+        is_read && self.window.is_empty() && self.deletes.is_settled()
     }
 
     /// Whether a push may be sent now. No message before it waits for an ack in time, and no older one of its topic can
@@ -65,7 +66,7 @@ impl Session {
             && self.window.fresh() + self.scan.rows_pending() < limits.unacked_max
             && !self.is_older_of_topic_stored(message)
             && (self.needs_no_share(message, overtakes)
-                || !self.window.is_share_used(message, cx.now, limits.unacked_max))
+                || !self.window.is_share_used(message, limits.unacked_max))
             && self.deletes.backlog() < limits.remembered_acks_max
             && !self.window.contains(message.id)
             && !self.deletes.remembers(message.id)
@@ -162,7 +163,7 @@ impl Session {
     /// and otherwise by the next scan, so that a few acks cause no reading of all rows.
     fn read_left_rows(&mut self, chid: Chid, cx: &StepContext<'_>) {
         let max = cx.config.limits.unacked_max;
-        let room = self.window.room_of(chid, cx.now, max);
+        let room = self.window.room_of(chid, max);
         if self.window.holds_rows_of(chid) && room > 0 {
             self.request_scan();
             if room > full_share(max) / 2 {
@@ -171,10 +172,20 @@ impl Session {
         }
     }
 
-    /// Expires acks that are overdue. Their rows count that this connection has offered them, by one operation at a
-    /// time.
+    /// The agent has unregistered a channel.
+    pub(in crate::connection) fn remove_channel(&mut self, chid: Chid) {
+        self.channels.remove(&chid);
+        self.window.forget_channel(chid);
+    }
+
+    /// Expires acks that are overdue, and messages whose TTL has ended, which may make room for rows that were left. The
+    /// rows of overdue messages count that this connection has offered them, by one operation at a time.
     pub(super) fn expire_acks(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
-        self.window.expire(cx.now, cx.config.limits.ack_wait, cx.out);
+        let limits = &cx.config.limits;
+        let has_changed = self.window.expire(cx.now, limits.ack_wait, cx.out);
+        if has_changed && self.window.has_room_for_held(limits.unacked_max) {
+            self.request_scan();
+        }
         if !self.ops.is_recording_offers() {
             self.record_offers(months, cx);
         }
@@ -239,9 +250,9 @@ impl Session {
 
     /// Starts or continues a scan of a month's messages, if there is room for more unacked ones.
     ///
-    /// A message that was just sent delays the scan: it is in no table yet, and its ack is near. Scans that leave rows
-    /// in storage start `ack_wait` apart: else each push to an unacked channel, or each that is not urgent enough, would
-    /// read them all.
+    /// A message that was just sent delays the scan: it is in no table yet, and its ack is near. Scans start `ack_wait`
+    /// apart if they leave rows of an unacked channel, or a page of rows that are overdue or not urgent enough: else each
+    /// push would read them all.
     pub(in crate::connection) fn scan_storage(&mut self, month: Month, cx: &mut StepContext<'_>) {
         let room = self.room(cx);
         if room == 0 {
@@ -253,9 +264,10 @@ impl Session {
                 return;
             }
             if self.next_scan_at.is_none() {
-                let leaves_rows = self.window.holds_rows() || self.has_left_less_urgent;
+                let leaves_rows =
+                    self.window.holds_rows() || self.rows_left >= limits.fetch_rows_max;
                 self.next_scan_at = leaves_rows.then(|| cx.now + limits.ack_wait);
-                self.has_left_less_urgent = false;
+                self.rows_left = 0;
                 self.scan.start();
                 self.window.release_held();
             }
@@ -320,13 +332,15 @@ impl Session {
             self.deletes.delete(message.key());
         } else if !self.channels.contains(&message.chid) {
             return Some(message.key());
+        } else if message.expires_at() <= cx.now {
+            // Its TTL ended while the page was under way.
         } else if self.window.note_row(&message) {
-            // It was sent on this connection.
+            self.rows_left += usize::from(self.window.is_overdue(&message));
         } else if message.urgency < self.min_urgency {
-            self.has_left_less_urgent = true;
+            self.rows_left += 1;
         } else {
             self.window.note_offers(&message);
-            if self.window.is_share_used(&message, cx.now, cx.config.limits.unacked_max) {
+            if self.window.is_share_used(&message, cx.config.limits.unacked_max) {
                 self.window.hold(message.chid);
             } else if !self.scan.leaves_out(&message) {
                 self.send(message, Origin::Store, cx);

@@ -43,8 +43,8 @@ pub(super) struct Session {
     scan: StorageScan,
     /// Before this time no further scan starts.
     next_scan_at: Option<Time>,
-    /// Whether the last scan left rows that are less urgent than the agent wants.
-    has_left_less_urgent: bool,
+    /// How many rows the scan has read that are overdue, or less urgent than the agent wants.
+    rows_left: usize,
     /// When to scan storage without a notification, once the connection is ready.
     pub(super) recheck_at: Option<Time>,
     /// When to scan it again after that, because an endpoint was answered to store a message since.
@@ -78,7 +78,7 @@ impl Session {
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
             next_scan_at: None,
-            has_left_less_urgent: false,
+            rows_left: 0,
             recheck_at: None,
             recheck_again_at: None,
             commands: VecDeque::new(),
@@ -202,12 +202,10 @@ impl Session {
         self.ops.resubmit_due(cx.now, cx.out);
     }
 
-    pub(super) fn deadlines(&self, limits: &Limits) -> [Option<(Time, Wait)>; 3] {
-        [
-            self.next_scan_at.map(|at| (at, Wait::Scan)),
-            self.window.deadline(limits.ack_wait).map(|at| (at, Wait::Ack)),
-            self.ops.deadline().map(|at| (at, Wait::Retry)),
-        ]
+    pub(super) fn deadlines(&self, limits: &Limits) -> [Option<(Time, Wait)>; 4] {
+        let [ack, expiry] = self.window.deadlines(limits.ack_wait);
+        let scan = self.next_scan_at.map(|at| (at, Wait::Scan));
+        [scan, ack, expiry, self.ops.deadline().map(|at| (at, Wait::Retry))]
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::connection::Wait;
 use crate::connection::effect::{Effect, Effects, PushAnswer};
 use crate::ids::{Chid, MessageId, PushId};
 use crate::message::{Message, MessageKey, Topic};
@@ -47,7 +48,10 @@ pub(super) struct UnackedWindow {
     /// A channel with overdue messages has a share of half the window. So it can fill the window once, and has at most
     /// `unacked_max` unacked messages. Those of unregistered channels count until their TTL ends.
     overdue: BTreeMap<Chid, BTreeMap<MessageId, Overdue>>,
-    /// Channels of which a row was read that another connection offered in vain, and whether no ack has arrived since.
+    /// When the TTL of an overdue message ends. If that one was acked, no message may expire then.
+    next_expiry: Option<Time>,
+    /// Channels of which a message was overdue, or a row was read that another connection offered in vain, and whether
+    /// no ack has arrived since.
     suspects: BTreeMap<Chid, bool>,
     /// Channels of which rows were left in storage, because their share is used up.
     held: BTreeSet<Chid>,
@@ -101,6 +105,10 @@ impl UnackedWindow {
             || self.overdue.values().any(|overdue| overdue.contains_key(&id))
     }
 
+    pub(super) fn is_overdue(&self, row: &Message) -> bool {
+        self.overdue.get(&row.chid).is_some_and(|overdue| overdue.contains_key(&row.id))
+    }
+
     /// Whether a message of this channel and topic is overdue.
     pub(super) fn has_overdue(&self, chid: Chid, topic: &Option<Topic>) -> bool {
         self.overdue
@@ -149,24 +157,23 @@ impl UnackedWindow {
         Some((MessageKey { id, chid, topic }, Origin::Store))
     }
 
-    /// When the next message is overdue.
-    pub(super) fn deadline(&self, ack_wait: Span) -> Option<Time> {
-        self.fresh.front().map(|unacked| unacked.sent_at + ack_wait)
+    /// When the next message is overdue, and when the TTL of an overdue one ends.
+    pub(super) fn deadlines(&self, ack_wait: Span) -> [Option<(Time, Wait)>; 2] {
+        [
+            self.fresh.front().map(|unacked| (unacked.sent_at + ack_wait, Wait::Ack)),
+            self.next_expiry.map(|at| (at, Wait::Expiry)),
+        ]
     }
 
     /// Answers the endpoints of messages that are overdue now: they must store them.
     ///
     /// A message that was sent in the future is overdue too: the clock was set back, so its wait is unknown. One with a
-    /// TTL of zero is forgotten, and so are overdue ones whose TTL has ended since.
-    pub(super) fn expire(&mut self, now: Time, wait: Span, out: &mut Effects) {
+    /// TTL of zero is forgotten, and so are overdue ones whose TTL has ended. Returns whether any has changed.
+    pub(super) fn expire(&mut self, now: Time, wait: Span, out: &mut Effects) -> bool {
         let is_fresh = |unacked: &Unacked| unacked.sent_at <= now && now < unacked.sent_at + wait;
         let end = self.fresh.iter().position(is_fresh).unwrap_or(self.fresh.len());
         if end > 0 {
             self.misses = self.misses.saturating_add(1);
-            self.overdue.retain(|_, of_channel| {
-                of_channel.retain(|_, overdue| now < overdue.expires_at);
-                !of_channel.is_empty()
-            });
         }
         for mut unacked in self.fresh.drain(..end) {
             let is_counted = unacked.is_in_store();
@@ -179,8 +186,25 @@ impl UnackedWindow {
             if origin == Origin::Store {
                 let overdue = Overdue { topic, expires_at, is_counted };
                 self.overdue.entry(chid).or_default().insert(id, overdue);
+                self.suspects.insert(chid, true);
+                let earlier = self.next_expiry.filter(|at| *at < expires_at);
+                self.next_expiry = earlier.or(Some(expires_at));
             }
         }
+        let has_expired = self.next_expiry.is_some_and(|at| at <= now);
+        if has_expired {
+            self.forget_expired(now);
+        }
+        end > 0 || has_expired
+    }
+
+    fn forget_expired(&mut self, now: Time) {
+        self.overdue.retain(|_, of_channel| {
+            of_channel.retain(|_, overdue| now < overdue.expires_at);
+            !of_channel.is_empty()
+        });
+        let left = self.overdue.values().flat_map(BTreeMap::values);
+        self.next_expiry = left.map(|overdue| overdue.expires_at).min();
     }
 
     /// The overdue messages in storage whose offers are to be counted now.
@@ -215,9 +239,9 @@ impl UnackedWindow {
 
     /// Whether the channel of this message has used up its share. A channel has one if it has overdue messages, or if
     /// another connection offered some without an ack.
-    pub(super) fn is_share_used(&self, message: &Message, now: Time, unacked_max: usize) -> bool {
+    pub(super) fn is_share_used(&self, message: &Message, unacked_max: usize) -> bool {
         let chid = message.chid;
-        let overdue = self.overdue_of(chid, now);
+        let overdue = self.overdue_of(chid);
         let has_share = overdue > 0 || self.suspects.get(&chid) == Some(&true);
         self.held.contains(&chid)
             || (has_share && overdue + self.fresh_of(chid) >= self.share(unacked_max))
@@ -237,8 +261,8 @@ impl UnackedWindow {
     }
 
     /// How many rows of this channel there is room for.
-    pub(super) fn room_of(&self, chid: Chid, now: Time, unacked_max: usize) -> usize {
-        let unacked = self.overdue_of(chid, now) + self.fresh_of(chid);
+    pub(super) fn room_of(&self, chid: Chid, unacked_max: usize) -> usize {
+        let unacked = self.overdue_of(chid) + self.fresh_of(chid);
         self.share(unacked_max).saturating_sub(unacked)
     }
 
@@ -246,6 +270,17 @@ impl UnackedWindow {
     fn share(&self, unacked_max: usize) -> usize {
         let is_shared = self.overdue_len() >= OVERDUE_WINDOWS_SHARED.saturating_mul(unacked_max);
         if is_shared { 1 } else { full_share(unacked_max) }
+    }
+
+    /// Whether there is room for rows that were left.
+    pub(super) fn has_room_for_held(&self, unacked_max: usize) -> bool {
+        self.held.iter().any(|chid| self.room_of(*chid, unacked_max) > 0)
+    }
+
+    /// The agent has unregistered this channel.
+    pub(super) fn forget_channel(&mut self, chid: Chid) {
+        self.suspects.remove(&chid);
+        self.held.remove(&chid);
     }
 
     /// A new scan reads the rows that were left.
@@ -257,10 +292,8 @@ impl UnackedWindow {
         self.fresh.iter().filter(|unacked| unacked.message.chid == chid).count()
     }
 
-    /// How many overdue messages of the channel are still in storage.
-    fn overdue_of(&self, chid: Chid, now: Time) -> usize {
-        let overdue = self.overdue.get(&chid).into_iter().flat_map(BTreeMap::values);
-        overdue.filter(|overdue| now < overdue.expires_at).count()
+    fn overdue_of(&self, chid: Chid) -> usize {
+        self.overdue.get(&chid).map_or(0, BTreeMap::len)
     }
 }
 
@@ -328,10 +361,12 @@ mod tests {
             window.sent(message, Time(10_000), Origin::Store);
         }
         window.expire(Time(11_000), WAIT, &mut Effects::new());
-        assert!(window.is_share_used(&next, Time(14_999), UNACKED_MAX));
-        assert!(!window.is_share_used(&next, Time(15_000), UNACKED_MAX));
+        assert!(!window.expire(Time(14_999), WAIT, &mut Effects::new()));
+        assert!(window.is_share_used(&next, UNACKED_MAX));
+        assert!(window.expire(Time(15_000), WAIT, &mut Effects::new()));
+        assert!(!window.is_share_used(&next, UNACKED_MAX));
         window.sent(&next, Time(15_000), Origin::Store);
-        assert_eq!(window.len(), 3);
+        assert_eq!(window.len(), 2);
         window.expire(Time(16_000), WAIT, &mut Effects::new());
         assert_eq!((window.len(), window.contains(short.id)), (2, false));
     }

@@ -161,7 +161,7 @@ impl StageRules for Ready {
                 send_registered(session, chid, key, cx);
             }
             (StoreAnswer::ChannelRemoved, Some(Command::Unregistering { chid })) => {
-                session.channels.remove(&chid);
+                session.remove_channel(chid);
                 send_unregistered(chid, cx);
             }
             (_, command) => self.command = command,
