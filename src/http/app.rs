@@ -12,6 +12,7 @@ use state_machine::{MessageId, Span, Time};
 use storage::Store;
 use uuid::{ContextV7, Timestamp, Uuid};
 
+use super::accept_failures::AcceptFailures;
 use super::connect_limiter::ConnectLimiter;
 use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
@@ -33,6 +34,7 @@ pub struct SharedState {
     pub clock: Clock,
     /// Set once when the shutdown begins, and never reset.
     pub draining: AtomicBool,
+    pub accept_failures: Arc<AcceptFailures>,
     pub log: Logger,
 }
 

@@ -1,5 +1,6 @@
 //! The public HTTP interface: pushes, WebSocket upgrades of user agents, and health checks.
 
+pub mod accept_failures;
 pub mod app;
 pub mod connect_limiter;
 pub mod endpoint_token;

@@ -21,6 +21,7 @@ use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
 use super::{ServeError, feeds, limits};
 use crate::feeds::http::FeedService;
+use crate::http::accept_failures::AcceptFailures;
 use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::http::connect_limiter::ConnectLimiter;
 use crate::http::endpoint_token::EndpointTokens;
@@ -75,6 +76,7 @@ pub(super) async fn assemble(
         feeds,
         clock: clock.clone(),
         draining: AtomicBool::new(false),
+        accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };

@@ -330,7 +330,8 @@ settings! {
         nodes_allowed: AllowedNodes = AllowedNodes::loopback();
 
         /// Connections that the router port accepts at once, beside those of the public port. An
-        /// endpoint node has up to `node_requests_max` of them, and a few for notifications.
+        /// endpoint node has up to `node_requests_max` of them, and a few for notifications. A
+        /// lower limit of open files lowers it too.
         router_connections_max: usize = 10_000, in COUNT, "connections";
 
         /// Largest difference between the clocks of two nodes. A request that was signed earlier
@@ -469,7 +470,7 @@ settings! {
 
     group "Process limits" {
         /// Connections that the public port accepts at once, of user agents and application servers
-        /// together.
+        /// together. A lower limit of open files lowers it, and the log has both numbers.
         connections_max: usize = 100_000, in COUNT, "connections";
 
         /// Timeout for receiving the headers of a request.
