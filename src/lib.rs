@@ -9,7 +9,6 @@ pub mod http;
 pub mod https_client;
 pub mod keys;
 pub mod node_address;
-pub mod owner;
 pub mod peers;
 pub mod renamed;
 pub mod server;

@@ -1,7 +1,8 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 
+use storage::owner::OtherOwner;
 use tempfile::TempDir;
 
 use super::*;
@@ -122,6 +123,18 @@ fn a_file_that_other_users_can_access_is_refused() {
     }
     let (dir, _) = with_file(&good, 0o400);
     assert_eq!(texts(&Keys::load_or_generate(dir.path()).unwrap()), [KEY]);
+}
+
+#[test]
+fn the_file_of_another_user_is_refused() {
+    let (dir, path) = with_file(&format!("crypto_keys = [\"{KEY}\"]"), 0o600);
+    // Only root can give a file away.
+    let is_given_away = chown(&path, Some(65_534), None).is_ok();
+    assert_eq!(Keys::load(dir.path()).is_err(), is_given_away);
+    let other = OtherOwner { owner: 7, own: 0 };
+    let error = KeysError::OtherOwner { path: "/srv/keys.toml".into(), other }.to_string();
+    assert!(error.contains("/srv/keys.toml belongs to uid 7, and this runs as uid 0"), "{error}");
+    assert!(error.contains("sudo -u '#7' kalends") && error.contains("chown 0 /srv"), "{error}");
 }
 
 #[test]

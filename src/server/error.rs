@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use state_machine::NodeId;
 use storage::StoreError;
+use storage::embedded::OpenError;
 
 use crate::feeds::import::ImporterError;
 use crate::http::vapid::OriginError;
@@ -69,12 +70,15 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// Whether every start fails until an operator changes keys.toml, its mode or a limit.
+    /// Whether every start fails until an operator changes keys.toml, an owner, a mode or a limit.
     pub fn is_of_configuration(&self) -> bool {
         matches!(
             self,
             Self::Keys(_)
                 | Self::OpenFiles { .. }
+                | Self::Open(OpenStoreError::Embedded(
+                    OpenError::OtherOwner { .. } | OpenError::Exposed { .. }
+                ))
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))

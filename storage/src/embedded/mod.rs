@@ -43,8 +43,8 @@ use rusqlite::Connection;
 use state_machine::{MessageId, Month, Time, Uaid};
 
 pub use self::error::OpenError;
-pub use self::files::DirLock;
 use self::files::{DataDir, FileKey, MonthFiles};
+pub use self::files::{DirLock, check_dir};
 use self::readers::Readers;
 use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};
