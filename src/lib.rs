@@ -10,6 +10,7 @@ pub mod https_client;
 pub mod keys;
 pub mod node_address;
 pub mod peers;
+pub mod regular_file;
 pub mod renamed;
 pub mod server;
 pub mod settings;

@@ -11,6 +11,7 @@ use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 use super::{KeyListError, Keys};
+use crate::regular_file;
 
 const KEYS_FILE_MAX_BYTES: u64 = 65_536;
 
@@ -35,8 +36,6 @@ pub enum KeysError {
     Missing { path: PathBuf },
     #[error("cannot read {path}: {error}")]
     Unreadable { path: PathBuf, error: io::Error },
-    #[error("{path} is not a file")]
-    NotAFile { path: PathBuf },
     #[error(
         "{path} belongs to uid {}, and this runs as uid {}: run it as that user (sudo -u '#{}' kalends ...), or run \
          `chown {} {path}` if the keys are yours", .other.owner, .other.own, .other.owner, .other.own
@@ -102,11 +101,8 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
         io::ErrorKind::NotFound => KeysError::Missing { path: path.into() },
         _ => KeysError::Unreadable { path: path.into(), error },
     };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = regular_file::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(KeysError::NotAFile { path: path.into() });
-    }
     if let Some(other) = OtherOwner::of(&metadata) {
         return Err(KeysError::OtherOwner { path: path.into(), other });
     }

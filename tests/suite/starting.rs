@@ -207,6 +207,24 @@ async fn a_data_directory_that_other_users_can_change_or_read_is_rejected() {
     refused_with(2, &Program::run(serve(&dir)).await, "router.db belongs to uid ");
 }
 
+#[actix_web::test]
+async fn a_fifo_as_a_file_of_secrets_is_rejected_at_once() {
+    let home = TempDir::new().unwrap();
+    let fifo = home.path().join("keys.toml");
+    assert!(
+        Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().await.unwrap().success()
+    );
+    let ended = Program::run(serve(home.path())).await;
+    refused_with(2, &ended, &format!("cannot read {}: it is not a file", path_text(&fifo)));
+    let import = [
+        "--listen=127.0.0.1:0",
+        "--broadcast-source-url=http://127.0.0.1:1",
+        &format!("--broadcast-source-token-file={}", path_text(&fifo)),
+    ];
+    let ended = Program::run(kalends(&args(&home.path().join("data"), &import))).await;
+    refused(&ended, "it is not a file");
+}
+
 /// `kalends serve` in this directory, on any free port.
 fn serve(data_dir: &Path) -> Command {
     kalends(&args(data_dir, &["--listen", "127.0.0.1:0"]))
