@@ -17,6 +17,7 @@ use crate::harness::{Agent, Bystander, ExitOutput, Program, Sender, Server, kale
 async fn a_second_server_on_a_data_directory_is_rejected() {
     let server = Server::start();
     let mut bystander = Bystander::connect(&server).await;
+    fs::remove_file(server.data_dir().join("lock")).unwrap();
     let second = Program::run(serve(&server.data_dir())).await;
     refused(&second, "is in use by another process");
     assert!(second.stderr.contains(path_text(&server.data_dir())), "{second:?}");

@@ -32,8 +32,15 @@ pub(super) enum ConnectionRole {
 }
 
 /// Excludes every other store and every other server from a directory while it lives.
+///
+/// The directory itself is locked, so that the removal of a file in it does not admit another
+/// server. The file `lock` is locked too, for earlier versions and for file systems that lock no
+/// directories.
 #[derive(Debug)]
-pub struct DirLock(File);
+pub struct DirLock {
+    dir: File,
+    file: File,
+}
 
 pub(super) struct DataDir {
     path: PathBuf,
@@ -180,16 +187,21 @@ impl DirLock {
     /// Locks a directory, which must exist.
     pub fn take(dir: &Path) -> Result<Self, OpenError> {
         check_dir(dir)?;
+        let failed = |error| OpenError::io(dir, error);
+        let itself = File::open(dir).map_err(failed)?;
+        match itself.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { dir: dir.to_owned() });
+            }
+            // A network file system locks only files that are open for writing.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
         let path = dir.join("lock");
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| OpenError::io(&path, error))?;
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(|error| OpenError::io(&path, error))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
+            Ok(()) => Ok(Self { dir: itself, file }),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
             Err(TryLockError::Error(error)) => Err(OpenError::io(&path, error)),
         }
@@ -200,8 +212,10 @@ impl Drop for DirLock {
     /// Unlocks explicitly: a child process that was just forked holds the file open too, until its
     /// `exec`.
     fn drop(&mut self) {
-        // A failed unlock ends with the process.
-        let _ = self.0.unlock();
+        // A failed unlock ends with the process. The file is last: a store that waits for it may
+        // then lock both.
+        let _ = self.dir.unlock();
+        let _ = self.file.unlock();
     }
 }
 
@@ -381,7 +395,17 @@ mod tests {
     fn a_lock_ends_with_its_store_though_a_child_process_has_a_copy_of_it() {
         let home = tempfile::tempdir().unwrap();
         let lock = DirLock::take(home.path()).unwrap();
-        let _copy = lock.0.try_clone().unwrap();
+        let _copies = [&lock.dir, &lock.file].map(|held| held.try_clone().unwrap());
+        assert!(matches!(DirLock::take(home.path()), Err(OpenError::InUse { .. })));
+        drop(lock);
+        DirLock::take(home.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_survives_the_removal_of_its_file() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = DirLock::take(home.path()).unwrap();
+        fs::remove_file(home.path().join("lock")).unwrap();
         assert!(matches!(DirLock::take(home.path()), Err(OpenError::InUse { .. })));
         drop(lock);
         DirLock::take(home.path()).unwrap();
