@@ -8,6 +8,7 @@ pub mod error;
 mod health;
 pub mod message_url;
 mod messages;
+pub mod origin_check;
 mod params;
 mod push;
 pub mod push_headers;

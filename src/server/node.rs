@@ -26,6 +26,7 @@ use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocke
 use crate::http::connect_limiter::ConnectLimiter;
 use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
+use crate::http::origin_check::OriginCheck;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::peers::inbound::RouterPort;
@@ -172,6 +173,7 @@ impl NodeParts<'_> {
         Ok(Data::new(WebSocketRole {
             common: Data::clone(common),
             clients: Arc::new(clients),
+            origin_check: OriginCheck::new(Origin::clone(origin), settings.origins_allowed.clone()),
             connect_limiter: ConnectLimiter::new(settings.connects_per_second_max),
             frame_bytes_max: settings.frame_bytes_max,
         }))
