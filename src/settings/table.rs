@@ -463,7 +463,7 @@ settings! {
         broadcast_source_url: Option<PublicUrl> = None;
 
         /// File with the bearer token for `broadcast_source_url`, mode 0600 or 0400. It is read
-        /// before each request.
+        /// before each request, and sent only over https: or to this machine.
         broadcast_source_token_file: Option<PathBuf> = None;
 
         /// Interval between two requests to `broadcast_source_url`.
