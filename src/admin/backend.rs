@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actors::Clock;
 use storage::embedded::{Embedded, OpenError};
+use storage::owner::OtherOwner;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +16,6 @@ use super::command::AdminError;
 use super::commands::Request;
 use super::job_context::{JobContext, Servers};
 use crate::clock::unix_now;
-use crate::owner::OtherOwner;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
 
@@ -87,7 +87,7 @@ async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
 /// Refuses a store of another user: its server could not open files that this process makes in it. If the owner cannot
 /// be read, opening the store reports the reason.
 fn check_owner(dir: &Path) -> Result<(), AdminError> {
-    match OtherOwner::of(&dir.join(ROUTER_FILE)) {
+    match fs::metadata(dir.join(ROUTER_FILE)).map(|file| OtherOwner::of(&file)) {
         Ok(Some(OtherOwner { owner, own })) => {
             Err(AdminError::NotOurs { dir: dir.to_owned(), owner, own })
         }

@@ -12,9 +12,11 @@ use state_machine::{MessageId, Span, Time};
 use storage::Store;
 use uuid::{ContextV7, Timestamp, Uuid};
 
+use super::accept_failures::AcceptFailures;
 use super::connect_limiter::ConnectLimiter;
 use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
+use super::origin_check::OriginCheck;
 use super::vapid::Vapid;
 
 /// The state of a process, which has at least one of the two roles.
@@ -33,6 +35,7 @@ pub struct SharedState {
     pub clock: Clock,
     /// Set once when the shutdown begins, and never reset.
     pub draining: AtomicBool,
+    pub accept_failures: Arc<AcceptFailures>,
     pub log: Logger,
 }
 
@@ -40,6 +43,7 @@ pub struct SharedState {
 pub struct WebSocketRole {
     pub common: Data<SharedState>,
     pub clients: Arc<ClientShared>,
+    pub origin_check: OriginCheck,
     pub connect_limiter: ConnectLimiter,
     /// Maximum size of a WebSocket message.
     pub frame_bytes_max: usize,

@@ -53,6 +53,9 @@ pub enum PushError {
     /// The connect limit is reached, or the server is draining.
     #[error("no more user agents can connect here now: try again later")]
     TooManyConnections,
+    /// The handshake of a web page that is neither of this server nor in `origins_allowed`.
+    #[error("web pages of this origin cannot connect: user agents connect here")]
+    OtherOrigin,
     /// Any other status of HTTP, such as a method that is not allowed.
     #[error("{}", http_text(*.0))]
     Http(StatusCode),
@@ -87,6 +90,7 @@ impl PushError {
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
             Self::Http(status) => (*status, 999),
         }
     }

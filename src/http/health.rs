@@ -16,12 +16,13 @@ use super::app::AppState;
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 if the store accepts writes and feeds are published, and on a connection node if the
-/// registry answers and broadcasts are published too; otherwise 503.
+/// 200 if the store accepts writes, feeds are published and the ports accept connections, and on a
+/// connection node if the registry answers and broadcasts are published too; otherwise 503.
 pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let store = matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(())));
     let feeds = common.feeds.is_running();
+    let accepts = !common.accept_failures.are_recent();
     let (mut registry, mut broadcasts) = (true, true);
     let mut body = json!({"status": "OK"});
     if let Some(connections) = &node.connections {
@@ -32,11 +33,11 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
         body["connections"] = json!(count);
     }
-    if store && feeds && registry && broadcasts {
+    if store && feeds && accepts && registry && broadcasts {
         return HttpResponse::Ok().json(body);
     }
     warn!(common.log, "the server is unhealthy"; "store" => store, "feeds" => feeds,
-        "registry" => registry, "broadcasts" => broadcasts);
+        "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
     PushError::Unavailable.error_response()
 }
 

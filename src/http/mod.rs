@@ -1,5 +1,6 @@
 //! The public HTTP interface: pushes, WebSocket upgrades of user agents, and health checks.
 
+pub mod accept_failures;
 pub mod app;
 pub mod connect_limiter;
 pub mod endpoint_token;
@@ -7,6 +8,7 @@ pub mod error;
 mod health;
 pub mod message_url;
 mod messages;
+pub mod origin_check;
 mod params;
 mod push;
 pub mod push_headers;

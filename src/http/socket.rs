@@ -20,6 +20,9 @@ pub(super) async fn connect(
         return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED).into());
     }
     let common = &app.common;
+    if !app.origin_check.try_admit(request.headers(), common.clock.now(), &common.log) {
+        return Err(PushError::OtherOrigin.into());
+    }
     // A refused agent has caused no storage request and no session yet.
     if common.is_draining() || !app.connect_limiter.try_admit(common.clock.now(), &common.log) {
         return Err(PushError::TooManyConnections.into());

@@ -17,7 +17,6 @@ use zeroize::Zeroizing;
 
 use super::file::{self, KeysError};
 use super::{CLUSTER_KEYS, CryptoKey, KEYS_FILE, KEYS_MAX, Keys, generate};
-use crate::owner::OtherOwner;
 use crate::settings::Settings;
 
 const HEAD: &str = "\
@@ -42,12 +41,6 @@ pub enum AddError {
     Keys(#[from] KeysError),
     #[error("cannot create the data directory {dir}: {error}")]
     DataDir { dir: PathBuf, error: io::Error },
-    /// The server runs as the owner of the file, and could not read one of another user.
-    #[error(
-        "{path} belongs to uid {}, and this runs as uid {}: run it as that user \
-         (sudo -u '#{}' kalends keys cluster ...)", .other.owner, .other.own, .other.owner
-    )]
-    NotOurs { path: PathBuf, other: OtherOwner },
     #[error(
         "{path} has {KEYS_MAX} cluster_keys, which is the maximum: remove the last ones, which no node \
          signs with any more"
@@ -112,10 +105,6 @@ pub fn add(dir: &Path) -> Result<Added, AddError> {
         }
         read => read.map(|_text| false)?,
     };
-    // A replaced file belongs to the user that replaces it.
-    let owner = OtherOwner::of(&path);
-    let owner = owner.map_err(|error| KeysError::Unreadable { path: path.clone(), error })?;
-    check_owner(&path, owner)?;
     let unwritable = |error| KeysError::Unwritable { path: path.clone(), error };
     let lock = file::lock(&path).map_err(unwritable)?;
     let lock = lock.ok_or_else(|| AddError::InUse { path: path.clone() })?;
@@ -124,10 +113,6 @@ pub fn add(dir: &Path) -> Result<Added, AddError> {
     // Explicit, because a child process that was just forked has the file open too.
     lock.unlock().map_err(unwritable)?;
     Ok(Added { path, is_new, count })
-}
-
-fn check_owner(path: &Path, owner: Option<OtherOwner>) -> Result<(), AddError> {
-    owner.map_or(Ok(()), |other| Err(AddError::NotOurs { path: path.into(), other }))
 }
 
 /// The text with `key` in front of the cluster keys, and the number of cluster keys in it.
@@ -344,16 +329,5 @@ mod tests {
         for refused in added.iter().filter_map(|added| added.as_ref().err()) {
             assert!(matches!(refused, AddError::InUse { .. }), "{refused}");
         }
-    }
-
-    #[test]
-    fn the_file_of_another_user_is_refused() {
-        let other = OtherOwner { owner: 7, own: 0 };
-        let error = check_owner(Path::new("/srv/keys.toml"), Some(other)).unwrap_err().to_string();
-        assert!(
-            error.contains("/srv/keys.toml belongs to uid 7, and this runs as uid 0"),
-            "{error}"
-        );
-        assert!(error.contains("sudo -u '#7' kalends keys cluster"), "{error}");
     }
 }

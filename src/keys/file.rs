@@ -6,10 +6,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use storage::owner::OtherOwner;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 use super::{KeyListError, Keys};
+use crate::regular_file;
 
 const KEYS_FILE_MAX_BYTES: u64 = 65_536;
 
@@ -34,8 +36,11 @@ pub enum KeysError {
     Missing { path: PathBuf },
     #[error("cannot read {path}: {error}")]
     Unreadable { path: PathBuf, error: io::Error },
-    #[error("{path} is not a file")]
-    NotAFile { path: PathBuf },
+    #[error(
+        "{path} belongs to uid {}, and this runs as uid {}: run it as that user (sudo -u '#{}' kalends ...), or run \
+         `chown {} {path}` if the keys are yours", .other.owner, .other.own, .other.owner, .other.own
+    )]
+    OtherOwner { path: PathBuf, other: OtherOwner },
     #[error(
         "{path} has mode {mode:04o}, so other users can read or change the keys: run `chmod 600 {path}`, and \
          replace the keys if another user may have read them (`kalends keys generate --help`)"
@@ -90,16 +95,16 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Keys, KeysError> {
     keys.map_err(|error| KeysError::Keys { path: path.into(), error })
 }
 
-/// The text of the file `path`, which must be readable by its owner alone.
+/// The text of the file `path`, which must belong to this user and be readable by no other.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => KeysError::Missing { path: path.into() },
         _ => KeysError::Unreadable { path: path.into(), error },
     };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = regular_file::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(KeysError::NotAFile { path: path.into() });
+    if let Some(other) = OtherOwner::of(&metadata) {
+        return Err(KeysError::OtherOwner { path: path.into(), other });
     }
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {

@@ -1,7 +1,8 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 
+use storage::owner::OtherOwner;
 use tempfile::TempDir;
 
 use super::*;
@@ -125,11 +126,23 @@ fn a_file_that_other_users_can_access_is_refused() {
 }
 
 #[test]
+fn the_file_of_another_user_is_refused() {
+    let (dir, path) = with_file(&format!("crypto_keys = [\"{KEY}\"]"), 0o600);
+    // Only root can give a file away.
+    let is_given_away = chown(&path, Some(65_534), None).is_ok();
+    assert_eq!(Keys::load(dir.path()).is_err(), is_given_away);
+    let other = OtherOwner { owner: 7, own: 0 };
+    let error = KeysError::OtherOwner { path: "/srv/keys.toml".into(), other }.to_string();
+    assert!(error.contains("/srv/keys.toml belongs to uid 7, and this runs as uid 0"), "{error}");
+    assert!(error.contains("sudo -u '#7' kalends") && error.contains("chown 0 /srv"), "{error}");
+}
+
+#[test]
 fn a_directory_in_place_of_the_file_is_an_error() {
     let dir = dir();
     fs::create_dir(dir.path().join(KEYS_FILE)).unwrap();
     let error = Keys::load_or_generate(dir.path()).unwrap_err();
-    assert!(matches!(error, KeysError::NotAFile { .. }), "{error}");
+    assert!(error.to_string().ends_with("keys.toml: it is not a file"), "{error}");
 }
 
 #[test]

@@ -44,6 +44,13 @@ pub struct Request<'a> {
     pub body: &'a [u8],
 }
 
+/// The `authorization` header of a request: well-formed and of this time, and not verified yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Signature {
+    time: Time,
+    mac: [u8; MAC_BYTES],
+}
+
 /// The signature of a request, which is part of the signed text of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestMac {
@@ -63,7 +70,7 @@ pub enum Refused {
          cluster_keys, and its own router_url"
     )]
     NotOurs,
-    /// The signature is right, but its time is too far from the clock of this node.
+    /// The time is too far from the clock of this node.
     #[error(
         "the request was signed {0} away from this node's clock: set the clocks of all nodes, or raise \
          cluster_clock_skew_s"
@@ -86,20 +93,15 @@ impl ClusterKeys {
         (header, RequestMac { mac, key: 0 })
     }
 
-    /// Verifies an `authorization` header received at `now`; the clocks may differ by `skew`.
+    /// Verifies the signature of a request.
     pub fn verify(
         &self,
         request: &Request<'_>,
-        header: &str,
-        now: Time,
-        skew: Span,
+        signature: &Signature,
     ) -> Result<RequestMac, Refused> {
-        let (time, mac) = parse(header).ok_or(Refused::Unsigned)?;
-        let text = request.text(time);
-        let key = self.requests.signer(&text, &mac).ok_or(Refused::NotOurs)?;
-        // After the signature, because the time of an unauthenticated request means nothing.
-        let apart = now.since(time).max(time.since(now));
-        if apart > skew { Err(Refused::OtherTime(apart)) } else { Ok(RequestMac { mac, key }) }
+        let Signature { time, mac } = *signature;
+        let key = self.requests.signer(&request.text(time), &mac).ok_or(Refused::NotOurs)?;
+        Ok(RequestMac { mac, key })
     }
 
     /// The `kalends-mac` header of an answer.
@@ -126,6 +128,24 @@ impl fmt::Debug for ClusterKeys {
     }
 }
 
+impl Signature {
+    /// Reads an `authorization` header received at `now`; the clocks may differ by `skew`. It needs no
+    /// body, so that a request without a signature is refused before its body is read.
+    pub fn read(header: &str, now: Time, skew: Span) -> Result<Self, Refused> {
+        let signature = Self::parse(header).ok_or(Refused::Unsigned)?;
+        let apart = now.since(signature.time).max(signature.time.since(now));
+        if apart > skew { Err(Refused::OtherTime(apart)) } else { Ok(signature) }
+    }
+
+    fn parse(header: &str) -> Option<Self> {
+        let (text, mac) = header.strip_prefix("Kalends t=")?.split_once(" mac=")?;
+        let time: u64 = text.parse().ok()?;
+        // A sign or a leading zero would be another spelling.
+        let is_plain = time > 0 && time.to_string() == text;
+        is_plain.then_some(Self { time: Time(time), mac: decode_mac(mac)? })
+    }
+}
+
 impl Request<'_> {
     /// The signed text. Only the body, which is last, may contain line ends.
     fn text(&self, time: Time) -> Vec<u8> {
@@ -138,13 +158,6 @@ impl Request<'_> {
 fn answer_text(request: &RequestMac, status: u16) -> Vec<u8> {
     let mac = URL_SAFE_NO_PAD.encode(request.mac);
     format!("{ANSWER_LINE}\n{mac}\n{status}").into_bytes()
-}
-
-fn parse(header: &str) -> Option<(Time, [u8; MAC_BYTES])> {
-    let (text, mac) = header.strip_prefix("Kalends t=")?.split_once(" mac=")?;
-    let time: u64 = text.parse().ok()?;
-    // A sign or a leading zero would be another spelling.
-    (time > 0 && time.to_string() == text).then_some((Time(time), decode_mac(mac)?))
 }
 
 fn decode_mac(text: &str) -> Option<[u8; MAC_BYTES]> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use state_machine::NodeId;
 use storage::StoreError;
+use storage::embedded::OpenError;
 
 use crate::feeds::import::ImporterError;
 use crate::http::vapid::OriginError;
@@ -55,6 +56,11 @@ pub enum ServeError {
     Broadcasts(StoreError),
     #[error(transparent)]
     Importer(#[from] ImporterError),
+    #[error(
+        "the limit of open files is {limit}, and {reserved} are needed beside the connections: raise it (LimitNOFILE of \
+         systemd, --ulimit of a container, ulimit -n)"
+    )]
+    OpenFiles { limit: usize, reserved: usize },
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
     #[error("the HTTP server ended: {0}")]
@@ -64,11 +70,15 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// Whether every start fails until an operator changes keys.toml.
+    /// Whether every start fails until an operator changes keys.toml, an owner, a mode or a limit.
     pub fn is_of_configuration(&self) -> bool {
         matches!(
             self,
             Self::Keys(_)
+                | Self::OpenFiles { .. }
+                | Self::Open(OpenStoreError::Embedded(
+                    OpenError::OtherOwner { .. } | OpenError::Exposed { .. }
+                ))
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))

@@ -1,5 +1,6 @@
 //! `kalends serve`: builds the parts of a node, runs them until a signal arrives, and shuts down.
 //!
+//! - [`open_files`]: the limit of open files, and how many connections fit into it.
 //! - [`node`]: the parts of each role; [`open_store`]: its keys and its store.
 //! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
 //!   reach the router port.
@@ -14,6 +15,7 @@ mod listen;
 mod maintenance;
 mod message_id_floor;
 mod node;
+mod open_files;
 mod open_store;
 mod router_url_check;
 mod shutdown;
@@ -63,6 +65,7 @@ async fn serve(
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let mut sockets = BoundSockets::bind(role, settings)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
+    let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
     let assembled = tokio::select! {
         assembled = node::assemble(role, settings, &sockets, &clock, &log) => assembled?,

@@ -21,10 +21,12 @@ use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
 use super::{ServeError, feeds, limits};
 use crate::feeds::http::FeedService;
+use crate::http::accept_failures::AcceptFailures;
 use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::http::connect_limiter::ConnectLimiter;
 use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
+use crate::http::origin_check::OriginCheck;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::peers::inbound::RouterPort;
@@ -75,6 +77,7 @@ pub(super) async fn assemble(
         feeds,
         clock: clock.clone(),
         draining: AtomicBool::new(false),
+        accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
@@ -170,6 +173,7 @@ impl NodeParts<'_> {
         Ok(Data::new(WebSocketRole {
             common: Data::clone(common),
             clients: Arc::new(clients),
+            origin_check: OriginCheck::new(Origin::clone(origin), settings.origins_allowed.clone()),
             connect_limiter: ConnectLimiter::new(settings.connects_per_second_max),
             frame_bytes_max: settings.frame_bytes_max,
         }))

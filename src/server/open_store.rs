@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use state_machine::{Month, Time};
-use storage::embedded::DirLock;
+use storage::embedded::{DirLock, check_dir};
 use storage::maintenance::PreflightCheck;
 use storage::{Embedded, StoreAdmin};
 use tokio::sync::oneshot;
@@ -70,7 +70,9 @@ async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> 
 
 fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|source| ServeError::DataDir { dir: dir.to_owned(), source })
+    made.map_err(|source| ServeError::DataDir { dir: dir.to_owned(), source })?;
+    // Before keys are generated in it.
+    Ok(check_dir(dir).map_err(OpenStoreError::from)?)
 }
 
 /// Keys are generated with a new data directory only: new keys would not decrypt the endpoint URLs

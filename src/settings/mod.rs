@@ -25,7 +25,7 @@ pub use flags::Flags;
 pub use role::{Role, RoleProblem};
 pub use sources::{Problem, SettingsError};
 pub use table::Settings;
-pub use value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
+pub use value::{AllowedOrigins, BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
 
 use sources::RawSettings;
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use slog::Level;
 use state_machine::LastConnect;
 
+use super::AllowedOrigins;
 use super::sources::{RawSettings, SettingsError};
 use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, TomlKind, Value};
 use crate::node_address::AllowedNodes;
@@ -113,12 +114,15 @@ settings! {
         /// Address and port for user agents and application servers. Port 0 selects a free port.
         listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
 
-        /// Public origin of the server, with which endpoint URLs begin and which VAPID tokens must
-        /// name. Set it if it differs from the listen address, for instance behind a proxy that
-        /// terminates TLS. Choose it before the first browser connects: a subscription keeps its
-        /// endpoint URL, and application servers sign for the origin in it. After a change, signed
-        /// pushes to older subscriptions are rejected.
+        /// Public origin of the server, with which endpoint URLs begin and which VAPID tokens must name. Set it if it
+        /// differs from the listen address, for instance behind a proxy that terminates TLS. Choose it before the first
+        /// browser connects: a subscription keeps its endpoint URL, and application servers sign for the origin in it.
+        /// After a change, signed pushes to older subscriptions are rejected.
         public_url: Option<PublicUrl> = None;
+
+        /// Origins of web pages that may open the WebSocket of user agents beside the public origin, separated by commas.
+        /// Others get 403; `*` allows all. User agents need no entry: they send no origin, or one that no page has.
+        origins_allowed: AllowedOrigins = AllowedOrigins::default();
 
         /// Number of worker threads; 0 starts one for each core.
         workers: usize = 0, in 0..=1024, "threads";
@@ -322,15 +326,14 @@ settings! {
         /// addresses.
         router_url: Option<PublicUrl> = None;
 
-        /// Nodes that this node may call, separated by commas: names (`node1.example.net`), name
-        /// suffixes (`*.example.net`), addresses and networks (`10.0.0.1`, `10.0.0.0/8`,
-        /// `[fd00::]/8`). Each may have a `:PORT` and then allows that port only. A node in a
-        /// router record that is not in this list is never called. The node's own `router_url` must
-        /// be in the list.
+        /// Nodes that this node may call, separated by commas: names (`node1.example.net`), name suffixes
+        /// (`*.example.net`), addresses and networks (`10.0.0.1`, `10.0.0.0/8`, `[fd00::]/8`). Each may have a `:PORT`
+        /// and then allows that port only. A node in a router record that is not in this list is never called. The
+        /// node's own `router_url` must be in the list.
         nodes_allowed: AllowedNodes = AllowedNodes::loopback();
 
-        /// Connections that the router port accepts at once, beside those of the public port. An
-        /// endpoint node has up to `node_requests_max` of them, and a few for notifications.
+        /// Connections that the router port accepts at once, beside those of the public port. An endpoint node has up
+        /// to `node_requests_max` of them, and a few for notifications. A lower limit of open files lowers it too.
         router_connections_max: usize = 10_000, in COUNT, "connections";
 
         /// Largest difference between the clocks of two nodes. A request that was signed earlier
@@ -460,7 +463,7 @@ settings! {
         broadcast_source_url: Option<PublicUrl> = None;
 
         /// File with the bearer token for `broadcast_source_url`, mode 0600 or 0400. It is read
-        /// before each request.
+        /// before each request, and sent only over https: or to this machine.
         broadcast_source_token_file: Option<PathBuf> = None;
 
         /// Interval between two requests to `broadcast_source_url`.
@@ -469,7 +472,7 @@ settings! {
 
     group "Process limits" {
         /// Connections that the public port accepts at once, of user agents and application servers
-        /// together.
+        /// together. A lower limit of open files lowers it, and the log has both numbers.
         connections_max: usize = 100_000, in COUNT, "connections";
 
         /// Timeout for receiving the headers of a request.

@@ -64,6 +64,13 @@ pub struct NamePart(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicUrl(String);
 
+/// Origins of web pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllowedOrigins {
+    All,
+    Only(Vec<PublicUrl>),
+}
+
 impl TomlKind {
     /// The advice if a value has another type.
     pub fn expected(self) -> &'static str {
@@ -99,6 +106,41 @@ impl PublicUrl {
         let url = url
             .ok_or("expected an origin and nothing behind it, such as https://push.example.net")?;
         Ok(Self(url.origin().ascii_serialization()))
+    }
+}
+
+impl Default for AllowedOrigins {
+    fn default() -> Self {
+        Self::Only(Vec::new())
+    }
+}
+
+impl AllowedOrigins {
+    /// Whether a page of this origin, as a browser writes it, may connect.
+    pub fn allows(&self, origin: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(urls) => urls.iter().any(|url| url.0 == origin),
+        }
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "*" => Ok(Self::All),
+            "" => Ok(Self::default()),
+            text => text
+                .split(',')
+                .map(|url| PublicUrl::read(url.trim()))
+                .collect::<Result<_, _>>()
+                .map(Self::Only),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::All => "*".to_owned(),
+            Self::Only(urls) => urls.iter().map(PublicUrl::as_str).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
@@ -161,6 +203,7 @@ values! {
     SocketAddr: Text, "ADDRESS:PORT", |text| read(text, ADDRESS), SocketAddr::to_string;
     PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
+    AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;
     NamePart: Text, "NAME", NamePart::read, |part: &NamePart| part.0.clone();
     PublicUrl: Text, "URL", PublicUrl::read, |url: &PublicUrl| url.0.clone();
     Level: Text, "LEVEL", |text| named(&LEVELS, text), |level| name_of(&LEVELS, level);
@@ -237,6 +280,22 @@ mod tests {
             "",
         ] {
             assert!(PublicUrl::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_origins_is_read_as_it_is_shown() {
+        for (text, shown) in [
+            ("", ""),
+            ("*", "*"),
+            ("https://A.example/,http://b.example:80", "https://a.example, http://b.example"),
+        ] {
+            let origins = AllowedOrigins::parse(text).unwrap();
+            assert_eq!(origins.show(), shown);
+            assert_eq!(AllowedOrigins::parse(shown), Ok(origins));
+        }
+        for wrong in ["https://a.example,", "a.example", "*, https://a.example", "null"] {
+            assert!(AllowedOrigins::parse(wrong).is_err(), "{wrong}");
         }
     }
 

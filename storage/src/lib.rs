@@ -16,6 +16,7 @@ pub mod feeds;
 pub mod inactive_users;
 pub mod maintenance;
 pub mod notifications;
+pub mod owner;
 pub mod store;
 
 pub use dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};

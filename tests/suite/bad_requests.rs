@@ -3,7 +3,9 @@
 
 use awc::http::Method;
 
-use crate::harness::{Agent, Bystander, Channel, Raw, Sender, Server, Signer, oversized_bodies};
+use crate::harness::{
+    AT_ONCE, Agent, Bystander, Channel, Raw, Sender, Server, Signer, oversized_bodies, until,
+};
 
 const SALT: (&str, &str) = ("encryption", "salt=c2FsdHNhbHRzYWx0c2FsdA");
 const DH: (&str, &str) = ("crypto-key", "dh=BGVuY3J5cHRlZA");
@@ -214,7 +216,7 @@ async fn invalid_http_closes_only_its_own_connection() {
         let mut raw = Raw::open(&server).await;
         raw.write(bytes).await;
         raw.finish_writing().await;
-        let answer = String::from_utf8(raw.rest(crate::harness::AT_ONCE).await).unwrap();
+        let answer = String::from_utf8(raw.rest(AT_ONCE).await).unwrap();
         let status = answer.split(' ').nth(1).unwrap_or("none");
         assert!(["none", "400", "404", "431"].contains(&status), "{answer}");
         bystander.is_unaffected().await;
@@ -327,4 +329,31 @@ async fn connected(server: &Server) -> (Agent, Channel) {
     let mut agent = Agent::new(server).await;
     let channel = agent.register().await;
     (agent, channel)
+}
+
+#[actix_web::test]
+async fn a_web_page_of_another_site_opens_no_websocket() {
+    let server = Server::start_with(&["--origins-allowed", "https://listed.example"]);
+    let (own, firefox) = (server.origin(), server.socket_url());
+    for (origin, is_refused) in [
+        ("https://evil.example", true),
+        ("null", true),
+        ("https://listed.example", false),
+        (&own, false),
+        (&firefox, false),
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(format!(
+            "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: {origin}\r\n\r\n"
+        ))
+        .await;
+        let answer = raw.answer().await;
+        match is_refused {
+            true => drop(answer.assert_error(403, 999)),
+            false => assert_eq!(answer.status, 101, "{origin}"),
+        }
+    }
+    until(AT_ONCE, "the refusal is logged", async || server.log().contains("https://evil.example"))
+        .await;
 }

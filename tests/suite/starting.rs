@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -17,6 +17,7 @@ use crate::harness::{Agent, Bystander, ExitOutput, Program, Sender, Server, kale
 async fn a_second_server_on_a_data_directory_is_rejected() {
     let server = Server::start();
     let mut bystander = Bystander::connect(&server).await;
+    fs::remove_file(server.data_dir().join("lock")).unwrap();
     let second = Program::run(serve(&server.data_dir())).await;
     refused(&second, "is in use by another process");
     assert!(second.stderr.contains(path_text(&server.data_dir())), "{second:?}");
@@ -174,6 +175,55 @@ async fn readable_or_damaged_keys_are_rejected_and_not_changed() {
     }
     fs::write(&file, good).unwrap();
     server.restart();
+}
+
+#[actix_web::test]
+async fn a_data_directory_that_other_users_can_change_or_read_is_rejected() {
+    let mut server = Server::start();
+    assert!(server.terminate().success());
+    let dir = server.data_dir();
+    let router = dir.join("router.db");
+    let set_mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+    for (path, mode, safe) in [
+        (&dir, 0o777, 0o755),
+        (&dir, 0o770, 0o750),
+        (&router, 0o644, 0o600),
+        (&router, 0o620, 0o600),
+    ] {
+        set_mode(path, mode).unwrap();
+        let ended = Program::run(serve(&dir)).await;
+        refused_with(2, &ended, &format!("run `chmod {safe:o} {}`", path_text(path)));
+        set_mode(path, safe).unwrap();
+    }
+    let own = dir.join("own");
+    fs::rename(&router, &own).unwrap();
+    symlink(&own, &router).unwrap();
+    server.restart();
+    assert!(server.terminate().success());
+    // Only root can give a file away, and for others /etc/passwd is the file of another user.
+    let foreign =
+        if chown(&own, Some(65_534), None).is_ok() { &own } else { Path::new("/etc/passwd") };
+    fs::remove_file(&router).unwrap();
+    symlink(foreign, &router).unwrap();
+    refused_with(2, &Program::run(serve(&dir)).await, "router.db belongs to uid ");
+}
+
+#[actix_web::test]
+async fn a_fifo_as_a_file_of_secrets_is_rejected_at_once() {
+    let home = TempDir::new().unwrap();
+    let fifo = home.path().join("keys.toml");
+    assert!(
+        Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().await.unwrap().success()
+    );
+    let ended = Program::run(serve(home.path())).await;
+    refused_with(2, &ended, &format!("cannot read {}: it is not a file", path_text(&fifo)));
+    let import = [
+        "--listen=127.0.0.1:0",
+        "--broadcast-source-url=http://127.0.0.1:1",
+        &format!("--broadcast-source-token-file={}", path_text(&fifo)),
+    ];
+    let ended = Program::run(kalends(&args(&home.path().join("data"), &import))).await;
+    refused(&ended, "it is not a file");
 }
 
 /// `kalends serve` in this directory, on any free port.

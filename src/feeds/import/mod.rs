@@ -24,6 +24,7 @@ use state_machine::feed::{FeedKey, FeedName, FeedValue, WriteResult};
 use state_machine::store::PageLimit;
 use storage::StoreError;
 use tokio::time::sleep;
+use url::{Host, Url};
 
 use crate::settings::{PublicUrl, Settings};
 use broadcast_source::{Source, SourceError, Versions};
@@ -43,6 +44,12 @@ pub enum ImporterError {
         "broadcast_source_token_file is set, and broadcast_source_url is not: set both or none"
     )]
     NoSource,
+    /// The token would be readable on the network.
+    #[error(
+        "broadcast_source_url = `{0}` is not encrypted, and broadcast_source_token_file is set: a token is sent only over \
+         https:, or to this machine"
+    )]
+    PlainToken(String),
     #[error("broadcast_source_token_file: {0}")]
     Token(#[from] TokenFileError),
     #[error("broadcast_source_url: {0}")]
@@ -55,8 +62,24 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, ImporterError> {
     let Some(origin) = &settings.broadcast_source_url else {
         return token_file.map_or(Ok(None), |_| Err(ImporterError::NoSource));
     };
+    if token_file.is_some() && !is_private(origin.as_str()) {
+        return Err(ImporterError::PlainToken(origin.as_str().to_owned()));
+    }
     token_file.map(token_file::read).transpose()?;
     Ok(Some(Source::at(origin.as_str(), token_file)?))
+}
+
+/// Whether nothing on the network can read requests to this origin.
+fn is_private(origin: &str) -> bool {
+    Url::parse(origin).is_ok_and(|url| {
+        let is_loopback = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        url.scheme() == "https" || is_loopback
+    })
 }
 
 /// Starts the import, which ends with the process or its store.
@@ -203,6 +226,22 @@ mod tests {
 
     fn answer(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(id, version)| ((*id).to_owned(), (*version).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_token_is_sent_over_tls_or_to_this_machine() {
+        for (origin, expected) in [
+            ("https://source.example", true),
+            ("http://localhost:8080", true),
+            ("http://127.0.0.2:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://source.example", false),
+            ("http://localhost.example", false),
+            ("http://10.0.0.1", false),
+            ("http://[fd00::1]", false),
+        ] {
+            assert_eq!(is_private(origin), expected, "{origin}");
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The file that holds the bearer token of a broadcast source.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
+
+use crate::regular_file;
 
 /// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 8192;
@@ -29,7 +30,7 @@ pub enum TokenFileError {
 
 pub fn read(path: &Path) -> Result<Zeroizing<String>, TokenFileError> {
     let unreadable = |error| TokenFileError::Unreadable { path: path.to_owned(), error };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = regular_file::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {

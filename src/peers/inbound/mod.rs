@@ -47,7 +47,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::request::PeerRequest;
-use super::signature::{ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac};
+use super::signature::{ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac, Signature};
 use super::wire_message::{self, WireMessageError};
 use crate::http::request_body_drain;
 use crate::settings::Settings;
@@ -208,7 +208,8 @@ impl RouterPort {
         payload: Payload,
     ) -> Result<(RequestMac, StatusCode), Unauthenticated> {
         let signature = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let signature = signature.ok_or(Refused::Unsigned)?;
+        let (now, skew) = (self.clock.now(), self.limits.clock_skew);
+        let signature = Signature::read(signature.ok_or(Refused::Unsigned)?, now, skew)?;
         let body = payload.to_bytes_limited(self.limits.body_bytes_max);
         let body = match timeout(self.limits.body_timeout, body).await {
             Ok(Ok(Ok(body))) => body,
@@ -219,8 +220,7 @@ impl RouterPort {
         let method = request.method().as_str();
         let path = request.uri().path_and_query().map_or("", |path| path.as_str());
         let signed = Request { method, path, node: &self.node, body: &body };
-        let (now, skew) = (self.clock.now(), self.limits.clock_skew);
-        let mac = self.keys.verify(&signed, signature, now, skew)?;
+        let mac = self.keys.verify(&signed, &signature)?;
         let status = self.handle(method, path, &body).await.unwrap_or_else(|bad_request| {
             self.log_rejection(request, &bad_request);
             StatusCode::BAD_REQUEST

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use actix_web::dev::ServerHandle;
 use actix_web::rt;
+use state_machine::Time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as Socket;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -119,10 +120,22 @@ async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
 #[actix_web::test]
 async fn an_unsigned_request_is_answered_before_its_body_and_its_connection_closed() {
     let node = Listening::with(limits());
-    for framing in ["content-length: 1000000000", "transfer-encoding: chunked", "content-length: 0"]
-    {
+    let signed_at = |at| Asked { at, ..Asked::stored() }.sign().0;
+    let (valid, old) = (signed_at(NOW), signed_at(Time(NOW.0 - 3_600_000)));
+    for (framing, signature) in [
+        ("content-length: 1000000000", None),
+        ("transfer-encoding: chunked", None),
+        ("content-length: 0", None),
+        ("content-length: 4000", Some("Bearer a")),
+        ("content-length: 4000", Some(&valid[..valid.len() - 1])),
+        ("transfer-encoding: chunked", Some(&*old)),
+    ] {
         let mut socket = node.connect().await;
-        let request = format!("PUT /push/{AGENT} HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n");
+        let signature = signature.map(|text| format!("authorization: {text}\r\n"));
+        let request = format!(
+            "PUT /push/{AGENT} HTTP/1.1\r\nhost: a\r\n{}{framing}\r\n\r\n",
+            signature.unwrap_or_default()
+        );
         socket.write_all(request.as_bytes()).await.unwrap();
         let answer = timeout(Duration::from_secs(10), rest(socket)).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 401 "), "{framing}: {answer}");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+use crate::owner::OtherOwner;
 use crate::store::StoreError;
 
 /// Why a data directory cannot be opened. Nothing in it was changed.
@@ -13,6 +14,19 @@ pub enum OpenError {
     /// The directory or a file in it cannot be created, read or written.
     #[error("cannot use {} as a data directory: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    /// The directory or a file in it belongs to another user, who could replace or read it.
+    #[error(
+        "{} belongs to uid {}, and this runs as uid {}: run it as that user, or run `chown {} {}` if you \
+         know what wrote it",
+        path.display(), .other.owner, .other.own, .other.own, path.display()
+    )]
+    OtherOwner { path: PathBuf, other: OtherOwner },
+    /// The mode of the directory or of a file in it gives other users a right that `safe` does not.
+    #[error(
+        "{} has mode {mode:04o}, so other users can change it, or read it: run `chmod {safe:o} {}`",
+        path.display(), path.display()
+    )]
+    Exposed { path: PathBuf, mode: u32, safe: u32 },
     /// Another process, or another store of this one, holds the lock.
     #[error(
         "the data directory {} is in use by another process, a server or a kalends command: wait \

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::iter;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use state_machine::Month;
 use super::error::OpenError;
 use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema};
+use crate::owner::OtherOwner;
 
 /// A database file: `router.db` or `messages_2026_11.db`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +32,15 @@ pub(super) enum ConnectionRole {
 }
 
 /// Excludes every other store and every other server from a directory while it lives.
+///
+/// The directory itself is locked, so that the removal of a file in it does not admit another
+/// server. The file `lock` is locked too, for earlier versions and for file systems that lock no
+/// directories.
 #[derive(Debug)]
-pub struct DirLock(File);
+pub struct DirLock {
+    dir: File,
+    file: File,
+}
 
 pub(super) struct DataDir {
     path: PathBuf,
@@ -49,6 +58,7 @@ impl DataDir {
         let months = dir.list_months().map_err(|error| OpenError::io(path, error))?;
         dir.ensure_router(&months)?;
         for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
+            dir.check_access(key)?;
             dir.verify(key)?;
         }
         dir.compare_with_list(&months)?;
@@ -144,6 +154,15 @@ impl DataDir {
         self.path_of(key).exists()
     }
 
+    /// Refuses a file, or one that SQLite keeps beside it, that other users may read or change.
+    fn check_access(&self, key: FileKey) -> Result<(), OpenError> {
+        let file = self.path_of(key);
+        let beside = BESIDE.map(|end| sibling(&file, end));
+        // What is no file is refused by `verify`.
+        let mut files = iter::once(file).chain(beside).filter(|path| path.is_file());
+        files.try_for_each(|path| check_access(&path, OTHERS_RIGHTS))
+    }
+
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
         let mut conn = connect(&path, ConnectionRole::Writer)
@@ -167,16 +186,22 @@ impl DataDir {
 impl DirLock {
     /// Locks a directory, which must exist.
     pub fn take(dir: &Path) -> Result<Self, OpenError> {
+        check_dir(dir)?;
+        let failed = |error| OpenError::io(dir, error);
+        let itself = File::open(dir).map_err(failed)?;
+        match itself.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { dir: dir.to_owned() });
+            }
+            // A network file system locks only files that are open for writing.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
         let path = dir.join("lock");
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| OpenError::io(&path, error))?;
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(|error| OpenError::io(&path, error))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
+            Ok(()) => Ok(Self { dir: itself, file }),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
             Err(TryLockError::Error(error)) => Err(OpenError::io(&path, error)),
         }
@@ -187,8 +212,10 @@ impl Drop for DirLock {
     /// Unlocks explicitly: a child process that was just forked holds the file open too, until its
     /// `exec`.
     fn drop(&mut self) {
-        // A failed unlock ends with the process.
-        let _ = self.0.unlock();
+        // A failed unlock ends with the process. The file is last: a store that waits for it may
+        // then lock both.
+        let _ = self.dir.unlock();
+        let _ = self.file.unlock();
     }
 }
 
@@ -256,6 +283,26 @@ fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
+/// Refuses a directory that other users may change. They may list it: its files are readable by their
+/// owner alone.
+pub fn check_dir(path: &Path) -> Result<(), OpenError> {
+    check_access(path, OTHERS_WRITE)
+}
+
+/// Refuses a directory or a file of another user, and one whose mode has a right of `denied`. Of a
+/// symbolic link, the target is checked.
+fn check_access(path: &Path, denied: u32) -> Result<(), OpenError> {
+    let metadata = fs::metadata(path).map_err(|error| OpenError::io(path, error))?;
+    if let Some(other) = OtherOwner::of(&metadata) {
+        return Err(OpenError::OtherOwner { path: path.to_owned(), other });
+    }
+    let mode = metadata.mode() & 0o7777;
+    match mode & denied {
+        0 => Ok(()),
+        _ => Err(OpenError::Exposed { path: path.to_owned(), mode, safe: mode & !denied }),
+    }
+}
+
 fn make_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -274,9 +321,7 @@ fn remove_with_log(path: &Path) -> io::Result<()> {
 }
 
 fn remove_log(path: &Path) -> io::Result<()> {
-    ["-wal", "-shm", "-journal"]
-        .into_iter()
-        .try_for_each(|end| remove_if_there(&sibling(path, end)))
+    BESIDE.into_iter().try_for_each(|end| remove_if_there(&sibling(path, end)))
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -296,6 +341,13 @@ fn sibling(path: &Path, suffix: &str) -> PathBuf {
     name.push(suffix);
     name.into()
 }
+
+/// What SQLite may keep beside a database.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// The rights of group and others in a mode: all, and to write.
+const OTHERS_RIGHTS: u32 = 0o077;
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Prepared statements cached per connection; more than there are different ones.
 const STATEMENTS_MAX: usize = 32;
@@ -343,7 +395,17 @@ mod tests {
     fn a_lock_ends_with_its_store_though_a_child_process_has_a_copy_of_it() {
         let home = tempfile::tempdir().unwrap();
         let lock = DirLock::take(home.path()).unwrap();
-        let _copy = lock.0.try_clone().unwrap();
+        let _copies = [&lock.dir, &lock.file].map(|held| held.try_clone().unwrap());
+        assert!(matches!(DirLock::take(home.path()), Err(OpenError::InUse { .. })));
+        drop(lock);
+        DirLock::take(home.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_survives_the_removal_of_its_file() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = DirLock::take(home.path()).unwrap();
+        fs::remove_file(home.path().join("lock")).unwrap();
         assert!(matches!(DirLock::take(home.path()), Err(OpenError::InUse { .. })));
         drop(lock);
         DirLock::take(home.path()).unwrap();

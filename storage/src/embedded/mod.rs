@@ -1,7 +1,8 @@
 //! The embedded engine: SQLite files in a data directory, nothing to install.
 //!
 //! - `router.db` holds the router table and the feeds, `messages_YYYY_MM.db` the message table of a
-//!   month, so that dropping a month removes a file. `lock` excludes a second process.
+//!   month, so that dropping a month removes a file. A lock on the directory excludes a
+//!   second process.
 //! - **Writes** pass through one bounded queue to one thread, which commits all queued jobs in one
 //!   transaction per file (`writer`). WAL with `synchronous=FULL`: a returned commit is on disk.
 //! - **Reads** run on the calling thread, on a few connections (`readers`).
@@ -43,8 +44,8 @@ use rusqlite::Connection;
 use state_machine::{MessageId, Month, Time, Uaid};
 
 pub use self::error::OpenError;
-pub use self::files::DirLock;
 use self::files::{DataDir, FileKey, MonthFiles};
+pub use self::files::{DirLock, check_dir};
 use self::readers::Readers;
 use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};

@@ -38,6 +38,8 @@ pub(crate) struct Launch {
     /// The contents of `keys.toml` before the first start. Without it, the server generates the
     /// file.
     pub(crate) keys: Option<String>,
+    /// The soft and the hard limit of open files, if they differ from those of the test.
+    pub(crate) open_files: Option<(u32, u32)>,
 }
 
 /// The role of a node in a cluster.
@@ -87,13 +89,17 @@ impl Server {
 
     /// Starts a server with these launch parameters.
     pub(crate) fn launch(launch: Launch) -> Self {
+        Self::try_launch(launch).unwrap_or_else(|not| panic!("{not}"))
+    }
+
+    /// Like [`launch`](Self::launch), or fails if the server ends at once.
+    pub(crate) fn try_launch(launch: Launch) -> Result<Self, NotStarted> {
         let data = TempDir::new().expect("a temporary directory can be made");
         if let Some(keys) = &launch.keys {
             put_keys(&data_dir(data.path()), keys).expect("a file can be written");
         }
-        let spawned = spawn(data.path(), None, &launch);
-        let (process, ports) = spawned.unwrap_or_else(|not| panic!("{not}"));
-        Self { process, ports, launch, data }
+        let (process, ports) = spawn(data.path(), None, &launch)?;
+        Ok(Self { process, ports, launch, data })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -288,7 +294,7 @@ fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
 }
 
 fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {
-    let mut process = Command::new(env!("CARGO_BIN_EXE_kalends"))
+    let mut process = command(launch)
         .args(["serve", "--role", launch.role.name()])
         .arg("--data-dir")
         .arg(data_dir(dir))
@@ -311,6 +317,15 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
             Err(NotStarted { printed, logged })
         }
     }
+}
+
+fn command(launch: &Launch) -> Command {
+    const KALENDS: &str = env!("CARGO_BIN_EXE_kalends");
+    let Some((soft, hard)) = launch.open_files else { return Command::new(KALENDS) };
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"");
+    shell.arg("-c").arg(script).arg(KALENDS);
+    shell
 }
 
 fn open_log(dir: &Path) -> File {

@@ -184,6 +184,7 @@ async fn an_unusable_token_is_reported_at_the_start() {
     let missing = "--broadcast-source-token-file=/nowhere/at/all";
     for (arguments, expected) in [
         (&[&*token][..], "broadcast_source_url is not: set both or none"),
+        (&["--broadcast-source-url=http://10.0.0.1:1", &token], "is not encrypted"),
         (&[url, missing], "broadcast_source_token_file: cannot read /nowhere/at/all: "),
         (&[url, &token], "has mode 0640, so other users can read the token: run `chmod 600 "),
     ] {

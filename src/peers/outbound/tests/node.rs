@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::peers::signature::{ANSWER_MAC_HEADER, ClusterKeys, Request, RequestMac};
+use crate::peers::signature::{ANSWER_MAC_HEADER, ClusterKeys, Request, RequestMac, Signature};
 
 pub(super) struct Node {
     pub(super) id: NodeId,
@@ -220,7 +220,8 @@ impl Inner {
         let line = line.strip_suffix(" HTTP/1.1").expect("it speaks HTTP/1.1").to_owned();
         let (method, path) = line.split_once(' ').unwrap();
         let request = Request { method, path, node: &self.id, body: &body };
-        let mac = self.keys.verify(&request, &authorization, self.clock.now(), Span(60_000));
+        let signature = Signature::read(&authorization, self.clock.now(), Span(60_000));
+        let mac = signature.and_then(|signature| self.keys.verify(&request, &signature));
         let mac = mac.expect("the request is signed for this node");
         Some((Asked { line, body }, mac))
     }

@@ -1,6 +1,7 @@
 //! Files that are damaged, missing, or of another program.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -74,6 +75,7 @@ async fn a_database_of_another_program_is_refused() {
         fs::remove_file(file(&home)).unwrap();
         let other = Connection::open(file(&home)).unwrap();
         other.execute_batch("CREATE TABLE router (uaid TEXT)").unwrap();
+        fs::set_permissions(file(&home), Permissions::from_mode(0o600)).unwrap();
         assert_refused(&home, &file(&home), "not the database that its name promises");
     }
 }

@@ -1,8 +1,7 @@
 //! The owner of a file, compared with the user of this process.
 
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::{fs, io};
 
 use rustix::process::geteuid;
 
@@ -16,9 +15,9 @@ pub struct OtherOwner {
 }
 
 impl OtherOwner {
-    /// None if the file at `path` belongs to the user of this process.
-    pub fn of(path: &Path) -> io::Result<Option<Self>> {
-        let (owner, own) = (fs::metadata(path)?.uid(), geteuid().as_raw());
-        Ok((owner != own).then_some(Self { owner, own }))
+    /// None if the file belongs to the user of this process.
+    pub fn of(file: &Metadata) -> Option<Self> {
+        let (owner, own) = (file.uid(), geteuid().as_raw());
+        (owner != own).then_some(Self { owner, own })
     }
 }
