@@ -9,7 +9,7 @@ use state_machine::ids::{Chid, MessageId, OpId};
 use state_machine::message::Message;
 use state_machine::store::{RegisterResult, StoreAnswer, StoreOp};
 use state_machine::time::{Span, Time};
-use state_machine::wire::{ServerMessage, status};
+use state_machine::wire::{ClientMessage, ServerMessage, status};
 
 use Invariant::OthersNotDelayed as Rule;
 
@@ -35,8 +35,12 @@ pub(super) struct FairnessChecker {
     is_scan_owed: bool,
     /// Whether the last page was followed by others.
     has_next_page: bool,
-    /// Rows that a scan has read and left to its end.
-    left_out: BTreeMap<MessageId, Chid>,
+    /// Rows that a scan has read and left to its end, with their channel and the end of their TTL.
+    left_out: BTreeMap<MessageId, (Chid, Time)>,
+    /// Channels of which the last scan left rows in storage, because they have used up their share.
+    held: BTreeSet<Chid>,
+    /// Channels that had an overdue message since their last ack.
+    silent: BTreeSet<Chid>,
     /// Until when storage must be read, because an endpoint was answered to store a message.
     must_read_by: Option<Time>,
 }
@@ -68,12 +72,23 @@ impl Sent<'_> {
     fn is_share_used(self, chid: Chid) -> bool {
         let max = self.limits.unacked_max;
         let unacked = |state: &&State| matches!(state, State::Unacked { .. });
-        let of_channel =
-            |state: &&State| matches!(state, State::Unacked { chid: other, .. } if *other == chid);
         let is_overdue = |state: &&State| unacked(state) && !self.is_fresh(state);
         let overdue = self.messages.values().filter(is_overdue).count();
-        let share = if overdue >= OVERDUE_WINDOWS_SHARED * max { 1 } else { (max / 2).max(1) };
-        self.messages.values().filter(of_channel).count() >= share
+        let share = if overdue >= OVERDUE_WINDOWS_SHARED * max { 1 } else { self.full_share() };
+        self.unacked_of(chid) >= share
+    }
+
+    fn full_share(self) -> usize {
+        (self.limits.unacked_max / 2).max(1)
+    }
+
+    /// How many messages of the channel are unacked and not expired.
+    fn unacked_of(self, chid: Chid) -> usize {
+        let is_of_channel = |state: &&State| {
+            matches!(state, State::Unacked { chid: other, expires_at, .. }
+                if *other == chid && self.now < *expires_at)
+        };
+        self.messages.values().filter(is_of_channel).count()
     }
 
     /// Whether a message other than this one was sent less than `ack_wait` ago and is not acked.
@@ -100,18 +115,22 @@ impl FairnessChecker {
                 && !sent.is_fresh(state)
             {
                 self.accused.insert(*chid);
+                self.silent.insert(*chid);
             }
         }
         let was_idle = self.is_idle();
         self.happened(seen.event);
         seen.effects.iter().for_each(|effect| self.ordered(effect, seen));
         let accused = &self.accused;
-        self.left_out.retain(|id, chid| !messages.contains_key(id) && !accused.contains(chid));
+        self.left_out.retain(|id, (chid, expires_at)| {
+            !messages.contains_key(id) && !accused.contains(chid) && seen.now < *expires_at
+        });
+        self.share_is_kept(seen, sent)?;
         if seen.before == PhaseName::Ready && seen.after == PhaseName::Ready {
             self.push_is_sent(seen, sent, was_idle)?;
             self.page_is_sent(seen, sent)?;
             if !sent.has_fresh_besides(None) && self.in_flight.is_empty() {
-                self.rests(seen, limits.ack_wait)?;
+                self.rests(seen, sent)?;
             }
         }
         Ok(())
@@ -119,18 +138,20 @@ impl FairnessChecker {
 
     /// Checks a connection that waits for nothing but time. A scan may wait for `ack_wait` after the last one began, if
     /// some channel's messages may wait, or those that are not urgent enough.
-    fn rests(&self, seen: &StepRecord<'_>, ack_wait: Span) -> Checked {
+    fn rests(&self, seen: &StepRecord<'_>, sent: Sent<'_>) -> Checked {
         let next = seen.deadline.map(|(at, _)| at);
         let is_by = |by: Time| next.is_some_and(|at| at <= by);
         check!(!self.has_next_page, Rule, "the scan does not go on, though no ack is awaited");
         let left_out = &self.left_out;
         check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
         let leaves_rows = self.has_min_urgency || !self.accused.is_empty();
-        let paced = self.scan_began_at.filter(|_| leaves_rows).map(|at| at + ack_wait);
+        let paced = self.scan_began_at.filter(|_| leaves_rows).map(|at| at + sent.limits.ack_wait);
         if paced.is_some_and(|at| seen.now < at && is_by(at)) {
             return Ok(());
         }
         check!(!self.is_scan_owed, Rule, "storage is not read, though no ack is awaited");
+        let free = self.held.iter().find(|chid| !sent.is_share_used(**chid));
+        check!(free.is_none(), Rule, "rows of {free:?} are left, though its share is not used up");
         let read_by = self.must_read_by;
         let is_in_time = read_by.is_none_or(is_by);
         check!(is_in_time, Invariant::StoredIsRead, "{next:?} is after {read_by:?}");
@@ -145,6 +166,9 @@ impl FairnessChecker {
     fn happened(&mut self, event: &Event) {
         match event {
             Event::MessageStored => self.is_scan_owed = self.has_record,
+            Event::MessageReceived(ClientMessage::Ack { updates }) => {
+                self.silent.retain(|chid| !updates.iter().any(|update| update.chid == *chid));
+            }
             Event::StoreAnswered { op, answer: Ok(answer) } => {
                 let in_flight = self.in_flight.len();
                 self.in_flight.retain(|_, awaited| awaited != op);
@@ -180,6 +204,7 @@ impl FairnessChecker {
                 self.is_first_page = after.is_none();
                 if self.is_first_page {
                     self.scan_began_at = Some(seen.now);
+                    self.held = BTreeSet::new();
                 }
                 self.is_scan_owed &= !self.is_first_page;
                 self.has_next_page = false;
@@ -196,9 +221,22 @@ impl FairnessChecker {
             }
             Effect::Send(ServerMessage::Unregistered { chid, status: status::OK }) => {
                 self.accused.insert(*chid);
+                self.held.remove(chid);
             }
             _ => {}
         }
+    }
+
+    /// A channel that had an overdue message since its last ack fills no more than its share of the window.
+    fn share_is_kept(&mut self, seen: &StepRecord<'_>, sent: Sent<'_>) -> Checked {
+        for effect in seen.effects {
+            let Effect::Send(ServerMessage::Notification(message)) = effect else { continue };
+            let unacked = sent.unacked_of(message.chid);
+            let is_kept = message.ttl_is_zero() || unacked <= sent.full_share();
+            let is_silent = self.silent.contains(&message.chid);
+            check!(!is_silent || is_kept, Rule, "{unacked} unacked with {}", message.id);
+        }
+        Ok(())
     }
 
     /// A push is sent if there is nothing to read and no other message waits for its ack in time.
@@ -229,6 +267,12 @@ impl FairnessChecker {
             if message.offers > 0 {
                 self.suspects.insert(message.chid);
             }
+            let is_left = !sent.messages.contains_key(&message.id)
+                && !self.has_min_urgency
+                && sent.now < message.expires_at();
+            if is_left && !message.is_offered_often() && sent.is_share_used(message.chid) {
+                self.held.insert(message.chid);
+            }
             if !self.is_due(message, sent) {
                 continue;
             }
@@ -237,7 +281,7 @@ impl FairnessChecker {
                 continue;
             }
             check!(message.is_offered_often(), Rule, "{} was read and not sent", message.id);
-            self.left_out.insert(message.id, message.chid);
+            self.left_out.insert(message.id, (message.chid, message.expires_at()));
         }
         Ok(())
     }
@@ -247,5 +291,6 @@ impl FairnessChecker {
         !sent.messages.contains_key(&message.id)
             && !self.accused.contains(&message.chid)
             && !self.has_min_urgency
+            && sent.now < message.expires_at()
     }
 }

@@ -2,7 +2,7 @@
 //! kept.
 
 use crate::cases::config;
-use crate::world::{CHANNELS, How, NODES, Op, Parting, World};
+use crate::world::{CHANNELS, How, Lifetime, NODES, Op, Parting, World};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use state_machine::Urgency;
@@ -31,12 +31,17 @@ fn how() -> impl Strategy<Value = How> {
 
 fn push() -> impl Strategy<Value = Op> {
     let topic = prop_oneof![2 => Just(None), 1 => (0..2_u8).prop_map(Some)];
-    let shape = (0..CHANNELS, topic, prop::bool::weighted(0.1), urgency());
-    shape.prop_map(|(channel, topic, ttl_is_zero, urgency)| Op::Push {
-        channel,
-        topic,
-        ttl_is_zero,
-        urgency,
+    let lifetime = prop_oneof![
+        7 => Just(Lifetime::Long),
+        2 => Just(Lifetime::Short),
+        1 => Just(Lifetime::Zero),
+    ];
+    let shape = (0..CHANNELS, topic, lifetime, urgency());
+    shape.prop_map(|(channel, topic, lifetime, urgency)| {
+        // A message that expires would take the message with it that it has replaced.
+        let is_lasting = topic.is_some() && lifetime == Lifetime::Short;
+        let lifetime = if is_lasting { Lifetime::Long } else { lifetime };
+        Op::Push { channel, topic, lifetime, urgency }
     })
 }
 

@@ -5,9 +5,12 @@ use state_machine::delivery::{DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome
 use state_machine::store::StoreFailed;
 use state_machine::{Chid, Message, MessageKey, Month, NodeId, PushId, Span, Topic, Urgency};
 
-use super::op::How;
+use super::op::{How, Lifetime};
 use super::push::{Push, node_answer};
 use super::{SyntaxError, World, named};
+
+/// A lifetime that ends soon after the wait for an ack.
+pub(super) const SHORT: Span = Span(2500);
 
 /// A lifetime that outlasts every test.
 const LONG: Span = Span::from_secs(100 * 365 * 24 * 60 * 60);
@@ -17,7 +20,7 @@ impl World {
         &mut self,
         chid: Chid,
         topic: Option<u8>,
-        ttl_is_zero: bool,
+        lifetime: Lifetime,
         urgency: Urgency,
     ) {
         let Some(uaid) = self.agent.uaid.filter(|_| self.agent.channels.contains(&chid)) else {
@@ -32,7 +35,11 @@ impl World {
             topic,
             urgency,
             accepted_at: self.now,
-            ttl: if ttl_is_zero { Span::ZERO } else { LONG },
+            ttl: match lifetime {
+                Lifetime::Zero => Span::ZERO,
+                Lifetime::Short => SHORT,
+                Lifetime::Long => LONG,
+            },
             offers: 0,
             payload: None,
         };

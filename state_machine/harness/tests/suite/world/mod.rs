@@ -23,7 +23,7 @@ use agent::Agent;
 use harness::transcript::Bindings;
 use letters::Post;
 use line::Line;
-pub(crate) use op::{CHANNELS, How, NODES, Op, Parting};
+pub(crate) use op::{CHANNELS, How, Lifetime, NODES, Op, Parting};
 use push::Push;
 use state_machine::broadcast::Versions;
 use state_machine::connection::{Config, ConnectionSeed, Event, Limits};
@@ -110,8 +110,8 @@ impl World {
             }
             Op::Unregister => self.unregister(),
             Op::Urgency { min } => self.say(ClientMessage::Urgency { min }),
-            Op::Push { channel, topic, ttl_is_zero, urgency } => {
-                self.push(chid(channel), topic, ttl_is_zero, urgency);
+            Op::Push { channel, topic, lifetime, urgency } => {
+                self.push(chid(channel), topic, lifetime, urgency);
                 Ok(())
             }
             Op::AckOne { nth } => self.ack(Some(nth)),

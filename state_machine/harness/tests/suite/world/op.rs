@@ -31,7 +31,7 @@ pub(crate) enum Op {
     Push {
         channel: u8,
         topic: Option<u8>,
-        ttl_is_zero: bool,
+        lifetime: Lifetime,
         urgency: Urgency,
     },
     AckOne {
@@ -54,6 +54,16 @@ pub(crate) enum Op {
     ShutDown {
         node: usize,
     },
+}
+
+/// How long a pushed message is worth keeping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// It is delivered now or never.
+    Zero,
+    /// It may expire while it is unacked, or before it is sent.
+    Short,
+    Long,
 }
 
 /// The end of a connection that the agent abandons.

@@ -8,6 +8,8 @@ use state_machine::delivery::{
 };
 use state_machine::{Message, Month, Uaid};
 
+use super::endpoints::SHORT;
+
 #[derive(Debug)]
 pub(crate) struct Push {
     pub(crate) uaid: Uaid,
@@ -54,8 +56,12 @@ impl Push {
 
     /// Whether the application server received an answer that the message is stored or delivered.
     pub(crate) fn is_promised(&self) -> bool {
-        matches!(self.outcome, Some(Outcome::Delivered | Outcome::Stored))
-            && !self.message.ttl_is_zero()
+        matches!(self.outcome, Some(Outcome::Delivered | Outcome::Stored)) && self.is_lasting()
+    }
+
+    /// Whether the message outlasts the test.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.message.ttl > SHORT
     }
 
     pub(crate) fn is_gone(&self) -> bool {

@@ -145,7 +145,9 @@ impl World {
         let may_stray: BTreeSet<MessageId> = self
             .pushes
             .iter()
-            .filter(|push| push.may_stray || push.outcome == Some(Outcome::Unavailable))
+            .filter(|push| {
+                push.may_stray || !push.is_lasting() || push.outcome == Some(Outcome::Unavailable)
+            })
             .map(|push| push.message.id)
             .collect();
         let left = self.store.rows(uaid).find(|(_, id)| !may_stray.contains(id));
