@@ -48,8 +48,7 @@ impl Session {
 
     /// Whether storage was scanned to its end, every message acked and every ack settled.
     pub(in crate::connection) fn is_drained(&self) -> bool {
-        let is_read = self.scan.is_done() && !self.window.holds_rows();
-        is_read && self.window.is_empty() && self.deletes.is_settled()
+        self.scan.is_done() && self.window.is_empty() && self.deletes.is_settled()
     }
 
     /// Whether a push may be sent now. No message before it waits for an ack in time, and no older one of its topic can

@@ -352,6 +352,23 @@ mod tests {
     }
 
     #[test]
+    fn an_unregistered_channel_has_no_share_when_it_is_registered_again() {
+        const UNACKED_MAX: usize = 4;
+        let rows = [2, 4, 6].map(|number| message(number, Span::from_secs(60)));
+        let offered = Message { offers: 1, ..rows[0].clone() };
+        let mut window = UnackedWindow::default();
+        window.note_offers(&offered);
+        for row in &rows[..2] {
+            window.sent(row, Time(10_000), Origin::Store);
+        }
+        assert!(window.is_share_used(&rows[2], UNACKED_MAX));
+        window.hold(offered.chid);
+        window.forget_channel(offered.chid);
+        assert!(!window.is_share_used(&rows[2], UNACKED_MAX));
+        assert!(!window.holds_rows());
+    }
+
+    #[test]
     fn expired_messages_use_no_share_and_are_forgotten() {
         const UNACKED_MAX: usize = 4;
         let [short, lasting, next] =
