@@ -26,7 +26,7 @@ pub mod vapid_key;
 pub mod vapid_sign;
 
 use std::fs::Permissions;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -126,6 +126,18 @@ fn write_private(path: &Path, text: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
+/// Prints lines until the reader of the output, such as `head`, is gone.
+fn print(lines: &[String]) -> io::Result<()> {
+    print_to(&mut io::stdout().lock(), lines)
+}
+
+fn print_to(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
+    match lines.iter().try_for_each(|line| writeln!(out, "{line}")) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +159,15 @@ mod tests {
         assert_eq!(read(&path).unwrap(), "two");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn printing_ends_with_its_reader() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        print_to(&mut writer, &["a line".to_owned()]).unwrap();
+        let full = print_to(&mut &mut [0; 3][..], &["a line".to_owned()]);
+        assert_eq!(full.unwrap_err().kind(), ErrorKind::WriteZero);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use harness::feed::transcript::{self as feed, History};
 use harness::transcript::{self as session, Mismatch, ParseError, Transcript};
 
-use super::ToolError;
+use super::{ToolError, print};
 
 /// Bytes of a file at most.
 const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -61,15 +61,6 @@ fn replay_feed(text: &str, lines: &mut Vec<String>) -> Result<Result<(), Mismatc
     let history = History::parse(text)?;
     lines.push(history.head());
     Ok(feed::replay(&history, |ran| lines.push(ran.to_string())))
-}
-
-/// Prints until the reader of the output, such as `head`, is gone.
-fn print(lines: &[String]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match lines.iter().try_for_each(|line| writeln!(out, "{line}")) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed,
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! `kalends dev states`: the states of a connection, drawn from the machine itself.
 
-use std::io::{self, ErrorKind, Write};
+use std::io;
 
 use clap::ValueEnum;
 use harness::chart::{self, Format};
+
+use super::print;
 
 /// How states are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -23,9 +25,5 @@ pub fn run(format: StatesFormat) -> Result<(), io::Error> {
         StatesFormat::Dot => Format::Dot,
         StatesFormat::Table => Format::Table,
     };
-    match writeln!(io::stdout(), "{}", chart::render(format).trim_end()) {
-        // Its reader, such as `head`, has read enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed,
-    }
+    print(&[chart::render(format).trim_end().to_owned()])
 }

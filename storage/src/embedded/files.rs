@@ -396,9 +396,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let lock = DirLock::take(home.path()).unwrap();
         let _copies = [&lock.dir, &lock.file].map(|held| held.try_clone().unwrap());
-        assert!(matches!(DirLock::take(home.path()), Err(OpenError::InUse { .. })));
-        drop(lock);
-        DirLock::take(home.path()).unwrap();
+        excludes_others_while_it_lives(lock, home.path());
     }
 
     #[test]
@@ -406,9 +404,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let lock = DirLock::take(home.path()).unwrap();
         fs::remove_file(home.path().join("lock")).unwrap();
-        assert!(matches!(DirLock::take(home.path()), Err(OpenError::InUse { .. })));
+        excludes_others_while_it_lives(lock, home.path());
+    }
+
+    fn excludes_others_while_it_lives(lock: DirLock, dir: &Path) {
+        assert!(matches!(DirLock::take(dir), Err(OpenError::InUse { .. })));
         drop(lock);
-        DirLock::take(home.path()).unwrap();
+        DirLock::take(dir).unwrap();
     }
 
     #[test]

@@ -119,11 +119,14 @@ impl Writer {
     }
 }
 
+/// Jobs that have further pages. With so many the queue waits, and rejects calls once it is full.
+const PAGED_MAX: usize = 256;
+
 struct WriterLoop {
     tasks: Receiver<Task>,
     /// The first task of the next batch.
     postponed: Option<Task>,
-    /// Tasks that have further pages: at most one of each user agent that moves.
+    /// Tasks that have further pages: at most `PAGED_MAX`.
     paged: VecDeque<Task>,
     files: WriteConnections,
     batch_max: usize,
@@ -150,6 +153,9 @@ impl WriterLoop {
 
     /// Waits for a task, and takes all that are queued behind it. None when closed, or if a page can be run instead.
     fn next_batch(&mut self) -> Option<Vec<Task>> {
+        if self.paged.len() >= PAGED_MAX {
+            return None;
+        }
         let next = || match self.paged.is_empty() {
             true => self.tasks.recv().ok(),
             false => self.tasks.try_recv().ok(),
@@ -411,6 +417,22 @@ mod tests {
         assert!(failure_of(&paged).contains("no such table: nowhere"));
         assert_eq!(behind, Ok(()));
         assert_eq!(numbers(&home), [1, 11]);
+    }
+
+    #[tokio::test]
+    async fn more_paged_jobs_than_are_kept_are_done_too() {
+        let (home, writer) = writer().await;
+        let jobs = (0..PAGED_MAX + 10).map(|job| {
+            let mut page = 0;
+            writer.submit_paged(None, Target::Exclusive, move |files| {
+                page += 1;
+                sql(&format!("INSERT INTO numbers VALUES ({})", job * 2 + page))(files)?;
+                Ok(if page == 2 { Progress::Done(()) } else { Progress::Page })
+            })
+        });
+        let answers = futures_util::future::join_all(jobs).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(numbers(&home).len(), 2 * (PAGED_MAX + 10));
     }
 
     #[tokio::test]

@@ -71,8 +71,10 @@ impl Sent<'_> {
     /// Whether the channel has as many unacked messages as one that offered some in vain may have.
     fn is_share_used(self, chid: Chid) -> bool {
         let max = self.limits.unacked_max;
-        let unacked = |state: &&State| matches!(state, State::Unacked { .. });
-        let is_overdue = |state: &&State| unacked(state) && !self.is_fresh(state);
+        let is_overdue = |state: &&State| {
+            matches!(state, State::Unacked { expires_at, .. } if self.now < *expires_at)
+                && !self.is_fresh(state)
+        };
         let overdue = self.messages.values().filter(is_overdue).count();
         let share = if overdue >= OVERDUE_WINDOWS_SHARED * max { 1 } else { self.full_share() };
         self.unacked_of(chid) >= share
@@ -228,7 +230,7 @@ impl FairnessChecker {
     }
 
     /// A channel that had an overdue message since its last ack fills no more than its share of the window.
-    fn share_is_kept(&mut self, seen: &StepRecord<'_>, sent: Sent<'_>) -> Checked {
+    fn share_is_kept(&self, seen: &StepRecord<'_>, sent: Sent<'_>) -> Checked {
         for effect in seen.effects {
             let Effect::Send(ServerMessage::Notification(message)) = effect else { continue };
             let unacked = sent.unacked_of(message.chid);

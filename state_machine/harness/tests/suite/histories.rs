@@ -39,8 +39,8 @@ fn push() -> impl Strategy<Value = Op> {
     let shape = (0..CHANNELS, topic, lifetime, urgency());
     shape.prop_map(|(channel, topic, lifetime, urgency)| {
         // A message that expires would take the message with it that it has replaced.
-        let is_lasting = topic.is_some() && lifetime == Lifetime::Short;
-        let lifetime = if is_lasting { Lifetime::Long } else { lifetime };
+        let is_kept = topic.is_some() && lifetime == Lifetime::Short;
+        let lifetime = if is_kept { Lifetime::Long } else { lifetime };
         Op::Push { channel, topic, lifetime, urgency }
     })
 }
