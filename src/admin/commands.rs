@@ -296,7 +296,7 @@ pub fn with_short_help(command: Command) -> Command {
 }
 
 fn is_setting(id: &str) -> bool {
-    crate::settings::table::Setting::find(id).is_some()
+    crate::settings::setting::Setting::find(id).is_some()
 }
 
 fn update_number(text: &str) -> Result<u64, String> {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use super::table::{GROUPS, Setting};
+use super::setting::Setting;
+use super::table::GROUPS;
 use super::value::TomlKind;
 
 /// The settings on a command line.

@@ -5,7 +5,7 @@
 //! the line of a TOML file `listen = "..."`. A flag overrides the environment, the environment the
 //! file, and the file the default. An unknown name is an error in all three places.
 //!
-//! - [`table`]: the settings.
+//! - [`table`]: the settings; [`setting`]: what is known of one.
 //! - [`value`]: the types of their values.
 //! - [`sources`]: reads flags, environment and file; [`flags`]: the flags for clap.
 //! - [`role`]: the settings that each role needs.
@@ -14,6 +14,7 @@
 pub mod flags;
 pub mod reference;
 pub mod role;
+pub mod setting;
 pub mod sources;
 pub mod table;
 pub mod value;
@@ -185,7 +186,9 @@ mod tests {
     #[test]
     fn a_former_name_is_refused_in_every_place_with_its_new_name() {
         for (former, now) in crate::renamed::SETTINGS {
-            assert!(table::Setting::find(now).is_some() && table::Setting::find(former).is_none());
+            assert!(
+                setting::Setting::find(now).is_some() && setting::Setting::find(former).is_none()
+            );
             let variable = sources::env_name(former);
             let error = load(&[], &[(&variable, "1")], &format!("{former} = 1\n")).unwrap_err();
             assert_eq!(

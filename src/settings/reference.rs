@@ -6,8 +6,9 @@
 use std::fmt::Write;
 
 use super::flags::{bounds, default_of};
+use super::setting::{Group, Setting};
 use super::sources::{env_name, flag_name};
-use super::table::{GROUPS, Group, Setting};
+use super::table::GROUPS;
 
 /// The text of `docs/settings.md`.
 pub fn markdown() -> String {

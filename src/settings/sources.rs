@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::flags::Flags;
-use super::table::{Setting, Settings};
+use super::setting::Setting;
+use super::table::Settings;
 use super::value::{TomlKind, Value};
 use crate::renamed;
 

@@ -8,93 +8,10 @@ use slog::Level;
 use state_machine::LastConnect;
 
 use super::AllowedOrigins;
+use super::setting::{Group, Setting, optional, settings};
 use super::sources::{RawSettings, SettingsError};
-use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, TomlKind, Value};
+use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, Value};
 use crate::node_address::AllowedNodes;
-
-/// What is known of a setting without its type.
-#[derive(Debug)]
-pub struct Setting {
-    pub name: &'static str,
-    pub doc: &'static str,
-    pub unit: Option<&'static str>,
-    pub range: Option<RangeInclusive<u64>>,
-    pub toml_kind: TomlKind,
-    /// The value in the flag's help, such as `PATH`.
-    pub placeholder: &'static str,
-    /// The default as text; empty if the setting is not set by default.
-    pub default: fn() -> String,
-}
-
-/// Settings below one heading of the documentation.
-#[derive(Debug)]
-pub struct Group {
-    pub title: &'static str,
-    pub settings: &'static [Setting],
-}
-
-impl Setting {
-    /// All settings, in the order of the documentation.
-    pub fn all() -> impl Iterator<Item = &'static Self> {
-        GROUPS.iter().flat_map(|group| group.settings)
-    }
-
-    /// The setting named `name`.
-    pub fn find(name: &str) -> Option<&'static Self> {
-        Self::all().find(|setting| setting.name == name)
-    }
-}
-
-macro_rules! settings {
-    ($( group $title:literal { $(
-        $(#[doc = $doc:literal])+
-        $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, $unit:literal)?;
-    )+ } )+) => {
-        /// The settings of a process, each within its range.
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct Settings { $($(
-            $(#[doc = $doc])+
-            pub $name: $type,
-        )+)+ }
-
-        impl Default for Settings {
-            fn default() -> Self {
-                Self { $($( $name: $default, )+)+ }
-            }
-        }
-
-        impl Settings {
-            /// Reads every setting, or returns all problems found.
-            pub(super) fn read(mut given: RawSettings) -> Result<Self, SettingsError> {
-                let settings = Self { $($( $name: given.read(stringify!($name), $default), )+)+ };
-                given.finish(settings)
-            }
-        }
-
-        /// All groups, in the order of the documentation.
-        pub static GROUPS: &[Group] = &[ $( Group {
-            title: $title,
-            settings: &[ $( Setting {
-                name: stringify!($name),
-                doc: concat!($($doc),+),
-                unit: optional!($($unit)?),
-                range: optional!($($range)?),
-                toml_kind: <$type as Value>::TOML_KIND,
-                placeholder: <$type as Value>::PLACEHOLDER,
-                default: || <$type as Value>::show(&$default),
-            }, )+ ],
-        }, )+ ];
-    };
-}
-
-macro_rules! optional {
-    () => {
-        None
-    };
-    ($value:expr) => {
-        Some($value)
-    };
-}
 
 /// Bounds of a limit of a queue or a set in memory.
 const COUNT: RangeInclusive<u64> = 1..=10_000_000;

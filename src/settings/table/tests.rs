@@ -1,5 +1,6 @@
 //! What holds for every setting.
 
+use super::super::value::TomlKind;
 use super::*;
 
 #[test]
