@@ -15,6 +15,7 @@ use state_machine::{Message, Month, NodeId, Uaid};
 use storage::{Store, StoreError};
 use tokio::time::timeout;
 
+use crate::ack_waiters::{AckWaiter, AckWaiters};
 use crate::clock::Clock;
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
@@ -31,7 +32,7 @@ pub struct EndpointShared {
     /// Pushes in flight that wait for the store.
     in_flight: AtomicUsize,
     /// Pushes in flight that wait for an ack, or have waited for one.
-    ack_waiters: AtomicUsize,
+    ack_waiters: AckWaiters,
     /// The mailboxes of all endpoint actors, counted together.
     mailbox: Mailbox,
 }
@@ -44,6 +45,8 @@ pub struct EndpointLimits {
     pub answer_wait: Duration,
     /// Pushes that may wait for an ack. A further push is stored at once.
     pub pushes_awaiting_ack_max: usize,
+    /// Pushes to one agent that may wait for an ack. A further push is stored at once.
+    pub agent_pushes_awaiting_ack_max: usize,
     /// Pushes that may wait for the store. A further push is rejected. Pushes that wait for an ack
     /// are not counted, so that slow agents do not keep messages from being stored.
     pub in_flight_max: usize,
@@ -74,7 +77,9 @@ impl EndpointShared {
         limits: EndpointLimits,
         log: Logger,
     ) -> Self {
-        let (in_flight, ack_waiters) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let in_flight = AtomicUsize::new(0);
+        let EndpointLimits { pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max, .. } = limits;
+        let ack_waiters = AckWaiters::new(pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max);
         let mailbox = Mailbox::new(limits.mailbox_max);
         Self { store, nodes, clock, limits, log, in_flight, ack_waiters, mailbox }
     }
@@ -90,7 +95,7 @@ impl EndpointShared {
             mailbox: self.mailbox.state(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             in_flight_max: self.limits.in_flight_max,
-            ack_waiters: self.ack_waiters.load(Ordering::Relaxed),
+            ack_waiters: self.ack_waiters.len(),
             pushes_awaiting_ack_max: self.limits.pushes_awaiting_ack_max,
         }
     }
@@ -127,7 +132,10 @@ impl Handler<Queued<DeliverPush>> for Endpoint {
         let (DeliverPush { uaid, message }, shared) = (push.take(), Arc::clone(&self.shared));
         Box::pin(async move {
             match Permit::try_acquire(&shared.in_flight, shared.limits.in_flight_max) {
-                Some(permit) => PushInFlight { shared: &shared, uaid, message, permit }.run().await,
+                Some(permit) => {
+                    let counted = Counted::InFlight(permit);
+                    PushInFlight { shared: &shared, uaid, message, counted }.run().await
+                }
                 None => Outcome::Unavailable,
             }
         })
@@ -139,8 +147,14 @@ struct PushInFlight<'a> {
     shared: &'a EndpointShared,
     uaid: Uaid,
     message: Message,
-    /// Counts it in `in_flight`; from when it waits for an ack, in `ack_waiters`.
-    permit: Permit<'a>,
+    counted: Counted<'a>,
+}
+
+/// What a push in flight is counted in: from when it waits for an ack, in `ack_waiters`.
+#[expect(dead_code, reason = "kept until the push ends")]
+enum Counted<'a> {
+    InFlight(Permit<'a>),
+    AckWaiter(AckWaiter<'a>),
 }
 
 impl PushInFlight<'_> {
@@ -212,9 +226,9 @@ impl PushInFlight<'_> {
     /// Delivers directly. A missing answer, or a dropped reply, proves nothing about the agent.
     async fn deliver(&mut self, node: &NodeId) -> NodeAnswer {
         let Self { shared, .. } = *self;
-        match Permit::try_acquire(&shared.ack_waiters, shared.limits.pushes_awaiting_ack_max) {
+        match shared.ack_waiters.try_add(self.uaid) {
             // Kept to the end: a push that has waited is not rejected for want of the other permit.
-            Some(waiter) => self.permit = waiter,
+            Some(waiter) => self.counted = Counted::AckWaiter(waiter),
             None => return NodeAnswer::Busy,
         }
         let answer = self.shared.nodes.deliver(node, self.uaid, self.message.clone());

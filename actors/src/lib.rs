@@ -13,6 +13,7 @@
 //! Architecture Invariant: every mailbox has a bound, and a refused send is a case. Nothing here
 //! uses `do_send`.
 
+mod ack_waiters;
 mod alarm;
 pub mod broadcasts;
 pub mod client;

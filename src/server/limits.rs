@@ -21,6 +21,7 @@ pub(super) fn of_session(settings: &Settings) -> Limits {
         session_max: Span::from_secs(settings.session_max_days * DAY_S),
         storage_recheck: Span::from_secs(settings.storage_recheck_s),
         store_retry: Span(settings.store_retry_ms),
+        first_fetch_rows_max: settings.first_fetch_rows_max,
         fetch_rows_max: settings.fetch_rows_max,
         fetch_bytes_max: settings.fetch_bytes_max,
         unacked_max: settings.unacked_max,
@@ -38,6 +39,7 @@ pub(super) fn of_pushes(settings: &Settings, node_grace: Duration) -> EndpointLi
     EndpointLimits {
         answer_wait: Duration::from_millis(ack_wait_ms + answer_grace_ms) + node_grace,
         pushes_awaiting_ack_max: settings.pushes_awaiting_ack_max,
+        agent_pushes_awaiting_ack_max: settings.agent_pushes_awaiting_ack_max,
         in_flight_max: settings.pushes_in_flight_max,
         mailbox_max: settings.endpoint_mailbox_max,
     }

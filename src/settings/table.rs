@@ -176,6 +176,10 @@ settings! {
         /// to 64 times this.
         store_retry_ms: u64 = 1000, in WAIT_MS, "ms";
 
+        /// Messages that a session reads from the store first. It reads more after the first ack, or 50 ms later: an agent
+        /// that connects and leaves again and again costs few reads.
+        first_fetch_rows_max: usize = 16, in 1..=10_000, "messages";
+
         /// Messages that a session reads from the store at a time.
         fetch_rows_max: usize = 100, in 1..=10_000, "messages";
 
@@ -214,6 +218,9 @@ settings! {
         /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if
         /// its TTL is 0.
         pushes_awaiting_ack_max: usize = 10_000, in COUNT, "pushes";
+
+        /// Pushes to one user agent that may wait for an ack, so that none uses up `pushes_awaiting_ack_max`.
+        agent_pushes_awaiting_ack_max: usize = 64, in COUNT, "pushes";
 
         /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old
         /// aesgcm encoding may always have 5630, the limit of Mozilla's service. That service accepts

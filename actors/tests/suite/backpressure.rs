@@ -91,6 +91,30 @@ fn at_most_ack_waiters_max_pushes_wait_for_a_frozen_connection() {
 }
 
 #[test]
+fn an_agent_whose_pushes_wait_leaves_room_for_those_of_others() {
+    clockwork::run(async {
+        let mut bounds = Bounds::default();
+        bounds.endpoint.pushes_awaiting_ack_max = 2;
+        bounds.endpoint.agent_pushes_awaiting_ack_max = 1;
+        let node = Node::within(bounds).await;
+        let [frozen, mut other] =
+            [UserAgent::new(&node, 1).await, UserAgent::new(&node, 2).await];
+        let go_on = frozen.stands_still().await;
+        let fleeting = || Message { ttl: Span(0), ..node.message() };
+        let waits = node.send(frozen.uaid, fleeting());
+        settle().await;
+        assert_eq!(node.send(frozen.uaid, fleeting()).await.unwrap(), Outcome::Dropped);
+        let message = node.message();
+        let sent = node.send(other.uaid, message.clone());
+        assert_eq!(other.is_notified().await, message.id);
+        other.acks(message.id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+        drop(go_on);
+        assert_eq!(waits.await.unwrap(), Outcome::Delivered);
+    });
+}
+
+#[test]
 fn a_busy_client_costs_a_push_one_write_and_a_second_look() {
     clockwork::run(async {
         let node = Node::start().await;

@@ -36,6 +36,8 @@ pub struct Limits {
     pub storage_recheck: Span,
     /// Wait before a failed store operation is submitted again; doubles up to 64 times this.
     pub store_retry: Span,
+    /// Messages that the first fetch of a connection asks for at most.
+    pub first_fetch_rows_max: usize,
     /// Messages a fetch asks for at most.
     pub fetch_rows_max: usize,
     /// Payload bytes a fetch asks for at most.

@@ -73,6 +73,8 @@ pub enum Wait {
     SessionEnd,
     /// A scan may start again, which leaves rows of an unacked channel in storage.
     Scan,
+    /// The page behind a small first one is read, though no ack has arrived.
+    Page,
     /// The next storage scan is due.
     Recheck,
     /// A failed store operation is submitted again.
@@ -197,6 +199,7 @@ impl fmt::Display for Wait {
             Self::Keepalive => "keepalive",
             Self::SessionEnd => "session end",
             Self::Scan => "next scan",
+            Self::Page => "next page",
             Self::Recheck => "storage recheck",
             Self::Retry => "store retry",
         })

@@ -98,6 +98,7 @@ impl Default for Bounds {
             endpoint: EndpointLimits {
                 answer_wait: Duration::from_millis(ACK_WAIT.0 * 2),
                 pushes_awaiting_ack_max: 100,
+                agent_pushes_awaiting_ack_max: 100,
                 in_flight_max: 100,
                 mailbox_max: 100,
             },

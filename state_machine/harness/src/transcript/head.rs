@@ -42,6 +42,7 @@ pub fn default_limits() -> Limits {
         session_max: Span::from_secs(14 * 24 * 60 * 60),
         storage_recheck: Span::from_secs(1800),
         store_retry: Span::from_secs(1),
+        first_fetch_rows_max: 100,
         fetch_rows_max: 100,
         fetch_bytes_max: 1 << 20,
         unacked_max: 128,
@@ -111,7 +112,7 @@ fn fields(limits: &mut Limits) -> Vec<(&'static str, Field<'_>)> {
     named! {
         Span: hello_timeout, ack_wait, drain_wait, keepalive_interval, keepalive_grace,
             ping_floor, session_max, storage_recheck, store_retry;
-        Number: fetch_rows_max, fetch_bytes_max, unacked_max, deferred_commands_max,
+        Number: first_fetch_rows_max, fetch_rows_max, fetch_bytes_max, unacked_max, deferred_commands_max,
             remembered_acks_max, channels_max, broadcasts_per_agent_max, last_connect_shards;
     }
 }

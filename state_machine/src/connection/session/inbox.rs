@@ -136,6 +136,7 @@ impl Session {
     pub(super) fn on_ack(&mut self, update: AckUpdate, cx: &mut StepContext<'_>) {
         let remembered_max = cx.config.limits.remembered_acks_max;
         let AckUpdate { chid, id } = update;
+        self.first_page.end_wait();
         match self.window.acked(id) {
             Some((message, origin)) => {
                 self.deletes.remember(id, remembered_max);
@@ -271,7 +272,11 @@ impl Session {
                 self.window.release_held();
             }
         }
-        let rows = limits.fetch_rows_max.min(room).max(1);
+        if self.first_page.next_at().is_some() && self.window.fresh() > 0 {
+            return;
+        }
+        self.first_page.end_wait();
+        let rows = self.first_page.rows_max(limits).min(room).max(1);
         if let Some(after) = self.scan.fetch(rows) {
             let limit = PageLimit { rows, bytes: limits.fetch_bytes_max };
             let fetch = StoreOp::Fetch { uaid: self.uaid, month, after, limit, now: cx.now };
@@ -313,6 +318,7 @@ impl Session {
     /// Sends a page's messages. If it has rows of unknown channels, the channels are read again.
     fn on_page(&mut self, page: Page, month: Month, cx: &mut StepContext<'_>) {
         let Page { messages, next } = page;
+        self.first_page.page_read(next.is_some(), &cx.config.limits, cx.now);
         let mut doubtful = Vec::new();
         for message in messages {
             if let Some(message) = self.on_row(message, cx) {

@@ -1,6 +1,7 @@
 //! What all stages of an open connection share: the agent's identity, messages, commands and store operations.
 
 mod broadcast_subscriptions;
+mod first_page;
 mod identity;
 mod inbox;
 mod pending_deletes;
@@ -11,6 +12,7 @@ mod unacked_window;
 use std::collections::{BTreeSet, VecDeque};
 
 use broadcast_subscriptions::BroadcastSubscriptions;
+use first_page::FirstPage;
 use pending_deletes::PendingDeletes;
 use pending_ops::PendingOps;
 use storage_scan::StorageScan;
@@ -41,6 +43,7 @@ pub(super) struct Session {
     window: UnackedWindow,
     deletes: PendingDeletes,
     scan: StorageScan,
+    first_page: FirstPage,
     /// Before this time no further scan starts.
     next_scan_at: Option<Time>,
     /// How many rows the scan has read that are overdue, or less urgent than the agent wants.
@@ -77,6 +80,7 @@ impl Session {
             window: UnackedWindow::default(),
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
+            first_page: FirstPage::default(),
             next_scan_at: None,
             rows_left: 0,
             recheck_at: None,
@@ -199,13 +203,15 @@ impl Session {
         self.expire_acks(months, cx);
         let longest = cx.now + cx.config.limits.ack_wait;
         self.next_scan_at = self.next_scan_at.filter(|at| cx.now < *at && *at <= longest);
+        self.first_page.on_time(cx.now);
         self.ops.resubmit_due(cx.now, cx.out);
     }
 
-    pub(super) fn deadlines(&self, limits: &Limits) -> [Option<(Time, Wait)>; 4] {
+    pub(super) fn deadlines(&self, limits: &Limits) -> [Option<(Time, Wait)>; 5] {
         let [ack, expiry] = self.window.deadlines(limits.ack_wait);
         let scan = self.next_scan_at.map(|at| (at, Wait::Scan));
-        [scan, ack, expiry, self.ops.deadline().map(|at| (at, Wait::Retry))]
+        let page = self.first_page.next_at().map(|at| (at, Wait::Page));
+        [scan, page, ack, expiry, self.ops.deadline().map(|at| (at, Wait::Retry))]
     }
 }
 

@@ -198,6 +198,7 @@ fn limits() -> Limits {
     Limits {
         keepalive_interval: Span::from_secs(24 * 60 * 60),
         storage_recheck: Span::from_secs(12 * 60 * 60),
+        first_fetch_rows_max: 1,
         fetch_rows_max: 2,
         unacked_max: 4,
         deferred_commands_max: 3,
