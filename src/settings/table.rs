@@ -248,9 +248,9 @@ settings! {
         /// Size of the messages that may wait in one channel. 0 is no bound.
         channel_bytes_max: u64 = 2_097_152, in 0..=1_073_741_824, "bytes";
 
-        /// What happens to a push above these bounds: `refuse` answers 429. `replace` deletes the least urgent and
-        /// then the oldest messages until the new one fits, and reads all messages of the user agent for that. A push
-        /// that is less urgent than all of them gets 429.
+        /// What happens to a push above these bounds. `refuse` answers 429. `replace` deletes the least urgent and then
+        /// the oldest messages until the new one fits. For that it reads all messages of the user agent. A push that is
+        /// less urgent than all of them gets 429.
         when_full: WhenFull = WhenFull::Refuse;
 
         /// Interval at which expired messages of all user agents are deleted. 0 deletes those of a user agent only

@@ -144,7 +144,7 @@ impl std::ops::Add for Waiting {
     }
 }
 
-/// Ends at zero.
+/// Never below zero: counts of DynamoDB may be too low for a moment.
 impl std::ops::Sub for Waiting {
     type Output = Self;
 

@@ -94,8 +94,8 @@ fn only(request: QueryFluentBuilder, filter: &RowFilter) -> QueryFluentBuilder {
             .key_condition_expression("uaid = :uaid AND begins_with(chidmessageid, :prefix)")
             .expression_attribute_values(":prefix", text(prefix)),
         RowFilter::Messages => request
-            .key_condition_expression("uaid = :uaid AND chidmessageid > :counts")
-            .expression_attribute_values(":counts", text(WAITING_KEY)),
+            .key_condition_expression("uaid = :uaid AND chidmessageid > :channels")
+            .expression_attribute_values(":channels", text(WAITING_KEY)),
     }
 }
 
