@@ -16,7 +16,6 @@ pub(crate) struct AckWaiters {
 #[derive(Debug, Default)]
 struct Waiting {
     total: usize,
-    /// None is zero.
     of_agent: HashMap<Uaid, usize>,
 }
 

@@ -1,17 +1,18 @@
 //! The endpoint actor: drives a `Delivery` for each push.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
-use slog::{Logger, warn};
+use slog::{Logger, info, warn};
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
-use state_machine::store::StoreFailed;
-use state_machine::{Message, Month, NodeId, Uaid};
+use state_machine::log_limiter::LogLimiter;
+use state_machine::store::{FullScope, StoreFailed};
+use state_machine::{Message, Month, NodeId, Span, Uaid};
 use storage::{Store, StoreError};
 use tokio::time::timeout;
 
@@ -20,6 +21,9 @@ use crate::clock::Clock;
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
 use crate::observe::{EndpointState, Observe, observed};
+
+/// Minimum time between two log lines of pushes that were refused for the bound of waiting messages.
+const FULL_LOG_EVERY: Span = Span::from_secs(10);
 
 /// What all endpoint actors of a process share.
 pub struct EndpointShared {
@@ -33,6 +37,9 @@ pub struct EndpointShared {
     in_flight: AtomicUsize,
     /// Pushes in flight that wait for an ack, or have waited for one.
     ack_waiters: AckWaiters,
+    /// Pushes that were refused because too many messages wait for their user agents.
+    refused_full: AtomicU64,
+    full_log_limiter: Mutex<LogLimiter>,
     /// The mailboxes of all endpoint actors, counted together.
     mailbox: Mailbox,
 }
@@ -80,8 +87,31 @@ impl EndpointShared {
         let in_flight = AtomicUsize::new(0);
         let EndpointLimits { pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max, .. } = limits;
         let ack_waiters = AckWaiters::new(pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max);
+        let refused_full = AtomicU64::new(0);
+        let full_log_limiter = Mutex::new(LogLimiter::new(FULL_LOG_EVERY));
         let mailbox = Mailbox::new(limits.mailbox_max);
-        Self { store, nodes, clock, limits, log, in_flight, ack_waiters, mailbox }
+        Self {
+            store,
+            nodes,
+            clock,
+            limits,
+            log,
+            in_flight,
+            ack_waiters,
+            refused_full,
+            full_log_limiter,
+            mailbox,
+        }
+    }
+
+    /// Counts a push that was refused for the bound of waiting messages.
+    fn count_full(&self, scope: FullScope) {
+        self.refused_full.fetch_add(1, Ordering::Relaxed);
+        let mut log_limiter = self.full_log_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = log_limiter.allow(self.clock.now()) {
+            info!(self.log, "too many messages wait for a user agent, refusing further pushes to it";
+                "bound_of" => ?scope, "refused" => suppressed + 1);
+        }
     }
 
     /// Pushes in flight, whatever they wait for.
@@ -97,6 +127,7 @@ impl EndpointShared {
             in_flight_max: self.limits.in_flight_max,
             ack_waiters: self.ack_waiters.len(),
             pushes_awaiting_ack_max: self.limits.pushes_awaiting_ack_max,
+            refused_full: self.refused_full.load(Ordering::Relaxed),
         }
     }
 }
@@ -166,7 +197,12 @@ impl PushInFlight<'_> {
         let mut effects = VecDeque::from([first]);
         while let Some(effect) = effects.pop_front() {
             let event = match effect {
-                DeliveryEffect::Answer(outcome) => return outcome,
+                DeliveryEffect::Answer(outcome) => {
+                    if let Outcome::Full(scope) = outcome {
+                        self.shared.count_full(scope);
+                    }
+                    return outcome;
+                }
                 DeliveryEffect::NotifyMessageStored { node } => {
                     self.shared.nodes.notify_stored(&node, self.uaid);
                     continue;

@@ -8,6 +8,7 @@ use actix_web::http::header::{
 };
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use serde::Serialize;
+use state_machine::store::FullScope;
 
 use super::endpoint_token::TokenError;
 use super::message_url::MessageUrlError;
@@ -18,6 +19,9 @@ const MORE_INFO: &str = "https://autopush.readthedocs.io/en/latest/http.html#err
 
 /// `Retry-After` of a 503, in seconds.
 pub(crate) const RETRY_AFTER_S: u64 = 5;
+
+/// `Retry-After` while too many messages wait, in seconds: the user agent has to fetch some first.
+const FULL_RETRY_AFTER_S: u64 = 60;
 
 /// How long a sender may cache a 410.
 const GONE_FOR_SECS: u32 = 86_400;
@@ -50,6 +54,9 @@ pub enum PushError {
     /// The server, or a service that it depends on, is overloaded or down.
     #[error("the server cannot take the message now: try again later")]
     Unavailable,
+    /// As many messages wait as may: see the settings of the group "Waiting messages".
+    #[error("too many messages wait for {}: try again later", full(*.0))]
+    WaitingFull(FullScope),
     /// The connect limit is reached, or the server is draining.
     #[error("no more user agents can connect here now: try again later")]
     TooManyConnections,
@@ -90,12 +97,16 @@ impl PushError {
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::WaitingFull(_) => (StatusCode::TOO_MANY_REQUESTS, 201),
             Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
             Self::Http(status) => (*status, 999),
         }
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
+        if let Self::WaitingFull(_) = self {
+            response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
+        }
         match self.status_code() {
             StatusCode::UNAUTHORIZED => {
                 response.insert_header((WWW_AUTHENTICATE, "vapid"));
@@ -113,6 +124,13 @@ impl PushError {
             }
             _ => {}
         }
+    }
+}
+
+fn full(scope: FullScope) -> &'static str {
+    match scope {
+        FullScope::User => "this user agent",
+        FullScope::Channel => "this subscription",
     }
 }
 

@@ -65,6 +65,7 @@ async fn push(
         Outcome::NoSuchUser => Err(PushError::UserGone),
         Outcome::UserWentAway => Err(PushError::UserWentAway),
         Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
+        Outcome::Full(scope) => Err(PushError::WaitingFull(scope)),
         Outcome::Unavailable => Err(PushError::Unavailable),
     }
 }

@@ -4,11 +4,12 @@
 //! - [`node`]: the parts of each role; [`open_store`]: its keys and its store.
 //! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
 //!   reach the router port.
-//! - [`maintenance`]: periodic work.
+//! - [`maintenance`]: periodic work; [`expiry`]: the deletion of expired messages.
 //! - [`shutdown`]: from the signal to the last answer.
 
 mod accept_drain;
 mod error;
+mod expiry;
 mod feeds;
 mod limits;
 mod listen;
@@ -91,6 +92,7 @@ async fn serve(
     let admin = admin_socket(settings, &store, &node);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
+    expiry::start(settings.expiry_interval_s, Arc::clone(&store), clock.clone(), log.clone());
     startup_log::write(role, settings, &ports, &origin, &log);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;

@@ -29,6 +29,7 @@ pub use table::Settings;
 pub use value::{AllowedOrigins, BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
 
 use sources::RawSettings;
+use storage::{WaitingBound, WaitingLimits};
 
 /// Body size in bytes that is always accepted in the old `aesgcm` encoding.
 ///
@@ -81,6 +82,16 @@ impl Settings {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
+        }
+    }
+
+    /// The bounds of messages that wait for a user agent.
+    pub fn waiting_limits(&self) -> WaitingLimits {
+        let bound = |messages_max, bytes_max| WaitingBound { messages_max, bytes_max };
+        WaitingLimits {
+            user: bound(self.user_messages_max, self.user_bytes_max),
+            channel: bound(self.channel_messages_max, self.channel_bytes_max),
+            when_full: self.when_full,
         }
     }
 

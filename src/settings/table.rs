@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use slog::Level;
 use state_machine::LastConnect;
+use storage::WhenFull;
 
 use super::AllowedOrigins;
 use super::setting::{Group, Setting, optional, settings};
@@ -238,6 +239,30 @@ settings! {
         /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an
         /// ack do not count.
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
+    }
+
+    group "Waiting messages" {
+        /// Messages that may wait for one user agent, in the table of one month. A further push gets 429 with
+        /// `Retry-After`, unless `when_full` is `replace`. 0 is no bound.
+        user_messages_max: u64 = 1000, in 0..=100_000, "messages";
+
+        /// Size of the messages that may wait for one user agent. 0 is no bound.
+        user_bytes_max: u64 = 4_194_304, in 0..=1_073_741_824, "bytes";
+
+        /// Messages that may wait in one channel. Lower it so that one channel leaves room for the others. 0 is no bound.
+        channel_messages_max: u64 = 1000, in 0..=100_000, "messages";
+
+        /// Size of the messages that may wait in one channel. 0 is no bound.
+        channel_bytes_max: u64 = 4_194_304, in 0..=1_073_741_824, "bytes";
+
+        /// What happens to a push above these bounds. `refuse` answers 429. `replace` deletes the least urgent and then
+        /// the oldest messages until the new one fits. For that it reads all messages of the user agent. A push that is
+        /// less urgent than all of them gets 429.
+        when_full: WhenFull = WhenFull::Refuse;
+
+        /// Interval at which expired messages of all user agents are deleted. 0 deletes those of a user agent only
+        /// when it connects, when its bound is reached, or with their month. DynamoDB deletes them by itself.
+        expiry_interval_s: u64 = 10, in 0..=86_400, "s";
     }
 
     group "Cluster" {

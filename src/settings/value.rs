@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use slog::Level;
+use storage::WhenFull;
 use url::Url;
 
 use crate::node_address::AllowedNodes;
@@ -210,6 +211,7 @@ values! {
     LogFormat: Text, "FORMAT", |text| named(&FORMATS, text), |format| name_of(&FORMATS, format);
     StoreKind: Text, "STORE", |text| named(&STORES, text), |store| name_of(&STORES, store);
     BillingMode: Text, "BILLING", |text| named(&BILLINGS, text), |mode| name_of(&BILLINGS, mode);
+    WhenFull: Text, "WHEN_FULL", |text| named(&WHEN_FULL, text), |full| name_of(&WHEN_FULL, full);
 }
 
 const NUMBER: &str = "a whole number that is not negative";
@@ -234,6 +236,9 @@ const STORES: [(&str, StoreKind); 2] =
 
 const BILLINGS: [(&str, BillingMode); 2] =
     [("on-demand", BillingMode::OnDemand), ("provisioned", BillingMode::Provisioned)];
+
+const WHEN_FULL: [(&str, WhenFull); 2] =
+    [("refuse", WhenFull::Refuse), ("replace", WhenFull::Replace)];
 
 fn read<T: FromStr>(text: &str, expected: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("expected {expected}"))

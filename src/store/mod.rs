@@ -33,7 +33,10 @@ pub enum OpenStoreError {
 pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     Ok(match settings.store {
         StoreKind::Embedded => {
-            let options = EmbeddedOptions::new(settings.write_queue_max);
+            let options = EmbeddedOptions {
+                waiting: settings.waiting_limits(),
+                ..EmbeddedOptions::new(settings.write_queue_max)
+            };
             Arc::new(Embedded::open(&settings.data_dir, &options)?)
         }
         StoreKind::DynamoDb => {
@@ -90,5 +93,6 @@ fn dynamo_options(settings: &Settings) -> DynamoOptions {
         connections_max: settings.dynamodb_connections_max,
         rows_in_flight_max: settings.dynamodb_rows_in_flight_max,
         threads: settings.dynamodb_threads,
+        waiting: settings.waiting_limits(),
     }
 }

@@ -43,6 +43,17 @@ pub enum Stored {
     Done,
     /// The channel is not registered in this month's table. Nothing was written.
     NoSuchChannel,
+    /// So many messages wait that this one does not fit. It was not stored.
+    Full(FullScope),
+}
+
+/// Whose bound of waiting messages is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FullScope {
+    /// That of all messages of the user agent.
+    User,
+    /// That of one channel.
+    Channel,
 }
 
 /// Part of a user agent's stored messages, in the order of the table.

@@ -18,6 +18,7 @@ pub mod maintenance;
 pub mod notifications;
 pub mod owner;
 pub mod store;
+pub mod waiting;
 
 pub use dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};
 pub use embedded::{Embedded, EmbeddedOptions, OpenError};
@@ -26,6 +27,7 @@ pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
 pub use store::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreError, StoreFuture, Stored,
+    Cursor, FullScope, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
+    RouterTable, Store, StoreError, StoreFuture, Stored,
 };
+pub use waiting::{WaitingBound, WaitingLimits, WhenFull};

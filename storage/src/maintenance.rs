@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
-use state_machine::{LastConnect, Month, NodeBinding, RouterType, Uaid};
+use state_machine::{LastConnect, Month, NodeBinding, RouterType, Time, Uaid};
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
@@ -42,6 +42,10 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
 
     /// Counts a page of the router records by the months they name; the last page has no `next`.
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth>;
+
+    /// Deletes messages that expired before `now` in all months, in pages with other writes between them. Returns how
+    /// many. DynamoDB deletes them by itself.
+    fn delete_expired(&self, now: Time) -> StoreFuture<u64>;
 
     /// At most [`USERS_IN_A_BATCH`] users whose last connection was in the months of `seen`, by the
     /// `last_connect` index. A page may be empty and have a `next`.

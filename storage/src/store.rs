@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
 pub use state_machine::store::{
-    Cursor, MonthStep, Page, PageLimit, RegisterResult, Registration, Stored,
+    Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult, Registration, Stored,
 };
 use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
@@ -91,6 +91,11 @@ pub trait MessageTables: Send + Sync {
     /// Stores a message, if its channel is registered in that month. Idempotent on the message id.
     /// A message with a topic replaces the one with a lesser id of the same channel and topic, and
     /// is dropped in favour of one with a greater id.
+    ///
+    /// A message above the bounds of the options ([`WaitingLimits`](crate::WaitingLimits)) is [`Stored::Full`]. Each
+    /// month has counts of its own; a message that is stored already, or moved from another month, is always stored.
+    /// Messages that had expired when this one was accepted do not count. One that replaces that of its topic counts
+    /// the difference.
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored>;
 
     /// The messages behind the page that ended at `after`, without those expired by `now`. The

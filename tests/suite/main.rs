@@ -30,3 +30,4 @@ mod topics;
 mod tutorial;
 mod unfinished;
 mod vapid;
+mod waiting;

@@ -160,6 +160,10 @@ async fn an_agent_that_stops_reading_delays_no_other_and_loses_nothing() {
         "65536",
         "--tcp-user-timeout-ms",
         "3000",
+        "--user-messages-max=0",
+        "--user-bytes-max=0",
+        "--channel-messages-max=0",
+        "--channel-bytes-max=0",
     ]);
     let mut bystander = Bystander::connect(&server).await;
     let mut slow = Agent::hello(Socket::with_small_buffer(&server).await, None).await.unwrap();

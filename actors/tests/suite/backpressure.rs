@@ -97,8 +97,7 @@ fn an_agent_whose_pushes_wait_leaves_room_for_those_of_others() {
         bounds.endpoint.pushes_awaiting_ack_max = 2;
         bounds.endpoint.agent_pushes_awaiting_ack_max = 1;
         let node = Node::within(bounds).await;
-        let [frozen, mut other] =
-            [UserAgent::new(&node, 1).await, UserAgent::new(&node, 2).await];
+        let [frozen, mut other] = [UserAgent::new(&node, 1).await, UserAgent::new(&node, 2).await];
         let go_on = frozen.stands_still().await;
         let fleeting = || Message { ttl: Span(0), ..node.message() };
         let waits = node.send(frozen.uaid, fleeting());

@@ -32,6 +32,8 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (401, 109, audience.into()),
         (401, 109, TokenError::KeyNeeded.into()),
         (403, 109, TokenError::OtherKey.into()),
+        (429, 201, PushError::WaitingFull(FullScope::User)),
+        (429, 201, PushError::WaitingFull(FullScope::Channel)),
         (503, 201, PushError::Unavailable),
         (503, 201, PushError::TooManyConnections),
         (405, 999, PushError::Http(StatusCode::METHOD_NOT_ALLOWED)),
@@ -77,10 +79,15 @@ fn only_a_401_names_the_scheme_and_only_a_410_may_be_cached() {
 }
 
 #[test]
-fn only_a_503_has_retry_after() {
+fn only_a_503_and_a_429_have_retry_after() {
     for (status, _, error) in table() {
         let retry_after = header(&error, RETRY_AFTER);
-        assert_eq!(retry_after.as_deref(), (status == 503).then_some("5"), "{error}");
+        let expected = match status {
+            503 => Some("5"),
+            429 => Some("60"),
+            _ => None,
+        };
+        assert_eq!(retry_after.as_deref(), expected, "{error}");
     }
 }
 

@@ -24,7 +24,7 @@ mod tests;
 use crate::ids::NodeId;
 use crate::month::Month;
 use crate::record::RouterRecord;
-use crate::store::{StoreFailed, Stored};
+use crate::store::{FullScope, StoreFailed, Stored};
 use crate::time::Time;
 
 /// The fields of a router record that a delivery needs.
@@ -127,6 +127,9 @@ pub enum Outcome {
     UserWentAway,
     /// The channel is not registered.
     NoSuchChannel,
+    /// As many messages wait for the user agent, or in the channel, as may. The sender may retry once the agent
+    /// has fetched some.
+    Full(FullScope),
     /// The store is unavailable or has no capacity. The sender may retry.
     Unavailable,
 }
@@ -172,10 +175,11 @@ enum DeliveryState {
         lookups: u8,
         is_stored: bool,
     },
+    /// `stored` is the result in the new month.
     DeletingOldRow {
         month: Month,
         lookups: u8,
-        is_stored: bool,
+        stored: Stored,
     },
     Done,
 }
@@ -216,12 +220,12 @@ impl Delivery {
                 DeliveryState::RereadingRecord { month, lookups, is_stored },
                 Is::RecordRead(read),
             ) => self.record_reread(month, lookups, is_stored, read),
-            (
-                DeliveryState::DeletingOldRow { month, lookups, is_stored: true },
-                Is::OldRowDeleted,
-            ) => self.confirm_stored(month, lookups),
-            (DeliveryState::DeletingOldRow { is_stored: false, .. }, Is::OldRowDeleted) => {
-                answer(Outcome::NoSuchChannel)
+            (DeliveryState::DeletingOldRow { month, lookups, stored }, Is::OldRowDeleted) => {
+                match stored {
+                    Stored::Done => self.confirm_stored(month, lookups),
+                    Stored::NoSuchChannel => answer(Outcome::NoSuchChannel),
+                    Stored::Full(scope) => answer(Outcome::Full(scope)),
+                }
             }
             // Each event answers the effect of one state. In another state it changes nothing.
             (
@@ -299,12 +303,12 @@ impl Delivery {
     ) -> Vec<DeliveryEffect> {
         match (stored, moved_from) {
             (Ok(stored), Some(old)) => {
-                let is_stored = stored == Stored::Done;
-                self.state = DeliveryState::DeletingOldRow { month, lookups, is_stored };
+                self.state = DeliveryState::DeletingOldRow { month, lookups, stored };
                 vec![Do::DeleteStored { month: old }]
             }
             (Ok(Stored::Done), None) => self.confirm_stored(month, lookups),
             (Ok(Stored::NoSuchChannel), None) => self.reread_record(month, lookups, false),
+            (Ok(Stored::Full(scope)), None) => answer(Outcome::Full(scope)),
             // A month's table is dropped only once all its agents have been inactive for too long.
             (Err(WriteError::NoSuchMonth), _) if month < self.params.this_month.previous() => {
                 answer(Outcome::NoSuchUser)

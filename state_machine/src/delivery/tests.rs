@@ -121,6 +121,18 @@ fn a_channel_given_up_while_the_month_moved_is_no_channel_any_more() {
 }
 
 #[test]
+fn a_message_that_does_not_fit_is_refused_and_leaves_no_row() {
+    let full = || Is::Stored(Ok(Stored::Full(FullScope::Channel)));
+    let refused = answer(Outcome::Full(FullScope::Channel));
+    assert_eq!(last(TERMS, [route(None, "2026_11"), full()]), refused);
+    let stored = [route(None, "2026_10"), Is::Stored(Ok(Stored::Done)), route(None, "2026_11")];
+    let moved = stored.into_iter().chain([full()]);
+    let delete = vec![Do::DeleteStored { month: month("2026_10") }];
+    assert_eq!(last(TERMS, moved.clone()), delete);
+    assert_eq!(last(TERMS, moved.chain([Is::OldRowDeleted])), refused);
+}
+
+#[test]
 fn a_channel_that_is_only_in_the_month_moved_to_is_found_there() {
     let events = |curmonth| {
         [route(None, "2026_10"), Is::Stored(Ok(Stored::NoSuchChannel)), route(None, curmonth)]

@@ -10,6 +10,7 @@ use super::messages::{Replaces, put, write_rows};
 use super::month_table::{required, with_table};
 use super::move_messages;
 use super::rows::{SORT_KEY, SortKey, sort_key_of};
+use super::waiting::{self, WAITING_KEY};
 use crate::maintenance::CopyProgress;
 use crate::store::{Cursor, StoreError};
 
@@ -42,6 +43,9 @@ async fn copy_row(client: &DynamoClient, item: Item, to: Month) -> Result<bool, 
     if sort_key_of(&item) == CHANNELS_KEY {
         return copy_channels(client, &item, to).await;
     }
+    if sort_key_of(&item) == WAITING_KEY {
+        return forget_counts(client, &item, to).await;
+    }
     let replaces = match SortKey::parse(sort_key_of(&item)) {
         Some(sort_key_parts) if sort_key_parts.is_topical => {
             move_messages::replaces(&item, &sort_key_parts)
@@ -63,6 +67,16 @@ async fn copy_channels(client: &DynamoClient, item: &Item, to: Month) -> Result<
         return Ok(false);
     }
     channels::add(client, uaid, to, &channels).await.map(|()| true)
+}
+
+/// The copied rows are not counted: the next store counts them.
+async fn forget_counts(client: &DynamoClient, item: &Item, to: Month) -> Result<bool, StoreError> {
+    let Some(uaid) = text_of(item, UAID).and_then(|uaid| uaid.parse().ok()) else {
+        return Ok(false);
+    };
+    let forgotten =
+        with_table(client, to, async |table| waiting::forget(client, uaid, &table).await);
+    required(to, forgotten.await).map(|()| false)
 }
 
 /// A uaid has no space; a sort key may be one.

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
+use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
+use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
+use aws_sdk_dynamodb::types::ReturnValue;
 use futures_util::StreamExt;
 use futures_util::stream;
-use state_machine::{Message, MessageId, MessageKey, Month, Uaid};
+use state_machine::{Chid, Message, MessageId, MessageKey, Month, Uaid};
 
 use super::attributes::{UAID, number, text, text_of};
 use super::channels;
@@ -14,7 +18,9 @@ use super::error::{CallError, Item, applied_once};
 use super::month_table::{required, with_table};
 use super::query::{RowFilter, look_through};
 use super::rows::{self, SORT_KEY, UPDATE_ID};
+use super::waiting;
 use crate::store::{StoreError, Stored};
+use crate::waiting::Waiting;
 
 /// What a written row may replace.
 #[derive(Debug)]
@@ -36,14 +42,42 @@ pub(super) async fn store(
     if !required(month, registered)? {
         return Ok(Stored::NoSuchChannel);
     }
-    let item = rows::encode(uaid, message);
-    let replaces = match message.topic {
+    let stored = with_table(client, month, async |table| match client.options.waiting.is_none() {
+        true => put(client, table, rows::encode(uaid, message), &replaced_by(message))
+            .await
+            .map(|_written| Stored::Done),
+        false => store_within_bounds(client, uaid, &table, message).await,
+    });
+    required(month, stored.await)
+}
+
+/// Counts the message, and then stores it.
+async fn store_within_bounds(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    message: &Message,
+) -> Result<Stored, CallError> {
+    let reserved = match waiting::reserve(client, uaid, table, message).await? {
+        Ok(reserved) => reserved,
+        Err(scope) => return Ok(Stored::Full(scope)),
+    };
+    let request = put_request(client, table, rows::encode(uaid, message), &replaced_by(message));
+    let request = request.return_values(ReturnValue::AllOld);
+    let replaced = match client.call("PutItem", table, request.send()).await {
+        Ok(put) => Some(put.attributes.as_ref().map_or(Waiting::NOTHING, waiting::size_of)),
+        Err(error) if error.is_condition_failed() => None,
+        Err(error) => return Err(error.after_writes(true)),
+    };
+    waiting::correct(client, uaid, table, message, reserved, replaced).await;
+    Ok(Stored::Done)
+}
+
+fn replaced_by(message: &Message) -> Replaces {
+    match message.topic {
         Some(_) => Replaces::Older(message.id),
         None => Replaces::Itself,
-    };
-    let stored =
-        with_table(client, month, |table| put(client, table, item.clone(), &replaces)).await;
-    required(month, stored).map(|_written| Stored::Done)
+    }
 }
 
 /// Writes a row, unless one is stored that it must not replace. Returns whether it did.
@@ -53,8 +87,18 @@ pub(super) async fn put(
     item: Item,
     replaces: &Replaces,
 ) -> Result<bool, CallError> {
-    let request = client.sdk.put_item().table_name(&table).set_item(Some(item));
-    let request = match replaces {
+    let request = put_request(client, &table, item, replaces);
+    applied_once(client.call("PutItem", &table, request.send()).await)
+}
+
+fn put_request(
+    client: &DynamoClient,
+    table: &str,
+    item: Item,
+    replaces: &Replaces,
+) -> PutItemFluentBuilder {
+    let request = client.sdk.put_item().table_name(table).set_item(Some(item));
+    match replaces {
         Replaces::Itself => request,
         Replaces::Older(id) => request
             .condition_expression(
@@ -62,8 +106,7 @@ pub(super) async fn put(
             )
             .expression_attribute_values(":id", text(id.to_string())),
         Replaces::Nothing => request.condition_expression("attribute_not_exists(uaid)"),
-    };
-    applied_once(client.call("PutItem", &table, request.send()).await)
+    }
 }
 
 /// Deletes messages in each month that has a table. Returns the number of deleted messages.
@@ -126,9 +169,12 @@ async fn delete_in(
     deleted: &AtomicUsize,
 ) -> Result<(), CallError> {
     let delete_rows = async |rows: Vec<Row>| {
-        let deletes = rows.iter().map(|row| delete_row(client, uaid, &table, row));
+        let sizes = Mutex::new(Vec::new());
+        let deletes = rows.iter().map(|row| delete_counted(client, uaid, &table, row, &sizes));
         let (count, done) = write_rows(client, deletes.collect()).await;
         deleted.fetch_add(count, Relaxed);
+        let sizes = sizes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        waiting::subtract(client, uaid, &table, sizes).await;
         done
     };
     let (known, sought): (Vec<_>, Vec<_>) =
@@ -178,20 +224,50 @@ pub(super) async fn delete_row(
     table: &str,
     row: &Row,
 ) -> Result<bool, CallError> {
+    let request = delete_request(client, uaid, table, row);
+    applied_once(client.call("DeleteItem", table, request.send()).await)
+}
+
+/// As [`delete_row`]; adds to `sizes` what waits no longer, if it is counted.
+async fn delete_counted(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    row: &Row,
+    sizes: &Mutex<Vec<(Chid, Waiting)>>,
+) -> Result<bool, CallError> {
+    if client.options.waiting.is_none() {
+        return delete_row(client, uaid, table, row).await;
+    }
+    let request = delete_request(client, uaid, table, row).return_values(ReturnValue::AllOld);
+    let deleted = client.call("DeleteItem", table, request.send()).await;
+    let item = deleted.as_ref().ok().and_then(|deleted| deleted.attributes.as_ref());
+    if let Some(message) = item.and_then(rows::decode) {
+        let mut sizes = sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        sizes.push((message.chid, Waiting::of(&message)));
+    }
+    applied_once(deleted)
+}
+
+fn delete_request(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    row: &Row,
+) -> DeleteItemFluentBuilder {
     let request = client
         .sdk
         .delete_item()
         .table_name(table)
         .key(UAID, text(uaid.to_string()))
         .key(SORT_KEY, text(&row.sort_key));
-    let request = match &row.update_id {
+    match &row.update_id {
         Some(id) => request
             .condition_expression("updateid = :id")
             .expression_attribute_values(":id", text(id)),
         None => request
             .condition_expression("attribute_exists(uaid) AND attribute_not_exists(updateid)"),
-    };
-    applied_once(client.call("DeleteItem", table, request.send()).await)
+    }
 }
 
 /// Whether the row can be computed from the key: not if other software stored it, or if the topic

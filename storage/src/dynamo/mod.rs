@@ -61,6 +61,7 @@ mod tables;
 #[path = "../../tests/wire_server/options.rs"]
 mod test_options;
 mod ttl;
+mod waiting;
 
 use std::sync::Arc;
 

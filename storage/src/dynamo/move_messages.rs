@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use state_machine::{Chid, Month, Uaid};
 
-use super::channels::{self, CHANNELS_KEY};
+use super::channels;
 use super::client::DynamoClient;
 use super::error::Item;
 use super::messages::{Replaces, Row, delete_row, put, write_rows};
 use super::month_table::{required, with_table};
 use super::query::rows_after;
 use super::rows::{self, SortKey};
+use super::waiting::{self, WAITING_KEY};
 use crate::store::StoreError;
 
 /// Rows in one page.
@@ -32,7 +33,8 @@ pub(super) async fn run(
     let mut mover =
         MessageMover { client, uaid, from, to, registered: None, wrote: AtomicBool::new(false) };
     let moved = mover.move_all().await;
-    moved.map_err(|error| mover.refused(error))
+    moved.map_err(|error| mover.refused(error))?;
+    mover.forget_counts().await.map_err(|error| mover.refused(error))
 }
 
 struct MessageMover<'a> {
@@ -47,7 +49,7 @@ struct MessageMover<'a> {
 
 impl MessageMover<'_> {
     async fn move_all(&mut self) -> Result<(), StoreError> {
-        let mut after = CHANNELS_KEY.to_owned();
+        let mut after = WAITING_KEY.to_owned();
         loop {
             let row_page = with_table(self.client, self.from, async |table| {
                 rows_after(self.client, self.uaid, &table, &after, ROWS, None).await
@@ -61,6 +63,20 @@ impl MessageMover<'_> {
             let Some(next) = row_page.next else { return Ok(()) };
             after = next;
         }
+    }
+
+    /// The rows were written whatever waits: the next store counts them.
+    async fn forget_counts(&self) -> Result<(), StoreError> {
+        if self.client.options.waiting.is_none() || !self.wrote.load(Relaxed) {
+            return Ok(());
+        }
+        for month in [self.from, self.to] {
+            let forgotten = with_table(self.client, month, async |table| {
+                waiting::forget(self.client, self.uaid, &table).await
+            });
+            forgotten.await?;
+        }
+        Ok(())
     }
 
     /// An item without channels means that all messages are of unregistered channels.

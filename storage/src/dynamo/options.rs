@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::maintenance::Throughput;
+use crate::waiting::WaitingLimits;
 
 /// One request to DynamoDB has [`attempts_max`](Self::attempts_max) attempts within
 /// [`operation_timeout`](Self::operation_timeout). That, with `requests_max`, is the whole retry
@@ -53,6 +54,8 @@ pub struct DynamoOptions {
     pub rows_in_flight_max: usize,
     /// Threads that call DynamoDB.
     pub threads: usize,
+    /// Bounds of the messages that wait.
+    pub waiting: WaitingLimits,
 }
 
 /// The billing of a table.

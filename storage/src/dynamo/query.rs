@@ -4,11 +4,11 @@ use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use state_machine::{Message, Month, Time, Uaid};
 
 use super::attributes::{number, text, text_of};
-use super::channels::CHANNELS_KEY;
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::month_table::with_table;
 use super::rows::{self, EXPIRY_MAX_S, SORT_KEY};
+use super::waiting::WAITING_KEY;
 use crate::store::{Cursor, Page, PageLimit};
 
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ fn only(request: QueryFluentBuilder, filter: &RowFilter) -> QueryFluentBuilder {
             .expression_attribute_values(":prefix", text(prefix)),
         RowFilter::Messages => request
             .key_condition_expression("uaid = :uaid AND chidmessageid > :channels")
-            .expression_attribute_values(":channels", text(CHANNELS_KEY)),
+            .expression_attribute_values(":channels", text(WAITING_KEY)),
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) async fn fetch(
     now: Time,
 ) -> Result<Page, CallError> {
     let rows = limit.rows.clamp(1, ROWS_MAX) as i32;
-    let mut after = after.map_or(CHANNELS_KEY, Cursor::as_str).to_owned();
+    let mut after = after.map_or(WAITING_KEY, Cursor::as_str).to_owned();
     for _query in 0..QUERIES_MAX {
         let row_page = with_table(client, month, async |table| {
             rows_after(client, uaid, &table, &after, rows, Some(now)).await

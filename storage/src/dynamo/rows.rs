@@ -4,6 +4,7 @@
 //! | sort key | row |
 //! |---|---|
 //! | a space | the channels, see `channels` |
+//! | ` waiting` | the counts of what waits, see `waiting` |
 //! | `01:{chid}:{topic}` | the message of a topic; its replacement has another `updateid` |
 //! | `02:{message id}:{chid}` | a message without a topic, in the order of time |
 //! | `{chid}:{anything}` | a message in the oldest format |
@@ -41,6 +42,10 @@ pub(super) fn sort_key(id: MessageId, chid: Chid, topic: Option<&Topic>) -> Stri
         Some(topic) => format!("{}{}", topics_of(chid), topic.as_str()),
         None => format!("{PLAIN}{id}:{chid}"),
     }
+}
+
+pub(super) fn sort_key_of_message(message: &Message) -> String {
+    sort_key(message.id, message.chid, message.topic.as_ref())
 }
 
 /// The prefix of the sort keys of a channel's topics.

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::{io, iter};
 
-use state_machine::{LastConnect, Month, Uaid};
+use state_machine::{LastConnect, Month, Time, Uaid};
 
 use super::files::FileKey;
 use super::tables::now;
-use super::writer::Target;
-use super::{Embedded, copy_table, inactive_users, month_counts, preflight, row_estimate};
+use super::writer::{Progress, Target};
+use super::{
+    Embedded, copy_table, inactive_users, messages, month_counts, preflight, row_estimate,
+};
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     StoreAdmin, Table, TableStatus, Throughput,
@@ -36,6 +38,21 @@ impl StoreAdmin for Embedded {
 
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth> {
         self.read(FileKey::Router, |conn| month_counts::count(conn, after.as_ref()))
+    }
+
+    fn delete_expired(&self, expired_at: Time) -> StoreFuture<u64> {
+        let (mut months, mut deleted) = (self.months.list(), 0);
+        self.writer.submit_paged(None, Target::ManyFiles, move |files| {
+            let Some(month) = months.last() else { return Ok(Progress::Done(deleted)) };
+            let page =
+                files.write_if_there(*month, |conn| messages::delete_expired(conn, expired_at))?;
+            let (rows, has_more) = page.unwrap_or_default();
+            deleted += rows as u64;
+            if !has_more {
+                months.pop();
+            }
+            Ok(if months.is_empty() { Progress::Done(deleted) } else { Progress::Page })
+        })
     }
 
     fn inactive_users(

@@ -9,15 +9,19 @@ use state_machine::{
     Chid, Encoding, Message, MessageId, MessageKey, Payload, Span, Time, Topic, Uaid, Urgency,
 };
 
-use super::channels;
 use super::columns::{change, corrupt, from_i64, to_i64};
+use super::{channels, waiting};
 use crate::store::{Cursor, Page, PageLimit, Stored};
+use crate::waiting::WaitingLimits;
 
 /// Rows that one fetch reads, expired ones included: bounds its cost.
 pub(super) const SCAN_ROWS_MAX: usize = 1000;
 
 /// Rows of one page of a move: bounds how long other jobs wait for the writer.
 const MOVE_ROWS_MAX: usize = 200;
+
+/// Rows of one page of a sweep: bounds how long other jobs wait for the writer.
+const SWEEP_ROWS_MAX: usize = 200;
 
 /// A page, and the range of the expired rows that were skipped.
 #[derive(Debug, Default)]
@@ -26,7 +30,16 @@ pub(super) struct Fetched {
     pub(super) expired: Option<RangeInclusive<MessageId>>,
 }
 
-pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Stored> {
+/// Stores a message if it fits into the bounds.
+pub(super) fn store(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+    limits: &WaitingLimits,
+) -> rusqlite::Result<Stored> {
+    if let Some(scope) = waiting::make_room(conn, uaid, message, limits)? {
+        return Ok(Stored::Full(scope));
+    }
     if insert(conn, uaid, message)? || channels::is_registered(conn, uaid, message.chid)? {
         Ok(Stored::Done)
     } else {
@@ -34,7 +47,7 @@ pub(super) fn store(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlit
     }
 }
 
-/// Inserts the message unless its channel is missing, its id is stored, or its topic has a newer
+/// Inserts the message, whatever waits, unless its channel is missing, its id is stored, or its topic has a newer
 /// message. Returns whether it did.
 pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<bool> {
     let (encoding, encryption, crypto_key) = encoding_columns(message.payload.as_ref());
@@ -134,6 +147,13 @@ pub(super) fn sweep(
     change(conn, SWEEP, params![uaid.0, first, last, to_i64(now.0)]).map(|_is_changed| ())
 }
 
+/// Deletes a page of expired messages of all user agents. Returns whether there may be more.
+pub(super) fn delete_expired(conn: &Connection, now: Time) -> rusqlite::Result<(usize, bool)> {
+    let mut statement = conn.prepare_cached(DELETE_EXPIRED)?;
+    let deleted = statement.execute(params![to_i64(now.0), SWEEP_ROWS_MAX as i64])?;
+    Ok((deleted, deleted == SWEEP_ROWS_MAX))
+}
+
 /// Copies a page of a user agent's messages to another month. Returns the last one's id if more follow.
 pub(super) fn copy_page(
     from: &Connection,
@@ -209,7 +229,7 @@ fn urgency_column(urgency: Urgency) -> i64 {
     }
 }
 
-fn urgency(column: i64) -> rusqlite::Result<Urgency> {
+pub(super) fn urgency(column: i64) -> rusqlite::Result<Urgency> {
     let known = Urgency::ALL.into_iter().find(|urgency| urgency_column(*urgency) == column);
     known.ok_or_else(|| corrupt(4, Type::Integer, "an unknown urgency"))
 }
@@ -250,6 +270,10 @@ pub(super) const RECORD_OFFER: &str = "
 
 pub(super) const SWEEP: &str = "
     DELETE FROM messages WHERE uaid = ?1 AND id BETWEEN ?2 AND ?3 AND expires_at <= ?4";
+
+pub(super) const DELETE_EXPIRED: &str = "
+    DELETE FROM messages
+    WHERE rowid IN (SELECT rowid FROM messages WHERE expires_at <= ?1 LIMIT ?2)";
 
 pub(super) const DELETE_ALL: &str = "DELETE FROM messages WHERE uaid = ?1";
 

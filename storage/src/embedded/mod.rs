@@ -6,8 +6,9 @@
 //! - **Writes** pass through one bounded queue to one thread, which commits all queued jobs in one
 //!   transaction per file (`writer`). WAL with `synchronous=FULL`: a returned commit is on disk.
 //! - **Reads** run on the calling thread, on a few connections (`readers`).
-//! - **Expired messages** are never returned. A fetch deletes those that it skipped; those of an
-//!   absent agent are deleted with the file of the month.
+//! - **Expired messages** are never returned. A fetch deletes those that it skipped, and a sweep
+//!   those of absent agents. Their space in the file is reused.
+//! - **Messages that wait** are counted for each user agent and channel by triggers (`waiting`).
 //!
 //! Architecture Invariant: only the writer thread changes a file once the store is open.
 //!
@@ -32,6 +33,7 @@ mod router;
 mod row_estimate;
 mod schema;
 mod tables;
+mod waiting;
 mod write_connections;
 mod writer;
 
@@ -50,6 +52,7 @@ use self::readers::Readers;
 use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};
 use crate::store::StoreFuture;
+use crate::waiting::WaitingLimits;
 
 /// The limits of an embedded store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,16 +67,19 @@ pub struct EmbeddedOptions {
     /// Month files that the writer, and each reader, keeps open; the oldest is closed for a further
     /// one.
     pub months_open_max: usize,
+    /// Bounds of the messages that wait.
+    pub waiting: WaitingLimits,
 }
 
 impl EmbeddedOptions {
-    /// Options for a queue of `write_queue_max` writes.
+    /// Options for a queue of `write_queue_max` writes, without bounds of waiting messages.
     pub fn new(write_queue_max: usize) -> Self {
         Self {
             write_queue_max,
             write_batch_max: 1024,
             readers: available_parallelism().map_or(4, usize::from).clamp(2, 8),
             months_open_max: 3,
+            waiting: WaitingLimits::NONE,
         }
     }
 }
@@ -87,6 +93,7 @@ pub struct Embedded {
     months: Arc<MonthFiles>,
     readers: Arc<Readers>,
     writer: Writer,
+    waiting: WaitingLimits,
 }
 
 impl Embedded {
@@ -100,7 +107,7 @@ impl Embedded {
     ///
     /// Blocks while it checks each file and migrates it to the present schema.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
-        let EmbeddedOptions { readers, months_open_max, .. } = *options;
+        let EmbeddedOptions { readers, months_open_max, waiting, .. } = *options;
         let (dir, lock, months) = DataDir::open(dir)?;
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
@@ -108,7 +115,8 @@ impl Embedded {
         let files =
             WriteConnections::new(dir.clone(), months.clone(), readers.clone(), months_open_max);
         let writer = Writer::start(files, lock, options);
-        Ok(Self { dir, months, readers, writer: writer.map_err(OpenError::Thread)? })
+        let writer = writer.map_err(OpenError::Thread)?;
+        Ok(Self { dir, months, readers, writer, waiting })
     }
 
     /// Runs a query on the calling thread. The result is the default if the month has no file.

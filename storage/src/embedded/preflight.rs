@@ -57,7 +57,7 @@ fn try_feed(conn: &Connection) -> rusqlite::Result<()> {
 pub(super) fn try_month(conn: &Connection) -> rusqlite::Result<()> {
     let message = message();
     channels::add(conn, PREFLIGHT_UAID, &[CHID].into())?;
-    messages::store(conn, PREFLIGHT_UAID, &message)?;
+    messages::insert(conn, PREFLIGHT_UAID, &message)?;
     let limit = PageLimit { rows: 1, bytes: 1 };
     let fetched = messages::fetch(conn, PREFLIGHT_UAID, None, limit, Time(0))?;
     if fetched.page.messages[..] != [message] {

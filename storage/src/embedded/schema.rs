@@ -78,6 +78,9 @@ pub(super) const ROUTER: Schema = Schema {
 ///
 /// The wide columns of a message are the last, so that expired rows are skipped without reading
 /// them.
+///
+/// A row of `waiting` counts the messages of a channel, that with an empty `chid` those of the user
+/// agent. None of them expires before its `expires_at`.
 pub(super) const MESSAGES: Schema = Schema {
     application_id: 0x4b4c_4e4d, // "KLNM"
     migrations: &[
@@ -106,6 +109,63 @@ pub(super) const MESSAGES: Schema = Schema {
             WHERE topic IS NOT NULL;
     ",
         "ALTER TABLE messages ADD COLUMN offers INTEGER NOT NULL DEFAULT 0",
+        "
+        CREATE INDEX messages_by_expiry ON messages (expires_at);
+        CREATE TABLE waiting (
+            uaid BLOB NOT NULL,
+            chid BLOB NOT NULL,
+            messages INTEGER NOT NULL,
+            bytes INTEGER NOT NULL,
+            expires_at INTEGER NOT NULL,
+            PRIMARY KEY (uaid, chid)
+        ) STRICT, WITHOUT ROWID;
+        INSERT INTO waiting
+            SELECT uaid, chid, count(*),
+                sum(ifnull(octet_length(data), 0) + ifnull(octet_length(encryption), 0)
+                    + ifnull(octet_length(crypto_key), 0)),
+                min(expires_at)
+            FROM messages GROUP BY uaid, chid;
+        INSERT INTO waiting
+            SELECT uaid, x'', sum(messages), sum(bytes), min(expires_at)
+            FROM waiting GROUP BY uaid;
+        CREATE TRIGGER waiting_inserted AFTER INSERT ON messages BEGIN
+            INSERT INTO waiting
+            VALUES
+                (new.uaid, new.chid, 1,
+                    ifnull(octet_length(new.data), 0) + ifnull(octet_length(new.encryption), 0)
+                        + ifnull(octet_length(new.crypto_key), 0),
+                    new.expires_at),
+                (new.uaid, x'', 1,
+                    ifnull(octet_length(new.data), 0) + ifnull(octet_length(new.encryption), 0)
+                        + ifnull(octet_length(new.crypto_key), 0),
+                    new.expires_at)
+            ON CONFLICT (uaid, chid) DO UPDATE SET
+                messages = messages + 1,
+                bytes = bytes + excluded.bytes,
+                expires_at = min(expires_at, excluded.expires_at);
+        END;
+        CREATE TRIGGER waiting_replaced AFTER UPDATE OF expires_at, encryption, crypto_key, data
+        ON messages BEGIN
+            UPDATE waiting SET
+                bytes = bytes
+                    + ifnull(octet_length(new.data), 0) + ifnull(octet_length(new.encryption), 0)
+                    + ifnull(octet_length(new.crypto_key), 0)
+                    - ifnull(octet_length(old.data), 0) - ifnull(octet_length(old.encryption), 0)
+                    - ifnull(octet_length(old.crypto_key), 0),
+                expires_at = min(expires_at, new.expires_at)
+            WHERE uaid = new.uaid AND chid IN (new.chid, x'');
+        END;
+        CREATE TRIGGER waiting_deleted AFTER DELETE ON messages BEGIN
+            UPDATE waiting SET
+                messages = messages - 1,
+                bytes = bytes
+                    - ifnull(octet_length(old.data), 0) - ifnull(octet_length(old.encryption), 0)
+                    - ifnull(octet_length(old.crypto_key), 0)
+            WHERE uaid = old.uaid AND chid IN (old.chid, x'');
+            DELETE FROM waiting
+            WHERE uaid = old.uaid AND chid IN (old.chid, x'') AND messages = 0;
+        END;
+    ",
     ],
 };
 
@@ -158,7 +218,7 @@ fn apply(conn: &mut Connection, migrations: &[&str], version: i64) -> rusqlite::
 mod tests {
     use super::super::{
         channels, copy_table, feeds, inactive_users, messages, month_counts, notifications, router,
-        row_estimate,
+        row_estimate, waiting,
     };
     use super::*;
 
@@ -259,6 +319,13 @@ mod tests {
         messages::SWEEP,
         messages::DELETE_ALL,
         messages::DELETE_UP_TO,
+        messages::DELETE_EXPIRED,
+        waiting::READ,
+        waiting::FIND,
+        waiting::OF_TOPIC,
+        waiting::LIST,
+        waiting::DELETE_EXPIRED,
+        waiting::SET_EXPIRY,
         inactive_users::DELETE_CHANNELS,
         inactive_users::DELETE_MESSAGES,
         copy_table::ALL_CHANNELS,

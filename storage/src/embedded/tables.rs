@@ -66,8 +66,9 @@ impl MessageTables for Embedded {
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
+        let limits = self.waiting;
         self.write(Some(uaid), FileKey::Month(month), move |conn| {
-            messages::store(conn, uaid, &message)
+            messages::store(conn, uaid, &message, &limits)
         })
     }
 

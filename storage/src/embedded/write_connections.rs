@@ -282,7 +282,7 @@ mod tests {
             let add = |conn: &_| channels::add(conn, UAID, &[CHID].into());
             files.write(FileKey::Month(month), add).unwrap();
         }
-        let store = |conn: &_| messages::store(conn, UAID, &message());
+        let store = |conn: &_| messages::insert(conn, UAID, &message());
         files.write(FileKey::Month(from), store).unwrap();
         files.commit_all();
         assert_eq!(files.move_messages(UAID, from, to).unwrap(), Progress::Done(()));

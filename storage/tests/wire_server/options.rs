@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use state_machine::LastConnect;
 use storage::DynamoOptions;
+use storage::WaitingLimits;
 use storage::dynamo::Billing;
 
 pub(crate) fn options() -> DynamoOptions {
@@ -27,5 +28,6 @@ pub(crate) fn options() -> DynamoOptions {
         connections_max: 256,
         rows_in_flight_max: 16,
         threads: 2,
+        waiting: WaitingLimits::NONE,
     }
 }

@@ -168,7 +168,11 @@ async fn moves(meter: &mut UsageMeter, uaid: &str, other: &str) {
     moved.await.leave().await;
     let moved = meter.measure(&prices::MOVE_3, async |fixture| {
         let mut agent = Agent::reconnect(&fixture.server, other).await;
-        agent.take(3).await;
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            got.push(agent.notification().await);
+        }
+        agent.ack_all(&got).await;
         agent
     });
     moved.await.leave().await;

@@ -47,7 +47,7 @@ impl Units {
         // The first push after a disconnect finds the agent offline, and clears the node in its
         // record.
         units.write += day.connects * (prices::FIRST_STORED.write - prices::STORED.write);
-        // A delete consumes the size of the deleted item.
+        // A delete consumes the size of the deleted item, and a unit for the count.
         units.write += stored * prices::STORED_1_KB.write;
         units
     }

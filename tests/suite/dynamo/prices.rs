@@ -36,19 +36,19 @@ prices! {
     UNREGISTER: "unregister a channel", [UpdateItem 1], 0.0, 1.0, 0.0;
     DIRECT: "push to a connected agent, acked", [GetItem 1], 1.0, 0.0, 0.0;
     DISCONNECT: "disconnect", [], 0.0, 0.0, 0.0;
-    FIRST_STORED: "first push after a disconnect, 100 bytes", [GetItem 3, PutItem 1, UpdateItem 1], 3.0, 2.0, 0.0;
-    STORED: "stored push, 100 bytes", [GetItem 3, PutItem 1], 3.0, 1.0, 0.0;
-    STORED_1_KB: "stored push, 1 KB", [GetItem 3, PutItem 1], 3.0, 2.0, 0.0;
-    STORED_4_KB: "stored push, 4 KB", [GetItem 3, PutItem 1], 3.0, 5.0, 0.0;
-    STORED_TOPIC: "stored push with a topic, 100 bytes", [GetItem 3, PutItem 1], 3.0, 1.0, 0.0;
-    REPLACED: "another of that topic, which takes its place", [GetItem 3, PutItem 1], 3.0, 1.0, 0.0;
+    FIRST_STORED: "first push after a disconnect, 100 bytes", [GetItem 3, PutItem 2, Query 1, UpdateItem 2], 4.0, 3.0, 0.0;
+    STORED: "stored push, 100 bytes", [GetItem 3, PutItem 1, UpdateItem 1], 3.0, 2.0, 0.0;
+    STORED_1_KB: "stored push, 1 KB", [GetItem 3, PutItem 1, UpdateItem 1], 3.0, 3.0, 0.0;
+    STORED_4_KB: "stored push, 4 KB", [GetItem 3, PutItem 1, UpdateItem 1], 3.0, 6.0, 0.0;
+    STORED_TOPIC: "stored push with a topic, 100 bytes", [GetItem 3, PutItem 1, UpdateItem 1], 3.0, 2.0, 0.0;
+    REPLACED: "another of that topic, which takes its place", [GetItem 3, PutItem 1, UpdateItem 2], 3.0, 3.0, 0.0;
     FETCH: "connect within the hour, with five messages of 6 KB together", [GetItem 1, Query 1, UpdateItem 1], 3.0, 1.0, 0.0;
-    ACKS: "acks of those five", [DeleteItem 5], 0.0, 10.0, 0.0;
+    ACKS: "acks of those five", [DeleteItem 5, UpdateItem 1], 0.0, 11.0, 0.0;
     RECONNECT: "connect within the hour, nothing waiting", [GetItem 1, Query 1, UpdateItem 1], 2.0, 1.0, 0.0;
     RECHECK: "look into storage, nothing there", [Query 1], 1.0, 0.0, 0.0;
-    DROPPED: "a sender drops a message of 100 bytes", [DeleteItem 1, GetItem 1], 1.0, 1.0, 0.0;
+    DROPPED: "a sender drops a message of 100 bytes", [DeleteItem 1, GetItem 1, UpdateItem 1], 1.0, 2.0, 0.0;
     MOVE: "connect in a new month, nothing waiting", [GetItem 1, Query 3, UpdateItem 4], 4.0, 4.0, 2.0;
-    MOVE_3: "connect in a new month, 3 messages of 100 bytes, acked", [DeleteItem 6, GetItem 1, Query 3, UpdateItem 4], 4.0, 7.0, 2.0;
+    MOVE_3: "connect in a new month, 3 messages of 100 bytes, acked", [DeleteItem 6, GetItem 1, Query 3, UpdateItem 5], 4.0, 8.0, 2.0;
     LATER: "connect in another hour, nothing waiting", [GetItem 1, Query 1, UpdateItem 1], 2.0, 1.0, 2.0;
     HEALTH: "health check", [UpdateItem 1], 0.0, 1.0, 0.0;
 }

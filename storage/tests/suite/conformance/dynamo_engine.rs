@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use storage::{DynamoOptions, StoreAdmin};
+use storage::{DynamoOptions, StoreAdmin, WaitingLimits};
 
 use crate::conformance::world::Engine;
 use crate::wire_engine;
@@ -13,8 +13,12 @@ pub(crate) struct OnWireServer(DynamoOptions);
 impl OnWireServer {
     /// The cases make more concurrent calls than one agent may.
     pub(crate) fn new() -> Self {
+        Self::bounded(WaitingLimits::NONE)
+    }
+
+    pub(crate) fn bounded(waiting: WaitingLimits) -> Self {
         let options = wire_engine::fresh_tables();
-        Self(DynamoOptions { agent_writes_max: options.requests_max, ..options })
+        Self(DynamoOptions { agent_writes_max: options.requests_max, waiting, ..options })
     }
 }
 

@@ -3,22 +3,27 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use storage::{Embedded, EmbeddedOptions, StoreAdmin};
+use storage::{Embedded, EmbeddedOptions, StoreAdmin, WaitingLimits};
 use tempfile::TempDir;
 
 use crate::conformance::world::Engine;
 
-pub(crate) struct InDirectory(TempDir);
+pub(crate) struct InDirectory(TempDir, WaitingLimits);
 
 impl InDirectory {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self::bounded(WaitingLimits::NONE)
+    }
+
+    pub(crate) fn bounded(limits: WaitingLimits) -> Self {
+        Self(tempfile::tempdir().unwrap(), limits)
     }
 }
 
 impl Engine for InDirectory {
     fn open(&self) -> BoxFuture<'_, Arc<dyn StoreAdmin>> {
-        let opened = Embedded::open(self.0.path(), &EmbeddedOptions::new(4096));
+        let options = EmbeddedOptions { waiting: self.1, ..EmbeddedOptions::new(4096) };
+        let opened = Embedded::open(self.0.path(), &options);
         Box::pin(async { Arc::new(opened.unwrap()) as Arc<dyn StoreAdmin> })
     }
 }

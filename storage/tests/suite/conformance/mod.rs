@@ -16,17 +16,41 @@ mod feed_races;
 mod feed_time_table;
 mod feed_world;
 mod fetching;
+mod giving_way;
 mod lifecycle;
 mod messages;
 mod months;
 mod races;
 mod router;
+mod waiting;
 mod world;
 
 /// Makes the tests of an engine.
 macro_rules! engine {
-    ($engine:ident, $new:expr) => {
+    ($engine:ident, $new:expr, $bounded:path) => {
         mod $engine {
+            engine!(@case $bounded(crate::conformance::waiting::LIMITS), waiting:
+                the_last_message_that_fits_is_stored_and_no_further_one
+                bytes_fit_up_to_the_last_one
+                a_replacement_counts_the_difference
+                a_message_that_is_stored_again_counts_once
+                a_deleted_message_makes_room_for_one
+                expired_messages_make_room
+                users_and_months_have_bounds_of_their_own
+                a_channel_that_is_not_registered_is_not_full
+                moved_messages_are_stored_above_the_bound_and_count
+                stores_at_once_do_not_exceed_the_bound
+                counts_survive_a_restart
+                nothing_waits_for_a_dropped_user
+            );
+            engine!(@case $bounded(crate::conformance::giving_way::LIMITS), giving_way:
+                the_least_urgent_and_then_the_oldest_message_gives_way
+                a_message_less_urgent_than_all_is_refused
+                a_full_channel_takes_from_itself_and_a_full_user_from_all
+                as_many_give_way_as_the_new_one_needs_bytes
+                nothing_gives_way_to_a_message_that_does_not_fit_even_then
+                a_replaced_message_of_a_topic_makes_nothing_give_way
+            );
             engine!(@case $new, router:
                 a_record_that_was_never_written_is_none
                 a_registration_makes_a_record_in_the_month_it_names
@@ -220,5 +244,13 @@ macro_rules! engine {
     };
 }
 
-engine!(embedded, crate::conformance::embedded_engine::InDirectory::new());
-engine!(dynamodb, crate::conformance::dynamo_engine::OnWireServer::new());
+engine!(
+    embedded,
+    crate::conformance::embedded_engine::InDirectory::new(),
+    crate::conformance::embedded_engine::InDirectory::bounded
+);
+engine!(
+    dynamodb,
+    crate::conformance::dynamo_engine::OnWireServer::new(),
+    crate::conformance::dynamo_engine::OnWireServer::bounded
+);

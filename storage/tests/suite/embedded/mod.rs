@@ -2,6 +2,7 @@
 //! damaged or not ours, a full queue, disk space, and kill -9.
 
 mod damage;
+mod expiry;
 mod kill;
 mod kill_drops;
 mod kill_feeds;

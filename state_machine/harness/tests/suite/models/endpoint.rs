@@ -264,7 +264,7 @@ impl World {
                 let detail = format!("the push of {} is answered {outcome:?}", message.id);
                 self.breaks(Promise::SubscriptionKept.broken(detail));
             }
-            Outcome::Dropped | Outcome::Unavailable => {}
+            Outcome::Dropped | Outcome::Full(_) | Outcome::Unavailable => {}
         }
     }
 

@@ -156,6 +156,12 @@ impl Scenario {
         self
     }
 
+    /// Bounds the messages that wait in a table.
+    pub(crate) fn waiting_max(mut self, max: usize) -> Self {
+        self.start.store.waiting_max = Some(max);
+        self
+    }
+
     /// Gives the agent a second channel.
     pub(crate) fn second_channel(mut self) -> Self {
         let World { agent, store, .. } = &mut self.start;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use state_machine::store::{
-    Cursor, MonthStep, Page, PageLimit, RegisterResult, Registration, StoreAnswer, StoreOp, Stored,
+    Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult, Registration, StoreAnswer,
+    StoreOp, Stored,
 };
 use state_machine::{
     Chid, Message, MessageId, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
@@ -13,6 +14,8 @@ use state_machine::{
 pub(crate) struct Store {
     pub(crate) records: BTreeMap<Uaid, RouterRecord>,
     tables: BTreeMap<Month, Table>,
+    /// The bound of messages in a table; none is no bound.
+    pub(crate) waiting_max: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -75,6 +78,19 @@ impl Store {
     }
 
     pub(crate) fn store(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
+        let is_there = self.rows(uaid).any(|row| row == (month, message.id));
+        let waiting = self.rows(uaid).filter(|(of, _)| *of == month).count();
+        if self.has_channel(uaid, month, message.chid)
+            && !is_there
+            && self.waiting_max.is_some_and(|max| waiting >= max)
+        {
+            return Stored::Full(FullScope::User);
+        }
+        self.insert(uaid, month, message)
+    }
+
+    /// Stores a message whatever waits.
+    fn insert(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
         if !self.has_channel(uaid, month, message.chid) {
             return Stored::NoSuchChannel;
         }
@@ -194,7 +210,7 @@ impl Store {
         };
         for message in rows {
             let reference = message.key();
-            self.store(uaid, to, message);
+            self.insert(uaid, to, message);
             self.delete(uaid, from, &[reference]);
         }
     }

@@ -4,6 +4,7 @@ mod apart;
 mod channels;
 mod connections;
 mod draining;
+mod full;
 mod idle;
 mod late_ack;
 mod letters;

@@ -1,0 +1,39 @@
+//! Deletes expired messages of all user agents at intervals (`expiry_interval_s`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::spawn;
+use actors::Clock;
+use slog::{Logger, debug, warn};
+use state_machine::Span;
+use state_machine::log_limiter::LogLimiter;
+use storage::{StoreAdmin, StoreError};
+use tokio::time::sleep;
+
+/// Minimum time between two log lines of failures.
+const LOG_EVERY: Span = Span::from_secs(60);
+
+/// Runs until the store is closed. Without an interval nothing runs.
+pub(super) fn start(interval_s: u64, store: Arc<dyn StoreAdmin>, clock: Clock, log: Logger) {
+    if interval_s == 0 {
+        return;
+    }
+    let mut log_limiter = LogLimiter::new(LOG_EVERY);
+    spawn(async move {
+        loop {
+            sleep(Duration::from_secs(interval_s)).await;
+            match store.delete_expired(clock.now()).await {
+                Ok(0) => {}
+                Ok(messages) => debug!(log, "deleted expired messages"; "messages" => messages),
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    if let Some(suppressed) = log_limiter.allow(clock.now()) {
+                        warn!(log, "cannot delete expired messages, retrying";
+                            "error" => %error, "failures" => suppressed + 1);
+                    }
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,126 @@
+//! The SQL of the table `waiting`: how many messages wait for each user agent and in each channel.
+//!
+//! Triggers of the schema keep it (`schema::MESSAGES`), so that no statement on messages can forget it.
+
+use rusqlite::{Connection, Row, params};
+use state_machine::store::FullScope;
+use state_machine::{Chid, Message, MessageId, MessageKey, Time, Topic, Uaid};
+
+use super::columns::{change, from_i64, to_i64};
+use super::{channels, messages};
+use crate::waiting::{Waiting, WaitingCounts, WaitingLimits, WaitingRow, WhenFull};
+
+/// Whose bound the message exceeds, after what may be deleted for it was deleted.
+pub(super) fn make_room(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+    limits: &WaitingLimits,
+) -> rusqlite::Result<Option<FullScope>> {
+    if limits.is_none() {
+        return Ok(None);
+    }
+    let (counts, expires_at) = read(conn, uaid, message.chid)?;
+    if limits.exceeded_by(&counts, Waiting::of(message), Waiting::NOTHING).is_none() {
+        return Ok(None);
+    }
+    if !channels::is_registered(conn, uaid, message.chid)? || is_stored(conn, uaid, message.id)? {
+        return Ok(None);
+    }
+    // The endpoint's time of the push.
+    let now = message.accepted_at;
+    if expires_at <= now {
+        change(conn, DELETE_EXPIRED, params![uaid.0, to_i64(now.0)])?;
+        change(conn, SET_EXPIRY, params![uaid.0])?;
+    }
+    let (counts, _) = read(conn, uaid, message.chid)?;
+    let replaced = of_topic(conn, uaid, message)?;
+    match limits.exceeded_by(&counts, Waiting::of(message), replaced) {
+        Some(_) if limits.when_full == WhenFull::Replace => {
+            replace(conn, uaid, message, limits, counts, replaced)
+        }
+        exceeded => Ok(exceeded),
+    }
+}
+
+/// Deletes the messages that give way.
+fn replace(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+    limits: &WaitingLimits,
+    counts: WaitingCounts,
+    replaced: Waiting,
+) -> rusqlite::Result<Option<FullScope>> {
+    let topic = message.topic.as_ref().map(Topic::as_str);
+    let parameters = params![uaid.0, message.chid.0, topic];
+    let mut statement = conn.prepare_cached(LIST)?;
+    let rows = statement.query_map(parameters, waiting_row)?.collect::<rusqlite::Result<_>>()?;
+    match limits.give_way(rows, counts, message, replaced) {
+        Ok(deleted) => messages::delete(conn, uaid, &deleted).map(|_count| None),
+        Err(exceeded) => Ok(Some(exceeded)),
+    }
+}
+
+fn waiting_row(row: &Row<'_>) -> rusqlite::Result<WaitingRow<MessageKey>> {
+    let (id, chid) = (MessageId::from_bytes(row.get(0)?), Chid(row.get(1)?));
+    let urgency = messages::urgency(row.get(2)?)?;
+    let bytes = from_i64(row.get(3)?);
+    Ok(WaitingRow { key: MessageKey { id, chid, topic: None }, id, chid, urgency, bytes })
+}
+
+/// What waits, and a time before which no message of the user agent expires.
+fn read(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqlite::Result<(WaitingCounts, Time)> {
+    let mut statement = conn.prepare_cached(READ)?;
+    let mut rows = statement.query(params![uaid.0, chid.0])?;
+    let (mut counts, mut expires_at) = (WaitingCounts::default(), Time(u64::MAX));
+    while let Some(row) = rows.next()? {
+        let waiting = Waiting { messages: from_i64(row.get(1)?), bytes: from_i64(row.get(2)?) };
+        if row.get_ref(0)?.as_blob()?.is_empty() {
+            (counts.user, expires_at) = (waiting, Time(from_i64(row.get(3)?)));
+        } else {
+            counts.channel = waiting;
+        }
+    }
+    Ok((counts, expires_at))
+}
+
+fn is_stored(conn: &Connection, uaid: Uaid, id: MessageId) -> rusqlite::Result<bool> {
+    conn.prepare_cached(FIND)?.exists(params![uaid.0, id.to_bytes()])
+}
+
+/// What a message of the same topic occupies.
+fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Waiting> {
+    let Some(topic) = &message.topic else { return Ok(Waiting::NOTHING) };
+    let mut statement = conn.prepare_cached(OF_TOPIC)?;
+    let mut rows = statement.query(params![uaid.0, message.chid.0, topic.as_str()])?;
+    match rows.next()? {
+        Some(row) => Ok(Waiting { messages: 1, bytes: from_i64(row.get(0)?) }),
+        None => Ok(Waiting::NOTHING),
+    }
+}
+
+/// The row of an empty `chid` is that of the user.
+pub(super) const READ: &str = "
+    SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid IN (x'', ?2)";
+
+pub(super) const FIND: &str = "SELECT 1 FROM messages WHERE uaid = ?1 AND id = ?2";
+
+pub(super) const OF_TOPIC: &str = "
+    SELECT ifnull(octet_length(data), 0) + ifnull(octet_length(encryption), 0)
+        + ifnull(octet_length(crypto_key), 0)
+    FROM messages WHERE uaid = ?1 AND chid = ?2 AND topic = ?3 AND topic IS NOT NULL";
+
+/// All but the message of the topic.
+pub(super) const LIST: &str = "
+    SELECT id, chid, urgency, ifnull(octet_length(data), 0) + ifnull(octet_length(encryption), 0)
+        + ifnull(octet_length(crypto_key), 0)
+    FROM messages WHERE uaid = ?1 AND NOT (chid = ?2 AND topic IS ?3 AND topic IS NOT NULL)";
+
+/// The plus keeps SQLite from the index of the expiries of all users.
+pub(super) const DELETE_EXPIRED: &str = "
+    DELETE FROM messages WHERE uaid = ?1 AND +expires_at <= ?2";
+
+pub(super) const SET_EXPIRY: &str = "
+    UPDATE waiting SET expires_at = (SELECT min(+expires_at) FROM messages WHERE uaid = ?1)
+    WHERE uaid = ?1 AND chid = x''";

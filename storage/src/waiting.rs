@@ -1,0 +1,163 @@
+//! Bounds of the messages that wait for a user agent in one month, and which of them give way to a new one.
+//!
+//! Each engine counts on its own: `embedded::waiting` exactly, `dynamo::waiting` approximately.
+
+use state_machine::store::FullScope;
+use state_machine::{Chid, Encoding, Message, MessageId, Payload, Urgency};
+
+/// How much may wait, and what happens above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingLimits {
+    pub user: WaitingBound,
+    pub channel: WaitingBound,
+    pub when_full: WhenFull,
+}
+
+/// A bound of messages and of their bytes. 0 is no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingBound {
+    pub messages_max: u64,
+    /// Bytes of the payloads, and of the headers that the old encoding needs.
+    pub bytes_max: u64,
+}
+
+/// What happens to a message above the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is not stored.
+    Refuse,
+    /// The least urgent and then the oldest messages are deleted until it fits. One that is less urgent than all of
+    /// them is not stored.
+    Replace,
+}
+
+/// Messages that wait, and their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Waiting {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What waits for a user agent, and in one of its channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct WaitingCounts {
+    pub(crate) user: Waiting,
+    pub(crate) channel: Waiting,
+}
+
+/// A waiting message, which `key` identifies in its engine.
+#[derive(Debug)]
+pub(crate) struct WaitingRow<K> {
+    pub(crate) key: K,
+    pub(crate) id: MessageId,
+    pub(crate) chid: Chid,
+    pub(crate) urgency: Urgency,
+    pub(crate) bytes: u64,
+}
+
+impl WaitingLimits {
+    pub const NONE: Self = Self {
+        user: WaitingBound { messages_max: 0, bytes_max: 0 },
+        channel: WaitingBound { messages_max: 0, bytes_max: 0 },
+        when_full: WhenFull::Refuse,
+    };
+
+    pub fn is_none(&self) -> bool {
+        (self.user, self.channel) == (Self::NONE.user, Self::NONE.channel)
+    }
+
+    /// Whose bound a message exceeds that replaces what its topic has. What does not grow exceeds none.
+    pub(crate) fn exceeded_by(
+        &self,
+        counts: &WaitingCounts,
+        added: Waiting,
+        replaced: Waiting,
+    ) -> Option<FullScope> {
+        let fits =
+            |bound: WaitingBound, there: Waiting| bound.admits(there, there - replaced + added);
+        if !fits(self.channel, counts.channel) {
+            Some(FullScope::Channel)
+        } else if !fits(self.user, counts.user) {
+            Some(FullScope::User)
+        } else {
+            None
+        }
+    }
+
+    /// The messages to delete for a new one, or whose bound it exceeds if those that may give way are too few.
+    pub(crate) fn give_way<K>(
+        &self,
+        mut rows: Vec<WaitingRow<K>>,
+        mut counts: WaitingCounts,
+        message: &Message,
+        replaced: Waiting,
+    ) -> Result<Vec<K>, FullScope> {
+        rows.retain(|row| row.urgency <= message.urgency);
+        rows.sort_by_key(|row| (row.urgency, row.id));
+        let mut deleted = Vec::new();
+        while let Some(scope) = self.exceeded_by(&counts, Waiting::of(message), replaced) {
+            let is_in_scope = |row: &WaitingRow<K>| match scope {
+                FullScope::User => true,
+                FullScope::Channel => row.chid == message.chid,
+            };
+            let at = rows.iter().position(is_in_scope).ok_or(scope)?;
+            let row = rows.remove(at);
+            counts.user = counts.user - row.waiting();
+            if row.chid == message.chid {
+                counts.channel = counts.channel - row.waiting();
+            }
+            deleted.push(row.key);
+        }
+        Ok(deleted)
+    }
+}
+
+impl WaitingBound {
+    fn admits(self, there: Waiting, then: Waiting) -> bool {
+        let is_within = |max, there, then| max == 0 || then <= max || then <= there;
+        is_within(self.messages_max, there.messages, then.messages)
+            && is_within(self.bytes_max, there.bytes, then.bytes)
+    }
+}
+
+impl Waiting {
+    pub(crate) const NOTHING: Self = Self { messages: 0, bytes: 0 };
+
+    pub(crate) fn of(message: &Message) -> Self {
+        Self { messages: 1, bytes: message.payload.as_ref().map_or(0, bytes_of) }
+    }
+}
+
+fn bytes_of(payload: &Payload) -> u64 {
+    let of_headers = match &payload.encoding {
+        Encoding::Aes128Gcm => 0,
+        Encoding::AesGcm { encryption, crypto_key } => encryption.len() + crypto_key.len(),
+    };
+    (payload.data.len() + of_headers) as u64
+}
+
+impl std::ops::Add for Waiting {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { messages: self.messages + other.messages, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// Never below zero: counts of DynamoDB may be too low for a moment.
+impl std::ops::Sub for Waiting {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            messages: self.messages.saturating_sub(other.messages),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+impl<K> WaitingRow<K> {
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting { messages: 1, bytes: self.bytes }
+    }
+}

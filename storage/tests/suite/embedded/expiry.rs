@@ -1,0 +1,96 @@
+//! Expired messages of agents that stay away, and the counts of those that wait.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use state_machine::{Message, Month, Span, Time};
+use storage::{
+    Embedded, EmbeddedOptions, MessageTables, Store, StoreAdmin, Stored, WaitingBound,
+    WaitingLimits,
+};
+
+use crate::embedded::{CHID, NOW, agent, furnish, message, month, open, waiting};
+
+const LATER: Time = Time(NOW.0 + 5000);
+
+fn expired(number: u32) -> Message {
+    Message { ttl: Span::from_secs(5), ..message(number) }
+}
+
+fn number(dir: &Path, query: &str) -> i64 {
+    let file = Connection::open(dir.join("messages_2026_11.db")).unwrap();
+    file.query_row(query, [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_sweep_deletes_expired_messages_of_all_agents_in_all_months() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    let old: Month = "2026_10".parse().unwrap();
+    store.ensure_month(old).await.unwrap();
+    for (uaid, month) in [(agent(1), old), (agent(2), old), (agent(2), month())] {
+        store.add_channels(uaid, month, [CHID].into()).await.unwrap();
+        for number in 2..=450 {
+            drop(store.store_message(uaid, month, expired(number)));
+        }
+        store.store_message(uaid, month, message(1)).await.unwrap();
+    }
+    assert_eq!(store.delete_expired(LATER - Span(1)).await, Ok(0));
+    assert_eq!(store.delete_expired(LATER).await, Ok(3 * 449));
+    assert_eq!(store.delete_expired(LATER).await, Ok(0));
+    assert_eq!(waiting(&store, agent(2), NOW).await, [message(1)]);
+    store.close().await.unwrap();
+    assert_eq!(number(home.path(), "SELECT count(*) FROM messages"), 2);
+}
+
+#[tokio::test]
+async fn the_space_of_expired_messages_is_used_again() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    let pages = || number(home.path(), "PRAGMA page_count");
+    let mut sizes = Vec::new();
+    for round in 0..3 {
+        for at in 0..500 {
+            let alike = Message { payload: message(1).payload, ..expired(2 + round * 500 + at) };
+            drop(store.store_message(agent(1), month(), alike));
+        }
+        store.check().await.unwrap();
+        sizes.push(pages());
+        assert_eq!(store.delete_expired(LATER).await, Ok(500));
+    }
+    assert!(sizes[0] > 20, "{sizes:?}");
+    assert!(sizes[2] <= sizes[0] + sizes[0] / 10, "the file does not grow: {sizes:?}");
+}
+
+/// A file of the version before has neither the index nor the counts.
+#[tokio::test]
+async fn a_file_of_an_older_version_gets_counts_of_what_waits() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    furnish(&store).await;
+    for number in 2..=3 {
+        store.store_message(agent(1), month(), message(number)).await.unwrap();
+    }
+    store.close().await.unwrap();
+    Connection::open(home.path().join("messages_2026_11.db"))
+        .unwrap()
+        .execute_batch(
+            "DROP TRIGGER waiting_inserted; DROP TRIGGER waiting_replaced;
+            DROP TRIGGER waiting_deleted; DROP TABLE waiting; DROP INDEX messages_by_expiry;
+            PRAGMA user_version = 2",
+        )
+        .unwrap();
+    let user = WaitingBound { messages_max: 4, bytes_max: 0 };
+    let limits = WaitingLimits { user, ..WaitingLimits::NONE };
+    let options = EmbeddedOptions { waiting: limits, ..EmbeddedOptions::new(4096) };
+    let store = Embedded::open(home.path(), &options).unwrap();
+    let of_sizes = "SELECT sum(length(data)) FROM messages";
+    let counted = "SELECT bytes FROM waiting WHERE chid = x''";
+    assert_eq!(number(home.path(), counted), number(home.path(), of_sizes));
+    let stored = store.store_message(agent(1), month(), message(4)).await;
+    assert_eq!(stored, Ok(Stored::Done));
+    let refused = store.store_message(agent(1), month(), message(5)).await;
+    assert!(matches!(refused, Ok(Stored::Full(_))), "{refused:?}");
+}

@@ -1,0 +1,82 @@
+//! Bounds of messages that wait for an agent, and the end of expired ones.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::{AT_ONCE, Agent, Answer, Channel, Program, Sender, Server, kalends, until};
+
+#[actix_web::test]
+async fn pushes_above_the_bound_get_429_until_the_agent_has_fetched_its_messages() {
+    let server = Server::start_with(&["--user-messages-max=6", "--channel-messages-max=4"]);
+    let mut agent = Agent::new(&server).await;
+    let (first, second) = (agent.register().await, agent.register().await);
+    let uaid = agent.leave().await;
+    let sender = Sender::new();
+    for number in 0..4 {
+        sender.push(&first.endpoint, &format!("first {number}")).await;
+    }
+    assert_full(&push(&sender, &first).await, "this subscription");
+    for number in 0..2 {
+        sender.push(&second.endpoint, &format!("second {number}")).await;
+    }
+    assert_full(&push(&sender, &second).await, "this user agent");
+
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    assert_eq!(agent.take(6).await.len(), 6);
+    agent.sync().await;
+    let uaid = agent.leave().await;
+    until(AT_ONCE, "there is room again", async || push(&sender, &first).await.status == 201).await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    assert_eq!(agent.take(1).await[0].body(), "one more", "the agent was not dropped");
+}
+
+#[actix_web::test]
+async fn a_message_more_urgent_or_newer_replaces_another_if_the_setting_says_so() {
+    let server = Server::start_with(&["--channel-messages-max=2", "--when-full=replace"]);
+    let (uaid, channel) = Agent::offline(&server).await;
+    let sender = Sender::new();
+    for body in ["first", "second", "third"] {
+        sender.push(&channel.endpoint, body).await;
+    }
+    let low = sender.post(&channel.endpoint).ttl(3600).header("urgency", "low").body("low");
+    assert_full(&low.send().await, "this subscription");
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let got = agent.take(2).await;
+    assert_eq!(got.iter().map(|got| got.body()).collect::<Vec<_>>(), ["second", "third"]);
+}
+
+#[actix_web::test]
+async fn expired_messages_vanish_although_their_agent_stays_away() {
+    let server = Server::start_with(&["--expiry-interval-s=1"]);
+    let (_uaid, channel) = Agent::offline(&server).await;
+    let before = rows(&server).await;
+    let sender = Sender::new();
+    for _ in 0..300 {
+        let answer = sender.post(&channel.endpoint).ttl(1).body("brief").send().await;
+        assert_eq!(answer.status, 201, "{answer}");
+    }
+    sender.push(&channel.endpoint, "lasting").await;
+    let expired = async || rows(&server).await == before + 1;
+    until(Duration::from_secs(30), "only the lasting message is left", expired).await;
+}
+
+async fn push(sender: &Sender, channel: &Channel) -> Answer {
+    sender.post(&channel.endpoint).ttl(3600).body("one more").send().await
+}
+
+fn assert_full(answer: &Answer, bound: &str) {
+    let message = answer.assert_error(429, 201);
+    assert!(message.contains(bound), "{message}");
+    assert_eq!(answer.header("retry-after"), Some("60"), "{answer}");
+}
+
+/// The rows of all message tables.
+async fn rows(server: &Server) -> u64 {
+    let dir = format!("--data-dir={}", server.data_dir().display());
+    let listed = Program::run(kalends(&["tables", "list", "--json", &dir])).await;
+    let listed: Value = serde_json::from_str(&listed.stdout).expect("a list in JSON");
+    let tables = listed["tables"].as_array().expect("tables").iter();
+    let of_messages = tables.filter(|table| table["holds"] == "messages");
+    of_messages.map(|table| table["items"].as_u64().expect("a number of items")).sum()
+}
