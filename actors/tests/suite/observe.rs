@@ -14,6 +14,7 @@ use serde_json::json;
 use state_machine::connection::PhaseName;
 use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::feed::FeedSyncId;
+use state_machine::store::FullScope;
 use state_machine::{Message, NodeId, Span, Time, Uaid};
 use tokio::sync::oneshot;
 
@@ -21,7 +22,7 @@ use crate::backpressure::offline;
 use crate::broadcasts::Town;
 use crate::clockwork::{self, pass, settle};
 use crate::feeds::{self, Call, FeedStore, Reader, feed, put};
-use crate::node::{ACK_WAIT, Bounds, Fate, Node, UserAgent};
+use crate::node::{ACK_WAIT, Bounds, Fate, Node, UserAgent, WAITING_MAX};
 
 #[test]
 fn the_registry_counts_clients_by_phase_until_all_are_closed() {
@@ -113,6 +114,23 @@ fn the_endpoint_counts_a_push_that_waits_for_the_store() {
             endpoint(&node).await;
         assert_eq!((in_flight_max, pushes_awaiting_ack_max), (100, 100));
         assert_eq!(mailbox, MailboxState { length: 0, max: 100 });
+    });
+}
+
+#[test]
+fn the_endpoint_counts_the_pushes_that_it_refuses_because_too_many_messages_wait() {
+    clockwork::run(async {
+        let node = Node::start().await;
+        let uaid = offline(&node, 1).await;
+        for _ in 0..WAITING_MAX {
+            assert_eq!(node.send(uaid, node.message()).await.unwrap(), Outcome::Stored);
+        }
+        assert_eq!(endpoint(&node).await.refused_full, 0);
+        for refused in 1..=2 {
+            let outcome = node.send(uaid, node.message()).await.unwrap();
+            assert_eq!(outcome, Outcome::Full(FullScope::User));
+            assert_eq!(endpoint(&node).await.refused_full, refused);
+        }
     });
 }
 

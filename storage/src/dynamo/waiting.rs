@@ -87,7 +87,9 @@ pub(super) async fn reserve(
             Attempt::Contended => {}
         }
     }
-    Err(CallError::contended("UpdateItem", table))
+    // Messages may have given way.
+    let wrote = client.options.waiting.when_full == WhenFull::Replace;
+    Err(CallError::contended("UpdateItem", table).after_writes(wrote))
 }
 
 /// Counts a message that replaces a row, or refuses it if the rows were counted lately.

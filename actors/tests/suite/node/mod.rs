@@ -32,7 +32,7 @@ use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
     Urgency,
 };
-use storage::{Embedded, EmbeddedOptions, PageLimit, Store};
+use storage::{Embedded, EmbeddedOptions, PageLimit, Store, WaitingBound, WaitingLimits};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -208,6 +208,9 @@ impl Node {
     }
 }
 
+/// Messages that may wait for an agent.
+pub(crate) const WAITING_MAX: u64 = 300;
+
 impl Ground {
     /// The same, on another store.
     pub(crate) fn with(self, store: Arc<dyn Store>) -> Self {
@@ -217,8 +220,10 @@ impl Ground {
     /// A new store, with a table for this month.
     pub(crate) async fn on_disk() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> =
-            Arc::new(Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap());
+        let user = WaitingBound { messages_max: WAITING_MAX, bytes_max: 0 };
+        let waiting = WaitingLimits { user, ..WaitingLimits::NONE };
+        let options = EmbeddedOptions { waiting, ..EmbeddedOptions::new(4096) };
+        let store: Arc<dyn Store> = Arc::new(Embedded::open(folder.path(), &options).unwrap());
         store.ensure_month(Month::of(NOW)).await.unwrap();
         Self { _folder: Some(Rc::new(folder)), ..Self::of(store) }
     }

@@ -39,6 +39,7 @@ macro_rules! engine {
                 users_and_months_have_bounds_of_their_own
                 a_channel_that_is_not_registered_is_not_full
                 moved_messages_are_stored_above_the_bound_and_count
+                copied_messages_are_stored_above_the_bound_and_count
                 stores_at_once_do_not_exceed_the_bound
                 counts_survive_a_restart
                 nothing_waits_for_a_dropped_user

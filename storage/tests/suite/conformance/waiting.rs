@@ -159,6 +159,25 @@ pub(crate) async fn moved_messages_are_stored_above_the_bound_and_count(world: W
     assert_eq!(store(&world, empty(12, chid(1))).await, CHANNEL_FULL);
 }
 
+pub(crate) async fn copied_messages_are_stored_above_the_bound_and_count(world: World) {
+    let world = world.with_channels().await;
+    fill_channel_1(&world).await;
+    for number in 5..=8 {
+        world.put(OLD, &empty(number, chid(1))).await;
+    }
+    let mut after = None;
+    loop {
+        after = world.copy_rows(month(OLD), month(NEW), after).await.unwrap().next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(world.waiting(NEW).await.len(), 8);
+    let first = (1..=4).map(|number| empty(number, chid(1)).key()).collect();
+    assert_eq!(world.delete_messages(agent(1), vec![month(NEW)], first).await, Ok(4));
+    assert_eq!(store(&world, empty(9, chid(1))).await, CHANNEL_FULL);
+}
+
 pub(crate) async fn stores_at_once_do_not_exceed_the_bound(world: World) {
     let world = world.with_channels().await;
     let store = world.shared();

@@ -19,3 +19,4 @@ mod searching;
 mod silence;
 mod things;
 mod throttling;
+mod waiting;

@@ -1,0 +1,132 @@
+//! The item that counts what waits.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
+use aws_sdk_dynamodb::types::AttributeValue;
+use state_machine::{Message, MessageKey};
+use storage::{
+    Dynamo, DynamoOptions, FullScope, MessageTables, PageLimit, Stored, TestOverrides,
+    WaitingBound, WaitingLimits, WhenFull,
+};
+
+use crate::dynamo::things::*;
+use crate::wire_engine::wire_server;
+
+type Item = HashMap<String, AttributeValue>;
+
+const MESSAGES_MAX: u64 = 3;
+
+/// A store with bounds, and a client that sees its table as it is.
+struct World {
+    store: Dynamo,
+    raw: Client,
+    table: String,
+}
+
+impl World {
+    async fn open(when_full: WhenFull) -> Self {
+        static WORLDS: AtomicU32 = AtomicU32::new(0);
+        let table_prefix = format!("waiting{}-", WORLDS.fetch_add(1, Ordering::Relaxed));
+        let table = format!("{table_prefix}message_{}", november());
+        let url = wire_server::shared().url.clone();
+        let config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("eu-central-1"))
+            .endpoint_url(&url)
+            .credentials_provider(credentials());
+        let channel = WaitingBound { messages_max: MESSAGES_MAX, bytes_max: 0 };
+        let waiting = WaitingLimits { channel, when_full, ..WaitingLimits::NONE };
+        let options = DynamoOptions { endpoint_url: Some(url), table_prefix, waiting, ..options() };
+        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
+        let store = Dynamo::open_with(&options, overrides).unwrap();
+        for month in [november(), december()] {
+            store.ensure_month(month).await.unwrap();
+            store.add_channels(AGENT, month, [CHANNEL].into()).await.unwrap();
+        }
+        Self { store, raw: Client::from_conf(config.build()), table }
+    }
+
+    async fn store(&self, number: u32) -> Stored {
+        let message = Message { chid: CHANNEL, ..message(number) };
+        self.store.store_message(AGENT, november(), message).await.unwrap()
+    }
+
+    async fn put(&self, sort_key: &str, more: &[(&str, AttributeValue)]) {
+        let keys = [("uaid", s(&AGENT.to_string())), ("chidmessageid", s(sort_key))];
+        let item = keys.iter().chain(more).map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let put = self.raw.put_item().table_name(&self.table);
+        put.set_item(Some(item.collect())).send().await.unwrap();
+    }
+
+    /// The rows by sort key.
+    async fn rows(&self) -> Vec<Item> {
+        let scan = self.raw.scan().table_name(&self.table).send().await.unwrap();
+        let mut rows = scan.items.unwrap_or_default();
+        rows.sort_by_key(|row| row["chidmessageid"].as_s().unwrap().clone());
+        rows
+    }
+
+    async fn counted(&self) -> Option<String> {
+        let rows = self.rows().await;
+        let counts = rows.iter().find(|row| row["chidmessageid"] == s(" waiting"))?;
+        Some(counts["messages"].as_n().unwrap().clone())
+    }
+}
+
+fn s(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+fn n(number: u64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+#[tokio::test]
+async fn rows_of_other_software_count_and_never_give_way() {
+    let world = World::open(WhenFull::Replace).await;
+    for number in 0..MESSAGES_MAX {
+        let more = [("updateid", s("9d7f2c1e5b8a4e0f9c3d6a7b8c9d0e1f")), ("ttl", n(60))];
+        let time = [("timestamp", n(NOW.0 / 1000))];
+        world.put(&format!("02:{number}:{CHANNEL}"), &[&more[..], &time].concat()).await;
+    }
+    let before = world.rows().await;
+    assert_eq!(world.store(1).await, Stored::Full(FullScope::Channel));
+    let mut after = world.rows().await;
+    after.retain(|row| row["chidmessageid"] != s(" waiting"));
+    assert_eq!(after, before);
+}
+
+#[tokio::test]
+async fn a_count_that_is_too_high_is_corrected_when_it_says_full() {
+    let world = World::open(WhenFull::Refuse).await;
+    assert_eq!(world.store(1).await, Stored::Done);
+    let of_channel = format!("m:{CHANNEL}");
+    world.put(" waiting", &[("messages", n(50)), ("bytes", n(0)), (&of_channel, n(50))]).await;
+    assert_eq!(world.store(2).await, Stored::Done);
+    assert_eq!(world.counted().await.as_deref(), Some("2"));
+}
+
+/// Deletes, replacements and fetches leave the count right, and a move removes it.
+#[tokio::test]
+async fn the_count_follows_the_rows() {
+    let world = World::open(WhenFull::Refuse).await;
+    for number in 1..=3 {
+        assert_eq!(world.store(number).await, Stored::Done);
+    }
+    assert_eq!(world.store(3).await, Stored::Done, "again");
+    assert_eq!(world.counted().await.as_deref(), Some("3"));
+    let deleted: Vec<MessageKey> =
+        (1..=2).map(|number| Message { chid: CHANNEL, ..message(number) }.key()).collect();
+    let months = vec![november(), december()];
+    assert_eq!(world.store.delete_messages(AGENT, months, deleted).await, Ok(2));
+    assert_eq!(world.counted().await.as_deref(), Some("1"));
+    let limit = PageLimit { rows: 10, bytes: 1000 };
+    let page = world.store.fetch_messages(AGENT, november(), None, limit, NOW).await.unwrap();
+    assert_eq!(page.messages.len(), 1);
+    world.store.move_messages(AGENT, november(), december()).await.unwrap();
+    assert_eq!(world.counted().await, None);
+    assert_eq!(world.store.rows_unreadable(), 0, "the count is no message");
+}
