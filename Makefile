@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz
 
 # Installs what the tests need, checks the sources, and runs all tests.
 test: tools lint deps
@@ -31,6 +31,12 @@ chaos:
 # a push through each pair of them.
 cluster:
 	ONCE=$(ONCE) ./tests/cluster
+
+# Hostile inputs for everything that parses what a stranger, another node or a file contains: CASES of each kind. SEED
+# selects them. `make test` contains 10,000 of each. What fails is kept in fixtures/fuzz.
+fuzz:
+	FUZZ_CASES=$(or $(CASES),1000000) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) \
+		cargo test --workspace --locked hostile -- --nocapture
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

@@ -10,6 +10,8 @@
 mod accept_drain;
 mod error;
 mod feeds;
+#[cfg(test)]
+mod hostile_requests;
 mod limits;
 mod listen;
 mod maintenance;
