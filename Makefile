@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak
 
 # Installs what the tests need, checks the sources, and runs all tests.
 test: tools lint deps
@@ -37,6 +37,13 @@ cluster:
 fuzz:
 	FUZZ_CASES=$(or $(CASES),1000000) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) \
 		cargo test --workspace --locked hostile -- --nocapture
+
+# What an honest client notices of each attack on a release build, SECONDS for each. ATTACK selects one of
+# them, and SERVE_ARGS are more arguments for the server.
+soak:
+	cargo build --release --locked --bin kalends --example soak
+	./target/release/examples/soak --kalends target/release/kalends --seconds $(or $(SECONDS),30) \
+		$(if $(ATTACK),--attack $(ATTACK)) $(if $(SERVE_ARGS),--serve-args="$(SERVE_ARGS)")
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires
