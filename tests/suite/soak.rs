@@ -16,7 +16,7 @@ async fn an_honest_client_loses_nothing_to_attackers() {
         duration: Duration::from_secs(1),
         messages: 1000,
     };
-    for attack in [Attack::Fill, Attack::Records, Attack::Carry, Attack::Slow] {
+    for attack in [Attack::Fill, Attack::Upgrades, Attack::Records, Attack::Carry, Attack::Slow] {
         let row = measure(&plan, attack).await;
         let report = &row.report;
         let shown = format!("{}\n{row}", Row::HEAD);
