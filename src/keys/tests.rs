@@ -6,6 +6,7 @@ use storage::owner::OtherOwner;
 use tempfile::TempDir;
 
 use super::*;
+use crate::fuzz::fuzz;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -238,4 +239,18 @@ fn the_first_key_seals_and_all_open() {
     assert_eq!(after.open(b"", &with_old, &mut plain), Ok(()));
     assert_eq!(after.open(b"", &with_new, &mut plain), Ok(()));
     assert_eq!(before.open(b"", &with_new, &mut plain), Err(NotOurs));
+}
+
+#[test]
+fn no_hostile_file_of_keys_panics_or_is_quoted() {
+    let samples = [
+        format!("crypto_keys = [\"{KEY}\"]\n"),
+        format!("# Keys.\ncrypto_keys = [\n    \"{KEY}\",\n]\ncluster_keys = [\"{KEY}\"]\n"),
+    ];
+    fuzz("key_files", &samples, |bytes| {
+        let parsed = file::parse(Path::new("keys.toml"), &String::from_utf8_lossy(bytes));
+        if let Err(error) = parsed {
+            assert!(!error.to_string().contains(&KEY[..8]), "{error}");
+        }
+    });
 }

@@ -13,6 +13,7 @@ use actix_web::web::{self, Data};
 use actix_web::{App as HttpApp, Error, HttpServer};
 use futures_util::future::join_all;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -206,6 +207,9 @@ async fn answer(
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
+    // Requests that wait in the buffer of a connection are answered in one poll of its task. One client would keep all
+    // others of the worker waiting for as long as it sends requests that need no wait.
+    consume_budget().await;
     let mut answer = request_body_drain::hold_until_answered(request, next).await?;
     if common.is_draining() {
         answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);

@@ -11,6 +11,8 @@ mod accept_drain;
 mod error;
 mod expiry;
 mod feeds;
+#[cfg(test)]
+mod hostile_requests;
 mod limits;
 mod listen;
 mod maintenance;

@@ -113,6 +113,7 @@ fn reachable(ip: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::fuzz;
     use crate::settings::value::Value;
     use std::io::Write;
 
@@ -340,5 +341,20 @@ mod tests {
         assert_eq!(settings.aesgcm_bytes_max(), 5630);
         settings.payload_bytes_max = 10_000;
         assert_eq!(settings.aesgcm_bytes_max(), 10_000);
+    }
+
+    #[test]
+    fn no_hostile_file_of_settings_makes_the_start_panic() {
+        // The sample, in which every setting has its default behind a `#`.
+        let sample = include_str!("../../docs/kalends.toml").lines();
+        let sample: Vec<_> = sample.filter(|line| line.contains(" = ")).collect();
+        let samples: Vec<_> =
+            sample.chunks(8).map(|lines| lines.join("\n").replace("# ", "")).collect();
+        fuzz("settings_files", &samples, |bytes| {
+            let mut given = RawSettings::default();
+            let added = given.add_text("kalends.toml".as_ref(), &String::from_utf8_lossy(bytes));
+            let read = added.map(|()| Settings::read(given).map_err(|error| error.to_string()));
+            let _ = read.map_err(|problem| problem.to_string());
+        });
     }
 }

@@ -104,7 +104,12 @@ impl RawSettings {
             path: path.to_owned(),
             error: error.to_string(),
         })?;
-        let table = DeTable::parse(&text).map_err(|error| Problem::NotToml {
+        self.add_text(path, &text)
+    }
+
+    /// Adds the settings in `text`; `path` is only named in errors.
+    pub(super) fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Problem> {
+        let table = DeTable::parse(text).map_err(|error| Problem::NotToml {
             path: path.to_owned(),
             error: error.to_string().trim_end().to_owned(),
         })?;

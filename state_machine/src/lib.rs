@@ -23,6 +23,9 @@ mod cases;
 pub mod connection;
 pub mod delivery;
 pub mod feed;
+#[cfg(test)]
+#[path = "../tests/support/fuzz.rs"]
+mod fuzz;
 pub mod ids;
 pub mod log_limiter;
 pub mod message;

@@ -23,6 +23,7 @@ mod rules;
 mod running;
 mod senders;
 mod slow_peers;
+mod soak;
 mod starting;
 mod stopping;
 mod stored_messages;

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -225,4 +225,32 @@ async fn a_huge_frame_is_rejected_by_its_length() {
     assert!(began.elapsed() < AT_ONCE);
     agent.ended().await;
     bystander.is_unaffected().await;
+}
+
+#[actix_web::test]
+async fn a_client_that_sends_many_requests_at_once_keeps_no_other_waiting() {
+    const REQUESTS: usize = 100_000;
+    const REQUEST: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
+    let server = Server::start_with(&["--workers", "1"]);
+    let (mut answers, mut requests) =
+        TcpStream::connect(server.address()).await.unwrap().into_split();
+    let flood = async {
+        for _ in 0..REQUESTS / 100 {
+            requests.write_all(REQUEST.repeat(100).as_bytes()).await.unwrap();
+        }
+        requests.write_all(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await.unwrap();
+    };
+    // The server closes the connection after the last answer.
+    let flood = join(flood, async { copy(&mut answers, &mut sink()).await.unwrap() });
+    let other = async {
+        let mut other = Raw::open(&server).await;
+        for _ in 0..20 {
+            other.write(REQUEST).await;
+            assert_eq!(other.answer().await.status, 200);
+        }
+    };
+    tokio::select! {
+        _ = flood => panic!("the other client waited until the flood was over"),
+        () = other => {}
+    }
 }

@@ -122,10 +122,12 @@ fn number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::http::header::HeaderValue;
     use actix_web::test::TestRequest;
 
     use super::*;
     use crate::feeds::http::fixture::limits;
+    use crate::fuzz::fuzz;
 
     /// A request to read, with headers.
     fn read(query: &str, headers: &[(&'static str, &str)]) -> Result<ReadQuery, FeedError> {
@@ -221,6 +223,31 @@ mod tests {
         }
         let twice = [STREAM, ("last-event-id", "1"), ("last-event-id", "2")];
         assert_eq!(read("", &twice), Err(FeedError::Cursor("Last-Event-ID")));
+    }
+
+    #[test]
+    fn no_hostile_query_panics_or_exceeds_the_limits() {
+        // The query, and `Last-Event-ID`.
+        let samples =
+            ["after=7&limit=10&wait=60\n", "limit=%31&after=0\n9", "wait=5\n18446744073709551615"];
+        fuzz("feed_queries", &samples, |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let (query, last) = text.split_once('\n').unwrap_or((&text, ""));
+            let target = format!("/v1/feeds/x?{query}");
+            if target.parse::<actix_web::http::Uri>().is_err() {
+                return;
+            }
+            let Ok(last) = HeaderValue::from_str(last) else { return };
+            let request = TestRequest::with_uri(&target).append_header(STREAM);
+            let request = request.append_header((LAST_EVENT_ID, last)).to_http_request();
+            if let Ok(read) = ReadQuery::read(&request, &limits()) {
+                let page = limits().page;
+                assert!(
+                    (1..=page.rows).contains(&read.limit.rows) && read.limit.bytes == page.bytes
+                );
+                assert!(read.wait <= limits().wait_max);
+            }
+        });
     }
 
     #[test]

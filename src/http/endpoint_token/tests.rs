@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::fuzz::fuzz;
 
 /// The bytes 0 to 31.
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -210,4 +211,22 @@ proptest! {
         let opened = tokens().decrypt(TokenVersion::Restricted, &path["/wpush/r/".len()..], Some(&key()));
         prop_assert_eq!(opened, expected);
     }
+}
+
+#[test]
+fn no_hostile_token_panics_or_is_accepted() {
+    let (tokens, key) = (tokens(), key());
+    let samples = [&short(), &restricted(), V1, V2, CUT_SHORT, ODD, EARLIER_RESTRICTED];
+    fuzz("endpoint_tokens", &samples, |bytes| {
+        let token = String::from_utf8_lossy(bytes);
+        for version in
+            [TokenVersion::Short, TokenVersion::Restricted, TokenVersion::V1, TokenVersion::V2]
+        {
+            for key in [None, Some(&key)] {
+                if let Ok(opened) = tokens.decrypt(version, &token, key) {
+                    assert_eq!(opened, OPENED, "forged: {token}");
+                }
+            }
+        }
+    });
 }

@@ -2,6 +2,7 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use proptest::prelude::*;
 
 use super::*;
+use crate::fuzz::fuzz;
 
 const DH: &str =
     "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
@@ -291,4 +292,37 @@ proptest! {
             prop_assert!(encryption.contains("salt=") && crypto_key.contains("dh="));
         }
     }
+}
+
+/// The headers of pushes, one a line.
+const PUSHES: [&str; 3] = [
+    "ttl: 60\ntopic: mail\nurgency: high\ncontent-encoding: aes128gcm",
+    "ttl: 2592001\nurgency: very-low\ncontent-encoding: aesgcm\nencryption: keyid=p256dh; salt=c2FsdA==\n\
+     crypto-key: keyid=p256dh; dh=BGVuYw==, p256ecdsa=\"BGVuYw\"",
+    "ttl: 0\ncontent-encoding: AESGCM\nencryption: salt=c2FsdA\nencryption: rs=4096\ncrypto-key: dh=BGVuYw\n\
+     crypto-key: p256ecdsa=BGVuYw\nencryption-key: aesgcm=AAAA",
+];
+
+#[test]
+fn no_hostile_headers_panic_or_are_kept_beyond_their_limits() {
+    fuzz("push_headers", &PUSHES, |bytes| {
+        let mut map = HeaderMap::new();
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+            let (name, value) = (&line[..colon], line[colon..].get(1..).unwrap_or_default());
+            let header = HeaderName::from_bytes(name).ok().zip(HeaderValue::from_bytes(value).ok());
+            if let Some((name, value)) = header {
+                map.append(name, value);
+            }
+        }
+        if let Ok(read) = PushHeaders::read(&map, TTL_MAX) {
+            assert!(read.ttl <= TTL_MAX);
+            assert!(read.topic.is_none_or(|topic| topic.as_str().len() <= 32));
+        }
+        if let Ok(Some(Payload { encoding: Encoding::AesGcm { encryption, crypto_key }, .. })) =
+            payload(&map, Bytes::from_static(b"body"))
+        {
+            assert!(encryption.len().max(crypto_key.len()) <= CRYPTO_HEADER_MAX_BYTES);
+        }
+    });
 }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
+use crate::fuzz::fuzz;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -326,4 +327,37 @@ proptest! {
         let headers = fixture.headers_with(&claims);
         prop_assert!(verify(&fixture.vapid(), &headers, fixture.now()).is_err());
     }
+}
+
+#[test]
+fn no_hostile_credentials_panic_or_are_accepted() {
+    let fixture = Fixture::load();
+    let vapid = fixture.vapid();
+    // The Authorization header, and a Crypto-Key header in each further line.
+    let samples: Vec<String> =
+        fixture.case.iter().map(|case| lines(&fixture.headers(case))).collect();
+    let signed = |token: &str| token.rsplit_once('.').map(|(signed, _)| signed.to_owned());
+    fuzz("vapid", &samples, |bytes| {
+        let mut lines = bytes.split(|byte| *byte == b'\n').map(HeaderValue::from_bytes);
+        let mut map = HeaderMap::new();
+        if let Some(Ok(authorization)) = lines.next() {
+            map.append(AUTHORIZATION, authorization);
+        }
+        for value in lines.flatten() {
+            map.append(HeaderName::from_static("crypto-key"), value);
+        }
+        let Ok(Some(credentials)) = Credentials::read(&map) else { return };
+        if vapid.verify(&credentials, fixture.now()).is_ok() {
+            let text = signed(credentials.token).expect("a token has a signature");
+            assert!(samples.iter().any(|sample| sample.contains(&text)), "forged: {text}");
+        }
+        assert!(cached(&vapid) <= samples.len() * 4, "only what was signed is remembered");
+    });
+}
+
+fn lines(headers: &HeaderMap) -> String {
+    let first = headers.get(AUTHORIZATION).into_iter();
+    let values = first.chain(headers.get_all("crypto-key"));
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    values.map(text).collect::<Vec<_>>().join("\n")
 }

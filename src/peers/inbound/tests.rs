@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use actix_web::http::Method;
+use actix_web::http::{Method, Uri};
 use actix_web::rt;
-use actix_web::test::TestRequest;
+use actix_web::test::{TestRequest, call_service, init_service};
 use actors::NoPeers;
 use futures_util::future::join;
 use slog::{Drain, OwnedKVList, Record, o};
@@ -12,6 +12,7 @@ use tokio::time::{Instant, pause};
 
 use super::fixture::*;
 use super::*;
+use crate::fuzz::fuzz;
 
 #[actix_web::test]
 async fn each_answer_of_a_connection_has_its_status() {
@@ -255,4 +256,40 @@ async fn rejected_requests_are_logged_once_a_second() {
     }
     assert_eq!(scene.ask(Asked::stored()).await, Told::Signed(200));
     assert_eq!(lines.load(Ordering::Relaxed), 2);
+}
+
+/// A cluster key may be stolen, and nodes of another version send other requests.
+#[test]
+fn no_hostile_request_of_a_node_makes_the_port_panic_or_fail() {
+    let system = actix::System::new();
+    let service = system.block_on(async {
+        let log = Logger::root(slog::Discard, o!());
+        let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+        let registry = RegistryActor::new(16, peers, log.clone()).start(None);
+        let (node, clock, keys) = (NodeId::new(NODE), Clock::starting_at(NOW), Arc::new(keys()));
+        let port = RouterPort::new(node, keys, registry.registry(), clock, limits(), log);
+        init_service(App::new().configure(RouterPort::routes(&Data::new(port)))).await
+    });
+    // Method and path, and the body.
+    let line = |asked: Asked| {
+        [format!("{} {}\n", asked.method, asked.path).as_bytes(), &asked.body].concat()
+    };
+    let samples = [Asked::push(&message()), Asked::stored(), Asked::moved(77)].map(line);
+    fuzz("peer_requests", &samples, |bytes| {
+        let Some(asked) = asked(bytes) else { return };
+        let request = TestRequest::with_uri(&asked.path).method(asked.method.clone());
+        let request = request.insert_header((AUTHORIZATION, asked.sign().0));
+        let request = request.set_payload(asked.body).to_request();
+        let answer = system.block_on(call_service(&service, request));
+        assert!(!answer.status().is_server_error(), "{}", answer.status());
+    });
+}
+
+/// A signed request, unless HTTP does not allow its method or path.
+fn asked(bytes: &[u8]) -> Option<Asked> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (method, path) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
+    path.parse::<Uri>().ok().filter(|uri| uri.path().starts_with('/'))?;
+    let method = Method::from_bytes(method.as_bytes()).ok()?;
+    Some(Asked::new(method, path, bytes[end + 1..].to_vec()))
 }

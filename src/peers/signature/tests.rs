@@ -1,4 +1,5 @@
 use super::*;
+use crate::fuzz::fuzz;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
@@ -185,4 +186,16 @@ fn the_example_of_the_documentation_is_right() {
         assert!(document.contains(part), "docs/protocol.md does not have this:\n{part}");
     }
     assert!(crate::peers::wire_message::from_bytes(body.as_bytes()).is_ok());
+}
+
+#[test]
+fn no_hostile_signature_panics_or_is_accepted() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (header, _) = keys.sign(&request(&a), NOW);
+    fuzz("peer_signatures", &[&header], |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        if verify(&keys, &request(&a), &text, NOW, SKEW).is_ok() {
+            assert_eq!(text, header);
+        }
+    });
 }

@@ -7,6 +7,8 @@
 
 mod event_alphabet;
 mod explore;
+#[cfg(test)]
+mod hostile_agent;
 mod print;
 
 use std::str::FromStr;

@@ -9,5 +9,8 @@
 
 pub mod chart;
 pub mod feed;
+#[cfg(test)]
+#[path = "../../tests/support/fuzz.rs"]
+mod fuzz;
 pub mod invariants;
 pub mod transcript;

@@ -47,7 +47,8 @@ impl Agent {
         }
     }
 
-    async fn try_enter(node: SocketAddr, uaid: Option<&str>) -> Option<Self> {
+    /// Connects once; `None` if it was rejected.
+    pub(crate) async fn try_enter(node: SocketAddr, uaid: Option<&str>) -> Option<Self> {
         let stream = TcpStream::connect(node).await.ok()?;
         stream.set_nodelay(true).ok()?;
         let mut request = format!("ws://{node}/").into_client_request().ok()?;
@@ -63,9 +64,15 @@ impl Agent {
     /// Registers a channel and returns its endpoint. It must be called before the first push to the
     /// agent.
     pub(crate) async fn register(&mut self) -> String {
+        self.try_register().await.expect("the node is there")
+    }
+
+    /// Like [`register`](Self::register); `None` if it was refused.
+    pub(crate) async fn try_register(&mut self) -> Option<String> {
         let channel = Uuid::new_v4().to_string();
         self.send_json(&json!({"messageType": "register", "channelID": channel})).await;
-        text(&self.receive().await.expect("the node is there")["pushEndpoint"])
+        let answer = self.receive().await.ok()?;
+        answer["pushEndpoint"].as_str().filter(|endpoint| !endpoint.is_empty()).map(str::to_owned)
     }
 
     /// Waits for the next message of the node.

@@ -25,9 +25,14 @@ impl Sender {
 
     /// Sends a push and returns the status of the answer, if there is one.
     pub(crate) async fn push(&self, endpoint: &str, number: usize) -> Option<u16> {
-        let request = Request::post(endpoint).header("ttl", 3600);
+        self.send(endpoint, body(number)).await
+    }
+
+    /// Sends a push with this body and returns the status of the answer, if there is one.
+    pub(crate) async fn send(&self, endpoint: &str, body: String) -> Option<u16> {
+        let request = Request::post(endpoint).header("ttl", 3 * 3600);
         let request = request.header("content-encoding", "aes128gcm");
-        let request = request.body(Full::from(body(number))).expect("endpoints are URLs");
+        let request = request.body(Full::from(body)).expect("endpoints are URLs");
         let answer = self.0.request(request).await.ok()?;
         let status = answer.status().as_u16();
         // A connection is reused after the answer was read completely.

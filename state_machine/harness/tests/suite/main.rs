@@ -8,7 +8,10 @@ mod chart;
 mod feed_models;
 mod feeds;
 mod fixtures;
+#[path = "../../../tests/support/fuzz.rs"]
+mod fuzz;
 mod histories;
+mod hostile_files;
 mod invariants;
 mod models;
 mod overdue;

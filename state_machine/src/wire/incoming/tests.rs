@@ -3,6 +3,7 @@
 use base64::Engine;
 
 use super::*;
+use crate::fuzz::fuzz;
 use crate::wire::BASE64;
 
 /// The base point of P-256, a valid key.
@@ -199,4 +200,29 @@ proptest::proptest! {
     fn no_text_makes_the_parser_panic(text in ".*") {
         let _ = parse(&text);
     }
+}
+
+/// One message of each type.
+const MESSAGES: [&str; 9] = [
+    r#"{"messageType":"hello","uaid":"0123456701234567abcd0123456789ab","use_webpush":true,"broadcasts":{"a/b":"v1","c":"v2"}}"#,
+    r#"{"messageType":"register","channelID":"01234567-0123-abcd-0123-0123456789ab","key":"BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}"#,
+    r#"{"messageType":"unregister","channelID":"01234567-0123-abcd-0123-0123456789ab","code":200}"#,
+    r#"{"messageType":"ack","updates":[{"channelID":"01234567-0123-abcd-0123-0123456789ab","version":"01930000000070008000000000000000","code":100}]}"#,
+    r#"{"messageType":"nack","version":"01930000000070008000000000000000","code":301}"#,
+    r#"{"messageType":"broadcast_subscribe","broadcasts":{"a/b":"\"v1\""}}"#,
+    r#"{"messageType":"urgency","min":"high"}"#,
+    r#"{"messageType":"ping"}"#,
+    "{}",
+];
+
+#[test]
+fn no_hostile_message_makes_the_parser_panic_or_echo_much() {
+    fuzz("agent_messages", &MESSAGES, |bytes| {
+        let echoed = match parse(&String::from_utf8_lossy(bytes)) {
+            Err(InvalidFrame::UnknownType { message_type }) => Some(message_type),
+            Err(InvalidFrame::BadField { channel_id, .. }) => channel_id,
+            Err(_) | Ok(_) => None,
+        };
+        assert!(echoed.is_none_or(|text| text.chars().count() <= ECHO_CHARS_MAX));
+    });
 }

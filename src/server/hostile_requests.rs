@@ -1,0 +1,162 @@
+//! Hostile requests to the public port of a real node, in process: no panic, and no status from 500 on.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use actix::System;
+use actix_web::App;
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::{Method, Uri};
+use actix_web::test::{TestRequest, init_service, try_call_service};
+use actors::Clock;
+use slog::{Discard, Logger, o};
+use state_machine::feed::FeedName;
+use state_machine::{
+    Chid, LastConnect, MessageId, MessageKey, Month, NodeId, RouterType, Time, Uaid,
+};
+use storage::store::Registration;
+
+use super::listen::BoundSockets;
+use super::node::{self, Node};
+use crate::dev::keypair::KeyPair;
+use crate::dev::vapid_sign::{Claims, authorization};
+use crate::feeds::http::tokens::{Grant, Scopes};
+use crate::fuzz::fuzz;
+use crate::http::routes;
+use crate::keys::KEYS_FILE;
+use crate::settings::value::Value;
+use crate::settings::{PublicUrl, Role, Settings};
+
+const NOW: Time = Time(1_796_000_000_000);
+const UAID: Uaid = Uaid([0xab; 16]);
+const CHID: Chid = Chid([0xcd; 16]);
+
+/// Bytes of an answer's body: errors are short, and pages of the feed have few values.
+const ANSWER_BYTES_MAX: u64 = 2 << 20;
+
+#[test]
+fn no_hostile_request_makes_the_server_panic_or_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let system = System::new();
+    let node = system.block_on(node(dir.path()));
+    let service = system.block_on(async {
+        let feeds = node.feeds.clone().expect("the node has endpoints");
+        let feeds = move |service: &mut _| crate::feeds::http::routes(&feeds, service);
+        init_service(App::new().configure(routes::of(&node.app)).configure(feeds)).await
+    });
+    let ask = |bytes: &[u8]| {
+        // An answer that waits for more, such as an event stream, is dropped within the runtime.
+        let request = request(bytes)?.to_request();
+        let answer = system.block_on(async {
+            let answer = try_call_service(&service, request).await;
+            let answer = answer.map(|answer| answer.into_parts().1);
+            let answer = answer.unwrap_or_else(|error| error.error_response());
+            (answer.status(), answer.body().size())
+        });
+        Some(answer)
+    };
+    let (samples, expected): (Vec<_>, Vec<_>) = samples(&node).into_iter().unzip();
+    let answered = samples.iter().filter_map(|sample| Some(ask(sample.as_bytes())?.0.as_u16()));
+    assert_eq!(answered.collect::<Vec<_>>(), expected);
+    fuzz("public_requests", &samples, |bytes| {
+        let Some((status, size)) = ask(bytes) else { return };
+        assert!(!status.is_server_error(), "{status}");
+        assert!(!matches!(size, BodySize::Sized(bytes) if bytes > ANSWER_BYTES_MAX));
+    });
+}
+
+/// A node of one process with a user agent that is offline, and no waiting. Keys and URL are fixed, so that a kept
+/// request remains what it was.
+async fn node(dir: &std::path::Path) -> Node {
+    let keys = format!("crypto_keys = [\"{}\"]", "A".repeat(43));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(dir.join(KEYS_FILE))
+        .unwrap();
+    file.write_all(keys.as_bytes()).unwrap();
+    let settings = Settings {
+        data_dir: dir.to_owned(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        public_url: Some(PublicUrl::parse("https://push.example.net").unwrap()),
+        connects_per_second_max: 0,
+        feed_wait_max_s: 0,
+        feed_keys_max: 10_000_000,
+        ..Settings::default()
+    };
+    let sockets = BoundSockets::bind(Role::All, &settings).unwrap();
+    let (clock, log) = (Clock::starting_at(NOW), Logger::root(Discard, o!()));
+    let node = node::assemble(Role::All, &settings, &sockets, &clock, &log).await.unwrap();
+    let month = Month::of(NOW);
+    let registration = Registration {
+        uaid: UAID,
+        router_type: RouterType::WebPush,
+        node: NodeId::new("elsewhere"),
+        connected_at: NOW,
+        last_connect: LastConnect::of(NOW, UAID, LastConnect::SHARDS),
+        create_in: Some(month),
+    };
+    node.store.register_user(registration).await.unwrap();
+    node.store.add_channels(UAID, month, BTreeSet::from([CHID])).await.unwrap();
+    node
+}
+
+/// Requests of each kind, and the statuses of their answers. Most pushes have a TTL of 0 and are not written.
+fn samples(node: &Node) -> Vec<(String, u16)> {
+    let endpoints = node.app.endpoints.as_ref().unwrap();
+    let endpoint = endpoints.tokens.encrypt(UAID, CHID, None);
+    let claims = Claims { aud: node.origin.clone(), exp: NOW.as_secs() + 3600, sub: None };
+    let vapid = authorization(&KeyPair::from_bytes(&[7; 32]).unwrap(), &claims);
+    let id = MessageId::from_uuid_v7(7, false);
+    let message = endpoints.message_urls.encrypt(UAID, &MessageKey { id, chid: CHID, topic: None });
+    let grant = Grant { feed: FeedName::parse("x").unwrap(), scopes: Scopes::Both, expires: None };
+    let token = node.feeds.as_ref().unwrap().tokens.mint(&grant);
+    let bearer = format!("authorization: Bearer {token}");
+    let origin = &node.origin;
+    let handshake = "connection: upgrade\nupgrade: websocket\nsec-websocket-version: 13\n\
+        sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
+    let aesgcm = "content-encoding: aesgcm\nencryption: keyid=p256dh;salt=c2FsdA\n\
+        crypto-key: keyid=p256dh;dh=BGVuYw,p256ecdsa=BGVuYw";
+    let aes128gcm = "topic: mail\nurgency: low\ncontent-encoding: aes128gcm";
+    let preflight = "origin: https://a.example\naccess-control-request-method: POST";
+    let events = "accept: text/event-stream\nlast-event-id: 0";
+    vec![
+        (format!("POST {endpoint}\nttl: 0\n\n"), 201),
+        (format!("POST {endpoint}\nttl: 60\n{aes128gcm}\n\nbody"), 201),
+        (format!("POST {endpoint}\nttl: 0\n{aesgcm}\n\nbody"), 201),
+        (format!("POST {endpoint}\nttl: 0\nauthorization: {vapid}\n\n"), 201),
+        (format!("OPTIONS {endpoint}\n{preflight}\n\n"), 204),
+        (format!("DELETE {message}\n\n"), 404),
+        (format!("GET /\norigin: {origin}\n{handshake}\n\n"), 101),
+        (format!("PUT /v1/feeds/x/a%20key\n{bearer}\n\nvalue"), 201),
+        (format!("GET /v1/feeds/x?after=0&limit=2&wait=0\n{bearer}\n\n"), 200),
+        (format!("GET /v1/feeds/x\n{bearer}\n{events}\n\n"), 200),
+        (format!("DELETE /v1/feeds/x/b\n{bearer}\n\n"), 404),
+        (format!("POST /v1/feeds/x/b/republish\n{bearer}\n\n"), 404),
+        ("GET /health\naccept: */*\n\n".to_owned(), 200),
+    ]
+}
+
+/// A request from lines: method and target, headers, an empty line, and the body. `None` if it is none for the HTTP
+/// server either.
+fn request(bytes: &[u8]) -> Option<TestRequest> {
+    let end = bytes.windows(2).position(|two| two == b"\n\n");
+    let (head, body) = end.map_or((bytes, &b""[..]), |end| (&bytes[..end], &bytes[end + 2..]));
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let (method, target) = std::str::from_utf8(lines.next()?).ok()?.split_once(' ')?;
+    target.parse::<Uri>().ok().filter(|uri| uri.path().starts_with('/'))?;
+    let request = TestRequest::with_uri(target).method(Method::from_bytes(method.as_bytes()).ok()?);
+    let request =
+        lines.filter_map(header).fold(request, |request, header| request.append_header(header));
+    Some(request.set_payload(body.to_vec()))
+}
+
+fn header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+    Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
+}

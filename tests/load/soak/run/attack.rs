@@ -1,0 +1,307 @@
+//! The attacks. Each uses what a stranger has: the public port.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::ValueEnum;
+use state_machine::{Month, Time};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::Plan;
+use super::agent::Agent;
+use super::sender::Sender;
+use super::server::Server;
+
+/// Connections of an attacker that works on several.
+const CONNECTIONS: usize = 32;
+
+/// Messages of each agent that reconnects.
+const BACKLOG: usize = 128;
+
+/// Channels that an attacker registers with each new agent.
+const CHANNELS: usize = 4;
+
+/// Agents that neither read nor ack.
+const SILENT_AGENTS: usize = 300;
+
+/// Files that a server may open whose files are used up, and connections that the attacker attempts.
+const FILES: u32 = 1024;
+
+/// The smallest drain of an old month: then its messages are moved.
+const DRAIN_WAIT: &str = "--drain-wait-ms=100";
+
+const PAYLOAD_BYTES: usize = 4096;
+const HOUR_S: u64 = 60 * 60;
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Attack {
+    /// No attack: the floor of the run
+    None,
+    /// Stores messages of 4 KiB for one agent, over 32 connections
+    Fill,
+    /// Sends invalid WebSocket handshakes over one connection
+    Upgrades,
+    /// Moves agents with many waiting messages to a new month
+    Carry,
+    /// Makes new agents with channels
+    Records,
+    /// Reconnects agents for which 128 messages wait, which they do not read
+    Backlogs,
+    /// Opens more connections than a server with 1,024 files has
+    Handles,
+    /// Pushes to agents that neither read nor ack, and breaks handshakes off
+    Slow,
+}
+
+/// An attack that is ready to begin.
+pub(crate) struct Prepared {
+    attack: Attack,
+    address: SocketAddr,
+    /// The agents that it uses: uaid and endpoint.
+    agents: Arc<[(String, String)]>,
+    /// What it has done.
+    done: Arc<AtomicU64>,
+}
+
+impl Attack {
+    /// Whether the attack needs a server that was started for it.
+    pub(crate) fn owns_server(self) -> bool {
+        matches!(self, Self::Carry | Self::Handles)
+    }
+}
+
+impl fmt::Display for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.to_possible_value().expect("every attack has a name").get_name())
+    }
+}
+
+impl Prepared {
+    /// Starts the server, and stores what the attack needs.
+    pub(crate) async fn make(plan: &Plan, attack: Attack) -> (Server, Self) {
+        let (mut server, mut agents) = match attack {
+            Attack::Carry => (Server::start(plan, &month_shifted_by(-1), None).await, Vec::new()),
+            Attack::Handles => (Server::start(plan, &[], Some(FILES)).await, Vec::new()),
+            _ => (Server::start(plan, &[], None).await, Vec::new()),
+        };
+        match attack {
+            Attack::Fill => agents.push(offline(server.address).await),
+            Attack::Carry => {
+                agents = with_messages(server.address, plan.messages, usize::MAX).await;
+                server = server.restart(plan, &month_shifted_by(1)).await;
+            }
+            Attack::Backlogs => {
+                agents = with_messages(server.address, plan.messages, BACKLOG).await;
+            }
+            Attack::None | Attack::Upgrades | Attack::Records | Attack::Handles | Attack::Slow => {}
+        }
+        let (agents, done) = (agents.into(), Arc::default());
+        let address = server.address;
+        (server, Self { attack, address, agents, done })
+    }
+
+    /// Attacks until the other end of `stopped` is dropped. Returns how much was done.
+    pub(crate) async fn attack_until(self, stopped: oneshot::Receiver<()>) -> u64 {
+        let mut running = JoinSet::new();
+        for nth in 0..self.tasks() {
+            running.spawn(self.clone().work(nth));
+        }
+        let _ = stopped.await;
+        running.shutdown().await;
+        self.done.load(Ordering::Relaxed)
+    }
+
+    fn tasks(&self) -> usize {
+        match self.attack {
+            Attack::None => 0,
+            Attack::Upgrades | Attack::Handles => 1,
+            Attack::Carry => self.agents.len(),
+            Attack::Fill | Attack::Records | Attack::Backlogs => CONNECTIONS,
+            Attack::Slow => SILENT_AGENTS + 1,
+        }
+    }
+
+    async fn work(self, nth: usize) {
+        match self.attack {
+            Attack::None => {}
+            Attack::Fill => self.fill().await,
+            Attack::Upgrades => self.send_bad_handshakes().await,
+            Attack::Carry => self.connect(nth).await,
+            Attack::Records => self.make_records().await,
+            Attack::Backlogs => self.reconnect(nth).await,
+            Attack::Handles => self.open_connections().await,
+            Attack::Slow if nth == SILENT_AGENTS => self.break_off_handshakes().await,
+            Attack::Slow => self.be_silent().await,
+        }
+    }
+
+    fn count(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn fill(self) {
+        let (sender, body) = (Sender::new(), "x".repeat(PAYLOAD_BYTES));
+        loop {
+            match sender.send(&self.agents[0].1, body.clone()).await {
+                Some(201) => self.count(),
+                Some(_) => {}
+                None => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Each wants another protocol than a WebSocket, so that the HTTP server keeps the connection for more.
+    async fn send_bad_handshakes(self) {
+        const ANSWER: &[u8] = b"HTTP/1.1 ";
+        let batch = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n".repeat(64);
+        loop {
+            let Ok(mut stream) = TcpStream::connect(self.address).await else { continue };
+            let (mut answers, mut requests) = stream.split();
+            let send = async { while requests.write_all(batch.as_bytes()).await.is_ok() {} };
+            let receive = async {
+                let mut chunk = vec![0; 65_536];
+                while let Ok(length @ 1..) = answers.read(&mut chunk).await {
+                    let found =
+                        chunk[..length].windows(ANSWER.len()).filter(|part| *part == ANSWER);
+                    self.done.fetch_add(found.count() as u64, Ordering::Relaxed);
+                }
+            };
+            tokio::select! {
+                () = send => {}
+                () = receive => {}
+            }
+        }
+    }
+
+    async fn make_records(self) {
+        loop {
+            let Some(mut agent) = Agent::try_enter(self.address, None).await else { continue };
+            for _ in 0..CHANNELS {
+                if agent.try_register().await.is_none() {
+                    break;
+                }
+                self.count();
+            }
+        }
+    }
+
+    /// Connects one agent and acks nothing.
+    async fn connect(self, nth: usize) {
+        loop {
+            let (mut agent, _) = Agent::enter(self.address, Some(&self.agents[nth].0)).await;
+            self.count();
+            while agent.receive().await.is_ok() {}
+        }
+    }
+
+    /// Reconnects one agent after the other, and breaks the connection after the answer to its hello.
+    async fn reconnect(self, first: usize) {
+        for (uaid, _) in self.agents.iter().cycle().skip(first) {
+            match Agent::try_enter(self.address, Some(uaid)).await {
+                Some(_) => self.count(),
+                None => sleep(Duration::from_millis(1)).await,
+            }
+        }
+    }
+
+    async fn open_connections(self) {
+        let mut open = Vec::new();
+        loop {
+            match TcpStream::connect(self.address).await {
+                Ok(stream) if open.len() < FILES as usize => {
+                    open.push(stream);
+                    self.count();
+                }
+                Ok(_) | Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Connects an agent that reads nothing more, and pushes to it.
+    async fn be_silent(self) {
+        let (mut agent, _) = Agent::enter(self.address, None).await;
+        let Some(endpoint) = agent.try_register().await else { return };
+        let sender = Sender::new();
+        loop {
+            match sender.send(&endpoint, "x".repeat(PAYLOAD_BYTES)).await {
+                Some(_) => self.count(),
+                None => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn break_off_handshakes(self) {
+        loop {
+            let Ok(mut stream) = TcpStream::connect(self.address).await else { continue };
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\nUpgrade: webso").await;
+            self.count();
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Clone for Prepared {
+    fn clone(&self) -> Self {
+        let (agents, done) = (Arc::clone(&self.agents), Arc::clone(&self.done));
+        Self { agents, done, ..*self }
+    }
+}
+
+/// A new agent with a channel, disconnected.
+async fn offline(address: SocketAddr) -> (String, String) {
+    let mut agent = Agent::new(address).await;
+    let (endpoint, uaid) = (agent.register().await, agent.uaid.clone());
+    agent.leave().await;
+    (uaid, endpoint)
+}
+
+/// Agents for which as many messages wait, at most `each_max` for one and as many as the server takes.
+async fn with_messages(
+    address: SocketAddr,
+    count: usize,
+    each_max: usize,
+) -> Vec<(String, String)> {
+    let (mut agents, mut stored) = (Vec::new(), 0);
+    while stored < count {
+        let (uaid, endpoint) = offline(address).await;
+        let share = each_max.min(count - stored);
+        let mut senders = JoinSet::new();
+        for first in 0..CONNECTIONS {
+            let (sender, endpoint) = (Sender::new(), endpoint.clone());
+            senders.spawn(async move {
+                let mut taken = 0;
+                for number in (first..share).step_by(CONNECTIONS) {
+                    match sender.push(&endpoint, number).await {
+                        Some(201) => taken += 1,
+                        _ => break,
+                    }
+                }
+                taken
+            });
+        }
+        let taken: usize = senders.join_all().await.into_iter().sum();
+        assert!(taken > 0, "the server takes no message for a new agent");
+        stored += taken;
+        agents.push((uaid, endpoint));
+    }
+    agents
+}
+
+/// Arguments for a clock that is some half hours after the beginning of the next month, or before it.
+fn month_shifted_by(half_hours: i64) -> [String; 3] {
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
+    let month = |at_s: u64| Month::of(Time(at_s * 1000));
+    let begins = (now / HOUR_S..).find(|hour| month(hour * HOUR_S) == month(now).next());
+    let begins = begins.expect("a month ends") * HOUR_S;
+    let offset = begins as i64 + half_hours * HOUR_S as i64 / 2 - now as i64;
+    ["--dev".to_owned(), format!("--clock-offset-s={offset}"), DRAIN_WAIT.to_owned()]
+}
