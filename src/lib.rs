@@ -8,6 +8,7 @@ pub mod feeds;
 pub mod http;
 pub mod https_client;
 pub mod keys;
+pub mod limits;
 pub mod node_address;
 pub mod peers;
 pub mod regular_file;

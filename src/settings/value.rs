@@ -8,7 +8,7 @@ use std::str::FromStr;
 use slog::Level;
 use url::Url;
 
-use crate::node_address::AllowedNodes;
+use crate::node_address::{AllowedNodes, Networks};
 
 /// TOML type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +204,7 @@ values! {
     PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
     AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;
+    Networks: Text, "LIST", Networks::parse, Networks::to_string;
     NamePart: Text, "NAME", NamePart::read, |part: &NamePart| part.0.clone();
     PublicUrl: Text, "URL", PublicUrl::read, |url: &PublicUrl| url.0.clone();
     Level: Text, "LEVEL", |text| named(&LEVELS, text), |level| name_of(&LEVELS, level);

@@ -10,6 +10,7 @@ mod feeds;
 mod fixtures;
 mod histories;
 mod invariants;
+mod limits;
 mod models;
 mod overdue;
 mod pings;
