@@ -11,6 +11,7 @@ mod fuzz;
 pub mod http;
 pub mod https_client;
 pub mod keys;
+pub mod limits;
 pub mod node_address;
 pub mod peers;
 pub mod regular_file;

@@ -3,6 +3,7 @@
 //! [`Client::feed`] steps the machine, [`Client::execute`] executes one effect, and one alarm is
 //! set to the machine's deadline.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,11 +17,12 @@ use state_machine::connection::{
 use state_machine::delivery::NodeAnswer;
 use state_machine::feed::FeedSyncId;
 use state_machine::store::{RegisterResult, Registration, StoreAnswer, StoreFailed, StoreOp};
-use state_machine::wire::EndpointUrls;
+use state_machine::wire::{ClientMessage, EndpointUrls};
 use state_machine::{ConnectionId, MessageKey, OpId, PushId, Time, Uaid};
 use storage::{Store, StoreError};
 use tokio::sync::oneshot;
 
+use crate::admission::Admission;
 use crate::alarm::Alarm;
 use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
@@ -93,6 +95,7 @@ pub struct Client<T> {
     next_push: u64,
     /// The phase that it is counted in.
     phase: PhaseName,
+    admission: Box<dyn Admission>,
     /// Fires when [`Event::TimePassed`] is due.
     alarm: Alarm,
     pub(crate) transport: T,
@@ -100,7 +103,12 @@ pub struct Client<T> {
 
 impl<T: Transport> Client<T> {
     /// A client for a socket that was just accepted.
-    pub fn new(shared: Arc<ClientShared>, seed: ConnectionSeed, transport: T) -> Self {
+    pub fn new(
+        shared: Arc<ClientShared>,
+        seed: ConnectionSeed,
+        admission: Box<dyn Admission>,
+        transport: T,
+    ) -> Self {
         let id = ConnectionId(shared.connections.fetch_add(1, Ordering::Relaxed));
         let connection = Connection::new(Arc::clone(&shared.config), seed, shared.clock.now());
         let phase = connection.phase();
@@ -114,6 +122,7 @@ impl<T: Transport> Client<T> {
             pushes: Vec::new(),
             next_push: 0,
             phase,
+            admission,
             alarm: Alarm::default(),
             transport,
         }
@@ -121,12 +130,38 @@ impl<T: Transport> Client<T> {
 
     /// Steps the machine and executes its effects, then handles the pending signals.
     pub fn feed(&mut self, event: Event, ctx: &mut T::Context) {
+        let event = self.admit_hello(event);
         self.poll_broadcasts(&event, ctx);
         self.step(event, ctx);
         while let Some(signal) = self.signals.take() {
             self.on_signal(signal, ctx);
         }
         self.set_alarm(ctx);
+    }
+
+    /// Replaces the first hello by its refusal if it is over a limit.
+    fn admit_hello(&self, event: Event) -> Event {
+        match &event {
+            Event::MessageReceived(ClientMessage::Hello { uaid, .. })
+                if self.phase == PhaseName::AwaitingHello =>
+            {
+                self.admission.hello(*uaid).map_or_else(Event::HelloOverLimit, |()| event)
+            }
+            _ => event,
+        }
+    }
+
+    /// Whether an operation is within the limits. A session that moves to another month copies its channels at any pace.
+    fn admits(&self, request: &StoreOp) -> bool {
+        match request {
+            StoreOp::Register(Registration { create_in: Some(_), .. }) => {
+                self.admission.new_agent()
+            }
+            StoreOp::AddChannels { uaid, .. } if self.phase == PhaseName::Ready => {
+                self.admission.register(*uaid)
+            }
+            _ => true,
+        }
     }
 
     /// The connection decides when a message is answered with the current broadcasts.
@@ -201,7 +236,10 @@ impl<T: Transport> Client<T> {
             }
             _ => None,
         };
-        let mut answer = store_executor::submit(&*self.shared.store, request);
+        let mut answer = match self.admits(&request) {
+            true => store_executor::submit(&*self.shared.store, request),
+            false => Box::pin(ready(Ok(StoreAnswer::OverLimit))),
+        };
         if let Some((uaid, connected_at)) = registration {
             answer = outlive_connection(answer, uaid, connected_at, Arc::clone(&self.shared));
         }

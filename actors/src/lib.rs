@@ -7,6 +7,7 @@
 //! - [`feeds`]: the publisher and the followers of feeds; drives `state_machine::feed`.
 //! - [`broadcasts`]: the broadcasts of a node, and the connections to wake when they change.
 //! - [`socket`]: the one file that names actix-web-actors.
+//! - [`admission`]: the limits of a connection by who asks.
 //! - [`mailbox`], [`observe`]: the bound and the length of every mailbox, and the state that each
 //!   actor reports.
 //!
@@ -14,6 +15,7 @@
 //! uses `do_send`.
 
 mod ack_waiters;
+pub mod admission;
 mod alarm;
 pub mod broadcasts;
 pub mod client;
@@ -33,6 +35,7 @@ pub mod registry;
 pub mod socket;
 mod store_executor;
 
+pub use admission::Admission;
 pub use client::{Client, ClientShared, StepObserver, Transport};
 pub use clock::Clock;
 pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};

@@ -12,6 +12,7 @@ use actix_web_actors::ws;
 use state_machine::connection::{CloseReason, ConnectionSeed, Event};
 use state_machine::wire::{ClientMessage, InvalidFrame};
 
+use crate::admission::Admission;
 use crate::client::{Client, ClientShared, StepObserver, Transport};
 use crate::frame_limiter::{FramesHandled, LimitedStream};
 use crate::mailbox::MailboxContext;
@@ -36,6 +37,7 @@ const PROTOCOL: &str = "push-notification";
 pub fn upgrade(
     shared: Arc<ClientShared>,
     seed: ConnectionSeed,
+    admission: Box<dyn Admission>,
     message_bytes_max: usize,
     request: &HttpRequest,
     payload: Payload,
@@ -44,7 +46,7 @@ pub fn upgrade(
     let bytes = LimitedStream::new(payload, message_bytes_max, Rc::clone(&handled));
     let has_subprotocol = offers_subprotocol(request);
     let transport = WebSocket { parts: Vec::new(), message_bytes_max, handled, has_subprotocol };
-    let client = Client::new(shared, seed, transport);
+    let client = Client::new(shared, seed, admission, transport);
     ws::WsResponseBuilder::new(client, request, bytes)
         .protocols(&[PROTOCOL])
         .frame_size(message_bytes_max)

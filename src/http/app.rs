@@ -13,11 +13,11 @@ use storage::Store;
 use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::accept_failures::AcceptFailures;
-use super::connect_limiter::ConnectLimiter;
 use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
 use super::origin_check::OriginCheck;
 use super::vapid::Vapid;
+use crate::limits::Limits;
 
 /// The state of a process, which has at least one of the two roles.
 #[derive(Clone)]
@@ -36,6 +36,7 @@ pub struct SharedState {
     /// Set once when the shutdown begins, and never reset.
     pub draining: AtomicBool,
     pub accept_failures: Arc<AcceptFailures>,
+    pub limits: Arc<Limits>,
     pub log: Logger,
 }
 
@@ -44,7 +45,6 @@ pub struct WebSocketRole {
     pub common: Data<SharedState>,
     pub clients: Arc<ClientShared>,
     pub origin_check: OriginCheck,
-    pub connect_limiter: ConnectLimiter,
     /// Maximum size of a WebSocket message.
     pub frame_bytes_max: usize,
 }

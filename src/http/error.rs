@@ -14,6 +14,7 @@ use super::endpoint_token::TokenError;
 use super::message_url::MessageUrlError;
 use super::push_headers::HeaderError;
 use super::vapid::VapidError;
+use crate::limits::OverLimit;
 
 const MORE_INFO: &str = "https://autopush.readthedocs.io/en/latest/http.html#error-codes";
 
@@ -60,6 +61,9 @@ pub enum PushError {
     /// The connect limit is reached, or the server is draining.
     #[error("no more user agents can connect here now: try again later")]
     TooManyConnections,
+    /// The sender asks too often.
+    #[error(transparent)]
+    OverLimit(#[from] OverLimit),
     /// The handshake of a web page that is neither of this server nor in `origins_allowed`.
     #[error("web pages of this origin cannot connect: user agents connect here")]
     OtherOrigin,
@@ -97,7 +101,7 @@ impl PushError {
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
-            Self::WaitingFull(_) => (StatusCode::TOO_MANY_REQUESTS, 201),
+            Self::WaitingFull(_) | Self::OverLimit(_) => (StatusCode::TOO_MANY_REQUESTS, 201),
             Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
             Self::Http(status) => (*status, 999),
         }
@@ -106,6 +110,15 @@ impl PushError {
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
         if let Self::WaitingFull(_) = self {
             response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
+        }
+        if let Self::OverLimit(over) = self {
+            // draft-ietf-httpapi-ratelimit-headers-10
+            let OverLimit { policy, per_minute, .. } = over;
+            let wait_s = over.retry_after_s();
+            response.insert_header((RETRY_AFTER, wait_s));
+            response.insert_header(("ratelimit", format!(r#""{policy}";r=0;t={wait_s}"#)));
+            response
+                .insert_header(("ratelimit-policy", format!(r#""{policy}";q={per_minute};w=60"#)));
         }
         match self.status_code() {
             StatusCode::UNAUTHORIZED => {

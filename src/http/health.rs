@@ -33,6 +33,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
         body["connections"] = json!(count);
     }
+    body["refused"] = common.limits.refused().filter(|(_, refused)| *refused > 0).collect();
     if store && feeds && accepts && registry && broadcasts {
         return HttpResponse::Ok().json(body);
     }

@@ -2,7 +2,6 @@
 
 pub mod accept_failures;
 pub mod app;
-pub mod connect_limiter;
 pub mod endpoint_token;
 pub mod error;
 mod health;

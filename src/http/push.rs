@@ -1,9 +1,9 @@
 //! `POST /wpush/...`: an application server sends a message (RFC 8030 §5).
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, LOCATION};
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::{self, Bytes, Data, Path, Payload};
-use actix_web::{HttpRequest, HttpResponse, Resource};
+use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError};
 use actors::DeliverPush;
 use slog::debug;
 use state_machine::Message;
@@ -15,7 +15,7 @@ use super::app::{EndpointRole, LocalEndpoint};
 use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::{self, PushHeaders};
 use super::routes::preflight_or_refused;
-use super::vapid::Credentials;
+use super::vapid::{Credentials, VapidKey};
 
 /// The resource of an endpoint path whose tokens have this version.
 pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
@@ -25,11 +25,26 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
                      app: Data<EndpointRole>,
                      endpoint: Data<LocalEndpoint>| async move {
         let answer = push(&request, version, &token, payload, &app, &endpoint).await;
-        answer.inspect_err(|error| {
+        answer.unwrap_or_else(|error| {
             debug!(app.common.log, "refused a push"; "errno" => error.errno(), "reason" => %error);
+            refusal(&error)
         })
     };
     web::resource(path).post(push).default_service(preflight_or_refused("POST, OPTIONS"))
+}
+
+/// The answer to a refused push. An invalid one closes its connection, so that each costs its sender a new one.
+fn refusal(error: &PushError) -> HttpResponse {
+    let mut response = error.error_response();
+    if let StatusCode::BAD_REQUEST
+    | StatusCode::UNAUTHORIZED
+    | StatusCode::FORBIDDEN
+    | StatusCode::NOT_FOUND
+    | StatusCode::PAYLOAD_TOO_LARGE = response.status()
+    {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    response
 }
 
 async fn push(
@@ -41,6 +56,8 @@ async fn push(
     endpoint: &LocalEndpoint,
 ) -> Result<HttpResponse, PushError> {
     let headers = request.headers();
+    let limits = &app.common.limits;
+    limits.push_from(limits.address(request.peer_addr(), headers))?;
     let EndpointToken { uaid, chid } = open(app, headers, version, token)?;
     let PushHeaders { ttl, topic, urgency } = PushHeaders::read(headers, app.limits.ttl_max)?;
     let body = read_body(headers, payload, app).await?;
@@ -83,6 +100,8 @@ fn open(
     if let Some(credentials) = &credentials {
         app.vapid.verify(credentials, app.common.clock.now())?;
     }
+    // Only the owner of a key uses up its limit.
+    app.common.limits.push_to(opened.uaid, opened.chid, key.map(VapidKey::sha256))?;
     Ok(opened)
 }
 

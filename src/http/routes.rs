@@ -64,7 +64,7 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
 fn cors() -> DefaultHeaders {
     DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        "location, ttl, link, retry-after, www-authenticate",
+        "location, ttl, link, retry-after, ratelimit, ratelimit-policy, www-authenticate",
     ))
 }
 

@@ -20,17 +20,19 @@ pub(super) async fn connect(
         return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED).into());
     }
     let common = &app.common;
+    let address = common.limits.address(request.peer_addr(), request.headers());
+    common.limits.connect_from(address).map_err(PushError::from)?;
     if !app.origin_check.try_admit(request.headers(), common.clock.now(), &common.log) {
         return Err(PushError::OtherOrigin.into());
     }
     // A refused agent has caused no storage request and no session yet.
-    if common.is_draining() || !app.connect_limiter.try_admit(common.clock.now(), &common.log) {
+    if common.is_draining() || !common.limits.has_room_for_connect() {
         return Err(PushError::TooManyConnections.into());
     }
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
     let seed = ConnectionSeed { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
-    let clients = app.clients.clone();
-    actors::socket::upgrade(clients, seed, app.frame_bytes_max, &request, payload)
+    let (clients, admission) = (app.clients.clone(), common.limits.of_agent(address));
+    actors::socket::upgrade(clients, seed, admission, app.frame_bytes_max, &request, payload)
         .map_err(|error| PushError::Http(error.error_response().status()).into())
 }

@@ -101,7 +101,7 @@ impl Host {
     }
 }
 
-fn net(ip: IpAddr, bits: Option<&str>, text: &str) -> Result<IpNet, String> {
+pub(super) fn net(ip: IpAddr, bits: Option<&str>, text: &str) -> Result<IpNet, String> {
     let address = IpNet::from(ip);
     let net = bits.map_or(Some(address), |bits| {
         let number: u8 = bits.parse().ok()?;
@@ -137,7 +137,7 @@ fn expected(text: &str) -> String {
     )
 }
 
-fn show(net: IpNet) -> String {
+pub(super) fn show(net: IpNet) -> String {
     let address = match net.addr() {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -6,6 +6,7 @@
 //! and a node is called only if [`AllowedNodes`] allows it.
 
 mod allowed;
+mod networks;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use state_machine::NodeId;
 
 pub use allowed::{AllowedNodes, PATTERNS_MAX};
+pub use networks::Networks;
 
 const SCHEME: &str = "http://";
 

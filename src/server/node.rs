@@ -23,12 +23,12 @@ use super::{ServeError, feeds, limits};
 use crate::feeds::http::FeedService;
 use crate::http::accept_failures::AcceptFailures;
 use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
-use crate::http::connect_limiter::ConnectLimiter;
 use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
 use crate::http::origin_check::OriginCheck;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
+use crate::limits::Limits;
 use crate::peers::inbound::RouterPort;
 use crate::peers::outbound::{RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
@@ -78,6 +78,7 @@ pub(super) async fn assemble(
         clock: clock.clone(),
         draining: AtomicBool::new(false),
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
+        limits: Limits::new(settings, clock.clone(), log.clone()),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
@@ -174,7 +175,6 @@ impl NodeParts<'_> {
             common: Data::clone(common),
             clients: Arc::new(clients),
             origin_check: OriginCheck::new(Origin::clone(origin), settings.origins_allowed.clone()),
-            connect_limiter: ConnectLimiter::new(settings.connects_per_second_max),
             frame_bytes_max: settings.frame_bytes_max,
         }))
     }

@@ -12,10 +12,12 @@ use super::AllowedOrigins;
 use super::setting::{Group, Setting, optional, settings};
 use super::sources::{RawSettings, SettingsError};
 use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, Value};
-use crate::node_address::AllowedNodes;
+use crate::node_address::{AllowedNodes, Networks};
 
 /// Bounds of a limit of a queue or a set in memory.
 const COUNT: RangeInclusive<u64> = 1..=10_000_000;
+/// Bounds of a limit by sender; 0 is no limit.
+const PER_MINUTE: RangeInclusive<u64> = 0..=1_000_000_000;
 /// Bounds of a timeout or a wait: up to ten minutes.
 const WAIT_MS: RangeInclusive<u64> = 1..=600_000;
 /// Bounds of a time in seconds: up to a day.
@@ -323,8 +325,9 @@ settings! {
         /// dropped until an idle entry is evicted; messages for their agents are stored.
         nodes_max: usize = 1000, in 1..=100_000, "nodes";
 
-        /// User agents that may connect in a second. A further one gets 503 before anything is read
-        /// for it, so that the store keeps up when all agents reconnect at once. 0 is no limit.
+        /// User agents that may connect in a second, counted by their hello. A further one gets 503, or is closed at
+        /// its hello before anything is read for it, so that the store keeps up when all agents reconnect at once.
+        /// Agents without a uaid leave half of this many places to the others. 0 is no limit.
         connects_per_second_max: usize = 2000, in 0..=1_000_000, "user agents a second";
 
         /// Time over which a stopping connection node closes its sessions, evenly spread, so that
@@ -335,6 +338,49 @@ settings! {
         /// balancers that it drains. An endpoint node accepts pushes for all of it. A connection
         /// node without sessions stays for this time, at most for `drain_s`.
         drain_lame_duck_s: u64 = 5, in 0..=600, "s";
+    }
+
+    group "Limits by sender" {
+        /// Proxies whose `X-Forwarded-For` header names the address that a request counts for, separated by commas:
+        /// addresses and networks (`10.0.0.1`, `10.0.0.0/8`, `fd00::/8`). Of a proxy on this machine, write its
+        /// loopback address. If the header is malformed or missing, the address of the proxy counts.
+        trusted_proxies: Networks = Networks::default();
+
+        /// Applies the limits by address to peers on loopback too. By default they have none: programs on this machine
+        /// are trusted, and a proxy on it belongs in `trusted_proxies`.
+        loopback_limited: bool = false;
+
+        /// Senders that each of these limits remembers, about 150 bytes each. A sender that is forgotten because there
+        /// are more of them starts anew.
+        limited_senders_max: usize = 50_000, in COUNT, "senders";
+
+        /// Pushes to one subscription in a minute, and at once. A further one gets 429. 0 is no limit.
+        subscription_pushes_per_minute_max: usize = 6000, in PER_MINUTE, "pushes a minute";
+
+        /// Pushes signed with one VAPID key in a minute, and at once. A further one gets 429. 0 is no limit.
+        vapid_key_pushes_per_minute_max: usize = 600_000, in PER_MINUTE, "pushes a minute";
+
+        /// Requests to the push endpoint from one address in a minute, and at once. A further one gets 429. IPv6
+        /// addresses with the same first 56 bits count as one, for each limit by address. 0 is no limit.
+        address_pushes_per_minute_max: usize = 60_000, in PER_MINUTE, "pushes a minute";
+
+        /// Requests for a WebSocket from one address in a minute, and at once. A further one gets 429. 0 is no limit.
+        address_connects_per_minute_max: usize = 3000, in PER_MINUTE, "connects a minute";
+
+        /// New user agents from one address in a minute, and at once. A user agent is new when it registers its first
+        /// channel. A further register gets status 429. 0 is no limit.
+        address_new_agents_per_minute_max: usize = 600, in PER_MINUTE, "user agents a minute";
+
+        /// Channels registered from one address in a minute, and at once. A further register gets status 429. 0 is no
+        /// limit.
+        address_registers_per_minute_max: usize = 6000, in PER_MINUTE, "registers a minute";
+
+        /// Channels registered by one user agent in a minute, and at once. A further register gets status 429. 0 is no
+        /// limit.
+        agent_registers_per_minute_max: usize = 3000, in PER_MINUTE, "registers a minute";
+
+        /// Connections of one user agent in a minute, and at once. A further one is closed at its hello. 0 is no limit.
+        agent_hellos_per_minute_max: usize = 600, in PER_MINUTE, "connections a minute";
     }
 
     group "Feeds and broadcasts" {

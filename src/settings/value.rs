@@ -9,7 +9,7 @@ use slog::Level;
 use storage::WhenFull;
 use url::Url;
 
-use crate::node_address::AllowedNodes;
+use crate::node_address::{AllowedNodes, Networks};
 
 /// TOML type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,6 +205,7 @@ values! {
     PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
     AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;
+    Networks: Text, "LIST", Networks::parse, Networks::to_string;
     NamePart: Text, "NAME", NamePart::read, |part: &NamePart| part.0.clone();
     PublicUrl: Text, "URL", PublicUrl::read, |url: &PublicUrl| url.0.clone();
     Level: Text, "LEVEL", |text| named(&LEVELS, text), |level| name_of(&LEVELS, level);

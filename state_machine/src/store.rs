@@ -162,6 +162,9 @@ pub enum StoreAnswer {
     Moved,
     /// The answer to [`StoreOp::ClearNode`]: whether the record still had that binding.
     NodeCleared(bool),
+    /// The operation was not submitted, because the agent or its address is over a limit. Only a [`StoreOp::Register`]
+    /// that creates a record and the [`StoreOp::AddChannels`] of a register get this answer.
+    OverLimit,
 }
 
 /// The operation failed, or its outcome is unknown. The caller may retry it.

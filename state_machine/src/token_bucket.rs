@@ -1,49 +1,92 @@
-//! A token bucket: limits how many requests pass in a second.
+//! A token bucket: limits how many requests pass in a time.
 
-use crate::time::Time;
+use crate::time::{Span, Time};
+
+/// How many requests pass in a time, and how many at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// Tokens in each `period`; 0 is no limit.
+    tokens: u64,
+    period: Span,
+    /// Capacity in tokens, at least 1.
+    burst: u64,
+}
 
 /// Each request that passes takes one token, and time refills them up to the burst.
 ///
-/// The bucket counts in thousandths of a token: a rate of one token a second refills one thousandth
-/// in a millisecond. So nothing is rounded, and the rate does not drift.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// The bucket counts in shares of a token, of which a token has as many as the period has milliseconds. A rate of one
+/// token in the period refills one share in a millisecond. So nothing is rounded, and the rate does not drift.
+///
+/// Of many buckets with one [`Rate`] each is only 16 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
-    /// Tokens a second; 0 is no limit.
-    per_second: u64,
-    /// Capacity, in thousandths of a token.
-    capacity: u64,
-    /// Thousandths of a token that are left.
-    left: u64,
+    shares: u64,
     filled_at: Time,
 }
 
-/// Thousandths of one token.
-const TOKEN: u64 = 1000;
-
-impl TokenBucket {
-    /// A full bucket: `per_second` requests pass in a second, and up to `burst` (at least 1) at
-    /// once. A rate of 0 is no limit.
-    pub fn new(per_second: u64, burst: u64) -> Self {
-        let capacity = burst.max(1).saturating_mul(TOKEN);
-        Self { per_second, capacity, left: capacity, filled_at: Time(0) }
+impl Rate {
+    /// `tokens` in each `period`, and up to `burst` (at least 1) at once. 0 tokens are no limit.
+    pub fn new(tokens: u64, period: Span, burst: u64) -> Self {
+        Self { tokens, period, burst: burst.max(1) }
     }
 
-    /// Takes a token for one request. Returns false if none is left.
-    pub fn try_acquire(&mut self, now: Time) -> bool {
-        if self.per_second == 0 {
-            return true;
+    /// As many at once as in a second; 0 is no limit.
+    pub fn per_second(tokens: usize) -> Self {
+        Self::with_full_burst(tokens, Span::from_secs(1))
+    }
+
+    /// As many at once as in a minute; 0 is no limit.
+    pub fn per_minute(tokens: usize) -> Self {
+        Self::with_full_burst(tokens, Span::from_secs(60))
+    }
+
+    fn with_full_burst(tokens: usize, period: Span) -> Self {
+        let tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
+        Self::new(tokens, period, tokens)
+    }
+
+    /// The tokens of a period; 0 is no limit.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    pub fn bucket(&self) -> TokenBucket {
+        TokenBucket { shares: self.capacity(), filled_at: Time(0) }
+    }
+
+    fn capacity(&self) -> u64 {
+        self.burst.saturating_mul(self.period.0)
+    }
+}
+
+impl TokenBucket {
+    /// Takes a token for one request if `reserve` more are left. Otherwise returns how long until that is so.
+    pub fn try_acquire(&mut self, rate: &Rate, reserve: u64, now: Time) -> Result<(), Span> {
+        self.require(rate, reserve, now)?;
+        if rate.tokens > 0 {
+            self.shares -= rate.period.0;
         }
-        self.refill(now);
-        let left = self.left.checked_sub(TOKEN);
-        self.left = left.unwrap_or(self.left);
-        left.is_some()
+        Ok(())
+    }
+
+    /// Whether [`try_acquire`](Self::try_acquire) would take a token now.
+    pub fn require(&mut self, rate: &Rate, reserve: u64, now: Time) -> Result<(), Span> {
+        if rate.tokens == 0 {
+            return Ok(());
+        }
+        self.refill(rate, now);
+        let needed = reserve.saturating_add(1).saturating_mul(rate.period.0);
+        match needed.checked_sub(self.shares) {
+            None | Some(0) => Ok(()),
+            Some(missing) => Err(Span(missing.div_ceil(rate.tokens))),
+        }
     }
 
     /// If the clock is set back, nothing is refilled, and refills continue from the new time.
     /// Otherwise no request would pass until the clock reached the old time again.
-    fn refill(&mut self, now: Time) {
-        let gained = now.since(self.filled_at).0.saturating_mul(self.per_second);
-        self.left = self.left.saturating_add(gained).min(self.capacity);
+    fn refill(&mut self, rate: &Rate, now: Time) {
+        let gained = now.since(self.filled_at).0.saturating_mul(rate.tokens);
+        self.shares = self.shares.saturating_add(gained).min(rate.capacity());
         self.filled_at = now;
     }
 }
@@ -54,18 +97,31 @@ mod tests {
 
     use super::*;
     use crate::cases;
-    use crate::time::Span;
 
     const NOW: Time = Time(1_000_000_000);
+    const SECOND: Span = Span(1000);
+
+    struct Limit(Rate, TokenBucket);
+
+    impl Limit {
+        fn new(per_second: u64, burst: u64) -> Self {
+            let rate = Rate::new(per_second, SECOND, burst);
+            Self(rate, rate.bucket())
+        }
+
+        fn try_acquire(&mut self, now: Time) -> bool {
+            self.1.try_acquire(&self.0, 0, now).is_ok()
+        }
+    }
 
     /// The number of requests, out of 10,000, that pass at once.
-    fn passing(bucket: &mut TokenBucket, now: Time) -> usize {
+    fn passing(bucket: &mut Limit, now: Time) -> usize {
         (0..10_000).filter(|_| bucket.try_acquire(now)).count()
     }
 
     #[test]
     fn a_burst_passes_and_then_as_many_as_the_rate_allows() {
-        let mut bucket = TokenBucket::new(20, 5);
+        let mut bucket = Limit::new(20, 5);
         assert_eq!(passing(&mut bucket, NOW), 5);
         assert_eq!(passing(&mut bucket, NOW + Span(49)), 0);
         assert_eq!(passing(&mut bucket, NOW + Span(50)), 1);
@@ -75,26 +131,26 @@ mod tests {
 
     #[test]
     fn a_rate_of_zero_is_no_limit() {
-        assert_eq!(passing(&mut TokenBucket::new(0, 0), NOW), 10_000);
+        assert_eq!(passing(&mut Limit::new(0, 0), NOW), 10_000);
     }
 
     #[test]
     fn a_burst_of_zero_counts_as_one() {
-        let mut bucket = TokenBucket::new(1, 0);
+        let mut bucket = Limit::new(1, 0);
         assert_eq!(passing(&mut bucket, NOW), 1);
         assert_eq!(passing(&mut bucket, NOW + Span(1000)), 1);
     }
 
     #[test]
     fn a_rate_that_does_not_divide_a_second_does_not_drift() {
-        let mut bucket = TokenBucket::new(7, 3);
+        let mut bucket = Limit::new(7, 3);
         let hour = (0..3_600_000).filter(|at| bucket.try_acquire(NOW + Span(*at))).count();
         assert_eq!(hour, 7 * 3600 + 3 - 1, "the last millisecond is not there yet");
     }
 
     #[test]
     fn a_clock_set_back_refills_nothing_and_refills_continue() {
-        let mut bucket = TokenBucket::new(10, 10);
+        let mut bucket = Limit::new(10, 10);
         assert_eq!(passing(&mut bucket, NOW), 10);
         let set_back = Time(NOW.0 - 3_600_000);
         assert_eq!(passing(&mut bucket, set_back), 0);
@@ -103,14 +159,42 @@ mod tests {
 
     #[test]
     fn the_greatest_numbers_do_not_overflow() {
-        let mut bucket = TokenBucket::new(u64::MAX, u64::MAX);
+        let mut bucket = Limit::new(u64::MAX, u64::MAX);
         assert!(bucket.try_acquire(Time(u64::MAX)));
         assert!(bucket.try_acquire(Time(0)));
         assert!(bucket.try_acquire(Time(u64::MAX)));
     }
 
+    #[test]
+    fn a_refused_request_passes_after_the_time_that_it_was_given() {
+        let rate = Rate::per_minute(7);
+        let mut bucket = rate.bucket();
+        let mut acquire = |now| bucket.try_acquire(&rate, 0, now);
+        for _ in 0..7 {
+            assert_eq!(acquire(NOW), Ok(()));
+        }
+        let wait = acquire(NOW).unwrap_err();
+        assert_eq!(wait, Span(60_000u64.div_ceil(7)));
+        assert_eq!(acquire(NOW + Span(wait.0 - 1)), Err(Span(1)));
+        assert_eq!(acquire(NOW + wait), Ok(()));
+    }
+
+    #[test]
+    fn a_reserve_is_left_to_those_who_need_none() {
+        let rate = Rate::per_second(10);
+        let mut bucket = rate.bucket();
+        let passing = |bucket: &mut TokenBucket, reserve| {
+            (0..100).filter(|_| bucket.try_acquire(&rate, reserve, NOW).is_ok()).count()
+        };
+        assert_eq!(passing(&mut bucket, 4), 6);
+        assert_eq!(bucket.require(&rate, 3, NOW), Ok(()));
+        assert_eq!(bucket.require(&rate, 4, NOW), Err(Span(100)));
+        assert_eq!(passing(&mut bucket, 0), 4);
+        assert_eq!(bucket.require(&rate, 0, NOW), Err(Span(100)));
+    }
+
     /// The times of the requests that pass, if one is made after each wait.
-    fn moments(bucket: &mut TokenBucket, waits: &[u64]) -> Vec<u64> {
+    fn moments(bucket: &mut Limit, waits: &[u64]) -> Vec<u64> {
         let mut now = NOW;
         let mut through = Vec::new();
         for wait in waits {
@@ -131,7 +215,7 @@ mod tests {
             burst in 1..50u64,
             waits in prop::collection::vec(prop_oneof![Just(0), 0..20u64, 0..3000u64], 1..300),
         ) {
-            let through = moments(&mut TokenBucket::new(per_second, burst), &waits);
+            let through = moments(&mut Limit::new(per_second, burst), &waits);
             for (first, from) in through.iter().enumerate() {
                 for (last, until) in through.iter().enumerate().skip(first) {
                     let count = (last - first + 1) as u64;
@@ -148,7 +232,7 @@ mod tests {
             count in 1..500usize,
         ) {
             let between = 1000u64.div_ceil(per_second) + slower;
-            let mut bucket = TokenBucket::new(per_second, burst);
+            let mut bucket = Limit::new(per_second, burst);
             prop_assert_eq!(moments(&mut bucket, &vec![between; count]).len(), count);
         }
 
@@ -159,7 +243,7 @@ mod tests {
             per_second in 2..5000u64,
             count in 1..3000u64,
         ) {
-            let mut bucket = TokenBucket::new(per_second, per_second);
+            let mut bucket = Limit::new(per_second, per_second);
             let refused = (0..count).find(|nth| !bucket.try_acquire(NOW + Span(nth * 1000 / per_second)));
             prop_assert_eq!(refused, None);
         }

@@ -16,6 +16,7 @@ mod feeds;
 mod folders;
 mod harness;
 mod importer;
+mod limits;
 mod open_files;
 mod proxied;
 mod rollover;

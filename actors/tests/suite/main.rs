@@ -13,6 +13,7 @@ mod clock;
 mod clockwork;
 mod endings;
 mod feeds;
+mod limits;
 mod net;
 mod node;
 mod observe;

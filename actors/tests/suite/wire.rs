@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
 use actors::handle::DirectPush;
-use actors::{Client, ClientShared, StepObserver, Transport};
-use state_machine::Time;
+use actors::{Admission, Client, ClientShared, StepObserver, Transport};
 use state_machine::connection::{CloseReason, Connection, ConnectionSeed, Effects, Event};
+use state_machine::{Time, Uaid};
 use tokio::sync::oneshot;
 
 use crate::traces;
@@ -16,6 +16,22 @@ pub(crate) struct Wire {
     /// Its connection's number there.
     line: usize,
     send: Box<dyn FnMut(Sent)>,
+}
+
+pub(crate) struct Unlimited;
+
+impl Admission for Unlimited {
+    fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+
+    fn new_agent(&self) -> bool {
+        true
+    }
+
+    fn register(&self, _: Uaid) -> bool {
+        true
+    }
 }
 
 /// What a client sent.
@@ -62,7 +78,18 @@ impl Wire {
         seed: ConnectionSeed,
         send: impl FnMut(Sent) + 'static,
     ) -> Addr<Client<Self>> {
-        Client::new(Arc::clone(shared), seed, Self { line, send: Box::new(send) }).start()
+        Self::start_limited(line, shared, seed, Box::new(Unlimited), send)
+    }
+
+    pub(crate) fn start_limited(
+        line: usize,
+        shared: &Arc<ClientShared>,
+        seed: ConnectionSeed,
+        admission: Box<dyn Admission>,
+        send: impl FnMut(Sent) + 'static,
+    ) -> Addr<Client<Self>> {
+        let transport = Self { line, send: Box::new(send) };
+        Client::new(Arc::clone(shared), seed, admission, transport).start()
     }
 }
 

@@ -24,6 +24,7 @@ impl AwaitingHello {
             Event::MessageReceived(ClientMessage::Hello { uaid, broadcasts }) => {
                 return self.identify(uaid, broadcasts, cx);
             }
+            Event::HelloOverLimit(reason) => reason,
             Event::MessageReceived(_) => CloseReason::NoHello,
             Event::InvalidFrame(frame) => close_reason_of(&frame).unwrap_or(CloseReason::NoHello),
             Event::SocketClosed => CloseReason::SocketClosed,

@@ -15,6 +15,7 @@ pub(super) fn on_event(event: Event, cx: &mut StepContext<'_>) -> Phase {
         }
         // The socket is closed, and everything that must be kept was submitted to the store.
         Event::MessageReceived(_)
+        | Event::HelloOverLimit(_)
         | Event::InvalidFrame(_)
         | Event::PeerActive
         | Event::SocketClosed

@@ -92,6 +92,10 @@ pub enum CloseReason {
     /// More messages are overdue than one session remembers. The agent gets them again on its next connection, after
     /// all others.
     TooManyUnacked,
+    /// More user agents connect to the node than `connects_per_second_max` allows.
+    TooManyConnects,
+    /// This user agent connected too often.
+    TooManyHellos,
     /// The node is shutting down.
     Shutdown,
     /// The peer closed the socket.
@@ -171,7 +175,7 @@ impl PushAnswer {
 
 impl CloseReason {
     /// All reasons, for metrics and tests.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::HelloTimeout,
         Self::NoHello,
         Self::SecondHello,
@@ -183,6 +187,8 @@ impl CloseReason {
         Self::RecordMissing,
         Self::SessionEnded,
         Self::TooManyUnacked,
+        Self::TooManyConnects,
+        Self::TooManyHellos,
         Self::Shutdown,
         Self::SocketClosed,
     ];
@@ -199,6 +205,8 @@ impl CloseReason {
             Self::HelloTimeout | Self::Silent => Some(4408),
             Self::Replaced | Self::RecordMissing => Some(4409),
             Self::SessionEnded | Self::TooManyUnacked => Some(4410),
+            Self::TooManyConnects => Some(1013),
+            Self::TooManyHellos => Some(4429),
         }
     }
 
@@ -218,7 +226,9 @@ impl CloseReason {
             | Self::Replaced
             | Self::RecordMissing
             | Self::SessionEnded
-            | Self::TooManyUnacked => true,
+            | Self::TooManyUnacked
+            | Self::TooManyConnects
+            | Self::TooManyHellos => true,
             Self::HelloTimeout
             | Self::NoHello
             | Self::SecondHello
@@ -244,6 +254,8 @@ impl CloseReason {
             Self::RecordMissing => "the record is missing, connect again",
             Self::SessionEnded => "session ended, connect again",
             Self::TooManyUnacked => "too many messages without an ack, connect again",
+            Self::TooManyConnects => "too many user agents connect now, connect again later",
+            Self::TooManyHellos => "this user agent connects too often, connect again later",
             Self::Shutdown => "server is shutting down",
             Self::SocketClosed => "socket closed",
         }
@@ -268,6 +280,8 @@ mod tests {
                 CloseReason::RecordMissing,
                 CloseReason::SessionEnded,
                 CloseReason::TooManyUnacked,
+                CloseReason::TooManyConnects,
+                CloseReason::TooManyHellos,
                 CloseReason::Shutdown,
                 CloseReason::SocketClosed,
             ]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::effect::CloseReason;
 use crate::broadcast::Broadcasts;
 use crate::ids::{OpId, PushId};
 use crate::message::{Message, MessageKey};
@@ -14,6 +15,8 @@ use crate::wire::{ClientMessage, InvalidFrame};
 pub enum Event {
     /// The user agent sent a message.
     MessageReceived(ClientMessage),
+    /// The user agent sent its hello, which is over a limit: the connection is to close for this reason.
+    HelloOverLimit(CloseReason),
     /// The user agent sent a frame that is no message.
     InvalidFrame(InvalidFrame),
     /// A control frame arrived: the peer is alive.
@@ -62,6 +65,7 @@ impl Event {
                 ClientMessage::Ping => "ping",
                 ClientMessage::Urgency { .. } => "urgency",
             },
+            Self::HelloOverLimit(_) => "hello over limit",
             Self::InvalidFrame(_) => "invalid frame",
             Self::PeerActive => "peer active",
             Self::SocketClosed => "socket closed",
@@ -99,6 +103,7 @@ impl StoreAnswer {
             Self::MoveFinished(_) => "move finished",
             Self::Moved => "moved",
             Self::NodeCleared(_) => "node cleared",
+            Self::OverLimit => "over limit",
         }
     }
 }

@@ -20,6 +20,8 @@ pub mod status {
     pub const INVALID: u16 = 401;
     /// The agent has its maximum of channels.
     pub const TOO_MANY: u16 = 413;
+    /// The agent, or its address, registers more than a limit allows; it may retry later.
+    pub const OVER_LIMIT: u16 = 429;
     /// Too many commands of this agent are pending; it may retry.
     pub const UNAVAILABLE: u16 = 503;
 }
@@ -137,7 +139,8 @@ fn error(message_type: &str, channel_id: Option<&str>, status: u16, reason: &str
         push_endpoint: Option<&'a str>,
         reason: &'a str,
     }
-    let is_final = message_type == "register" && status != status::UNAVAILABLE;
+    let may_retry = matches!(status, status::OVER_LIMIT | status::UNAVAILABLE);
+    let is_final = message_type == "register" && !may_retry;
     let push_endpoint = is_final.then_some("");
     let body = Body { message_type, channel_id, status, push_endpoint, reason };
     serde_json::to_string(&body).expect("texts and numbers always serialise")
@@ -312,6 +315,7 @@ mod tests {
         };
         assert_eq!(endpoint(refused(status::TOO_MANY)), Some(json!("")));
         assert_eq!(endpoint(refused(status::UNAVAILABLE)), None);
+        assert_eq!(endpoint(refused(status::OVER_LIMIT)), None);
         assert_eq!(endpoint(invalid("register", status::INVALID_KEY)), Some(json!("")));
         assert_eq!(endpoint(invalid("register", status::INVALID)), Some(json!("")));
         assert_eq!(endpoint(invalid("unregister", status::INVALID)), None);

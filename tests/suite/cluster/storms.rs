@@ -45,24 +45,24 @@ async fn a_connect_storm_is_accepted_at_the_configured_rate() {
     assert!((1..=took.as_secs() as usize + 2).contains(&lines), "{lines} lines in {took:?}");
 }
 
-/// Connects an agent until it is accepted, and returns it with the number of rejections.
+/// Connects an agent until it is accepted, and returns it with the number of rejections: before the upgrade, or at the
+/// hello if many others have opened a WebSocket at the same time.
 async fn connect_until_accepted(node: &Server, uaid: &str) -> (Agent, usize) {
-    let (mut refused, mut open) = (0, None);
+    let (mut refused, mut agent) = (0, None);
     until(AT_ONCE * 2, "the agent is let in", async || {
         match Socket::try_open(node).await {
-            Ok(socket) => open = Some(socket),
+            Ok(socket) => agent = Agent::hello(socket, Some(uaid)).await.ok(),
             Err(Error::Http(response)) => {
                 assert_eq!(response.status().as_u16(), 503);
                 assert!(response.headers().contains_key("retry-after"));
-                refused += 1;
             }
             Err(error) => panic!("{error}"),
         }
-        open.is_some()
+        refused += usize::from(agent.is_none());
+        agent.is_some()
     })
     .await;
-    let agent = Agent::hello(open.expect("it was let in"), Some(uaid)).await;
-    (agent.expect("the server answers the hello"), refused)
+    (agent.expect("it was let in"), refused)
 }
 
 #[actix_web::test]

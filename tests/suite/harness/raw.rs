@@ -1,9 +1,10 @@
 //! A TCP connection to the server for peers that write arbitrary bytes.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::Server;
 use super::answer::Answer;
@@ -19,6 +20,14 @@ impl Raw {
     pub(crate) async fn open(server: &Server) -> Self {
         let stream = TcpStream::connect(server.address()).await;
         Self { stream: stream.expect("the server takes connections"), unread: Vec::new() }
+    }
+
+    /// Connects from a loopback address of its own, such as 127.0.0.2.
+    pub(crate) async fn open_from(local: IpAddr, to: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket can be made");
+        socket.bind(SocketAddr::new(local, 0)).expect("loopback has this address");
+        let stream = socket.connect(to).await.expect("the server takes connections");
+        Self { stream, unread: Vec::new() }
     }
 
     /// Writes bytes, and ignores that the server may have closed the connection.

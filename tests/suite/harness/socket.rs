@@ -1,6 +1,6 @@
 //! A WebSocket for peers that send arbitrary messages.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
@@ -52,6 +52,16 @@ impl Socket {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Self::over(stream, address).await
+    }
+
+    /// Connects like an agent of this address behind a proxy.
+    pub(crate) async fn open_from(server: SocketAddr, address: IpAddr) -> Result<Self, Error> {
+        let stream = TcpStream::connect(server).await?;
+        let address = address.to_string();
+        let headers = [SUBPROTOCOL, ("x-forwarded-for", &*address)];
+        let upgrade = client_async(upgrade_request(server, &headers), stream);
+        let (socket, _) = within(AT_ONCE, "the server answers", upgrade).await?;
+        Ok(Self(socket))
     }
 
     /// Connects with the smallest receive buffer.
@@ -130,10 +140,10 @@ impl Socket {
     }
 }
 
-fn upgrade_request(address: SocketAddr, headers: &[(&'static str, &'static str)]) -> Request {
+fn upgrade_request(address: SocketAddr, headers: &[(&'static str, &str)]) -> Request {
     let mut request = format!("ws://{address}/").into_client_request().expect("it is a URL");
     for (name, value) in headers {
-        request.headers_mut().insert(*name, HeaderValue::from_static(value));
+        request.headers_mut().insert(*name, HeaderValue::from_str(value).expect("it is ASCII"));
     }
     request
 }

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 
 use super::{Kind, ProxiedServer};
 use crate::feeds::FeedClient;
-use crate::harness::{AT_ONCE, Agent, Sender, Signer, Socket, within};
+use crate::harness::{AT_ONCE, Agent, Raw, Sender, Signer, Socket, within};
 
 /// Paths that are not for the public.
 const INTERNAL_PATHS: [&str; 5] =
@@ -115,6 +115,39 @@ async fn events_come_at_once(proxied_server: &ProxiedServer) {
             read.push_str(&String::from_utf8_lossy(&more));
         }
     }
+}
+
+#[actix_web::test]
+async fn a_stranger_behind_nginx_is_limited_and_another_address_is_not() {
+    strangers_are_limited(Kind::Nginx).await;
+}
+
+#[actix_web::test]
+async fn a_stranger_behind_caddy_is_limited_and_another_address_is_not() {
+    strangers_are_limited(Kind::Caddy).await;
+}
+
+async fn strangers_are_limited(kind: Kind) {
+    let limits = ["--trusted-proxies=127.0.0.1", "--address-pushes-per-minute-max=3"];
+    let proxied_server = ProxiedServer::start_with(kind, &limits, |sample| sample).await;
+    let ProxiedServer { proxy_process, .. } = &proxied_server;
+    let (origin, proxy) = (proxy_process.origin(), proxy_process.address());
+    let channel = proxy_process.agent().await.register().await;
+    let path = channel.endpoint.strip_prefix(&origin).expect("endpoints begin with the proxy");
+    let push = async |from: [u8; 4], forged: String| {
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: {proxy}\r\nX-Forwarded-For: {forged}\r\n");
+        let mut raw = Raw::open_from(from.into(), proxy).await;
+        raw.write(format!("{head}TTL: 60\r\nContent-Length: 0\r\n\r\n")).await;
+        raw.answer().await.status
+    };
+    let mut statuses = Vec::new();
+    for nth in 0..10 {
+        statuses.push(push([127, 0, 0, 2], format!("192.0.2.{nth}")).await);
+    }
+    assert_eq!(statuses[..3], [201; 3]);
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(push([127, 0, 0, 3], "127.0.0.2".to_owned()).await, 201);
 }
 
 #[actix_web::test]

@@ -100,6 +100,7 @@ async fn serve(shared: Arc<ClientShared>, seed: ConnectionSeed) -> Box<Serve> {
         let upgraded = actors::socket::upgrade(
             Arc::clone(&shared),
             seed,
+            Box::new(crate::wire::Unlimited),
             MESSAGE_BYTES_MAX,
             &request,
             payload,

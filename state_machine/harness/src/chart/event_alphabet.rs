@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::transcript::default_limits;
 use state_machine::broadcast::{Broadcasts, Versions};
-use state_machine::connection::{Config, Connection, ConnectionSeed, Event, Limits};
+use state_machine::connection::{CloseReason, Config, Connection, ConnectionSeed, Event, Limits};
 use state_machine::feed::{FeedKey, FeedValue};
 use state_machine::ids::{Chid, MessageId, NodeId, PushId, Uaid};
 use state_machine::message::{Message, Topic, Urgency};
@@ -48,6 +48,8 @@ pub(super) fn events() -> Vec<Event> {
         Event::PushArrived { push, message }
     });
     let others = [
+        Event::HelloOverLimit(CloseReason::TooManyConnects),
+        Event::HelloOverLimit(CloseReason::TooManyHellos),
         Event::PeerActive,
         Event::SocketClosed,
         Event::TimePassed,
@@ -184,7 +186,8 @@ fn registered(registration: &Registration) -> Vec<StoreAnswer> {
     let last_month = this_month.previous();
     let seen = registration.connected_at;
     let there = NodeBinding { node: NodeId::new("there"), connected_at: START - Span(1) };
-    vec![
+    let over_limit = registration.create_in.map(|_| StoreAnswer::OverLimit);
+    let answers = [
         record(this_month, None, None),
         record(this_month, None, Some(there)),
         record(last_month, None, None),
@@ -193,5 +196,6 @@ fn registered(registration: &Registration) -> Vec<StoreAnswer> {
         record(this_month, Some(last_month), None),
         StoreAnswer::Registered(RegisterResult::UnknownAgent),
         StoreAnswer::Registered(RegisterResult::Superseded(seen)),
-    ]
+    ];
+    answers.into_iter().chain(over_limit).collect()
 }

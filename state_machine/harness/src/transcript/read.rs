@@ -8,7 +8,7 @@ use base64::Engine;
 use super::Input;
 use super::tokens::{OFFSET, SPAN, SyntaxError, Tokens, offset, span, unquoted};
 use state_machine::broadcast::Broadcasts;
-use state_machine::connection::Event;
+use state_machine::connection::{CloseReason, Event};
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};
 use state_machine::ids::{Chid, MessageId, NodeId, OpId, PushId, Uaid};
 use state_machine::message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};
@@ -38,13 +38,16 @@ impl Reader<'_> {
 
     /// Parses the text after `node>`.
     pub(super) fn node(&self, text: &str) -> Result<Event, SyntaxError> {
-        const EVENTS: &str =
-            "message_stored, replaced, connected_elsewhere, shutdown or broadcasts";
+        const EVENTS: &str = "message_stored, replaced, connected_elsewhere, shutdown, hello_over_limit or broadcasts";
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match (word, rest) {
             ("message_stored", "") => Ok(Event::MessageStored),
             ("replaced", "") => Ok(Event::Replaced),
             ("shutdown", "") => Ok(Event::ShutdownBegan),
+            ("hello_over_limit", text) => {
+                let reason = CloseReason::ALL.into_iter().find(|reason| reason.text() == text);
+                reason.map(Event::HelloOverLimit).ok_or_else(|| format!("`{text}` closes nothing"))
+            }
             ("connected_elsewhere", rest) => {
                 let mut words = Tokens::of(rest);
                 let connected_at = self.seen(&mut words)?;
@@ -86,7 +89,7 @@ impl Reader<'_> {
 
     fn answer(&self, words: &mut Tokens<'_>) -> Result<StoreAnswer, SyntaxError> {
         const ANSWERS: &str = "failed, registered, unknown_agent, superseded, channels, fetched, deleted, \
-            channels_added, channel_removed, month_updated, move_finished, moved or node_cleared";
+            channels_added, channel_removed, month_updated, move_finished, moved, node_cleared or over_limit";
         Ok(match words.word(ANSWERS)? {
             "registered" => {
                 let (record, before) = self.record(words)?;
@@ -103,6 +106,7 @@ impl Reader<'_> {
             "month_updated" => StoreAnswer::MonthUpdated(yes_or_no(words)?),
             "move_finished" => StoreAnswer::MoveFinished(yes_or_no(words)?),
             "moved" => StoreAnswer::Moved,
+            "over_limit" => StoreAnswer::OverLimit,
             "node_cleared" => StoreAnswer::NodeCleared(yes_or_no(words)?),
             other => return Err(format!("expected {ANSWERS}, got `{other}`")),
         })

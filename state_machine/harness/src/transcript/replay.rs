@@ -204,5 +204,6 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
             | (StoreAnswer::MoveFinished(_), StoreOp::FinishMove(_))
             | (StoreAnswer::Moved, StoreOp::MoveMessages { .. })
             | (StoreAnswer::NodeCleared(_), StoreOp::ClearNode { .. })
+            | (StoreAnswer::OverLimit, StoreOp::Register(_) | StoreOp::AddChannels { .. })
     )
 }

@@ -33,6 +33,7 @@ impl TranscriptWriter<'_> {
     pub fn event(&self, event: &Event, before: Time, now: Time) -> String {
         match event {
             Event::MessageReceived(message) => format!("agent> {}", client_message(message)),
+            Event::HelloOverLimit(reason) => format!("node> hello_over_limit {}", reason.text()),
             Event::InvalidFrame(frame) => format!("agent> {}", invalid_frame(frame)),
             Event::PeerActive => "agent> <pong>".to_owned(),
             Event::SocketClosed => "agent> <closes>".to_owned(),
@@ -150,6 +151,7 @@ impl TranscriptWriter<'_> {
             StoreAnswer::Fetched(page) => self.page(page),
             StoreAnswer::MonthUpdated(is_ours) => format!("month_updated {}", yes_or_no(*is_ours)),
             StoreAnswer::MoveFinished(is_ours) => format!("move_finished {}", yes_or_no(*is_ours)),
+            StoreAnswer::OverLimit => "over_limit".to_owned(),
             StoreAnswer::NodeCleared(was_so) => format!("node_cleared {}", yes_or_no(*was_so)),
             StoreAnswer::Deleted
             | StoreAnswer::OffersRecorded

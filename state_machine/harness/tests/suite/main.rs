@@ -13,6 +13,7 @@ mod fuzz;
 mod histories;
 mod hostile_files;
 mod invariants;
+mod limits;
 mod models;
 mod overdue;
 mod pings;

@@ -310,7 +310,8 @@ impl Session {
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
             | StoreAnswer::Moved
-            | StoreAnswer::NodeCleared(_) => return Some(answer),
+            | StoreAnswer::NodeCleared(_)
+            | StoreAnswer::OverLimit => return Some(answer),
         }
         None
     }

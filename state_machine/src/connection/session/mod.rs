@@ -109,8 +109,12 @@ impl Session {
             Event::MessageStored => self.request_scan(),
             Event::AckReplyLost(message) => self.deletes.delete(message),
             Event::BroadcastsChanged(all) => self.broadcasts_changed(&all, cx),
-            // Every step ends with what the time allows; the phase processes the store's answers.
-            Event::PeerActive | Event::TimePassed | Event::StoreAnswered { .. } => {}
+            // Every step ends with what the time allows; the phase processes the store's answers. A hello was admitted
+            // before the session began.
+            Event::PeerActive
+            | Event::TimePassed
+            | Event::StoreAnswered { .. }
+            | Event::HelloOverLimit(_) => {}
         }
         SessionOutcome::Stay
     }

@@ -123,7 +123,8 @@ impl StageRules for Identified {
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
             | StoreAnswer::Moved
-            | StoreAnswer::NodeCleared(_) => Next::Stay,
+            | StoreAnswer::NodeCleared(_)
+            | StoreAnswer::OverLimit => Next::Stay,
         }
     }
 }

@@ -70,9 +70,7 @@ impl Ready {
             return send_registered(session, chid, key, cx);
         }
         if session.channels.len() >= cx.config.limits.channels_max {
-            let (status, reason) = (status::TOO_MANY, "too many channels");
-            let refused = ServerMessage::RegisterRefused { chid, status, reason };
-            return cx.out.push(Effect::Send(refused));
+            return send_refused(chid, status::TOO_MANY, "too many channels", cx);
         }
         let Some(month) = self.month else {
             session.commands.push_front(ClientMessage::Register { chid, key });
@@ -164,6 +162,16 @@ impl StageRules for Ready {
                 session.remove_channel(chid);
                 send_unregistered(chid, cx);
             }
+            (StoreAnswer::OverLimit, Some(Command::CreatingRecord)) => {
+                if let Some(ClientMessage::Register { chid, .. }) = session.commands.pop_front() {
+                    let reason = "too many new user agents of this address, try again later";
+                    send_refused(chid, status::OVER_LIMIT, reason, cx);
+                }
+            }
+            (StoreAnswer::OverLimit, Some(Command::Registering { chid, .. })) => {
+                let reason = "too many registers, try again later";
+                send_refused(chid, status::OVER_LIMIT, reason, cx);
+            }
             (_, command) => self.command = command,
         }
         Next::Stay
@@ -197,6 +205,10 @@ fn set_urgency(session: &mut Session, min: Urgency, cx: &mut StepContext<'_>) {
 fn send_registered(session: &Session, chid: Chid, key: Option<VapidKey>, cx: &mut StepContext<'_>) {
     let uaid = session.uaid;
     cx.out.push(Effect::Send(ServerMessage::Registered { uaid, chid, key }));
+}
+
+fn send_refused(chid: Chid, status: u16, reason: &'static str, cx: &mut StepContext<'_>) {
+    cx.out.push(Effect::Send(ServerMessage::RegisterRefused { chid, status, reason }));
 }
 
 fn send_unregistered(chid: Chid, cx: &mut StepContext<'_>) {

@@ -1,0 +1,121 @@
+//! The address that a request counts for.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use actix_web::http::header::HeaderMap;
+
+use crate::node_address::Networks;
+
+const FORWARDED: &str = "x-forwarded-for";
+
+/// The bits of an IPv6 address that name its site: one customer has many addresses, often a whole /56.
+const SITE: Ipv6Addr = Ipv6Addr::from_bits(!0 << (128 - 56));
+
+pub(super) struct Addresses {
+    trusted_proxies: Networks,
+    loopback_limited: bool,
+}
+
+impl Addresses {
+    pub(super) fn new(trusted_proxies: Networks, loopback_limited: bool) -> Self {
+        Self { trusted_proxies, loopback_limited }
+    }
+
+    /// The address or the IPv6 /56 that a request of this peer counts for; none if it has no limit by address.
+    pub(super) fn of(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = peer.to_canonical();
+        let forwarded =
+            self.trusted_proxies.contains(peer).then(|| self.forwarded(headers)).flatten();
+        let is_exempt = forwarded.is_none() && peer.is_loopback() && !self.loopback_limited;
+        (!is_exempt).then(|| match forwarded.unwrap_or(peer) {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => (address & SITE).into(),
+        })
+    }
+
+    /// The last address that no trusted proxy has: each proxy appends the address of its own peer, and what precedes
+    /// that may be forged.
+    fn forwarded(&self, headers: &HeaderMap) -> Option<IpAddr> {
+        let lines: Vec<_> = headers.get_all(FORWARDED).collect();
+        for line in lines.into_iter().rev() {
+            for address in line.to_str().ok()?.rsplit(',') {
+                let address = address.trim().parse::<IpAddr>().ok()?.to_canonical();
+                if !self.trusted_proxies.contains(address) {
+                    return Some(address);
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn counted(trusted: &str, loopback_limited: bool, peer: &str, forwarded: &[&str]) -> String {
+        let addresses = Addresses::new(Networks::parse(trusted).unwrap(), loopback_limited);
+        let mut headers = HeaderMap::new();
+        for line in forwarded {
+            let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
+            headers.append(HeaderName::from_static(FORWARDED), line);
+        }
+        let address = addresses.of(peer.parse().unwrap(), &headers);
+        address.map(|address| address.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_forwarded_address_counts_only_if_a_trusted_proxy_sends_it() {
+        let trusted = "10.0.0.0/8, 127.0.0.1, fd00::/8";
+        for (peer, forwarded, expected) in [
+            ("192.0.2.1", ["1.2.3.4"].as_slice(), "192.0.2.1"),
+            ("10.0.0.1", &["1.2.3.4"], "1.2.3.4"),
+            ("::ffff:10.0.0.1", &["::ffff:1.2.3.4"], "1.2.3.4"),
+            ("127.0.0.1", &["1.2.3.4"], "1.2.3.4"),
+            ("fd00::1", &["9.9.9.9, 1.2.3.4,10.0.0.2 , 10.0.0.3"], "1.2.3.4"),
+            ("10.0.0.1", &["9.9.9.9, 1.2.3.4", "10.0.0.2"], "1.2.3.4"),
+            ("10.0.0.1", &["forged", "1.2.3.4"], "1.2.3.4"),
+            ("10.0.0.1", &["127.0.0.2"], "127.0.0.2"),
+        ] {
+            assert_eq!(counted(trusted, false, peer, forwarded), expected, "{peer} {forwarded:?}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_the_proxy_counts_if_its_header_is_malformed_or_missing() {
+        for forwarded in [
+            [].as_slice(),
+            &[""],
+            &["unknown"],
+            &["1.2.3.4:80"],
+            &["1.2.3.4,"],
+            &["1.2.3.4, x, 10.0.0.2"],
+            &["10.0.0.2"],
+            &["äöü"],
+        ] {
+            assert_eq!(counted("10.0.0.0/8", false, "10.0.0.1", forwarded), "10.0.0.1");
+        }
+    }
+
+    #[test]
+    fn ipv6_counts_by_its_first_56_bits() {
+        for address in ["2001:db8:1:2ff::1", "2001:db8:1:200:ffff::"] {
+            assert_eq!(counted("", false, address, &[]), "2001:db8:1:200::");
+            assert_eq!(counted("10.0.0.1", false, "10.0.0.1", &[address]), "2001:db8:1:200::");
+        }
+        assert_eq!(counted("", false, "2001:db8:1:300::1", &[]), "2001:db8:1:300::");
+    }
+
+    #[test]
+    fn a_peer_on_loopback_counts_only_by_the_setting() {
+        for (peer, limited) in
+            [("127.0.0.1", "127.0.0.1"), ("127.9.9.9", "127.9.9.9"), ("::1", "::")]
+        {
+            assert_eq!(counted("", false, peer, &["1.2.3.4"]), "");
+            assert_eq!(counted("", true, peer, &["1.2.3.4"]), limited);
+        }
+        assert_eq!(counted("127.0.0.1", false, "127.0.0.1", &[]), "");
+    }
+}

@@ -1,0 +1,150 @@
+//! A limit of connections per second of all user agents: storage must keep up when all reconnect.
+//!
+//! A hello is charged, before anything is read for it. A connection that sends none costs no storage request and takes
+//! no place. Half of the burst is kept for hellos that name a uaid: a flood of new agents locks no known one out.
+
+use std::sync::{Mutex, PoisonError};
+
+use slog::{Logger, warn};
+use state_machine::log_limiter::LogLimiter;
+use state_machine::token_bucket::{Rate, TokenBucket};
+use state_machine::{Span, Time};
+
+/// Minimum time between two log lines.
+const LOG_EVERY: Span = Span::from_secs(1);
+
+/// The limiter that all worker threads share.
+pub(super) struct ConnectLimiter {
+    rate: Rate,
+    state: Mutex<State>,
+}
+
+struct State {
+    bucket: TokenBucket,
+    log_limiter: LogLimiter,
+    refused: u64,
+}
+
+impl ConnectLimiter {
+    /// Admits this many per second, and as many at once; 0 is no limit.
+    pub(super) fn new(connects_per_second_max: usize) -> Self {
+        let rate = Rate::per_second(connects_per_second_max);
+        let log_limiter = LogLimiter::new(LOG_EVERY);
+        Self { rate, state: Mutex::new(State { bucket: rate.bucket(), log_limiter, refused: 0 }) }
+    }
+
+    /// Whether a hello that names a uaid would be admitted now. Refusals are logged.
+    pub(super) fn has_room(&self, now: Time, log: &Logger) -> bool {
+        self.count(now, log, |bucket| bucket.require(&self.rate, 0, now))
+    }
+
+    /// Charges a hello; `is_named` if it names a uaid. Refusals are logged.
+    pub(super) fn try_admit(&self, is_named: bool, now: Time, log: &Logger) -> bool {
+        let reserve = if is_named { 0 } else { self.rate.tokens() / 2 };
+        self.count(now, log, |bucket| bucket.try_acquire(&self.rate, reserve, now))
+    }
+
+    /// The name of the limit, and how many connections it has refused.
+    pub(super) fn refused(&self) -> (&'static str, u64) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        ("connects_per_second_max", state.refused)
+    }
+
+    fn count(
+        &self,
+        now: Time,
+        log: &Logger,
+        admit: impl FnOnce(&mut TokenBucket) -> Result<(), Span>,
+    ) -> bool {
+        // A panic cannot leave the state half-updated.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if admit(&mut state.bucket).is_ok() {
+            return true;
+        }
+        state.refused += 1;
+        let suppressed = state.log_limiter.allow(now);
+        drop(state);
+        if let Some(suppressed) = suppressed {
+            warn!(log, "user agents are refused, more connect than connects_per_second_max allows";
+                "refused" => suppressed + 1);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use slog::{Discard, Drain, Never, OwnedKVList, Record, o};
+
+    use super::*;
+
+    const NOW: Time = Time(1_000_000);
+
+    fn admitted(limiter: &ConnectLimiter, is_named: bool, now: Time) -> usize {
+        let log = Logger::root(Discard, o!());
+        (0..100).filter(|_| limiter.try_admit(is_named, now, &log)).count()
+    }
+
+    #[test]
+    fn as_many_are_admitted_at_once_as_in_a_second() {
+        let limiter = ConnectLimiter::new(20);
+        assert_eq!(admitted(&limiter, true, NOW), 20);
+        assert_eq!(admitted(&limiter, true, NOW + Span(500)), 10);
+        assert_eq!(admitted(&ConnectLimiter::new(0), true, NOW), 100);
+        assert_eq!(admitted(&ConnectLimiter::new(0), false, NOW), 100);
+    }
+
+    #[test]
+    fn half_of_the_places_are_kept_for_known_agents() {
+        let limiter = ConnectLimiter::new(20);
+        assert_eq!(admitted(&limiter, false, NOW), 10);
+        assert_eq!(admitted(&limiter, true, NOW), 10);
+        assert_eq!(admitted(&limiter, false, NOW + Span(500)), 0);
+        assert_eq!(admitted(&limiter, false, NOW + Span(1000)), 10);
+        assert_eq!(admitted(&ConnectLimiter::new(1), false, NOW), 1);
+    }
+
+    #[test]
+    fn a_connection_that_sends_no_hello_takes_no_place() {
+        let (limiter, log) = (ConnectLimiter::new(20), Logger::root(Discard, o!()));
+        assert!((0..100).all(|_| limiter.has_room(NOW, &log)));
+        assert_eq!(admitted(&limiter, true, NOW), 20);
+        assert!(!limiter.has_room(NOW, &log));
+        assert!(limiter.has_room(NOW + Span(50), &log));
+        assert_eq!(limiter.refused().1, 81);
+    }
+
+    #[test]
+    fn refusals_are_logged_once_a_second() {
+        struct Lines(Arc<AtomicU64>);
+        impl Drain for Lines {
+            type Ok = ();
+            type Err = Never;
+            fn log(&self, _: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+        let lines = Arc::new(AtomicU64::new(0));
+        let log = Logger::root(Lines(Arc::clone(&lines)), o!());
+        let limiter = ConnectLimiter::new(1);
+        for (after_ms, is_admitted, lines_then) in [
+            (0, true, 0),
+            (0, false, 1),
+            (999, false, 1),
+            (1000, true, 1),
+            (1000, false, 2),
+            (1999, false, 2),
+        ] {
+            assert_eq!(
+                limiter.try_admit(true, NOW + Span(after_ms), &log),
+                is_admitted,
+                "{after_ms}"
+            );
+            assert_eq!(lines.load(Ordering::Relaxed), lines_then, "{after_ms}");
+        }
+    }
+}

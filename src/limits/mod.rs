@@ -1,0 +1,173 @@
+//! Limits by who asks: pushes, connections, new user agents and registers of one sender.
+//!
+//! A sender is a peer's address, an application server's VAPID key, a subscription or a user agent. Each limit is a
+//! rate for each sender, and as many at once as in a minute.
+
+mod address;
+mod connects;
+mod limiter;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use actix_web::http::header::HeaderMap;
+use actors::{Admission, Clock};
+use slog::Logger;
+use state_machine::connection::CloseReason;
+use state_machine::{Chid, Span, Uaid};
+
+use address::Addresses;
+use connects::ConnectLimiter;
+use limiter::{Limiter, Sender};
+
+use crate::settings::Settings;
+
+/// The limits of a process, which all its threads share.
+pub struct Limits {
+    addresses: Addresses,
+    connects: ConnectLimiter,
+    subscription_pushes: Limiter,
+    vapid_key_pushes: Limiter,
+    address_pushes: Limiter,
+    address_connects: Limiter,
+    address_new_agents: Limiter,
+    address_registers: Limiter,
+    agent_registers: Limiter,
+    agent_hellos: Limiter,
+    clock: Clock,
+    log: Logger,
+}
+
+/// A request above a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many requests of one {policy}: try again after {} s", seconds(*.wait))]
+pub struct OverLimit {
+    /// The kind of sender, which names the limit in `RateLimit-Policy`.
+    pub policy: &'static str,
+    pub per_minute: u64,
+    /// When one more request passes.
+    pub wait: Span,
+}
+
+/// The limits of one connection.
+struct OneAgent {
+    limits: Arc<Limits>,
+    /// None if connections of this peer have no limit by address.
+    address: Option<IpAddr>,
+}
+
+impl Limits {
+    pub fn new(settings: &Settings, clock: Clock, log: Logger) -> Arc<Self> {
+        let senders_max = settings.limited_senders_max;
+        let limiter = |setting, policy, per_minute| {
+            Limiter::new(setting, policy, per_minute, senders_max, log.clone())
+        };
+        macro_rules! limiter {
+            ($setting:ident, $policy:literal) => {
+                limiter(stringify!($setting), $policy, settings.$setting)
+            };
+        }
+        Arc::new(Self {
+            addresses: Addresses::new(settings.trusted_proxies.clone(), settings.loopback_limited),
+            connects: ConnectLimiter::new(settings.connects_per_second_max),
+            subscription_pushes: limiter!(subscription_pushes_per_minute_max, "subscription"),
+            vapid_key_pushes: limiter!(vapid_key_pushes_per_minute_max, "vapid-key"),
+            address_pushes: limiter!(address_pushes_per_minute_max, "address"),
+            address_connects: limiter!(address_connects_per_minute_max, "address"),
+            address_new_agents: limiter!(address_new_agents_per_minute_max, "address"),
+            address_registers: limiter!(address_registers_per_minute_max, "address"),
+            agent_registers: limiter!(agent_registers_per_minute_max, "user-agent"),
+            agent_hellos: limiter!(agent_hellos_per_minute_max, "user-agent"),
+            clock,
+            log,
+        })
+    }
+
+    /// The address that a request counts for; none if its peer has no limit by address.
+    pub fn address(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+        self.addresses.of(peer?.ip(), headers)
+    }
+
+    /// Charges a push before its token is decrypted.
+    pub fn push_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
+        self.charge(&self.address_pushes, address.map(Sender::Address))
+    }
+
+    /// Charges a push whose token and credentials are valid; `key` is the SHA-256 of its VAPID key.
+    pub fn push_to(&self, uaid: Uaid, chid: Chid, key: Option<[u8; 32]>) -> Result<(), OverLimit> {
+        self.charge(&self.subscription_pushes, Some(Sender::Subscription(uaid, chid)))?;
+        self.charge(&self.vapid_key_pushes, key.map(Sender::VapidKey))
+    }
+
+    /// Charges a request to `/`, whether its handshake is valid or not.
+    pub fn connect_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
+        self.charge(&self.address_connects, address.map(Sender::Address))
+    }
+
+    /// Whether one more user agent may connect now. Its hello is charged, which proves that it is one.
+    pub fn has_room_for_connect(&self) -> bool {
+        self.connects.has_room(self.clock.now(), &self.log)
+    }
+
+    /// The limits of a connection from this address.
+    pub fn of_agent(self: &Arc<Self>, address: Option<IpAddr>) -> Box<dyn Admission> {
+        Box::new(OneAgent { limits: Arc::clone(self), address })
+    }
+
+    /// How many requests each limit has refused, by its setting.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let limiters = [
+            &self.subscription_pushes,
+            &self.vapid_key_pushes,
+            &self.address_pushes,
+            &self.address_connects,
+            &self.address_new_agents,
+            &self.address_registers,
+            &self.agent_registers,
+            &self.agent_hellos,
+        ];
+        limiters.into_iter().map(Limiter::refused).chain([self.connects.refused()])
+    }
+
+    fn charge(&self, limiter: &Limiter, sender: Option<Sender>) -> Result<(), OverLimit> {
+        sender.map_or(Ok(()), |sender| limiter.charge(sender, self.clock.now()))
+    }
+}
+
+impl Admission for OneAgent {
+    /// The limit of the agent first: an agent above it takes no place of others.
+    fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
+        let Limits { agent_hellos, connects, clock, log, .. } = &*self.limits;
+        self.limits
+            .charge(agent_hellos, uaid.map(Sender::Agent))
+            .map_err(|_| CloseReason::TooManyHellos)?;
+        match connects.try_admit(uaid.is_some(), clock.now(), log) {
+            true => Ok(()),
+            false => Err(CloseReason::TooManyConnects),
+        }
+    }
+
+    fn new_agent(&self) -> bool {
+        let sender = self.address.map(Sender::Address);
+        self.limits.charge(&self.limits.address_new_agents, sender).is_ok()
+    }
+
+    fn register(&self, uaid: Uaid) -> bool {
+        let Limits { address_registers, agent_registers, .. } = &*self.limits;
+        self.limits.charge(agent_registers, Some(Sender::Agent(uaid))).is_ok()
+            && self.limits.charge(address_registers, self.address.map(Sender::Address)).is_ok()
+    }
+}
+
+impl OverLimit {
+    /// The wait in seconds, at least one.
+    pub fn retry_after_s(&self) -> u64 {
+        seconds(self.wait)
+    }
+}
+
+fn seconds(wait: Span) -> u64 {
+    wait.0.div_ceil(1000).max(1)
+}

@@ -1,0 +1,184 @@
+use actors::Admission;
+use slog::{Discard, o};
+use state_machine::Time;
+
+use super::*;
+
+const NOW: Time = Time(1_000_000);
+const A: Uaid = Uaid([1; 16]);
+const B: Uaid = Uaid([2; 16]);
+const CHID: Chid = Chid([3; 16]);
+const OTHER_CHID: Chid = Chid([4; 16]);
+
+/// The limits on a clock that a test moves.
+struct Limited(Arc<Limits>, Clock);
+
+impl Limited {
+    fn by(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let clock = Clock::starting_at(NOW);
+        clock.set(NOW);
+        let limits = Limits::new(&settings, clock.clone(), Logger::root(Discard, o!()));
+        Self(limits, clock)
+    }
+
+    /// Checks that three requests pass, no fourth one does, and one more does 30 s later. Real time passes too.
+    fn admits_three_a_minute(&self, admits: impl Fn(&Limits) -> bool) {
+        let now = self.1.now();
+        let passing = || (0..10).filter(|_| admits(&self.0)).count();
+        assert_eq!(passing(), 3);
+        self.1.set(now + Span(10_000));
+        assert_eq!(passing(), 0);
+        self.1.set(now + Span(30_000));
+        assert_eq!(passing(), 1);
+        self.1.set(now + Span(600_000));
+        assert_eq!(passing(), 3);
+    }
+
+    fn agent(&self, address: &str) -> Box<dyn Admission> {
+        self.0.of_agent(ip(address))
+    }
+}
+
+fn ip(text: &str) -> Option<IpAddr> {
+    Some(text.parse().unwrap())
+}
+
+#[test]
+fn a_subscription_gets_so_many_pushes_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.subscription_pushes_per_minute_max = 3);
+    limited.admits_three_a_minute(|limits| limits.push_to(A, CHID, None).is_ok());
+    for (uaid, chid) in [(A, OTHER_CHID), (B, CHID)] {
+        limited.admits_three_a_minute(|limits| limits.push_to(uaid, chid, None).is_ok());
+    }
+}
+
+#[test]
+fn a_vapid_key_sends_so_many_pushes_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.vapid_key_pushes_per_minute_max = 3);
+    for key in [[1; 32], [2; 32]] {
+        limited.admits_three_a_minute(|limits| limits.push_to(A, CHID, Some(key)).is_ok());
+    }
+    assert!((0..100).all(|_| limited.0.push_to(A, CHID, None).is_ok()), "no key, no limit");
+}
+
+#[test]
+fn an_address_sends_so_many_pushes_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.address_pushes_per_minute_max = 3);
+    for address in [ip("192.0.2.1"), ip("192.0.2.2")] {
+        limited.admits_three_a_minute(|limits| limits.push_from(address).is_ok());
+    }
+    assert!((0..100).all(|_| limited.0.push_from(None).is_ok()), "no address, no limit");
+}
+
+#[test]
+fn an_address_connects_so_often_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.address_connects_per_minute_max = 3);
+    for address in [ip("192.0.2.1"), ip("192.0.2.2")] {
+        limited.admits_three_a_minute(|limits| limits.connect_from(address).is_ok());
+    }
+}
+
+#[test]
+fn an_address_has_so_many_new_agents_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.address_new_agents_per_minute_max = 3);
+    for address in ["192.0.2.1", "192.0.2.2"] {
+        limited.admits_three_a_minute(|_| limited.agent(address).new_agent());
+    }
+    assert!((0..700).all(|_| limited.0.of_agent(None).new_agent()));
+}
+
+#[test]
+fn an_address_registers_so_many_channels_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.address_registers_per_minute_max = 3);
+    for address in ["192.0.2.1", "192.0.2.2"] {
+        limited.admits_three_a_minute(|_| limited.agent(address).register(A));
+    }
+}
+
+#[test]
+fn an_agent_registers_so_many_channels_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.agent_registers_per_minute_max = 3);
+    for uaid in [A, B] {
+        limited.admits_three_a_minute(|_| limited.agent("192.0.2.1").register(uaid));
+    }
+}
+
+#[test]
+fn an_agent_connects_so_often_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.agent_hellos_per_minute_max = 3);
+    for uaid in [A, B] {
+        limited.admits_three_a_minute(|_| limited.agent("192.0.2.1").hello(Some(uaid)).is_ok());
+    }
+    let refused = (0..10).find_map(|_| limited.agent("192.0.2.1").hello(Some(A)).err());
+    assert_eq!(refused, Some(CloseReason::TooManyHellos));
+    assert!((0..100).all(|_| limited.agent("192.0.2.1").hello(None).is_ok()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_connects_too_often_takes_no_place_of_others() {
+    let limited = Limited::by(|settings| {
+        settings.agent_hellos_per_minute_max = 1;
+        settings.connects_per_second_max = 4;
+    });
+    let refused = |uaid| limited.agent("192.0.2.1").hello(uaid).err();
+    assert_eq!(refused(Some(A)), None);
+    assert!((0..10).all(|_| refused(Some(A)) == Some(CloseReason::TooManyHellos)));
+    assert_eq!(refused(None), None);
+    assert_eq!(refused(None), Some(CloseReason::TooManyConnects));
+    assert_eq!(refused(Some(B)), None);
+    assert!(limited.0.has_room_for_connect());
+}
+
+#[test]
+fn a_limit_of_zero_is_off() {
+    let limited = Limited::by(|settings| {
+        settings.subscription_pushes_per_minute_max = 0;
+        settings.vapid_key_pushes_per_minute_max = 0;
+        settings.address_pushes_per_minute_max = 0;
+        settings.address_connects_per_minute_max = 0;
+        settings.address_new_agents_per_minute_max = 0;
+        settings.address_registers_per_minute_max = 0;
+        settings.agent_registers_per_minute_max = 0;
+        settings.agent_hellos_per_minute_max = 0;
+        settings.connects_per_second_max = 0;
+    });
+    let (address, key) = (ip("192.0.2.1"), Some([1; 32]));
+    for _ in 0..5000 {
+        assert_eq!(limited.0.push_from(address), Ok(()));
+        assert_eq!(limited.0.push_to(A, CHID, key), Ok(()));
+        assert_eq!(limited.0.connect_from(address), Ok(()));
+        let agent = limited.0.of_agent(address);
+        assert!(agent.new_agent() && agent.register(A) && agent.hello(Some(A)).is_ok());
+    }
+    assert_eq!(limited.0.refused().map(|(_, refused)| refused).sum::<u64>(), 0);
+}
+
+#[test]
+fn the_defaults_let_large_honest_senders_through() {
+    let limited = Limited::by(|_| {});
+    let address = ip("192.0.2.1");
+    for push in 0..20_000u32 {
+        let chid = Chid(u128::from(push / 1000).to_be_bytes());
+        assert_eq!(limited.0.push_from(address), Ok(()));
+        assert_eq!(limited.0.push_to(A, chid, Some([1; 32])), Ok(()));
+    }
+    for agent in 0..500u16 {
+        assert_eq!(limited.0.connect_from(address), Ok(()));
+        let uaid = Uaid(u128::from(agent).to_be_bytes());
+        let agent = limited.0.of_agent(address);
+        assert!(agent.hello(None).is_ok() && agent.new_agent() && agent.register(uaid));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_sender_the_quota_and_the_wait() {
+    let limited = Limited::by(|settings| settings.subscription_pushes_per_minute_max = 7);
+    let refused = (0..9).find_map(|_| limited.0.push_to(A, CHID, None).err()).unwrap();
+    assert_eq!((refused.policy, refused.per_minute), ("subscription", 7));
+    assert_eq!(refused.retry_after_s(), 9);
+    assert_eq!(refused.to_string(), "too many requests of one subscription: try again after 9 s");
+    let refused: Vec<_> = limited.0.refused().filter(|(_, refused)| *refused > 0).collect();
+    assert_eq!(refused, [("subscription_pushes_per_minute_max", 1)]);
+}

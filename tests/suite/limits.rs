@@ -1,0 +1,288 @@
+//! Limits by who asks, over real sockets: the one who asks too often gets a named answer, others are unaffected.
+//!
+//! The peers of these tests are on loopback, which is a trusted proxy here: each names its own address.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use awc::http::Method;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Error;
+
+use crate::harness::{AT_ONCE, Agent, Answer, Closed, Raw, Sender, Server, Signer, Socket, until};
+
+const TRUSTED: &str = "--trusted-proxies=127.0.0.1";
+const ALICE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const BOB: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+
+/// Requests that are enough to reach the small limits of these tests, however slow the machine is.
+const MANY: usize = 1000;
+
+/// Checks a 429 of this limit, with 3 requests a minute.
+fn assert_over_limit(answer: &Answer, policy: &str) {
+    assert!(answer.assert_error(429, 201).contains(policy), "{answer}");
+    let wait: u64 = answer.header("retry-after").unwrap_or_default().parse().expect("seconds");
+    assert!((1..=20).contains(&wait), "{answer}");
+    let quota = format!("\"{policy}\";r=0;t={wait}");
+    assert_eq!(answer.header("ratelimit"), Some(&*quota));
+    let policy = format!("\"{policy}\";q=3;w=60");
+    assert_eq!(answer.header("ratelimit-policy"), Some(&*policy));
+    let exposed = answer.header("access-control-expose-headers").unwrap_or_default();
+    assert!(exposed.contains("retry-after, ratelimit, ratelimit-policy"), "{answer}");
+}
+
+/// The answers up to the first 429.
+async fn until_limited(mut push: impl AsyncFnMut() -> Answer) -> (usize, Answer) {
+    for passed in 0..MANY {
+        let answer = push().await;
+        if answer.status == 429 {
+            return (passed, answer);
+        }
+        assert_eq!(answer.status, 201, "{answer}");
+    }
+    panic!("{MANY} requests passed");
+}
+
+#[actix_web::test]
+async fn pushes_to_one_subscription_are_limited_and_another_is_unaffected() {
+    let server = Server::start_with(&["--subscription-pushes-per-minute-max=3"]);
+    let mut agent = Agent::new(&server).await;
+    let (channel, other) = (agent.register().await, agent.register().await);
+    let sender = Sender::new();
+    let push = async || sender.post(&channel.endpoint).ttl(60).body("x").send().await;
+    let (passed, answer) = until_limited(push).await;
+    assert!(passed >= 3, "{passed}");
+    assert_over_limit(&answer, "subscription");
+    sender.push(&other.endpoint, "x").await;
+    let health = sender.get(&format!("{}/health", server.origin())).await;
+    let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
+    assert_eq!(health["refused"], json!({"subscription_pushes_per_minute_max": 1}));
+}
+
+#[actix_web::test]
+async fn pushes_of_one_vapid_key_are_limited_and_no_other_key_uses_up_its_limit() {
+    let server = Server::start_with(&["--vapid-key-pushes-per-minute-max=3"]);
+    let channel = Agent::new(&server).await.register().await;
+    let (sender, signer, thief) = (Sender::new(), Signer::new(), Signer::new());
+    let push = async |signer: &Signer| {
+        let push = sender.post(&channel.endpoint).ttl(60).signed(signer, &server.origin());
+        push.body("x").send().await
+    };
+    // A token that another key signed.
+    let forged = thief.authorization(&server.origin());
+    let forged = forged.replace(&thief.key(), &signer.key());
+    for _ in 0..10 {
+        let push = sender.post(&channel.endpoint).ttl(60).header("authorization", &forged);
+        push.send().await.assert_error(401, 109);
+    }
+    let (passed, answer) = until_limited(async || push(&signer).await).await;
+    assert!(passed >= 3, "{passed}");
+    assert_over_limit(&answer, "vapid-key");
+    assert_eq!(push(&thief).await.status, 201);
+    sender.push(&channel.endpoint, "unsigned").await;
+}
+
+#[actix_web::test]
+async fn pushes_from_one_address_are_limited_and_the_log_names_it_by_a_hash() {
+    let server = Server::start_with(&[TRUSTED, "--address-pushes-per-minute-max=3"]);
+    let channel = Agent::new(&server).await.register().await;
+    let sender = Sender::new();
+    let push = async |address: IpAddr| {
+        let push = sender.post(&channel.endpoint).ttl(60).body("x");
+        push.header("x-forwarded-for", &address.to_string()).send().await
+    };
+    let (passed, answer) = until_limited(async || push(ALICE).await).await;
+    assert!(passed >= 3, "{passed}");
+    assert_over_limit(&answer, "address");
+    // The limit is charged before the token is read.
+    let nowhere = sender.post(&format!("{}/wpush/nowhere", server.origin()));
+    assert_eq!(nowhere.header("x-forwarded-for", &ALICE.to_string()).send().await.status, 429);
+    assert_eq!(push(BOB).await.status, 201);
+    sender.push(&channel.endpoint, "from loopback").await;
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("more arrive of one sender")).expect(&log);
+    for field in ["address_pushes_per_minute_max", "refused", "top", "refused_of_top"] {
+        assert!(line.contains(field), "{line}");
+    }
+    assert!(!log.contains(&ALICE.to_string()), "{log}");
+}
+
+#[actix_web::test]
+async fn connects_from_one_address_are_limited_before_the_upgrade() {
+    let server = Server::start_with(&[TRUSTED, "--address-connects-per-minute-max=3"]);
+    let mut refused = None;
+    for _ in 0..MANY {
+        match Socket::open_from(server.address(), ALICE).await {
+            Ok(_) => {}
+            Err(Error::Http(response)) => refused = Some(response),
+            Err(error) => panic!("{error}"),
+        }
+        if refused.is_some() {
+            break;
+        }
+    }
+    let refused = refused.expect("one is refused");
+    assert_eq!(refused.status().as_u16(), 429);
+    assert!(refused.headers().contains_key("retry-after"));
+    let socket = Socket::open_from(server.address(), BOB).await.expect("another address connects");
+    Agent::hello(socket, None).await.expect("the server answers the hello");
+    for _ in 0..10 {
+        Agent::new(&server).await;
+    }
+}
+
+#[actix_web::test]
+async fn new_agents_from_one_address_are_limited_at_their_first_register() {
+    let server = Server::start_with(&[TRUSTED, "--address-new-agents-per-minute-max=2"]);
+    let register = async |address| {
+        let socket = Socket::open_from(server.address(), address).await.expect("it connects");
+        let mut agent = Agent::hello(socket, None).await.expect("the server answers the hello");
+        let chid = uuid::Uuid::new_v4().to_string();
+        let register = json!({"messageType": "register", "channelID": chid});
+        agent.request(&register).await.expect("the session continues")
+    };
+    let mut answer = Value::Null;
+    for _ in 0..MANY {
+        answer = register(ALICE).await;
+        if answer["status"] != 200 {
+            break;
+        }
+    }
+    assert_eq!(answer["status"], 429);
+    assert_eq!(answer["reason"], "too many new user agents of this address, try again later");
+    assert_eq!(answer.get("pushEndpoint"), None);
+    assert_eq!(register(BOB).await["status"], 200);
+}
+
+#[actix_web::test]
+async fn registers_of_one_agent_are_refused_and_accepted_later() {
+    let server = Server::start_with(&["--agent-registers-per-minute-max=60"]);
+    let mut agent = Agent::new(&server).await;
+    let register = async |agent: &mut Agent| {
+        let chid = uuid::Uuid::new_v4().to_string();
+        let register = json!({"messageType": "register", "channelID": chid});
+        agent.request(&register).await.expect("the session continues")
+    };
+    let mut answer = Value::Null;
+    for _ in 0..MANY {
+        answer = register(&mut agent).await;
+        if answer["status"] != 200 {
+            break;
+        }
+    }
+    assert_eq!(answer["status"], 429);
+    assert_eq!(answer["reason"], "too many registers, try again later");
+    Agent::new(&server).await.register().await;
+    until(AT_ONCE, "a register is accepted", async || register(&mut agent).await["status"] == 200)
+        .await;
+}
+
+#[actix_web::test]
+async fn an_agent_that_connects_too_often_is_closed_with_the_reason() {
+    let server = Server::start_with(&["--agent-hellos-per-minute-max=3"]);
+    let (uaid, _) = Agent::offline(&server).await;
+    let hello = async |uaid: &str| {
+        let mut socket = Socket::open(&server).await;
+        socket.send_json(&json!({"messageType": "hello", "uaid": uaid})).await;
+        socket.receive().await
+    };
+    let mut closed = None;
+    for _ in 0..MANY {
+        closed = hello(&uaid).await.err();
+        if closed.is_some() {
+            break;
+        }
+    }
+    assert_eq!(closed, Some(Closed(Some(4429))));
+    let (other, _) = Agent::offline(&server).await;
+    Agent::reconnect(&server, &other).await;
+}
+
+#[actix_web::test]
+async fn invalid_handshakes_use_up_no_place_of_user_agents() {
+    const BAD: usize = 200;
+    let server = Server::start_with(&["--connects-per-second-max=2"]);
+    let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n";
+    let mut raw = Raw::open(&server).await;
+    raw.write(upgrade.repeat(BAD)).await;
+    for _ in 0..BAD {
+        raw.answer().await.assert_error(400, 999);
+    }
+    // A connection without a hello takes no place either.
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        silent.push(Socket::open(&server).await);
+    }
+    Agent::new(&server).await;
+}
+
+#[actix_web::test]
+async fn known_agents_connect_while_new_ones_exceed_the_limit() {
+    let server = Server::start_with(&["--connects-per-second-max=4"]);
+    let mut known = Vec::new();
+    for _ in 0..2 {
+        until(AT_ONCE, "a new agent connects", async || {
+            let Ok(mut agent) = Agent::try_new(&server).await else { return false };
+            agent.register().await;
+            known.push(agent.leave().await);
+            true
+        })
+        .await;
+    }
+    let mut refused = 0;
+    for _ in 0..MANY {
+        let mut socket = Socket::open(&server).await;
+        socket.send_json(&json!({"messageType": "hello"})).await;
+        match socket.receive().await {
+            Ok(_) => {}
+            Err(closed) => {
+                assert_eq!(closed, Closed(Some(1013)));
+                refused += 1;
+                break;
+            }
+        }
+    }
+    assert_eq!(refused, 1, "new agents are refused");
+    for uaid in &known {
+        Agent::reconnect(&server, uaid).await;
+    }
+}
+
+#[actix_web::test]
+async fn an_invalid_push_closes_its_connection_and_others_keep_it() {
+    let server = Server::start_with(&["--subscription-pushes-per-minute-max=3"]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    let path = channel.path(&server);
+    let gone = agent.register().await;
+    agent.unregister(&gone).await;
+    let post = |path: &str, more: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n{more}\r\n")
+    };
+    for (request, status) in [
+        (post(&path, ""), 400),
+        (post(&path, "TTL: 60\r\nAuthorization: vapid nonsense\r\n"), 401),
+        (post("/wpush/nowhere", "TTL: 60\r\n"), 404),
+        (
+            format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Length: 9999\r\n\r\n"),
+            413,
+        ),
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(request).await;
+        let answer = raw.answer().await;
+        assert_eq!(answer.status, status, "{answer}");
+        assert_eq!(answer.header("connection"), Some("close"), "{answer}");
+        raw.rest(AT_ONCE).await;
+    }
+    let mut raw = Raw::open(&server).await;
+    let mut statuses = Vec::new();
+    for path in [&gone.path(&server), &path, &path, &path, &path, &path] {
+        raw.write(post(path, "TTL: 0\r\n")).await;
+        statuses.push(raw.answer().await.status);
+    }
+    assert_eq!((statuses[0], statuses[1]), (410, 201));
+    assert!(statuses.contains(&429), "{statuses:?}");
+    let sender = Sender::new();
+    let options = sender.request(Method::OPTIONS, &channel.endpoint).send().await;
+    assert_eq!(options.status, 204);
+}
