@@ -58,10 +58,12 @@ async fn push(
     let headers = request.headers();
     let limits = &app.common.limits;
     limits.push_from(limits.address(request.peer_addr(), headers))?;
-    let EndpointToken { uaid, chid } = open(app, headers, version, token)?;
+    let (EndpointToken { uaid, chid }, key) = open(app, headers, version, token)?;
     let PushHeaders { ttl, topic, urgency } = PushHeaders::read(headers, app.limits.ttl_max)?;
     let body = read_body(headers, payload, app).await?;
     let payload = push_headers::payload(headers, body)?;
+    // The body was read, so a refused sender keeps its connection.
+    limits.push_to(uaid, chid, key)?;
     let accepted_at = app.common.clock.now();
     let id = app.ids.mint(accepted_at, topic.is_some());
     let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
@@ -87,22 +89,21 @@ async fn push(
     }
 }
 
-/// Decrypts the token and verifies the sender's credentials.
+/// Decrypts the token and verifies the sender's credentials. Returns the token's content and the SHA-256 of the verified
+/// key, if there is one.
 fn open(
     app: &EndpointRole,
     headers: &HeaderMap,
     version: TokenVersion,
     token: &str,
-) -> Result<EndpointToken, PushError> {
+) -> Result<(EndpointToken, Option<[u8; 32]>), PushError> {
     let credentials = Credentials::read(headers)?;
     let key = credentials.as_ref().map(Credentials::key);
     let opened = app.tokens.decrypt(version, token, key)?;
     if let Some(credentials) = &credentials {
         app.vapid.verify(credentials, app.common.clock.now())?;
     }
-    // Only the owner of a key uses up its limit.
-    app.common.limits.push_to(opened.uaid, opened.chid, key.map(VapidKey::sha256))?;
-    Ok(opened)
+    Ok((opened, key.map(VapidKey::sha256)))
 }
 
 /// Reads the body within its limits of size and time.

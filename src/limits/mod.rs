@@ -95,7 +95,7 @@ impl Limits {
         self.charge(&self.address_pushes, address.map(Sender::Address))
     }
 
-    /// Charges a push whose token and credentials are valid; `key` is the SHA-256 of its VAPID key.
+    /// Charges a push that is valid; `key` is the SHA-256 of its VAPID key, whose owner alone uses up its limit.
     pub fn push_to(&self, uaid: Uaid, chid: Chid, key: Option<[u8; 32]>) -> Result<(), OverLimit> {
         self.charge(&self.subscription_pushes, Some(Sender::Subscription(uaid, chid)))?;
         self.charge(&self.vapid_key_pushes, key.map(Sender::VapidKey))

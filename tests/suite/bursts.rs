@@ -10,6 +10,9 @@ use crate::harness::{AT_ONCE, Agent, Notification, Sender, Server, until};
 const SENDERS: usize = 16;
 const PUSHES: usize = 400;
 
+/// Senders that repeat a push at once, without a limit of their own.
+const INSISTENT: &str = "--subscription-pushes-per-minute-max=0";
+
 #[actix_web::test]
 async fn a_burst_of_400_pushes_to_an_offline_agent_arrives_completely_in_version_order() {
     let server = Server::start();
@@ -82,7 +85,7 @@ async fn a_burst_through_mailboxes_of_capacity_1_arrives_completely() {
 
 #[actix_web::test]
 async fn an_overloaded_store_answers_503_and_keeps_every_201() {
-    let server = Server::start_with(&["--write-queue-max=1"]);
+    let server = Server::start_with(&["--write-queue-max=1", INSISTENT]);
     let (uaid, channel) = Agent::offline(&server).await;
     let (sent, refusals) = insistent_burst(&channel.endpoint).await;
     assert!(refusals > 0, "the store was not overrun");
@@ -94,7 +97,7 @@ async fn an_overloaded_store_answers_503_and_keeps_every_201() {
 
 #[actix_web::test]
 async fn pushes_above_the_limit_are_answered_503_and_the_others_are_kept() {
-    let server = Server::start_with(&["--pushes-in-flight-max=2"]);
+    let server = Server::start_with(&["--pushes-in-flight-max=2", INSISTENT]);
     let (uaid, channel) = Agent::offline(&server).await;
     let (sent, refusals) = insistent_burst(&channel.endpoint).await;
     assert!(refusals > 0, "there were never more than two");

@@ -277,7 +277,8 @@ async fn an_invalid_push_closes_its_connection_and_others_keep_it() {
     let mut raw = Raw::open(&server).await;
     let mut statuses = Vec::new();
     for path in [&gone.path(&server), &path, &path, &path, &path, &path] {
-        raw.write(post(path, "TTL: 0\r\n")).await;
+        let head = "TTL: 0\r\nContent-Encoding: aes128gcm\r\nContent-Length: 1\r\n\r\nx";
+        raw.write(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{head}")).await;
         statuses.push(raw.answer().await.status);
     }
     assert_eq!((statuses[0], statuses[1]), (410, 201));
