@@ -1,8 +1,8 @@
 //! The endpoint actor: drives a `Delivery` for each push.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
@@ -10,8 +10,9 @@ use slog::{Logger, warn};
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
+use state_machine::log_limiter::LogLimiter;
 use state_machine::store::StoreFailed;
-use state_machine::{Message, Month, NodeId, Uaid};
+use state_machine::{Message, Month, NodeId, Span, Uaid};
 use storage::{Store, StoreError};
 use tokio::time::timeout;
 
@@ -34,7 +35,11 @@ pub struct EndpointShared {
     ack_waiters: AtomicUsize,
     /// The mailboxes of all endpoint actors, counted together.
     mailbox: Mailbox,
+    space_limiter: Mutex<LogLimiter>,
 }
+
+/// Minimum time between two log lines about messages that are refused for want of space.
+const SPACE_LOG_EVERY: Span = Span::from_secs(60);
 
 /// What bounds the pushes of a process.
 #[derive(Debug, Clone, Copy)]
@@ -76,13 +81,26 @@ impl EndpointShared {
     ) -> Self {
         let (in_flight, ack_waiters) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let mailbox = Mailbox::new(limits.mailbox_max);
-        Self { store, nodes, clock, limits, log, in_flight, ack_waiters, mailbox }
+        let space_limiter = Mutex::new(LogLimiter::new(SPACE_LOG_EVERY));
+        Self { store, nodes, clock, limits, log, in_flight, ack_waiters, mailbox, space_limiter }
     }
 
     /// Pushes in flight, whatever they wait for.
     pub fn in_flight(&self) -> usize {
         let EndpointState { in_flight, ack_waiters, .. } = self.state();
         in_flight + ack_waiters
+    }
+
+    /// Logs once in [`SPACE_LOG_EVERY`] that messages are refused, and how many.
+    fn note_no_space(&self) {
+        // A panic cannot leave the limiter half-updated.
+        let mut limiter = self.space_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = limiter.allow(self.clock.now()) {
+            drop(limiter);
+            let space = self.store.disk_space();
+            warn!(self.log, "messages are refused, the disk has less free space than disk_free_bytes_min, or is full";
+                "messages" => suppressed + 1, "free_bytes" => space.map(|space| space.free_bytes));
+        }
     }
 
     fn state(&self) -> EndpointState {
@@ -232,8 +250,13 @@ impl PushInFlight<'_> {
     }
 
     fn note(&self, error: Option<StoreError>) {
-        if let Some(error) = error {
-            warn!(self.shared.log, "a store operation of a push failed"; "error" => %error);
+        let log = &self.shared.log;
+        match error {
+            Some(StoreError::NoSpace) => self.shared.note_no_space(),
+            Some(error) => {
+                warn!(log, "a store operation of a push failed"; "error" => %error);
+            }
+            None => {}
         }
     }
 }

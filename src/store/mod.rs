@@ -33,7 +33,10 @@ pub enum OpenStoreError {
 pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     Ok(match settings.store {
         StoreKind::Embedded => {
-            let options = EmbeddedOptions::new(settings.write_queue_max);
+            let options = EmbeddedOptions {
+                free_bytes_min: settings.disk_free_bytes_min,
+                ..EmbeddedOptions::new(settings.write_queue_max)
+            };
             Arc::new(Embedded::open(&settings.data_dir, &options)?)
         }
         StoreKind::DynamoDb => {

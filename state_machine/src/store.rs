@@ -151,11 +151,20 @@ pub enum StoreAnswer {
     Moved,
     /// The answer to [`StoreOp::ClearNode`]: whether the record still had that binding.
     NodeCleared(bool),
+    /// The answer to any write that the store has no space for: nothing was written.
+    NoSpace,
 }
 
 /// The operation failed, or its outcome is unknown. The caller may retry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreFailed;
+
+impl StoreOp {
+    /// Whether it changes rows.
+    pub fn is_write(&self) -> bool {
+        !matches!(self, Self::ReadChannels { .. } | Self::Fetch { .. })
+    }
+}
 
 impl Cursor {
     pub fn new(text: impl Into<Arc<str>>) -> Self {

@@ -26,6 +26,6 @@ pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
 pub use store::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreError, StoreFuture, Stored,
+    Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
+    RouterTable, Store, StoreError, StoreFuture, Stored,
 };

@@ -99,6 +99,7 @@ impl StoreAnswer {
             Self::MoveFinished(_) => "move finished",
             Self::Moved => "moved",
             Self::NodeCleared(_) => "node cleared",
+            Self::NoSpace => "no space",
         }
     }
 }

@@ -20,7 +20,6 @@ impl StoreAdmin for Embedded {
         let keys: Vec<_> =
             iter::once(FileKey::Router).chain(months.into_iter().map(FileKey::Month)).collect();
         let mut checks: Vec<_> = keys.iter().map(|key| self.try_reading(*key)).collect();
-        checks.push(self.compare_space());
         let written = self.try_writing(keys);
         Box::pin(async {
             checks.push(check("write each file".to_owned(), written.await)?);
@@ -51,7 +50,7 @@ impl StoreAdmin for Embedded {
         uaid: Uaid,
         seen: Option<LastConnect>,
     ) -> StoreFuture<Option<MarkedUser>> {
-        self.write(None, FileKey::Router, move |conn| inactive_users::mark(conn, uaid, seen))
+        self.write_record(uaid, move |conn| inactive_users::mark(conn, uaid, seen))
     }
 
     fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> StoreFuture<bool> {
@@ -139,12 +138,6 @@ impl Embedded {
                 })
             })
         })
-    }
-
-    fn compare_space(&self) -> PreflightCheck {
-        let free = self.dir.free_bytes().map_err(|error| error.to_string());
-        let outcome = free.and_then(preflight::compare_space);
-        PreflightCheck { what: "room on the disk".to_owned(), outcome }
     }
 
     fn status(&self, table: Table) -> Result<TableStatus, StoreError> {

@@ -31,7 +31,9 @@ mod readers;
 mod router;
 mod row_estimate;
 mod schema;
+mod space;
 mod tables;
+mod unwritten;
 mod write_connections;
 mod writer;
 
@@ -47,6 +49,8 @@ pub use self::error::OpenError;
 use self::files::{DataDir, FileKey, MonthFiles};
 pub use self::files::{DirLock, check_dir};
 use self::readers::Readers;
+use self::space::SpaceReserve;
+use self::unwritten::UnwrittenRegistrations;
 use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};
 use crate::store::StoreFuture;
@@ -64,6 +68,8 @@ pub struct EmbeddedOptions {
     /// Month files that the writer, and each reader, keeps open; the oldest is closed for a further
     /// one.
     pub months_open_max: usize,
+    /// With fewer free bytes on the disk, messages are refused; 0 means no limit.
+    pub free_bytes_min: u64,
 }
 
 impl EmbeddedOptions {
@@ -74,6 +80,7 @@ impl EmbeddedOptions {
             write_batch_max: 1024,
             readers: available_parallelism().map_or(4, usize::from).clamp(2, 8),
             months_open_max: 3,
+            free_bytes_min: 0,
         }
     }
 }
@@ -86,6 +93,8 @@ pub struct Embedded {
     dir: Arc<DataDir>,
     months: Arc<MonthFiles>,
     readers: Arc<Readers>,
+    unwritten: Arc<UnwrittenRegistrations>,
+    space: Arc<SpaceReserve>,
     writer: Writer,
 }
 
@@ -100,15 +109,22 @@ impl Embedded {
     ///
     /// Blocks while it checks each file and migrates it to the present schema.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
-        let EmbeddedOptions { readers, months_open_max, .. } = *options;
+        let EmbeddedOptions { readers, months_open_max, free_bytes_min, .. } = *options;
         let (dir, lock, months) = DataDir::open(dir)?;
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
         let readers = Arc::new(readers);
-        let files =
-            WriteConnections::new(dir.clone(), months.clone(), readers.clone(), months_open_max);
-        let writer = Writer::start(files, lock, options);
-        Ok(Self { dir, months, readers, writer: writer.map_err(OpenError::Thread)? })
+        let unwritten = Arc::<UnwrittenRegistrations>::default();
+        let files = WriteConnections::new(
+            dir.clone(),
+            months.clone(),
+            readers.clone(),
+            months_open_max,
+            unwritten.clone(),
+        );
+        let writer = Writer::start(files, lock, options).map_err(OpenError::Thread)?;
+        let space = Arc::new(SpaceReserve::new(dir.clone(), free_bytes_min));
+        Ok(Self { dir, months, readers, unwritten, space, writer })
     }
 
     /// Runs a query on the calling thread. The result is the default if the month has no file.
@@ -129,6 +145,21 @@ impl Embedded {
         statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> StoreFuture<T> {
         self.writer.submit(uaid, Target::File(key), move |files| files.write(key, &statements))
+    }
+
+    /// Queues statements for an agent's record, which is written first if it was not yet.
+    fn write_record<T: Send + 'static>(
+        &self,
+        uaid: Uaid,
+        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let unwritten = Arc::clone(&self.unwritten);
+        self.write(Some(uaid), FileKey::Router, move |conn| {
+            if let Some(registration) = unwritten.of(uaid) {
+                router::register(conn, &registration)?;
+            }
+            statements(conn)
+        })
     }
 
     /// Runs the statements in each of the months that has a table. Returns the number of changed

@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::ready;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 use std::{io, slice, thread};
 
 use state_machine::Uaid;
@@ -187,6 +188,7 @@ impl WriterLoop {
                 self.answer(task);
             }
         }
+        self.files.write_unwritten(Instant::now());
         self.files.end_batch();
     }
 
@@ -315,7 +317,7 @@ mod tests {
         let (dir, lock, months) = DataDir::open(home.path()).unwrap();
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
-        let files = WriteConnections::new(dir, months, readers, 1);
+        let files = WriteConnections::new(dir, months, readers, 1, Arc::default());
         let writer = Writer::start(files, lock, &EmbeddedOptions::new(4096)).unwrap();
         let tables = "
             CREATE TABLE numbers (n INTEGER PRIMARY KEY);

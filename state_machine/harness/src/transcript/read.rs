@@ -86,7 +86,7 @@ impl Reader<'_> {
 
     fn answer(&self, words: &mut Tokens<'_>) -> Result<StoreAnswer, SyntaxError> {
         const ANSWERS: &str = "failed, registered, unknown_agent, superseded, channels, fetched, deleted, \
-            channels_added, channel_removed, month_updated, move_finished, moved or node_cleared";
+            channels_added, channel_removed, month_updated, move_finished, moved, node_cleared or no_space";
         Ok(match words.word(ANSWERS)? {
             "registered" => {
                 let (record, before) = self.record(words)?;
@@ -104,6 +104,7 @@ impl Reader<'_> {
             "move_finished" => StoreAnswer::MoveFinished(yes_or_no(words)?),
             "moved" => StoreAnswer::Moved,
             "node_cleared" => StoreAnswer::NodeCleared(yes_or_no(words)?),
+            "no_space" => StoreAnswer::NoSpace,
             other => return Err(format!("expected {ANSWERS}, got `{other}`")),
         })
     }

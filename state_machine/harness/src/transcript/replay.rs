@@ -204,5 +204,5 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
             | (StoreAnswer::MoveFinished(_), StoreOp::FinishMove(_))
             | (StoreAnswer::Moved, StoreOp::MoveMessages { .. })
             | (StoreAnswer::NodeCleared(_), StoreOp::ClearNode { .. })
-    )
+    ) || *answer == StoreAnswer::NoSpace && order.is_write()
 }

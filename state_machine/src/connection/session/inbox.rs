@@ -305,7 +305,8 @@ impl Session {
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
             | StoreAnswer::Moved
-            | StoreAnswer::NodeCleared(_) => return Some(answer),
+            | StoreAnswer::NodeCleared(_)
+            | StoreAnswer::NoSpace => return Some(answer),
         }
         None
     }

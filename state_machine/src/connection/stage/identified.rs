@@ -114,7 +114,7 @@ impl StageRules for Identified {
                 self.superseded(session, seen, cx)
             }
             StoreAnswer::Channels(channels) => self.channels_read(session, channels, cx),
-            // This stage submits no other operation.
+            // This stage submits no other operation, and no command, the only one that has no space.
             StoreAnswer::Fetched(_)
             | StoreAnswer::Deleted
             | StoreAnswer::OffersRecorded
@@ -123,7 +123,8 @@ impl StageRules for Identified {
             | StoreAnswer::MonthUpdated(_)
             | StoreAnswer::MoveFinished(_)
             | StoreAnswer::Moved
-            | StoreAnswer::NodeCleared(_) => Next::Stay,
+            | StoreAnswer::NodeCleared(_)
+            | StoreAnswer::NoSpace => Next::Stay,
         }
     }
 }

@@ -79,7 +79,7 @@ impl Ready {
             return self.create_record(session, cx);
         };
         let (uaid, channels) = (session.uaid, [chid].into());
-        session.submit(StoreOp::AddChannels { uaid, month, channels }, cx);
+        session.submit_command(StoreOp::AddChannels { uaid, month, channels }, cx);
         self.command = Some(Command::Registering { chid, key });
     }
 
@@ -88,7 +88,7 @@ impl Ready {
             return send_unregistered(chid, cx);
         };
         let (uaid, months) = (session.uaid, vec![month]);
-        session.submit(StoreOp::RemoveChannel { uaid, months, chid }, cx);
+        session.submit_command(StoreOp::RemoveChannel { uaid, months, chid }, cx);
         self.command = Some(Command::Unregistering { chid });
     }
 
@@ -164,6 +164,7 @@ impl StageRules for Ready {
                 session.remove_channel(chid);
                 send_unregistered(chid, cx);
             }
+            (StoreAnswer::NoSpace, Some(command)) => refuse(session, command, cx),
             (_, command) => self.command = command,
         }
         Next::Stay
@@ -186,6 +187,18 @@ impl StageRules for Ready {
             session.scan_storage(month, cx);
         }
         Next::Stay
+    }
+}
+
+/// Refuses a command that the store has no space for. The command that waits for a new record is still queued.
+fn refuse(session: &mut Session, command: Command, cx: &mut StepContext<'_>) {
+    let refused = match command {
+        Command::Registering { chid, key } => Some(ClientMessage::Register { chid, key }),
+        Command::Unregistering { chid } => Some(ClientMessage::Unregister { chid }),
+        Command::CreatingRecord => session.commands.pop_front(),
+    };
+    if let Some(command) = refused {
+        session.refuse_for_space(command, cx);
     }
 }
 
