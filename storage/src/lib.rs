@@ -27,5 +27,5 @@ pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
 pub use store::{
     Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
-    RouterTable, Store, StoreError, StoreFuture, Stored,
+    RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };

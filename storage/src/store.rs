@@ -142,6 +142,13 @@ pub trait MessageTables: Send + Sync {
     fn drop_month(&self, month: Month) -> StoreFuture<bool>;
 }
 
+/// Commits that took long, which delays every write behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlowWrites {
+    pub count: u64,
+    pub longest_ms: u64,
+}
+
 /// The space on the disk of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
@@ -162,6 +169,11 @@ impl DiskSpace {
 pub trait Store: RouterTable + MessageTables {
     /// The space on the engine's disk. None if the engine has none, or if it is unknown.
     fn disk_space(&self) -> Option<DiskSpace> {
+        None
+    }
+
+    /// The slow commits since the last call. None if there was none, or if the engine does not know.
+    fn take_slow_writes(&self) -> Option<SlowWrites> {
         None
     }
 

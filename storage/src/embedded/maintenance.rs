@@ -7,7 +7,7 @@ use state_machine::{LastConnect, Month, Uaid};
 
 use super::files::FileKey;
 use super::tables::now;
-use super::writer::Target;
+use super::writer::{Progress, Target};
 use super::{Embedded, copy_table, inactive_users, month_counts, preflight, row_estimate};
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
@@ -53,11 +53,16 @@ impl StoreAdmin for Embedded {
         self.write_record(uaid, move |conn| inactive_users::mark(conn, uaid, seen))
     }
 
+    /// A page that is rolled back leaves its users to the next call.
     fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> StoreFuture<bool> {
-        self.writer.submit(None, Target::File(FileKey::Month(month)), move |files| {
-            let deleted =
-                files.write_if_there(month, |conn| inactive_users::delete_rows(conn, &uaids));
-            deleted.map(|rows| rows.is_some_and(|rows| rows > 0))
+        let (mut done, mut any) = (0, false);
+        self.writer.submit_paged(None, Target::File(FileKey::Month(month)), move |files| {
+            let page = |conn: &_| inactive_users::delete_page(conn, &uaids[done..]);
+            let Some((users, rows)) = files.write_if_there(month, page)? else {
+                return Ok(Progress::Done(false));
+            };
+            (done, any) = (done + users, any || rows > 0);
+            Ok(if done < uaids.len() { Progress::Page } else { Progress::Done(any) })
         })
     }
 

@@ -41,6 +41,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use state_machine::{MessageId, Month, Time, Uaid};
@@ -63,6 +64,8 @@ pub struct EmbeddedOptions {
     pub write_queue_max: usize,
     /// Writes in one commit: bounds how long the first of them waits.
     pub write_batch_max: usize,
+    /// Time after which a commit takes no further write. A commit has one write at least.
+    pub write_batch_time_max: Duration,
     /// Reads that may run concurrently.
     pub readers: usize,
     /// Month files that the writer, and each reader, keeps open; the oldest is closed for a further
@@ -78,6 +81,7 @@ impl EmbeddedOptions {
         Self {
             write_queue_max,
             write_batch_max: 1024,
+            write_batch_time_max: Duration::from_millis(25),
             readers: available_parallelism().map_or(4, usize::from).clamp(2, 8),
             months_open_max: 3,
             free_bytes_min: 0,
@@ -182,7 +186,9 @@ impl Embedded {
 
     /// Deletes expired messages in the background. With a full queue the next fetch does it.
     fn sweep(&self, uaid: Uaid, month: Month, stretch: RangeInclusive<MessageId>, now: Time) {
-        let sweep = move |conn: &_| messages::sweep(conn, uaid, &stretch, now);
-        drop(self.write(Some(uaid), FileKey::Month(month), sweep));
+        let key = FileKey::Month(month);
+        drop(self.writer.submit_paged(Some(uaid), Target::File(key), move |files| {
+            files.write(key, |conn| messages::sweep(conn, uaid, &stretch, now))
+        }));
     }
 }

@@ -13,7 +13,7 @@ use super::writer::Target;
 use super::{Embedded, channels, messages, router};
 use crate::store::{
     Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
-    RouterTable, Store, StoreError, StoreFuture, Stored,
+    RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
@@ -147,6 +147,10 @@ impl MessageTables for Embedded {
 impl Store for Embedded {
     fn disk_space(&self) -> Option<DiskSpace> {
         self.space.state()
+    }
+
+    fn take_slow_writes(&self) -> Option<SlowWrites> {
+        self.writer.take_slow_batches()
     }
 
     fn check(&self) -> StoreFuture<()> {
