@@ -18,7 +18,7 @@ use crate::store::{Cursor, Page, PageLimit, Stored};
 pub(super) const SCAN_ROWS_MAX: usize = 1000;
 
 /// Rows of one page of a move, a sweep or a drop: bounds how long other jobs wait for the writer.
-pub(super) const PAGE_ROWS_MAX: usize = 200;
+pub(super) const PAGE_ROWS_MAX: usize = 100;
 
 /// A page, and the range of the expired rows that were skipped.
 #[derive(Debug, Default)]

@@ -39,7 +39,7 @@ impl UnwrittenRegistrations {
     /// The record as it will be written.
     pub(super) fn apply(&self, record: RouterRecord) -> RouterRecord {
         match self.of(record.uaid) {
-            Some(newer) if record.connected_at < newer.connected_at => registered(record, &newer),
+            Some(newer) if record.connected_at < newer.connected_at => registered(&record, &newer),
             _ => record,
         }
     }
@@ -59,7 +59,7 @@ impl UnwrittenRegistrations {
         let mut kept = self.lock();
         let earlier = kept.by_uaid.get(&registration.uaid);
         let there = match earlier.filter(|earlier| there.connected_at < earlier.connected_at) {
-            Some(earlier) => registered(there, earlier),
+            Some(earlier) => registered(&there, earlier),
             None => there,
         };
         if there.connected_at >= registration.connected_at {
@@ -69,7 +69,7 @@ impl UnwrittenRegistrations {
             return Err(StoreError::NoSpace);
         }
         let before = there.binding();
-        let record = registered(there, &registration);
+        let record = registered(&there, &registration);
         let registration = Registration { create_in: None, ..registration };
         kept.by_uaid.insert(registration.uaid, registration);
         self.count.store(kept.by_uaid.len(), Ordering::Release);
@@ -122,7 +122,7 @@ impl UnwrittenRegistrations {
     }
 }
 
-fn registered(record: RouterRecord, registration: &Registration) -> RouterRecord {
+fn registered(record: &RouterRecord, registration: &Registration) -> RouterRecord {
     let Registration { ref node, connected_at, last_connect, .. } = *registration;
-    RouterRecord { node: Some(node.clone()), connected_at, last_connect, ..record }
+    RouterRecord { node: Some(node.clone()), connected_at, last_connect, ..*record }
 }

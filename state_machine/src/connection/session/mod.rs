@@ -146,18 +146,13 @@ impl Session {
             self.commands.push_back(command);
             return;
         }
-        refuse(command, "too many commands wait", cx);
-    }
-
-    /// Refuses a command that the store has no space for.
-    pub(super) fn refuse_for_space(&mut self, command: ClientMessage, cx: &mut StepContext<'_>) {
-        refuse(command, "the server has no space", cx);
+        refuse(&command, "too many commands wait", cx);
     }
 
     /// Refuses the commands that wait for a write without space.
     pub(super) fn refuse_waiting_commands(&mut self, cx: &mut StepContext<'_>) {
         for command in std::mem::take(&mut self.commands) {
-            self.refuse_for_space(command, cx);
+            refuse_for_space(&command, cx);
         }
     }
 
@@ -241,10 +236,15 @@ impl Session {
     }
 }
 
+/// Refuses a command that the store has no space for.
+pub(super) fn refuse_for_space(command: &ClientMessage, cx: &mut StepContext<'_>) {
+    refuse(command, "the server has no space", cx);
+}
+
 /// Answers a command with 503.
-fn refuse(command: ClientMessage, reason: &'static str, cx: &mut StepContext<'_>) {
+fn refuse(command: &ClientMessage, reason: &'static str, cx: &mut StepContext<'_>) {
     let status = status::UNAVAILABLE;
-    cx.out.push(Effect::Send(match command {
+    cx.out.push(Effect::Send(match *command {
         ClientMessage::Register { chid, .. } => {
             ServerMessage::RegisterRefused { chid, status, reason }
         }

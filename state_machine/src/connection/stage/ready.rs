@@ -2,7 +2,7 @@
 
 use super::{Next, Stage, StageRules};
 use crate::connection::effect::{CloseReason, Effect, PushAnswer};
-use crate::connection::session::Session;
+use crate::connection::session::{Session, refuse_for_space};
 use crate::connection::{StepContext, Wait};
 use crate::ids::{Chid, PushId};
 use crate::message::{Message, Urgency};
@@ -198,7 +198,7 @@ fn refuse(session: &mut Session, command: Command, cx: &mut StepContext<'_>) {
         Command::CreatingRecord => session.commands.pop_front(),
     };
     if let Some(command) = refused {
-        session.refuse_for_space(command, cx);
+        refuse_for_space(&command, cx);
     }
 }
 
