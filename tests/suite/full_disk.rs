@@ -87,9 +87,10 @@ async fn is_logged(server: &Server, text: &str) {
 fn fill(server: &Server, free_bytes: u64) -> PathBuf {
     let disk = server.disk();
     let file = disk.join(if disk.join("filler").exists() { "filler.more" } else { "filler" });
-    let space = statvfs(&disk).unwrap();
+    let space = statvfs(&disk).expect("the disk is mounted");
     let taken = (space.f_bavail * space.f_frsize).saturating_sub(free_bytes);
-    fs::write(&file, vec![1; usize::try_from(taken).unwrap()]).unwrap();
+    let taken = usize::try_from(taken).expect("the disk is small");
+    fs::write(&file, vec![1; taken]).expect("the disk has so much space");
     file
 }
 
