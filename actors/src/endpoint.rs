@@ -42,7 +42,11 @@ pub struct EndpointShared {
     full_log_limiter: Mutex<LogLimiter>,
     /// The mailboxes of all endpoint actors, counted together.
     mailbox: Mailbox,
+    space_limiter: Mutex<LogLimiter>,
 }
+
+/// Minimum time between two log lines about messages that are refused for want of space.
+const SPACE_LOG_EVERY: Span = Span::from_secs(60);
 
 /// What bounds the pushes of a process.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +105,7 @@ impl EndpointShared {
             refused_full,
             full_log_limiter,
             mailbox,
+            space_limiter: Mutex::new(LogLimiter::new(SPACE_LOG_EVERY)),
         }
     }
 
@@ -118,6 +123,18 @@ impl EndpointShared {
     pub fn in_flight(&self) -> usize {
         let EndpointState { in_flight, ack_waiters, .. } = self.state();
         in_flight + ack_waiters
+    }
+
+    /// Logs once in [`SPACE_LOG_EVERY`] that messages are refused, and how many.
+    fn note_no_space(&self) {
+        // A panic cannot leave the limiter half-updated.
+        let mut limiter = self.space_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = limiter.allow(self.clock.now()) {
+            drop(limiter);
+            let space = self.store.disk_space();
+            warn!(self.log, "messages are refused, the disk has less free space than disk_free_bytes_min, or is full";
+                "messages" => suppressed + 1, "free_bytes" => space.map(|space| space.free_bytes));
+        }
     }
 
     fn state(&self) -> EndpointState {
@@ -282,8 +299,13 @@ impl PushInFlight<'_> {
     }
 
     fn note(&self, error: Option<StoreError>) {
-        if let Some(error) = error {
-            warn!(self.shared.log, "a store operation of a push failed"; "error" => %error);
+        let log = &self.shared.log;
+        match error {
+            Some(StoreError::NoSpace) => self.shared.note_no_space(),
+            Some(error) => {
+                warn!(log, "a store operation of a push failed"; "error" => %error);
+            }
+            None => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Executes a connection's store operations.
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, TryFutureExt};
 use state_machine::store::{StoreAnswer, StoreOp};
 use storage::{Store, StoreError, StoreFuture};
 
@@ -47,5 +47,9 @@ pub(crate) fn submit(store: &dyn Store, op: StoreOp) -> PendingAnswer {
 }
 
 fn answer<T: 'static>(pending: StoreFuture<T>, answer: fn(T) -> StoreAnswer) -> PendingAnswer {
-    pending.map_ok(answer).boxed()
+    let answered = pending.map(move |answered| match answered {
+        Err(StoreError::NoSpace) => Ok(StoreAnswer::NoSpace),
+        answered => answered.map(answer),
+    });
+    answered.boxed()
 }

@@ -8,6 +8,7 @@ use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::json;
 use slog::warn;
+use storage::DiskSpace;
 use tokio::time::timeout;
 
 use super::PushError;
@@ -16,11 +17,13 @@ use super::app::AppState;
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 if the store accepts writes, feeds are published and the ports accept connections, and on a
-/// connection node if the registry answers and broadcasts are published too; otherwise 503.
+/// 200 if the store accepts writes and has space for messages, feeds are published and the ports accept
+/// connections, otherwise 503. On a connection node the registry must answer and broadcasts be published too.
 pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let store = matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(())));
+    let disk = common.store.disk_space();
+    let has_space = disk.is_none_or(|disk| !disk.is_low());
     let feeds = common.feeds.is_running();
     let accepts = !common.accept_failures.are_recent();
     let (mut registry, mut broadcasts) = (true, true);
@@ -34,11 +37,14 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         body["connections"] = json!(count);
     }
     body["refused"] = common.limits.refused().filter(|(_, refused)| *refused > 0).collect();
-    if store && feeds && accepts && registry && broadcasts {
+    if let Some(DiskSpace { free_bytes, messages_refused, .. }) = disk {
+        body["disk"] = json!({"free_bytes": free_bytes, "messages_refused": messages_refused});
+    }
+    if store && has_space && feeds && accepts && registry && broadcasts {
         return HttpResponse::Ok().json(body);
     }
-    warn!(common.log, "the server is unhealthy"; "store" => store, "feeds" => feeds,
-        "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
+    warn!(common.log, "the server is unhealthy"; "store" => store, "space" => has_space,
+        "feeds" => feeds, "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
     PushError::Unavailable.error_response()
 }
 

@@ -7,6 +7,7 @@ use actix::spawn;
 use actors::Clock;
 use slog::{Logger, info, warn};
 use state_machine::{Span, Time};
+use storage::SlowWrites;
 use tokio::time::sleep;
 
 use super::message_id_floor::IdFloor;
@@ -35,6 +36,9 @@ pub(super) fn start(
             }
             sleep(EVERY).await;
             follow(clock, system_clock.now(), log);
+            if let Some(SlowWrites { count, longest_ms }) = store.take_slow_writes() {
+                warn!(log, "the disk is slow, writes waited for it"; "commits" => count, "longest_ms" => longest_ms);
+            }
             if let Err(error) = tables.make(&**store, clock.now()).await {
                 warn!(log, "cannot create the message tables, retrying"; "error" => %error);
             }

@@ -4,6 +4,7 @@
 use std::io::{Write, stdout};
 
 use slog::{Logger, info, warn};
+use storage::{DiskSpace, Store};
 
 use super::listen::RunningServers;
 use crate::settings::{Role, Settings};
@@ -31,6 +32,15 @@ pub(super) fn write(
     info!(log, "listening"; "role" => role.name(), "address" => %bound, "public_url" => origin);
     if let Some(router) = ports.router_address() {
         info!(log, "listening for other nodes"; "address" => %router, "node" => %settings.node_id(router));
+    }
+}
+
+/// Warns of a disk on which no message can be stored.
+pub(super) fn warn_of_low_disk(store: &dyn Store, settings: &Settings, log: &Logger) {
+    if let Some(disk) = store.disk_space().filter(DiskSpace::is_low) {
+        warn!(log, "the disk has less free space than disk_free_min, messages are refused";
+            "data_dir" => %settings.data_dir.display(), "free_bytes" => disk.free_bytes,
+            "disk_free_min" => disk.free_bytes_min);
     }
 }
 

@@ -35,6 +35,7 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> 
         StoreKind::Embedded => {
             let options = EmbeddedOptions {
                 waiting: settings.waiting_limits(),
+                free_bytes_min: settings.disk_free_min,
                 ..EmbeddedOptions::new(settings.write_queue_max)
             };
             Arc::new(Embedded::open(&settings.data_dir, &options)?)

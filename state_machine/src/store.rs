@@ -165,11 +165,20 @@ pub enum StoreAnswer {
     /// The operation was not submitted, because the agent or its address is over a limit. Only a [`StoreOp::Register`]
     /// that creates a record and the [`StoreOp::AddChannels`] of a register get this answer.
     OverLimit,
+    /// The answer to any write that the store has no space for: nothing was written.
+    NoSpace,
 }
 
 /// The operation failed, or its outcome is unknown. The caller may retry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreFailed;
+
+impl StoreOp {
+    /// Whether it changes rows.
+    pub fn is_write(&self) -> bool {
+        !matches!(self, Self::ReadChannels { .. } | Self::Fetch { .. })
+    }
+}
 
 impl Cursor {
     pub fn new(text: impl Into<Arc<str>>) -> Self {

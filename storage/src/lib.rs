@@ -27,7 +27,7 @@ pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
 pub use store::{
-    Cursor, FullScope, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
-    RouterTable, Store, StoreError, StoreFuture, Stored,
+    Cursor, DiskSpace, FullScope, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 pub use waiting::{WaitingBound, WaitingLimits, WhenFull};

@@ -4,7 +4,9 @@
 //! **Calling is ordering.** A method queues its work before it returns; the future only carries
 //! the result. Dropping the future cancels nothing, so an actor that stops loses no write.
 //!
-//! **`Ok` is durable.** A write that returned `Ok` survives kill -9 and power loss.
+//! **`Ok` is durable.** A write that returned `Ok` survives kill -9 and power loss. The exception is the registration of a
+//! known agent while the embedded engine's disk is full: it is kept in memory, and counts as written for every other
+//! call. A crash loses it with all connections of the only node.
 //!
 //! **`Busy` is clear.** A full queue returns [`StoreError::Busy`] at once, and nothing of that call
 //! was or will be done. After any other error the write may have happened: all writes are
@@ -30,6 +32,9 @@ pub enum StoreError {
     /// try again later.
     #[error("the store is busy, try again")]
     Busy,
+    /// The disk has too little space for this write, and nothing of it was done. The caller may try again later.
+    #[error("the disk has too little free space")]
+    NoSpace,
     /// The month's table was not created yet, or was dropped.
     #[error("there is no message table for {0}")]
     NoSuchMonth(Month),
@@ -142,7 +147,41 @@ pub trait MessageTables: Send + Sync {
     fn drop_month(&self, month: Month) -> StoreFuture<bool>;
 }
 
+/// Commits that took long, which delays every write behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlowWrites {
+    pub count: u64,
+    pub longest_ms: u64,
+}
+
+/// The space on the disk of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskSpace {
+    pub free_bytes: u64,
+    /// With less, messages are refused; 0 means no limit.
+    pub free_bytes_min: u64,
+    /// Messages that were refused since the store was opened.
+    pub messages_refused: u64,
+}
+
+impl DiskSpace {
+    /// Whether messages are refused.
+    pub fn is_low(&self) -> bool {
+        self.free_bytes < self.free_bytes_min
+    }
+}
+
 pub trait Store: RouterTable + MessageTables {
+    /// The space on the engine's disk. None if the engine has none, or if it is unknown.
+    fn disk_space(&self) -> Option<DiskSpace> {
+        None
+    }
+
+    /// The slow commits since the last call. None if there was none, or if the engine does not know.
+    fn take_slow_writes(&self) -> Option<SlowWrites> {
+        None
+    }
+
     /// Makes one write durable, for health checks.
     fn check(&self) -> StoreFuture<()>;
 

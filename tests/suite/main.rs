@@ -14,6 +14,7 @@ mod dynamo;
 mod fairness;
 mod feeds;
 mod folders;
+mod full_disk;
 mod harness;
 mod importer;
 mod limits;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use storage::DiskSpace;
 use storage::maintenance::PreflightCheck;
 
 use super::advice::StoreState;
@@ -24,11 +25,25 @@ pub(super) async fn preflight(report: &Report) -> Result<Completion, JobError> {
             checks.push(PreflightCheck { what: format!("table of {month}"), outcome });
         }
     }
+    checks.extend(report.context.store.disk_space().map(compare_space));
     let is_well = checks.iter().all(|check| check.outcome.is_ok());
     for check in checks {
         report.emit(Output::Check(check)).await?;
     }
     Ok(if is_well { Completion::Done } else { Completion::Unwell })
+}
+
+/// A server on a disk with less free space starts, and refuses messages.
+fn compare_space(disk: DiskSpace) -> PreflightCheck {
+    let (free, min) = (disk.free_bytes >> 20, disk.free_bytes_min >> 20);
+    let outcome = match disk.is_low() {
+        false => Ok(()),
+        true => Err(format!(
+            "{free} MiB are free, and messages are refused with less than {min}: free some space, or lower \
+             disk_free_min"
+        )),
+    };
+    PreflightCheck { what: "room on the disk".to_owned(), outcome }
 }
 
 pub(super) async fn list(report: &Report) -> Result<(), JobError> {
@@ -54,4 +69,21 @@ pub(super) async fn status(report: &Report) -> Result<(), JobError> {
         tables,
     };
     report.emit(Output::Status(Box::new(status))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_reported_with_the_free_and_the_needed_space() {
+        let disk =
+            |free_bytes| DiskSpace { free_bytes, free_bytes_min: 32 << 20, messages_refused: 0 };
+        assert_eq!(compare_space(disk(32 << 20)).outcome, Ok(()));
+        let error = compare_space(disk(7 << 20)).outcome.unwrap_err();
+        assert!(
+            error.starts_with("7 MiB are free, and messages are refused with less than 32"),
+            "{error}"
+        );
+    }
 }

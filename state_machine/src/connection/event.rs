@@ -104,6 +104,7 @@ impl StoreAnswer {
             Self::Moved => "moved",
             Self::NodeCleared(_) => "node cleared",
             Self::OverLimit => "over limit",
+            Self::NoSpace => "no space",
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::maintenance::CopyProgress;
 use crate::store::Cursor;
 
 /// Rows that one step reads; the channels of one user agent are never divided.
-const ROWS_MAX: u64 = 500;
+const ROWS_MAX: u64 = 200;
 
 pub(super) fn copy(
     from: &Connection,

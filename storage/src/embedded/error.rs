@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
+use super::files::FileKey;
 use crate::owner::OtherOwner;
 use crate::store::StoreError;
 
@@ -88,6 +89,15 @@ impl OpenError {
     }
 }
 
+/// The error of a write to `file`.
+pub(super) fn write_error(file: FileKey, error: &rusqlite::Error) -> StoreError {
+    let code = error.sqlite_error().map(|error| (error.code, error.extended_code));
+    match code {
+        Some((ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE)) => StoreError::NoSpace,
+        _ => StoreError::Failed(format!("cannot write {file}: {error}")),
+    }
+}
+
 /// Why a job of the writer failed.
 #[derive(Debug)]
 pub(super) enum WriterError {
@@ -99,8 +109,6 @@ pub(super) enum WriterError {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::ffi;
-
     use super::*;
 
     fn message(code: i32) -> String {

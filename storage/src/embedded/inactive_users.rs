@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use state_machine::{LastConnect, NodeBinding, NodeId, Time, Uaid};
 
 use super::columns::{corrupt, from_i64, to_i64};
+use super::messages::PAGE_ROWS_MAX;
 use super::router;
 use crate::maintenance::{
     DROPPED, InactiveUser, InactiveUsers, MarkedUser, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
@@ -50,15 +51,19 @@ pub(super) fn mark(
     marked.optional()
 }
 
-/// Deletes the channels of these users in a month, and a step of their messages.
-pub(super) fn delete_rows(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<usize> {
+/// Deletes the channels of the first of these users in a month, and a step of their messages, until a page of rows is
+/// full. Returns the number of users and of rows.
+pub(super) fn delete_page(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<(usize, usize)> {
     let mut channels = conn.prepare_cached(DELETE_CHANNELS)?;
     let mut messages = conn.prepare_cached(DELETE_MESSAGES)?;
-    let mut delete = |uaid: &Uaid| {
-        let deleted = channels.execute(params![uaid.0])?;
-        Ok(deleted + messages.execute(params![uaid.0, ROWS_IN_A_STEP as i64])?)
-    };
-    uaids.iter().map(&mut delete).sum()
+    let (mut users, mut rows) = (0, 0);
+    while users < uaids.len() && rows < PAGE_ROWS_MAX {
+        let uaid = uaids[users].0;
+        rows += channels.execute(params![uaid])?;
+        rows += messages.execute(params![uaid, ROWS_IN_A_STEP as i64])?;
+        users += 1;
+    }
+    Ok((users, rows))
 }
 
 pub(super) fn drop_all(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<()> {

@@ -22,7 +22,6 @@ impl StoreAdmin for Embedded {
         let keys: Vec<_> =
             iter::once(FileKey::Router).chain(months.into_iter().map(FileKey::Month)).collect();
         let mut checks: Vec<_> = keys.iter().map(|key| self.try_reading(*key)).collect();
-        checks.push(self.compare_space());
         let written = self.try_writing(keys);
         Box::pin(async {
             checks.push(check("write each file".to_owned(), written.await)?);
@@ -68,14 +67,19 @@ impl StoreAdmin for Embedded {
         uaid: Uaid,
         seen: Option<LastConnect>,
     ) -> StoreFuture<Option<MarkedUser>> {
-        self.write(None, FileKey::Router, move |conn| inactive_users::mark(conn, uaid, seen))
+        self.write_record(uaid, move |conn| inactive_users::mark(conn, uaid, seen))
     }
 
+    /// A page that is rolled back leaves its users to the next call.
     fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> StoreFuture<bool> {
-        self.writer.submit(None, Target::File(FileKey::Month(month)), move |files| {
-            let deleted =
-                files.write_if_there(month, |conn| inactive_users::delete_rows(conn, &uaids));
-            deleted.map(|rows| rows.is_some_and(|rows| rows > 0))
+        let (mut done, mut any) = (0, false);
+        self.writer.submit_paged(None, Target::File(FileKey::Month(month)), move |files| {
+            let page = |conn: &_| inactive_users::delete_page(conn, &uaids[done..]);
+            let Some((users, rows)) = files.write_if_there(month, page)? else {
+                return Ok(Progress::Done(false));
+            };
+            (done, any) = (done + users, any || rows > 0);
+            Ok(if done < uaids.len() { Progress::Page } else { Progress::Done(any) })
         })
     }
 
@@ -156,12 +160,6 @@ impl Embedded {
                 })
             })
         })
-    }
-
-    fn compare_space(&self) -> PreflightCheck {
-        let free = self.dir.free_bytes().map_err(|error| error.to_string());
-        let outcome = free.and_then(preflight::compare_space);
-        PreflightCheck { what: "room on the disk".to_owned(), outcome }
     }
 
     fn status(&self, table: Table) -> Result<TableStatus, StoreError> {

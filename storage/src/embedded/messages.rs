@@ -10,6 +10,7 @@ use state_machine::{
 };
 
 use super::columns::{change, corrupt, from_i64, to_i64};
+use super::writer::Progress;
 use super::{channels, waiting};
 use crate::store::{Cursor, Page, PageLimit, Stored};
 use crate::waiting::WaitingLimits;
@@ -17,11 +18,8 @@ use crate::waiting::WaitingLimits;
 /// Rows that one fetch reads, expired ones included: bounds its cost.
 pub(super) const SCAN_ROWS_MAX: usize = 1000;
 
-/// Rows of one page of a move: bounds how long other jobs wait for the writer.
-const MOVE_ROWS_MAX: usize = 200;
-
-/// Rows of one page of a sweep: bounds how long other jobs wait for the writer.
-const SWEEP_ROWS_MAX: usize = 200;
+/// Rows of one page of a move, a sweep or a drop: bounds how long other jobs wait for the writer.
+pub(super) const PAGE_ROWS_MAX: usize = 100;
 
 /// A page, and the range of the expired rows that were skipped.
 #[derive(Debug, Default)]
@@ -136,22 +134,25 @@ pub(super) fn record_offers(
     Ok(())
 }
 
-/// Deletes the expired messages of a user agent in a range of ids.
+/// Deletes a page of the expired messages of a user agent in a range of ids.
 pub(super) fn sweep(
     conn: &Connection,
     uaid: Uaid,
     stretch: &RangeInclusive<MessageId>,
     now: Time,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<Progress<()>> {
     let (first, last) = (stretch.start().to_bytes(), stretch.end().to_bytes());
-    change(conn, SWEEP, params![uaid.0, first, last, to_i64(now.0)]).map(|_is_changed| ())
+    let limit = PAGE_ROWS_MAX as i64;
+    let mut statement = conn.prepare_cached(SWEEP)?;
+    let deleted = statement.execute(params![uaid.0, first, last, to_i64(now.0), limit])?;
+    Ok(if deleted < PAGE_ROWS_MAX { Progress::Done(()) } else { Progress::Page })
 }
 
 /// Deletes a page of expired messages of all user agents. Returns whether there may be more.
 pub(super) fn delete_expired(conn: &Connection, now: Time) -> rusqlite::Result<(usize, bool)> {
     let mut statement = conn.prepare_cached(DELETE_EXPIRED)?;
-    let deleted = statement.execute(params![to_i64(now.0), SWEEP_ROWS_MAX as i64])?;
-    Ok((deleted, deleted == SWEEP_ROWS_MAX))
+    let deleted = statement.execute(params![to_i64(now.0), PAGE_ROWS_MAX as i64])?;
+    Ok((deleted, deleted == PAGE_ROWS_MAX))
 }
 
 /// Copies a page of a user agent's messages to another month. Returns the last one's id if more follow.
@@ -164,7 +165,7 @@ pub(super) fn copy_page(
     let mut rows = statement.query(params![uaid.0, &[][..]])?;
     let (mut copied, mut last) = (0, None);
     while let Some(row) = rows.next()? {
-        if copied == MOVE_ROWS_MAX {
+        if copied == PAGE_ROWS_MAX {
             return Ok(last);
         }
         let message = decode(row)?;
@@ -269,7 +270,9 @@ pub(super) const RECORD_OFFER: &str = "
     UPDATE messages SET offers = offers + 1 WHERE uaid = ?1 AND id = ?2 AND chid = ?3";
 
 pub(super) const SWEEP: &str = "
-    DELETE FROM messages WHERE uaid = ?1 AND id BETWEEN ?2 AND ?3 AND expires_at <= ?4";
+    DELETE FROM messages WHERE rowid IN (
+        SELECT rowid FROM messages
+        WHERE uaid = ?1 AND id BETWEEN ?2 AND ?3 AND expires_at <= ?4 LIMIT ?5)";
 
 pub(super) const DELETE_EXPIRED: &str = "
     DELETE FROM messages

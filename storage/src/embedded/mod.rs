@@ -32,7 +32,9 @@ mod readers;
 mod router;
 mod row_estimate;
 mod schema;
+mod space;
 mod tables;
+mod unwritten;
 mod waiting;
 mod write_connections;
 mod writer;
@@ -41,6 +43,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use state_machine::{MessageId, Month, Time, Uaid};
@@ -49,6 +52,8 @@ pub use self::error::OpenError;
 use self::files::{DataDir, FileKey, MonthFiles};
 pub use self::files::{DirLock, check_dir};
 use self::readers::Readers;
+use self::space::SpaceReserve;
+use self::unwritten::UnwrittenRegistrations;
 use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};
 use crate::store::StoreFuture;
@@ -62,6 +67,8 @@ pub struct EmbeddedOptions {
     pub write_queue_max: usize,
     /// Writes in one commit: bounds how long the first of them waits.
     pub write_batch_max: usize,
+    /// Time after which a commit takes no further write. A commit has one write at least.
+    pub write_batch_time_max: Duration,
     /// Reads that may run concurrently.
     pub readers: usize,
     /// Month files that the writer, and each reader, keeps open; the oldest is closed for a further
@@ -69,6 +76,8 @@ pub struct EmbeddedOptions {
     pub months_open_max: usize,
     /// Bounds of the messages that wait.
     pub waiting: WaitingLimits,
+    /// With fewer free bytes on the disk, messages are refused; 0 means no limit.
+    pub free_bytes_min: u64,
 }
 
 impl EmbeddedOptions {
@@ -77,9 +86,11 @@ impl EmbeddedOptions {
         Self {
             write_queue_max,
             write_batch_max: 1024,
+            write_batch_time_max: Duration::from_millis(25),
             readers: available_parallelism().map_or(4, usize::from).clamp(2, 8),
             months_open_max: 3,
             waiting: WaitingLimits::NONE,
+            free_bytes_min: 0,
         }
     }
 }
@@ -92,6 +103,8 @@ pub struct Embedded {
     dir: Arc<DataDir>,
     months: Arc<MonthFiles>,
     readers: Arc<Readers>,
+    unwritten: Arc<UnwrittenRegistrations>,
+    space: Arc<SpaceReserve>,
     writer: Writer,
     waiting: WaitingLimits,
 }
@@ -107,16 +120,22 @@ impl Embedded {
     ///
     /// Blocks while it checks each file and migrates it to the present schema.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
-        let EmbeddedOptions { readers, months_open_max, waiting, .. } = *options;
+        let EmbeddedOptions { readers, months_open_max, free_bytes_min, waiting, .. } = *options;
         let (dir, lock, months) = DataDir::open(dir)?;
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
         let readers = Arc::new(readers);
-        let files =
-            WriteConnections::new(dir.clone(), months.clone(), readers.clone(), months_open_max);
-        let writer = Writer::start(files, lock, options);
-        let writer = writer.map_err(OpenError::Thread)?;
-        Ok(Self { dir, months, readers, writer, waiting })
+        let unwritten = Arc::<UnwrittenRegistrations>::default();
+        let files = WriteConnections::new(
+            dir.clone(),
+            months.clone(),
+            readers.clone(),
+            months_open_max,
+            unwritten.clone(),
+        );
+        let writer = Writer::start(files, lock, options).map_err(OpenError::Thread)?;
+        let space = Arc::new(SpaceReserve::new(dir.clone(), free_bytes_min));
+        Ok(Self { dir, months, readers, unwritten, space, writer, waiting })
     }
 
     /// Runs a query on the calling thread. The result is the default if the month has no file.
@@ -139,6 +158,21 @@ impl Embedded {
         self.writer.submit(uaid, Target::File(key), move |files| files.write(key, &statements))
     }
 
+    /// Queues statements for an agent's record, which is written first if it was not yet.
+    fn write_record<T: Send + 'static>(
+        &self,
+        uaid: Uaid,
+        statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let unwritten = Arc::clone(&self.unwritten);
+        self.write(Some(uaid), FileKey::Router, move |conn| {
+            if let Some(registration) = unwritten.of(uaid) {
+                router::register(conn, &registration)?;
+            }
+            statements(conn)
+        })
+    }
+
     /// Runs the statements in each of the months that has a table. Returns the number of changed
     /// rows.
     fn write_months(
@@ -159,7 +193,9 @@ impl Embedded {
 
     /// Deletes expired messages in the background. With a full queue the next fetch does it.
     fn sweep(&self, uaid: Uaid, month: Month, stretch: RangeInclusive<MessageId>, now: Time) {
-        let sweep = move |conn: &_| messages::sweep(conn, uaid, &stretch, now);
-        drop(self.write(Some(uaid), FileKey::Month(month), sweep));
+        let key = FileKey::Month(month);
+        drop(self.writer.submit_paged(Some(uaid), Target::File(key), move |files| {
+            files.write(key, |conn| messages::sweep(conn, uaid, &stretch, now))
+        }));
     }
 }

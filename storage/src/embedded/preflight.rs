@@ -13,9 +13,6 @@ use crate::maintenance::PREFLIGHT_UAID;
 use crate::notifications::Notification;
 use crate::store::{PageLimit, Registration};
 
-/// The least free space: a file's log takes half of it before a checkpoint.
-const FREE_BYTES_MIN: u64 = 32 * 1024 * 1024;
-
 const CHID: Chid = Chid([0xde; 16]);
 
 /// Not a valid name, so that no feed has it.
@@ -68,17 +65,6 @@ pub(super) fn try_month(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute(channels::REMOVE, params![PREFLIGHT_UAID.0, &[][..]]).map(|_known| ())
 }
 
-/// Fails with less than [`FREE_BYTES_MIN`].
-pub(super) fn compare_space(free_bytes: u64) -> Result<(), String> {
-    if free_bytes >= FREE_BYTES_MIN {
-        return Ok(());
-    }
-    let (free, min) = (free_bytes >> 20, FREE_BYTES_MIN >> 20);
-    Err(format!(
-        "{free} MiB are free and {min} are needed: free some space, or choose another directory"
-    ))
-}
-
 fn message() -> Message {
     Message {
         id: MessageId::from_uuid_v7(0, false),
@@ -92,17 +78,5 @@ fn message() -> Message {
             data: Bytes::from_static(b"preflight"),
             encoding: Encoding::Aes128Gcm,
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disk_that_is_nearly_full_is_reported_with_the_free_and_the_needed_space() {
-        assert_eq!(compare_space(FREE_BYTES_MIN), Ok(()));
-        let error = compare_space(7 << 20).unwrap_err();
-        assert!(error.starts_with("7 MiB are free and 32 are needed"), "{error}");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::future::ready;
+use std::sync::Arc;
 
+use futures_util::TryFutureExt;
 use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::files::FileKey;
@@ -10,37 +12,41 @@ use super::write_connections::WriteConnections;
 use super::writer::Target;
 use super::{Embedded, channels, messages, router};
 use crate::store::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreError, StoreFuture, Stored,
+    Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
+    RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        self.read(FileKey::Router, |conn| router::read(conn, uaid))
+        let read = self.readers.read(FileKey::Router, |conn| router::read(conn, uaid));
+        now(read.map(|record| record.flatten().map(|record| self.unwritten.apply(record))))
     }
 
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
-        self.write(Some(registration.uaid), FileKey::Router, move |conn| {
-            router::register(conn, &registration)
+        let (uaid, order) = (registration.uaid, registration.clone());
+        let written = self.write_record(uaid, move |conn| router::register(conn, &order));
+        let (readers, unwritten) = (Arc::clone(&self.readers), Arc::clone(&self.unwritten));
+        Box::pin(async move {
+            match written.await {
+                Err(StoreError::NoSpace) => {
+                    let there = readers.read(FileKey::Router, |conn| router::read(conn, uaid))?;
+                    unwritten.keep(registration, there.flatten())
+                }
+                written => written,
+            }
         })
     }
 
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write(Some(step.uaid), FileKey::Router, move |conn| {
-            router::update_message_month(conn, &step)
-        })
+        self.write_record(step.uaid, move |conn| router::update_message_month(conn, &step))
     }
 
     fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write(Some(step.uaid), FileKey::Router, move |conn| {
-            router::finish_month_move(conn, &step)
-        })
+        self.write_record(step.uaid, move |conn| router::finish_month_move(conn, &step))
     }
 
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
-        self.write(Some(uaid), FileKey::Router, move |conn| {
-            router::clear_node(conn, uaid, &node, connected_at)
-        })
+        self.write_record(uaid, move |conn| router::clear_node(conn, uaid, &node, connected_at))
     }
 
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
@@ -66,10 +72,18 @@ impl MessageTables for Embedded {
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
+        let (space, refusals) = (Arc::clone(&self.space), Arc::clone(&self.space));
         let limits = self.waiting;
-        self.write(Some(uaid), FileKey::Month(month), move |conn| {
-            messages::store(conn, uaid, &message, &limits)
-        })
+        let key = FileKey::Month(month);
+        let stored = self.writer.submit(Some(uaid), Target::File(key), move |files| {
+            space.admit()?;
+            files.write(key, |conn| messages::store(conn, uaid, &message, &limits))
+        });
+        Box::pin(stored.inspect_err(move |error| {
+            if *error == StoreError::NoSpace {
+                refusals.count_refused();
+            }
+        }))
     }
 
     fn fetch_messages(
@@ -132,6 +146,14 @@ impl MessageTables for Embedded {
 }
 
 impl Store for Embedded {
+    fn disk_space(&self) -> Option<DiskSpace> {
+        self.space.state()
+    }
+
+    fn take_slow_writes(&self) -> Option<SlowWrites> {
+        self.writer.take_slow_batches()
+    }
+
     fn check(&self) -> StoreFuture<()> {
         let target = Target::File(FileKey::Router);
         self.writer.submit(None, target, WriteConnections::check)

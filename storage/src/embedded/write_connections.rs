@@ -1,13 +1,15 @@
 //! The writer's connections and the transactions open on them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rusqlite::Connection;
 use state_machine::{Month, Uaid};
 
-use super::error::WriterError;
+use super::error::{WriterError, write_error};
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
+use super::unwritten::{RETRY, UnwrittenRegistrations};
 use super::writer::Progress;
 use super::{messages, month_list, router};
 use crate::store::StoreError;
@@ -23,6 +25,9 @@ pub(super) struct WriteConnections {
     /// the next batch, so that a batch waits only once for a locked file.
     failed: Vec<(FileKey, StoreError)>,
     months_open_max: usize,
+    unwritten: Arc<UnwrittenRegistrations>,
+    /// Whether a statement of this transaction failed for want of space.
+    is_disk_full: bool,
 }
 
 struct OpenFile {
@@ -31,15 +36,27 @@ struct OpenFile {
     in_transaction: bool,
 }
 
+impl OpenFile {
+    /// Rolls back after an error of a full disk. Closing rolls back too, whatever state another error left the connection
+    /// in. But the last connection to a file removes its shared memory, and a full disk has no room for a new one, so
+    /// that nothing could be read. Returns whether the connection can be used.
+    fn roll_back(&mut self) -> bool {
+        self.in_transaction = false;
+        self.conn.is_autocommit() || self.conn.execute_batch("ROLLBACK").is_ok()
+    }
+}
+
 impl WriteConnections {
     pub(super) fn new(
         dir: Arc<DataDir>,
         months: Arc<MonthFiles>,
         readers: Arc<Readers>,
         months_open_max: usize,
+        unwritten: Arc<UnwrittenRegistrations>,
     ) -> Self {
         let months_open_max = months_open_max.max(1);
-        Self { dir, months, readers, open: Vec::new(), failed: Vec::new(), months_open_max }
+        let (open, failed) = (Vec::new(), Vec::new());
+        Self { dir, months, readers, open, failed, months_open_max, unwritten, is_disk_full: false }
     }
 
     /// Runs statements in the batch's transaction on a file.
@@ -49,7 +66,7 @@ impl WriteConnections {
         statements: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, WriterError> {
         let at = self.begin(key)?;
-        statements(&self.open[at].conn).map_err(|error| broken(key, &error))
+        statements(&self.open[at].conn).map_err(|error| self.broken(key, &error))
     }
 
     /// As [`WriteConnections::write`]; none if that month has no file.
@@ -93,7 +110,8 @@ impl WriteConnections {
         let (from, to) = (FileKey::Month(from), FileKey::Month(to));
         self.begin(from)?;
         self.begin(to)?;
-        copy(self.connection(from), self.connection(to)).map_err(|error| broken(to, &error))
+        let copied = copy(self.connection(from), self.connection(to));
+        copied.map_err(|error| self.broken(to, &error))
     }
 
     pub(super) fn make_month(&mut self, month: Month) -> Result<(), WriterError> {
@@ -148,14 +166,34 @@ impl WriteConnections {
     }
 
     pub(super) fn roll_back_all(&mut self) {
-        // Closing a connection rolls back, whatever state the error left it in.
-        self.open.retain(|file| !file.in_transaction);
+        let is_disk_full = std::mem::take(&mut self.is_disk_full);
+        self.open.retain_mut(|file| !file.in_transaction || (is_disk_full && file.roll_back()));
     }
 
     /// Why the batch's writes to the file, or to any file if none is named, are not on disk.
     pub(super) fn failure(&self, key: Option<FileKey>) -> Option<&StoreError> {
         let concerned = |(failed, _): &&(FileKey, StoreError)| key.is_none_or(|key| key == *failed);
         self.failed.iter().find(concerned).map(|(_, error)| error)
+    }
+
+    /// Writes a page of the registrations that the disk had no space for, in a transaction of its own. Returns whether
+    /// it could be written.
+    pub(super) fn write_unwritten(&mut self, now: Instant) -> bool {
+        let page = self.unwritten.due(now);
+        if page.is_empty() {
+            return false;
+        }
+        let register =
+            |conn: &_| page.iter().try_for_each(|it| router::register(conn, it).map(|_result| ()));
+        let written = self.write(FileKey::Router, register);
+        let is_written = written.and_then(|()| self.commit(FileKey::Router)).is_ok();
+        if is_written {
+            self.unwritten.written(&page);
+        } else {
+            self.roll_back_all();
+            self.unwritten.failed(now);
+        }
+        is_written
     }
 
     /// Clears the failures, and closes the oldest months beyond the limit.
@@ -169,7 +207,9 @@ impl WriteConnections {
     }
 
     /// Checkpoints and closes all files, also the readers' connections.
-    pub(super) fn close(self) -> Result<(), StoreError> {
+    pub(super) fn close(mut self) -> Result<(), StoreError> {
+        // Without a pause after a failed attempt.
+        while self.write_unwritten(Instant::now() + RETRY) {}
         self.readers.close();
         for OpenFile { key, conn, .. } in self.open {
             conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
@@ -223,22 +263,25 @@ impl WriteConnections {
         }
     }
 
-    /// Closes the connection, whose state is unknown; closing rolls back.
+    /// Rolls the file back after an error whose transaction is over.
     fn note_failure(&mut self, key: FileKey, error: &rusqlite::Error) -> StoreError {
-        self.open.retain(|file| file.key != key);
-        let error = StoreError::Failed(format!("cannot write {key}: {error}"));
+        let error = write_error(key, error);
+        let is_full = error == StoreError::NoSpace;
+        self.open.retain_mut(|file| file.key != key || (is_full && file.roll_back()));
         self.failed.push((key, error.clone()));
         error
+    }
+
+    fn broken(&mut self, key: FileKey, error: &rusqlite::Error) -> WriterError {
+        let error = write_error(key, error);
+        self.is_disk_full |= error == StoreError::NoSpace;
+        WriterError::Broken(error)
     }
 
     fn connection(&self, key: FileKey) -> &Connection {
         let file = self.open.iter().find(|file| file.key == key);
         &file.expect("its transaction was begun").conn
     }
-}
-
-fn broken(key: FileKey, error: &rusqlite::Error) -> WriterError {
-    WriterError::Broken(StoreError::Failed(format!("cannot write {key}: {error}")))
 }
 
 #[cfg(test)]
@@ -275,7 +318,7 @@ mod tests {
         let (dir, _lock, months) = DataDir::open(home.path()).unwrap();
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
-        let mut files = WriteConnections::new(dir, months, readers, 2);
+        let mut files = WriteConnections::new(dir, months, readers, 2, Arc::default());
         let (from, to) = ("2026_10".parse().unwrap(), "2026_11".parse().unwrap());
         for month in [from, to] {
             files.make_month(month).unwrap();

@@ -8,8 +8,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use std::{io, slice, thread};
 
 use state_machine::Uaid;
@@ -19,7 +21,7 @@ use super::EmbeddedOptions;
 use super::error::WriterError;
 use super::files::{DirLock, FileKey};
 use super::write_connections::WriteConnections;
-use crate::store::{StoreError, StoreFuture};
+use crate::store::{SlowWrites, StoreError, StoreFuture};
 
 /// The handle of the writer thread.
 pub(super) struct Writer {
@@ -27,6 +29,7 @@ pub(super) struct Writer {
     queue: RwLock<Option<SyncSender<Task>>>,
     /// The result of closing the files, once the thread ended.
     ended: watch::Receiver<Option<Result<(), StoreError>>>,
+    slow_batches: Arc<SlowBatches>,
 }
 
 /// The files that a job writes to.
@@ -64,13 +67,14 @@ impl Writer {
     ) -> io::Result<Self> {
         let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
         let (end, ended) = watch::channel(None);
-        let writer_loop = WriterLoop::new(tasks, files, options.write_batch_max);
+        let slow_batches = Arc::<SlowBatches>::default();
+        let writer_loop = WriterLoop::new(tasks, files, options, slow_batches.clone());
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             let closed = writer_loop.run();
             drop(lock);
             end.send_replace(Some(closed));
         })?;
-        Ok(Self { queue: RwLock::new(Some(queue)), ended })
+        Ok(Self { queue: RwLock::new(Some(queue)), ended, slow_batches })
     }
 
     /// Queues a job, which runs again if its batch was rolled back.
@@ -109,6 +113,13 @@ impl Writer {
         })
     }
 
+    /// The batches that took longer than [`BATCH_SLOW`] since the last call.
+    pub(super) fn take_slow_batches(&self) -> Option<SlowWrites> {
+        let count = self.slow_batches.count.swap(0, Ordering::Relaxed);
+        let longest_ms = self.slow_batches.longest_ms.swap(0, Ordering::Relaxed);
+        (count > 0).then_some(SlowWrites { count, longest_ms })
+    }
+
     fn enqueue(&self, task: Task) -> Result<(), StoreError> {
         let queue = self.queue.read().unwrap_or_else(PoisonError::into_inner);
         let queue = queue.as_ref().ok_or(StoreError::Closed)?;
@@ -122,19 +133,37 @@ impl Writer {
 /// Jobs that have further pages. With so many the queue waits, and rejects calls once it is full.
 const PAGED_MAX: usize = 256;
 
+/// A batch that takes longer is counted: the disk is slow.
+const BATCH_SLOW: Duration = Duration::from_millis(250);
+
+#[derive(Default)]
+struct SlowBatches {
+    count: AtomicU64,
+    longest_ms: AtomicU64,
+}
+
 struct WriterLoop {
     tasks: Receiver<Task>,
-    /// The first task of the next batch.
-    postponed: Option<Task>,
+    /// The first tasks of the next batch: fewer than two batches.
+    postponed: VecDeque<Task>,
     /// Tasks that have further pages: at most `PAGED_MAX`.
     paged: VecDeque<Task>,
     files: WriteConnections,
     batch_max: usize,
+    batch_time_max: Duration,
+    slow_batches: Arc<SlowBatches>,
 }
 
 impl WriterLoop {
-    fn new(tasks: Receiver<Task>, files: WriteConnections, batch_max: usize) -> Self {
-        Self { tasks, postponed: None, paged: VecDeque::new(), files, batch_max }
+    fn new(
+        tasks: Receiver<Task>,
+        files: WriteConnections,
+        options: &EmbeddedOptions,
+        slow_batches: Arc<SlowBatches>,
+    ) -> Self {
+        let (postponed, paged) = (VecDeque::new(), VecDeque::new());
+        let (batch_max, batch_time_max) = (options.write_batch_max, options.write_batch_time_max);
+        Self { tasks, postponed, paged, files, batch_max, batch_time_max, slow_batches }
     }
 
     fn run(mut self) -> Result<(), StoreError> {
@@ -156,30 +185,38 @@ impl WriterLoop {
         if self.paged.len() >= PAGED_MAX {
             return None;
         }
-        let next = || match self.paged.is_empty() {
-            true => self.tasks.recv().ok(),
-            false => self.tasks.try_recv().ok(),
+        let first = match self.paged.is_empty() && self.postponed.is_empty() {
+            true => self.tasks.recv().ok()?,
+            false => self.next_task()?,
         };
-        let first = self.postponed.take().or_else(next)?;
         let mut batch = WriteBatch::default();
         let mut next = Some(first);
         while let Some(task) = next.take() {
             if !batch.admits(&task) {
-                self.postponed = Some(task);
+                self.postponed.push_front(task);
                 break;
             }
             batch.push(task);
             if batch.tasks.len() < self.batch_max {
-                next = self.tasks.try_recv().ok();
+                next = self.next_task();
             }
         }
         Some(batch.tasks)
     }
 
-    /// Runs all tasks in the same transactions. If one fails, all are rolled back, and each runs
+    fn next_task(&mut self) -> Option<Task> {
+        self.postponed.pop_front().or_else(|| self.tasks.try_recv().ok())
+    }
+
+    /// Runs the tasks in the same transactions. If one fails, all are rolled back, and each runs
     /// again in its own, so that its failure affects no other.
     fn commit(&mut self, mut batch: Vec<Task>) {
-        if self.run_together(&mut batch) || batch.len() == 1 {
+        let began = Instant::now();
+        let (count, is_committed) = self.run_together(&mut batch);
+        for task in batch.drain(count..).rev() {
+            self.postponed.push_front(task);
+        }
+        if is_committed || count == 1 {
             batch.into_iter().for_each(|task| self.answer(task));
         } else {
             for mut task in batch {
@@ -187,18 +224,27 @@ impl WriterLoop {
                 self.answer(task);
             }
         }
+        self.files.write_unwritten(Instant::now());
         self.files.end_batch();
+        self.slow_batches.add(began.elapsed());
     }
 
-    /// Commits the tasks, or rolls all of them back if one fails. Returns whether none did.
-    fn run_together(&mut self, tasks: &mut [Task]) -> bool {
-        let done = tasks.iter_mut().all(|task| task.job.run(&mut self.files));
-        if done {
-            self.files.commit_all();
-        } else {
-            self.files.roll_back_all();
+    /// Runs tasks until their time is up, and commits them, or rolls all of them back if one fails. Returns how many ran,
+    /// and whether none failed.
+    fn run_together(&mut self, tasks: &mut [Task]) -> (usize, bool) {
+        let began = Instant::now();
+        for (at, task) in tasks.iter_mut().enumerate() {
+            if !task.job.run(&mut self.files) {
+                self.files.roll_back_all();
+                return (at + 1, false);
+            }
+            if began.elapsed() >= self.batch_time_max {
+                self.files.commit_all();
+                return (at + 1, true);
+            }
         }
-        done
+        self.files.commit_all();
+        (tasks.len(), true)
     }
 
     /// Answers a task, or keeps it for its next page.
@@ -210,6 +256,16 @@ impl WriterLoop {
         match self.files.failure(key) {
             None if task.job.has_next_page() => self.paged.push_back(task),
             failure => task.job.answer(failure),
+        }
+    }
+}
+
+impl SlowBatches {
+    fn add(&self, took: Duration) {
+        if took > BATCH_SLOW {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            self.longest_ms.fetch_max(took_ms, Ordering::Relaxed);
         }
     }
 }
@@ -296,218 +352,4 @@ fn stopped() -> StoreError {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::mpsc;
-
-    use rusqlite::Connection;
-    use tempfile::TempDir;
-
-    use super::super::files::DataDir;
-    use super::super::readers::Readers;
-    use super::*;
-
-    const ROUTER: Target = Target::File(FileKey::Router);
-
-    /// A writer whose router table has the tables that the jobs below write to.
-    async fn writer() -> (TempDir, Writer) {
-        let home = tempfile::tempdir().unwrap();
-        let (dir, lock, months) = DataDir::open(home.path()).unwrap();
-        let (dir, months) = (Arc::new(dir), Arc::new(months));
-        let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
-        let files = WriteConnections::new(dir, months, readers, 1);
-        let writer = Writer::start(files, lock, &EmbeddedOptions::new(4096)).unwrap();
-        let tables = "
-            CREATE TABLE numbers (n INTEGER PRIMARY KEY);
-            CREATE TABLE pairs (n REFERENCES numbers (n) DEFERRABLE INITIALLY DEFERRED)";
-        writer.submit(None, ROUTER, sql(tables)).await.unwrap();
-        (home, writer)
-    }
-
-    fn sql(
-        text: &str,
-    ) -> impl FnMut(&mut WriteConnections) -> Result<(), WriterError> + Send + 'static {
-        let text = text.to_owned();
-        move |files| files.write(FileKey::Router, |conn| conn.execute_batch(&text))
-    }
-
-    /// Queues jobs while the writer is held up, so that they become one batch.
-    async fn in_one_batch(writer: &Writer, jobs: &[&str]) -> Vec<Result<(), StoreError>> {
-        let (release, held) = mpsc::channel::<()>();
-        let first = writer.submit(None, Target::Exclusive, move |_| Ok(held.recv().is_ok()));
-        let answers: Vec<_> =
-            jobs.iter().map(|job| writer.submit(None, ROUTER, sql(job))).collect();
-        release.send(()).unwrap();
-        assert_eq!(first.await, Ok(true));
-        futures_util::future::join_all(answers).await
-    }
-
-    fn numbers(home: &TempDir) -> Vec<i64> {
-        let conn = Connection::open(home.path().join("router.db")).unwrap();
-        let mut statement = conn.prepare("SELECT n FROM numbers ORDER BY n").unwrap();
-        let rows = statement.query_map([], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
-    }
-
-    fn failure_of(answer: &Result<(), StoreError>) -> &str {
-        match answer {
-            Err(StoreError::Failed(text)) => text,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_failed_job_does_not_fail_its_batch() {
-        let (home, writer) = writer().await;
-        let half_done = "INSERT INTO numbers VALUES (2); INSERT INTO nowhere VALUES (2)";
-        let jobs = ["INSERT INTO numbers VALUES (1)", half_done, "INSERT INTO numbers VALUES (3)"];
-        let answers = in_one_batch(&writer, &jobs).await;
-        assert!(
-            failure_of(&answers[1]).starts_with("cannot write router.db: no such table: nowhere")
-        );
-        assert_eq!((&answers[0], &answers[2]), (&Ok(()), &Ok(())));
-        assert_eq!(numbers(&home), [1, 3]);
-    }
-
-    /// A foreign key that is deferred is looked at when the transaction commits.
-    #[tokio::test]
-    async fn a_commit_that_fails_is_no_success_for_any_of_its_jobs() {
-        let (home, writer) = writer().await;
-        let jobs = ["INSERT INTO numbers VALUES (1)", "INSERT INTO pairs VALUES (7)"];
-        for answer in in_one_batch(&writer, &jobs).await {
-            assert!(failure_of(&answer).contains("FOREIGN KEY constraint failed"));
-        }
-        assert_eq!(numbers(&home), Vec::<i64>::new());
-        let again = writer.submit(None, ROUTER, sql(jobs[0])).await;
-        assert_eq!(again, Ok(()), "the next batch is not hurt");
-        assert_eq!(numbers(&home), [1]);
-    }
-
-    /// Queues a job of three pages, and then a job behind it.
-    async fn in_pages(writer: &Writer, of_page: [&str; 3]) -> [Result<(), StoreError>; 2] {
-        let mut pages: VecDeque<_> = of_page.into_iter().map(sql).collect();
-        let (release, held) = mpsc::channel::<()>();
-        let first = writer.submit(None, Target::Exclusive, move |_| Ok(held.recv().is_ok()));
-        let paged = writer.submit_paged(None, Target::Exclusive, move |files| {
-            pages.pop_front().expect("there is a page")(files)?;
-            Ok(if pages.is_empty() { Progress::Done(()) } else { Progress::Page })
-        });
-        let behind =
-            writer.submit(None, ROUTER, sql("INSERT INTO numbers SELECT max(n) + 10 FROM numbers"));
-        release.send(()).unwrap();
-        assert_eq!(first.await, Ok(true));
-        [paged.await, behind.await]
-    }
-
-    #[tokio::test]
-    async fn another_job_runs_between_two_pages() {
-        let (home, writer) = writer().await;
-        let pages = [1, 2, 3].map(|n| format!("INSERT INTO numbers VALUES ({n})"));
-        let answers = in_pages(&writer, pages.each_ref().map(String::as_str)).await;
-        assert_eq!(answers, [Ok(()), Ok(())]);
-        assert_eq!(numbers(&home), [1, 2, 3, 11]);
-    }
-
-    #[tokio::test]
-    async fn a_page_that_fails_ends_its_job_and_no_other() {
-        let (home, writer) = writer().await;
-        let insert = "INSERT INTO numbers VALUES (1)";
-        let [paged, behind] =
-            in_pages(&writer, [insert, "INSERT INTO nowhere VALUES (2)", insert]).await;
-        assert!(failure_of(&paged).contains("no such table: nowhere"));
-        assert_eq!(behind, Ok(()));
-        assert_eq!(numbers(&home), [1, 11]);
-    }
-
-    #[tokio::test]
-    async fn more_paged_jobs_than_are_kept_are_done_too() {
-        let (home, writer) = writer().await;
-        let jobs = (0..PAGED_MAX + 10).map(|job| {
-            let mut page = 0;
-            writer.submit_paged(None, Target::Exclusive, move |files| {
-                page += 1;
-                sql(&format!("INSERT INTO numbers VALUES ({})", job * 2 + page))(files)?;
-                Ok(if page == 2 { Progress::Done(()) } else { Progress::Page })
-            })
-        });
-        let answers = futures_util::future::join_all(jobs).await;
-        assert!(answers.iter().all(Result::is_ok));
-        assert_eq!(numbers(&home).len(), 2 * (PAGED_MAX + 10));
-    }
-
-    #[tokio::test]
-    async fn closing_waits_for_all_pages() {
-        let (home, writer) = writer().await;
-        let mut pages = 0;
-        let paged = writer.submit_paged(None, Target::Exclusive, move |files| {
-            pages += 1;
-            sql(&format!("INSERT INTO numbers VALUES ({pages})"))(files)?;
-            Ok(if pages == 50 { Progress::Done(()) } else { Progress::Page })
-        });
-        drop(paged);
-        writer.close().await.unwrap();
-        assert_eq!(numbers(&home).len(), 50);
-    }
-
-    #[tokio::test]
-    async fn a_writer_that_panicked_is_noticed_by_every_call() {
-        let (home, writer) = writer().await;
-        let (release, held) = mpsc::channel::<()>();
-        let panicking = writer.submit(None, ROUTER, move |_| -> Result<(), WriterError> {
-            held.recv().unwrap();
-            panic!("a bug, as this test wants it")
-        });
-        let queued_behind = writer.submit(None, ROUTER, sql("INSERT INTO numbers VALUES (1)"));
-        release.send(()).unwrap();
-        for answer in [panicking.await, queued_behind.await, writer.close().await] {
-            assert!(failure_of(&answer).contains("stopped unexpectedly"));
-        }
-        assert_eq!(numbers(&home), Vec::<i64>::new());
-    }
-
-    #[tokio::test]
-    async fn a_call_after_the_writer_panicked_is_answered_failed() {
-        let (_home, writer) = writer().await;
-        let bug = |_: &mut WriteConnections| -> Result<(), WriterError> {
-            panic!("a bug, as this test wants")
-        };
-        let _failed = writer.submit(None, ROUTER, bug).await;
-        // The queue is gone once the thread has ended, and closing waits for that.
-        let mut ended = writer.ended.clone();
-        ended.wait_for(Option::is_some).await.unwrap_err();
-        let answer = writer.submit(None, ROUTER, |_| Ok(())).await;
-        assert!(failure_of(&answer).contains("stopped unexpectedly"));
-    }
-
-    fn task(uaid: u8, target: Target) -> Task {
-        let (reply, _answer) = oneshot::channel();
-        let run = |_: &mut WriteConnections| Ok(Progress::Done(()));
-        let job = Box::new(QueuedJob { run, outcome: None, reply });
-        Task { uaid: Some(Uaid([uaid; 16])), target, job }
-    }
-
-    #[test]
-    fn an_agents_writes_to_different_files_are_never_in_one_batch() {
-        let month = Target::File(FileKey::Month("2026_11".parse().unwrap()));
-        let mut batch = WriteBatch::default();
-        batch.push(task(1, month));
-        batch.push(task(2, ROUTER));
-        batch.push(task(3, Target::ManyFiles));
-        assert!(batch.admits(&task(1, month)) && batch.admits(&task(2, ROUTER)));
-        assert!(batch.admits(&task(4, Target::ManyFiles)));
-        for refused in [(1, ROUTER), (2, month), (1, Target::ManyFiles), (3, month), (3, ROUTER)] {
-            assert!(!batch.admits(&task(refused.0, refused.1)), "{refused:?}");
-        }
-    }
-
-    #[test]
-    fn an_exclusive_job_is_alone_in_its_batch() {
-        let mut batch = WriteBatch::default();
-        assert!(batch.admits(&task(1, Target::Exclusive)));
-        batch.push(task(1, Target::Exclusive));
-        assert!(!batch.admits(&task(2, ROUTER)));
-        let mut batch = WriteBatch::default();
-        batch.push(task(1, ROUTER));
-        assert!(!batch.admits(&task(2, Target::Exclusive)));
-    }
-}
+mod tests;

@@ -40,6 +40,8 @@ pub(crate) struct Launch {
     pub(crate) keys: Option<String>,
     /// The soft and the hard limit of open files, if they differ from those of the test.
     pub(crate) open_files: Option<(u32, u32)>,
+    /// The size of a disk that holds only the data directory, and ends with the server.
+    pub(crate) disk_mib: Option<u32>,
 }
 
 /// The role of a node in a cluster.
@@ -123,6 +125,12 @@ impl Server {
 
     pub(crate) fn data_dir(&self) -> PathBuf {
         data_dir(self.data.path())
+    }
+
+    /// The data directory as the server sees it, with a [disk](Launch::disk_mib) of its own.
+    pub(crate) fn disk(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid()));
+        root.join(self.data_dir().strip_prefix("/").expect("a temporary directory is absolute"))
     }
 
     /// The time by the clock of the server, in seconds since the epoch.
@@ -294,7 +302,7 @@ fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
 }
 
 fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {
-    let mut process = command(launch)
+    let mut process = command(dir, launch)
         .args(["serve", "--role", launch.role.name()])
         .arg("--data-dir")
         .arg(data_dir(dir))
@@ -319,13 +327,26 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
     }
 }
 
-fn command(launch: &Launch) -> Command {
+fn command(dir: &Path, launch: &Launch) -> Command {
     const KALENDS: &str = env!("CARGO_BIN_EXE_kalends");
+    if let Some(mib) = launch.disk_mib {
+        return on_disk(&data_dir(dir), mib, KALENDS);
+    }
     let Some((soft, hard)) = launch.open_files else { return Command::new(KALENDS) };
     let mut shell = Command::new("sh");
     let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"");
     shell.arg("-c").arg(script).arg(KALENDS);
     shell
+}
+
+/// Mounts a disk for `program` alone, in namespaces of its own. Needs no root where users may make these namespaces;
+/// otherwise the server does not start, and its log has the error of `unshare`.
+fn on_disk(dir: &Path, mib: u32, program: &str) -> Command {
+    fs::create_dir_all(dir).expect("a directory can be made");
+    let mut command = Command::new("unshare");
+    let script = format!("mount -t tmpfs -o size={mib}m,mode=700 disk \"$0\" && exec \"$@\"");
+    command.args(["--map-root-user", "--mount", "sh", "-c", &script]).arg(dir).arg(program);
+    command
 }
 
 fn open_log(dir: &Path) -> File {

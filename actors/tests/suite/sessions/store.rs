@@ -54,6 +54,7 @@ impl ScriptedStore {
         let record = Arc::clone(&self.record);
         Box::pin(async move {
             let answer = match answer.await {
+                Ok(Ok(StoreAnswer::NoSpace)) => return Err(StoreError::NoSpace),
                 Ok(Ok(answer)) => answer,
                 Ok(Err(StoreFailed)) => return Err(StoreError::Busy),
                 Err(_) => return Err(StoreError::Closed),

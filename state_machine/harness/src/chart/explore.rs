@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::event_alphabet::{START, answers, connection, events};
 use state_machine::connection::{Connection, Effect, Event, PhaseName};
 use state_machine::ids::OpId;
-use state_machine::store::{StoreFailed, StoreOp};
+use state_machine::store::{StoreAnswer, StoreFailed, StoreOp};
 use state_machine::time::Time;
 
 /// An event in a phase, and the phase after it.
@@ -65,7 +65,9 @@ impl SearchState {
         let mut happenings: Vec<(Time, Event)> = events().into_iter().map(now).collect();
         happenings.extend(self.connection.deadline().map(|(at, _)| (at, Event::TimePassed)));
         for (op, order) in &self.orders {
-            let answered = answers(order).into_iter().map(Ok).chain([Err(StoreFailed)]);
+            let no_space = order.is_write().then_some(StoreAnswer::NoSpace);
+            let answers = answers(order).into_iter().chain(no_space);
+            let answered = answers.map(Ok).chain([Err(StoreFailed)]);
             let answered = answered.map(|answer| Event::StoreAnswered { op: *op, answer });
             happenings.extend(answered.map(now));
         }

@@ -190,7 +190,7 @@ impl ConnectionChecker {
             ServerMessage::Registered { .. }
             | ServerMessage::RegisterRefused { .. }
             | ServerMessage::Unregistered { .. }
-            | ServerMessage::UrgencySet { .. } => self.command_answered(message)?,
+            | ServerMessage::UrgencySet { .. } => self.command_answered(message, seen.event)?,
             ServerMessage::Hello { broadcasts, .. } => {
                 check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
                 self.is_greeted = true;
@@ -243,13 +243,13 @@ impl ConnectionChecker {
         Ok(())
     }
 
-    /// Rejections are answered at once, all other commands in the order in which they were
-    /// received.
-    fn command_answered(&mut self, answer: &ServerMessage) -> Checked {
+    /// A command that too many precede is rejected at once. All others are answered in the order in
+    /// which they were received.
+    fn command_answered(&mut self, answer: &ServerMessage, event: &Event) -> Checked {
         use ClientMessage::{Register, Unregister, Urgency};
-        let is_carried_out = is_carried_out(answer);
+        let is_at_once = !is_carried_out(answer) && matches!(event, Event::MessageReceived(_));
         let commands = &mut self.commands;
-        let command = if is_carried_out { commands.pop_front() } else { commands.pop_back() };
+        let command = if is_at_once { commands.pop_back() } else { commands.pop_front() };
         match (command, answer) {
             (
                 Some(Register { chid: asked, .. }),

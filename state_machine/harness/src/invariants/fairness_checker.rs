@@ -171,7 +171,7 @@ impl FairnessChecker {
             Event::MessageReceived(ClientMessage::Ack { updates }) => {
                 self.silent.retain(|chid| !updates.iter().any(|update| update.chid == *chid));
             }
-            Event::StoreAnswered { op, answer: Ok(answer) } => {
+            Event::StoreAnswered { op, answer: Ok(answer) } if *answer != StoreAnswer::NoSpace => {
                 let in_flight = self.in_flight.len();
                 self.in_flight.retain(|_, awaited| awaited != op);
                 let was_in_flight = self.in_flight.len() < in_flight;

@@ -42,6 +42,7 @@
 //! | `node> shutdown` | the node stops |
 //! | `node> broadcasts [1 weather v7, 4 news "two words"] cursor=5` | the broadcasts, each with its last number |
 //! | `store> 0 failed` | operation 0 failed, or its outcome is unknown |
+//! | `store> 0 no_space` | the store has no space for operation 0, and wrote nothing |
 //! | `store> 0 registered U1 at=+0ms curmonth=2026_11` | the record as registered |
 //! | `store> 0 unknown_agent`, `store> 0 superseded at=+5ms` | the two refusals of a registration |
 //! | `store> 1 channels [C1, C2]`, `store> 1 channels none` | the channels, or no table of channels |

@@ -89,7 +89,8 @@ impl Reader<'_> {
 
     fn answer(&self, words: &mut Tokens<'_>) -> Result<StoreAnswer, SyntaxError> {
         const ANSWERS: &str = "failed, registered, unknown_agent, superseded, channels, fetched, deleted, \
-            channels_added, channel_removed, month_updated, move_finished, moved, node_cleared or over_limit";
+            channels_added, channel_removed, month_updated, move_finished, moved, node_cleared, over_limit or \
+            no_space";
         Ok(match words.word(ANSWERS)? {
             "registered" => {
                 let (record, before) = self.record(words)?;
@@ -108,6 +109,7 @@ impl Reader<'_> {
             "moved" => StoreAnswer::Moved,
             "over_limit" => StoreAnswer::OverLimit,
             "node_cleared" => StoreAnswer::NodeCleared(yes_or_no(words)?),
+            "no_space" => StoreAnswer::NoSpace,
             other => return Err(format!("expected {ANSWERS}, got `{other}`")),
         })
     }

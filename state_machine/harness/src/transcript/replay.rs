@@ -205,5 +205,5 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
             | (StoreAnswer::Moved, StoreOp::MoveMessages { .. })
             | (StoreAnswer::NodeCleared(_), StoreOp::ClearNode { .. })
             | (StoreAnswer::OverLimit, StoreOp::Register(_) | StoreOp::AddChannels { .. })
-    )
+    ) || *answer == StoreAnswer::NoSpace && order.is_write()
 }

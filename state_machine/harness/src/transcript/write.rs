@@ -157,7 +157,8 @@ impl TranscriptWriter<'_> {
             | StoreAnswer::OffersRecorded
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved
-            | StoreAnswer::Moved => answer.name().replace(' ', "_"),
+            | StoreAnswer::Moved
+            | StoreAnswer::NoSpace => answer.name().replace(' ', "_"),
         }
     }
 

@@ -26,6 +26,7 @@ fn how() -> impl Strategy<Value = How> {
         2 => Just(How::Early),
         1 => Just(How::AckReplyLost),
         1 => Just(How::NotDone),
+        1 => Just(How::NoSpace),
     ]
 }
 

@@ -58,7 +58,10 @@ impl Session {
             last_connect: self.last_connect(cx),
             create_in,
         };
-        self.submit(StoreOp::Register(registration), cx);
+        match create_in {
+            Some(_) => self.submit_command(StoreOp::Register(registration), cx),
+            None => self.submit(StoreOp::Register(registration), cx),
+        }
     }
 
     /// Removes this node from the record.

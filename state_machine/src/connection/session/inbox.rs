@@ -311,7 +311,8 @@ impl Session {
             | StoreAnswer::MoveFinished(_)
             | StoreAnswer::Moved
             | StoreAnswer::NodeCleared(_)
-            | StoreAnswer::OverLimit => return Some(answer),
+            | StoreAnswer::OverLimit
+            | StoreAnswer::NoSpace => return Some(answer),
         }
         None
     }

@@ -154,19 +154,14 @@ impl Session {
             self.commands.push_back(command);
             return;
         }
-        let status = status::UNAVAILABLE;
-        cx.out.push(Effect::Send(match command {
-            ClientMessage::Register { chid, .. } => {
-                ServerMessage::RegisterRefused { chid, status, reason: "too many commands wait" }
-            }
-            ClientMessage::Unregister { chid } => ServerMessage::Unregistered { chid, status },
-            ClientMessage::Urgency { .. }
-            | ClientMessage::Hello { .. }
-            | ClientMessage::Ack { .. }
-            | ClientMessage::Nack
-            | ClientMessage::BroadcastSubscribe { .. }
-            | ClientMessage::Ping => ServerMessage::UrgencySet { status },
-        }));
+        refuse(&command, "too many commands wait", cx);
+    }
+
+    /// Refuses the commands that wait for a write without space.
+    pub(super) fn refuse_waiting_commands(&mut self, cx: &mut StepContext<'_>) {
+        for command in std::mem::take(&mut self.commands) {
+            refuse_for_space(&command, cx);
+        }
     }
 
     /// Hands all messages and acks over to endpoints and the store.
@@ -189,6 +184,11 @@ impl Session {
 
     pub(super) fn submit(&mut self, op: StoreOp, cx: &mut StepContext<'_>) {
         self.ops.submit(op, cx.out);
+    }
+
+    /// Submits the operation of a command. If the store has no space for it, it is answered and not submitted again.
+    pub(super) fn submit_command(&mut self, op: StoreOp, cx: &mut StepContext<'_>) {
+        self.ops.submit_command(op, cx.out);
     }
 
     /// The answer, if it completes an operation. A failed operation is submitted again later.
@@ -244,6 +244,28 @@ impl Session {
         let (uaid, broadcasts) = (self.uaid, self.subscriptions.take_update());
         cx.out.push(Effect::Send(ServerMessage::Hello { uaid, broadcasts }));
     }
+}
+
+/// Refuses a command that the store has no space for.
+pub(super) fn refuse_for_space(command: &ClientMessage, cx: &mut StepContext<'_>) {
+    refuse(command, "the server has no space", cx);
+}
+
+/// Answers a command with 503.
+fn refuse(command: &ClientMessage, reason: &'static str, cx: &mut StepContext<'_>) {
+    let status = status::UNAVAILABLE;
+    cx.out.push(Effect::Send(match *command {
+        ClientMessage::Register { chid, .. } => {
+            ServerMessage::RegisterRefused { chid, status, reason }
+        }
+        ClientMessage::Unregister { chid } => ServerMessage::Unregistered { chid, status },
+        ClientMessage::Urgency { .. }
+        | ClientMessage::Hello { .. }
+        | ClientMessage::Ack { .. }
+        | ClientMessage::Nack
+        | ClientMessage::BroadcastSubscribe { .. }
+        | ClientMessage::Ping => ServerMessage::UrgencySet { status },
+    }));
 }
 
 /// Answers an invalid frame with an error, or closes the connection.

@@ -19,6 +19,8 @@ struct InFlight {
     op: OpId,
     order: StoreOp,
     failures: u32,
+    /// Whether the agent is answered if the store has no space for it. Any other operation is submitted again.
+    is_command: bool,
     /// When to submit it again; none while its answer is awaited.
     retry_at: Option<Time>,
 }
@@ -28,7 +30,12 @@ const RETRY_FACTOR_MAX: u64 = 64;
 
 impl PendingOps {
     pub(super) fn submit(&mut self, order: StoreOp, out: &mut Effects) {
-        self.resubmit(order, 0, out);
+        self.push(order, 0, false, out);
+    }
+
+    /// Submits the operation of a command.
+    pub(super) fn submit_command(&mut self, order: StoreOp, out: &mut Effects) {
+        self.push(order, 0, true, out);
     }
 
     /// The answer, if it is awaited. A failure is kept, and its operation submitted again after a back-off.
@@ -39,10 +46,13 @@ impl PendingOps {
         now: Time,
         retry: Span,
     ) -> Option<StoreAnswer> {
+        let at = self.in_flight.iter().position(|in_flight| in_flight.op == op)?;
+        let failed = &mut self.in_flight[at];
         match answer {
-            Ok(answer) => self.take(op).map(|_| answer),
-            Err(StoreFailed) => {
-                let failed = self.in_flight.iter_mut().find(|in_flight| in_flight.op == op)?;
+            Ok(answer) if answer != StoreAnswer::NoSpace || failed.is_command => {
+                self.take(op).map(|_| answer)
+            }
+            Ok(_) | Err(StoreFailed) => {
                 let wait = Backoff::delay(retry, retry * RETRY_FACTOR_MAX, failed.failures);
                 failed.failures = failed.failures.saturating_add(1);
                 failed.retry_at = Some(now + wait);
@@ -63,7 +73,7 @@ impl PendingOps {
 
     pub(super) fn resubmit_due(&mut self, now: Time, out: &mut Effects) {
         while let Some(failed) = self.due(now).and_then(|op| self.take(op)) {
-            self.resubmit(failed.order, failed.failures, out);
+            self.push(failed.order, failed.failures, failed.is_command, out);
         }
     }
 
@@ -82,10 +92,10 @@ impl PendingOps {
         Some(in_flight)
     }
 
-    fn resubmit(&mut self, order: StoreOp, failures: u32, out: &mut Effects) {
+    fn push(&mut self, order: StoreOp, failures: u32, is_command: bool, out: &mut Effects) {
         let op = OpId(self.submitted);
         self.submitted = self.submitted.wrapping_add(1);
         out.push(Effect::SubmitStoreOp { op, order: order.clone() });
-        self.in_flight.push(InFlight { op, order, failures, retry_at: None });
+        self.in_flight.push(InFlight { op, order, failures, is_command, retry_at: None });
     }
 }

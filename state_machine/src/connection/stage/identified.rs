@@ -114,7 +114,7 @@ impl StageRules for Identified {
                 self.superseded(session, seen, cx)
             }
             StoreAnswer::Channels(channels) => self.channels_read(session, channels, cx),
-            // This stage submits no other operation.
+            // This stage submits no other operation, and no command, the only one that has no space.
             StoreAnswer::Fetched(_)
             | StoreAnswer::Deleted
             | StoreAnswer::OffersRecorded
@@ -124,7 +124,8 @@ impl StageRules for Identified {
             | StoreAnswer::MoveFinished(_)
             | StoreAnswer::Moved
             | StoreAnswer::NodeCleared(_)
-            | StoreAnswer::OverLimit => Next::Stay,
+            | StoreAnswer::OverLimit
+            | StoreAnswer::NoSpace => Next::Stay,
         }
     }
 }

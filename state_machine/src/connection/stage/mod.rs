@@ -137,6 +137,11 @@ impl Stage {
         }
     }
 
+    /// Whether the agent moves to another month, and its commands wait for that.
+    pub(super) fn is_moving(&self) -> bool {
+        self.months().len() > 1
+    }
+
     /// The months whose tables may hold this agent's messages. Those of the first are being sent.
     pub(super) fn months(&self) -> Vec<Month> {
         match self {

@@ -2,7 +2,7 @@
 
 use super::{Next, Stage, StageRules};
 use crate::connection::effect::{CloseReason, Effect, PushAnswer};
-use crate::connection::session::Session;
+use crate::connection::session::{Session, refuse_for_space};
 use crate::connection::{StepContext, Wait};
 use crate::ids::{Chid, PushId};
 use crate::message::{Message, Urgency};
@@ -77,7 +77,7 @@ impl Ready {
             return self.create_record(session, cx);
         };
         let (uaid, channels) = (session.uaid, [chid].into());
-        session.submit(StoreOp::AddChannels { uaid, month, channels }, cx);
+        session.submit_command(StoreOp::AddChannels { uaid, month, channels }, cx);
         self.command = Some(Command::Registering { chid, key });
     }
 
@@ -86,7 +86,7 @@ impl Ready {
             return send_unregistered(chid, cx);
         };
         let (uaid, months) = (session.uaid, vec![month]);
-        session.submit(StoreOp::RemoveChannel { uaid, months, chid }, cx);
+        session.submit_command(StoreOp::RemoveChannel { uaid, months, chid }, cx);
         self.command = Some(Command::Unregistering { chid });
     }
 
@@ -172,6 +172,7 @@ impl StageRules for Ready {
                 let reason = "too many registers, try again later";
                 send_refused(chid, status::OVER_LIMIT, reason, cx);
             }
+            (StoreAnswer::NoSpace, Some(command)) => refuse(session, command, cx),
             (_, command) => self.command = command,
         }
         Next::Stay
@@ -194,6 +195,18 @@ impl StageRules for Ready {
             session.scan_storage(month, cx);
         }
         Next::Stay
+    }
+}
+
+/// Refuses a command that the store has no space for. The command that waits for a new record is still queued.
+fn refuse(session: &mut Session, command: Command, cx: &mut StepContext<'_>) {
+    let refused = match command {
+        Command::Registering { chid, key } => Some(ClientMessage::Register { chid, key }),
+        Command::Unregistering { chid } => Some(ClientMessage::Unregister { chid }),
+        Command::CreatingRecord => session.commands.pop_front(),
+    };
+    if let Some(command) = refused {
+        refuse_for_space(&command, cx);
     }
 }
 

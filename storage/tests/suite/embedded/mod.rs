@@ -1,14 +1,15 @@
 //! What the embedded engine promises beyond the contract: one process a directory, files that are
-//! damaged or not ours, a full queue, disk space, and kill -9.
+//! damaged or not ours, a full queue, a full disk, and kill -9.
 
 mod damage;
 mod expiry;
+mod full_disk;
 mod kill;
 mod kill_drops;
 mod kill_feeds;
 mod operation;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
@@ -33,6 +34,32 @@ fn run_as_child(test: &str, dir: &Path) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// Runs a test of this binary once more, in a process with a disk of 64 MiB of its own. Returns the disk's directory in
+/// that process, and none in the other once that has succeeded.
+fn on_small_disk(test: &str) -> Option<PathBuf> {
+    if let Some(dir) = std::env::var_os(CHILD_DIR) {
+        return Some(dir.into());
+    }
+    let home = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=64m,mode=700 kalends-test \"$STORAGE_TEST_CHILD_DIR\" && exec \"$0\" \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD_DIR, home.path())
+        .output()
+        .expect("unshare of util-linux can be run");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        stdout.contains("running 1 test"),
+        "it needs a user namespace in which it may mount a tmpfs (Linux, unprivileged user namespaces, or root):\n\
+         {stdout}\n{stderr}"
+    );
+    assert!(stdout.contains("1 passed"), "{stdout}\n{stderr}");
+    None
 }
 
 fn open(dir: &Path) -> Embedded {

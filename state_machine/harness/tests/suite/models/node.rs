@@ -104,7 +104,7 @@ impl Line {
 
 impl Pending {
     pub(crate) fn is_write(&self) -> bool {
-        !matches!(self.order, StoreOp::ReadChannels { .. } | StoreOp::Fetch { .. })
+        self.order.is_write()
     }
 
     /// Whether the operation clears a node that shuts down from the record.

@@ -69,7 +69,7 @@ impl World {
         effect: DeliveryEffect,
         how: How,
     ) -> Result<(), SyntaxError> {
-        let is_done = how != How::NotDone;
+        let is_done = !how.is_undone();
         let is_heard = how == How::Well || how == How::Early;
         let Push { uaid, message, .. } = &self.pushes[push];
         let (uaid, message) = (*uaid, message.clone());
@@ -129,7 +129,7 @@ impl World {
     ) -> Result<(), SyntaxError> {
         let Push { uaid, message, .. } = &self.pushes[push];
         let answer = match self.find(node, *uaid) {
-            _ if how == How::NotDone || self.is_down(node) => NodeAnswer::Unreachable,
+            _ if how.is_undone() || self.is_down(node) => NodeAnswer::Unreachable,
             None => NodeAnswer::NotHere,
             Some(line) => {
                 let message = message.clone();

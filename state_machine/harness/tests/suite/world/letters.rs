@@ -56,9 +56,11 @@ impl World {
     pub(super) fn letter_arrives(&mut self, letter: usize, how: How) {
         let letter = match how {
             How::AckReplyLost => self.post.letters[letter].clone(),
-            How::Well | How::Early | How::NotDone => self.post.letters.remove(letter),
+            How::Well | How::Early | How::NotDone | How::NoSpace => {
+                self.post.letters.remove(letter)
+            }
         };
-        if how == How::NotDone {
+        if how.is_undone() {
             return;
         }
         let Letter { to, uaid, connected_at } = letter;

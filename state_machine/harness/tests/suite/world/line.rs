@@ -54,17 +54,13 @@ impl Line {
     }
 
     pub(crate) fn ordered(&mut self, op: OpId, order: StoreOp, number: usize, store: &mut Store) {
-        let early = (!is_write(&order)).then(|| store.carry_out(&order));
+        let early = (!order.is_write()).then(|| store.carry_out(&order));
         self.orders.push(Pending { op, order, number, early, done: None });
     }
 }
 
 impl Pending {
     pub(crate) fn is_write(&self) -> bool {
-        is_write(&self.order)
+        self.order.is_write()
     }
-}
-
-fn is_write(order: &StoreOp) -> bool {
-    !matches!(order, StoreOp::ReadChannels { .. } | StoreOp::Fetch { .. })
 }

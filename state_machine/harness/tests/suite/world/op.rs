@@ -86,4 +86,13 @@ pub(crate) enum How {
     AckReplyLost,
     /// The operation is not executed.
     NotDone,
+    /// A store without space refuses a write. Any other operation is not executed.
+    NoSpace,
+}
+
+impl How {
+    /// Whether the operation is not executed.
+    pub(crate) fn is_undone(self) -> bool {
+        matches!(self, Self::NotDone | Self::NoSpace)
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use state_machine::connection::Event;
-use state_machine::store::{StoreFailed, StoreOp};
+use state_machine::store::{StoreAnswer, StoreFailed, StoreOp};
 use state_machine::{MessageId, RouterRecord, Uaid};
 
 use super::op::How;
@@ -70,21 +70,24 @@ impl World {
         let number = self.lines[line].orders[order].number;
         if self.lines[line].orders[order].is_write() {
             self.write_all(number)?;
-            if how != How::NotDone {
+            if !how.is_undone() {
                 self.write(line, order)?;
             }
         }
         let pending = self.lines[line].orders.remove(order);
         self.post.is_clear_lost |=
-            how == How::NotDone && matches!(pending.order, StoreOp::ClearNode { .. });
+            how.is_undone() && matches!(pending.order, StoreOp::ClearNode { .. });
         let answer = match how {
             How::Well => Ok(pending.done.unwrap_or_else(|| self.store.carry_out(&pending.order))),
             How::Early => {
                 Ok(pending.done.or(pending.early).expect("writes are done, reads were early"))
             }
-            How::AckReplyLost | How::NotDone => Err(StoreFailed),
+            How::NoSpace if pending.order.is_write() => Ok(StoreAnswer::NoSpace),
+            How::AckReplyLost | How::NotDone | How::NoSpace => Err(StoreFailed),
         };
-        if let (StoreOp::Delete { messages, .. }, Ok(_)) = (&pending.order, &answer) {
+        if let (StoreOp::Delete { messages, .. }, Ok(StoreAnswer::Deleted)) =
+            (&pending.order, &answer)
+        {
             messages.iter().for_each(|message| self.settle(message.id));
         }
         self.step(line, &Event::StoreAnswered { op: pending.op, answer })

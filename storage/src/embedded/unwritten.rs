@@ -1,0 +1,128 @@
+//! Registrations of known agents that the disk has no space for.
+//!
+//! They count as the records until they are written, so that an agent is greeted, receives and acks while the disk is
+//! full. A crash loses them, and with them every connection that they lead to: no other node uses this store.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use state_machine::{RouterRecord, Uaid};
+
+use crate::store::{RegisterResult, Registration, StoreError};
+
+#[derive(Default)]
+pub(super) struct UnwrittenRegistrations {
+    kept: Mutex<Kept>,
+    /// How many there are: without any, a read takes no lock.
+    count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Kept {
+    by_uaid: HashMap<Uaid, Registration>,
+    /// When to write them again; none if the last attempt succeeded.
+    retry_at: Option<Instant>,
+}
+
+/// Registrations that are kept; about 200 bytes each. A further agent waits for its hello.
+const UNWRITTEN_MAX: usize = 100_000;
+
+/// Registrations that are written in one transaction.
+const PAGE_ROWS_MAX: usize = 200;
+
+/// Minimum time between two attempts to write while the disk is full.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+impl UnwrittenRegistrations {
+    /// The record as it will be written.
+    pub(super) fn apply(&self, record: RouterRecord) -> RouterRecord {
+        match self.of(record.uaid) {
+            Some(newer) if record.connected_at < newer.connected_at => registered(&record, &newer),
+            _ => record,
+        }
+    }
+
+    /// Keeps a registration that could not be written. `there` is the record on disk.
+    pub(super) fn keep(
+        &self,
+        registration: Registration,
+        there: Option<RouterRecord>,
+    ) -> Result<RegisterResult, StoreError> {
+        let Some(there) = there else {
+            return match registration.create_in {
+                Some(_) => Err(StoreError::NoSpace),
+                None => Ok(RegisterResult::UnknownAgent),
+            };
+        };
+        let mut kept = self.lock();
+        let earlier = kept.by_uaid.get(&registration.uaid);
+        let there = match earlier.filter(|earlier| there.connected_at < earlier.connected_at) {
+            Some(earlier) => registered(&there, earlier),
+            None => there,
+        };
+        if there.connected_at >= registration.connected_at {
+            return Ok(RegisterResult::Superseded(there.connected_at));
+        }
+        if earlier.is_none() && kept.by_uaid.len() >= UNWRITTEN_MAX {
+            return Err(StoreError::NoSpace);
+        }
+        let before = there.binding();
+        let record = registered(&there, &registration);
+        let registration = Registration { create_in: None, ..registration };
+        kept.by_uaid.insert(registration.uaid, registration);
+        self.count.store(kept.by_uaid.len(), Ordering::Release);
+        Ok(RegisterResult::Registered(record, before))
+    }
+
+    /// The registration of this agent, which is to be written before the next change of its record.
+    pub(super) fn of(&self, uaid: Uaid) -> Option<Registration> {
+        if self.is_empty() {
+            return None;
+        }
+        self.lock().by_uaid.get(&uaid).cloned()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// At most [`PAGE_ROWS_MAX`] registrations, if another attempt to write is due.
+    pub(super) fn due(&self, now: Instant) -> Vec<Registration> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let kept = self.lock();
+        if kept.retry_at.is_some_and(|at| now < at) {
+            return Vec::new();
+        }
+        kept.by_uaid.values().take(PAGE_ROWS_MAX).cloned().collect()
+    }
+
+    pub(super) fn failed(&self, now: Instant) {
+        self.lock().retry_at = Some(now + RETRY);
+    }
+
+    /// Forgets registrations that are on disk, or that a later one has replaced there.
+    pub(super) fn written(&self, written: &[Registration]) {
+        let mut kept = self.lock();
+        kept.retry_at = None;
+        for registration in written {
+            if kept.by_uaid.get(&registration.uaid) == Some(registration) {
+                kept.by_uaid.remove(&registration.uaid);
+            }
+        }
+        self.count.store(kept.by_uaid.len(), Ordering::Release);
+    }
+
+    /// A panic cannot leave the map half-updated.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn registered(record: &RouterRecord, registration: &Registration) -> RouterRecord {
+    let Registration { ref node, connected_at, last_connect, .. } = *registration;
+    RouterRecord { node: Some(node.clone()), connected_at, last_connect, ..*record }
+}
