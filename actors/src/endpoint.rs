@@ -132,7 +132,7 @@ impl EndpointShared {
         if let Some(suppressed) = limiter.allow(self.clock.now()) {
             drop(limiter);
             let space = self.store.disk_space();
-            warn!(self.log, "messages are refused, the disk has less free space than disk_free_bytes_min, or is full";
+            warn!(self.log, "messages are refused, the disk has less free space than disk_free_min, or is full";
                 "messages" => suppressed + 1, "free_bytes" => space.map(|space| space.free_bytes));
         }
     }
