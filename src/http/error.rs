@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::{
     CACHE_CONTROL, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
 };
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use serde::Serialize;
 use state_machine::store::FullScope;
@@ -67,6 +67,9 @@ pub enum PushError {
     /// The handshake of a web page that is neither of this server nor in `origins_allowed`.
     #[error("web pages of this origin cannot connect: user agents connect here")]
     OtherOrigin,
+    /// A request to `/` that is no WebSocket handshake (RFC 6455 §4.2.1).
+    #[error("this is not a valid WebSocket handshake")]
+    Handshake(StatusCode),
     /// Any other status of HTTP, such as a method that is not allowed.
     #[error("{}", http_text(*.0))]
     Http(StatusCode),
@@ -103,8 +106,23 @@ impl PushError {
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
             Self::WaitingFull(_) | Self::OverLimit(_) => (StatusCode::TOO_MANY_REQUESTS, 201),
             Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
-            Self::Http(status) => (*status, 999),
+            Self::Handshake(status) | Self::Http(status) => (*status, 999),
         }
+    }
+
+    /// The answer to a push or a handshake. An invalid one closes its connection, so that each costs its sender a new one.
+    pub(super) fn closing_response(&self) -> HttpResponse {
+        let mut response = self.error_response();
+        if let StatusCode::BAD_REQUEST
+        | StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::NOT_FOUND
+        | StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::UPGRADE_REQUIRED = response.status()
+        {
+            response.head_mut().set_connection_type(ConnectionType::Close);
+        }
+        response
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {

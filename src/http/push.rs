@@ -1,9 +1,9 @@
 //! `POST /wpush/...`: an application server sends a message (RFC 8030 §5).
 
+use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, LOCATION};
-use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::{self, Bytes, Data, Path, Payload};
-use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError};
+use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
 use slog::debug;
 use state_machine::Message;
@@ -27,24 +27,10 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
         let answer = push(&request, version, &token, payload, &app, &endpoint).await;
         answer.unwrap_or_else(|error| {
             debug!(app.common.log, "refused a push"; "errno" => error.errno(), "reason" => %error);
-            refusal(&error)
+            error.closing_response()
         })
     };
     web::resource(path).post(push).default_service(preflight_or_refused("POST, OPTIONS"))
-}
-
-/// The answer to a refused push. An invalid one closes its connection, so that each costs its sender a new one.
-fn refusal(error: &PushError) -> HttpResponse {
-    let mut response = error.error_response();
-    if let StatusCode::BAD_REQUEST
-    | StatusCode::UNAUTHORIZED
-    | StatusCode::FORBIDDEN
-    | StatusCode::NOT_FOUND
-    | StatusCode::PAYLOAD_TOO_LARGE = response.status()
-    {
-        response.head_mut().set_connection_type(ConnectionType::Close);
-    }
-    response
 }
 
 async fn push(

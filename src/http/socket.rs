@@ -3,7 +3,7 @@
 use actix_web::http::StatusCode;
 use actix_web::http::header::UPGRADE;
 use actix_web::web::{Data, Payload};
-use actix_web::{Error, HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse};
 use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
 use uuid::Uuid;
@@ -15,24 +15,32 @@ pub(super) async fn connect(
     request: HttpRequest,
     payload: Payload,
     app: Data<WebSocketRole>,
-) -> Result<HttpResponse, Error> {
+) -> HttpResponse {
+    upgrade(&request, payload, &app).unwrap_or_else(|error| error.closing_response())
+}
+
+fn upgrade(
+    request: &HttpRequest,
+    payload: Payload,
+    app: &WebSocketRole,
+) -> Result<HttpResponse, PushError> {
     if !request.headers().contains_key(UPGRADE) {
-        return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED).into());
+        return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED));
     }
     let common = &app.common;
     let address = common.limits.address(request.peer_addr(), request.headers());
-    common.limits.connect_from(address).map_err(PushError::from)?;
+    common.limits.connect_from(address)?;
     if !app.origin_check.try_admit(request.headers(), common.clock.now(), &common.log) {
-        return Err(PushError::OtherOrigin.into());
+        return Err(PushError::OtherOrigin);
     }
     // A refused agent has caused no storage request and no session yet.
     if common.is_draining() || !common.limits.has_room_for_connect() {
-        return Err(PushError::TooManyConnections.into());
+        return Err(PushError::TooManyConnections);
     }
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
     let seed = ConnectionSeed { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
     let (clients, admission) = (app.clients.clone(), common.limits.of_agent(address));
-    actors::socket::upgrade(clients, seed, admission, app.frame_bytes_max, &request, payload)
-        .map_err(|error| PushError::Http(error.error_response().status()).into())
+    actors::socket::upgrade(clients, seed, admission, app.frame_bytes_max, request, payload)
+        .map_err(|error| PushError::Handshake(error.error_response().status()))
 }
