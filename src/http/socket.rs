@@ -28,11 +28,12 @@ fn upgrade(
         return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED));
     }
     let common = &app.common;
-    let address = common.limits.address(request.peer_addr(), request.headers());
-    common.limits.connect_from(address)?;
+    // A web page must not use up the connects of its visitor.
     if !app.origin_check.try_admit(request.headers(), common.clock.now(), &common.log) {
         return Err(PushError::OtherOrigin);
     }
+    let address = common.limits.address(request.peer_addr(), request.headers());
+    common.limits.connect_from(address)?;
     // A refused agent has caused no storage request and no session yet.
     if common.is_draining() || !common.limits.has_room_for_connect() {
         return Err(PushError::TooManyConnections);

@@ -1,6 +1,6 @@
 //! The address that a request counts for.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use actix_web::http::header::HeaderMap;
 
@@ -24,10 +24,12 @@ impl Addresses {
     /// The address or the IPv6 /56 that a request of this peer counts for; none if it has no limit by address.
     pub(super) fn of(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
         let peer = peer.to_canonical();
-        let forwarded =
-            self.trusted_proxies.contains(peer).then(|| self.forwarded(headers)).flatten();
-        let is_exempt = forwarded.is_none() && peer.is_loopback() && !self.loopback_limited;
-        (!is_exempt).then(|| match forwarded.unwrap_or(peer) {
+        let is_forwarded = self.trusted_proxies.contains(peer) && headers.contains_key(FORWARDED);
+        if peer.is_loopback() && !is_forwarded && !self.loopback_limited {
+            return None;
+        }
+        let forwarded = if is_forwarded { self.forwarded(headers) } else { None };
+        Some(match forwarded.unwrap_or(peer) {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => (address & SITE).into(),
         })
@@ -37,16 +39,23 @@ impl Addresses {
     /// that may be forged.
     fn forwarded(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let lines: Vec<_> = headers.get_all(FORWARDED).collect();
-        for line in lines.into_iter().rev() {
-            for address in line.to_str().ok()?.rsplit(',') {
-                let address = address.trim().parse::<IpAddr>().ok()?.to_canonical();
-                if !self.trusted_proxies.contains(address) {
-                    return Some(address);
-                }
+        let newest_first =
+            lines.iter().rev().flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        for address in newest_first {
+            let address = parse(address)?;
+            if !self.trusted_proxies.contains(address) {
+                return Some(address);
             }
         }
         None
     }
+}
+
+/// An address, which some proxies write with its port. What is left of it in the header may be any bytes.
+fn parse(address: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(address).ok()?.trim();
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
+    text.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
 }
 
 #[cfg(test)]
@@ -77,6 +86,9 @@ mod tests {
             ("fd00::1", &["9.9.9.9, 1.2.3.4,10.0.0.2 , 10.0.0.3"], "1.2.3.4"),
             ("10.0.0.1", &["9.9.9.9, 1.2.3.4", "10.0.0.2"], "1.2.3.4"),
             ("10.0.0.1", &["forged", "1.2.3.4"], "1.2.3.4"),
+            ("10.0.0.1", &["äöü, 1.2.3.4"], "1.2.3.4"),
+            ("10.0.0.1", &["1.2.3.4:80"], "1.2.3.4"),
+            ("10.0.0.1", &["[2001:db8::1]:80"], "2001:db8::"),
             ("10.0.0.1", &["127.0.0.2"], "127.0.0.2"),
         ] {
             assert_eq!(counted(trusted, false, peer, forwarded), expected, "{peer} {forwarded:?}");
@@ -89,7 +101,7 @@ mod tests {
             [].as_slice(),
             &[""],
             &["unknown"],
-            &["1.2.3.4:80"],
+            &["1.2.3.4:x"],
             &["1.2.3.4,"],
             &["1.2.3.4, x, 10.0.0.2"],
             &["10.0.0.2"],
@@ -117,5 +129,6 @@ mod tests {
             assert_eq!(counted("", true, peer, &["1.2.3.4"]), limited);
         }
         assert_eq!(counted("127.0.0.1", false, "127.0.0.1", &[]), "");
+        assert_eq!(counted("127.0.0.1", false, "127.0.0.1", &["forged"]), "127.0.0.1");
     }
 }

@@ -42,7 +42,7 @@ pub struct Limits {
 
 /// A request above a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many requests of one {policy}: try again after {} s", seconds(*.wait))]
+#[error("too many requests of this {policy}: try again after {} s", seconds(*.wait))]
 pub struct OverLimit {
     /// The kind of sender, which names the limit in `RateLimit-Policy`.
     pub policy: &'static str,

@@ -178,7 +178,7 @@ async fn a_refusal_names_the_sender_the_quota_and_the_wait() {
     let refused = (0..9).find_map(|_| limited.0.push_to(A, CHID, None).err()).unwrap();
     assert_eq!((refused.policy, refused.per_minute), ("subscription", 7));
     assert_eq!(refused.retry_after_s(), 9);
-    assert_eq!(refused.to_string(), "too many requests of one subscription: try again after 9 s");
+    assert_eq!(refused.to_string(), "too many requests of this subscription: try again after 9 s");
     let refused: Vec<_> = limited.0.refused().filter(|(_, refused)| *refused > 0).collect();
     assert_eq!(refused, [("subscription_pushes_per_minute_max", 1)]);
 }

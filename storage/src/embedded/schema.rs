@@ -324,6 +324,8 @@ mod tests {
         waiting::FIND,
         waiting::OF_TOPIC,
         waiting::LIST,
+        waiting::UNREGISTERED,
+        waiting::DELETE_CHANNEL,
         waiting::DELETE_EXPIRED,
         waiting::SET_EXPIRY,
         inactive_users::DELETE_CHANNELS,

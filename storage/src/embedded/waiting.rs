@@ -33,6 +33,7 @@ pub(super) fn make_room(
         change(conn, DELETE_EXPIRED, params![uaid.0, to_i64(now.0)])?;
         change(conn, SET_EXPIRY, params![uaid.0])?;
     }
+    delete_unregistered(conn, uaid)?;
     let (counts, _) = read(conn, uaid, message.chid)?;
     let replaced = of_topic(conn, uaid, message)?;
     match limits.exceeded_by(&counts, Waiting::of(message), replaced) {
@@ -41,6 +42,16 @@ pub(super) fn make_room(
         }
         exceeded => Ok(exceeded),
     }
+}
+
+/// Deletes the messages of channels that were unregistered since. An agent does so when it reads them.
+fn delete_unregistered(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> {
+    let mut statement = conn.prepare_cached(UNREGISTERED)?;
+    let channels = statement.query_map(params![uaid.0], |row| row.get::<_, [u8; 16]>(0))?;
+    for chid in channels.collect::<rusqlite::Result<Vec<_>>>()? {
+        change(conn, DELETE_CHANNEL, params![uaid.0, chid])?;
+    }
+    Ok(())
 }
 
 /// Deletes the messages that give way.
@@ -116,6 +127,12 @@ pub(super) const LIST: &str = "
     SELECT id, chid, urgency, ifnull(octet_length(data), 0) + ifnull(octet_length(encryption), 0)
         + ifnull(octet_length(crypto_key), 0)
     FROM messages WHERE uaid = ?1 AND NOT (chid = ?2 AND topic IS ?3 AND topic IS NOT NULL)";
+
+pub(super) const UNREGISTERED: &str = "
+    SELECT chid FROM waiting WHERE uaid = ?1 AND chid != x'' AND NOT EXISTS (
+        SELECT 1 FROM channels WHERE channels.uaid = ?1 AND channels.chid = waiting.chid)";
+
+pub(super) const DELETE_CHANNEL: &str = "DELETE FROM messages WHERE uaid = ?1 AND +chid = ?2";
 
 /// The plus keeps SQLite from the index of the expiries of all users.
 pub(super) const DELETE_EXPIRED: &str = "

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use state_machine::{Message, Month, Span, Time};
+use state_machine::{Chid, Message, Month, Span, Time};
 use storage::{
     Embedded, EmbeddedOptions, MessageTables, Store, StoreAdmin, Stored, WaitingBound,
     WaitingLimits,
@@ -62,6 +62,29 @@ async fn the_space_of_expired_messages_is_used_again() {
     }
     assert!(sizes[0] > 20, "{sizes:?}");
     assert!(sizes[2] <= sizes[0] + sizes[0] / 10, "the file does not grow: {sizes:?}");
+}
+
+#[tokio::test]
+async fn messages_of_an_unregistered_channel_make_room() {
+    let home = tempfile::tempdir().unwrap();
+    let user = WaitingBound { messages_max: 4, bytes_max: 0 };
+    let limits = WaitingLimits { user, ..WaitingLimits::NONE };
+    let options = EmbeddedOptions { waiting: limits, ..EmbeddedOptions::new(4096) };
+    let store = Embedded::open(home.path(), &options).unwrap();
+    furnish(&store).await;
+    let other = Chid([0x77; 16]);
+    store.add_channels(agent(1), month(), [other].into()).await.unwrap();
+    let of_other = |number| Message { chid: other, ..message(number) };
+    for number in 2..=4 {
+        let stored = store.store_message(agent(1), month(), of_other(number)).await;
+        assert_eq!(stored, Ok(Stored::Done));
+    }
+    let full = store.store_message(agent(1), month(), message(5)).await;
+    assert!(matches!(full, Ok(Stored::Full(_))), "{full:?}");
+    store.remove_channel(agent(1), vec![month()], other).await.unwrap();
+    let stored = store.store_message(agent(1), month(), message(5)).await;
+    assert_eq!(stored, Ok(Stored::Done));
+    assert_eq!(waiting(&store, agent(1), NOW).await, [message(1), message(5)]);
 }
 
 /// A file of the version before has neither the index nor the counts.
