@@ -384,7 +384,7 @@ settings! {
         agent_registers_per_minute_max: usize = 3000, in PER_MINUTE, "registers a minute";
 
         /// Connections of one user agent in a minute, and at once. A further one is closed at its hello. 0 is no limit.
-        agent_hellos_per_minute_max: usize = 600, in PER_MINUTE, "connections a minute";
+        agent_hellos_per_minute_max: usize = 3000, in PER_MINUTE, "connections a minute";
     }
 
     group "Feeds and broadcasts" {
