@@ -14,7 +14,6 @@ use std::task::{Context, Poll, ready};
 use actix_web::error::PayloadError;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use tokio::task::coop::poll_proceed;
 
 /// The number of frames that the actor has handled.
 pub(crate) type FramesHandled = Rc<Cell<u64>>;
@@ -46,22 +45,8 @@ where
         match ready!(self.bytes.poll_next_unpin(cx)) {
             // The peer closed TCP: the stream ends after what was received.
             Some(Err(PayloadError::Incomplete(_))) | None => Poll::Ready(None),
-            Some(chunk) => {
-                let before = self.parser.frames;
-                let chunk = self.parser.check(chunk);
-                spend_budget(self.parser.frames - before, cx);
-                Poll::Ready(Some(chunk))
-            }
+            Some(chunk) => Poll::Ready(Some(self.parser.check(chunk))),
         }
-    }
-}
-
-/// Takes a unit of tokio's budget for each frame, so that a connection full of frames yields to the others of its worker
-/// before it reads more.
-fn spend_budget(frames: u64, cx: &mut Context<'_>) {
-    for _ in 0..frames {
-        let Poll::Ready(unit) = poll_proceed(cx) else { return };
-        unit.made_progress();
     }
 }
 
