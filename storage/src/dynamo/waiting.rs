@@ -372,7 +372,7 @@ pub(super) fn size_of(item: &Item) -> Waiting {
     rows::decode(item).map_or(Waiting::NOTHING, |message| Waiting::of(&message))
 }
 
-/// Writes the counts if nobody has changed them since `known` was read.
+/// Writes the counts, unless another request has changed them since `known` was read. Returns whether it did.
 async fn put_unchanged(
     client: &DynamoClient,
     table: &str,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use state_machine::feed::{FeedName, FeedSyncId, FeedValue, PublishResult, Version, WriteResult};
@@ -30,17 +29,12 @@ impl World {
     fn new() -> Self {
         static WORLDS: AtomicU32 = AtomicU32::new(0);
         let url = wire_server::shared().url.clone();
-        let config = Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new("eu-central-1"))
-            .endpoint_url(&url)
-            .credentials_provider(credentials());
         let options = DynamoOptions {
             endpoint_url: Some(url),
             table_prefix: format!("feeds{}-", WORLDS.fetch_add(1, Ordering::Relaxed)),
             ..options()
         };
-        Self { options, raw: Client::from_conf(config.build()) }
+        Self { options, raw: raw_client() }
     }
 
     /// Opens a further node on the same tables.

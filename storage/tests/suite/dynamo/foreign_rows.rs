@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use state_machine::{
@@ -33,11 +32,6 @@ impl World {
         static WORLDS: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("foreign{}-", WORLDS.fetch_add(1, Ordering::Relaxed));
         let url = wire_server::shared().url.clone();
-        let config = Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new("eu-central-1"))
-            .endpoint_url(&url)
-            .credentials_provider(credentials());
         let table_prefix = prefix.clone();
         let options = DynamoOptions { endpoint_url: Some(url), table_prefix, ..options() };
         let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
@@ -46,7 +40,7 @@ impl World {
             store.ensure_month(month).await.unwrap();
             store.add_channels(AGENT, month, BTreeSet::from([CHANNEL])).await.unwrap();
         }
-        Self { store, raw: Client::from_conf(config.build()), prefix }
+        Self { store, raw: raw_client(), prefix }
     }
 
     async fn put(&self, table: &str, item: Item) {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::{
+    BehaviorVersion, Config, Credentials, Region, SharedCredentialsProvider,
+};
 use bytes::Bytes;
 use state_machine::{
     Chid, Encoding, LastConnect, Message, MessageId, MessageKey, Month, NodeId, Payload,
@@ -10,7 +13,7 @@ use state_machine::{
 };
 use storage::{DynamoOptions, Registration};
 
-use crate::wire_engine;
+use crate::wire_engine::{self, wire_server};
 
 pub(crate) const AGENT: Uaid = Uaid([1; 16]);
 pub(crate) const CHANNEL: Chid = Chid([0xc0; 16]);
@@ -32,6 +35,16 @@ pub(crate) fn options() -> DynamoOptions {
 
 pub(crate) fn credentials() -> SharedCredentialsProvider {
     SharedCredentialsProvider::new(Credentials::new("key", "secret", None, None, "the test"))
+}
+
+/// A client that sees the tables of the shared server as they are.
+pub(crate) fn raw_client() -> Client {
+    let config = Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("eu-central-1"))
+        .endpoint_url(&wire_server::shared().url)
+        .credentials_provider(credentials());
+    Client::from_conf(config.build())
 }
 
 pub(crate) fn november() -> Month {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
 use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Message, MessageKey};
 use storage::{
@@ -32,11 +31,6 @@ impl World {
         let table_prefix = format!("waiting{}-", WORLDS.fetch_add(1, Ordering::Relaxed));
         let table = format!("{table_prefix}message_{}", november());
         let url = wire_server::shared().url.clone();
-        let config = Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new("eu-central-1"))
-            .endpoint_url(&url)
-            .credentials_provider(credentials());
         let channel = WaitingBound { messages_max: MESSAGES_MAX, bytes_max: 0 };
         let waiting = WaitingLimits { channel, when_full, ..WaitingLimits::NONE };
         let options = DynamoOptions { endpoint_url: Some(url), table_prefix, waiting, ..options() };
@@ -46,7 +40,7 @@ impl World {
             store.ensure_month(month).await.unwrap();
             store.add_channels(AGENT, month, [CHANNEL].into()).await.unwrap();
         }
-        Self { store, raw: Client::from_conf(config.build()), table }
+        Self { store, raw: raw_client(), table }
     }
 
     async fn store(&self, number: u32) -> Stored {
