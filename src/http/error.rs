@@ -21,7 +21,7 @@ const MORE_INFO: &str = "https://autopush.readthedocs.io/en/latest/http.html#err
 /// `Retry-After` of a 503, in seconds.
 pub(crate) const RETRY_AFTER_S: u64 = 5;
 
-/// `Retry-After` while too many messages wait, in seconds: the user agent has to fetch some first.
+/// `Retry-After` while too many messages wait or too many connections are open, in seconds: some have to end first.
 const FULL_RETRY_AFTER_S: u64 = 60;
 
 /// How long a sender may cache a 410.
@@ -61,6 +61,9 @@ pub enum PushError {
     /// The connect limit is reached, or the server is draining.
     #[error("no more user agents can connect here now: try again later")]
     TooManyConnections,
+    /// The address has `address_connections_max` connections.
+    #[error("too many user agents of this address are connected: try again later")]
+    AddressFull,
     /// The sender asks too often.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
@@ -104,7 +107,9 @@ impl PushError {
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
-            Self::WaitingFull(_) | Self::OverLimit(_) => (StatusCode::TOO_MANY_REQUESTS, 201),
+            Self::WaitingFull(_) | Self::AddressFull | Self::OverLimit(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, 201)
+            }
             Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
             Self::Handshake(status) | Self::Http(status) => (*status, 999),
         }
@@ -126,7 +131,7 @@ impl PushError {
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
-        if let Self::WaitingFull(_) = self {
+        if let Self::WaitingFull(_) | Self::AddressFull = self {
             response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
         }
         if let Self::OverLimit(over) = self {

@@ -41,7 +41,8 @@ fn upgrade(
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
     let seed = ConnectionSeed { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
-    let (clients, admission) = (app.clients.clone(), common.limits.of_agent(address));
+    let admission = common.limits.of_agent(address).ok_or(PushError::AddressFull)?;
+    let clients = app.clients.clone();
     actors::socket::upgrade(clients, seed, admission, app.frame_bytes_max, request, payload)
         .map_err(|error| PushError::Handshake(error.error_response().status()))
 }

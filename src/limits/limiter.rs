@@ -2,20 +2,16 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use quick_cache::unsync::Cache;
-use slog::{Logger, debug, warn};
-use state_machine::log_limiter::LogLimiter;
+use slog::Logger;
 use state_machine::token_bucket::{Rate, TokenBucket};
 use state_machine::{Chid, Span, Time, Uaid};
 
 use super::OverLimit;
-
-/// Minimum time between two log lines of one limit.
-const LOG_EVERY: Span = Span::from_secs(10);
+use super::refusals::{RefusalLog, Refusals, Report, Tally};
 
 /// Who asks, and what a limit counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,39 +26,20 @@ pub(super) enum Sender {
 /// The limit that all threads share. It remembers so many senders and forgets the others, which then start anew with
 /// a full burst.
 pub(super) struct Limiter {
-    setting: &'static str,
     policy: &'static str,
     rate: Rate,
-    /// Makes hashes that no reader of a log can compute for an address.
-    hashes: RandomState,
+    log: RefusalLog,
     state: Mutex<State>,
-    log: Logger,
 }
 
 struct State {
     senders: Cache<Sender, Entry>,
-    log_limiter: LogLimiter,
-    /// Log lines so far.
-    lines: u32,
-    /// Requests refused since the last line.
-    refused: u64,
-    /// The sender with the most requests refused since the last line, and their number.
-    top: Option<(Sender, u32)>,
-    refused_in_all: u64,
+    refusals: Refusals,
 }
 
 struct Entry {
     bucket: TokenBucket,
-    /// Requests refused while the limit had written so many `lines`.
-    refused: u32,
-    lines: u32,
-}
-
-/// What a log line reports.
-struct Report {
-    refused: u64,
-    top: Sender,
-    of_top: u32,
+    tally: Tally,
 }
 
 impl Limiter {
@@ -74,16 +51,9 @@ impl Limiter {
         senders_max: usize,
         log: Logger,
     ) -> Self {
-        let state = State {
-            senders: Cache::new(senders_max),
-            log_limiter: LogLimiter::new(LOG_EVERY),
-            lines: 0,
-            refused: 0,
-            top: None,
-            refused_in_all: 0,
-        };
-        let (rate, hashes) = (Rate::per_minute(per_minute), RandomState::new());
-        Self { setting, policy, rate, hashes, state: Mutex::new(state), log }
+        let state = State { senders: Cache::new(senders_max), refusals: Refusals::default() };
+        let (rate, log) = (Rate::per_minute(per_minute), RefusalLog::new(setting, log));
+        Self { policy, rate, log, state: Mutex::new(state) }
     }
 
     /// Counts a request, or refuses it. Refusals are logged.
@@ -96,19 +66,13 @@ impl Limiter {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
-        if let Some(Report { refused, top, of_top }) = report {
-            let hash = format!("{:016x}", self.hashes.hash_one(top));
-            warn!(self.log, "requests are refused, more arrive of one sender than a limit allows";
-                "limit" => self.setting, "refused" => refused, "top" => &hash, "refused_of_top" => of_top);
-            debug!(self.log, "the sender with the most refused requests";
-                "limit" => self.setting, "top" => hash, "sender" => %top);
-        }
+        report.inspect(|report| self.log.write(report));
         Err(OverLimit { policy: self.policy, per_minute, wait })
     }
 
     /// The name of the limit, and how many requests it has refused.
     pub(super) fn refused(&self) -> (&'static str, u64) {
-        (self.setting, self.lock().refused_in_all)
+        (self.log.setting(), self.lock().refusals.in_all())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -125,30 +89,13 @@ impl State {
         rate: &Rate,
         now: Time,
     ) -> Result<(), (Span, Option<Report>)> {
-        let entry = || Ok::<_, Infallible>(Entry { bucket: rate.bucket(), refused: 0, lines: 0 });
-        let entry = self.senders.get_mut_or_insert_with(&sender, entry);
+        let State { senders, refusals } = self;
+        let entry =
+            || Ok::<_, Infallible>(Entry { bucket: rate.bucket(), tally: Tally::default() });
+        let entry = senders.get_mut_or_insert_with(&sender, entry);
         let Ok(Some(mut entry)) = entry else { return Ok(()) };
         let Err(wait) = entry.bucket.try_acquire(rate, 0, now) else { return Ok(()) };
-        if entry.lines != self.lines {
-            (entry.refused, entry.lines) = (0, self.lines);
-        }
-        entry.refused = entry.refused.saturating_add(1);
-        let refused = entry.refused;
-        drop(entry);
-        Err((wait, self.refuse(sender, refused, now)))
-    }
-
-    fn refuse(&mut self, sender: Sender, of_sender: u32, now: Time) -> Option<Report> {
-        self.refused += 1;
-        self.refused_in_all += 1;
-        let (top, of_top) =
-            self.top.filter(|(_, of_top)| *of_top > of_sender).unwrap_or((sender, of_sender));
-        self.top = Some((top, of_top));
-        self.log_limiter.allow(now)?;
-        let refused = std::mem::take(&mut self.refused);
-        self.top = None;
-        self.lines = self.lines.wrapping_add(1);
-        Some(Report { refused, top, of_top })
+        Err((wait, refusals.count(sender, &mut entry.tally, now)))
     }
 }
 
@@ -171,6 +118,7 @@ mod tests {
     use slog::{Drain, KV, Key, Level, Never, OwnedKVList, Record, Serializer, o};
 
     use super::*;
+    use crate::limits::refusals::LOG_EVERY;
 
     const NOW: Time = Time(1_000_000);
 
@@ -248,7 +196,7 @@ mod tests {
         flood(2, 11, NOW);
         flood(3, 31, NOW);
         flood(2, 1, NOW + LOG_EVERY);
-        let hash = |number| format!("{:016x}", limiter.hashes.hash_one(address(number)));
+        let hash = |number| limiter.log.hash(address(number));
         let line = |refused: u32, top, of_top: u32| {
             let top = hash(top);
             format!("refused_of_top={of_top} top={top} refused={refused} limit=a_limit ")

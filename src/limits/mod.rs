@@ -1,11 +1,13 @@
 //! Limits by who asks: pushes, connections, new user agents and registers of one sender.
 //!
 //! A sender is a peer's address, an application server's VAPID key, a subscription or a user agent. Each limit is a
-//! rate for each sender, and as many at once as in a minute.
+//! rate for each sender, and as many at once as in a minute. Of the open connections of an address it is a number.
 
 mod address;
+mod connections;
 mod connects;
 mod limiter;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +21,7 @@ use state_machine::connection::CloseReason;
 use state_machine::{Chid, Span, Uaid};
 
 use address::Addresses;
+use connections::ConnectionLimiter;
 use connects::ConnectLimiter;
 use limiter::{Limiter, Sender};
 
@@ -32,6 +35,7 @@ pub struct Limits {
     vapid_key_pushes: Limiter,
     address_pushes: Limiter,
     address_connects: Limiter,
+    address_connections: ConnectionLimiter,
     address_new_agents: Limiter,
     address_registers: Limiter,
     agent_registers: Limiter,
@@ -76,6 +80,11 @@ impl Limits {
             vapid_key_pushes: limiter!(vapid_key_pushes_per_minute_max, "vapid-key"),
             address_pushes: limiter!(address_pushes_per_minute_max, "address"),
             address_connects: limiter!(address_connects_per_minute_max, "address"),
+            address_connections: ConnectionLimiter::new(
+                "address_connections_max",
+                settings.address_connections_max,
+                log.clone(),
+            ),
             address_new_agents: limiter!(address_new_agents_per_minute_max, "address"),
             address_registers: limiter!(address_registers_per_minute_max, "address"),
             agent_registers: limiter!(agent_registers_per_minute_max, "user-agent"),
@@ -111,9 +120,12 @@ impl Limits {
         self.connects.has_room(self.clock.now(), &self.log)
     }
 
-    /// The limits of a connection from this address.
-    pub fn of_agent(self: &Arc<Self>, address: Option<IpAddr>) -> Box<dyn Admission> {
-        Box::new(OneAgent { limits: Arc::clone(self), address })
+    /// The limits of a connection from this address, which is counted until they are dropped. None if the address has
+    /// as many connections as it may.
+    pub fn of_agent(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Box<dyn Admission>> {
+        let now = self.clock.now();
+        let is_open = address.is_none_or(|address| self.address_connections.try_open(address, now));
+        is_open.then(|| Box::new(OneAgent { limits: Arc::clone(self), address }) as _)
     }
 
     /// How many requests each limit has refused, by its setting.
@@ -128,7 +140,8 @@ impl Limits {
             &self.agent_registers,
             &self.agent_hellos,
         ];
-        limiters.into_iter().map(Limiter::refused).chain([self.connects.refused()])
+        let others = [self.address_connections.refused(), self.connects.refused()];
+        limiters.into_iter().map(Limiter::refused).chain(others)
     }
 
     fn charge(&self, limiter: &Limiter, sender: Option<Sender>) -> Result<(), OverLimit> {
@@ -158,6 +171,14 @@ impl Admission for OneAgent {
         let Limits { address_registers, agent_registers, .. } = &*self.limits;
         self.limits.charge(agent_registers, Some(Sender::Agent(uaid))).is_ok()
             && self.limits.charge(address_registers, self.address.map(Sender::Address)).is_ok()
+    }
+}
+
+impl Drop for OneAgent {
+    fn drop(&mut self) {
+        if let Some(address) = self.address {
+            self.limits.address_connections.close(address);
+        }
     }
 }
 

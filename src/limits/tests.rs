@@ -37,7 +37,7 @@ impl Limited {
     }
 
     fn agent(&self, address: &str) -> Box<dyn Admission> {
-        self.0.of_agent(ip(address))
+        self.0.of_agent(ip(address)).expect("the address has few connections")
     }
 }
 
@@ -81,12 +81,25 @@ fn an_address_connects_so_often_a_minute_and_another_is_unaffected() {
 }
 
 #[test]
+fn an_address_has_so_many_open_connections_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| settings.address_connections_max = 3);
+    let open = |address| (0..10).filter_map(|_| limited.0.of_agent(address)).collect::<Vec<_>>();
+    for address in [ip("192.0.2.1"), ip("192.0.2.2")] {
+        let mut connections = open(address);
+        assert_eq!(connections.len(), 3);
+        connections.pop();
+        assert_eq!(open(address).len(), 1);
+    }
+    assert_eq!(open(None).len(), 10, "no address, no limit");
+}
+
+#[test]
 fn an_address_has_so_many_new_agents_a_minute_and_another_is_unaffected() {
     let limited = Limited::by(|settings| settings.address_new_agents_per_minute_max = 3);
     for address in ["192.0.2.1", "192.0.2.2"] {
         limited.admits_three_a_minute(|_| limited.agent(address).new_agent());
     }
-    assert!((0..700).all(|_| limited.0.of_agent(None).new_agent()));
+    assert!((0..700).all(|_| limited.0.of_agent(None).unwrap().new_agent()));
 }
 
 #[test]
@@ -138,6 +151,7 @@ fn a_limit_of_zero_is_off() {
         settings.vapid_key_pushes_per_minute_max = 0;
         settings.address_pushes_per_minute_max = 0;
         settings.address_connects_per_minute_max = 0;
+        settings.address_connections_max = 0;
         settings.address_new_agents_per_minute_max = 0;
         settings.address_registers_per_minute_max = 0;
         settings.agent_registers_per_minute_max = 0;
@@ -145,12 +159,14 @@ fn a_limit_of_zero_is_off() {
         settings.connects_per_second_max = 0;
     });
     let (address, key) = (ip("192.0.2.1"), Some([1; 32]));
+    let mut open = Vec::new();
     for _ in 0..5000 {
         assert_eq!(limited.0.push_from(address), Ok(()));
         assert_eq!(limited.0.push_to(A, CHID, key), Ok(()));
         assert_eq!(limited.0.connect_from(address), Ok(()));
-        let agent = limited.0.of_agent(address);
+        let agent = limited.0.of_agent(address).unwrap();
         assert!(agent.new_agent() && agent.register(A) && agent.hello(Some(A)).is_ok());
+        open.push(agent);
     }
     assert_eq!(limited.0.refused().map(|(_, refused)| refused).sum::<u64>(), 0);
 }
@@ -167,7 +183,7 @@ fn the_defaults_let_large_honest_senders_through() {
     for agent in 0..500u16 {
         assert_eq!(limited.0.connect_from(address), Ok(()));
         let uaid = Uaid(u128::from(agent).to_be_bytes());
-        let agent = limited.0.of_agent(address);
+        let agent = limited.0.of_agent(address).unwrap();
         assert!(agent.hello(None).is_ok() && agent.new_agent() && agent.register(uaid));
     }
 }

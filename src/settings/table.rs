@@ -371,16 +371,17 @@ settings! {
         /// Requests for a WebSocket from one address in a minute, and at once. A further one gets 429. 0 is no limit.
         address_connects_per_minute_max: usize = 3000, in PER_MINUTE, "connects a minute";
 
+        /// Open WebSockets of one address. A further one gets 429. 0 is no limit.
+        address_connections_max: usize = 10_000, in 0..=10_000_000, "connections";
+
         /// New user agents from one address in a minute, and at once. A user agent is new when it registers its first
         /// channel. A further register gets status 429. 0 is no limit.
         address_new_agents_per_minute_max: usize = 600, in PER_MINUTE, "user agents a minute";
 
-        /// Channels registered from one address in a minute, and at once. A further register gets status 429. 0 is no
-        /// limit.
+        /// Registers from one address in a minute, and at once. A further one gets status 429. 0 is no limit.
         address_registers_per_minute_max: usize = 6000, in PER_MINUTE, "registers a minute";
 
-        /// Channels registered by one user agent in a minute, and at once. A further register gets status 429. 0 is no
-        /// limit.
+        /// Registers of one user agent in a minute, and at once. A further one gets status 429. 0 is no limit.
         agent_registers_per_minute_max: usize = 3000, in PER_MINUTE, "registers a minute";
 
         /// Connections of one user agent in a minute, and at once. A further one is closed at its hello. 0 is no limit.

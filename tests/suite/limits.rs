@@ -131,6 +131,31 @@ async fn connects_from_one_address_are_limited_before_the_upgrade() {
 }
 
 #[actix_web::test]
+async fn open_connections_of_one_address_are_limited_until_one_closes() {
+    let server = Server::start_with(&[TRUSTED, "--address-connections-max=2"]);
+    let open = async |address| Socket::open_from(server.address(), address).await;
+    let first = open(ALICE).await.expect("the first connects");
+    let _second = open(ALICE).await.expect("the second connects");
+    for _ in 0..3 {
+        let Err(Error::Http(refused)) = open(ALICE).await else { panic!("a third connects") };
+        assert_eq!(refused.status().as_u16(), 429);
+        assert_eq!(refused.headers()["retry-after"], "60");
+    }
+    let _other = open(BOB).await.expect("another address connects");
+    for _ in 0..10 {
+        Agent::new(&server).await;
+    }
+    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
+    let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
+    assert_eq!(health["refused"], json!({"address_connections_max": 3}));
+    drop(first);
+    until(AT_ONCE, "a place is free", async || open(ALICE).await.is_ok()).await;
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("address_connections_max")).expect(&log);
+    assert!(line.contains("refused_of_top") && !log.contains(&ALICE.to_string()), "{log}");
+}
+
+#[actix_web::test]
 async fn new_agents_from_one_address_are_limited_at_their_first_register() {
     let server = Server::start_with(&[TRUSTED, "--address-new-agents-per-minute-max=2"]);
     let register = async |address| {
