@@ -8,6 +8,7 @@
 //! - [`broadcasts`]: the broadcasts of a node, and the connections to wake when they change.
 //! - [`socket`]: the one file that names actix-web-actors.
 //! - [`admission`]: the limits of a connection by who asks.
+//! - [`shared_log_limiter`]: how often threads log an event.
 //! - [`mailbox`], [`observe`]: the bound and the length of every mailbox, and the state that each
 //!   actor reports.
 //!
@@ -32,6 +33,7 @@ pub mod mailbox;
 pub mod nodes;
 pub mod observe;
 pub mod registry;
+pub mod shared_log_limiter;
 pub mod socket;
 mod store_executor;
 
@@ -44,3 +46,4 @@ pub use mailbox::BoundedAddr;
 pub use nodes::{Directory, NoPeers, NodeDirectory};
 pub use observe::Observe;
 pub use registry::RegistryActor;
+pub use shared_log_limiter::SharedLogLimiter;

@@ -37,6 +37,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         body["connections"] = json!(count);
     }
     body["refused"] = common.limits.refused().filter(|(_, refused)| *refused > 0).collect();
+    body["port"] = json!(common.limits.port_state());
     if let Some(DiskSpace { free_bytes, messages_refused, .. }) = disk {
         body["disk"] = json!({"free_bytes": free_bytes, "messages_refused": messages_refused});
     }

@@ -7,6 +7,7 @@ mod address;
 mod connections;
 mod connects;
 mod limiter;
+mod port;
 mod refusals;
 #[cfg(test)]
 mod tests;
@@ -24,12 +25,15 @@ use address::Addresses;
 use connections::ConnectionLimiter;
 use connects::ConnectLimiter;
 use limiter::{Limiter, Sender};
+use port::Port;
+pub use port::{OpenConnection, PortState};
 
 use crate::settings::Settings;
 
 /// The limits of a process, which all its threads share.
 pub struct Limits {
     addresses: Addresses,
+    port: Port,
     connects: ConnectLimiter,
     subscription_pushes: Limiter,
     vapid_key_pushes: Limiter,
@@ -75,6 +79,7 @@ impl Limits {
         }
         Arc::new(Self {
             addresses: Addresses::new(settings.trusted_proxies.clone(), settings.loopback_limited),
+            port: Port::new(settings.worker_connections_max() * settings.worker_threads()),
             connects: ConnectLimiter::new(settings.connects_per_second_max),
             subscription_pushes: limiter!(subscription_pushes_per_minute_max, "subscription"),
             vapid_key_pushes: limiter!(vapid_key_pushes_per_minute_max, "vapid-key"),
@@ -92,6 +97,16 @@ impl Limits {
             clock,
             log,
         })
+    }
+
+    /// Counts a connection of the public port until it is dropped.
+    pub fn open_connection(self: &Arc<Self>) -> OpenConnection {
+        self.port.open(self.clock.now(), &self.log);
+        OpenConnection(Arc::clone(self))
+    }
+
+    pub fn port_state(&self) -> PortState {
+        self.port.state()
     }
 
     /// The address that a request counts for; none if its peer has no limit by address.

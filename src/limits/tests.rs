@@ -94,6 +94,18 @@ fn an_address_has_so_many_open_connections_and_another_is_unaffected() {
 }
 
 #[test]
+fn a_full_port_is_counted_until_a_connection_closes() {
+    let limited = Limited::by(|settings| (settings.connections_max, settings.workers) = (3, 2));
+    let state = |connections, times_full| PortState { connections, connections_max: 4, times_full };
+    let mut open: Vec<_> = (0..3).map(|_| limited.0.open_connection()).collect();
+    assert_eq!(limited.0.port_state(), state(3, 0));
+    open.push(limited.0.open_connection());
+    assert_eq!(limited.0.port_state(), state(4, 1));
+    open.truncate(1);
+    assert_eq!(limited.0.port_state(), state(1, 1));
+}
+
+#[test]
 fn an_address_has_so_many_new_agents_a_minute_and_another_is_unaffected() {
     let limited = Limited::by(|settings| settings.address_new_agents_per_minute_max = 3);
     for address in ["192.0.2.1", "192.0.2.2"] {

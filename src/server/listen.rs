@@ -175,7 +175,8 @@ fn server(
     node: &AppState,
     feeds: Option<Data<FeedService>>,
 ) -> io::Result<Server> {
-    let (workers, node) = (settings.worker_threads(), node.clone());
+    let (workers, node, limits) =
+        (settings.worker_threads(), node.clone(), node.common.limits.clone());
     let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
     let server = HttpServer::new(move || {
         // The middleware wraps a scope and not the application, whose type is part of every
@@ -189,13 +190,16 @@ fn server(
         })
     })
     .workers(workers)
-    .max_connections(settings.connections_max.div_ceil(workers))
+    .max_connections(settings.worker_connections_max())
     .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
     .keep_alive(tcp::KEEP_ALIVE)
     .client_disconnect_timeout(tcp::LINGER)
     .shutdown_timeout(settings.shutdown_wait_ms.div_ceil(1000))
     .disable_signals()
-    .on_connect(move |io, _| tcp::set_options(io, user_timeout))
+    .on_connect(move |io, data| {
+        tcp::set_options(io, user_timeout);
+        data.insert(limits.open_connection());
+    })
     .listen(listener)?;
     Ok(server.run())
 }

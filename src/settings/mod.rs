@@ -85,6 +85,11 @@ impl Settings {
         }
     }
 
+    /// The connections of the public port that each worker accepts.
+    pub fn worker_connections_max(&self) -> usize {
+        self.connections_max.div_ceil(self.worker_threads())
+    }
+
     /// The bounds of messages that wait for a user agent.
     pub fn waiting_limits(&self) -> WaitingLimits {
         let bound = |messages_max, bytes_max| WaitingBound { messages_max, bytes_max };

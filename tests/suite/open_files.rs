@@ -4,9 +4,10 @@ use std::fs;
 
 use futures_util::future::join_all;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::harness::{AT_ONCE, Agent, Bystander, Launch, Raw, Server, until};
+use crate::harness::{AT_ONCE, Agent, Bystander, Launch, Raw, Sender, Server, until};
 
 #[actix_web::test]
 async fn the_soft_limit_is_raised_and_strangers_cannot_use_up_the_files() {
@@ -29,6 +30,20 @@ async fn the_soft_limit_is_raised_and_strangers_cannot_use_up_the_files() {
     assert!(open_files(&server) < 300, "the files that are reserved stay free");
     drop(strangers);
     Bystander::connect(&server).await.is_unaffected().await;
+    until(AT_ONCE, "the full port is logged", async || {
+        server.log().contains("the public port is full")
+    })
+    .await;
+    let mut port = Value::Null;
+    until(AT_ONCE, "the port is no longer full", async || {
+        let health = Sender::new().get(&format!("{}/health", server.origin())).await;
+        let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
+        port.clone_from(&health["port"]);
+        port["connections"].as_u64().is_some_and(|connections| (1..10).contains(&connections))
+    })
+    .await;
+    assert_eq!(port["connections_max"], 128);
+    assert!(port["times_full"].as_u64() > Some(0), "{port}");
     assert!(!server.log().contains("cannot accept connections"));
 }
 

@@ -1,0 +1,23 @@
+//! A limiter of log lines that threads share.
+
+use std::sync::{Mutex, PoisonError};
+
+use state_machine::log_limiter::LogLimiter;
+use state_machine::{Span, Time};
+
+/// Counts events of one kind and allows a log line about them once in an interval.
+pub struct SharedLogLimiter(Mutex<LogLimiter>);
+
+impl SharedLogLimiter {
+    /// Allows the first line at once, and each further line at least `interval` after the last one.
+    pub fn new(interval: Span) -> Self {
+        Self(Mutex::new(LogLimiter::new(interval)))
+    }
+
+    /// Counts an event. If a line may be written, returns the number of events since the last one, this one included.
+    pub fn count(&self, now: Time) -> Option<u64> {
+        // A panic cannot leave the limiter half-updated.
+        let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        limiter.allow(now).map(|suppressed| suppressed + 1)
+    }
+}

@@ -1,0 +1,76 @@
+//! The connections of the public port. When each worker has its share of `connections_max`, the server accepts no
+//! further one until one is closed, and reports that nowhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use actors::SharedLogLimiter;
+use slog::{Logger, warn};
+use state_machine::{Span, Time};
+
+use super::Limits;
+
+/// Minimum time between two log lines.
+const LOG_EVERY: Span = Span::from_secs(10);
+
+pub(super) struct Port {
+    connections_max: usize,
+    connections: AtomicUsize,
+    times_full: AtomicU64,
+    log_limiter: SharedLogLimiter,
+}
+
+/// How full the public port is.
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PortState {
+    pub connections: usize,
+    /// At this number no further connection is accepted.
+    pub connections_max: usize,
+    /// How often a connection took the last place, since the start.
+    pub times_full: u64,
+}
+
+/// Counts a connection of the port until it is dropped.
+pub struct OpenConnection(pub(super) Arc<Limits>);
+
+impl Port {
+    pub(super) fn new(connections_max: usize) -> Self {
+        Self {
+            connections_max,
+            connections: AtomicUsize::new(0),
+            times_full: AtomicU64::new(0),
+            log_limiter: SharedLogLimiter::new(LOG_EVERY),
+        }
+    }
+
+    /// Counts a connection that was accepted. The last one that has a place is logged.
+    pub(super) fn open(&self, now: Time, log: &Logger) {
+        let connections = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        if connections < self.connections_max {
+            return;
+        }
+        self.times_full.fetch_add(1, Ordering::Relaxed);
+        if let Some(times) = self.log_limiter.count(now) {
+            self.write(times, log);
+        }
+    }
+
+    pub(super) fn state(&self) -> PortState {
+        PortState {
+            connections: self.connections.load(Ordering::Relaxed),
+            connections_max: self.connections_max,
+            times_full: self.times_full.load(Ordering::Relaxed),
+        }
+    }
+
+    fn write(&self, times: u64, log: &Logger) {
+        warn!(log, "the public port is full, further connections wait until one is closed";
+            "connections_max" => self.connections_max, "times" => times);
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.port.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
