@@ -1,8 +1,8 @@
 //! The endpoint actor: drives a `Delivery` for each push.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
@@ -10,7 +10,6 @@ use slog::{Logger, info, warn};
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
-use state_machine::log_limiter::LogLimiter;
 use state_machine::store::{FullScope, StoreFailed};
 use state_machine::{Message, Month, NodeId, Span, Uaid};
 use storage::{Store, StoreError};
@@ -21,6 +20,7 @@ use crate::clock::Clock;
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
 use crate::observe::{EndpointState, Observe, observed};
+use crate::shared_log_limiter::SharedLogLimiter;
 
 /// Minimum time between two log lines of pushes that were refused for the bound of waiting messages.
 const FULL_LOG_EVERY: Span = Span::from_secs(10);
@@ -39,10 +39,10 @@ pub struct EndpointShared {
     ack_waiters: AckWaiters,
     /// Pushes that were refused because too many messages wait for their user agents.
     refused_full: AtomicU64,
-    full_log_limiter: Mutex<LogLimiter>,
+    full_log_limiter: SharedLogLimiter,
     /// The mailboxes of all endpoint actors, counted together.
     mailbox: Mailbox,
-    space_limiter: Mutex<LogLimiter>,
+    space_limiter: SharedLogLimiter,
 }
 
 /// Minimum time between two log lines about messages that are refused for want of space.
@@ -92,7 +92,7 @@ impl EndpointShared {
         let EndpointLimits { pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max, .. } = limits;
         let ack_waiters = AckWaiters::new(pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max);
         let refused_full = AtomicU64::new(0);
-        let full_log_limiter = Mutex::new(LogLimiter::new(FULL_LOG_EVERY));
+        let full_log_limiter = SharedLogLimiter::new(FULL_LOG_EVERY);
         let mailbox = Mailbox::new(limits.mailbox_max);
         Self {
             store,
@@ -105,17 +105,16 @@ impl EndpointShared {
             refused_full,
             full_log_limiter,
             mailbox,
-            space_limiter: Mutex::new(LogLimiter::new(SPACE_LOG_EVERY)),
+            space_limiter: SharedLogLimiter::new(SPACE_LOG_EVERY),
         }
     }
 
     /// Counts a push that was refused for the bound of waiting messages.
     fn count_full(&self, scope: FullScope) {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
-        let mut log_limiter = self.full_log_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(suppressed) = log_limiter.allow(self.clock.now()) {
+        if let Some(refused) = self.full_log_limiter.count(self.clock.now()) {
             info!(self.log, "too many messages wait for a user agent, refusing further pushes to it";
-                "bound_of" => ?scope, "refused" => suppressed + 1);
+                "bound_of" => ?scope, "refused" => refused);
         }
     }
 
@@ -127,13 +126,10 @@ impl EndpointShared {
 
     /// Logs once in [`SPACE_LOG_EVERY`] that messages are refused, and how many.
     fn note_no_space(&self) {
-        // A panic cannot leave the limiter half-updated.
-        let mut limiter = self.space_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(suppressed) = limiter.allow(self.clock.now()) {
-            drop(limiter);
+        if let Some(messages) = self.space_limiter.count(self.clock.now()) {
             let space = self.store.disk_space();
             warn!(self.log, "messages are refused, the disk has less free space than disk_free_min, or is full";
-                "messages" => suppressed + 1, "free_bytes" => space.map(|space| space.free_bytes));
+                "messages" => messages, "free_bytes" => space.map(|space| space.free_bytes));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A limiter of log lines that threads share.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{Span, Time};
@@ -16,8 +16,16 @@ impl SharedLogLimiter {
 
     /// Counts an event. If a line may be written, returns the number of events since the last one, this one included.
     pub fn count(&self, now: Time) -> Option<u64> {
+        self.lock().allow(now).map(|suppressed| suppressed + 1)
+    }
+
+    /// The number of events since the last line, if there are any and a line may be written now.
+    pub fn rest(&self, now: Time) -> Option<u64> {
+        self.lock().rest(now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LogLimiter> {
         // A panic cannot leave the limiter half-updated.
-        let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        limiter.allow(now).map(|suppressed| suppressed + 1)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,11 +3,9 @@
 //! A browser lets every page open a WebSocket to any server that it reaches, also to one on loopback
 //! or in a private network, and sends the page's origin (RFC 6455 §10.2).
 
-use std::sync::{Mutex, PoisonError};
-
 use actix_web::http::header::{HeaderMap, ORIGIN};
+use actors::SharedLogLimiter;
 use slog::{Logger, warn};
-use state_machine::log_limiter::LogLimiter;
 use state_machine::{Span, Time};
 use url::Url;
 
@@ -24,13 +22,13 @@ const LOGGED_CHARS_MAX: usize = 256;
 pub struct OriginCheck {
     own: Origin,
     allowed: AllowedOrigins,
-    log_limiter: Mutex<LogLimiter>,
+    log_limiter: SharedLogLimiter,
 }
 
 impl OriginCheck {
     /// Admits pages of the public origin `own`, and those of `allowed`.
     pub fn new(own: Origin, allowed: AllowedOrigins) -> Self {
-        Self { own, allowed, log_limiter: Mutex::new(LogLimiter::new(LOG_EVERY)) }
+        Self { own, allowed, log_limiter: SharedLogLimiter::new(LOG_EVERY) }
     }
 
     /// Whether a handshake with these headers may proceed. Refusals are logged.
@@ -41,12 +39,10 @@ impl OriginCheck {
         if self.admits(origin) && origins.next().is_none() {
             return true;
         }
-        // A panic cannot leave the limiter half-updated.
-        let mut limiter = self.log_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(suppressed) = limiter.allow(now) {
+        if let Some(refused) = self.log_limiter.count(now) {
             let origin: String = origin.chars().take(LOGGED_CHARS_MAX).collect();
             warn!(log, "a web page of another origin is refused, origins_allowed does not allow it";
-                "origin" => origin, "refused" => suppressed + 1);
+                "origin" => origin, "refused" => refused);
         }
         false
     }

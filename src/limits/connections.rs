@@ -63,6 +63,12 @@ impl ConnectionLimiter {
         }
     }
 
+    /// Logs what was refused since the last line, if a line is due.
+    pub(super) fn report(&self, now: Time) {
+        let report = self.lock().refusals.rest(now);
+        report.inspect(|report| self.log.write(report));
+    }
+
     /// The name of the limit, and how many connections it has refused.
     pub(super) fn refused(&self) -> (&'static str, u64) {
         (self.log.setting(), self.lock().refusals.in_all())

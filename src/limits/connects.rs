@@ -3,7 +3,7 @@
 //! A hello is charged, before anything is read for it. A connection that sends none costs no storage request and takes
 //! no place. Half of the burst is kept for hellos that name a uaid: a flood of new agents locks no known one out.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use slog::{Logger, warn};
 use state_machine::log_limiter::LogLimiter;
@@ -46,8 +46,13 @@ impl ConnectLimiter {
 
     /// The name of the limit, and how many connections it has refused.
     pub(super) fn refused(&self) -> (&'static str, u64) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        ("connects_per_second_max", state.refused)
+        ("connects_per_second_max", self.lock().refused)
+    }
+
+    /// Logs what was refused since the last line, if a line is due.
+    pub(super) fn report(&self, now: Time, log: &Logger) {
+        let refused = self.lock().log_limiter.rest(now);
+        refused.inspect(|refused| write(*refused, log));
     }
 
     fn count(
@@ -56,20 +61,26 @@ impl ConnectLimiter {
         log: &Logger,
         admit: impl FnOnce(&mut TokenBucket) -> Result<(), Span>,
     ) -> bool {
-        // A panic cannot leave the state half-updated.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         if admit(&mut state.bucket).is_ok() {
             return true;
         }
         state.refused += 1;
         let suppressed = state.log_limiter.allow(now);
         drop(state);
-        if let Some(suppressed) = suppressed {
-            warn!(log, "user agents are refused, more connect than connects_per_second_max allows";
-                "refused" => suppressed + 1);
-        }
+        suppressed.inspect(|suppressed| write(suppressed + 1, log));
         false
     }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic cannot leave the state half-updated.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write(refused: u64, log: &Logger) {
+    warn!(log, "user agents are refused, more connect than connects_per_second_max allows";
+        "refused" => refused);
 }
 
 #[cfg(test)]
@@ -145,6 +156,10 @@ mod tests {
                 "{after_ms}"
             );
             assert_eq!(lines.load(Ordering::Relaxed), lines_then, "{after_ms}");
+        }
+        for _ in 0..2 {
+            limiter.report(NOW + Span(2000), &log);
+            assert_eq!(lines.load(Ordering::Relaxed), 3);
         }
     }
 }

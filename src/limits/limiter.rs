@@ -70,6 +70,12 @@ impl Limiter {
         Err(OverLimit { policy: self.policy, per_minute, wait })
     }
 
+    /// Logs what was refused since the last line, if a line is due.
+    pub(super) fn report(&self, now: Time) {
+        let report = self.lock().refusals.rest(now);
+        report.inspect(|report| self.log.write(report));
+    }
+
     /// The name of the limit, and how many requests it has refused.
     pub(super) fn refused(&self) -> (&'static str, u64) {
         (self.log.setting(), self.lock().refusals.in_all())
@@ -196,15 +202,21 @@ mod tests {
         flood(2, 11, NOW);
         flood(3, 31, NOW);
         flood(2, 1, NOW + LOG_EVERY);
+        // The rest of a flood needs no further refusal.
+        flood(2, 4, NOW + LOG_EVERY + Span(1));
+        limiter.report(NOW + LOG_EVERY + Span(1));
+        for _ in 0..2 {
+            limiter.report(NOW + LOG_EVERY + LOG_EVERY);
+        }
         let hash = |number| limiter.log.hash(address(number));
         let line = |refused: u32, top, of_top: u32| {
             let top = hash(top);
             format!("refused_of_top={of_top} top={top} refused={refused} limit=a_limit ")
         };
-        assert_eq!(*lines.normal.lock().unwrap(), [line(1, 1, 1), line(41, 3, 30)]);
+        assert_eq!(*lines.normal.lock().unwrap(), [line(1, 1, 1), line(41, 3, 30), line(4, 2, 4)]);
         let debug = lines.debug.lock().unwrap().join("");
         assert!(debug.contains("sender=0.0.0.1 ") && debug.contains("sender=0.0.0.3 "), "{debug}");
         assert!(debug.contains(&hash(3)), "{debug}");
-        assert_eq!(limiter.refused(), ("a_limit", 42));
+        assert_eq!(limiter.refused(), ("a_limit", 46));
     }
 }

@@ -143,9 +143,24 @@ impl Limits {
         is_open.then(|| Box::new(OneAgent { limits: Arc::clone(self), address }) as _)
     }
 
+    /// Logs what each limit has refused since its last log line. Otherwise the rest of a flood would be logged with the
+    /// next one.
+    pub fn report(&self) {
+        let now = self.clock.now();
+        self.limiters().into_iter().for_each(|limiter| limiter.report(now));
+        self.address_connections.report(now);
+        self.connects.report(now, &self.log);
+        self.port.report(now, &self.log);
+    }
+
     /// How many requests each limit has refused, by its setting.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let limiters = [
+        let others = [self.address_connections.refused(), self.connects.refused()];
+        self.limiters().into_iter().map(Limiter::refused).chain(others)
+    }
+
+    fn limiters(&self) -> [&Limiter; 8] {
+        [
             &self.subscription_pushes,
             &self.vapid_key_pushes,
             &self.address_pushes,
@@ -154,9 +169,7 @@ impl Limits {
             &self.address_registers,
             &self.agent_registers,
             &self.agent_hellos,
-        ];
-        let others = [self.address_connections.refused(), self.connects.refused()];
-        limiters.into_iter().map(Limiter::refused).chain(others)
+        ]
     }
 
     fn charge(&self, limiter: &Limiter, sender: Option<Sender>) -> Result<(), OverLimit> {

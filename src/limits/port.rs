@@ -55,6 +55,13 @@ impl Port {
         }
     }
 
+    /// Logs that the port was full since the last line, if a line is due.
+    pub(super) fn report(&self, now: Time, log: &Logger) {
+        if let Some(times) = self.log_limiter.rest(now) {
+            self.write(times, log);
+        }
+    }
+
     pub(super) fn state(&self) -> PortState {
         PortState {
             connections: self.connections.load(Ordering::Relaxed),

@@ -64,6 +64,12 @@ impl Refusals {
         self.report(suppressed + 1)
     }
 
+    /// The report on the refusals since the last line, if there are any and it is due.
+    pub(super) fn rest(&mut self, now: Time) -> Option<Report> {
+        let refused = self.log_limiter.rest(now)?;
+        self.report(refused)
+    }
+
     pub(super) fn in_all(&self) -> u64 {
         self.in_all
     }

@@ -1,6 +1,7 @@
-//! Periodic work of a server: message tables ahead of the month, corrections of the clock, and the
-//! floor of message ids.
+//! Periodic work of a server: message tables ahead of the month, corrections of the clock, the floor of message ids, and
+//! the reports of limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::spawn;
@@ -13,10 +14,14 @@ use tokio::time::sleep;
 use super::message_id_floor::IdFloor;
 use crate::clock::SystemClock;
 use crate::http::app::{AppState, SharedState};
+use crate::limits::Limits;
 use crate::store::message_tables::MonthTables;
 
 /// Period of all of it.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
+
+/// Period in which the limits report what they refused.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// Smallest correction of the system clock that is followed.
 const CORRECTION_MIN: Span = Span::from_secs(1);
@@ -42,6 +47,16 @@ pub(super) fn start(
             if let Err(error) = tables.make(&**store, clock.now()).await {
                 warn!(log, "cannot create the message tables, retrying"; "error" => %error);
             }
+        }
+    });
+}
+
+/// Logs the rest of a flood that limits refused. Runs until the process ends.
+pub(super) fn report_refusals(limits: Arc<Limits>) {
+    spawn(async move {
+        loop {
+            sleep(REPORT_EVERY).await;
+            limits.report();
         }
     });
 }

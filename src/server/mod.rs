@@ -94,6 +94,7 @@ async fn serve(
     let admin = admin_socket(settings, &store, &node);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
+    maintenance::report_refusals(Arc::clone(&node.common.limits));
     expiry::start(settings.expiry_interval_s, Arc::clone(&store), clock.clone(), log.clone());
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);

@@ -21,11 +21,27 @@ impl LogLimiter {
     ///
     /// If the clock was set back by more than an interval, the line is allowed.
     pub fn allow(&mut self, now: Time) -> Option<u64> {
+        let suppressed = self.take(now);
+        if suppressed.is_none() {
+            self.suppressed = self.suppressed.saturating_add(1);
+        }
+        suppressed
+    }
+
+    /// The number of suppressed lines, if there are any and a line may be written now. So the end of a flood is logged
+    /// without another event.
+    pub fn rest(&mut self, now: Time) -> Option<u64> {
+        if self.suppressed == 0 {
+            return None;
+        }
+        self.take(now)
+    }
+
+    fn take(&mut self, now: Time) -> Option<u64> {
         let is_suppressed = self.last.is_some_and(|last| {
             now.since(last) < self.interval && last.since(now) <= self.interval
         });
         if is_suppressed {
-            self.suppressed = self.suppressed.saturating_add(1);
             return None;
         }
         self.last = Some(now);
@@ -53,6 +69,24 @@ mod tests {
         assert_eq!(limiter.allow(NOW), Some(0));
         assert_eq!(limiter.allow(NOW - Span(1000)), None);
         assert_eq!(limiter.allow(NOW - Span(3_600_000)), Some(1));
+    }
+
+    #[test]
+    fn the_rest_of_a_flood_is_returned_once_after_the_interval() {
+        let mut limiter = LogLimiter::new(Span(1000));
+        assert_eq!(limiter.rest(NOW), None);
+        assert_eq!(limiter.allow(NOW), Some(0));
+        assert_eq!(limiter.rest(NOW + Span(5000)), None);
+        let mut limiter = LogLimiter::new(Span(1000));
+        assert_eq!(
+            [limiter.allow(NOW), limiter.allow(NOW), limiter.allow(NOW)],
+            [Some(0), None, None]
+        );
+        assert_eq!(limiter.rest(NOW + Span(999)), None);
+        assert_eq!(limiter.rest(NOW + Span(1000)), Some(2));
+        assert_eq!(limiter.allow(NOW + Span(1001)), None);
+        assert_eq!(limiter.rest(NOW + Span(2000)), Some(1));
+        assert_eq!(limiter.rest(NOW + Span(9000)), None);
     }
 
     #[test]

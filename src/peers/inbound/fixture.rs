@@ -1,7 +1,7 @@
 //! A router port for the tests of this folder, with a registry that follows a script.
 
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
 use actix_web::http::Method;
@@ -175,7 +175,7 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
         registry,
         clock: Clock::starting_at(NOW),
         limits: limits(),
-        rejection_limiter: Mutex::new(LogLimiter::new(LOG_EVERY)),
+        rejection_limiter: SharedLogLimiter::new(LOG_EVERY),
         log,
     }
 }

@@ -23,7 +23,7 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Message as ActixMessage;
@@ -37,10 +37,9 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use actors::handle::DirectPush;
 use actors::mailbox::BoundedRecipient;
 use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
-use actors::{BoundedAddr, Clock, RegistryActor};
+use actors::{BoundedAddr, Clock, RegistryActor, SharedLogLimiter};
 use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
-use state_machine::log_limiter::LogLimiter;
 use state_machine::{Message, NodeId, Span, Uaid};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -71,7 +70,7 @@ pub struct RouterPort {
     registry: Registry,
     clock: Clock,
     limits: PortLimits,
-    rejection_limiter: Mutex<LogLimiter>,
+    rejection_limiter: SharedLogLimiter,
     log: Logger,
 }
 
@@ -162,7 +161,7 @@ impl RouterPort {
             registry,
             clock,
             limits,
-            rejection_limiter: Mutex::new(LogLimiter::new(LOG_EVERY)),
+            rejection_limiter: SharedLogLimiter::new(LOG_EVERY),
             log,
         }
     }
@@ -269,11 +268,10 @@ impl RouterPort {
     }
 
     fn log_rejection(&self, request: &HttpRequest, reason: &dyn fmt::Display) {
-        let mut limiter = self.rejection_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(suppressed) = limiter.allow(self.clock.now()) {
+        if let Some(rejected) = self.rejection_limiter.count(self.clock.now()) {
             let peer = request.peer_addr().map(|peer| peer.to_string());
             warn!(self.log, "rejected a request of another node";
-                "reason" => %reason, "peer" => peer, "rejected" => suppressed + 1);
+                "reason" => %reason, "peer" => peer, "rejected" => rejected);
         }
     }
 }

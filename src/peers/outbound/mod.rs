@@ -23,10 +23,10 @@ mod tests;
 mod worker;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use actors::observe::PeerStatus;
-use actors::{Clock, NodeDirectory};
+use actors::{Clock, NodeDirectory, SharedLogLimiter};
 use bytes::Bytes;
 use hyper::StatusCode;
 use slog::{Logger, warn};
@@ -61,7 +61,7 @@ struct Shared {
     limits: RemoteLimits,
     caller: Caller,
     peers: RwLock<PeerTable>,
-    blocked_limiter: Mutex<LogLimiter>,
+    blocked_limiter: SharedLogLimiter,
     /// Monotonic time since this was created.
     ticks: Clock,
     /// The runtime of the workers.
@@ -96,7 +96,7 @@ impl RemoteNodes {
             limits,
             caller: Caller::new(keys, clock, &limits),
             peers: RwLock::new(table),
-            blocked_limiter: Mutex::new(LogLimiter::new(limits.log_every)),
+            blocked_limiter: SharedLogLimiter::new(limits.log_every),
             ticks: Clock::starting_at(Time(0)),
             runtime: Handle::current(),
             log,
@@ -232,14 +232,13 @@ impl Shared {
     }
 
     fn log_blocked(&self, node: &NodeId, now: Time) {
-        let mut limiter = self.blocked_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(more) = limiter.allow(now) {
+        if let Some(calls) = self.blocked_limiter.count(now) {
             // An attacker may write any name into a record: it must neither control a terminal nor
             // fill the log.
             let name = node.as_str().chars().take(LOGGED_CHARS_MAX);
             let name: String = name.flat_map(char::escape_default).collect();
             warn!(self.log, "a record names a node that nodes_allowed does not allow, so it is not called";
-                "node" => name, "more" => more);
+                "node" => name, "more" => calls - 1);
         }
     }
 
