@@ -376,7 +376,7 @@ settings! {
 
         /// New user agents from one address in a minute, and at once. A user agent is new when it registers its first
         /// channel. A further register gets status 429. 0 is no limit.
-        address_new_agents_per_minute_max: usize = 600, in PER_MINUTE, "user agents a minute";
+        address_new_agents_per_minute_max: usize = 60, in PER_MINUTE, "user agents a minute";
 
         /// Registers from one address in a minute, and at once. A further one gets status 429. 0 is no limit.
         address_registers_per_minute_max: usize = 6000, in PER_MINUTE, "registers a minute";
