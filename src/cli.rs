@@ -185,13 +185,17 @@ fn without_guess(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Adds what to write instead of a former name, and of `--rotation false`: clap refuses its `false`
-/// and cannot know which flag it belongs to.
+/// Adds what to write instead of a former name, and of `--rotation false` or `--rotation x`: clap
+/// refuses the value and cannot know which flag it belongs to.
 fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let mut words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
     let is_help = words.first().is_some_and(|word| word == "help");
     words.drain(..usize::from(is_help));
-    let switch = || words.windows(2).find_map(|pair| switch_tip(&pair[0], &pair[1]));
+    let refused = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let switch = || words.windows(2).find_map(|pair| switch_tip(&pair[0], &pair[1], refused));
     let tip =
         renamed::command(&words).or_else(|| words.iter().find_map(|word| renamed::flag(word)));
     if let Some(tip) = tip.or_else(switch).filter(|_| error.use_stderr()) {
@@ -203,11 +207,17 @@ fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     error
 }
 
-fn switch_tip(flag: &str, value: &str) -> Option<String> {
+/// The tip for the value behind a switch; `refused` is the argument that clap refuses.
+fn switch_tip(flag: &str, value: &str, refused: &str) -> Option<String> {
     let is_switch = |setting: &Setting| setting.toml_kind == TomlKind::Switch;
     let known = Setting::all().any(|setting| is_switch(setting) && flag_name(setting.name) == flag);
-    let is_value = matches!(value, "true" | "false");
-    (known && is_value).then(|| format!("write `{flag}={value}`"))
+    match value {
+        "true" | "false" if known => Some(format!("write `{flag}={value}`")),
+        _ if known && value == refused && !value.starts_with('-') => {
+            Some(format!("`{flag}` is true or false: `{flag}=true`, `{flag}=false`"))
+        }
+        _ => None,
+    }
 }
 
 /// The grammar for clap. The help of `kalends` shows the first settings that a user needs, that of

@@ -232,7 +232,11 @@ fn a_switch_with_its_value_behind_a_space_is_refused_with_how_to_write_it() {
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("tip: write `--rotation=false`"), "{error}");
     }
-    assert!(!help(&["serve", "--rotation", "x"]).contains("write `"));
+    let error = help(&["serve", "--rotation", "x"]);
+    assert!(!error.contains("write `"), "{error}");
+    assert!(error.contains("tip: `--rotation` is true or false"), "{error}");
+    let error = help(&["serve", "--rotation", "--nonsense"]);
+    assert!(!error.contains("true or false"), "{error}");
 }
 
 #[test]

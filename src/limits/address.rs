@@ -3,32 +3,64 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use actix_web::http::header::HeaderMap;
+use actors::SharedLogLimiter;
+use slog::{Logger, debug, warn};
+use state_machine::{Span, Time};
 
 use crate::node_address::Networks;
+use crate::settings::Settings;
 
 const FORWARDED: &str = "x-forwarded-for";
 
 /// The bits of an IPv6 address that name its site: one customer has many addresses, often a whole /56.
 const SITE: Ipv6Addr = Ipv6Addr::from_bits(!0 << (128 - 56));
 
+/// Minimum time between two log lines about proxies, which anyone can cause by a header.
+const LOG_EVERY: Span = Span::from_secs(60 * 60);
+
 pub(super) struct Addresses {
     trusted_proxies: Networks,
     loopback_limited: bool,
+    untrusted: SharedLogLimiter,
+    unusable: SharedLogLimiter,
+    log: Logger,
 }
 
+/// A header that has something else in the place of the address.
+struct Malformed;
+
 impl Addresses {
-    pub(super) fn new(trusted_proxies: Networks, loopback_limited: bool) -> Self {
-        Self { trusted_proxies, loopback_limited }
+    pub(super) fn new(settings: &Settings, log: Logger) -> Self {
+        Self {
+            trusted_proxies: settings.trusted_proxies.clone(),
+            loopback_limited: settings.loopback_limited,
+            untrusted: SharedLogLimiter::new(LOG_EVERY),
+            unusable: SharedLogLimiter::new(LOG_EVERY),
+            log,
+        }
     }
 
-    /// The address or the IPv6 /56 that a request of this peer counts for; none if it has no limit by address.
-    pub(super) fn of(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
+    /// The address or the IPv6 /56 that a request of this peer counts for; none if it has no limit by address. A header
+    /// of a proxy that is not trusted is logged, and one of a trusted proxy that is missing or malformed.
+    pub(super) fn of(&self, peer: IpAddr, headers: &HeaderMap, now: Time) -> Option<IpAddr> {
         let peer = peer.to_canonical();
-        let is_forwarded = self.trusted_proxies.contains(peer) && headers.contains_key(FORWARDED);
+        let has_header = headers.contains_key(FORWARDED);
+        let is_trusted = self.trusted_proxies.contains(peer);
+        if has_header && !is_trusted {
+            self.warn_of_untrusted(peer, now);
+        }
+        let is_forwarded = is_trusted && has_header;
         if peer.is_loopback() && !is_forwarded && !self.loopback_limited {
             return None;
         }
-        let forwarded = if is_forwarded { self.forwarded(headers) } else { None };
+        let forwarded = match is_trusted.then(|| self.forwarded(headers)) {
+            Some(Err(Malformed)) => {
+                self.warn_of_unusable(peer, now);
+                None
+            }
+            Some(Ok(forwarded)) => forwarded,
+            None => None,
+        };
         Some(match forwarded.unwrap_or(peer) {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => (address & SITE).into(),
@@ -37,17 +69,34 @@ impl Addresses {
 
     /// The last address that no trusted proxy has: each proxy appends the address of its own peer, and what precedes
     /// that may be forged.
-    fn forwarded(&self, headers: &HeaderMap) -> Option<IpAddr> {
+    fn forwarded(&self, headers: &HeaderMap) -> Result<Option<IpAddr>, Malformed> {
         let lines: Vec<_> = headers.get_all(FORWARDED).collect();
         let newest_first =
             lines.iter().rev().flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
         for address in newest_first {
-            let address = parse(address)?;
+            let address = parse(address).ok_or(Malformed)?;
             if !self.trusted_proxies.contains(address) {
-                return Some(address);
+                return Ok(Some(address));
             }
         }
-        None
+        // Without any address the header is missing.
+        if lines.is_empty() { Err(Malformed) } else { Ok(None) }
+    }
+
+    fn warn_of_untrusted(&self, peer: IpAddr, now: Time) {
+        if let Some(requests) = self.untrusted.count(now) {
+            warn!(self.log, "a peer that is not in trusted_proxies sends X-Forwarded-For, the header is ignored";
+                "requests" => requests, "is_loopback" => peer.is_loopback());
+            debug!(self.log, "a peer that is not in trusted_proxies"; "peer" => %peer);
+        }
+    }
+
+    fn warn_of_unusable(&self, peer: IpAddr, now: Time) {
+        if let Some(requests) = self.unusable.count(now) {
+            warn!(self.log, "a trusted proxy sends no valid X-Forwarded-For, its own address counts";
+                "requests" => requests, "is_loopback" => peer.is_loopback());
+            debug!(self.log, "a trusted proxy without a valid X-Forwarded-For"; "peer" => %peer);
+        }
     }
 }
 
@@ -61,17 +110,29 @@ fn parse(address: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use actix_web::http::header::{HeaderName, HeaderValue};
+    use slog::{Discard, o};
 
     use super::*;
 
+    const NOW: Time = Time(1_000_000);
+
     fn counted(trusted: &str, loopback_limited: bool, peer: &str, forwarded: &[&str]) -> String {
-        let addresses = Addresses::new(Networks::parse(trusted).unwrap(), loopback_limited);
+        counted_by(&addresses(trusted, loopback_limited), peer, forwarded)
+    }
+
+    fn addresses(trusted: &str, loopback_limited: bool) -> Addresses {
+        let trusted_proxies = Networks::parse(trusted).unwrap();
+        let settings = Settings { trusted_proxies, loopback_limited, ..Settings::default() };
+        Addresses::new(&settings, Logger::root(Discard, o!()))
+    }
+
+    fn counted_by(addresses: &Addresses, peer: &str, forwarded: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for line in forwarded {
             let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
             headers.append(HeaderName::from_static(FORWARDED), line);
         }
-        let address = addresses.of(peer.parse().unwrap(), &headers);
+        let address = addresses.of(peer.parse().unwrap(), &headers, NOW);
         address.map(|address| address.to_string()).unwrap_or_default()
     }
 
@@ -130,5 +191,27 @@ mod tests {
         }
         assert_eq!(counted("127.0.0.1", false, "127.0.0.1", &[]), "");
         assert_eq!(counted("127.0.0.1", false, "127.0.0.1", &["forged"]), "127.0.0.1");
+    }
+
+    #[test]
+    fn a_proxy_that_is_not_trusted_or_names_no_address_is_reported() {
+        for (peer, forwarded, untrusted, unusable) in [
+            ("192.0.2.1", [].as_slice(), 0, 0),
+            ("192.0.2.1", &["1.2.3.4"], 1, 0),
+            ("127.0.0.1", &["1.2.3.4"], 1, 0),
+            ("10.0.0.1", &["1.2.3.4"], 0, 0),
+            ("10.0.0.1", &["10.0.0.2"], 0, 0),
+            ("10.0.0.1", &[], 0, 1),
+            ("10.0.0.1", &["unknown"], 0, 1),
+            ("127.0.0.2", &[], 0, 0),
+            ("127.0.0.2", &["unknown"], 0, 1),
+        ] {
+            let addresses = addresses("10.0.0.0/8, 127.0.0.2", false);
+            counted_by(&addresses, peer, forwarded);
+            counted_by(&addresses, peer, forwarded);
+            let reported = |limiter: &SharedLogLimiter| limiter.rest(NOW + LOG_EVERY).unwrap_or(0);
+            let reported = (reported(&addresses.untrusted), reported(&addresses.unusable));
+            assert_eq!(reported, (untrusted, unusable), "{peer} {forwarded:?}");
+        }
     }
 }

@@ -50,7 +50,7 @@ pub struct Limits {
 
 /// A request above a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many requests of this {policy}: try again after {} s", seconds(*.wait))]
+#[error("too many requests of this {}: try again after {} s", who(.policy), seconds(*.wait))]
 pub struct OverLimit {
     /// The kind of sender, which names the limit in `RateLimit-Policy`.
     pub policy: &'static str,
@@ -78,7 +78,7 @@ impl Limits {
             };
         }
         Arc::new(Self {
-            addresses: Addresses::new(settings.trusted_proxies.clone(), settings.loopback_limited),
+            addresses: Addresses::new(settings, log.clone()),
             port: Port::new(settings.worker_connections_max() * settings.worker_threads()),
             connects: ConnectLimiter::new(settings.connects_per_second_max),
             subscription_pushes: limiter!(subscription_pushes_per_minute_max, "subscription"),
@@ -111,7 +111,7 @@ impl Limits {
 
     /// The address that a request counts for; none if its peer has no limit by address.
     pub fn address(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<IpAddr> {
-        self.addresses.of(peer?.ip(), headers)
+        self.addresses.of(peer?.ip(), headers, self.clock.now())
     }
 
     /// Charges a push before its token is decrypted.
@@ -214,6 +214,15 @@ impl OverLimit {
     /// The wait in seconds, at least one.
     pub fn retry_after_s(&self) -> u64 {
         seconds(self.wait)
+    }
+}
+
+/// The name of a policy in a sentence.
+fn who(policy: &str) -> &str {
+    match policy {
+        "vapid-key" => "VAPID key",
+        "user-agent" => "user agent",
+        other => other,
     }
 }
 

@@ -208,6 +208,10 @@ async fn a_refusal_names_the_sender_the_quota_and_the_wait() {
     assert_eq!((refused.policy, refused.per_minute), ("subscription", 7));
     assert_eq!(refused.retry_after_s(), 9);
     assert_eq!(refused.to_string(), "too many requests of this subscription: try again after 9 s");
+    for (policy, who) in [("vapid-key", "VAPID key"), ("user-agent", "user agent")] {
+        let refused = OverLimit { policy, ..refused };
+        assert!(refused.to_string().starts_with(&format!("too many requests of this {who}: ")));
+    }
     let refused: Vec<_> = limited.0.refused().filter(|(_, refused)| *refused > 0).collect();
     assert_eq!(refused, [("subscription_pushes_per_minute_max", 1)]);
 }

@@ -19,7 +19,9 @@ const MANY: usize = 1000;
 
 /// Checks a 429 of this limit, with 3 requests a minute.
 fn assert_over_limit(answer: &Answer, policy: &str) {
-    assert!(answer.assert_error(429, 201).contains(policy), "{answer}");
+    let who = policy.replace("vapid-key", "VAPID key");
+    let text = format!("too many requests of this {who}: try again after");
+    assert!(answer.assert_error(429, 201).contains(&text), "{answer}");
     let wait: u64 = answer.header("retry-after").unwrap_or_default().parse().expect("seconds");
     assert!((1..=20).contains(&wait), "{answer}");
     let quota = format!("\"{policy}\";r=0;t={wait}");
@@ -104,6 +106,25 @@ async fn pushes_from_one_address_are_limited_and_the_log_names_it_by_a_hash() {
         assert!(line.contains(field), "{line}");
     }
     assert!(!log.contains(&ALICE.to_string()), "{log}");
+    assert!(!log.contains("X-Forwarded-For"), "{log}");
+}
+
+#[actix_web::test]
+async fn the_log_names_the_setting_of_a_proxy_that_is_not_trusted_or_sends_no_address() {
+    for (trusted, forwarded, line) in [
+        ("10.0.0.1", "192.0.2.1", "a peer that is not in trusted_proxies sends X-Forwarded-For"),
+        ("127.0.0.1", "unknown", "a trusted proxy sends no valid X-Forwarded-For"),
+    ] {
+        let server = Server::start_with(&[&format!("--trusted-proxies={trusted}")]);
+        let channel = Agent::new(&server).await.register().await;
+        let sender = Sender::new();
+        for _ in 0..3 {
+            let push = sender.post(&channel.endpoint).ttl(60).body("x");
+            push.header("x-forwarded-for", forwarded).send().await;
+        }
+        until(AT_ONCE, "the warning is logged", async || server.log().contains(line)).await;
+        assert_eq!(server.log().matches(line).count(), 1);
+    }
 }
 
 #[actix_web::test]

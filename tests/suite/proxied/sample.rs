@@ -43,6 +43,7 @@ impl Sample {
         let folder = "/etc/letsencrypt/live/push.example.net";
         let text = self
             .replace("listen 443 ssl;", &format!("listen {address};"))
+            .replace("    listen [::]:443 ssl;\n", "")
             .replace(&format!("    ssl_certificate {folder}/fullchain.pem;\n"), "")
             .replace(&format!("    ssl_certificate_key {folder}/privkey.pem;\n"), "");
         let nodes = CONNECTS.iter().zip(padded(&backends.connection_nodes));

@@ -3,15 +3,20 @@
 use std::pin::pin;
 
 use awc::Client;
+use awc::http::Method;
 use futures_util::StreamExt;
 
-use super::{Kind, ProxiedServer};
+use super::{Kind, ProxiedServer, Sample};
 use crate::feeds::FeedClient;
 use crate::harness::{AT_ONCE, Agent, Raw, Sender, Signer, Socket, within};
 
 /// Paths that are not for the public.
 const INTERNAL_PATHS: [&str; 5] =
     ["/health", "/status", "/__heartbeat__", "/__lbheartbeat__", "/__version__"];
+
+/// In place of the limits of the sample: one request, and none after it.
+const REQUESTS_A_MINUTE: &str = "zone=kalends_requests:10m rate=1r/m";
+const REQUESTS_BURST: &str = "limit_req zone=kalends_requests";
 
 #[actix_web::test]
 async fn pushes_pass_through_nginx() {
@@ -148,6 +153,55 @@ async fn strangers_are_limited(kind: Kind) {
     assert_eq!(statuses[..3], [201; 3]);
     assert!(statuses.contains(&429), "{statuses:?}");
     assert_eq!(push([127, 0, 0, 3], "127.0.0.2".to_owned()).await, 201);
+}
+
+#[actix_web::test]
+async fn nginx_itself_answers_over_its_limits_as_kalends_does() {
+    let change = |sample: Sample| {
+        let sample = sample.replace("zone=kalends_requests:10m rate=2000r/s", REQUESTS_A_MINUTE);
+        sample.replace("limit_req zone=kalends_requests burst=60000 nodelay", REQUESTS_BURST)
+    };
+    let ProxiedServer { proxy_process, .. } =
+        &ProxiedServer::start_with(Kind::Nginx, &[], change).await;
+    let sender = Sender::new();
+    let push = async || {
+        let push = sender.post(&format!("{}/wpush/nowhere", proxy_process.origin()));
+        push.ttl(60).body("x").send().await
+    };
+    assert_eq!(push().await.status, 404);
+    let refused = push().await;
+    let text = refused.assert_error(429, 201);
+    assert!(text.contains("too many requests of this address"), "{refused}");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    assert_eq!(refused.header("content-type"), Some("application/json"));
+}
+
+#[actix_web::test]
+async fn nginx_counts_ipv6_addresses_by_their_first_56_bits() {
+    // Each request names the address that nginx takes for its peer's.
+    let change = |sample: Sample| {
+        let site = "location = /site { return 200 $kalends_site; }\n\
+                    set_real_ip_from 127.0.0.1;\nreal_ip_header X-Address;\n    location = / {";
+        sample.replace("location = / {", site)
+    };
+    let ProxiedServer { proxy_process, .. } =
+        &ProxiedServer::start_with(Kind::Nginx, &[], change).await;
+    let (sender, url) = (Sender::new(), format!("{}/site", proxy_process.origin()));
+    let site = async |address: &str| {
+        let request = sender.request(Method::GET, &url).header("x-address", address);
+        request.send().await.body.to_vec()
+    };
+    for (address, same, other) in [
+        ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+        ("2001:db8:1:2ff::1", "2001:db8:1:200:ffff::", "2001:db8:1:300::1"),
+        ("2001:db8:1:1234:5:6:7:8", "2001:db8:1:12ff::", "2001:db8:1:1134::"),
+        ("2001:db8:1::1", "2001:db8:1:ff::1", "2001:db8:1:100::1"),
+        ("2001:db8::1", "2001:db8::2", "2001:db8:0:100::1"),
+    ] {
+        let counted = site(address).await;
+        assert_eq!(site(same).await, counted, "{address} {same}");
+        assert_ne!(site(other).await, counted, "{address} {other}");
+    }
 }
 
 #[actix_web::test]
