@@ -79,7 +79,14 @@ impl Sent<'_> {
         };
         let overdue = self.messages.values().filter(is_overdue).count();
         let share = if overdue >= OVERDUE_WINDOWS_SHARED * max { 1 } else { self.full_share() };
-        self.unacked_of(chid) >= share
+        // The share of an expired message is free when its ack is overdue.
+        let is_awaited = |state: &&State| {
+            matches!(state, State::Unacked { chid: other, expires_at, .. }
+                if *other == chid && *expires_at <= self.now)
+                && self.is_fresh(state)
+        };
+        let awaited = self.messages.values().filter(is_awaited).count();
+        self.unacked_of(chid) + awaited >= share
     }
 
     fn full_share(self) -> usize {
@@ -115,11 +122,13 @@ impl FairnessChecker {
     ) -> Checked {
         let sent = Sent { messages, now: seen.now, limits };
         for state in messages.values() {
-            if let State::Unacked { chid, .. } = state
+            if let State::Unacked { chid, expires_at, .. } = state
                 && !sent.is_fresh(state)
             {
                 self.accused.insert(*chid);
-                self.silent.insert(*chid);
+                if seen.now < *expires_at {
+                    self.silent.insert(*chid);
+                }
             }
         }
         let was_idle = self.is_idle();
