@@ -127,17 +127,15 @@ impl Open {
 
     fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
         let next = match event {
-            Event::StoreAnswered { op, answer } => {
-                if answer == Ok(StoreAnswer::NoSpace) && self.stage.is_moving() {
-                    self.session.refuse_waiting_commands(cx);
-                }
-                match self.session.complete(op, answer, cx) {
-                    Some(answer) => self.on_store_answer(answer, cx),
-                    None => Next::Stay,
-                }
-            }
+            Event::StoreAnswered { op, answer } => match self.session.complete(op, answer, cx) {
+                Some(answer) => self.on_store_answer(answer, cx),
+                None => Next::Stay,
+            },
             event => self.stage.rules_mut().on_event(&mut self.session, event, cx),
         };
+        if self.stage.is_moving() {
+            self.session.refuse_commands_without_space(cx);
+        }
         self.follow(next, cx)
     }
 

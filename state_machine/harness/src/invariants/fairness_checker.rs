@@ -37,6 +37,8 @@ pub(super) struct FairnessChecker {
     has_next_page: bool,
     /// Rows that a scan has read and left to its end, with their channel and the end of their TTL.
     left_out: BTreeMap<MessageId, (Chid, Time)>,
+    /// Acked messages of which it is unknown whether the connection still remembers their acks.
+    doubted_acks: BTreeSet<MessageId>,
     /// Channels of which the last scan left rows in storage, because they have used up their share.
     held: BTreeSet<Chid>,
     /// Channels that had an overdue message since their last ack.
@@ -77,7 +79,14 @@ impl Sent<'_> {
         };
         let overdue = self.messages.values().filter(is_overdue).count();
         let share = if overdue >= OVERDUE_WINDOWS_SHARED * max { 1 } else { self.full_share() };
-        self.unacked_of(chid) >= share
+        // The share of an expired message is free when its ack is overdue.
+        let is_awaited = |state: &&State| {
+            matches!(state, State::Unacked { chid: other, expires_at, .. }
+                if *other == chid && *expires_at <= self.now)
+                && self.is_fresh(state)
+        };
+        let awaited = self.messages.values().filter(is_awaited).count();
+        self.unacked_of(chid) + awaited >= share
     }
 
     fn full_share(self) -> usize {
@@ -113,15 +122,21 @@ impl FairnessChecker {
     ) -> Checked {
         let sent = Sent { messages, now: seen.now, limits };
         for state in messages.values() {
-            if let State::Unacked { chid, .. } = state
+            if let State::Unacked { chid, expires_at, .. } = state
                 && !sent.is_fresh(state)
             {
                 self.accused.insert(*chid);
-                self.silent.insert(*chid);
+                if seen.now < *expires_at {
+                    self.silent.insert(*chid);
+                }
             }
         }
         let was_idle = self.is_idle();
         self.happened(seen.event);
+        if let Event::MessageReceived(ClientMessage::Ack { updates }) = seen.event {
+            let doubted = updates.iter().map(|update| update.id);
+            self.doubted_acks.extend(doubted.filter(|id| !messages.contains_key(id)));
+        }
         seen.effects.iter().for_each(|effect| self.ordered(effect, seen));
         let accused = &self.accused;
         self.left_out.retain(|id, (chid, expires_at)| {
@@ -265,6 +280,7 @@ impl FairnessChecker {
         if seen.effects.iter().any(is_doubtful) {
             return Ok(());
         }
+        let is_read_again = seen.effects.iter().any(begins_scan);
         for message in &page.messages {
             if message.offers > 0 {
                 self.suspects.insert(message.chid);
@@ -272,7 +288,11 @@ impl FairnessChecker {
             let is_left = !sent.messages.contains_key(&message.id)
                 && !self.has_min_urgency
                 && sent.now < message.expires_at();
-            if is_left && !message.is_offered_often() && sent.is_share_used(message.chid) {
+            if is_left
+                && !is_read_again
+                && !message.is_offered_often()
+                && sent.is_share_used(message.chid)
+            {
                 self.held.insert(message.chid);
             }
             if !self.is_due(message, sent) {
@@ -292,7 +312,12 @@ impl FairnessChecker {
     fn is_due(&self, message: &Message, sent: Sent<'_>) -> bool {
         !sent.messages.contains_key(&message.id)
             && !self.accused.contains(&message.chid)
+            && !self.doubted_acks.contains(&message.id)
             && !self.has_min_urgency
             && sent.now < message.expires_at()
     }
+}
+
+fn begins_scan(effect: &Effect) -> bool {
+    matches!(effect, Effect::SubmitStoreOp { order: StoreOp::Fetch { after: None, .. }, .. })
 }

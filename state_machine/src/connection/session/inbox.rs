@@ -18,11 +18,13 @@ use crate::wire::{AckUpdate, ServerMessage};
 const RECHECK_SOON: Span = Span::from_secs(5);
 
 impl Session {
-    /// Less urgent messages stay in storage from now on. A lower minimum releases messages that stayed there so far.
-    pub(in crate::connection) fn set_min_urgency(&mut self, min: Urgency) {
+    /// Less urgent messages stay in storage from now on. A lower minimum releases messages that stayed there so far: a
+    /// scan starts at once, unless another one was started so less than `ack_wait` ago.
+    pub(in crate::connection) fn set_min_urgency(&mut self, min: Urgency, cx: &StepContext<'_>) {
         if min < self.min_urgency {
-            self.request_scan();
-            self.next_scan_at = None;
+            self.scan.request_release();
+            let longest = cx.now + cx.config.limits.ack_wait;
+            self.next_scan_at = self.next_release_at.filter(|at| cx.now < *at && *at <= longest);
             self.rows_left = 0;
         }
         self.min_urgency = min;
@@ -268,7 +270,9 @@ impl Session {
                     self.window.holds_rows() || self.rows_left >= limits.fetch_rows_max;
                 self.next_scan_at = leaves_rows.then(|| cx.now + limits.ack_wait);
                 self.rows_left = 0;
-                self.scan.start();
+                if self.scan.start() {
+                    self.next_release_at = Some(cx.now + limits.ack_wait);
+                }
                 self.window.release_held();
             }
         }

@@ -46,6 +46,8 @@ pub(super) struct Session {
     first_page: FirstPage,
     /// Before this time no further scan starts.
     next_scan_at: Option<Time>,
+    /// Before this time no further scan starts because of a lower minimal urgency.
+    next_release_at: Option<Time>,
     /// How many rows the scan has read that are overdue, or less urgent than the agent wants.
     rows_left: usize,
     /// When to scan storage without a notification, once the connection is ready.
@@ -82,6 +84,7 @@ impl Session {
             scan: StorageScan::default(),
             first_page: FirstPage::default(),
             next_scan_at: None,
+            next_release_at: None,
             rows_left: 0,
             recheck_at: None,
             recheck_again_at: None,
@@ -157,10 +160,12 @@ impl Session {
         refuse(&command, "too many commands wait", cx);
     }
 
-    /// Refuses the commands that wait for a write without space.
-    pub(super) fn refuse_waiting_commands(&mut self, cx: &mut StepContext<'_>) {
-        for command in std::mem::take(&mut self.commands) {
-            refuse_for_space(&command, cx);
+    /// Refuses the commands that wait, if a write waits for space.
+    pub(super) fn refuse_commands_without_space(&mut self, cx: &mut StepContext<'_>) {
+        if self.ops.lack_space() {
+            for command in std::mem::take(&mut self.commands) {
+                refuse_for_space(&command, cx);
+            }
         }
     }
 

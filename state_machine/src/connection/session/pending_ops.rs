@@ -21,6 +21,8 @@ struct InFlight {
     failures: u32,
     /// Whether the agent is answered if the store has no space for it. Any other operation is submitted again.
     is_command: bool,
+    /// Whether its last answer was that the store has no space.
+    lacks_space: bool,
     /// When to submit it again; none while its answer is awaited.
     retry_at: Option<Time>,
 }
@@ -53,6 +55,7 @@ impl PendingOps {
                 self.take(op).map(|_| answer)
             }
             Ok(_) | Err(StoreFailed) => {
+                failed.lacks_space = answer.is_ok();
                 let wait = Backoff::delay(retry, retry * RETRY_FACTOR_MAX, failed.failures);
                 failed.failures = failed.failures.saturating_add(1);
                 failed.retry_at = Some(now + wait);
@@ -65,6 +68,11 @@ impl PendingOps {
         let is_record =
             |in_flight: &InFlight| matches!(in_flight.order, StoreOp::RecordOffers { .. });
         self.in_flight.iter().any(is_record)
+    }
+
+    /// Whether an operation is submitted again later because the store had no space.
+    pub(super) fn lack_space(&self) -> bool {
+        self.in_flight.iter().any(|in_flight| in_flight.lacks_space)
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
@@ -96,6 +104,13 @@ impl PendingOps {
         let op = OpId(self.submitted);
         self.submitted = self.submitted.wrapping_add(1);
         out.push(Effect::SubmitStoreOp { op, order: order.clone() });
-        self.in_flight.push(InFlight { op, order, failures, is_command, retry_at: None });
+        self.in_flight.push(InFlight {
+            op,
+            order,
+            failures,
+            is_command,
+            lacks_space: false,
+            retry_at: None,
+        });
     }
 }

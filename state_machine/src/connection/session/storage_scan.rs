@@ -11,6 +11,8 @@ use crate::store::Cursor;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct StorageScan {
     requested: bool,
+    /// Whether a lower minimal urgency has requested it.
+    is_release: bool,
     state: ScanState,
     pass: Pass,
     has_left_out: bool,
@@ -39,6 +41,11 @@ enum ScanState {
 impl StorageScan {
     pub(super) fn request(&mut self) {
         self.requested = true;
+    }
+
+    /// Requests a scan for rows that a higher minimal urgency has left.
+    pub(super) fn request_release(&mut self) {
+        (self.requested, self.is_release) = (true, true);
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -74,9 +81,10 @@ impl StorageScan {
             && (self.state == ScanState::Idle || (is_paused && self.pass == Pass::Second))
     }
 
-    /// Starts a requested scan.
-    pub(super) fn start(&mut self) {
-        *self = Self { state: ScanState::Paused { after: None }, ..Self::default() };
+    /// Starts a requested scan. Returns whether a lower minimal urgency has requested it.
+    pub(super) fn start(&mut self) -> bool {
+        let started = Self { state: ScanState::Paused { after: None }, ..Self::default() };
+        std::mem::replace(self, started).is_release
     }
 
     /// Continues the scan with a page of `rows`. Returns the position of the page, or none if there is nothing to fetch

@@ -211,7 +211,7 @@ fn refuse(session: &mut Session, command: Command, cx: &mut StepContext<'_>) {
 }
 
 fn set_urgency(session: &mut Session, min: Urgency, cx: &mut StepContext<'_>) {
-    session.set_min_urgency(min);
+    session.set_min_urgency(min, cx);
     cx.out.push(Effect::Send(ServerMessage::UrgencySet { status: status::OK }));
 }
 

@@ -76,6 +76,12 @@ pub(crate) enum Fault {
     CarriedByHalf(ConnectionId, OpId),
     /// The store is throttled and does not execute the endpoint's order.
     StoreRefusesEndpoint(Which),
+    /// The store has no space for the write.
+    NoSpace(ConnectionId, OpId),
+    /// The store has no space for the registration, and keeps it in memory.
+    RegistrationUnwritten(ConnectionId, OpId),
+    /// The store has no space for the endpoint's write.
+    NoSpaceForEndpoint(Which),
     /// The store executed the endpoint's order, and its answer is lost.
     EndpointAnswerLost(Which),
     /// The endpoint cannot reach the node.
@@ -138,6 +144,15 @@ impl fmt::Debug for Fault {
                 write!(f, "the store carries out half of order {} of {}", op.0, Name(*line))
             }
             Self::StoreRefusesEndpoint(which) => write!(f, "the store refuses endpoint {which}"),
+            Self::NoSpace(line, op) => {
+                write!(f, "the store has no space for order {} of {}", op.0, Name(*line))
+            }
+            Self::RegistrationUnwritten(line, op) => {
+                write!(f, "the store keeps order {} of {} in memory", op.0, Name(*line))
+            }
+            Self::NoSpaceForEndpoint(which) => {
+                write!(f, "the store has no space for endpoint {which}")
+            }
             Self::EndpointAnswerLost(which) => {
                 write!(f, "endpoint {which} loses the store's answer")
             }

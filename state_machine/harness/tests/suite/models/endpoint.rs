@@ -7,10 +7,11 @@ use state_machine::connection::{Event, PushAnswer};
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
-use state_machine::store::StoreFailed;
+use state_machine::store::{StoreFailed, Stored};
 use state_machine::{ConnectionId, MessageId, MessageKey, Month, NodeId};
 
 use super::action::{NodeIndex, Which};
+use super::happenings::is_write;
 use super::lives::Life;
 use super::mutation::Mutation;
 use super::scenario::Scenario;
@@ -133,6 +134,9 @@ impl World {
         let Some(push) = self.pushes[which].under_way_mut() else { return };
         let Some(order) = push.todo.pop_front() else { return };
         self.diary.note(|| format!("    endpoint {which}: {order:?}"));
+        if is_done && is_write(&order) {
+            self.unwritten = None;
+        }
         let event = match order {
             DeliveryEffect::ReadRecord => {
                 let route = self.reads_record(scenario, which);
@@ -213,7 +217,9 @@ impl World {
         let (uaid, message) = (self.agent.uaid, &scenario.messages[which]);
         let stored = is_done.then(|| self.environment(scenario).store(uaid, month, message));
         self.agent.deleted.remove(&message.id);
-        DeliveryEvent::Stored(stored.filter(|_| is_heard).ok_or(WriteError::Failed))
+        let is_pretended = !is_done && scenario.mutation == Some(Mutation::NoSpaceIsDone);
+        let stored = stored.filter(|_| is_heard).or(is_pretended.then_some(Stored::Done));
+        DeliveryEvent::Stored(stored.ok_or(WriteError::Failed))
     }
 
     fn hands_over(&mut self, scenario: &Scenario, which: Which, node: &NodeId, is_reached: bool) {

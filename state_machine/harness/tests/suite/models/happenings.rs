@@ -95,7 +95,7 @@ impl Scenario {
     /// The faults that the scenario still allows.
     fn faults(&self, world: &World, actions: &mut Vec<Action>) {
         let mut faults = Vec::new();
-        (0..world.nodes.len()).for_each(|node| world.faults_of_node(node, &mut faults));
+        (0..world.nodes.len()).for_each(|node| world.faults_of_node(self, node, &mut faults));
         (0..world.pushes.len()).for_each(|which| world.faults_of_endpoint(which, &mut faults));
         if world.left.lost_answers > 0 {
             faults.extend(world.letters.iter().copied().map(Fault::LetterLost));
@@ -105,7 +105,7 @@ impl Scenario {
 }
 
 impl World {
-    fn faults_of_node(&self, at: NodeIndex, faults: &mut Vec<Fault>) {
+    fn faults_of_node(&self, scenario: &Scenario, at: NodeIndex, faults: &mut Vec<Fault>) {
         let node = &self.nodes[at];
         if self.left.node_crashes > 0 && self.may_crash(at) {
             faults.push(Fault::NodeCrashes(at));
@@ -120,6 +120,13 @@ impl World {
             }
             if self.left.store_refusals > 0 {
                 faults.push(Fault::StoreRefuses(*line, *op));
+            }
+            if self.left.no_spaces > 0 && order.is_write() {
+                faults.push(Fault::NoSpace(*line, *op));
+                let is_kept = matches!(order, StoreOp::Register(_));
+                if is_kept && scenario.nodes.len() == 1 {
+                    faults.push(Fault::RegistrationUnwritten(*line, *op));
+                }
             }
             let is_awaited = self.lines.contains_key(line) && node.queue[place].is_write();
             if self.left.lost_answers > 0 && is_awaited {
@@ -151,7 +158,21 @@ impl World {
         if self.left.store_refusals > 0 && is_for_store {
             faults.push(Fault::StoreRefusesEndpoint(which));
         }
+        let is_write = push.next_order().is_some_and(is_write);
+        if self.left.no_spaces > 0 && is_write {
+            faults.push(Fault::NoSpaceForEndpoint(which));
+        }
     }
+}
+
+/// Whether the endpoint's order changes rows.
+pub(crate) fn is_write(order: &DeliveryEffect) -> bool {
+    matches!(
+        order,
+        DeliveryEffect::Store { .. }
+            | DeliveryEffect::ClearNode { .. }
+            | DeliveryEffect::DeleteStored { .. }
+    )
 }
 
 impl World {

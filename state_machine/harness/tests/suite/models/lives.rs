@@ -79,6 +79,11 @@ impl World {
         let was_draining = self.nodes[node].life == Life::Draining;
         let mut queue = std::mem::take(&mut self.nodes[node]).queue;
         self.is_record_astray |= queue.iter().any(Pending::has_registered);
+        // Before any of its writes the store writes the registration that it kept.
+        if let Some(record) = self.unwritten.take().filter(|_| !is_on_its_way) {
+            self.store.records.insert(record.uaid, record);
+            self.starts(node);
+        }
         queue.retain(|pending| is_on_its_way && pending.outlives_its_node());
         self.nodes.last_mut().into_iter().for_each(|last| last.queue.append(&mut queue));
         if was_draining || scenario.freedom.nodes_stay_down {

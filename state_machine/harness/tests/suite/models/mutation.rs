@@ -53,6 +53,10 @@ pub(crate) enum Mutation {
     StrangerSaysNotHere,
     /// The endpoint accepts a 200 that the node did not sign.
     StrangerSaysAccepted,
+    /// A write without space reports success.
+    NoSpaceIsDone,
+    /// No read and no condition sees a registration that the store keeps in memory.
+    UnwrittenUnseen,
 }
 
 /// A store, and the bug that is seeded into it.

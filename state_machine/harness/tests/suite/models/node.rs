@@ -12,7 +12,7 @@ use state_machine::{ConnectionId, MessageId, MessageKey, NodeId, OpId, PushId, T
 
 use super::action::{NodeIndex, Which};
 use super::lives::Life;
-use super::mutation::Environment;
+use super::mutation::{Environment, Mutation};
 use super::scenario::{Scenario, fresh_uaid};
 use super::world::World;
 
@@ -342,6 +342,34 @@ impl World {
         self.step(scenario, id, &Event::StoreAnswered { op, answer: Err(StoreFailed) });
     }
 
+    /// The write is not executed. Its connection learns why.
+    pub(crate) fn store_has_no_space(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
+        let Some((node, at)) = self.find_order(id, op) else { return };
+        let order = self.nodes[node].queue.remove(at).order;
+        let answer = match scenario.mutation {
+            Some(Mutation::NoSpaceIsDone) => self.store.clone().carry_out(&order),
+            _ => StoreAnswer::NoSpace,
+        };
+        self.step(scenario, id, &Event::StoreAnswered { op, answer: Ok(answer) });
+    }
+
+    /// The registration has its effect, and a crash of the process undoes it unless the store writes it before.
+    pub(crate) fn store_keeps_registration(
+        &mut self,
+        scenario: &Scenario,
+        id: ConnectionId,
+        op: OpId,
+    ) {
+        let on_disk = self.unwritten.take().or_else(|| self.record().cloned());
+        self.store_does(scenario, id, op);
+        match (scenario.mutation, on_disk) {
+            (Some(Mutation::UnwrittenUnseen), Some(record)) => {
+                self.store.records.insert(record.uaid, record);
+            }
+            (_, on_disk) => self.unwritten = on_disk,
+        }
+    }
+
     fn is_done(
         &mut self,
         scenario: &Scenario,
@@ -349,6 +377,9 @@ impl World {
         order: &StoreOp,
         is_heard: bool,
     ) -> StoreAnswer {
+        if order.is_write() {
+            self.unwritten = None;
+        }
         let answer = self.environment(scenario).carry_out(order);
         if let StoreAnswer::Registered(RegisterResult::Registered(record, before)) = &answer {
             let line = self.lines.get_mut(&id).filter(|line| !line.is_closed());

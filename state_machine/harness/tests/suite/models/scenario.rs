@@ -95,6 +95,8 @@ pub(crate) struct Bounds {
     pub(crate) drains: u8,
     pub(crate) endpoint_crashes: u8,
     pub(crate) store_refusals: u8,
+    /// Writes that the store has no space for.
+    pub(crate) no_spaces: u8,
     pub(crate) lost_answers: u8,
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct World {
     /// The nodes, and after them a pseudo-node with the writes that crashed nodes had sent to the
     /// store.
     pub(crate) nodes: Vec<Node>,
+    /// The record on disk, while the only process keeps a registration in memory.
+    pub(crate) unwritten: Option<RouterRecord>,
     /// Connections that may still act or receive something.
     pub(crate) lines: BTreeMap<ConnectionId, Line>,
     pub(crate) pushes: Vec<Push>,
@@ -120,6 +122,7 @@ impl World {
             now: DECEMBER,
             store,
             nodes: vec![Node::default()],
+            unwritten: None,
             lines: BTreeMap::new(),
             pushes: vec![Push::Waiting; messages],
             agent: Agent { uaid, channels, ..Agent::default() },
@@ -232,6 +235,18 @@ impl World {
             }
             Fault::StoreRefusesEndpoint(which) => {
                 self.left.store_refusals -= 1;
+                self.endpoint_fails(scenario, which, false);
+            }
+            Fault::NoSpace(line, op) => {
+                self.left.no_spaces -= 1;
+                self.store_has_no_space(scenario, line, op);
+            }
+            Fault::RegistrationUnwritten(line, op) => {
+                self.left.no_spaces -= 1;
+                self.store_keeps_registration(scenario, line, op);
+            }
+            Fault::NoSpaceForEndpoint(which) => {
+                self.left.no_spaces -= 1;
                 self.endpoint_fails(scenario, which, false);
             }
             Fault::EndpointAnswerLost(which) => {

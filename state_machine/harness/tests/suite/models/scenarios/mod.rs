@@ -10,6 +10,7 @@ mod late_ack;
 mod letters;
 mod losses;
 mod month;
+mod no_space;
 mod pages;
 mod throttling;
 mod topic;

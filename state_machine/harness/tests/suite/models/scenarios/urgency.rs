@@ -1,5 +1,6 @@
 //! The agent holds less urgent messages back, and releases them.
 
+use state_machine::connection::Wait;
 use state_machine::{Message, Month, Urgency};
 
 use crate::models::check::holds;
@@ -18,6 +19,21 @@ fn an_agent_that_changes_its_minimal_urgency_is_promised_the_same() {
             let [held, ..] = &search.scenario.messages[..] else { return false };
             let is_there = world.store.rows(world.agent.uaid).any(|(_, id)| id == held.id);
             world.agent.min_urgency == Urgency::Normal && is_there
+        });
+    holds(&scenario);
+}
+
+/// Within `ack_wait` only the first lower minimum has storage read.
+#[test]
+fn an_agent_that_changes_its_minimal_urgency_often_is_promised_the_same() {
+    let least = Message { urgency: Urgency::VeryLow, ..message(0) };
+    let scenario = Scenario::new("urgency_changed_often", Month::of(DECEMBER), vec![least])
+        .free(Freedom { acks_tarry: true, ..Freedom::default() })
+        .bound(Bounds { connects: 1, urgencies: 4, ..Bounds::default() })
+        .seen("a lower minimum waits for the next scan", |_, world| {
+            let mut deadlines = world.lines.values().filter_map(|line| line.connection.deadline());
+            world.agent.min_urgency == Urgency::VeryLow
+                && deadlines.any(|(_, wait)| wait == Wait::Scan)
         });
     holds(&scenario);
 }

@@ -33,6 +33,7 @@ fn wide(name: &'static str, month: Month) -> Scenario {
             drains: 1,
             endpoint_crashes: 1,
             store_refusals: 2,
+            no_spaces: 2,
             lost_answers: 2,
             urgencies: 1,
             ..Bounds::default()
