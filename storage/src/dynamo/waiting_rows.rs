@@ -124,6 +124,7 @@ impl WaitingRows {
         };
         let deletes = given.iter().map(|at| delete_row(client, uaid, table, &self.rows[*at].key));
         let (count, done) = write_rows(client, deletes.collect()).await;
+        client.count_gave_way(count);
         done.map_err(|error| error.after_writes(count > 0))?;
         let mut at = 0;
         self.rows.retain(|_row| {

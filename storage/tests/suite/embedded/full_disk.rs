@@ -59,6 +59,7 @@ async fn on_a_low_disk_messages_are_refused_and_all_else_is_done() {
 
     let registered = store.register_user(registration(agent(1), 2)).await;
     assert!(matches!(registered, Ok(RegisterResult::Registered(..))), "{registered:?}");
+    assert!(store.admits_subscription(), "half of the reserve is free");
     store.add_channels(agent(2), month(), [CHID].into()).await.unwrap();
     store.remove_channel(agent(2), vec![month()], CHID).await.unwrap();
     let deleted = store.delete_messages(agent(1), vec![month()], vec![message(1).key()]).await;
@@ -68,6 +69,30 @@ async fn on_a_low_disk_messages_are_refused_and_all_else_is_done() {
     fs::remove_file(filler).unwrap();
     while store.store_message(agent(1), month(), message(3)).await != Ok(Stored::Done) {}
     assert!(waiting(&store, agent(1), NOW).await.contains(&message(3)));
+}
+
+#[tokio::test]
+async fn new_records_and_channels_are_refused_before_the_reserve_is_used_up() {
+    let Some(dir) = on_small_disk(
+        "embedded::full_disk::new_records_and_channels_are_refused_before_the_reserve_is_used_up",
+    ) else {
+        return;
+    };
+    let store = open(&dir, 16);
+    furnish(&store).await;
+    let filler = fill(&dir, &store, 7 * MIB);
+    // The engine looks at the disk from time to time.
+    while store.admits_subscription() {}
+    assert!(!store.admits_subscription());
+    assert_eq!(store.disk_space().unwrap().subscriptions_refused, 2);
+
+    let registered = store.register_user(registration(agent(1), 2)).await;
+    assert!(matches!(registered, Ok(RegisterResult::Registered(..))), "{registered:?}");
+    let deleted = store.delete_messages(agent(1), vec![month()], vec![message(1).key()]).await;
+    assert_eq!(deleted, Ok(1));
+
+    fs::remove_file(filler).unwrap();
+    assert!(store.admits_subscription());
 }
 
 #[tokio::test]
