@@ -27,7 +27,15 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
     let filler = fill(&server, 15 * MIB);
     accepted.extend(until_refused(&channel).await);
     is_logged(&server, "messages are refused").await;
-    Sender::new().get(&format!("{}/health", server.origin())).await.assert_error(503, 201);
+    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
+    health.assert_error(503, 201);
+    let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
+    assert_eq!(health["disk"]["free_bytes_min"], 16 * MIB);
+    assert!(health["disk"]["messages_refused"].as_u64() > Some(0), "{health}");
+    assert_eq!(
+        (&health["status"]["space"], &health["status"]["store"]),
+        (&json!(false), &json!(true))
+    );
     bystander.is_unaffected().await;
     let mut newcomer = Agent::new(&server).await;
     let channel_of_newcomer = newcomer.register().await;

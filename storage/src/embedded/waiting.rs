@@ -113,7 +113,9 @@ fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Resul
 
 /// The row of an empty `chid` is that of the user.
 pub(super) const READ: &str = "
-    SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid IN (x'', ?2)";
+    SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid = x''
+    UNION ALL
+    SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid = ?2";
 
 pub(super) const FIND: &str = "SELECT 1 FROM messages WHERE uaid = ?1 AND id = ?2";
 

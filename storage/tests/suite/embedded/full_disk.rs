@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use state_machine::Uaid;
 use storage::{
-    Embedded, EmbeddedOptions, MessageTables, RegisterResult, RouterTable, Store, StoreError,
-    Stored,
+    Embedded, EmbeddedOptions, MessageTables, OpenError, RegisterResult, RouterTable, Store,
+    StoreAdmin, StoreError, Stored,
 };
 
 use crate::embedded::{
@@ -157,6 +157,32 @@ async fn a_record_that_waits_for_space_is_written_before_its_next_change_and_at_
     for known in [agent(1), agent(2)] {
         assert_eq!(store.record(known).await.unwrap().unwrap().connected_at, own.connected_at);
     }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_the_error_of_an_open_and_of_a_preflight() {
+    let Some(dir) = on_small_disk(
+        "embedded::full_disk::a_full_disk_is_the_error_of_an_open_and_of_a_preflight",
+    ) else {
+        return;
+    };
+    let store = open(&dir, 0);
+    furnish(&store).await;
+    let filler = fill_up(&dir, &store).await;
+    let checks = store.preflight([month()].into()).await.unwrap();
+    let error = checks.last().unwrap().outcome.clone().unwrap_err();
+    assert!(error.contains("move another file away") && error.contains("free bytes: 0"), "{error}");
+
+    // The close of the logs frees some space.
+    let _logs_are_left = store.close().await;
+    let rest = dir.join("rest");
+    fs::write(&rest, vec![1; 64 << 20]).unwrap_err();
+    let options = EmbeddedOptions::new(4096);
+    let error = Embedded::open(&dir.join("data"), &options).err().expect("the disk is full");
+    assert!(matches!(error, OpenError::NoSpace { free_bytes: 0, .. }), "{error}");
+    fs::remove_file(filler).unwrap();
+    fs::remove_file(rest).unwrap();
+    open(&dir, 0);
 }
 
 /// Writes until the record on disk has this `connected_at`.
