@@ -151,17 +151,20 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Whether an operation is within the limits. A session that moves to another month copies its channels at any pace.
-    fn admits(&self, request: &StoreOp) -> bool {
-        match request {
-            StoreOp::Register(Registration { create_in: Some(_), .. }) => {
-                self.admission.new_agent()
-            }
-            StoreOp::AddChannels { uaid, .. } if self.phase == PhaseName::Ready => {
-                self.admission.register(*uaid)
-            }
-            _ => true,
+    /// The answer to a new record or a new channel that is refused. A session that moves to another month copies its
+    /// channels at any pace, and on a disk that is nearly full too.
+    fn refusal(&self, request: &StoreOp) -> Option<StoreAnswer> {
+        let uaid = match request {
+            StoreOp::Register(Registration { create_in: Some(_), .. }) => None,
+            StoreOp::AddChannels { uaid, .. } if self.phase == PhaseName::Ready => Some(*uaid),
+            _ => return None,
+        };
+        if !self.shared.store.admits_subscription() {
+            return Some(StoreAnswer::NoSpace);
         }
+        let is_within =
+            uaid.map_or_else(|| self.admission.new_agent(), |uaid| self.admission.register(uaid));
+        (!is_within).then_some(StoreAnswer::OverLimit)
     }
 
     /// The connection decides when a message is answered with the current broadcasts.
@@ -236,9 +239,9 @@ impl<T: Transport> Client<T> {
             }
             _ => None,
         };
-        let mut answer = match self.admits(&request) {
-            true => store_executor::submit(&*self.shared.store, request),
-            false => Box::pin(ready(Ok(StoreAnswer::OverLimit))),
+        let mut answer = match self.refusal(&request) {
+            None => store_executor::submit(&*self.shared.store, request),
+            Some(refusal) => Box::pin(ready(Ok(refusal))),
         };
         if let Some((uaid, connected_at)) = registration {
             answer = outlive_connection(answer, uaid, connected_at, Arc::clone(&self.shared));

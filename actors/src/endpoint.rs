@@ -124,6 +124,11 @@ impl EndpointShared {
         in_flight + ack_waiters
     }
 
+    /// Pushes that were refused because too many messages wait for their user agents.
+    pub fn refused_full(&self) -> u64 {
+        self.refused_full.load(Ordering::Relaxed)
+    }
+
     /// Logs once in [`SPACE_LOG_EVERY`] that messages are refused, and how many.
     fn note_no_space(&self) {
         if let Some(messages) = self.space_limiter.count(self.clock.now()) {
@@ -140,7 +145,7 @@ impl EndpointShared {
             in_flight_max: self.limits.in_flight_max,
             ack_waiters: self.ack_waiters.len(),
             pushes_awaiting_ack_max: self.limits.pushes_awaiting_ack_max,
-            refused_full: self.refused_full.load(Ordering::Relaxed),
+            refused_full: self.refused_full(),
         }
     }
 }

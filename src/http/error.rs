@@ -8,6 +8,7 @@ use actix_web::http::header::{
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use serde::Serialize;
+use serde_json::Value;
 use state_machine::store::FullScope;
 
 use super::endpoint_token::TokenError;
@@ -86,6 +87,8 @@ struct Body<'a> {
     error: &'a str,
     message: &'a str,
     more_info: &'a str,
+    #[serde(flatten)]
+    fields: Option<&'a Value>,
 }
 
 impl PushError {
@@ -128,6 +131,12 @@ impl PushError {
             response.head_mut().set_connection_type(ConnectionType::Close);
         }
         response
+    }
+
+    /// The answer with further fields.
+    pub(super) fn response_with(&self, fields: &Value) -> HttpResponse {
+        let (code, headers) = (self.code(), |response: &mut _| self.add_headers(response));
+        respond(self, code, MORE_INFO, headers, Some(fields))
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
@@ -218,11 +227,21 @@ pub(crate) fn refuse(
     more_info: &str,
     add_headers: impl FnOnce(&mut HttpResponseBuilder),
 ) -> HttpResponse {
+    respond(error, (status, errno), more_info, add_headers, None)
+}
+
+fn respond(
+    error: &dyn fmt::Display,
+    (status, errno): (StatusCode, u16),
+    more_info: &str,
+    add_headers: impl FnOnce(&mut HttpResponseBuilder),
+    fields: Option<&Value>,
+) -> HttpResponse {
     let mut response = HttpResponse::build(status);
     add_headers(&mut response);
     let (code, message) = (status.as_u16(), &error.to_string());
     let error = status.canonical_reason().unwrap_or("Error");
-    response.json(Body { code, errno, error, message, more_info })
+    response.json(Body { code, errno, error, message, more_info, fields })
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use actix_web::HttpResponse;
 use actix_web::web::Data;
-use actix_web::{HttpResponse, ResponseError};
 use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
-use serde_json::json;
+use serde_json::{Value, json};
 use slog::warn;
-use storage::DiskSpace;
 use tokio::time::timeout;
 
 use super::PushError;
@@ -18,16 +17,16 @@ use super::app::AppState;
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
 /// 200 if the store accepts writes and has space for messages, feeds are published and the ports accept
-/// connections, otherwise 503. On a connection node the registry must answer and broadcasts be published too.
+/// connections, otherwise 503. On a connection node the registry must answer and broadcasts be published too. The body
+/// has the counts of either.
 pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let store = matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(())));
-    let disk = common.store.disk_space();
-    let has_space = disk.is_none_or(|disk| !disk.is_low());
+    let space = common.store.disk_space().is_none_or(|disk| !disk.is_low());
     let feeds = common.feeds.is_running();
     let accepts = !common.accept_failures.are_recent();
     let (mut registry, mut broadcasts) = (true, true);
-    let mut body = json!({"status": "OK"});
+    let mut body = counts(&node);
     if let Some(connections) = &node.connections {
         let clients = &connections.clients;
         let count = timeout(CHECK_WAIT, clients.registry.send(CountConnections)).await;
@@ -36,17 +35,39 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
         body["connections"] = json!(count);
     }
-    body["refused"] = common.limits.refused().filter(|(_, refused)| *refused > 0).collect();
-    body["port"] = json!(common.limits.port_state());
-    if let Some(DiskSpace { free_bytes, messages_refused, .. }) = disk {
-        body["disk"] = json!({"free_bytes": free_bytes, "messages_refused": messages_refused});
-    }
-    if store && has_space && feeds && accepts && registry && broadcasts {
+    if store && space && feeds && accepts && registry && broadcasts {
+        body["status"] = json!("OK");
         return HttpResponse::Ok().json(body);
     }
-    warn!(common.log, "the server is unhealthy"; "store" => store, "space" => has_space,
+    warn!(common.log, "the server is unhealthy"; "store" => store, "space" => space,
         "feeds" => feeds, "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
-    PushError::Unavailable.error_response()
+    body["status"] = json!("unhealthy");
+    body["checks"] = json!({"store": store, "space": space, "feeds": feeds, "accepts": accepts,
+        "registry": registry, "broadcasts": broadcasts});
+    PushError::Unavailable.response_with(&body)
+}
+
+/// What was refused since the start, and what is under way.
+fn counts(node: &AppState) -> Value {
+    let common = &node.common;
+    let refused = common.limits.refused().filter(|(_, refused)| *refused > 0);
+    let (refused, port) = (refused.collect::<Value>(), common.limits.port_state());
+    let mut counts = json!({"refused": refused, "port": port});
+    if let Some(endpoints) = &node.endpoints {
+        counts["pushes_in_flight"] = json!(endpoints.shared.in_flight());
+        let (refused, gave_way) =
+            (endpoints.shared.refused_full(), common.store.messages_gave_way());
+        counts["waiting"] = json!({"refused": refused, "gave_way": gave_way});
+    }
+    if let Some(disk) = common.store.disk_space() {
+        counts["disk"] = json!({
+            "free_bytes": disk.free_bytes,
+            "free_bytes_min": disk.free_bytes_min,
+            "messages_refused": disk.messages_refused,
+            "subscriptions_refused": disk.subscriptions_refused,
+        });
+    }
+    counts
 }
 
 /// 200; from the start of the shutdown 503, so that a load balancer sends no more requests.

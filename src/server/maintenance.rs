@@ -11,6 +11,7 @@ use state_machine::{Span, Time};
 use storage::SlowWrites;
 use tokio::time::sleep;
 
+use super::disk_watch::DiskWatch;
 use super::message_id_floor::IdFloor;
 use crate::clock::SystemClock;
 use crate::http::app::{AppState, SharedState};
@@ -35,6 +36,7 @@ pub(super) fn start(
 ) {
     spawn(async move {
         let SharedState { store, clock, log, .. } = &**node.common;
+        let mut disk_watch = DiskWatch::default();
         loop {
             if let (Some(endpoints), Some(id_floor)) = (&node.endpoints, &id_floor) {
                 id_floor.reserve(endpoints.ids.time(clock.now()), log);
@@ -43,6 +45,9 @@ pub(super) fn start(
             follow(clock, system_clock.now(), log);
             if let Some(SlowWrites { count, longest_ms }) = store.take_slow_writes() {
                 warn!(log, "the disk is slow, writes waited for it"; "commits" => count, "longest_ms" => longest_ms);
+            }
+            if let Some(disk) = store.disk_space() {
+                disk_watch.look(disk, log);
             }
             if let Err(error) = tables.make(&**store, clock.now()).await {
                 warn!(log, "cannot create the message tables, retrying"; "error" => %error);

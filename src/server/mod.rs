@@ -4,10 +4,11 @@
 //! - [`node`]: the parts of each role; [`open_store`]: its keys and its store.
 //! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
 //!   reach the router port.
-//! - [`maintenance`]: periodic work; [`expiry`]: the deletion of expired messages.
+//! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk; [`expiry`]: the deletion of expired messages.
 //! - [`shutdown`]: from the signal to the last answer.
 
 mod accept_drain;
+mod disk_watch;
 mod error;
 mod expiry;
 mod feeds;

@@ -68,7 +68,8 @@ settings! {
         write_queue_max: usize = 8192, in COUNT, "writes";
 
         /// Free space to keep on the disk of `data_dir`. With less, pushes that must be stored get 503, while user
-        /// agents connect, subscribe and receive from the space that is left. 0 keeps none. Embedded store only.
+        /// agents connect, subscribe and receive from the space that is left. With less than half of it, new user agents
+        /// and channels are refused too. 0 keeps none. Embedded store only.
         disk_free_min: u64 = 67_108_864, in 0..=1_000_000_000_000, "bytes";
 
         /// Index keys that the records of one hour are spread over, so that none is hot in the

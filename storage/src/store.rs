@@ -33,7 +33,7 @@ pub enum StoreError {
     #[error("the store is busy, try again")]
     Busy,
     /// The disk has too little space for this write, and nothing of it was done. The caller may try again later.
-    #[error("the disk has too little free space")]
+    #[error("the disk has too little free space: free some, or move another file away from it")]
     NoSpace,
     /// The month's table was not created yet, or was dropped.
     #[error("there is no message table for {0}")]
@@ -158,10 +158,12 @@ pub struct SlowWrites {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
     pub free_bytes: u64,
-    /// With less, messages are refused; 0 means no limit.
+    /// With less, messages are refused, and with less than half of it new records and channels; 0 means no limit.
     pub free_bytes_min: u64,
     /// Messages that were refused since the store was opened.
     pub messages_refused: u64,
+    /// New records and channels that were refused since the store was opened.
+    pub subscriptions_refused: u64,
 }
 
 impl DiskSpace {
@@ -175,6 +177,16 @@ pub trait Store: RouterTable + MessageTables {
     /// The space on the engine's disk. None if the engine has none, or if it is unknown.
     fn disk_space(&self) -> Option<DiskSpace> {
         None
+    }
+
+    /// Whether the engine has space for a new record or a new channel of an agent. Counts a refusal.
+    fn admits_subscription(&self) -> bool {
+        true
+    }
+
+    /// Messages that were deleted for another one, which was above a bound, since the store was opened.
+    fn messages_gave_way(&self) -> u64 {
+        0
     }
 
     /// The slow commits since the last call. None if there was none, or if the engine does not know.

@@ -1,6 +1,7 @@
 //! A server whose disk fills, and gets space again.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use rustix::fs::statvfs;
@@ -26,10 +27,30 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
     let filler = fill(&server, 15 * MIB);
     accepted.extend(until_refused(&channel).await);
     is_logged(&server, "messages are refused").await;
-    Sender::new().get(&format!("{}/health", server.origin())).await.assert_error(503, 201);
+    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
+    health.assert_error(503, 201);
+    let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
+    assert_eq!(health["disk"]["free_bytes_min"], 16 * MIB);
+    assert!(health["disk"]["messages_refused"].as_u64() > Some(0), "{health}");
+    assert_eq!(
+        (&health["checks"]["space"], &health["checks"]["store"]),
+        (&json!(false), &json!(true))
+    );
     bystander.is_unaffected().await;
     let mut newcomer = Agent::new(&server).await;
-    newcomer.register().await;
+    let channel_of_newcomer = newcomer.register().await;
+
+    // Strangers cannot use up the second half of the reserve.
+    let half = fill(&server, 7 * MIB);
+    let mut stranger = Agent::new(&server).await;
+    until(AT_ONCE, "new records and channels are refused", async || {
+        try_register(&mut stranger).await && try_register(&mut newcomer).await
+    })
+    .await;
+    newcomer.unregister(&channel_of_newcomer).await;
+    bystander.is_unaffected().await;
+    let known = newcomer.leave().await;
+    let mut newcomer = Agent::reconnect(&server, &known).await;
 
     // The reserve is used up too.
     let more = fill(&server, 0);
@@ -45,8 +66,9 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
     let got = agent.take(accepted.len()).await;
     assert!(got.iter().map(|got| got.body()).eq(accepted.iter()));
 
-    fs::remove_file(&filler).unwrap();
-    fs::remove_file(more).unwrap();
+    for file in [filler, half, more] {
+        fs::remove_file(file).unwrap();
+    }
     let health = format!("{}/health", server.origin());
     until(AT_ONCE, "it is healthy", async || Sender::new().get(&health).await.status == 200).await;
     newcomer.register().await;
@@ -83,14 +105,16 @@ async fn is_logged(server: &Server, text: &str) {
     until(AT_ONCE, text, async || server.log().contains(text)).await;
 }
 
-/// Fills the server's disk with a file until only so much is free. Returns the file.
+/// Fills the server's disk with another file until only so much is free. Returns the file.
 fn fill(server: &Server, free_bytes: u64) -> PathBuf {
     let disk = server.disk();
-    let file = disk.join(if disk.join("filler").exists() { "filler.more" } else { "filler" });
     let space = statvfs(&disk).expect("the disk is mounted");
+    let file = disk.join(format!("filler.{}", Uuid::new_v4()));
     let taken = (space.f_bavail * space.f_frsize).saturating_sub(free_bytes);
     let taken = usize::try_from(taken).expect("the disk is small");
-    fs::write(&file, vec![1; taken]).expect("the disk has so much space");
+    // The server may have written meanwhile.
+    let filled = fs::write(&file, vec![1; taken]).map_err(|error| error.kind());
+    assert!(matches!(filled, Ok(()) | Err(ErrorKind::StorageFull)), "{filled:?}");
     file
 }
 

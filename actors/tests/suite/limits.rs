@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use actors::Admission;
 use serde_json::{Value, json};
-use state_machine::Uaid;
 use state_machine::connection::{CloseReason, ConnectionSeed};
+use state_machine::{Month, Span, Uaid};
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 
 use crate::clockwork;
-use crate::node::{CHANNEL, Node, UserAgent};
+use crate::node::{Bounds, CHANNEL, Ground, Node, UserAgent};
 use crate::traces;
 use crate::wire::Wire;
 
@@ -151,5 +152,53 @@ fn a_register_over_a_limit_is_refused_and_the_session_continues() {
         charged.set(|script| script.refuses_registers = false);
         agent.says(&register(OTHER));
         assert_eq!(agent.hears().await["status"], 200);
+    });
+}
+
+#[test]
+fn a_store_with_little_space_refuses_new_agents_and_channels_which_cost_them_no_limit() {
+    clockwork::run(async {
+        let (node, charged) = (Node::start().await, Charged::default());
+        let known = UserAgent::new(&node, 1).await.hangs_up().await;
+        node.orders.refuse_subscriptions();
+        let mut new = charged.connect(&node, Uaid([2; 16]));
+        new.says(&json!({"messageType": "hello"}));
+        new.hears().await;
+        new.says(&register(OTHER));
+        assert_eq!(new.hears().await["status"], 503);
+        let mut agent = charged.connect(&node, known);
+        agent.says_hello();
+        agent.hears().await;
+        agent.says(&register(OTHER));
+        assert_eq!(agent.hears().await["status"], 503);
+        agent.says(&register(&CHANNEL.to_string()));
+        assert_eq!(agent.hears().await["status"], 200, "the agent has this channel");
+        agent.says(&json!({"messageType": "unregister", "channelID": CHANNEL.to_string()}));
+        assert_eq!(agent.hears().await["status"], 200);
+        assert_eq!(charged.take_charged(), ["hello false", "hello true"]);
+    });
+}
+
+#[test]
+fn a_store_with_little_space_lets_a_known_agent_move_to_the_next_month() {
+    clockwork::run(async {
+        let ground = Ground::on_disk().await;
+        let node = Node::on(&ground, &Bounds::default());
+        let known = UserAgent::new(&node, 1).await.hangs_up().await;
+        let now = node.clients.clock.now() + Span::from_secs(31 * 24 * 3600);
+        node.store.ensure_month(Month::of(now)).await.unwrap();
+        let later = Node::on(&ground, &Bounds { now, ..Bounds::default() });
+        later.orders.refuse_subscriptions();
+        let agent = UserAgent::back(&later, known).await;
+        while !later
+            .store
+            .record(known)
+            .await
+            .unwrap()
+            .is_some_and(|record| record.curmonth == Month::of(now) && record.oldmonth.is_none())
+        {
+            yield_now().await;
+        }
+        agent.hangs_up().await;
     });
 }

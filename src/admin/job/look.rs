@@ -35,11 +35,11 @@ pub(super) async fn preflight(report: &Report) -> Result<Completion, JobError> {
 
 /// A server on a disk with less free space starts, and refuses messages.
 fn compare_space(disk: DiskSpace) -> PreflightCheck {
-    let (free, min) = (disk.free_bytes >> 20, disk.free_bytes_min >> 20);
+    let (free, min) = (disk.free_bytes, disk.free_bytes_min);
     let outcome = match disk.is_low() {
         false => Ok(()),
         true => Err(format!(
-            "{free} MiB are free, and messages are refused with less than {min}: free some space, or lower \
+            "{free} bytes are free, and messages are refused with less than {min}: free some space, or lower \
              disk_free_min"
         )),
     };
@@ -77,12 +77,18 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_nearly_full_is_reported_with_the_free_and_the_needed_space() {
-        let disk =
-            |free_bytes| DiskSpace { free_bytes, free_bytes_min: 32 << 20, messages_refused: 0 };
+        let disk = |free_bytes| DiskSpace {
+            free_bytes,
+            free_bytes_min: 32 << 20,
+            messages_refused: 0,
+            subscriptions_refused: 0,
+        };
         assert_eq!(compare_space(disk(32 << 20)).outcome, Ok(()));
-        let error = compare_space(disk(7 << 20)).outcome.unwrap_err();
+        let error = compare_space(disk((32 << 20) - 1)).outcome.unwrap_err();
         assert!(
-            error.starts_with("7 MiB are free, and messages are refused with less than 32"),
+            error.starts_with(
+                "33554431 bytes are free, and messages are refused with less than 33554432:"
+            ),
             "{error}"
         );
     }

@@ -36,6 +36,8 @@ pub(super) struct DynamoClient {
     connections: Semaphore,
     /// Rows that were skipped because they could not be decoded.
     unreadable: AtomicU64,
+    /// Messages that were deleted for another one.
+    gave_way: AtomicU64,
 }
 
 impl DynamoClient {
@@ -49,6 +51,7 @@ impl DynamoClient {
             router_connections: Semaphore::new(of_router),
             connections: Semaphore::new(of_others),
             unreadable: AtomicU64::new(0),
+            gave_way: AtomicU64::new(0),
         }
     }
 
@@ -114,6 +117,14 @@ impl DynamoClient {
     /// Counts a row that is skipped because it cannot be decoded.
     pub(super) fn count_unreadable(&self) {
         self.unreadable.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_gave_way(&self, messages: usize) {
+        self.gave_way.fetch_add(messages as u64, Relaxed);
+    }
+
+    pub(super) fn gave_way(&self) -> u64 {
+        self.gave_way.load(Relaxed)
     }
 
     pub(super) fn unreadable(&self) -> u64 {

@@ -62,6 +62,7 @@ mod tables;
 mod test_options;
 mod ttl;
 mod waiting;
+mod waiting_rows;
 
 use std::sync::Arc;
 

@@ -113,6 +113,10 @@ impl MessageTables for Dynamo {
 }
 
 impl Store for Dynamo {
+    fn messages_gave_way(&self) -> u64 {
+        self.client.gave_way()
+    }
+
     fn check(&self) -> StoreFuture<()> {
         self.run(Priority::Router, None, async move |client| router::check(&client).await)
     }

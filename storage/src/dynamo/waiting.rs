@@ -5,25 +5,26 @@
 //! | `messages`, `bytes` | of the user agent |
 //! | `m:{chid}`, `b:{chid}` | of a channel |
 //! | `counted_at` | when the rows were last counted, in ms |
+//! | `version` | greater after each change; a new item begins with the time |
 //!
 //! A store adds to the counts before it writes its row, on condition that they stay within the bounds. A delete
 //! subtracts after it deleted. What fails in between, and what the TTL deletes, leaves the counts too high. So the rows
-//! are counted again if there is no item, or if it says full and was not counted lately. A count beside stores of other
-//! nodes may miss these, so that the bound may be exceeded by as many messages as are stored at the same time.
+//! are counted again if there is no item, or if it says full and was not counted lately. Messages of channels that were
+//! unregistered are deleted then, if the bound is exceeded. A count beside stores of other nodes may miss these, so that
+//! the bound may be exceeded by as many messages as are stored at the same time.
 
 use std::collections::BTreeMap;
 
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use state_machine::store::FullScope;
 use state_machine::{Chid, Message, Span, Time, Uaid};
 
 use super::attributes::{UAID, number, number_of, text};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied};
-use super::messages::{Row, delete_row, write_rows};
-use super::query::rows_after;
 use super::rows::{self, SORT_KEY};
-use crate::waiting::{Waiting, WaitingBound, WaitingCounts, WaitingRow, WhenFull};
+use super::waiting_rows;
+use crate::waiting::{Waiting, WaitingBound, WaitingCounts, WhenFull};
 
 /// The sort key of the item, after the channels and before all messages.
 pub(super) const WAITING_KEY: &str = " waiting";
@@ -34,24 +35,11 @@ const COUNTED_FOR: Span = Span::from_secs(10);
 /// Attempts of one store, if other nodes change the counts at the same time.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// Rows in one request of a count.
-const ROWS: i32 = 1000;
-
-/// Requests of one count, each of at most 1 MB. Rows beyond are not counted.
-const PAGES_MAX: u32 = 64;
+/// More changes than an item can have in a millisecond.
+const VERSIONS_IN_A_MS: u64 = 1000;
 
 /// Channels whose counts one request changes: an expression has at most 4 KB.
 const CHANNELS_IN_A_REQUEST: usize = 20;
-
-/// All rows of a user agent that count.
-#[derive(Default)]
-struct WaitingRows {
-    rows: Vec<WaitingRow<Row>>,
-    /// Rows of other software, and the one that the message replaces: they count, and do not give way.
-    staying: Vec<(Chid, Waiting)>,
-    /// The row that the message replaces.
-    replaced: Waiting,
-}
 
 enum Attempt {
     /// The message is counted in place of this.
@@ -127,13 +115,14 @@ async fn add(
     let [messages, bytes] = growth(added, replaced);
     let mut condition = "attribute_exists(#um)".to_owned();
     let mut request = update(client, uaid, table)
-        .update_expression("ADD #um :m, #ub :b, #cm :m, #cb :b")
+        .update_expression("ADD #um :m, #ub :b, #cm :m, #cb :b, version :one")
         .expression_attribute_names("#um", MESSAGES)
         .expression_attribute_names("#ub", BYTES)
         .expression_attribute_names("#cm", messages_in(message.chid))
         .expression_attribute_names("#cb", bytes_in(message.chid))
         .expression_attribute_values(":m", signed(messages))
         .expression_attribute_values(":b", signed(bytes))
+        .expression_attribute_values(":one", signed(1))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     let WaitingBound { messages_max: um, bytes_max: ub } = limits.user;
     let WaitingBound { messages_max: cm, bytes_max: cb } = limits.channel;
@@ -168,9 +157,13 @@ async fn count(
     known: Option<&Item>,
 ) -> Result<Attempt, CallError> {
     let limits = &client.options.waiting;
-    let mut waiting = read(client, uaid, table, message).await?;
-    let counts = waiting.counts(message.chid);
+    let mut waiting = waiting_rows::read(client, uaid, table, message).await?;
+    let mut counts = waiting.counts(message.chid);
     let added = Waiting::of(message);
+    if limits.exceeded_by(&counts, added, waiting.replaced).is_some() {
+        waiting.delete_unregistered(client, uaid, table).await?;
+        counts = waiting.counts(message.chid);
+    }
     let refused = match limits.exceeded_by(&counts, added, waiting.replaced) {
         None => None,
         Some(scope) if limits.when_full == WhenFull::Refuse => Some(scope),
@@ -181,98 +174,12 @@ async fn count(
         let channel = by_channel.entry(message.chid).or_default();
         *channel = *channel - waiting.replaced + added;
     }
-    let item = encode(uaid, &by_channel, message.accepted_at);
+    let item = encode(uaid, &by_channel, message.accepted_at, known);
     Ok(match (put_unchanged(client, table, item, known).await?, refused) {
         (_, Some(scope)) => Attempt::Full(scope),
         (true, None) => Attempt::Counted(waiting.replaced),
         (false, None) => Attempt::Contended,
     })
-}
-
-/// The rows that have not expired when the message was accepted.
-async fn read(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    message: &Message,
-) -> Result<WaitingRows, CallError> {
-    let (own, now) = (rows::sort_key_of_message(message), message.accepted_at);
-    let mut waiting = WaitingRows::default();
-    let mut after = WAITING_KEY.to_owned();
-    for _page in 0..PAGES_MAX {
-        let page = rows_after(client, uaid, table, &after, ROWS, Some(now)).await?;
-        for item in &page.items {
-            let Some(row) = rows::decode(item).filter(|row| row.expires_at() > now) else {
-                continue;
-            };
-            let size = Waiting::of(&row);
-            let is_own = rows::sort_key_of(item) == own;
-            if is_own {
-                waiting.replaced = size;
-            }
-            if is_own || !rows::is_ours(item) {
-                waiting.staying.push((row.chid, size));
-            } else {
-                let Message { id, chid, urgency, .. } = row;
-                let key = Row::of(item);
-                waiting.rows.push(WaitingRow { key, id, chid, urgency, bytes: size.bytes });
-            }
-        }
-        let Some(next) = page.next else { break };
-        after = next;
-    }
-    Ok(waiting)
-}
-
-impl WaitingRows {
-    /// What waits in each channel, the row that is replaced included.
-    fn by_channel(&self) -> BTreeMap<Chid, Waiting> {
-        let rows = self.rows.iter().map(|row| (row.chid, row.waiting()));
-        let mut by_channel = BTreeMap::<Chid, Waiting>::new();
-        for (chid, size) in rows.chain(self.staying.iter().copied()) {
-            let channel = by_channel.entry(chid).or_default();
-            *channel = *channel + size;
-        }
-        by_channel
-    }
-
-    fn counts(&self, chid: Chid) -> WaitingCounts {
-        let by_channel = self.by_channel();
-        let user = by_channel.values().fold(Waiting::NOTHING, |sum, channel| sum + *channel);
-        WaitingCounts { user, channel: by_channel.get(&chid).copied().unwrap_or_default() }
-    }
-
-    /// Deletes the rows that give way to a message.
-    async fn give_way(
-        &mut self,
-        client: &DynamoClient,
-        uaid: Uaid,
-        table: &str,
-        message: &Message,
-        counts: WaitingCounts,
-    ) -> Result<Result<(), FullScope>, CallError> {
-        let candidates = self.rows.iter().enumerate().map(|(at, row)| WaitingRow {
-            key: at,
-            id: row.id,
-            chid: row.chid,
-            urgency: row.urgency,
-            bytes: row.bytes,
-        });
-        let limits = &client.options.waiting;
-        let given = match limits.give_way(candidates.collect(), counts, message, self.replaced) {
-            Ok(given) => given,
-            Err(scope) => return Ok(Err(scope)),
-        };
-        let deletes = given.iter().map(|at| delete_row(client, uaid, table, &self.rows[*at].key));
-        let (count, done) = write_rows(client, deletes.collect()).await;
-        done.map_err(|error| error.after_writes(count > 0))?;
-        let mut at = 0;
-        self.rows.retain(|_row| {
-            at += 1;
-            !given.contains(&(at - 1))
-        });
-        Ok(Ok(()))
-    }
 }
 
 /// Subtracts deleted messages. The counts are too high if that fails, until the rows are counted again.
@@ -290,8 +197,39 @@ pub(super) async fn subtract(
     let by_channel: Vec<_> = by_channel.into_iter().collect();
     for channels in by_channel.chunks(CHANNELS_IN_A_REQUEST) {
         let sums = channels.iter().map(|(chid, size)| (*chid, growth(Waiting::NOTHING, *size)));
-        let _too_high = change(client, uaid, table, &sums.collect::<Vec<_>>()).await;
+        let changed = change(client, uaid, table, &sums.collect::<Vec<_>>()).await;
+        if let Ok(Some(item)) = changed {
+            remove_empty(client, uaid, table, &item).await;
+        }
     }
+}
+
+/// Removes the counts of channels without messages, once there are [`CHANNELS_IN_A_REQUEST`]: an item has at most 400 KB,
+/// and a change is charged for all of it.
+async fn remove_empty(client: &DynamoClient, uaid: Uaid, table: &str, item: &Item) {
+    let is_zero = |name: &str| item.get(name) == Some(&signed(0));
+    let channels = item.keys().filter_map(|name| name.strip_prefix("m:"));
+    let is_empty = |chid: &&str| is_zero(&format!("m:{chid}")) && is_zero(&format!("b:{chid}"));
+    let empty: Vec<_> = channels.filter(is_empty).take(CHANNELS_IN_A_REQUEST).collect();
+    if empty.len() < CHANNELS_IN_A_REQUEST {
+        return;
+    }
+    let (mut removed, mut conditions) = (Vec::new(), Vec::new());
+    let mut request = update(client, uaid, table);
+    for (at, chid) in empty.iter().enumerate() {
+        removed.push(format!("#m{at}, #b{at}"));
+        conditions.push(format!("#m{at} = :zero AND #b{at} = :zero"));
+        request = request
+            .expression_attribute_names(format!("#m{at}"), format!("m:{chid}"))
+            .expression_attribute_names(format!("#b{at}"), format!("b:{chid}"));
+    }
+    let request = request
+        .update_expression(format!("REMOVE {} ADD version :one", removed.join(", ")))
+        .condition_expression(conditions.join(" AND "))
+        .expression_attribute_values(":zero", signed(0))
+        .expression_attribute_values(":one", signed(1));
+    // A later delete tries again.
+    let _kept = client.call("UpdateItem", table, request.send()).await;
 }
 
 /// Corrects the counts of a message that was counted in place of `reserved`, once `replaced` was really replaced; none
@@ -310,14 +248,14 @@ pub(super) async fn correct(
     }
 }
 
-/// Adds these numbers of messages and bytes to the counts, if there are any.
+/// Adds these numbers of messages and bytes to the counts, if there are any. Returns the item.
 async fn change(
     client: &DynamoClient,
     uaid: Uaid,
     table: &str,
     changes: &[(Chid, [i64; 2])],
-) -> Result<bool, CallError> {
-    let mut expression = "ADD #um :um, #ub :ub".to_owned();
+) -> Result<Option<Item>, CallError> {
+    let mut expression = "ADD #um :um, #ub :ub, version :one".to_owned();
     let mut request = update(client, uaid, table)
         .expression_attribute_names("#um", MESSAGES)
         .expression_attribute_names("#ub", BYTES)
@@ -336,8 +274,14 @@ async fn change(
     let request = request
         .update_expression(expression)
         .expression_attribute_values(":um", signed(messages))
-        .expression_attribute_values(":ub", signed(bytes));
-    applied(client.call("UpdateItem", table, request.send()).await)
+        .expression_attribute_values(":ub", signed(bytes))
+        .expression_attribute_values(":one", signed(1))
+        .return_values(ReturnValue::AllNew);
+    match client.call("UpdateItem", table, request.send()).await {
+        Ok(changed) => Ok(changed.attributes),
+        Err(error) if error.is_condition_failed() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes the counts, because rows were written that are not counted. The next store counts them.
@@ -380,16 +324,12 @@ async fn put_unchanged(
     known: Option<&Item>,
 ) -> Result<bool, CallError> {
     let request = client.sdk.put_item().table_name(table).set_item(Some(item));
-    let request = match known {
+    let request = match known.map(|known| known.get(VERSION)) {
         None => request.condition_expression("attribute_not_exists(uaid)"),
-        Some(known) => request
-            .condition_expression("#um = :um AND #ub = :ub")
-            .expression_attribute_names("#um", MESSAGES)
-            .expression_attribute_names("#ub", BYTES)
-            .set_expression_attribute_values(Some(Item::from([
-                (":um".to_owned(), known.get(MESSAGES).cloned().unwrap_or(number(0_u64))),
-                (":ub".to_owned(), known.get(BYTES).cloned().unwrap_or(number(0_u64))),
-            ]))),
+        Some(None) => request.condition_expression("attribute_not_exists(version)"),
+        Some(Some(version)) => request
+            .condition_expression("version = :version")
+            .expression_attribute_values(":version", version.clone()),
     };
     applied(client.call("PutItem", table, request.send()).await)
 }
@@ -407,7 +347,16 @@ fn update(
         .key(SORT_KEY, text(WAITING_KEY))
 }
 
-fn encode(uaid: Uaid, by_channel: &BTreeMap<Chid, Waiting>, counted_at: Time) -> Item {
+/// The item that replaces `known`.
+fn encode(
+    uaid: Uaid,
+    by_channel: &BTreeMap<Chid, Waiting>,
+    counted_at: Time,
+    known: Option<&Item>,
+) -> Item {
+    let before = known.and_then(|known| number_of(known, VERSION)).unwrap_or(0);
+    // In place of a removed item, no version may be one that a reader of that one knows.
+    let version = counted_at.0.saturating_mul(VERSIONS_IN_A_MS).max(before + 1);
     let user = by_channel.values().fold(Waiting::NOTHING, |sum, channel| sum + *channel);
     let mut item = Item::from([
         (UAID.to_owned(), text(uaid.to_string())),
@@ -415,8 +364,9 @@ fn encode(uaid: Uaid, by_channel: &BTreeMap<Chid, Waiting>, counted_at: Time) ->
         (MESSAGES.to_owned(), number(user.messages)),
         (BYTES.to_owned(), number(user.bytes)),
         (COUNTED_AT.to_owned(), number(counted_at.0)),
+        (VERSION.to_owned(), number(version)),
     ]);
-    for (chid, channel) in by_channel {
+    for (chid, channel) in by_channel.iter().filter(|(_, channel)| **channel != Waiting::NOTHING) {
         item.insert(messages_in(*chid), number(channel.messages));
         item.insert(bytes_in(*chid), number(channel.bytes));
     }
@@ -455,3 +405,4 @@ fn bytes_in(chid: Chid) -> String {
 const MESSAGES: &str = "messages";
 const BYTES: &str = "bytes";
 const COUNTED_AT: &str = "counted_at";
+const VERSION: &str = "version";

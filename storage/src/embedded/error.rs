@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{ErrorCode, ffi};
 
 use super::files::FileKey;
+use super::space::free_bytes;
 use crate::owner::OtherOwner;
 use crate::store::StoreError;
 
@@ -65,6 +66,13 @@ pub enum OpenError {
         file.display()
     )]
     Denied { file: PathBuf, reason: String },
+    /// The disk has no space for the file, or for one that SQLite keeps beside it.
+    #[error(
+        "cannot use {}: its disk has {free_bytes} free bytes, which is too little: move another file away, or make the \
+         disk larger; with a few MB, `kalends tables drop-old` can free more",
+        file.display()
+    )]
+    NoSpace { file: PathBuf, free_bytes: u64 },
     /// The file is damaged, not a database, or cannot be migrated.
     #[error("cannot open {}: {reason}; if it is damaged, restore it from a backup", file.display())]
     Unreadable { file: PathBuf, reason: String },
@@ -75,10 +83,16 @@ pub enum OpenError {
 
 impl OpenError {
     pub(super) fn io(path: &Path, source: io::Error) -> Self {
-        Self::Directory { path: path.to_owned(), source }
+        match source.kind() {
+            io::ErrorKind::StorageFull => Self::no_space(path),
+            _ => Self::Directory { path: path.to_owned(), source },
+        }
     }
 
     pub(super) fn unreadable(file: &Path, error: &rusqlite::Error) -> Self {
+        if is_of_full_disk(error) {
+            return Self::no_space(file);
+        }
         let (file, reason) = (file.to_owned(), error.to_string());
         match error.sqlite_error_code() {
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
@@ -87,15 +101,25 @@ impl OpenError {
             _ => Self::Unreadable { file, reason },
         }
     }
+
+    fn no_space(file: &Path) -> Self {
+        let free_bytes = file.parent().and_then(|dir| free_bytes(dir).ok()).unwrap_or(0);
+        Self::NoSpace { file: file.to_owned(), free_bytes }
+    }
 }
 
 /// The error of a write to `file`.
 pub(super) fn write_error(file: FileKey, error: &rusqlite::Error) -> StoreError {
-    let code = error.sqlite_error().map(|error| (error.code, error.extended_code));
-    match code {
-        Some((ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE)) => StoreError::NoSpace,
-        _ => StoreError::Failed(format!("cannot write {file}: {error}")),
+    match is_of_full_disk(error) {
+        true => StoreError::NoSpace,
+        false => StoreError::Failed(format!("cannot write {file}: {error}")),
     }
+}
+
+/// Whether the file, or the memory that SQLite shares beside it, could not grow.
+fn is_of_full_disk(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| (error.code, error.extended_code));
+    matches!(code, Some((ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE)))
 }
 
 /// Why a job of the writer failed.

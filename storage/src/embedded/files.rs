@@ -16,6 +16,7 @@ use state_machine::Month;
 use super::error::OpenError;
 use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema};
+use super::space::free_bytes;
 use crate::owner::OtherOwner;
 
 /// A database file: `router.db` or `messages_2026_11.db`.
@@ -146,8 +147,7 @@ impl DataDir {
 
     /// Free bytes on the disk for this user.
     pub(super) fn free_bytes(&self) -> io::Result<u64> {
-        let disk = rustix::fs::statvfs(&self.path)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+        free_bytes(&self.path)
     }
 
     pub(super) fn is_there(&self, key: FileKey) -> bool {

@@ -1,11 +1,12 @@
 //! The contract of maintenance: the file and the statements of each method.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::{io, iter};
 
 use state_machine::{LastConnect, Month, Time, Uaid};
 
-use super::files::FileKey;
+use super::files::{DataDir, FileKey};
 use super::tables::now;
 use super::writer::{Progress, Target};
 use super::{
@@ -22,9 +23,13 @@ impl StoreAdmin for Embedded {
         let keys: Vec<_> =
             iter::once(FileKey::Router).chain(months.into_iter().map(FileKey::Month)).collect();
         let mut checks: Vec<_> = keys.iter().map(|key| self.try_reading(*key)).collect();
-        let written = self.try_writing(keys);
-        Box::pin(async {
-            checks.push(check("write each file".to_owned(), written.await)?);
+        let (written, dir) = (self.try_writing(keys), Arc::clone(&self.dir));
+        Box::pin(async move {
+            let written = written.await.map_err(|error| match error {
+                StoreError::NoSpace => StoreError::Failed(without_space(&dir)),
+                error => error,
+            });
+            checks.push(check("write each file".to_owned(), written)?);
             Ok(checks)
         })
     }
@@ -197,6 +202,11 @@ fn check(what: String, done: Result<(), StoreError>) -> Result<PreflightCheck, S
         done => Ok(done?),
     };
     Ok(PreflightCheck { what, outcome })
+}
+
+fn without_space(dir: &DataDir) -> String {
+    let free_bytes = dir.free_bytes().map_or("unknown".to_owned(), |bytes| bytes.to_string());
+    format!("{} (free bytes: {free_bytes})", StoreError::NoSpace)
 }
 
 fn unknown_size(key: FileKey, error: &io::Error) -> StoreError {

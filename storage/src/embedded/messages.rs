@@ -28,21 +28,20 @@ pub(super) struct Fetched {
     pub(super) expired: Option<RangeInclusive<MessageId>>,
 }
 
-/// Stores a message if it fits into the bounds.
+/// Stores a message if it fits into the bounds. Returns how many gave way to it, too.
 pub(super) fn store(
     conn: &Connection,
     uaid: Uaid,
     message: &Message,
     limits: &WaitingLimits,
-) -> rusqlite::Result<Stored> {
-    if let Some(scope) = waiting::make_room(conn, uaid, message, limits)? {
-        return Ok(Stored::Full(scope));
-    }
-    if insert(conn, uaid, message)? || channels::is_registered(conn, uaid, message.chid)? {
-        Ok(Stored::Done)
-    } else {
-        Ok(Stored::NoSuchChannel)
-    }
+) -> rusqlite::Result<(Stored, usize)> {
+    let gave_way = match waiting::make_room(conn, uaid, message, limits)? {
+        Ok(gave_way) => gave_way,
+        Err(scope) => return Ok((Stored::Full(scope), 0)),
+    };
+    let is_registered =
+        insert(conn, uaid, message)? || channels::is_registered(conn, uaid, message.chid)?;
+    Ok((if is_registered { Stored::Done } else { Stored::NoSuchChannel }, gave_way))
 }
 
 /// Inserts the message, whatever waits, unless its channel is missing, its id is stored, or its topic has a newer

@@ -42,6 +42,7 @@ mod writer;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -76,7 +77,8 @@ pub struct EmbeddedOptions {
     pub months_open_max: usize,
     /// Bounds of the messages that wait.
     pub waiting: WaitingLimits,
-    /// With fewer free bytes on the disk, messages are refused; 0 means no limit.
+    /// With fewer free bytes on the disk, messages are refused, and with fewer than half of it new
+    /// records and channels; 0 means no limit.
     pub free_bytes_min: u64,
 }
 
@@ -107,6 +109,8 @@ pub struct Embedded {
     space: Arc<SpaceReserve>,
     writer: Writer,
     waiting: WaitingLimits,
+    /// Messages that were deleted for another one.
+    gave_way: Arc<AtomicU64>,
 }
 
 impl Embedded {
@@ -135,7 +139,8 @@ impl Embedded {
         );
         let writer = Writer::start(files, lock, options).map_err(OpenError::Thread)?;
         let space = Arc::new(SpaceReserve::new(dir.clone(), free_bytes_min));
-        Ok(Self { dir, months, readers, unwritten, space, writer, waiting })
+        let gave_way = Arc::default();
+        Ok(Self { dir, months, readers, unwritten, space, writer, waiting, gave_way })
     }
 
     /// Runs a query on the calling thread. The result is the default if the month has no file.

@@ -80,7 +80,7 @@ pub(super) const ROUTER: Schema = Schema {
 /// them.
 ///
 /// A row of `waiting` counts the messages of a channel, that with an empty `chid` those of the user
-/// agent. None of them expires before its `expires_at`.
+/// agent. None of them expires before its `expires_at`. Two statements with `=` were measured cheaper than one with `IN`.
 pub(super) const MESSAGES: Schema = Schema {
     application_id: 0x4b4c_4e4d, // "KLNM"
     migrations: &[
@@ -161,9 +161,15 @@ pub(super) const MESSAGES: Schema = Schema {
                 bytes = bytes
                     - ifnull(octet_length(old.data), 0) - ifnull(octet_length(old.encryption), 0)
                     - ifnull(octet_length(old.crypto_key), 0)
-            WHERE uaid = old.uaid AND chid IN (old.chid, x'');
-            DELETE FROM waiting
-            WHERE uaid = old.uaid AND chid IN (old.chid, x'') AND messages = 0;
+            WHERE uaid = old.uaid AND chid = old.chid;
+            UPDATE waiting SET
+                messages = messages - 1,
+                bytes = bytes
+                    - ifnull(octet_length(old.data), 0) - ifnull(octet_length(old.encryption), 0)
+                    - ifnull(octet_length(old.crypto_key), 0)
+            WHERE uaid = old.uaid AND chid = x'';
+            DELETE FROM waiting WHERE uaid = old.uaid AND chid = old.chid AND messages = 0;
+            DELETE FROM waiting WHERE uaid = old.uaid AND chid = x'' AND messages = 0;
         END;
     ",
     ],

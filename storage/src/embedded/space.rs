@@ -1,5 +1,7 @@
 //! The space that is kept free on the disk of the data directory.
 
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,11 +10,13 @@ use super::error::WriterError;
 use super::files::DataDir;
 use crate::store::{DiskSpace, StoreError};
 
-/// Refuses messages while less than `free_bytes_min` is free. Records, channels and deletes use the rest.
+/// Refuses messages while less than `free_bytes_min` is free, and new records and channels of agents while less than
+/// half of it is. All other writes use the rest: what strangers can write never uses it up.
 pub(super) struct SpaceReserve {
     dir: Arc<DataDir>,
     free_bytes_min: u64,
     messages_refused: AtomicU64,
+    subscriptions_refused: AtomicU64,
     /// When the disk last had enough space.
     had_space: Mutex<Option<Instant>>,
 }
@@ -23,16 +27,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl SpaceReserve {
     pub(super) fn new(dir: Arc<DataDir>, free_bytes_min: u64) -> Self {
-        let (messages_refused, had_space) = (AtomicU64::new(0), Mutex::default());
-        Self { dir, free_bytes_min, messages_refused, had_space }
+        let (messages_refused, subscriptions_refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        let had_space = Mutex::default();
+        Self { dir, free_bytes_min, messages_refused, subscriptions_refused, had_space }
     }
 
     /// Whether a message may be written.
     pub(super) fn admit(&self) -> Result<(), WriterError> {
-        match self.free_bytes_min > 0 && self.is_low(Instant::now()) {
+        match self.has_less_than(self.free_bytes_min, Instant::now()) {
             true => Err(WriterError::Refused(StoreError::NoSpace)),
             false => Ok(()),
         }
+    }
+
+    /// Whether a new record or channel may be written. Counts a refusal.
+    pub(super) fn admit_subscription(&self) -> bool {
+        let is_refused = self.has_less_than(self.free_bytes_min / 2, Instant::now());
+        self.subscriptions_refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
+        !is_refused
     }
 
     /// Counts a message without space, whether the disk was low or full.
@@ -41,19 +53,28 @@ impl SpaceReserve {
     }
 
     pub(super) fn state(&self) -> Option<DiskSpace> {
-        let (free_bytes, free_bytes_min) = (self.dir.free_bytes().ok()?, self.free_bytes_min);
-        let messages_refused = self.messages_refused.load(Ordering::Relaxed);
-        Some(DiskSpace { free_bytes, free_bytes_min, messages_refused })
+        Some(DiskSpace {
+            free_bytes: self.dir.free_bytes().ok()?,
+            free_bytes_min: self.free_bytes_min,
+            messages_refused: self.messages_refused.load(Ordering::Relaxed),
+            subscriptions_refused: self.subscriptions_refused.load(Ordering::Relaxed),
+        })
     }
 
-    /// A disk that cannot be looked at is not low: a write that fails reports it.
-    fn is_low(&self, now: Instant) -> bool {
+    /// A disk that cannot be looked at has space: a write that fails reports it.
+    fn has_less_than(&self, free_bytes_min: u64, now: Instant) -> bool {
         let mut had_space = self.had_space.lock().unwrap_or_else(PoisonError::into_inner);
-        if had_space.is_some_and(|at| now < at + LOOK_EVERY) {
+        if free_bytes_min == 0 || had_space.is_some_and(|at| now < at + LOOK_EVERY) {
             return false;
         }
-        let is_low = self.state().is_some_and(|space| space.is_low());
-        *had_space = (!is_low).then_some(now);
-        is_low
+        let space = self.state();
+        *had_space = (!space.is_some_and(|space| space.is_low())).then_some(now);
+        space.is_some_and(|space| space.free_bytes < free_bytes_min)
     }
+}
+
+/// Free bytes on the disk of a directory for this user.
+pub(super) fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(dir)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

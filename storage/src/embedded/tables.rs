@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::TryFutureExt;
 use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
@@ -73,16 +74,21 @@ impl MessageTables for Embedded {
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
         let (space, refusals) = (Arc::clone(&self.space), Arc::clone(&self.space));
+        let refused = move |error: &StoreError| {
+            if *error == StoreError::NoSpace {
+                refusals.count_refused();
+            }
+        };
         let limits = self.waiting;
         let key = FileKey::Month(month);
         let stored = self.writer.submit(Some(uaid), Target::File(key), move |files| {
             space.admit()?;
             files.write(key, |conn| messages::store(conn, uaid, &message, &limits))
         });
-        Box::pin(stored.inspect_err(move |error| {
-            if *error == StoreError::NoSpace {
-                refusals.count_refused();
-            }
+        let given_way = Arc::clone(&self.gave_way);
+        Box::pin(stored.inspect_err(refused).map_ok(move |(stored, gave_way)| {
+            given_way.fetch_add(gave_way as u64, Ordering::Relaxed);
+            stored
         }))
     }
 
@@ -148,6 +154,14 @@ impl MessageTables for Embedded {
 impl Store for Embedded {
     fn disk_space(&self) -> Option<DiskSpace> {
         self.space.state()
+    }
+
+    fn admits_subscription(&self) -> bool {
+        self.space.admit_subscription()
+    }
+
+    fn messages_gave_way(&self) -> u64 {
+        self.gave_way.load(Ordering::Relaxed)
     }
 
     fn take_slow_writes(&self) -> Option<SlowWrites> {

@@ -10,22 +10,22 @@ use super::columns::{change, from_i64, to_i64};
 use super::{channels, messages};
 use crate::waiting::{Waiting, WaitingCounts, WaitingLimits, WaitingRow, WhenFull};
 
-/// Whose bound the message exceeds, after what may be deleted for it was deleted.
+/// How many messages were deleted because they give way to this one, or whose bound it exceeds.
 pub(super) fn make_room(
     conn: &Connection,
     uaid: Uaid,
     message: &Message,
     limits: &WaitingLimits,
-) -> rusqlite::Result<Option<FullScope>> {
+) -> rusqlite::Result<Result<usize, FullScope>> {
     if limits.is_none() {
-        return Ok(None);
+        return Ok(Ok(0));
     }
     let (counts, expires_at) = read(conn, uaid, message.chid)?;
     if limits.exceeded_by(&counts, Waiting::of(message), Waiting::NOTHING).is_none() {
-        return Ok(None);
+        return Ok(Ok(0));
     }
     if !channels::is_registered(conn, uaid, message.chid)? || is_stored(conn, uaid, message.id)? {
-        return Ok(None);
+        return Ok(Ok(0));
     }
     // The endpoint's time of the push.
     let now = message.accepted_at;
@@ -40,7 +40,7 @@ pub(super) fn make_room(
         Some(_) if limits.when_full == WhenFull::Replace => {
             replace(conn, uaid, message, limits, counts, replaced)
         }
-        exceeded => Ok(exceeded),
+        exceeded => Ok(exceeded.map_or(Ok(0), Err)),
     }
 }
 
@@ -62,14 +62,14 @@ fn replace(
     limits: &WaitingLimits,
     counts: WaitingCounts,
     replaced: Waiting,
-) -> rusqlite::Result<Option<FullScope>> {
+) -> rusqlite::Result<Result<usize, FullScope>> {
     let topic = message.topic.as_ref().map(Topic::as_str);
     let parameters = params![uaid.0, message.chid.0, topic];
     let mut statement = conn.prepare_cached(LIST)?;
     let rows = statement.query_map(parameters, waiting_row)?.collect::<rusqlite::Result<_>>()?;
     match limits.give_way(rows, counts, message, replaced) {
-        Ok(deleted) => messages::delete(conn, uaid, &deleted).map(|_count| None),
-        Err(exceeded) => Ok(Some(exceeded)),
+        Ok(deleted) => messages::delete(conn, uaid, &deleted).map(Ok),
+        Err(exceeded) => Ok(Err(exceeded)),
     }
 }
 
@@ -113,7 +113,9 @@ fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Resul
 
 /// The row of an empty `chid` is that of the user.
 pub(super) const READ: &str = "
-    SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid IN (x'', ?2)";
+    SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid = x''
+    UNION ALL
+    SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid = ?2";
 
 pub(super) const FIND: &str = "SELECT 1 FROM messages WHERE uaid = ?1 AND id = ?2";
 

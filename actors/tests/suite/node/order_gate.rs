@@ -48,6 +48,7 @@ struct State {
     waiting: Vec<Box<dyn FnOnce() + Send>>,
     /// What is done before an order of this name is given.
     before: Option<(&'static str, Act)>,
+    refuses_subscriptions: bool,
 }
 
 impl OrderGate {
@@ -71,6 +72,11 @@ impl OrderGate {
     /// Runs this before each operation of this name.
     pub(crate) fn before(&self, order: &'static str, act: Act) {
         self.state().before = Some((order, act));
+    }
+
+    /// Has no space for new records and channels from now on.
+    pub(crate) fn refuse_subscriptions(&self) {
+        self.state().refuses_subscriptions = true;
     }
 
     /// Waits until this many orders have met the fate that was set.
@@ -235,6 +241,10 @@ impl MessageTables for OrderGate {
 }
 
 impl Store for OrderGate {
+    fn admits_subscription(&self) -> bool {
+        !self.state().refuses_subscriptions
+    }
+
     passed_on! {
         check() -> ();
         close() -> ();

@@ -38,6 +38,7 @@ macro_rules! engine {
                 expired_messages_make_room
                 users_and_months_have_bounds_of_their_own
                 a_channel_that_is_not_registered_is_not_full
+                messages_of_an_unregistered_channel_make_room
                 moved_messages_are_stored_above_the_bound_and_count
                 copied_messages_are_stored_above_the_bound_and_count
                 stores_at_once_do_not_exceed_the_bound

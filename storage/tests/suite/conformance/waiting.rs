@@ -143,6 +143,33 @@ pub(crate) async fn a_channel_that_is_not_registered_is_not_full(world: World) {
     assert_eq!(store(&world, empty(8, chid(1))).await, Stored::NoSuchChannel);
 }
 
+pub(crate) async fn messages_of_an_unregistered_channel_make_room(world: World) {
+    let world = world.with_channels().await;
+    fill_channel_1(&world).await;
+    for number in 5..=6 {
+        world.put(NEW, &empty(number, chid(2))).await;
+    }
+    assert_eq!(store(&world, empty(7, chid(2))).await, USER_FULL);
+    world.remove_channel(agent(1), vec![month(NEW)], chid(1)).await.unwrap();
+    // The DynamoDB engine counts again after a while.
+    let later = NOW + Span::from_secs(30);
+    let of_channel_2 = |number| Message { accepted_at: later, ..empty(number, chid(2)) };
+    assert_eq!(store(&world, of_channel_2(8)).await, Stored::Done);
+    world.add_channels(agent(1), month(NEW), chids([1])).await.unwrap();
+    let ids: Vec<_> = world.waiting(NEW).await.iter().map(|message| message.id).collect();
+    assert_eq!(ids, [5, 6, 8].map(|number| message(number).id), "those of channel 1 are gone");
+    assert_eq!(store(&world, of_channel_2(9)).await, Stored::Done);
+    assert_eq!(store(&world, of_channel_2(10)).await, CHANNEL_FULL);
+    for number in 11..=12 {
+        let of_channel_1 = Message { accepted_at: later, ..empty(number, chid(1)) };
+        assert_eq!(store(&world, of_channel_1).await, Stored::Done);
+    }
+    assert_eq!(
+        store(&world, Message { accepted_at: later, ..empty(13, chid(1)) }).await,
+        USER_FULL
+    );
+}
+
 pub(crate) async fn moved_messages_are_stored_above_the_bound_and_count(world: World) {
     let world = world.with_channels().await;
     fill_channel_1(&world).await;

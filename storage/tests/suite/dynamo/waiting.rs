@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
-use state_machine::{Message, MessageKey};
+use state_machine::{Chid, Message, MessageKey};
 use storage::{
     Dynamo, DynamoOptions, FullScope, MessageTables, PageLimit, Stored, TestOverrides,
     WaitingBound, WaitingLimits, WhenFull,
 };
 
+use crate::dynamo::script::{Script, Step, error, ok, refused};
 use crate::dynamo::things::*;
 use crate::wire_engine::wire_server;
 
@@ -123,4 +124,49 @@ async fn the_count_follows_the_rows() {
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.counted().await, None);
     assert_eq!(world.store.rows_unreadable(), 0, "the count is no message");
+}
+
+#[tokio::test]
+async fn the_count_forgets_channels_without_messages() {
+    let world = World::open(WhenFull::Refuse).await;
+    let channels: Vec<_> = (0..25_u8).map(|number| Chid([number; 16])).collect();
+    let all = channels.iter().copied().collect();
+    world.store.add_channels(AGENT, november(), all).await.unwrap();
+    assert_eq!(world.store(1).await, Stored::Done);
+    for (number, chid) in (2..).zip(channels) {
+        let message = Message { chid, ..message(number) };
+        let key = message.key();
+        let stored = world.store.store_message(AGENT, november(), message).await;
+        assert_eq!(stored, Ok(Stored::Done));
+        let deleted = world.store.delete_messages(AGENT, vec![november()], vec![key]).await;
+        assert_eq!(deleted, Ok(1));
+    }
+    let rows = world.rows().await;
+    let counts = rows.iter().find(|row| row["chidmessageid"] == s(" waiting")).unwrap();
+    let channels = counts.keys().filter(|name| name.starts_with("m:")).count();
+    assert_eq!(channels, 1 + 5, "that with a message, and the last that were emptied");
+    assert_eq!(world.counted().await.as_deref(), Some("1"));
+}
+
+/// Two changes may leave the totals as they were.
+#[tokio::test]
+async fn a_count_of_the_rows_gives_way_to_any_change_meanwhile() {
+    let counts = r#","Item": {"messages": {"N": "3"}, "bytes": {"N": "0"}, "version": {"N": "7"}}"#;
+    let full = || Step::Reply(400, error("ConditionalCheckFailedException", counts));
+    let channels =
+        format!(r#"{{"Item": {{"uaid": {{"S": "a"}}, "chids": {{"SS": ["{CHANNEL}"]}}}}}}"#);
+    let changed = refused("ConditionalCheckFailedException");
+    let count = [full(), ok("{}"), ok(r#"{"Items": []}"#), changed];
+    let stored = [ok("{}"), ok("{}")];
+    let script = Script::new([ok(&channels)].into_iter().chain(count).chain(stored));
+    let channel = WaitingBound { messages_max: MESSAGES_MAX, bytes_max: 0 };
+    let waiting = WaitingLimits { channel, ..WaitingLimits::NONE };
+    let store = script.open_with(&DynamoOptions { waiting, ..options() }).unwrap();
+    let message = Message { chid: CHANNEL, ..message(1) };
+    assert_eq!(store.store_message(AGENT, november(), message).await, Ok(Stored::Done));
+    let asked = ["GetItem", "UpdateItem", "GetItem", "Query", "PutItem", "UpdateItem", "PutItem"];
+    assert_eq!(script.asked(), asked);
+    let count = &script.bodies()[4];
+    assert!(count.contains(r#""ConditionExpression":"version = :version""#), "{count}");
+    assert!(count.contains(r#"":version":{"N":"7"}"#), "{count}");
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use state_machine::Uaid;
 use storage::{
-    Embedded, EmbeddedOptions, MessageTables, RegisterResult, RouterTable, Store, StoreError,
-    Stored,
+    Embedded, EmbeddedOptions, MessageTables, OpenError, RegisterResult, RouterTable, Store,
+    StoreAdmin, StoreError, Stored,
 };
 
 use crate::embedded::{
@@ -59,6 +59,7 @@ async fn on_a_low_disk_messages_are_refused_and_all_else_is_done() {
 
     let registered = store.register_user(registration(agent(1), 2)).await;
     assert!(matches!(registered, Ok(RegisterResult::Registered(..))), "{registered:?}");
+    assert!(store.admits_subscription(), "half of the reserve is free");
     store.add_channels(agent(2), month(), [CHID].into()).await.unwrap();
     store.remove_channel(agent(2), vec![month()], CHID).await.unwrap();
     let deleted = store.delete_messages(agent(1), vec![month()], vec![message(1).key()]).await;
@@ -68,6 +69,30 @@ async fn on_a_low_disk_messages_are_refused_and_all_else_is_done() {
     fs::remove_file(filler).unwrap();
     while store.store_message(agent(1), month(), message(3)).await != Ok(Stored::Done) {}
     assert!(waiting(&store, agent(1), NOW).await.contains(&message(3)));
+}
+
+#[tokio::test]
+async fn new_records_and_channels_are_refused_before_the_reserve_is_used_up() {
+    let Some(dir) = on_small_disk(
+        "embedded::full_disk::new_records_and_channels_are_refused_before_the_reserve_is_used_up",
+    ) else {
+        return;
+    };
+    let store = open(&dir, 16);
+    furnish(&store).await;
+    let filler = fill(&dir, &store, 7 * MIB);
+    // The engine looks at the disk from time to time.
+    while store.admits_subscription() {}
+    assert!(!store.admits_subscription());
+    assert_eq!(store.disk_space().unwrap().subscriptions_refused, 2);
+
+    let registered = store.register_user(registration(agent(1), 2)).await;
+    assert!(matches!(registered, Ok(RegisterResult::Registered(..))), "{registered:?}");
+    let deleted = store.delete_messages(agent(1), vec![month()], vec![message(1).key()]).await;
+    assert_eq!(deleted, Ok(1));
+
+    fs::remove_file(filler).unwrap();
+    assert!(store.admits_subscription());
 }
 
 #[tokio::test]
@@ -132,6 +157,32 @@ async fn a_record_that_waits_for_space_is_written_before_its_next_change_and_at_
     for known in [agent(1), agent(2)] {
         assert_eq!(store.record(known).await.unwrap().unwrap().connected_at, own.connected_at);
     }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_the_error_of_an_open_and_of_a_preflight() {
+    let Some(dir) = on_small_disk(
+        "embedded::full_disk::a_full_disk_is_the_error_of_an_open_and_of_a_preflight",
+    ) else {
+        return;
+    };
+    let store = open(&dir, 0);
+    furnish(&store).await;
+    let filler = fill_up(&dir, &store).await;
+    let checks = store.preflight([month()].into()).await.unwrap();
+    let error = checks.last().unwrap().outcome.clone().unwrap_err();
+    assert!(error.contains("move another file away") && error.contains("free bytes: 0"), "{error}");
+
+    // The close of the logs frees some space.
+    let _logs_are_left = store.close().await;
+    let rest = dir.join("rest");
+    fs::write(&rest, vec![1; 64 << 20]).unwrap_err();
+    let options = EmbeddedOptions::new(4096);
+    let error = Embedded::open(&dir.join("data"), &options).err().expect("the disk is full");
+    assert!(matches!(error, OpenError::NoSpace { free_bytes: 0, .. }), "{error}");
+    fs::remove_file(filler).unwrap();
+    fs::remove_file(rest).unwrap();
+    open(&dir, 0);
 }
 
 /// Writes until the record on disk has this `connected_at`.
