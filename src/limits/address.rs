@@ -63,16 +63,21 @@ mod tests {
     use actix_web::http::header::{HeaderName, HeaderValue};
 
     use super::*;
+    use crate::fuzz::fuzz;
 
     fn counted(trusted: &str, loopback_limited: bool, peer: &str, forwarded: &[&str]) -> String {
         let addresses = Addresses::new(Networks::parse(trusted).unwrap(), loopback_limited);
+        let lines = forwarded.iter().map(|line| HeaderValue::from_bytes(line.as_bytes()).unwrap());
+        let address = addresses.of(peer.parse().unwrap(), &headers(lines));
+        address.map(|address| address.to_string()).unwrap_or_default()
+    }
+
+    fn headers(lines: impl IntoIterator<Item = HeaderValue>) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        for line in forwarded {
-            let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
+        for line in lines {
             headers.append(HeaderName::from_static(FORWARDED), line);
         }
-        let address = addresses.of(peer.parse().unwrap(), &headers);
-        address.map(|address| address.to_string()).unwrap_or_default()
+        headers
     }
 
     #[test]
@@ -130,5 +135,39 @@ mod tests {
         }
         assert_eq!(counted("127.0.0.1", false, "127.0.0.1", &[]), "");
         assert_eq!(counted("127.0.0.1", false, "127.0.0.1", &["forged"]), "127.0.0.1");
+    }
+
+    #[test]
+    fn no_hostile_forwarded_address_is_trusted_before_the_one_that_a_proxy_appends() {
+        let addresses = Addresses::new(Networks::parse("10.0.0.0/8, fd00::/8").unwrap(), false);
+        let [proxy, client, stranger] =
+            ["10.0.0.1", "192.0.2.77", "198.51.100.1"].map(|text| text.parse().unwrap());
+        // Each line is a header.
+        let samples = [
+            "1.2.3.4",
+            "9.9.9.9, 1.2.3.4,10.0.0.2 , fd00::3",
+            "1.2.3.4:80\n[2001:db8::1]:80\n10.0.0.2",
+            "unknown, ::ffff:1.2.3.4\n_hidden",
+        ];
+        fuzz("forwarded_addresses", &samples, |bytes| {
+            let lines = bytes.split(|byte| *byte == b'\n');
+            let lines: Vec<_> = lines.flat_map(HeaderValue::from_bytes).collect();
+            let of = |peer, lines: &[HeaderValue]| addresses.of(peer, &headers(lines.to_vec()));
+            assert_eq!(of(stranger, &lines), Some(stranger));
+            let counted = of(proxy, &lines).expect("no peer on loopback");
+            assert!(counted == proxy || !addresses.trusted_proxies.contains(counted), "{counted}");
+            for appended in ["192.0.2.77", "192.0.2.77:80, 10.9.9.9 ,fd00::1"] {
+                let line = HeaderValue::from_static(appended);
+                assert_eq!(of(proxy, &[&lines[..], &[line]].concat()), Some(client));
+                if let Some(last) = lines.last() {
+                    let line = [last.as_bytes(), b",", appended.as_bytes()].concat();
+                    let line = HeaderValue::from_bytes(&line).expect("both parts are valid");
+                    assert_eq!(
+                        of(proxy, &[&lines[..lines.len() - 1], &[line]].concat()),
+                        Some(client)
+                    );
+                }
+            }
+        });
     }
 }
