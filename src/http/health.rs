@@ -8,7 +8,7 @@ use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::json;
 use slog::warn;
-use storage::DiskSpace;
+use storage::{COMMIT_BOUNDS_MS, CommitTimes, DiskSpace};
 use tokio::time::timeout;
 
 use super::PushError;
@@ -39,6 +39,10 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     body["refused"] = common.limits.refused().filter(|(_, refused)| *refused > 0).collect();
     if let Some(DiskSpace { free_bytes, messages_refused, .. }) = disk {
         body["disk"] = json!({"free_bytes": free_bytes, "messages_refused": messages_refused});
+    }
+    if let Some(CommitTimes { counts, longest_ms }) = common.store.commit_times() {
+        body["commits"] =
+            json!({"bounds_ms": COMMIT_BOUNDS_MS, "counts": counts, "longest_ms": longest_ms});
     }
     if store && has_space && feeds && accepts && registry && broadcasts {
         return HttpResponse::Ok().json(body);

@@ -154,6 +154,18 @@ pub struct SlowWrites {
     pub longest_ms: u64,
 }
 
+/// The upper bounds of [`CommitTimes::counts`] but the last.
+pub const COMMIT_BOUNDS_MS: [u64; 9] = [1, 2, 5, 10, 25, 50, 100, 250, 1000];
+
+/// How long each commit held the writer since the store was opened, with the writes in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitTimes {
+    /// The commits that took at most [the bound](COMMIT_BOUNDS_MS) of the same place and more than the one before it.
+    /// The last place has those above all bounds.
+    pub counts: [u64; COMMIT_BOUNDS_MS.len() + 1],
+    pub longest_ms: u64,
+}
+
 /// The space on the disk of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
@@ -174,6 +186,11 @@ impl DiskSpace {
 pub trait Store: RouterTable + MessageTables {
     /// The space on the engine's disk. None if the engine has none, or if it is unknown.
     fn disk_space(&self) -> Option<DiskSpace> {
+        None
+    }
+
+    /// The times of all commits. None if the engine does not know.
+    fn commit_times(&self) -> Option<CommitTimes> {
         None
     }
 

@@ -12,8 +12,8 @@ use super::write_connections::WriteConnections;
 use super::writer::Target;
 use super::{Embedded, channels, messages, router};
 use crate::store::{
-    Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
-    RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
+    CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
@@ -148,6 +148,10 @@ impl MessageTables for Embedded {
 impl Store for Embedded {
     fn disk_space(&self) -> Option<DiskSpace> {
         self.space.state()
+    }
+
+    fn commit_times(&self) -> Option<CommitTimes> {
+        Some(self.writer.commit_times())
     }
 
     fn take_slow_writes(&self) -> Option<SlowWrites> {

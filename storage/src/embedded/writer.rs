@@ -6,9 +6,10 @@
 //!
 //! A job of many rows runs page by page, with a batch of other jobs between two pages.
 
+mod batch_times;
+
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -17,11 +18,13 @@ use std::{io, slice, thread};
 use state_machine::Uaid;
 use tokio::sync::{oneshot, watch};
 
+use batch_times::BatchTimes;
+
 use super::EmbeddedOptions;
 use super::error::WriterError;
 use super::files::{DirLock, FileKey};
 use super::write_connections::WriteConnections;
-use crate::store::{SlowWrites, StoreError, StoreFuture};
+use crate::store::{CommitTimes, SlowWrites, StoreError, StoreFuture};
 
 /// The handle of the writer thread.
 pub(super) struct Writer {
@@ -29,7 +32,7 @@ pub(super) struct Writer {
     queue: RwLock<Option<SyncSender<Task>>>,
     /// The result of closing the files, once the thread ended.
     ended: watch::Receiver<Option<Result<(), StoreError>>>,
-    slow_batches: Arc<SlowBatches>,
+    batch_times: Arc<BatchTimes>,
 }
 
 /// The files that a job writes to.
@@ -67,14 +70,14 @@ impl Writer {
     ) -> io::Result<Self> {
         let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
         let (end, ended) = watch::channel(None);
-        let slow_batches = Arc::<SlowBatches>::default();
-        let writer_loop = WriterLoop::new(tasks, files, options, slow_batches.clone());
+        let batch_times = Arc::<BatchTimes>::default();
+        let writer_loop = WriterLoop::new(tasks, files, options, batch_times.clone());
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             let closed = writer_loop.run();
             drop(lock);
             end.send_replace(Some(closed));
         })?;
-        Ok(Self { queue: RwLock::new(Some(queue)), ended, slow_batches })
+        Ok(Self { queue: RwLock::new(Some(queue)), ended, batch_times })
     }
 
     /// Queues a job, which runs again if its batch was rolled back.
@@ -113,11 +116,14 @@ impl Writer {
         })
     }
 
-    /// The batches that took longer than [`BATCH_SLOW`] since the last call.
+    /// The times of all batches since the start.
+    pub(super) fn commit_times(&self) -> CommitTimes {
+        self.batch_times.all()
+    }
+
+    /// The slow batches since the last call.
     pub(super) fn take_slow_batches(&self) -> Option<SlowWrites> {
-        let count = self.slow_batches.count.swap(0, Ordering::Relaxed);
-        let longest_ms = self.slow_batches.longest_ms.swap(0, Ordering::Relaxed);
-        (count > 0).then_some(SlowWrites { count, longest_ms })
+        self.batch_times.take_slow()
     }
 
     fn enqueue(&self, task: Task) -> Result<(), StoreError> {
@@ -133,15 +139,6 @@ impl Writer {
 /// Jobs that have further pages. With so many the queue waits, and rejects calls once it is full.
 const PAGED_MAX: usize = 256;
 
-/// A batch that takes longer is counted: the disk is slow.
-const BATCH_SLOW: Duration = Duration::from_millis(250);
-
-#[derive(Default)]
-struct SlowBatches {
-    count: AtomicU64,
-    longest_ms: AtomicU64,
-}
-
 struct WriterLoop {
     tasks: Receiver<Task>,
     /// The first tasks of the next batch: fewer than two batches.
@@ -151,7 +148,7 @@ struct WriterLoop {
     files: WriteConnections,
     batch_max: usize,
     batch_time_max: Duration,
-    slow_batches: Arc<SlowBatches>,
+    batch_times: Arc<BatchTimes>,
 }
 
 impl WriterLoop {
@@ -159,11 +156,11 @@ impl WriterLoop {
         tasks: Receiver<Task>,
         files: WriteConnections,
         options: &EmbeddedOptions,
-        slow_batches: Arc<SlowBatches>,
+        batch_times: Arc<BatchTimes>,
     ) -> Self {
         let (postponed, paged) = (VecDeque::new(), VecDeque::new());
         let (batch_max, batch_time_max) = (options.write_batch_max, options.write_batch_time_max);
-        Self { tasks, postponed, paged, files, batch_max, batch_time_max, slow_batches }
+        Self { tasks, postponed, paged, files, batch_max, batch_time_max, batch_times }
     }
 
     fn run(mut self) -> Result<(), StoreError> {
@@ -226,7 +223,7 @@ impl WriterLoop {
         }
         self.files.write_unwritten(Instant::now());
         self.files.end_batch();
-        self.slow_batches.add(began.elapsed());
+        self.batch_times.add(began.elapsed());
     }
 
     /// Runs tasks until their time is up, and commits them, or rolls all of them back if one fails. Returns how many ran,
@@ -256,16 +253,6 @@ impl WriterLoop {
         match self.files.failure(key) {
             None if task.job.has_next_page() => self.paged.push_back(task),
             failure => task.job.answer(failure),
-        }
-    }
-}
-
-impl SlowBatches {
-    fn add(&self, took: Duration) {
-        if took > BATCH_SLOW {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            self.longest_ms.fetch_max(took_ms, Ordering::Relaxed);
         }
     }
 }
