@@ -4,7 +4,8 @@
 //! for the sync, more jobs queue up, and the next sync is for all of them. A pause before each
 //! commit to fill the queue was measured, and gained nothing.
 //!
-//! A job of many rows runs page by page, with a batch of other jobs between two pages.
+//! A job of many rows runs page by page, with a batch of other jobs between two pages of any job. So a write waits for
+//! one page, however many such jobs were queued before it.
 
 mod batch_times;
 
@@ -58,6 +59,7 @@ struct Task {
     /// The user agent whose writes must stay in order.
     uaid: Option<Uaid>,
     target: Target,
+    is_paged: bool,
     job: Box<dyn Job>,
 }
 
@@ -87,20 +89,30 @@ impl Writer {
         target: Target,
         mut run: impl FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send + 'static,
     ) -> StoreFuture<T> {
-        self.submit_paged(uaid, target, move |files| run(files).map(Progress::Done))
+        self.submit_job(uaid, target, false, move |files| run(files).map(Progress::Done))
     }
 
-    /// Queues a job that runs until it is done. Each of its pages is committed before the next run, and other writes of
-    /// the same user agent may be executed between them.
+    /// Queues a job that runs until it is done. Each of its pages is committed before the next run. Later writes of the
+    /// same user agent may be executed before any of its pages, and earlier ones are not executed after it.
     pub(super) fn submit_paged<T: Send + 'static>(
         &self,
         uaid: Option<Uaid>,
         target: Target,
         run: impl FnMut(&mut WriteConnections) -> Result<Progress<T>, WriterError> + Send + 'static,
     ) -> StoreFuture<T> {
+        self.submit_job(uaid, target, true, run)
+    }
+
+    fn submit_job<T: Send + 'static>(
+        &self,
+        uaid: Option<Uaid>,
+        target: Target,
+        is_paged: bool,
+        run: impl FnMut(&mut WriteConnections) -> Result<Progress<T>, WriterError> + Send + 'static,
+    ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(QueuedJob { run, outcome: None, reply });
-        match self.enqueue(Task { uaid, target, job }) {
+        match self.enqueue(Task { uaid, target, is_paged, job }) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
             Err(error) => Box::pin(ready(Err(error))),
         }
@@ -136,14 +148,15 @@ impl Writer {
     }
 }
 
-/// Jobs that have further pages. With so many the queue waits, and rejects calls once it is full.
+/// Jobs whose pages wait for their turn. With so many the queue waits until one has ended, and rejects calls once it is
+/// full.
 const PAGED_MAX: usize = 256;
 
 struct WriterLoop {
     tasks: Receiver<Task>,
     /// The first tasks of the next batch: fewer than two batches.
     postponed: VecDeque<Task>,
-    /// Tasks that have further pages: at most `PAGED_MAX`.
+    /// Tasks whose next page has its turn after those before it: at most `PAGED_MAX`.
     paged: VecDeque<Task>,
     files: WriteConnections,
     batch_max: usize,
@@ -179,29 +192,32 @@ impl WriterLoop {
 
     /// Waits for a task, and takes all that are queued behind it. None when closed, or if a page can be run instead.
     fn next_batch(&mut self) -> Option<Vec<Task>> {
-        if self.paged.len() >= PAGED_MAX {
-            return None;
-        }
-        let first = match self.paged.is_empty() && self.postponed.is_empty() {
-            true => self.tasks.recv().ok()?,
-            false => self.next_task()?,
-        };
         let mut batch = WriteBatch::default();
-        let mut next = Some(first);
+        let mut next = match self.paged.is_empty() && self.postponed.is_empty() {
+            true => self.tasks.recv().ok(),
+            false => self.next_task(),
+        };
         while let Some(task) = next.take() {
-            if !batch.admits(&task) {
+            if task.is_paged && !batch.writes_for(task.uaid) {
+                self.paged.push_back(task);
+            } else if batch.admits(&task) {
+                batch.push(task);
+            } else {
                 self.postponed.push_front(task);
                 break;
             }
-            batch.push(task);
             if batch.tasks.len() < self.batch_max {
                 next = self.next_task();
             }
         }
-        Some(batch.tasks)
+        (!batch.tasks.is_empty()).then_some(batch.tasks)
     }
 
+    /// None while as many pages wait as may.
     fn next_task(&mut self) -> Option<Task> {
+        if self.paged.len() >= PAGED_MAX {
+            return None;
+        }
         self.postponed.pop_front().or_else(|| self.tasks.try_recv().ok())
     }
 
@@ -251,6 +267,10 @@ impl WriterLoop {
             Target::ManyFiles | Target::Exclusive => None,
         };
         match self.files.failure(key) {
+            // Where no further job fits, this one is finished first: other writes wait for its end.
+            None if task.job.has_next_page() && self.paged.len() + 1 >= PAGED_MAX => {
+                self.paged.push_front(task);
+            }
             None if task.job.has_next_page() => self.paged.push_back(task),
             failure => task.job.answer(failure),
         }
@@ -276,6 +296,11 @@ impl WriteBatch {
             (Some(_), _) => false,
         };
         in_order && last.target != Target::Exclusive && task.target != Target::Exclusive
+    }
+
+    /// Whether it has a write of this user agent.
+    fn writes_for(&self, uaid: Option<Uaid>) -> bool {
+        uaid.is_some_and(|uaid| self.targets.contains_key(&uaid))
     }
 
     fn push(&mut self, task: Task) {
