@@ -255,32 +255,62 @@ mod tests {
                 &[("KALENDS_PAYLOAD_BYTES_MAX", "4095")],
                 "",
                 "payload_bytes_max = `4095` (environment variable KALENDS_PAYLOAD_BYTES_MAX): \
-                 expected a number from 4096 to 1048576",
+                 expected a whole number from 4096 to 1048576, such as 4096",
             ),
             (
                 &[],
                 &[],
                 "\nhello_timeout_ms = \"5000\"\n",
                 "hello_timeout_ms = `5000` (kalends.toml line 2): \
-                 expected a number, without quotes",
+                 expected a whole number without quotes, unit or fraction: hello_timeout_ms = 5000",
+            ),
+            (
+                &[],
+                &[],
+                "disk_free_min = \"64MiB\"\n",
+                "disk_free_min = `64MiB` (kalends.toml line 1): \
+                 expected a whole number without quotes, unit or fraction: disk_free_min = 67108864",
+            ),
+            (
+                &[],
+                &[],
+                "workers = 1.5\n",
+                "workers = `1.5` (kalends.toml line 1): \
+                 expected a whole number without quotes, unit or fraction: workers = 0",
+            ),
+            (
+                &[("workers", "-5")],
+                &[],
+                "",
+                "workers = `-5` (flag --workers): expected a whole number from 0 to 1024, such as 0",
+            ),
+            (
+                &[],
+                &[],
+                "trusted_proxies = [\"10.0.0.1\"]\n",
+                "trusted_proxies = `[...]` (kalends.toml line 1): expected a text in quotes, \
+                 with commas between its parts: trusted_proxies = \"...\"",
             ),
             (
                 &[],
                 &[],
                 "rotation = 1\n",
-                "rotation = `1` (kalends.toml line 1): expected true or false, without quotes",
+                "rotation = `1` (kalends.toml line 1): expected true or false, without quotes: \
+                 rotation = true",
             ),
             (
                 &[],
                 &[],
                 "data_dir = 5\n",
-                "data_dir = `5` (kalends.toml line 1): expected a text in quotes",
+                "data_dir = `5` (kalends.toml line 1): expected a text in quotes: \
+                 data_dir = \"./kalends-data\"",
             ),
             (
                 &[],
                 &[],
                 "data_dir = [\"x\"]\n",
-                "data_dir = `[...]` (kalends.toml line 1): expected a text in quotes",
+                "data_dir = `[...]` (kalends.toml line 1): expected a text in quotes: \
+                 data_dir = \"./kalends-data\"",
             ),
             (
                 &[],
