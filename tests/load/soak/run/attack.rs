@@ -225,7 +225,7 @@ impl Prepared {
                 let authorization = Arc::clone(&self.authorization);
                 self.push_as(nth, ("authorization", &authorization)).await;
             }
-            Attack::Address if nth % 2 == 0 => {
+            Attack::Address if nth.is_multiple_of(2) => {
                 self.push_as(nth, ("x-forwarded-for", FORWARDED)).await;
             }
             Attack::Address => self.enter_as(FORWARDED).await,
