@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
+use std::iter;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
@@ -272,8 +273,8 @@ fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Refuses a directory that other users may change, and database files in it that they may read or change. They may
-/// list it. Of a symbolic link, the target is checked.
+/// Refuses a directory that other users may change, and databases in it, with SQLite's files beside them, that they may
+/// read or change. They may list it. Of a symbolic link, the target is checked.
 pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::io(dir, error);
     let mut exposed: Vec<_> = check_access(dir, OTHERS_WRITE, 0o700)?.into_iter().collect();
@@ -281,8 +282,13 @@ pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
     let mut names: Vec<_> = names.collect::<io::Result<_>>().map_err(failed)?;
     names.retain(|name| name.to_str().is_some_and(is_database));
     names.sort();
-    // What is no file is refused when it is opened.
-    for path in names.iter().map(|name| dir.join(name)).filter(|path| path.is_file()) {
+    // What is no file is refused when it is opened, and so is what SQLite keeps beside a missing database.
+    let databases = names.iter().map(|name| dir.join(name)).filter(|path| path.is_file());
+    let files = databases.flat_map(|path| {
+        let beside = BESIDE.map(|end| sibling(&path, end));
+        iter::once(path).chain(beside.into_iter().filter(|path| path.is_file()))
+    });
+    for path in files {
         match check_access(&path, OTHERS_RIGHTS, 0o600) {
             // Another process has just removed what SQLite keeps beside a database.
             Err(OpenError::Directory { source, .. }) if source.kind() == ErrorKind::NotFound => {}
@@ -302,10 +308,8 @@ fn check_access(path: &Path, denied: u32, safe: u32) -> Result<Option<Exposed>, 
     Ok((mode & denied != 0).then(|| Exposed { path: path.to_owned(), mode, safe }))
 }
 
-/// Whether this is the name of a database, or of what SQLite keeps beside it.
 fn is_database(name: &str) -> bool {
-    let database = BESIDE.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    database == FileKey::Router.to_string() || month_of_name(database).is_some()
+    name == FileKey::Router.to_string() || month_of_name(name).is_some()
 }
 
 fn make_dir(path: &Path) -> io::Result<()> {
