@@ -40,8 +40,10 @@ fuzz:
 	FUZZ_CASES=$(or $(CASES),1000000) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) \
 		cargo test --workspace --locked hostile -- --nocapture
 
-# What an honest client notices of each attack on a release build, SECONDS for each. ATTACK selects one of
-# them, and SERVE_ARGS are more arguments for the server.
+# What an honest client notices of each attack on a release build, SECONDS (30) for each. ATTACK selects some, such as
+# ATTACK=fill,carry; an unknown name prints the list: none, fill, upgrades, carry, records, backlogs, handles, slow,
+# subscription, key, address, disk, idle. SERVE_ARGS are more arguments for the server. Fails if `carry` holds the writer
+# of SQLite for more than 50 ms at the 99th percentile. ATTACK=fill SECONDS=3600: the disk after an hour of a sender.
 soak:
 	cargo build --release --locked --bin kalends --example soak
 	./target/release/examples/soak --kalends target/release/kalends --seconds $(or $(SECONDS),30) \

@@ -85,6 +85,14 @@ impl Keys {
         }
     }
 
+    /// Refuses the keys of the data directory `dir` if another user owns or may read them. A missing file is accepted.
+    pub fn check_access(dir: &Path) -> Result<(), KeysError> {
+        match file::read(&dir.join(KEYS_FILE)) {
+            Err(error @ (KeysError::OtherOwner { .. } | KeysError::Exposed { .. })) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Reads the keys of the data directory `dir`; a missing file is an error.
     pub fn load(dir: &Path) -> Result<Self, KeysError> {
         file::load(&dir.join(KEYS_FILE))

@@ -8,6 +8,7 @@ use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::{Value, json};
 use slog::warn;
+use storage::{COMMIT_BOUNDS_MS, CommitTimes};
 use tokio::time::timeout;
 
 use super::PushError;
@@ -66,6 +67,10 @@ fn counts(node: &AppState) -> Value {
             "messages_refused": disk.messages_refused,
             "subscriptions_refused": disk.subscriptions_refused,
         });
+    }
+    if let Some(CommitTimes { counts: commits, longest_ms }) = common.store.commit_times() {
+        counts["commits"] =
+            json!({"bounds_ms": COMMIT_BOUNDS_MS, "counts": commits, "longest_ms": longest_ms});
     }
     counts
 }

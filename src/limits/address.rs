@@ -113,6 +113,7 @@ mod tests {
     use slog::{Discard, o};
 
     use super::*;
+    use crate::fuzz::fuzz;
 
     const NOW: Time = Time(1_000_000);
 
@@ -127,13 +128,17 @@ mod tests {
     }
 
     fn counted_by(addresses: &Addresses, peer: &str, forwarded: &[&str]) -> String {
+        let lines = forwarded.iter().map(|line| HeaderValue::from_bytes(line.as_bytes()).unwrap());
+        let address = addresses.of(peer.parse().unwrap(), &headers(lines), NOW);
+        address.map(|address| address.to_string()).unwrap_or_default()
+    }
+
+    fn headers(lines: impl IntoIterator<Item = HeaderValue>) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        for line in forwarded {
-            let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
+        for line in lines {
             headers.append(HeaderName::from_static(FORWARDED), line);
         }
-        let address = addresses.of(peer.parse().unwrap(), &headers, NOW);
-        address.map(|address| address.to_string()).unwrap_or_default()
+        headers
     }
 
     #[test]
@@ -213,5 +218,39 @@ mod tests {
             let reported = (reported(&addresses.untrusted), reported(&addresses.unusable));
             assert_eq!(reported, (untrusted, unusable), "{peer} {forwarded:?}");
         }
+    }
+
+    #[test]
+    fn no_hostile_forwarded_address_is_trusted_before_the_one_that_a_proxy_appends() {
+        let addresses = addresses("10.0.0.0/8, fd00::/8", false);
+        let [proxy, client, stranger] =
+            ["10.0.0.1", "192.0.2.77", "198.51.100.1"].map(|text| text.parse().unwrap());
+        // Each line is a header.
+        let samples = [
+            "1.2.3.4",
+            "9.9.9.9, 1.2.3.4,10.0.0.2 , fd00::3",
+            "1.2.3.4:80\n[2001:db8::1]:80\n10.0.0.2",
+            "unknown, ::ffff:1.2.3.4\n_hidden",
+        ];
+        fuzz("forwarded_addresses", &samples, |bytes| {
+            let lines = bytes.split(|byte| *byte == b'\n');
+            let lines: Vec<_> = lines.flat_map(HeaderValue::from_bytes).collect();
+            let of = |peer, lines: &[HeaderValue]| addresses.of(peer, &headers(lines.to_vec()), NOW);
+            assert_eq!(of(stranger, &lines), Some(stranger));
+            let counted = of(proxy, &lines).expect("no peer on loopback");
+            assert!(counted == proxy || !addresses.trusted_proxies.contains(counted), "{counted}");
+            for appended in ["192.0.2.77", "192.0.2.77:80, 10.9.9.9 ,fd00::1"] {
+                let line = HeaderValue::from_static(appended);
+                assert_eq!(of(proxy, &[&lines[..], &[line]].concat()), Some(client));
+                if let Some(last) = lines.last() {
+                    let line = [last.as_bytes(), b",", appended.as_bytes()].concat();
+                    let line = HeaderValue::from_bytes(&line).expect("both parts are valid");
+                    assert_eq!(
+                        of(proxy, &[&lines[..lines.len() - 1], &[line]].concat()),
+                        Some(client)
+                    );
+                }
+            }
+        });
     }
 }

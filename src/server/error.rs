@@ -27,6 +27,8 @@ pub enum ServeError {
     Preflight { what: String, problem: String },
     #[error(transparent)]
     Keys(#[from] KeysError),
+    #[error("{files}\n{keys}")]
+    Access { files: OpenError, keys: KeysError },
     #[error(
         "there is no keys.toml in {dir}: copy it from the data directory of another node, or create the first one with \
          `kalends keys cluster --data-dir {dir}`",
@@ -75,9 +77,10 @@ impl ServeError {
         matches!(
             self,
             Self::Keys(_)
+                | Self::Access { .. }
                 | Self::OpenFiles { .. }
                 | Self::Open(OpenStoreError::Embedded(
-                    OpenError::OtherOwner { .. } | OpenError::Exposed { .. }
+                    OpenError::OtherOwner { .. } | OpenError::Exposed(_)
                 ))
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }

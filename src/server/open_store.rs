@@ -71,8 +71,14 @@ async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> 
 fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|source| ServeError::DataDir { dir: dir.to_owned(), source })?;
-    // Before keys are generated in it.
-    Ok(check_dir(dir).map_err(OpenStoreError::from)?)
+    // Before keys are generated in it, and together, so that an operator corrects all modes at once.
+    match (check_dir(dir), Keys::check_access(dir)) {
+        (Err(files), Err(keys)) => Err(ServeError::Access { files, keys }),
+        (files, keys) => {
+            files.map_err(OpenStoreError::from)?;
+            Ok(keys?)
+        }
+    }
 }
 
 /// Keys are generated with a new data directory only: new keys would not decrypt the endpoint URLs

@@ -65,7 +65,9 @@ fn flag(setting: &'static Setting) -> Arg {
         // `--rotation` alone is `true`. A value needs the equals sign, or the next argument would be
         // read as the value.
         TomlKind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        TomlKind::Text | TomlKind::Number => arg,
+        // Whether a number may be negative is decided where it is read, with the range in the error.
+        TomlKind::Number => arg.allow_negative_numbers(true),
+        TomlKind::Text => arg,
     }
 }
 
@@ -121,6 +123,13 @@ mod tests {
         let error = parse(&["--listn", "x"]).unwrap_err().to_string();
         assert!(error.contains("--listn") && error.contains("'--listen'"), "{error}");
         assert!(parse(&["--ttl_max_s", "5"]).is_err());
+    }
+
+    #[test]
+    fn a_negative_number_is_the_value_of_its_flag() {
+        let given = parse(&["--workers", "-5"]).unwrap().given;
+        assert_eq!(given, [("workers".to_owned(), "-5".to_owned())]);
+        assert!(parse(&["-5"]).is_err());
     }
 
     #[test]

@@ -246,6 +246,26 @@ mod tests {
     }
 
     #[test]
+    fn the_error_of_a_value_of_another_type_gives_an_example() {
+        let number = "expected a whole number without quotes, unit or fraction";
+        let list = "expected a text in quotes, with commas between its parts";
+        for (file, value, expected, example) in [
+            ("disk_free_min = \"64MiB\"", "64MiB", number, "disk_free_min = 67108864"),
+            ("workers = 1.5", "1.5", number, "workers = 0"),
+            ("trusted_proxies = [\"::1\"]", "[...]", list, "trusted_proxies = \"...\""),
+        ] {
+            let error = load(&[], &[], file).unwrap_err();
+            let says = format!("`{value}` (kalends.toml line 1): {expected}: {example}");
+            assert!(error.ends_with(&says), "{error}");
+        }
+        let error = load(&[("workers", "-5")], &[], "").unwrap_err();
+        assert_eq!(
+            error,
+            "workers = `-5` (flag --workers): expected a whole number from 0 to 1024, such as 0"
+        );
+    }
+
+    #[test]
     fn the_error_of_a_bad_value_has_setting_value_place_and_remedy() {
         for (flags, env, file, expected) in [
             (
@@ -260,32 +280,35 @@ mod tests {
                 &[("KALENDS_PAYLOAD_BYTES_MAX", "4095")],
                 "",
                 "payload_bytes_max = `4095` (environment variable KALENDS_PAYLOAD_BYTES_MAX): \
-                 expected a number from 4096 to 1048576",
+                 expected a whole number from 4096 to 1048576, such as 4096",
             ),
             (
                 &[],
                 &[],
                 "\nhello_timeout_ms = \"5000\"\n",
                 "hello_timeout_ms = `5000` (kalends.toml line 2): \
-                 expected a number, without quotes",
+                 expected a whole number without quotes, unit or fraction: hello_timeout_ms = 5000",
             ),
             (
                 &[],
                 &[],
                 "rotation = 1\n",
-                "rotation = `1` (kalends.toml line 1): expected true or false, without quotes",
+                "rotation = `1` (kalends.toml line 1): expected true or false, without quotes: \
+                 rotation = true",
             ),
             (
                 &[],
                 &[],
                 "data_dir = 5\n",
-                "data_dir = `5` (kalends.toml line 1): expected a text in quotes",
+                "data_dir = `5` (kalends.toml line 1): expected a text in quotes: \
+                 data_dir = \"./kalends-data\"",
             ),
             (
                 &[],
                 &[],
                 "data_dir = [\"x\"]\n",
-                "data_dir = `[...]` (kalends.toml line 1): expected a text in quotes",
+                "data_dir = `[...]` (kalends.toml line 1): expected a text in quotes: \
+                 data_dir = \"./kalends-data\"",
             ),
             (
                 &[],

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use super::flags::Flags;
+use super::flags::{Flags, default_of};
 use super::setting::Setting;
 use super::table::Settings;
 use super::value::{TomlKind, Value};
@@ -119,9 +119,8 @@ impl RawSettings {
             match Setting::find(name.get_ref()) {
                 Some(setting) => {
                     let (text, kind) = scalar(value.get_ref());
-                    let expected = setting.toml_kind.expected();
-                    let mismatch = (kind != Some(setting.toml_kind)).then_some(expected);
-                    self.add(setting, text, place, mismatch);
+                    let mismatch = (kind != Some(setting.toml_kind)).then(|| in_file(setting));
+                    self.add(setting, text, place, mismatch.as_deref());
                 }
                 None => self.add_unknown(name.get_ref().to_string(), place, str::to_owned),
             }
@@ -172,8 +171,23 @@ impl RawSettings {
 fn parse<T: Value>(setting: &Setting, text: &str) -> Result<T, String> {
     let Some(range) = &setting.range else { return T::parse(text) };
     let within = text.parse().is_ok_and(|number| range.contains(&number));
-    let expected = || format!("expected a number from {} to {}", range.start(), range.end());
+    let expected = || {
+        let example = (setting.default)();
+        format!(
+            "expected a whole number from {} to {}, such as {example}",
+            range.start(),
+            range.end()
+        )
+    };
     T::parse(text).ok().filter(|_| within).ok_or_else(expected)
+}
+
+/// The advice for a value of another TOML type, with the line as it may be.
+fn in_file(setting: &Setting) -> String {
+    let expected = setting.toml_kind.expected();
+    let commas = if setting.placeholder == "LIST" { ", with commas between its parts" } else { "" };
+    let example = default_of(setting).unwrap_or_else(|| "...".to_owned());
+    format!("{expected}{commas}: {} = {}", setting.name, setting.toml_kind.quote(&example))
 }
 
 /// The text of a value, and its kind if settings have that kind.

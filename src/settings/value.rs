@@ -77,7 +77,7 @@ impl TomlKind {
     pub fn expected(self) -> &'static str {
         match self {
             Self::Text => "expected a text in quotes",
-            Self::Number => "expected a number, without quotes",
+            Self::Number => "expected a whole number without quotes, unit or fraction",
             Self::Switch => "expected true or false, without quotes",
         }
     }

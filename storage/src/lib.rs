@@ -27,7 +27,8 @@ pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
 pub use store::{
-    Cursor, DiskSpace, FullScope, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
-    Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
+    COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, FullScope, MessageTables, MonthStep, Page,
+    PageLimit, RegisterResult, Registration, RouterTable, SlowWrites, Store, StoreError,
+    StoreFuture, Stored,
 };
 pub use waiting::{WaitingBound, WaitingLimits, WhenFull};

@@ -154,6 +154,18 @@ pub struct SlowWrites {
     pub longest_ms: u64,
 }
 
+/// The upper bounds of [`CommitTimes::counts`] but the last.
+pub const COMMIT_BOUNDS_MS: [u64; 9] = [1, 2, 5, 10, 25, 50, 100, 250, 1000];
+
+/// How long each commit held the writer since the store was opened, with the writes in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitTimes {
+    /// The commits that took at most [the bound](COMMIT_BOUNDS_MS) of the same place and more than the one before it.
+    /// The last place has those above all bounds.
+    pub counts: [u64; COMMIT_BOUNDS_MS.len() + 1],
+    pub longest_ms: u64,
+}
+
 /// The space on the disk of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
@@ -187,6 +199,11 @@ pub trait Store: RouterTable + MessageTables {
     /// Messages that were deleted for another one, which was above a bound, since the store was opened.
     fn messages_gave_way(&self) -> u64 {
         0
+    }
+
+    /// The times of all commits. None if the engine does not know.
+    fn commit_times(&self) -> Option<CommitTimes> {
+        None
     }
 
     /// The slow commits since the last call. None if there was none, or if the engine does not know.

@@ -185,14 +185,24 @@ async fn a_data_directory_that_other_users_can_change_or_read_is_rejected() {
     let router = dir.join("router.db");
     let set_mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
     for (path, mode, safe) in [
-        (&dir, 0o777, 0o755),
-        (&dir, 0o770, 0o750),
+        (&dir, 0o777, 0o700),
+        (&dir, 0o775, 0o700),
         (&router, 0o644, 0o600),
         (&router, 0o620, 0o600),
     ] {
         set_mode(path, mode).unwrap();
         let ended = Program::run(serve(&dir)).await;
         refused_with(2, &ended, &format!("run `chmod {safe:o} {}`", path_text(path)));
+        set_mode(path, safe).unwrap();
+    }
+    let keys = dir.join("keys.toml");
+    let all = [(&dir, 0o777, 0o700), (&router, 0o644, 0o600), (&keys, 0o640, 0o600)];
+    all.iter().for_each(|(path, mode, _)| set_mode(path, *mode).unwrap());
+    let ended = Program::run(serve(&dir)).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    for (path, _, safe) in all {
+        let command = format!("run `chmod {safe:o} {}`", path_text(path));
+        assert!(ended.stderr.contains(&command), "{ended:?}");
         set_mode(path, safe).unwrap();
     }
     let own = dir.join("own");

@@ -22,7 +22,11 @@ pub(super) async fn run(inactive: &DropInactive, report: &Report) -> Result<(), 
     let last = months_before(report.context.this_month(), inactive.months);
     let first = first_month(inactive, last, tables.first().copied());
     if first > last {
-        let why = format!("--since must not be later than {last}: newer users are not inactive");
+        let why = format!(
+            "--since {first} is too late: with --months {}, users seen after {last} are not inactive; give {last} or an \
+             earlier month",
+            inactive.months
+        );
         return Err(JobError::Refused(why));
     }
     let (store, now) = (&report.context.store, report.context.now());

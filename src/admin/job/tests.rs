@@ -273,7 +273,9 @@ async fn users_of_this_month_cannot_be_dropped() {
     let fixture = Fixture::with(&["2026_11"]).await;
     let since = Some(month("2026_10"));
     let why = fixture.refused(Request::DropInactive(DropInactive { since, ..DROP_INACTIVE })).await;
-    assert_eq!(why, "--since must not be later than 2026_09: newer users are not inactive");
+    let says = "--since 2026_10 is too late: with --months 2, users seen after 2026_09 are not inactive; give 2026_09 or \
+                an earlier month";
+    assert_eq!(why, says);
 }
 
 #[tokio::test]

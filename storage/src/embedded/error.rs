@@ -23,12 +23,9 @@ pub enum OpenError {
         path.display(), .other.owner, .other.own, .other.own, path.display()
     )]
     OtherOwner { path: PathBuf, other: OtherOwner },
-    /// The mode of the directory or of a file in it gives other users a right that `safe` does not.
-    #[error(
-        "{} has mode {mode:04o}, so other users can change it, or read it: run `chmod {safe:o} {}`",
-        path.display(), path.display()
-    )]
-    Exposed { path: PathBuf, mode: u32, safe: u32 },
+    /// The modes of the directory or of files in it give other users rights.
+    #[error("{}", .0.iter().map(Exposed::to_string).collect::<Vec<_>>().join("\n"))]
+    Exposed(Vec<Exposed>),
     /// Another process, or another store of this one, holds the lock.
     #[error(
         "the data directory {} is in use by another process, a server or a kalends command: wait \
@@ -79,6 +76,18 @@ pub enum OpenError {
     /// The operating system refused the writer thread.
     #[error("cannot start the store's writer thread: {0}")]
     Thread(io::Error),
+}
+
+/// A directory or a file to which other users have rights that `safe` does not give them.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} has mode {mode:04o}, so other users can change it, or read it: run `chmod {safe:o} {}`",
+    path.display(), path.display()
+)]
+pub struct Exposed {
+    pub path: PathBuf,
+    pub mode: u32,
+    pub safe: u32,
 }
 
 impl OpenError {

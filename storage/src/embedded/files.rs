@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use state_machine::Month;
 
-use super::error::OpenError;
+use super::error::{Exposed, OpenError};
 use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema};
 use super::space::free_bytes;
@@ -59,7 +59,6 @@ impl DataDir {
         let months = dir.list_months().map_err(|error| OpenError::io(path, error))?;
         dir.ensure_router(&months)?;
         for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
-            dir.check_access(key)?;
             dir.verify(key)?;
         }
         dir.compare_with_list(&months)?;
@@ -152,15 +151,6 @@ impl DataDir {
 
     pub(super) fn is_there(&self, key: FileKey) -> bool {
         self.path_of(key).exists()
-    }
-
-    /// Refuses a file, or one that SQLite keeps beside it, that other users may read or change.
-    fn check_access(&self, key: FileKey) -> Result<(), OpenError> {
-        let file = self.path_of(key);
-        let beside = BESIDE.map(|end| sibling(&file, end));
-        // What is no file is refused by `verify`.
-        let mut files = iter::once(file).chain(beside).filter(|path| path.is_file());
-        files.try_for_each(|path| check_access(&path, OTHERS_RIGHTS))
     }
 
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
@@ -283,24 +273,43 @@ fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Refuses a directory that other users may change. They may list it: its files are readable by their
-/// owner alone.
-pub fn check_dir(path: &Path) -> Result<(), OpenError> {
-    check_access(path, OTHERS_WRITE)
+/// Refuses a directory that other users may change, and databases in it, with SQLite's files beside them, that they may
+/// read or change. They may list it. Of a symbolic link, the target is checked.
+pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
+    let failed = |error| OpenError::io(dir, error);
+    let mut exposed: Vec<_> = check_access(dir, OTHERS_WRITE, 0o700)?.into_iter().collect();
+    let names = fs::read_dir(dir).map_err(failed)?.map(|entry| Ok(entry?.file_name()));
+    let mut names: Vec<_> = names.collect::<io::Result<_>>().map_err(failed)?;
+    names.retain(|name| name.to_str().is_some_and(is_database));
+    names.sort();
+    // What is no file is refused when it is opened, and so is what SQLite keeps beside a missing database.
+    let databases = names.iter().map(|name| dir.join(name)).filter(|path| path.is_file());
+    let files = databases.flat_map(|path| {
+        let beside = BESIDE.map(|end| sibling(&path, end));
+        iter::once(path).chain(beside.into_iter().filter(|path| path.is_file()))
+    });
+    for path in files {
+        match check_access(&path, OTHERS_RIGHTS, 0o600) {
+            // Another process has just removed what SQLite keeps beside a database.
+            Err(OpenError::Directory { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            checked => exposed.extend(checked?),
+        }
+    }
+    if exposed.is_empty() { Ok(()) } else { Err(OpenError::Exposed(exposed)) }
 }
 
-/// Refuses a directory or a file of another user, and one whose mode has a right of `denied`. Of a
-/// symbolic link, the target is checked.
-fn check_access(path: &Path, denied: u32) -> Result<(), OpenError> {
+/// Refuses a directory or a file of another user. Returns it if its mode has a right of `denied`.
+fn check_access(path: &Path, denied: u32, safe: u32) -> Result<Option<Exposed>, OpenError> {
     let metadata = fs::metadata(path).map_err(|error| OpenError::io(path, error))?;
     if let Some(other) = OtherOwner::of(&metadata) {
         return Err(OpenError::OtherOwner { path: path.to_owned(), other });
     }
     let mode = metadata.mode() & 0o7777;
-    match mode & denied {
-        0 => Ok(()),
-        _ => Err(OpenError::Exposed { path: path.to_owned(), mode, safe: mode & !denied }),
-    }
+    Ok((mode & denied != 0).then(|| Exposed { path: path.to_owned(), mode, safe }))
+}
+
+fn is_database(name: &str) -> bool {
+    name == FileKey::Router.to_string() || month_of_name(name).is_some()
 }
 
 fn make_dir(path: &Path) -> io::Result<()> {

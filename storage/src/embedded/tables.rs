@@ -13,8 +13,8 @@ use super::write_connections::WriteConnections;
 use super::writer::Target;
 use super::{Embedded, channels, messages, router};
 use crate::store::{
-    Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration,
-    RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
+    CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
@@ -162,6 +162,10 @@ impl Store for Embedded {
 
     fn messages_gave_way(&self) -> u64 {
         self.gave_way.load(Ordering::Relaxed)
+    }
+
+    fn commit_times(&self) -> Option<CommitTimes> {
+        Some(self.writer.commit_times())
     }
 
     fn take_slow_writes(&self) -> Option<SlowWrites> {

@@ -4,11 +4,13 @@
 //! for the sync, more jobs queue up, and the next sync is for all of them. A pause before each
 //! commit to fill the queue was measured, and gained nothing.
 //!
-//! A job of many rows runs page by page, with a batch of other jobs between two pages.
+//! A job of many rows runs page by page, with a batch of other jobs between two pages of any job. So a write waits for
+//! one page, however many such jobs were queued before it.
+
+mod batch_times;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -17,11 +19,13 @@ use std::{io, slice, thread};
 use state_machine::Uaid;
 use tokio::sync::{oneshot, watch};
 
+use batch_times::BatchTimes;
+
 use super::EmbeddedOptions;
 use super::error::WriterError;
 use super::files::{DirLock, FileKey};
 use super::write_connections::WriteConnections;
-use crate::store::{SlowWrites, StoreError, StoreFuture};
+use crate::store::{CommitTimes, SlowWrites, StoreError, StoreFuture};
 
 /// The handle of the writer thread.
 pub(super) struct Writer {
@@ -29,7 +33,7 @@ pub(super) struct Writer {
     queue: RwLock<Option<SyncSender<Task>>>,
     /// The result of closing the files, once the thread ended.
     ended: watch::Receiver<Option<Result<(), StoreError>>>,
-    slow_batches: Arc<SlowBatches>,
+    batch_times: Arc<BatchTimes>,
 }
 
 /// The files that a job writes to.
@@ -55,6 +59,7 @@ struct Task {
     /// The user agent whose writes must stay in order.
     uaid: Option<Uaid>,
     target: Target,
+    is_paged: bool,
     job: Box<dyn Job>,
 }
 
@@ -67,14 +72,14 @@ impl Writer {
     ) -> io::Result<Self> {
         let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
         let (end, ended) = watch::channel(None);
-        let slow_batches = Arc::<SlowBatches>::default();
-        let writer_loop = WriterLoop::new(tasks, files, options, slow_batches.clone());
+        let batch_times = Arc::<BatchTimes>::default();
+        let writer_loop = WriterLoop::new(tasks, files, options, batch_times.clone());
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             let closed = writer_loop.run();
             drop(lock);
             end.send_replace(Some(closed));
         })?;
-        Ok(Self { queue: RwLock::new(Some(queue)), ended, slow_batches })
+        Ok(Self { queue: RwLock::new(Some(queue)), ended, batch_times })
     }
 
     /// Queues a job, which runs again if its batch was rolled back.
@@ -84,20 +89,30 @@ impl Writer {
         target: Target,
         mut run: impl FnMut(&mut WriteConnections) -> Result<T, WriterError> + Send + 'static,
     ) -> StoreFuture<T> {
-        self.submit_paged(uaid, target, move |files| run(files).map(Progress::Done))
+        self.submit_job(uaid, target, false, move |files| run(files).map(Progress::Done))
     }
 
-    /// Queues a job that runs until it is done. Each of its pages is committed before the next run, and other writes of
-    /// the same user agent may be executed between them.
+    /// Queues a job that runs until it is done. Each of its pages is committed before the next run. Later writes of the
+    /// same user agent may be executed before any of its pages, and earlier ones are not executed after it.
     pub(super) fn submit_paged<T: Send + 'static>(
         &self,
         uaid: Option<Uaid>,
         target: Target,
         run: impl FnMut(&mut WriteConnections) -> Result<Progress<T>, WriterError> + Send + 'static,
     ) -> StoreFuture<T> {
+        self.submit_job(uaid, target, true, run)
+    }
+
+    fn submit_job<T: Send + 'static>(
+        &self,
+        uaid: Option<Uaid>,
+        target: Target,
+        is_paged: bool,
+        run: impl FnMut(&mut WriteConnections) -> Result<Progress<T>, WriterError> + Send + 'static,
+    ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(QueuedJob { run, outcome: None, reply });
-        match self.enqueue(Task { uaid, target, job }) {
+        match self.enqueue(Task { uaid, target, is_paged, job }) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
             Err(error) => Box::pin(ready(Err(error))),
         }
@@ -113,11 +128,14 @@ impl Writer {
         })
     }
 
-    /// The batches that took longer than [`BATCH_SLOW`] since the last call.
+    /// The times of all batches since the start.
+    pub(super) fn commit_times(&self) -> CommitTimes {
+        self.batch_times.all()
+    }
+
+    /// The slow batches since the last call.
     pub(super) fn take_slow_batches(&self) -> Option<SlowWrites> {
-        let count = self.slow_batches.count.swap(0, Ordering::Relaxed);
-        let longest_ms = self.slow_batches.longest_ms.swap(0, Ordering::Relaxed);
-        (count > 0).then_some(SlowWrites { count, longest_ms })
+        self.batch_times.take_slow()
     }
 
     fn enqueue(&self, task: Task) -> Result<(), StoreError> {
@@ -130,28 +148,20 @@ impl Writer {
     }
 }
 
-/// Jobs that have further pages. With so many the queue waits, and rejects calls once it is full.
+/// Jobs whose pages wait for their turn. With so many the queue waits until one has ended, and rejects calls once it is
+/// full.
 const PAGED_MAX: usize = 256;
-
-/// A batch that takes longer is counted: the disk is slow.
-const BATCH_SLOW: Duration = Duration::from_millis(250);
-
-#[derive(Default)]
-struct SlowBatches {
-    count: AtomicU64,
-    longest_ms: AtomicU64,
-}
 
 struct WriterLoop {
     tasks: Receiver<Task>,
     /// The first tasks of the next batch: fewer than two batches.
     postponed: VecDeque<Task>,
-    /// Tasks that have further pages: at most `PAGED_MAX`.
+    /// Tasks whose next page has its turn after those before it: at most `PAGED_MAX`.
     paged: VecDeque<Task>,
     files: WriteConnections,
     batch_max: usize,
     batch_time_max: Duration,
-    slow_batches: Arc<SlowBatches>,
+    batch_times: Arc<BatchTimes>,
 }
 
 impl WriterLoop {
@@ -159,11 +169,11 @@ impl WriterLoop {
         tasks: Receiver<Task>,
         files: WriteConnections,
         options: &EmbeddedOptions,
-        slow_batches: Arc<SlowBatches>,
+        batch_times: Arc<BatchTimes>,
     ) -> Self {
         let (postponed, paged) = (VecDeque::new(), VecDeque::new());
         let (batch_max, batch_time_max) = (options.write_batch_max, options.write_batch_time_max);
-        Self { tasks, postponed, paged, files, batch_max, batch_time_max, slow_batches }
+        Self { tasks, postponed, paged, files, batch_max, batch_time_max, batch_times }
     }
 
     fn run(mut self) -> Result<(), StoreError> {
@@ -182,29 +192,32 @@ impl WriterLoop {
 
     /// Waits for a task, and takes all that are queued behind it. None when closed, or if a page can be run instead.
     fn next_batch(&mut self) -> Option<Vec<Task>> {
-        if self.paged.len() >= PAGED_MAX {
-            return None;
-        }
-        let first = match self.paged.is_empty() && self.postponed.is_empty() {
-            true => self.tasks.recv().ok()?,
-            false => self.next_task()?,
-        };
         let mut batch = WriteBatch::default();
-        let mut next = Some(first);
+        let mut next = match self.paged.is_empty() && self.postponed.is_empty() {
+            true => self.tasks.recv().ok(),
+            false => self.next_task(),
+        };
         while let Some(task) = next.take() {
-            if !batch.admits(&task) {
+            if task.is_paged && !batch.writes_for(task.uaid) {
+                self.paged.push_back(task);
+            } else if batch.admits(&task) {
+                batch.push(task);
+            } else {
                 self.postponed.push_front(task);
                 break;
             }
-            batch.push(task);
             if batch.tasks.len() < self.batch_max {
                 next = self.next_task();
             }
         }
-        Some(batch.tasks)
+        (!batch.tasks.is_empty()).then_some(batch.tasks)
     }
 
+    /// None while as many pages wait as may.
     fn next_task(&mut self) -> Option<Task> {
+        if self.paged.len() >= PAGED_MAX {
+            return None;
+        }
         self.postponed.pop_front().or_else(|| self.tasks.try_recv().ok())
     }
 
@@ -226,7 +239,7 @@ impl WriterLoop {
         }
         self.files.write_unwritten(Instant::now());
         self.files.end_batch();
-        self.slow_batches.add(began.elapsed());
+        self.batch_times.add(began.elapsed());
     }
 
     /// Runs tasks until their time is up, and commits them, or rolls all of them back if one fails. Returns how many ran,
@@ -254,18 +267,12 @@ impl WriterLoop {
             Target::ManyFiles | Target::Exclusive => None,
         };
         match self.files.failure(key) {
+            // Where no further job fits, this one is finished first: other writes wait for its end.
+            None if task.job.has_next_page() && self.paged.len() + 1 >= PAGED_MAX => {
+                self.paged.push_front(task);
+            }
             None if task.job.has_next_page() => self.paged.push_back(task),
             failure => task.job.answer(failure),
-        }
-    }
-}
-
-impl SlowBatches {
-    fn add(&self, took: Duration) {
-        if took > BATCH_SLOW {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            self.longest_ms.fetch_max(took_ms, Ordering::Relaxed);
         }
     }
 }
@@ -289,6 +296,11 @@ impl WriteBatch {
             (Some(_), _) => false,
         };
         in_order && last.target != Target::Exclusive && task.target != Target::Exclusive
+    }
+
+    /// Whether it has a write of this user agent.
+    fn writes_for(&self, uaid: Option<Uaid>) -> bool {
+        uaid.is_some_and(|uaid| self.targets.contains_key(&uaid))
     }
 
     fn push(&mut self, task: Task) {

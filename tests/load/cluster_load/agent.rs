@@ -49,11 +49,23 @@ impl Agent {
 
     /// Connects once; `None` if it was rejected.
     pub(crate) async fn try_enter(node: SocketAddr, uaid: Option<&str>) -> Option<Self> {
+        Self::try_enter_through(node, uaid, None).await
+    }
+
+    /// Like [`try_enter`](Self::try_enter), by a proxy that forwards this address.
+    pub(crate) async fn try_enter_through(
+        node: SocketAddr,
+        uaid: Option<&str>,
+        forwarded: Option<HeaderValue>,
+    ) -> Option<Self> {
         let stream = TcpStream::connect(node).await.ok()?;
         stream.set_nodelay(true).ok()?;
         let mut request = format!("ws://{node}/").into_client_request().ok()?;
         let subprotocol = HeaderValue::from_static("push-notification");
         request.headers_mut().insert("sec-websocket-protocol", subprotocol);
+        if let Some(address) = forwarded {
+            request.headers_mut().insert("x-forwarded-for", address);
+        }
         let (socket, _) = client_async(request, stream).await.ok()?;
         let mut agent = Self { socket, uaid: String::new() };
         agent.send_json(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;

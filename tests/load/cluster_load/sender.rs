@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
+use hyper::http::request::Builder;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -30,8 +31,19 @@ impl Sender {
 
     /// Sends a push with this body and returns the status of the answer, if there is one.
     pub(crate) async fn send(&self, endpoint: &str, body: String) -> Option<u16> {
-        let request = Request::post(endpoint).header("ttl", 3 * 3600);
-        let request = request.header("content-encoding", "aes128gcm");
+        self.send_with(endpoint, body, &[("ttl", "10800")]).await
+    }
+
+    /// Like [`send`](Self::send), with these headers.
+    pub(crate) async fn send_with(
+        &self,
+        endpoint: &str,
+        body: String,
+        headers: &[(&str, &str)],
+    ) -> Option<u16> {
+        let request = Request::post(endpoint).header("content-encoding", "aes128gcm");
+        let with = |request: Builder, (name, value): &(&str, &str)| request.header(*name, *value);
+        let request = headers.iter().fold(request, with);
         let request = request.body(Full::from(body)).expect("endpoints are URLs");
         let answer = self.0.request(request).await.ok()?;
         let status = answer.status().as_u16();

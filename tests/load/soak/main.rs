@@ -1,22 +1,27 @@
 //! Measures what an honest client notices of an attack.
 //!
 //! ```text
-//! soak --kalends PATH [--seconds 30] [--attack NAME]... [--messages 100000] [--serve-args "ARGUMENTS"] [--ws ADDRESS]
+//! soak --kalends PATH [--seconds 30] [--attack NAME,...] [--messages 100000] [--serve-args "ARGUMENTS"] [--ws ADDRESS]
 //! ```
 //!
-//! The client sends a direct push, sends a push to an agent that is offline, and connects that agent, each every
+//! `--help` lists the attacks. The client sends a direct push, sends a push to an agent that is offline, and connects that agent, each every
 //! 100 ms. Beside it one attack after the other runs, each on a server of its own on a free port of 127.0.0.1, or on the
-//! one at `--ws`. The result is a table on standard output.
+//! one at `--ws`. The result is a table on standard output. The exit status is 1 if the writer was held longer than promised
+//! while user agents moved to another month.
 
 mod run;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
 use run::{Attack, Plan, Row};
+
+/// The promise of the writer: 99 of 100 commits take at most this long while user agents move to another month.
+const COMMIT_P99_MAX_MS: u64 = 50;
 
 /// Measures what an honest client notices of an attack, and prints a table
 #[derive(Debug, Parser)]
@@ -28,7 +33,7 @@ struct Args {
     #[arg(long, default_value_t = 30)]
     seconds: u64,
     /// The attacks, instead of all
-    #[arg(long = "attack", value_enum)]
+    #[arg(long = "attack", value_enum, value_delimiter = ',')]
     attacks: Vec<Attack>,
     /// Messages that wait for the attackers' agents before `carry` and `backlogs`
     #[arg(long, default_value_t = 100_000)]
@@ -36,13 +41,13 @@ struct Args {
     /// More arguments for `kalends serve`, separated by spaces
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     serve_args: String,
-    /// A server that runs, instead of one of its own; without `carry` and `handles`
+    /// A server that runs, instead of one of its own; without the attacks that need other arguments
     #[arg(long, value_name = "ADDRESS")]
     ws: Option<SocketAddr>,
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+async fn main() -> ExitCode {
     let args = Args::parse();
     let attacks = match args.attacks.is_empty() {
         true => Attack::value_variants(),
@@ -55,8 +60,22 @@ async fn main() {
         duration: Duration::from_secs(args.seconds),
         messages: args.messages,
     };
+    let names: Vec<_> = Attack::value_variants().iter().map(Attack::to_string).collect();
+    println!("Attacks: {}.", names.join(", "));
+    println!(
+        "`make soak ATTACK=fill SECONDS=3600` selects some by their names, and the duration of each.\n"
+    );
     println!("{}", Row::HEAD);
+    let mut held_too_long = false;
     for attack in attacks.iter().filter(|attack| plan.allows(**attack)) {
-        println!("{}", run::measure(&plan, *attack).await);
+        let row = run::measure(&plan, *attack).await;
+        println!("{row}");
+        let p99_ms = row.commits.as_ref().map(|commits| commits.percentile_ms(99));
+        held_too_long |= row.attack == Attack::Carry && p99_ms > Some(COMMIT_P99_MAX_MS);
     }
+    if held_too_long {
+        eprintln!("carry: more than 1 commit in 100 took longer than {COMMIT_P99_MAX_MS} ms");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
 }

@@ -99,29 +99,87 @@ async fn a_batch_whose_time_is_up_is_committed_and_the_next_one_has_the_rest() {
 }
 
 #[tokio::test]
-async fn a_batch_that_waited_for_the_disk_is_counted() {
+async fn the_time_of_a_batch_has_that_of_its_jobs() {
     let (_home, writer) = writer().await;
-    for took in [BATCH_SLOW, BATCH_SLOW + Duration::from_millis(1), BATCH_SLOW * 3] {
-        writer.slow_batches.add(took);
-    }
-    let slow = SlowWrites { count: 2, longest_ms: 750 };
-    assert_eq!((writer.take_slow_batches(), writer.take_slow_batches()), (Some(slow), None));
+    let slow = Duration::from_millis(60);
+    let held = move |_: &mut WriteConnections| {
+        let began = Instant::now();
+        while began.elapsed() <= slow {
+            thread::yield_now();
+        }
+        Ok(())
+    };
+    writer.submit(None, Target::Exclusive, held).await.unwrap();
+    // A batch is counted after its answers, and before the next one.
+    writer.submit(None, ROUTER, sql("INSERT INTO numbers VALUES (1)")).await.unwrap();
+    let times = writer.commit_times();
+    assert!(times.longest_ms >= 60 && times.counts[6..] != [0; 4], "{times:?}");
 }
 
-/// Queues a job of three pages, and then a job behind it.
+/// Runs a job of three pages, and queues another one during its first page.
 async fn in_pages(writer: &Writer, of_page: [&str; 3]) -> [Result<(), StoreError>; 2] {
     let mut pages: VecDeque<_> = of_page.into_iter().map(sql).collect();
-    let (release, held) = mpsc::channel::<()>();
-    let first = writer.submit(None, Target::Exclusive, move |_| Ok(held.recv().is_ok()));
+    let ((begin, begun), (release, held)) = (mpsc::channel::<()>(), mpsc::channel::<()>());
     let paged = writer.submit_paged(None, Target::Exclusive, move |files| {
+        if pages.len() == 3 {
+            begin.send(()).unwrap();
+            held.recv().unwrap();
+        }
         pages.pop_front().expect("there is a page")(files)?;
         Ok(if pages.is_empty() { Progress::Done(()) } else { Progress::Page })
     });
+    begun.recv().unwrap();
     let behind =
         writer.submit(None, ROUTER, sql("INSERT INTO numbers SELECT max(n) + 10 FROM numbers"));
     release.send(()).unwrap();
-    assert_eq!(first.await, Ok(true));
     [paged.await, behind.await]
+}
+
+/// The next number, or one that is this much larger than the last.
+fn next_number(more: u32) -> String {
+    format!("INSERT INTO numbers SELECT coalesce(max(n), 0) + {more} FROM numbers")
+}
+
+#[tokio::test]
+async fn a_job_waits_for_one_page_of_all_jobs_before_it() {
+    let (home, writer) = writer().await;
+    let (release, held) = mpsc::channel::<()>();
+    let first = writer.submit(None, Target::Exclusive, move |_| Ok(held.recv().is_ok()));
+    let page = next_number(1);
+    let paged = (0..10).map(|nth| {
+        let (uaid, mut pages) = (Uaid([nth; 16]), 0);
+        let mut page = sql(&page);
+        writer.submit_paged(Some(uaid), Target::Exclusive, move |files| {
+            pages += 1;
+            page(files)?;
+            Ok(if pages == 3 { Progress::Done(()) } else { Progress::Page })
+        })
+    });
+    let paged: Vec<_> = paged.collect();
+    let behind = writer.submit(None, ROUTER, sql(&next_number(1000)));
+    release.send(()).unwrap();
+    assert_eq!((first.await, behind.await), (Ok(true), Ok(())));
+    assert_eq!(futures_util::future::join_all(paged).await, [const { Ok(()) }; 10]);
+    let numbers = numbers(&home);
+    assert!(numbers.len() == 31 && numbers[1] >= 1000, "{numbers:?}");
+}
+
+#[tokio::test]
+async fn the_first_page_runs_after_earlier_writes_of_its_agent() {
+    let (home, writer) = writer_with(Duration::ZERO).await;
+    let (release, held) = mpsc::channel::<()>();
+    let first = writer.submit(None, Target::Exclusive, move |_| Ok(held.recv().is_ok()));
+    let writes: Vec<_> = [(1, 1), (2, 1), (3, 70)]
+        .map(|(uaid, more)| writer.submit(Some(Uaid([uaid; 16])), ROUTER, sql(&next_number(more))))
+        .into();
+    let mut page = sql(&next_number(1));
+    let paged = writer.submit_paged(Some(Uaid([3; 16])), Target::Exclusive, move |files| {
+        page(files).map(Progress::Done)
+    });
+    release.send(()).unwrap();
+    assert_eq!((first.await, paged.await), (Ok(true), Ok(())));
+    assert!(futures_util::future::join_all(writes).await.iter().all(Result::is_ok));
+    assert_eq!(numbers(&home), [1, 2, 72, 73]);
 }
 
 #[tokio::test]
@@ -208,7 +266,7 @@ fn task(uaid: u8, target: Target) -> Task {
     let (reply, _answer) = oneshot::channel();
     let run = |_: &mut WriteConnections| Ok(Progress::Done(()));
     let job = Box::new(QueuedJob { run, outcome: None, reply });
-    Task { uaid: Some(Uaid([uaid; 16])), target, job }
+    Task { uaid: Some(Uaid([uaid; 16])), target, is_paged: false, job }
 }
 
 #[test]

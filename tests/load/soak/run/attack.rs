@@ -6,18 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::ValueEnum;
+use serde_json::{Value, json};
 use state_machine::{Month, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
 
 use super::Plan;
 use super::agent::Agent;
 use super::sender::Sender;
-use super::server::Server;
+use super::server::{Room, Server};
 
 /// Connections of an attacker that works on several.
 const CONNECTIONS: usize = 32;
@@ -33,6 +39,16 @@ const SILENT_AGENTS: usize = 300;
 
 /// Files that a server may open whose files are used up, and connections that the attacker attempts.
 const FILES: u32 = 1024;
+
+/// The disk of a server whose disk is full, and what is free of it.
+const DISK_MIB: u32 = 64;
+const FREE_BYTES: u64 = 8 << 20;
+
+/// Agents that stay connected.
+const IDLE_AGENTS: usize = 4000;
+
+/// The address of an attacker behind a proxy.
+const FORWARDED: &str = "203.0.113.1";
 
 /// The smallest drain of an old month: then its messages are moved.
 const DRAIN_WAIT: &str = "--drain-wait-ms=100";
@@ -59,22 +75,66 @@ pub(crate) enum Attack {
     Handles,
     /// Pushes to agents that neither read nor ack, and breaks handshakes off
     Slow,
+    /// Exceeds the limit of a subscription
+    Subscription,
+    /// Exceeds the limit of a VAPID key, with one channel for each of 32 connections
+    Key,
+    /// Exceeds the limits of an address behind a trusted proxy: of pushes, connections, new agents and registers
+    Address,
+    /// Pushes to an agent whose messages have no space on the disk
+    Disk,
+    /// Keeps 4,000 agents connected
+    Idle,
 }
 
 /// An attack that is ready to begin.
+#[derive(Clone)]
 pub(crate) struct Prepared {
     attack: Attack,
     address: SocketAddr,
     /// The agents that it uses: uaid and endpoint.
     agents: Arc<[(String, String)]>,
-    /// What it has done.
+    /// The header of its application server.
+    authorization: Arc<str>,
+    /// What it has done, and what was refused.
     done: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
 }
 
 impl Attack {
     /// Whether the attack needs a server that was started for it.
     pub(crate) fn owns_server(self) -> bool {
-        matches!(self, Self::Carry | Self::Handles)
+        let (arguments, room) = self.server();
+        !arguments.is_empty() || !matches!(room, Room::Plenty)
+    }
+
+    /// More arguments for the server, and what it has less of. The limits by sender are low enough to be reached.
+    fn server(self) -> (Vec<String>, Room) {
+        let arguments = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        match self {
+            Self::Carry => (month_shifted_by(-1).into(), Room::Plenty),
+            Self::Handles => (Vec::new(), Room::Files(FILES)),
+            Self::Key => (arguments(&["--vapid-key-pushes-per-minute-max=600"]), Room::Plenty),
+            Self::Address => {
+                let limits = [
+                    "--trusted-proxies=127.0.0.1",
+                    "--address-pushes-per-minute-max=600",
+                    "--address-connects-per-minute-max=600",
+                    "--address-new-agents-per-minute-max=60",
+                    "--address-registers-per-minute-max=600",
+                ];
+                (arguments(&limits), Room::Plenty)
+            }
+            Self::Disk => (arguments(&["--disk-free-min=16777216"]), Room::Disk(DISK_MIB)),
+            Self::None
+            | Self::Fill
+            | Self::Upgrades
+            | Self::Records
+            | Self::Backlogs
+            | Self::Slow
+            | Self::Subscription
+            | Self::Idle => (Vec::new(), Room::Plenty),
+        }
     }
 }
 
@@ -87,13 +147,17 @@ impl fmt::Display for Attack {
 impl Prepared {
     /// Starts the server, and stores what the attack needs.
     pub(crate) async fn make(plan: &Plan, attack: Attack) -> (Server, Self) {
-        let (mut server, mut agents) = match attack {
-            Attack::Carry => (Server::start(plan, &month_shifted_by(-1), None).await, Vec::new()),
-            Attack::Handles => (Server::start(plan, &[], Some(FILES)).await, Vec::new()),
-            _ => (Server::start(plan, &[], None).await, Vec::new()),
-        };
+        let (arguments, room) = attack.server();
+        let (mut server, mut agents) = (Server::start(plan, &arguments, room).await, Vec::new());
         match attack {
-            Attack::Fill => agents.push(offline(server.address).await),
+            Attack::Fill | Attack::Subscription | Attack::Disk => {
+                agents.push(offline(server.address).await);
+            }
+            Attack::Key | Attack::Address => {
+                for _ in 0..CONNECTIONS {
+                    agents.push(offline(server.address).await);
+                }
+            }
             Attack::Carry => {
                 agents = with_messages(server.address, plan.messages, usize::MAX).await;
                 server = server.restart(plan, &month_shifted_by(1)).await;
@@ -101,22 +165,31 @@ impl Prepared {
             Attack::Backlogs => {
                 agents = with_messages(server.address, plan.messages, BACKLOG).await;
             }
-            Attack::None | Attack::Upgrades | Attack::Records | Attack::Handles | Attack::Slow => {}
+            Attack::None
+            | Attack::Upgrades
+            | Attack::Records
+            | Attack::Handles
+            | Attack::Slow
+            | Attack::Idle => {}
         }
-        let (agents, done) = (agents.into(), Arc::default());
+        if attack == Attack::Disk {
+            server.fill_disk(FREE_BYTES);
+        }
+        let (agents, done, refused) = (agents.into(), Arc::default(), Arc::default());
         let address = server.address;
-        (server, Self { attack, address, agents, done })
+        let authorization = authorization(&format!("http://{address}")).into();
+        (server, Self { attack, address, agents, authorization, done, refused })
     }
 
-    /// Attacks until the other end of `stopped` is dropped. Returns how much was done.
-    pub(crate) async fn attack_until(self, stopped: oneshot::Receiver<()>) -> u64 {
+    /// Attacks until the other end of `stopped` is dropped. Returns how much was done, and how much refused.
+    pub(crate) async fn attack_until(self, stopped: oneshot::Receiver<()>) -> (u64, u64) {
         let mut running = JoinSet::new();
         for nth in 0..self.tasks() {
             running.spawn(self.clone().work(nth));
         }
         let _ = stopped.await;
         running.shutdown().await;
-        self.done.load(Ordering::Relaxed)
+        (self.done.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
     fn tasks(&self) -> usize {
@@ -124,7 +197,14 @@ impl Prepared {
             Attack::None => 0,
             Attack::Upgrades | Attack::Handles => 1,
             Attack::Carry => self.agents.len(),
-            Attack::Fill | Attack::Records | Attack::Backlogs => CONNECTIONS,
+            Attack::Fill
+            | Attack::Records
+            | Attack::Backlogs
+            | Attack::Subscription
+            | Attack::Key
+            | Attack::Address
+            | Attack::Disk => CONNECTIONS,
+            Attack::Idle => IDLE_AGENTS,
             Attack::Slow => SILENT_AGENTS + 1,
         }
     }
@@ -132,14 +212,23 @@ impl Prepared {
     async fn work(self, nth: usize) {
         match self.attack {
             Attack::None => {}
-            Attack::Fill => self.fill().await,
+            Attack::Fill | Attack::Disk => self.fill().await,
             Attack::Upgrades => self.send_bad_handshakes().await,
-            Attack::Carry => self.connect(nth).await,
+            Attack::Carry | Attack::Idle => self.connect(nth).await,
             Attack::Records => self.make_records().await,
             Attack::Backlogs => self.reconnect(nth).await,
             Attack::Handles => self.open_connections().await,
             Attack::Slow if nth == SILENT_AGENTS => self.break_off_handshakes().await,
             Attack::Slow => self.be_silent().await,
+            Attack::Subscription => self.push_as(0, ("urgency", "normal")).await,
+            Attack::Key => {
+                let authorization = Arc::clone(&self.authorization);
+                self.push_as(nth, ("authorization", &authorization)).await;
+            }
+            Attack::Address if nth.is_multiple_of(2) => {
+                self.push_as(nth, ("x-forwarded-for", FORWARDED)).await;
+            }
+            Attack::Address => self.enter_as(FORWARDED).await,
         }
     }
 
@@ -147,13 +236,47 @@ impl Prepared {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     async fn fill(self) {
         let (sender, body) = (Sender::new(), "x".repeat(PAYLOAD_BYTES));
         loop {
             match sender.send(&self.agents[0].1, body.clone()).await {
                 Some(201) => self.count(),
-                Some(_) => {}
+                Some(_) => self.count_refused(),
                 None => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Pushes what is not stored to one agent, and names itself with the header.
+    async fn push_as(self, nth: usize, name: (&str, &str)) {
+        let (sender, (_, endpoint)) = (Sender::new(), &self.agents[nth]);
+        loop {
+            match sender.send_with(endpoint, "x".to_owned(), &[("ttl", "0"), name]).await {
+                Some(201) => self.count(),
+                Some(_) => self.count_refused(),
+                None => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Makes new agents with channels, which a proxy forwards from this address.
+    async fn enter_as(self, address: &'static str) {
+        let forwarded = HeaderValue::from_static(address);
+        loop {
+            let agent = Agent::try_enter_through(self.address, None, Some(forwarded.clone())).await;
+            let Some(mut agent) = agent else {
+                self.count_refused();
+                continue;
+            };
+            for _ in 0..CHANNELS {
+                match agent.try_register().await {
+                    Some(_) => self.count(),
+                    None => self.count_refused(),
+                }
             }
         }
     }
@@ -183,9 +306,13 @@ impl Prepared {
 
     async fn make_records(self) {
         loop {
-            let Some(mut agent) = Agent::try_enter(self.address, None).await else { continue };
+            let Some(mut agent) = Agent::try_enter(self.address, None).await else {
+                self.count_refused();
+                continue;
+            };
             for _ in 0..CHANNELS {
                 if agent.try_register().await.is_none() {
+                    self.count_refused();
                     break;
                 }
                 self.count();
@@ -193,10 +320,12 @@ impl Prepared {
         }
     }
 
-    /// Connects one agent and acks nothing.
+    /// Connects one of its agents, or a new one, and acks nothing.
     async fn connect(self, nth: usize) {
+        let uaid = self.agents.get(nth).map(|(uaid, _)| &**uaid);
         loop {
-            let (mut agent, _) = Agent::enter(self.address, Some(&self.agents[nth].0)).await;
+            let (mut agent, refused) = Agent::enter(self.address, uaid).await;
+            self.refused.fetch_add(refused as u64, Ordering::Relaxed);
             self.count();
             while agent.receive().await.is_ok() {}
         }
@@ -207,7 +336,10 @@ impl Prepared {
         for (uaid, _) in self.agents.iter().cycle().skip(first) {
             match Agent::try_enter(self.address, Some(uaid)).await {
                 Some(_) => self.count(),
-                None => sleep(Duration::from_millis(1)).await,
+                None => {
+                    self.count_refused();
+                    sleep(Duration::from_millis(1)).await;
+                }
             }
         }
     }
@@ -248,11 +380,18 @@ impl Prepared {
     }
 }
 
-impl Clone for Prepared {
-    fn clone(&self) -> Self {
-        let (agents, done) = (Arc::clone(&self.agents), Arc::clone(&self.done));
-        Self { agents, done, ..*self }
-    }
+/// The header of an application server with a new VAPID key, for the server at `origin`.
+fn authorization(origin: &str) -> String {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
+    let pair = pair.expect("a key can be made");
+    let expiry = SystemTime::now() + Duration::from_secs(12 * HOUR_S);
+    let expiry_s = expiry.duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
+    let claims = json!({"aud": origin, "exp": expiry_s, "sub": "mailto:a@b.example"});
+    let part = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
+    let signed = format!("{}.{}", part(json!({"typ": "JWT", "alg": "ES256"})), part(claims));
+    let signature = pair.sign(&SystemRandom::new(), signed.as_bytes());
+    let signature = URL_SAFE_NO_PAD.encode(signature.expect("a text can be signed"));
+    format!("vapid t={signed}.{signature}, k={}", URL_SAFE_NO_PAD.encode(pair.public_key()))
 }
 
 /// A new agent with a channel, disconnected.
