@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix_server::Server;
@@ -11,7 +12,6 @@ use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
 use actors::socket::{HttpFlow, HttpOptions};
 use socket2::SockRef;
-use tokio::task::coop::consume_budget;
 
 /// Time for which an idle HTTP connection is kept. It is longer than that of the clients between
 /// nodes (`node_connection_idle_s`), so that none sends a request on a connection just closed.
@@ -86,16 +86,11 @@ fn set_options(listener: &TcpListener, user_timeout: Duration) -> io::Result<()>
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)
 }
 
-/// The turn of a request; to be awaited before it is processed.
-///
-/// Requests that wait in the buffer of a connection are answered in one poll of its task. One client would keep all
-/// others of the worker waiting for as long as it sends requests that need no wait, and its answers would fill the
-/// memory if it does not read them.
+/// Waits for the turn of a request ([`HttpFlow::turn`]).
 pub async fn turn(request: &ServiceRequest) {
-    consume_budget().await;
     // In-process tests have no connection.
-    if let Some(flow) = request.conn_data::<std::rc::Rc<HttpFlow>>() {
-        flow.answers_taken().await;
+    if let Some(flow) = request.conn_data::<Rc<HttpFlow>>() {
+        flow.turn().await;
     }
 }
 

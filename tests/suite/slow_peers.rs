@@ -220,7 +220,7 @@ async fn the_server_stops_reading_from_a_peer_that_does_not_read() {
 async fn clients_that_send_requests_and_read_no_answer_cost_a_bounded_buffer_and_no_processor_time()
 {
     const CLIENTS: usize = 20;
-    const CLIENT_KIB_MAX: u64 = 512;
+    const CLIENT_KIB_MAX: u64 = 2048;
     let server = Server::start();
     let mut bystander = Bystander::connect(&server).await;
     let memory_kib = server.memory_kib();

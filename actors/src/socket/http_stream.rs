@@ -1,9 +1,9 @@
 //! A connection's bytes while it speaks HTTP: a peer that does not read its answers is not read either.
 //!
 //! actix-http reads and answers pipelined requests whether their answers leave or not, and polls without an end while
-//! its read buffer is full. So [`HttpStream`] reads nothing while a write is blocked, and the next request waits until
-//! the answers before it were taken ([`HttpFlow::answers_taken`]). [`HttpFlow`] also counts bytes, which shows a
-//! connection that is polled and makes no progress.
+//! its read buffer is full. So each request waits for its turn ([`HttpFlow::turn`]): until others had theirs, and until
+//! the answers before it were taken. Meanwhile [`HttpStream`] reads nothing. [`HttpFlow`] also counts bytes, which shows
+//! a connection that is polled and makes no progress.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,18 +11,28 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::consume_budget;
+
+/// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
+/// for each. A larger body takes several turns.
+const READ_BYTES_IN_TURN: usize = 8 * 1024;
 
 /// What a connection and its requests know of its bytes: in the data that requests have of their connection.
 #[derive(Default)]
 pub struct HttpFlow {
+    /// Whether the socket did not take what was written to it.
     is_blocked: Cell<bool>,
-    /// The task of the connection, if it waits until the socket takes bytes again.
+    /// Whether a request waits for its turn.
+    awaits_turn: Cell<bool>,
+    /// The task of the connection, if it waits for either.
     waiting: Cell<Option<Waker>>,
     bytes: Cell<u64>,
+    /// Bytes that were read since it was the turn of others.
+    read_in_turn: Cell<usize>,
     /// What the connection becomes when the HTTP service has ended.
     upgraded: Cell<Option<LocalBoxFuture<'static, ()>>>,
 }
@@ -34,9 +44,17 @@ pub(super) struct HttpStream<T> {
 }
 
 impl HttpFlow {
-    /// Waits until the socket has taken all that was written to it.
-    pub async fn answers_taken(&self) {
-        poll_fn(|cx| self.poll_unblocked(cx)).await;
+    /// Waits until a request may be processed.
+    ///
+    /// Requests that wait in the buffer of a connection are answered in one poll of its task. One client would keep all
+    /// others of the thread waiting for as long as it sends requests that need no wait, and its answers would fill the
+    /// memory if it does not read them.
+    pub async fn turn(&self) {
+        self.awaits_turn.set(true);
+        consume_budget().await;
+        poll_fn(|cx| self.poll_until(!self.is_blocked.get(), cx)).await;
+        self.awaits_turn.set(false);
+        self.wake();
     }
 
     /// How many bytes were read and written.
@@ -52,13 +70,19 @@ impl HttpFlow {
         self.upgraded.take()
     }
 
-    fn poll_unblocked(&self, cx: &Context<'_>) -> Poll<()> {
-        if !self.is_blocked.get() {
+    fn poll_until(&self, is_ready: bool, cx: &Context<'_>) -> Poll<()> {
+        if is_ready {
             return Poll::Ready(());
         }
         // Reader and requests belong to one task: one waker is enough.
         self.waiting.set(Some(cx.waker().clone()));
         Poll::Pending
+    }
+
+    fn wake(&self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.wake();
+        }
     }
 
     fn written<R>(
@@ -70,10 +94,8 @@ impl HttpFlow {
             self.count(bytes(written));
         }
         self.is_blocked.set(result.is_pending());
-        if result.is_ready()
-            && let Some(waiting) = self.waiting.take()
-        {
-            waiting.wake();
+        if result.is_ready() {
+            self.wake();
         }
         result
     }
@@ -110,13 +132,20 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.flow.poll_unblocked(cx).is_pending() {
+        let flow = Rc::clone(&self.flow);
+        ready!(flow.poll_until(!flow.is_blocked.get() && !flow.awaits_turn.get(), cx));
+        let left = READ_BYTES_IN_TURN - flow.read_in_turn.take();
+        if left == 0 {
+            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.io).poll_read(cx, buffer);
-        self.flow.count(buffer.filled().len() - before);
-        read
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
+        let bytes = part.filled().len();
+        buffer.advance(bytes);
+        flow.count(bytes);
+        flow.read_in_turn.set(READ_BYTES_IN_TURN - left + bytes);
+        Poll::Ready(Ok(()))
     }
 }
 

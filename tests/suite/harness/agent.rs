@@ -1,13 +1,10 @@
 //! A user agent on a WebSocket, as a test drives it.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use uuid::Uuid;
 
