@@ -9,6 +9,7 @@ pub mod feeds;
 #[path = "../state_machine/tests/support/fuzz.rs"]
 mod fuzz;
 pub mod http;
+pub mod http_port;
 pub mod https_client;
 pub mod keys;
 pub mod limits;
@@ -19,5 +20,5 @@ pub mod renamed;
 pub mod server;
 pub mod settings;
 pub mod store;
-pub mod tcp;
+
 pub mod telemetry;

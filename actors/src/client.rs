@@ -33,6 +33,7 @@ use crate::mailbox::{
 use crate::nodes::NodeDirectory;
 use crate::observe::{ClientCounters, ClientState};
 use crate::registry::{Deregister, Register, RegistryActor};
+use crate::socket::FrameLimits;
 use crate::store_executor::{self, PendingAnswer};
 
 /// What all clients of a node share.
@@ -52,6 +53,7 @@ pub struct ClientShared {
     pub clock: Clock,
     /// The bound of a client's mailbox, in messages.
     pub mailbox_max: usize,
+    pub frame_limits: Arc<FrameLimits>,
     pub log: Logger,
     /// The id of the next connection.
     pub connections: AtomicU64,
@@ -126,6 +128,10 @@ impl<T: Transport> Client<T> {
             alarm: Alarm::default(),
             transport,
         }
+    }
+
+    pub(crate) fn frame_limits(&self) -> Arc<FrameLimits> {
+        Arc::clone(&self.shared.frame_limits)
     }
 
     /// Steps the machine and executes its effects, then handles the pending signals.

@@ -24,7 +24,6 @@ pub mod clock;
 mod drain_schedule;
 pub mod endpoint;
 pub mod feeds;
-mod frame_limiter;
 #[cfg(test)]
 #[path = "../../state_machine/tests/support/fuzz.rs"]
 mod fuzz;

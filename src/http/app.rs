@@ -45,8 +45,6 @@ pub struct WebSocketRole {
     pub common: Data<SharedState>,
     pub clients: Arc<ClientShared>,
     pub origin_check: OriginCheck,
-    /// Maximum size of a WebSocket message.
-    pub frame_bytes_max: usize,
 }
 
 /// The state of an endpoint node.

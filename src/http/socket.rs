@@ -2,7 +2,7 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::UPGRADE;
-use actix_web::web::{Data, Payload};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
@@ -11,19 +11,11 @@ use uuid::Uuid;
 use super::PushError;
 use super::app::WebSocketRole;
 
-pub(super) async fn connect(
-    request: HttpRequest,
-    payload: Payload,
-    app: Data<WebSocketRole>,
-) -> HttpResponse {
-    upgrade(&request, payload, &app).unwrap_or_else(|error| error.closing_response())
+pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> HttpResponse {
+    upgrade(&request, &app).unwrap_or_else(|error| error.closing_response())
 }
 
-fn upgrade(
-    request: &HttpRequest,
-    payload: Payload,
-    app: &WebSocketRole,
-) -> Result<HttpResponse, PushError> {
+fn upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, PushError> {
     if !request.headers().contains_key(UPGRADE) {
         return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED));
     }
@@ -42,7 +34,6 @@ fn upgrade(
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
     let seed = ConnectionSeed { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
     let admission = common.limits.of_agent(address).ok_or(PushError::AddressFull)?;
-    let clients = app.clients.clone();
-    actors::socket::upgrade(clients, seed, admission, app.frame_bytes_max, request, payload)
+    actors::socket::upgrade(app.clients.clone(), seed, admission, request)
         .map_err(|error| PushError::Handshake(error.error_response().status()))
 }

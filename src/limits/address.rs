@@ -235,7 +235,8 @@ mod tests {
         fuzz("forwarded_addresses", &samples, |bytes| {
             let lines = bytes.split(|byte| *byte == b'\n');
             let lines: Vec<_> = lines.flat_map(HeaderValue::from_bytes).collect();
-            let of = |peer, lines: &[HeaderValue]| addresses.of(peer, &headers(lines.to_vec()), NOW);
+            let of =
+                |peer, lines: &[HeaderValue]| addresses.of(peer, &headers(lines.to_vec()), NOW);
             assert_eq!(of(stranger, &lines), Some(stranger));
             let counted = of(proxy, &lines).expect("no peer on loopback");
             assert!(counted == proxy || !addresses.trusted_proxies.contains(counted), "{counted}");

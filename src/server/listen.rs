@@ -2,18 +2,19 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
+use actix_server::{Server, ServerHandle};
+use actix_web::Error;
 use actix_web::body::BoxBody;
-use actix_web::dev::{Server, ServerHandle, ServiceRequest, ServiceResponse};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::ConnectionType;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::spawn;
-use actix_web::web::{self, Data};
-use actix_web::{App as HttpApp, Error, HttpServer};
+use actix_web::web::{self, Data, ServiceConfig};
 use futures_util::future::join_all;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -21,9 +22,9 @@ use super::{ServeError, accept_drain};
 use crate::feeds::http::FeedService;
 use crate::http::app::{AppState, SharedState};
 use crate::http::{request_body_drain, routes};
+use crate::http_port::{self, HttpPortLimits};
 use crate::peers::inbound::RouterPort;
 use crate::settings::{Role, Settings};
-use crate::tcp;
 
 /// Connections that the kernel holds until the server accepts them.
 const BACKLOG: i32 = 4096;
@@ -175,33 +176,34 @@ fn server(
     node: &AppState,
     feeds: Option<Data<FeedService>>,
 ) -> io::Result<Server> {
-    let (workers, node, limits) =
-        (settings.worker_threads(), node.clone(), node.common.limits.clone());
-    let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
-    let server = HttpServer::new(move || {
+    let limits = HttpPortLimits {
+        workers: settings.worker_threads(),
+        worker_connections_max: settings.worker_connections_max(),
+        headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
+        user_timeout: Duration::from_millis(settings.tcp_user_timeout_ms),
+        shutdown_timeout: Duration::from_millis(settings.shutdown_wait_ms),
+        allows_half_closed: true,
+    };
+    let (node, counted) = (node.clone(), Arc::clone(&node.common.limits));
+    let open = move || counted.open_connection();
+    http_port::serve(listener, limits, open, move || routes(node.clone(), feeds.clone()))
+}
+
+fn routes(
+    node: AppState,
+    feeds: Option<Data<FeedService>>,
+) -> impl FnOnce(&mut ServiceConfig) + Clone {
+    move |service| {
         // The middleware wraps a scope and not the application, whose type is part of every
         // connection's state: 0.4 KiB less for each.
         let common = Data::clone(&node.common);
         let answer = from_fn(move |request, next| answer(Data::clone(&common), request, next));
         let all = web::scope("").wrap(answer).configure(routes::of(&node));
-        HttpApp::new().service(match &feeds {
+        service.service(match &feeds {
             Some(feeds) => all.configure(|service| crate::feeds::http::routes(feeds, service)),
             None => all,
-        })
-    })
-    .workers(workers)
-    .max_connections(settings.worker_connections_max())
-    .client_request_timeout(Duration::from_millis(settings.request_headers_timeout_ms))
-    .keep_alive(tcp::KEEP_ALIVE)
-    .client_disconnect_timeout(tcp::LINGER)
-    .shutdown_timeout(settings.shutdown_wait_ms.div_ceil(1000))
-    .disable_signals()
-    .on_connect(move |io, data| {
-        tcp::set_options(io, user_timeout);
-        data.insert(limits.open_connection());
-    })
-    .listen(listener)?;
-    Ok(server.run())
+        });
+    }
 }
 
 /// Answers a request. While the node drains, each response closes its connection, so that the
@@ -211,9 +213,7 @@ async fn answer(
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    // Requests that wait in the buffer of a connection are answered in one poll of its task. One client would keep all
-    // others of the worker waiting for as long as it sends requests that need no wait.
-    consume_budget().await;
+    http_port::turn(&request).await;
     let mut answer = request_body_drain::hold_until_answered(request, next).await?;
     if common.is_draining() {
         answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use actix_web::web::Data;
+use actors::socket::FrameLimits;
 use actors::{
     ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers, NodeDirectory, RegistryActor,
 };
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
+use state_machine::token_bucket::Rate;
 use state_machine::{Month, NodeId, Time, Uaid};
 use storage::embedded::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
@@ -168,6 +170,11 @@ impl NodeParts<'_> {
             urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
             clock: common.clock.clone(),
             mailbox_max: settings.client_mailbox_max,
+            frame_limits: Arc::new(FrameLimits {
+                bytes_max: settings.frame_bytes_max,
+                rate: Rate::per_second(settings.agent_frames_per_second_max),
+                clock: common.clock.clone(),
+            }),
             log: common.log.clone(),
             connections: AtomicU64::new(0),
         };
@@ -175,7 +182,6 @@ impl NodeParts<'_> {
             common: Data::clone(common),
             clients: Arc::new(clients),
             origin_check: OriginCheck::new(Origin::clone(origin), settings.origins_allowed.clone()),
-            frame_bytes_max: settings.frame_bytes_max,
         }))
     }
 

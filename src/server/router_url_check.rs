@@ -109,7 +109,8 @@ mod tests {
             let quiet = Logger::root(Discard, o!());
             let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
             let directory = RegistryActor::new(16, peers, quiet.clone()).start(None);
-            let limits = PortLimits { workers: 1, ..PortLimits::from(&Settings::default()) };
+            let mut limits = PortLimits::from(&Settings::default());
+            limits.port.workers = 1;
             let port = RouterPort::new(
                 name(address),
                 Arc::new(keys()),

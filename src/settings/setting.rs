@@ -5,6 +5,15 @@ use std::ops::RangeInclusive;
 use super::table::GROUPS;
 use super::value::TomlKind;
 
+/// Bounds of a limit of a queue or a set in memory.
+pub(super) const COUNT: RangeInclusive<u64> = 1..=10_000_000;
+/// Bounds of a limit by sender; 0 is no limit.
+pub(super) const PER_MINUTE: RangeInclusive<u64> = 0..=1_000_000_000;
+/// Bounds of a timeout or a wait: up to ten minutes.
+pub(super) const WAIT_MS: RangeInclusive<u64> = 1..=600_000;
+/// Bounds of a time in seconds: up to a day.
+pub(super) const UP_TO_A_DAY_S: RangeInclusive<u64> = 1..=86_400;
+
 /// What is known of a setting without its type.
 #[derive(Debug)]
 pub struct Setting {

@@ -1,7 +1,6 @@
 //! The table of settings: name, type, default, range, unit and documentation, each written once.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use slog::Level;
@@ -9,19 +8,12 @@ use state_machine::LastConnect;
 use storage::WhenFull;
 
 use super::AllowedOrigins;
-use super::setting::{Group, Setting, optional, settings};
+use super::setting::{
+    COUNT, Group, PER_MINUTE, Setting, UP_TO_A_DAY_S, WAIT_MS, optional, settings,
+};
 use super::sources::{RawSettings, SettingsError};
 use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, Value};
 use crate::node_address::{AllowedNodes, Networks};
-
-/// Bounds of a limit of a queue or a set in memory.
-const COUNT: RangeInclusive<u64> = 1..=10_000_000;
-/// Bounds of a limit by sender; 0 is no limit.
-const PER_MINUTE: RangeInclusive<u64> = 0..=1_000_000_000;
-/// Bounds of a timeout or a wait: up to ten minutes.
-const WAIT_MS: RangeInclusive<u64> = 1..=600_000;
-/// Bounds of a time in seconds: up to a day.
-const UP_TO_A_DAY_S: RangeInclusive<u64> = 1..=86_400;
 
 settings! {
     group "Server" {
@@ -210,6 +202,10 @@ settings! {
 
         /// Size of the largest frame that a user agent may send.
         frame_bytes_max: usize = 65_536, in 1024..=16_777_216, "bytes";
+
+        /// Frames and KiB that one user agent may send in a second, and as many at once. Above it the server reads
+        /// from it no faster. 0 is no limit.
+        agent_frames_per_second_max: usize = 1000, in 0..=1_000_000, "frames";
 
         /// Capacity of a session's mailbox.
         client_mailbox_max: usize = 64, in 1..=100_000, "messages";

@@ -69,6 +69,16 @@ impl TokenBucket {
         Ok(())
     }
 
+    /// Takes `tokens`, or a whole burst if they are more. Otherwise returns how long until there are as many.
+    pub fn try_acquire_many(&mut self, rate: &Rate, tokens: u64, now: Time) -> Result<(), Span> {
+        let tokens = tokens.clamp(1, rate.burst);
+        self.require(rate, tokens - 1, now)?;
+        if rate.tokens > 0 {
+            self.shares -= tokens * rate.period.0;
+        }
+        Ok(())
+    }
+
     /// Whether [`try_acquire`](Self::try_acquire) would take a token now.
     pub fn require(&mut self, rate: &Rate, reserve: u64, now: Time) -> Result<(), Span> {
         if rate.tokens == 0 {

@@ -8,9 +8,12 @@ use futures_util::future::{join, join_all};
 use socket2::SockRef;
 use tokio::io::{AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Sender, Server, Socket, until};
+
+const VERSION_REQUEST: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// The timeouts under test are checked twice a second.
 const COARSE: Duration = Duration::from_millis(1500);
@@ -204,13 +207,57 @@ async fn an_agent_that_stops_reading_delays_no_other_and_loses_nothing() {
 #[actix_web::test]
 async fn the_server_stops_reading_from_a_peer_that_does_not_read() {
     const MEMORY_KIB_MAX: u64 = 100 * 1024;
-    let server = Server::start();
+    let server = Server::start_with(&["--agent-frames-per-second-max=0"]);
     let mut bystander = Bystander::connect(&server).await;
     let mut agent = Agent::hello(Socket::with_small_buffer(&server).await, None).await.unwrap();
     agent.block_server().await;
     assert!(bystander.push_latency().await < Duration::from_secs(1));
     let memory_kib = server.memory_kib();
     assert!(memory_kib < MEMORY_KIB_MAX, "the server has {memory_kib} KiB");
+}
+
+#[actix_web::test]
+async fn clients_that_send_requests_and_read_no_answer_cost_a_bounded_buffer_and_no_processor_time()
+{
+    const CLIENTS: usize = 20;
+    const CLIENT_KIB_MAX: u64 = 2048;
+    let server = Server::start();
+    let mut bystander = Bystander::connect(&server).await;
+    let memory_kib = server.memory_kib();
+    let clients = join_all((0..CLIENTS).map(async |_| {
+        let mut client = Raw::open(&server).await;
+        client.write_until_blocked(&VERSION_REQUEST.repeat(1000)).await;
+        client
+    }))
+    .await;
+    let grown_kib = server.memory_kib().saturating_sub(memory_kib);
+    assert!(grown_kib < CLIENTS as u64 * CLIENT_KIB_MAX, "the server has grown by {grown_kib} KiB");
+    is_at_rest(&server).await;
+    bystander.is_unaffected().await;
+    drop(clients);
+}
+
+#[actix_web::test]
+async fn requests_behind_one_that_waits_cost_no_processor_time() {
+    let server = Server::start_with(&["--ack-wait-ms=10000"]);
+    let mut agent = Agent::new(&server).await;
+    let path = agent.register().await.path(&server);
+    let mut client = Raw::open(&server).await;
+    client.write(format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\n\r\n")).await;
+    client.write_until_blocked(&VERSION_REQUEST.repeat(1000)).await;
+    is_at_rest(&server).await;
+    let push = agent.notification().await;
+    agent.ack(&push).await;
+    assert_eq!(client.answer().await.status, 201);
+    assert_eq!(client.answer().await.status, 200);
+}
+
+/// Asserts that the server computes next to nothing for a second.
+async fn is_at_rest(server: &Server) {
+    let before = server.cpu_time();
+    sleep(Duration::from_secs(1)).await;
+    let spent = server.cpu_time() - before;
+    assert!(spent < Duration::from_millis(200), "the server computed for {spent:?}");
 }
 
 #[actix_web::test]
@@ -230,13 +277,12 @@ async fn a_huge_frame_is_rejected_by_its_length() {
 #[actix_web::test]
 async fn a_client_that_sends_many_requests_at_once_keeps_no_other_waiting() {
     const REQUESTS: usize = 100_000;
-    const REQUEST: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
     let server = Server::start_with(&["--workers", "1"]);
     let (mut answers, mut requests) =
         TcpStream::connect(server.address()).await.unwrap().into_split();
     let flood = async {
         for _ in 0..REQUESTS / 100 {
-            requests.write_all(REQUEST.repeat(100).as_bytes()).await.unwrap();
+            requests.write_all(VERSION_REQUEST.repeat(100).as_bytes()).await.unwrap();
         }
         requests.write_all(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await.unwrap();
     };
@@ -245,7 +291,7 @@ async fn a_client_that_sends_many_requests_at_once_keeps_no_other_waiting() {
     let other = async {
         let mut other = Raw::open(&server).await;
         for _ in 0..20 {
-            other.write(REQUEST).await;
+            other.write(VERSION_REQUEST).await;
             assert_eq!(other.answer().await.status, 200);
         }
     };

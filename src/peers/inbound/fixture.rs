@@ -156,7 +156,7 @@ pub(super) async fn send(
     request: TestRequest,
     signed: Option<(&ClusterKeys, RequestMac)>,
 ) -> Told {
-    let service = init_service(App::new().configure(RouterPort::routes(port))).await;
+    let service = init_service(actix_web::App::new().configure(RouterPort::routes(port))).await;
     let answer = call_service(&service, request.to_request()).await;
     let status = answer.status().as_u16();
     let Some(signature) = answer.headers().get(ANSWER_MAC_HEADER) else {
@@ -186,10 +186,14 @@ pub(super) fn limits() -> PortLimits {
         answer_wait: Duration::from_millis(1500),
         body_bytes_max: BODY_BYTES_MAX,
         body_timeout: Duration::from_secs(10),
-        headers_timeout: Duration::from_secs(5),
-        connections_max: 100,
-        user_timeout: Duration::from_secs(30),
-        workers: 1,
+        port: HttpPortLimits {
+            workers: 1,
+            worker_connections_max: 100,
+            headers_timeout: Duration::from_secs(5),
+            user_timeout: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(1),
+            allows_half_closed: false,
+        },
     }
 }
 

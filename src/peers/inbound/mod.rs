@@ -28,12 +28,14 @@ use std::time::Duration;
 
 use actix::Message as ActixMessage;
 use actix::dev::SendError;
-use actix_web::dev::Server;
+use actix_server::Server;
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use actix_web::middleware::from_fn;
+use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Bytes, Data, Payload, ServiceConfig};
-use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use actix_web::{Error, HttpRequest, HttpResponse};
 use actors::handle::DirectPush;
 use actors::mailbox::BoundedRecipient;
 use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
@@ -49,11 +51,11 @@ use super::request::PeerRequest;
 use super::signature::{ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac, Signature};
 use super::wire_message::{self, WireMessageError};
 use crate::http::request_body_drain;
+use crate::http_port::{self, HttpPortLimits};
 use crate::settings::Settings;
-use crate::tcp;
 
-/// Time to send the last answers after the port is closed, in seconds.
-const LAST_ANSWERS_WAIT_S: u64 = 1;
+/// Time to send the last answers after the port is closed.
+const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 
 /// Timeout for the registry to look up an agent.
 const REGISTRY_WAIT: Duration = Duration::from_millis(250);
@@ -84,13 +86,7 @@ pub struct PortLimits {
     pub body_bytes_max: usize,
     /// Maximum time for a body to arrive.
     pub body_timeout: Duration,
-    /// Maximum time for the headers of a request to arrive.
-    pub headers_timeout: Duration,
-    pub connections_max: usize,
-    /// Maximum time for a peer to acknowledge sent bytes.
-    pub user_timeout: Duration,
-    /// Worker threads of the port.
-    pub workers: usize,
+    pub port: HttpPortLimits,
 }
 
 struct Registry {
@@ -131,10 +127,17 @@ impl From<&Settings> for PortLimits {
             answer_wait: Duration::from_millis(settings.ack_wait_ms + settings.answer_grace_ms),
             body_bytes_max: wire_message::bytes_max(payload_bytes_max),
             body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
-            headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
-            connections_max: settings.router_connections_max,
-            user_timeout: Duration::from_millis(settings.tcp_user_timeout_ms),
-            workers: settings.worker_threads(),
+            port: HttpPortLimits {
+                workers: settings.worker_threads(),
+                worker_connections_max: settings
+                    .router_connections_max
+                    .div_ceil(settings.worker_threads()),
+                headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
+                user_timeout: Duration::from_millis(settings.tcp_user_timeout_ms),
+                shutdown_timeout: LAST_ANSWERS_WAIT,
+                // A node that closes its connection has given up its request.
+                allows_half_closed: false,
+            },
         }
     }
 }
@@ -173,29 +176,15 @@ impl RouterPort {
 
     /// Starts a server on `listener`.
     pub fn serve(self, listener: TcpListener) -> io::Result<Server> {
-        let PortLimits { workers, connections_max, headers_timeout, user_timeout, .. } =
-            self.limits;
+        let limits = self.limits.port;
         let port = Data::new(self);
-        let server = HttpServer::new(move || App::new().configure(Self::routes(&port)))
-            .workers(workers)
-            .max_connections(connections_max.div_ceil(workers))
-            .client_request_timeout(headers_timeout)
-            .keep_alive(tcp::KEEP_ALIVE)
-            .client_disconnect_timeout(tcp::LINGER)
-            // A node that closes its connection has given up its request.
-            .h1_allow_half_closed(false)
-            .shutdown_timeout(LAST_ANSWERS_WAIT_S)
-            .disable_signals()
-            .on_connect(move |io, _| tcp::set_options(io, user_timeout))
-            .listen(listener)?;
-        Ok(server.run())
+        http_port::serve(listener, limits, || (), move || Self::routes(&port))
     }
 
-    fn routes(port: &Data<Self>) -> impl FnOnce(&mut ServiceConfig) + use<> {
+    fn routes(port: &Data<Self>) -> impl FnOnce(&mut ServiceConfig) + Clone + use<> {
         let port = port.clone();
         move |service| {
-            let hold = from_fn(request_body_drain::hold_until_answered);
-            let all = web::scope("").wrap(hold).app_data(port);
+            let all = web::scope("").wrap(from_fn(in_turn)).app_data(port);
             service.service(all.default_service(web::to(answer)));
         }
     }
@@ -274,6 +263,14 @@ impl RouterPort {
                 "reason" => %reason, "peer" => peer, "rejected" => rejected);
         }
     }
+}
+
+async fn in_turn(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    http_port::turn(&request).await;
+    request_body_drain::hold_until_answered(request, next).await
 }
 
 async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) -> HttpResponse {

@@ -268,7 +268,7 @@ fn no_hostile_request_of_a_node_makes_the_port_panic_or_fail() {
         let registry = RegistryActor::new(16, peers, log.clone()).start(None);
         let (node, clock, keys) = (NodeId::new(NODE), Clock::starting_at(NOW), Arc::new(keys()));
         let port = RouterPort::new(node, keys, registry.registry(), clock, limits(), log);
-        init_service(App::new().configure(RouterPort::routes(&Data::new(port)))).await
+        init_service(actix_web::App::new().configure(RouterPort::routes(&Data::new(port)))).await
     });
     // Method and path, and the body.
     let line = |asked: Asked| {

@@ -1,25 +1,17 @@
 //! A user agent on a WebSocket, as a test drives it.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use uuid::Uuid;
 
 use super::Server;
 use super::acker::Acker;
 use super::socket::{Closed, Socket};
-
-/// If the server reads nothing for this long, its side of the connection is blocked.
-const BLOCKED_AFTER: Duration = Duration::from_secs(1);
-
-/// More than the kernel buffers of a connection between two processes hold.
-const BLOCK_BYTES_MAX: usize = 100_000_000;
+use super::wait::write_until_blocked;
 
 /// A user agent whose hello was answered.
 pub(crate) struct Agent {
@@ -216,13 +208,7 @@ impl Agent {
         let text = json!({"messageType": "x".repeat(64)}).to_string();
         let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
         frame.extend_from_slice(text.as_bytes());
-        let frames = frame.repeat(1000);
-        let stream = self.socket.stream();
-        let mut written = 0;
-        while timeout(BLOCKED_AFTER, stream.write_all(&frames)).await.is_ok() {
-            written += frames.len();
-            assert!(written < BLOCK_BYTES_MAX, "the server reads and reads");
-        }
+        write_until_blocked(&mut *self.socket.stream(), &frame.repeat(1000)).await;
     }
 
     /// Waits for the end of the TCP connection, which must follow the close frame soon.

@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::Server;
 use super::answer::Answer;
-use super::wait::{AT_ONCE, within};
+use super::wait::{AT_ONCE, within, write_until_blocked};
 
 /// The connection, and the received bytes of an incomplete answer.
 pub(crate) struct Raw {
@@ -33,6 +33,11 @@ impl Raw {
     /// Writes bytes, and ignores that the server may have closed the connection.
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = within(AT_ONCE, "the server reads", self.stream.write_all(bytes.as_ref())).await;
+    }
+
+    /// Writes `bytes` again and again until the server reads no more of them.
+    pub(crate) async fn write_until_blocked(&mut self, bytes: &str) {
+        write_until_blocked(&mut self.stream, bytes.as_bytes()).await;
     }
 
     /// Closes the sending side of the connection.

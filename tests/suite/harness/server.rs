@@ -162,6 +162,16 @@ impl Server {
         kib.and_then(|kib| kib.parse().ok()).expect("Linux reports the resident memory")
     }
 
+    /// The processor time of the process.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        let stat = stat.expect("the server runs");
+        // User and system time follow the name by 12 fields, in hundredths of a second.
+        let (_, fields) = stat.rsplit_once(')').expect("the name is in brackets");
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        Duration::from_millis(ticks.map(|ticks| ticks.expect("digits") * 10).sum())
+    }
+
     /// The log of all runs of this server.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(log_file(self.data.path())).expect("the server has a log")

@@ -45,7 +45,16 @@ impl Town {
         let feeds = feeds_on(store);
         let view = view(&feeds, spread).await.unwrap();
         let ClientShared {
-            config, store, registry, nodes, counters, clock, mailbox_max, log, ..
+            config,
+            store,
+            registry,
+            nodes,
+            counters,
+            clock,
+            mailbox_max,
+            frame_limits,
+            log,
+            ..
         } = &*node.clients;
         node.clients = Arc::new(ClientShared {
             config: Arc::clone(config),
@@ -57,6 +66,7 @@ impl Town {
             urls: Box::new(NoUrls),
             clock: clock.clone(),
             mailbox_max: *mailbox_max,
+            frame_limits: Arc::clone(frame_limits),
             log: log.clone(),
             connections: AtomicU64::new(1),
         });

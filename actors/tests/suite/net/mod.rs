@@ -6,4 +6,4 @@ mod server;
 
 pub(crate) use metered::Traffic;
 pub(crate) use peer::{Heard, Listener, Peer, Speaker};
-pub(crate) use server::{MESSAGE_BYTES_MAX, Server};
+pub(crate) use server::Server;

@@ -5,25 +5,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::HttpService;
-use actix_service::{Service, ServiceFactory, map_config};
-use actix_web::dev::AppConfig;
+use actix_service::{Service, ServiceFactory};
+use actix_web::HttpRequest;
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
-use actix_web::web::{self, Payload};
-use actix_web::{App, HttpRequest};
+use actix_web::web::{self, ServiceConfig};
 use actors::ClientShared;
+use actors::socket::HttpOptions;
 use state_machine::connection::ConnectionSeed;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::metered::{Metered, Traffic};
 use super::peer::Peer;
 
-/// Bytes of a message at most.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024;
-
-/// Else actix-http reads on for that long after the close frame, before it closes the socket.
-const LINGER: Duration = Duration::ZERO;
+/// Time in which a peer closes its end.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What the kernel keeps for one direction of a connection with small buffers: as little as it
 /// lets.
@@ -96,24 +92,26 @@ impl Server {
 }
 
 async fn serve(shared: Arc<ClientShared>, seed: ConnectionSeed) -> Box<Serve> {
-    let connect = move |request: HttpRequest, payload: Payload| {
+    let connect = move |request: HttpRequest| {
         let upgraded = actors::socket::upgrade(
             Arc::clone(&shared),
             seed,
             Box::new(crate::wire::Unlimited),
-            MESSAGE_BYTES_MAX,
             &request,
-            payload,
         );
         async { upgraded }
     };
-    let app = App::new().route("/", web::get().to(connect));
-    let service = HttpService::build()
-        .client_disconnect_timeout(LINGER)
-        .h1(map_config(app, |()| AppConfig::default()))
-        .new_service(())
-        .await
-        .unwrap();
+    let options = HttpOptions {
+        headers_timeout: Duration::from_secs(5),
+        keep_alive: Duration::from_secs(75),
+        linger: LINGER,
+        allows_half_closed: true,
+        stopping: None,
+    };
+    let routes = |service: &mut ServiceConfig| {
+        service.route("/", web::get().to(connect));
+    };
+    let service = actors::socket::service(&options, routes).new_service(()).await.unwrap();
     Box::new(move |stream, address| {
         let served = service.call((stream, Some(address)));
         // How a connection ends is for its peer to see.

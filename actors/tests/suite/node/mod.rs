@@ -19,6 +19,7 @@ use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::broadcasts::BroadcastView;
 use actors::registry::Lookup;
+use actors::socket::FrameLimits;
 use actors::{
     BoundedAddr, ClientShared, Clock, DeliverPush, Directory, Endpoint, EndpointLimits,
     EndpointShared, NoPeers, NodeDirectory, RegistryActor,
@@ -27,6 +28,7 @@ use bytes::Bytes;
 use slog::{Discard, Logger, o};
 use state_machine::connection::{Config, Limits};
 use state_machine::delivery::{NodeAnswer, Outcome};
+use state_machine::token_bucket::Rate;
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
@@ -73,12 +75,17 @@ pub(crate) struct Ground {
     _folder: Option<Rc<TempDir>>,
 }
 
+/// Bytes of a message at most.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024;
+
 /// What can be different about a node.
 #[derive(Clone)]
 pub(crate) struct Bounds {
     pub(crate) endpoint: EndpointLimits,
     pub(crate) registry_mailbox_max: usize,
     pub(crate) client_mailbox_max: usize,
+    /// 0 is no limit.
+    pub(crate) frames_per_second_max: usize,
     pub(crate) limits: Limits,
     /// Its name in router records.
     pub(crate) name: &'static str,
@@ -104,6 +111,7 @@ impl Default for Bounds {
             },
             registry_mailbox_max: 100,
             client_mailbox_max: 100,
+            frames_per_second_max: 0,
             limits: Limits { ack_wait: ACK_WAIT, ..harness::transcript::default_limits() },
             name: "here",
             frozen_month: None,
@@ -252,9 +260,16 @@ fn clients(
         urls: Box::new(NoUrls),
         clock: clock.clone(),
         mailbox_max: bounds.client_mailbox_max,
+        frame_limits: Arc::new(frame_limits(bounds.frames_per_second_max, clock)),
         log: log(),
         connections: AtomicU64::new(1),
     })
+}
+
+/// Messages of a few KiB. A rate of 0 is none.
+pub(crate) fn frame_limits(per_second_max: usize, clock: &Clock) -> FrameLimits {
+    let (rate, clock) = (Rate::per_second(per_second_max), clock.clone());
+    FrameLimits { bytes_max: MESSAGE_BYTES_MAX, rate, clock }
 }
 
 /// The message of this number.

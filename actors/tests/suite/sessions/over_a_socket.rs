@@ -17,7 +17,8 @@ use state_machine::wire::InvalidFrame;
 use super::play_all;
 use super::played_step::PlayedStep;
 use super::stage::{Agent, Stage};
-use crate::net::{Heard, Listener, MESSAGE_BYTES_MAX, Peer, Server, Speaker, Traffic};
+use crate::net::{Heard, Listener, Peer, Server, Speaker, Traffic};
+use crate::node::MESSAGE_BYTES_MAX;
 
 #[test]
 fn every_transcript_plays_over_a_real_socket() {

@@ -26,6 +26,7 @@ use super::scripted_broadcasts::ScriptedBroadcasts;
 use super::store::ScriptedStore;
 use super::urls::NamedUrls;
 use crate::clockwork::pass;
+use crate::node::frame_limits;
 use crate::wire::{Came, Wire};
 
 /// The connection that is played.
@@ -252,6 +253,7 @@ fn shared(
         urls: Box::new(NamedUrls),
         clock: record.clock.clone(),
         mailbox_max: 16,
+        frame_limits: Arc::new(frame_limits(0, &record.clock)),
         log: log(),
         connections: AtomicU64::new(first_connection),
     })

@@ -1,0 +1,303 @@
+//! Connections that begin as HTTP. A WebSocket keeps its socket and nothing of what HTTP needed.
+//!
+//! actix-http holds two buffers of 8 KiB, timers and the place of a request for as long as it has a connection. So an
+//! upgrade takes the socket away from it: the routes answer the request like any other, a [`Session`] in the answer
+//! gets the socket, and the HTTP service of the connection ends.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use actix_codec::{Encoder, Framed};
+use actix_http::body::{BodySize, BoxBody, to_bytes};
+use actix_http::error::DispatchError;
+use actix_http::h1::{Codec, Message, SendResponse};
+use actix_http::{ConnectionType, HttpMessage, HttpService, Method, Request, Response, StatusCode};
+use actix_service::{
+    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, map_config,
+};
+use actix_web::dev::{AppConfig, ServiceResponse};
+use actix_web::http::header::CONTENT_LENGTH;
+use actix_web::web::ServiceConfig;
+use actix_web::{App, Error, HttpResponse};
+use bytes::{Buf, BytesMut};
+use futures_util::future::LocalBoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::http_stream::{HttpFlow, HttpStream};
+use super::{Output, Session};
+
+/// Bytes that a connection keeps for a peer that does not read. Above it, its actor is not polled.
+const UNSENT_BYTES_MAX: usize = 8 * 1024;
+
+/// Polls of an HTTP connection that move no byte, before each further one waits for [`RESTLESS_WAIT`].
+const RESTLESS_POLLS_MAX: u32 = 128;
+const RESTLESS_WAIT: Duration = Duration::from_millis(50);
+
+/// A socket that one task reads in one place and writes in another.
+pub(super) type SharedIo<T> = Rc<RefCell<T>>;
+
+/// What HTTP/1 on a port needs to know.
+#[derive(Clone)]
+pub struct HttpOptions {
+    pub headers_timeout: Duration,
+    /// Time for which an idle connection is kept.
+    pub keep_alive: Duration,
+    /// Time for which a socket is read after the last answer or close frame.
+    pub linger: Duration,
+    /// Whether a client that has closed its end still waits for the answer.
+    pub allows_half_closed: bool,
+    /// Ends idle connections.
+    pub stopping: Option<actix_server::GracefulShutdownSignal>,
+}
+
+/// What serves the connections of one thread. `configure` adds the routes.
+pub fn service<T, C>(
+    options: &HttpOptions,
+    configure: C,
+) -> impl ServiceFactory<
+    (T, Option<SocketAddr>),
+    Config = (),
+    Response = (),
+    Error = DispatchError,
+    InitError = (),
+> + use<T, C>
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+    C: FnOnce(&mut ServiceConfig) + Clone + 'static,
+{
+    let HttpOptions { headers_timeout, keep_alive, linger, allows_half_closed, stopping } =
+        options.clone();
+    let mut http = HttpService::build()
+        .client_request_timeout(headers_timeout)
+        .keep_alive(keep_alive)
+        .client_disconnect_timeout(linger)
+        .h1_allow_half_closed(allows_half_closed)
+        .on_connect_ext(|stream: &HttpStream<T>, data| {
+            data.insert(Rc::clone(stream.flow()));
+        });
+    if let Some(stopping) = stopping {
+        http = http.graceful_shutdown_signal(move || {
+            let stopping = stopping.clone();
+            async move { stopping.notified().await }
+        });
+    }
+    let upgrade = apply_fn_factory(app(configure.clone()), move |request, app: &_| {
+        answer_upgrade(request, app, linger)
+    });
+    // A 101 promises what only an upgrade keeps.
+    let routes = app(configure).map(|answer: ServiceResponse| match answer.status() {
+        StatusCode::SWITCHING_PROTOCOLS => {
+            answer.into_response(HttpResponse::BadRequest().force_close().finish())
+        }
+        _ => answer,
+    });
+    apply_fn_factory(http.upgrade(upgrade).h1(routes), |(io, peer), http: &_| {
+        let flow = Rc::<HttpFlow>::default();
+        let served = Service::call(http, (HttpStream::new(io, Rc::clone(&flow)), peer));
+        Connection::Http(Http { served: Box::pin(served), flow, restless_polls: 0, wait: None })
+    })
+}
+
+fn app(
+    configure: impl FnOnce(&mut ServiceConfig) + 'static,
+) -> impl ServiceFactory<
+    Request,
+    Config = (),
+    Response = ServiceResponse,
+    Error = Error,
+    InitError = (),
+    Service = impl Service<Request, Response = ServiceResponse, Error = Error, Future: 'static>
+              + 'static,
+    Future: 'static,
+> {
+    map_config(App::new().configure(configure).into_factory(), |()| AppConfig::default())
+}
+
+/// Answers a request to upgrade. The answer decides whether the connection becomes a WebSocket.
+fn answer_upgrade<T, A>(
+    (request, framed): (Request, Framed<HttpStream<T>, Codec>),
+    app: &A,
+    linger: Duration,
+) -> impl Future<Output = Result<(), Error>> + use<T, A>
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+    A: Service<Request, Response = ServiceResponse, Error = Error>,
+{
+    // A body cannot be told from the frames that follow it.
+    let has_body = request.headers().get(CONTENT_LENGTH).is_some_and(|length| length != "0");
+    let is_valid = *request.method() == Method::GET && !has_body;
+    let answer = is_valid.then(|| app.call(request));
+    async move {
+        let mut answer: Response<BoxBody> = match answer {
+            Some(answer) => answer.await?.into(),
+            None => Response::bad_request().map_into_boxed_body(),
+        };
+        let session = answer.extensions_mut().remove::<Session>();
+        match session.filter(|_| answer.status() == StatusCode::SWITCHING_PROTOCOLS) {
+            Some(session) => upgrade(answer, session, framed, linger)?,
+            None => refuse(answer, framed, linger).await?,
+        }
+        Ok(())
+    }
+}
+
+/// Takes the socket from the HTTP service, which ends with this.
+fn upgrade<T>(
+    answer: Response<BoxBody>,
+    session: Session,
+    framed: Framed<HttpStream<T>, Codec>,
+    linger: Duration,
+) -> io::Result<()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let mut parts = framed.into_parts();
+    let mut unsent = parts.write_buf;
+    parts.codec.encode(Message::Item((answer.drop_body(), BodySize::None)), &mut unsent)?;
+    let flow = Rc::clone(parts.io.flow());
+    let io = Rc::new(RefCell::new(parts.io.into_inner()));
+    let output = session.start(Rc::clone(&io), parts.read_buf);
+    flow.upgrade(Box::pin(WebSocketConnection { io, output, unsent }.run(linger)));
+    Ok(())
+}
+
+/// Sends the last answer of a connection.
+async fn refuse<T>(
+    answer: Response<BoxBody>,
+    framed: Framed<HttpStream<T>, Codec>,
+    linger: Duration,
+) -> Result<(), Error>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut answer, body) = answer.into_parts();
+    answer.head_mut().set_connection_type(ConnectionType::Close);
+    let body = to_bytes(body).await.unwrap_or_default();
+    let framed = SendResponse::new(framed, answer.set_body(body)).await?;
+    let _ = timeout(linger, close(framed.into_parts().io)).await;
+    Ok(())
+}
+
+/// A WebSocket after its upgrade.
+struct WebSocketConnection<T> {
+    io: SharedIo<T>,
+    /// The frames that its session sends.
+    output: Output,
+    /// What the socket has not taken yet.
+    unsent: BytesMut,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> WebSocketConnection<T> {
+    /// Writes the session's output until it ends, and then waits a moment for the peer to close its end.
+    async fn run(mut self, linger: Duration) {
+        if poll_fn(|cx| self.poll_session(cx)).await.is_ok() {
+            // In an allocation of its own, which no open connection has.
+            let _ = Box::pin(timeout(linger, self.close())).await;
+        }
+    }
+
+    /// The session is polled while the peer reads: an answer to each of its frames is bounded by that.
+    fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let is_blocked = self.poll_write(cx)?.is_pending();
+            if is_blocked && self.unsent.len() >= UNSENT_BYTES_MAX {
+                return Poll::Pending;
+            }
+            match ready!(self.output.as_mut().poll_next(cx)) {
+                Some(Ok(bytes)) if self.unsent.is_empty() => self.unsent = bytes.into(),
+                Some(Ok(bytes)) => self.unsent.extend_from_slice(&bytes),
+                Some(Err(_)) | None => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            match ready!(Pin::new(&mut *self.io.borrow_mut()).poll_write(cx, &self.unsent))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.unsent.advance(written),
+            }
+        }
+        self.unsent = BytesMut::new();
+        Poll::Ready(Ok(()))
+    }
+
+    async fn close(self) -> io::Result<()> {
+        let Self { io, output, unsent } = self;
+        drop(output);
+        let Some(io) = Rc::into_inner(io) else { return Ok(()) };
+        let mut io = io.into_inner();
+        io.write_all(&unsent).await?;
+        close(io).await
+    }
+}
+
+/// Closes this end, and reads until the peer has closed its own: else what it still sends would reset the connection,
+/// and it might not receive the last bytes.
+async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut io: T) -> io::Result<()> {
+    io.shutdown().await?;
+    let mut unread = [0; 512];
+    while io.read(&mut unread).await? > 0 {}
+    Ok(())
+}
+
+/// A connection, from its first request on. Every open WebSocket has one, so it is small.
+enum Connection<F> {
+    Http(Http<F>),
+    Upgraded(LocalBoxFuture<'static, ()>),
+}
+
+impl<F: Future<Output = Result<(), DispatchError>>> Future for Connection<F> {
+    type Output = Result<(), DispatchError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Self::Http(http) = &mut *self {
+            let ended = ready!(http.poll(cx));
+            let Some(upgraded) = http.flow.take_upgraded() else { return Poll::Ready(ended) };
+            *self = Self::Upgraded(upgraded);
+        }
+        match &mut *self {
+            Self::Http(_) => Poll::Pending,
+            Self::Upgraded(connection) => connection.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+/// A connection that speaks HTTP.
+struct Http<F> {
+    served: Pin<Box<F>>,
+    flow: Rc<HttpFlow>,
+    restless_polls: u32,
+    wait: Option<Pin<Box<Sleep>>>,
+}
+
+impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
+    /// actix-http wakes itself without an end while its read buffer is full and a request waits. Polls that move no
+    /// byte become slow.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if let Some(wait) = &mut self.wait {
+            ready!(wait.as_mut().poll(cx));
+            self.wait = None;
+        }
+        let before = self.flow.bytes();
+        let ended = self.served.as_mut().poll(cx);
+        if ended.is_pending() {
+            self.restless_polls =
+                if self.flow.bytes() == before { self.restless_polls + 1 } else { 0 };
+            if self.restless_polls > RESTLESS_POLLS_MAX {
+                self.restless_polls = RESTLESS_POLLS_MAX;
+                let wait = self.wait.insert(Box::pin(sleep(RESTLESS_WAIT)));
+                // It has just begun.
+                let _ = wait.as_mut().poll(cx);
+            }
+        }
+        ended
+    }
+}

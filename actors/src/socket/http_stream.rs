@@ -1,0 +1,182 @@
+//! A connection's bytes while it speaks HTTP: a peer that does not read its answers is not read either.
+//!
+//! actix-http reads and answers pipelined requests whether their answers leave or not, and polls without an end while
+//! its read buffer is full. So each request waits for its turn ([`HttpFlow::turn`]): until others had theirs, and until
+//! the answers before it were taken. Meanwhile [`HttpStream`] reads nothing. [`HttpFlow`] also counts bytes, which shows
+//! a connection that is polled and makes no progress.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use futures_util::future::LocalBoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::consume_budget;
+
+/// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
+/// for each. A larger body takes several turns.
+const READ_BYTES_IN_TURN: usize = 8 * 1024;
+
+/// What a connection and its requests know of its bytes: in the data that requests have of their connection.
+#[derive(Default)]
+pub struct HttpFlow {
+    /// Whether the socket did not take what was written to it.
+    is_blocked: Cell<bool>,
+    /// Whether a request waits for its turn.
+    awaits_turn: Cell<bool>,
+    /// The task of the connection, if it waits for either.
+    waiting: Cell<Option<Waker>>,
+    bytes: Cell<u64>,
+    /// Bytes that were read since it was the turn of others.
+    read_in_turn: Cell<usize>,
+    /// What the connection becomes when the HTTP service has ended.
+    upgraded: Cell<Option<LocalBoxFuture<'static, ()>>>,
+}
+
+/// The stream that actix-http reads and writes.
+pub(super) struct HttpStream<T> {
+    io: T,
+    flow: Rc<HttpFlow>,
+}
+
+impl HttpFlow {
+    /// Waits until a request may be processed.
+    ///
+    /// Requests that wait in the buffer of a connection are answered in one poll of its task. One client would keep all
+    /// others of the thread waiting for as long as it sends requests that need no wait, and its answers would fill the
+    /// memory if it does not read them.
+    pub async fn turn(&self) {
+        self.awaits_turn.set(true);
+        consume_budget().await;
+        poll_fn(|cx| self.poll_until(!self.is_blocked.get(), cx)).await;
+        self.awaits_turn.set(false);
+        self.wake();
+    }
+
+    /// How many bytes were read and written.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    pub(super) fn upgrade(&self, connection: LocalBoxFuture<'static, ()>) {
+        self.upgraded.set(Some(connection));
+    }
+
+    pub(super) fn take_upgraded(&self) -> Option<LocalBoxFuture<'static, ()>> {
+        self.upgraded.take()
+    }
+
+    fn poll_until(&self, is_ready: bool, cx: &Context<'_>) -> Poll<()> {
+        if is_ready {
+            return Poll::Ready(());
+        }
+        // Reader and requests belong to one task: one waker is enough.
+        self.waiting.set(Some(cx.waker().clone()));
+        Poll::Pending
+    }
+
+    fn wake(&self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.wake();
+        }
+    }
+
+    fn written<R>(
+        &self,
+        result: Poll<io::Result<R>>,
+        bytes: impl Fn(&R) -> usize,
+    ) -> Poll<io::Result<R>> {
+        if let Poll::Ready(Ok(written)) = &result {
+            self.count(bytes(written));
+        }
+        self.is_blocked.set(result.is_pending());
+        if result.is_ready() {
+            self.wake();
+        }
+        result
+    }
+
+    fn count(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes as u64);
+    }
+}
+
+impl fmt::Debug for HttpFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (is_blocked, bytes) = (self.is_blocked.get(), self.bytes.get());
+        f.debug_struct("HttpFlow").field("is_blocked", &is_blocked).field("bytes", &bytes).finish()
+    }
+}
+
+impl<T> HttpStream<T> {
+    pub(super) fn new(io: T, flow: Rc<HttpFlow>) -> Self {
+        Self { io, flow }
+    }
+
+    pub(super) fn flow(&self) -> &Rc<HttpFlow> {
+        &self.flow
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.io
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let flow = Rc::clone(&self.flow);
+        ready!(flow.poll_until(!flow.is_blocked.get() && !flow.awaits_turn.get(), cx));
+        let left = READ_BYTES_IN_TURN - flow.read_in_turn.take();
+        if left == 0 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
+        let bytes = part.filled().len();
+        buffer.advance(bytes);
+        flow.count(bytes);
+        flow.read_in_turn.set(READ_BYTES_IN_TURN - left + bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for HttpStream<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.flow.written(written, |bytes| *bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.flow.written(written, |bytes| *bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

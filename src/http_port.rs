@@ -1,0 +1,124 @@
+//! The server of a port, public or router: HTTP/1 whose upgrades take their sockets with them.
+
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::time::Duration;
+
+use actix_server::Server;
+use actix_service::{Service, apply_fn_factory};
+use actix_web::dev::ServiceRequest;
+use actix_web::rt::net::TcpStream;
+use actix_web::web::ServiceConfig;
+use actors::socket::{HttpFlow, HttpOptions};
+use socket2::SockRef;
+
+/// Time for which an idle HTTP connection is kept. It is longer than that of the clients between
+/// nodes (`node_connection_idle_s`), so that none sends a request on a connection just closed.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// Time for which a socket is read after the last response or close frame. Firefox waits for the
+/// end of TCP after a close frame, and a client that is rejected before it has sent its body
+/// should still receive the reason.
+///
+/// actix-http counts from a clock that it reads every 500 ms, and misses a deadline that is already
+/// over when it is set: the socket would stay open. So the time is well above that. In practice it
+/// lasts for half of it to all of it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The bound of what the kernel keeps for a peer that does not read, in bytes. The kernel doubles it for its own data.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// The limits of a port.
+#[derive(Debug, Clone, Copy)]
+pub struct HttpPortLimits {
+    /// Worker threads.
+    pub workers: usize,
+    /// Connections of one worker. At this number it accepts no further one.
+    pub worker_connections_max: usize,
+    /// Maximum time for the headers of a request to arrive.
+    pub headers_timeout: Duration,
+    /// Maximum time for a peer to acknowledge sent bytes.
+    pub user_timeout: Duration,
+    /// Maximum time for the last answers, once the port is closed.
+    pub shutdown_timeout: Duration,
+    /// Whether a client that has closed its end still waits for the answer.
+    pub allows_half_closed: bool,
+}
+
+/// Serves `listener`. Each connection holds what `open` returns. Each worker calls `configure` for its routes.
+pub fn serve<G, C>(
+    listener: TcpListener,
+    limits: HttpPortLimits,
+    open: impl Fn() -> G + Send + Clone + 'static,
+    configure: impl Fn() -> C + Send + Clone + 'static,
+) -> io::Result<Server>
+where
+    G: 'static,
+    C: FnOnce(&mut ServiceConfig) + Clone + 'static,
+{
+    set_options(&listener, limits.user_timeout)?;
+    let server = Server::build()
+        .workers(limits.workers)
+        .max_concurrent_connections(limits.worker_connections_max)
+        .shutdown_timeout(limits.shutdown_timeout.as_millis().div_ceil(1000) as u64)
+        .disable_signals();
+    let options = HttpOptions {
+        headers_timeout: limits.headers_timeout,
+        keep_alive: KEEP_ALIVE,
+        linger: LINGER,
+        allows_half_closed: limits.allows_half_closed,
+        stopping: Some(server.graceful_shutdown_signal()),
+    };
+    let server = server.listen("kalends", listener, move || {
+        let connections = actors::socket::service(&options, configure());
+        let open = open.clone();
+        apply_fn_factory(connections, move |stream: TcpStream, connections: &_| {
+            let (opened, peer) = (open(), stream.peer_addr().ok());
+            let served = Service::call(connections, (stream, peer));
+            async move {
+                let ended = served.await;
+                drop(opened);
+                ended
+            }
+        })
+    })?;
+    Ok(server.run())
+}
+
+/// Sets the options of the listener, which its connections inherit. A connection whose sent bytes stay unacknowledged
+/// for `user_timeout` is closed.
+fn set_options(listener: &TcpListener, user_timeout: Duration) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    socket.set_tcp_user_timeout(Some(user_timeout))?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)
+}
+
+/// Waits for the turn of a request ([`HttpFlow::turn`]).
+pub async fn turn(request: &ServiceRequest) {
+    // In-process tests have no connection.
+    if let Some(flow) = request.conn_data::<Rc<HttpFlow>>() {
+        flow.turn().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn connections_inherit_the_options_of_the_listener() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_options(&listener, Duration::from_millis(1234)).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let accepted = SockRef::from(&accepted);
+        assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1234)));
+        assert!(accepted.tcp_nodelay().unwrap());
+        // The kernel doubles it for its own data.
+        assert_eq!(accepted.send_buffer_size().unwrap(), 2 * SEND_BUFFER_BYTES);
+    }
+}
