@@ -32,7 +32,6 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// The limits of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpPortLimits {
-    /// Worker threads.
     pub workers: usize,
     /// Connections of one worker. At this number it accepts no further one.
     pub worker_connections_max: usize,

@@ -53,7 +53,7 @@ pub struct HttpOptions {
     pub linger: Duration,
     /// Whether a client that has closed its end still waits for the answer.
     pub allows_half_closed: bool,
-    /// Ends idle connections.
+    /// Fires at shutdown: idle connections end.
     pub stopping: Option<actix_server::GracefulShutdownSignal>,
 }
 
