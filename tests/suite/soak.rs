@@ -26,6 +26,8 @@ async fn an_honest_client_loses_nothing_to_attackers() {
         Attack::Key,
         Attack::Address,
         Attack::Disk,
+        Attack::Frames,
+        Attack::Pipelines,
     ] {
         let row = measure(&plan, attack).await;
         let report = &row.report;

@@ -40,9 +40,9 @@ const SILENT_AGENTS: usize = 300;
 /// Files that a server may open whose files are used up, and connections that the attacker attempts.
 const FILES: u32 = 1024;
 
-/// The disk of a server whose disk is full, and what is free of it.
+/// The disk of a server whose disk is full, and what is free of it: too little for messages, enough for registers.
 const DISK_MIB: u32 = 64;
-const FREE_BYTES: u64 = 8 << 20;
+const FREE_BYTES: u64 = 12 << 20;
 
 /// Agents that stay connected.
 const IDLE_AGENTS: usize = 4000;
@@ -85,6 +85,10 @@ pub(crate) enum Attack {
     Disk,
     /// Keeps 4,000 agents connected
     Idle,
+    /// Sends frames over two connections as fast as the server takes them
+    Frames,
+    /// Sends requests over 32 connections and reads no answer
+    Pipelines,
 }
 
 /// An attack that is ready to begin.
@@ -133,7 +137,9 @@ impl Attack {
             | Self::Backlogs
             | Self::Slow
             | Self::Subscription
-            | Self::Idle => (Vec::new(), Room::Plenty),
+            | Self::Idle
+            | Self::Frames
+            | Self::Pipelines => (Vec::new(), Room::Plenty),
         }
     }
 }
@@ -170,10 +176,14 @@ impl Prepared {
             | Attack::Records
             | Attack::Handles
             | Attack::Slow
-            | Attack::Idle => {}
+            | Attack::Idle
+            | Attack::Frames
+            | Attack::Pipelines => {}
         }
         if attack == Attack::Disk {
             server.fill_disk(FREE_BYTES);
+            // The server notices at its next look at the disk.
+            while Sender::new().push(&agents[0].1, 0).await != Some(503) {}
         }
         let (agents, done, refused) = (agents.into(), Arc::default(), Arc::default());
         let address = server.address;
@@ -203,7 +213,9 @@ impl Prepared {
             | Attack::Subscription
             | Attack::Key
             | Attack::Address
-            | Attack::Disk => CONNECTIONS,
+            | Attack::Disk
+            | Attack::Pipelines => CONNECTIONS,
+            Attack::Frames => 2,
             Attack::Idle => IDLE_AGENTS,
             Attack::Slow => SILENT_AGENTS + 1,
         }
@@ -229,6 +241,8 @@ impl Prepared {
                 self.push_as(nth, ("x-forwarded-for", FORWARDED)).await;
             }
             Attack::Address => self.enter_as(FORWARDED).await,
+            Attack::Frames => self.send_frames().await,
+            Attack::Pipelines => self.send_unread_requests().await,
         }
     }
 
@@ -283,23 +297,53 @@ impl Prepared {
 
     /// Each wants another protocol than a WebSocket, so that the HTTP server keeps the connection for more.
     async fn send_bad_handshakes(self) {
-        const ANSWER: &[u8] = b"HTTP/1.1 ";
         let batch = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n".repeat(64);
         loop {
+            let Ok(stream) = TcpStream::connect(self.address).await else { continue };
+            self.flood(stream, batch.as_bytes(), b"HTTP/1.1 ").await;
+        }
+    }
+
+    /// Each frame is a ping of the push protocol. The masks are zeros.
+    async fn send_frames(self) {
+        const HANDSHAKE: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        const HELLO: &str = r#"{"messageType": "hello", "use_webpush": true}"#;
+        let frame =
+            |text: &str| [&[0x81, 0x80 | text.len() as u8, 0, 0, 0, 0], text.as_bytes()].concat();
+        let (enter, batch) =
+            ([HANDSHAKE.as_bytes(), &frame(HELLO)].concat(), frame("{}").repeat(512));
+        loop {
             let Ok(mut stream) = TcpStream::connect(self.address).await else { continue };
-            let (mut answers, mut requests) = stream.split();
-            let send = async { while requests.write_all(batch.as_bytes()).await.is_ok() {} };
-            let receive = async {
-                let mut chunk = vec![0; 65_536];
-                while let Ok(length @ 1..) = answers.read(&mut chunk).await {
-                    let found =
-                        chunk[..length].windows(ANSWER.len()).filter(|part| *part == ANSWER);
-                    self.done.fetch_add(found.count() as u64, Ordering::Relaxed);
-                }
-            };
-            tokio::select! {
-                () = send => {}
-                () = receive => {}
+            if stream.write_all(&enter).await.is_ok() {
+                self.flood(stream, &batch, b"\x81\x02{}").await;
+            }
+        }
+    }
+
+    /// Sends the batch again and again, and counts the answers.
+    async fn flood(&self, mut stream: TcpStream, batch: &[u8], answer: &[u8]) {
+        let (mut answers, mut requests) = stream.split();
+        let send = async { while requests.write_all(batch).await.is_ok() {} };
+        let receive = async {
+            let mut chunk = vec![0; 65_536];
+            while let Ok(length @ 1..) = answers.read(&mut chunk).await {
+                let found = chunk[..length].windows(answer.len()).filter(|part| *part == answer);
+                self.done.fetch_add(found.count() as u64, Ordering::Relaxed);
+            }
+        };
+        tokio::select! {
+            () = send => {}
+            () = receive => {}
+        }
+    }
+
+    async fn send_unread_requests(self) {
+        let batch = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n".repeat(64);
+        loop {
+            let Ok(mut stream) = TcpStream::connect(self.address).await else { continue };
+            while stream.write_all(batch.as_bytes()).await.is_ok() {
+                self.count();
             }
         }
     }
