@@ -38,7 +38,7 @@ async fn an_honest_client_loses_nothing_to_attackers() {
         let stored_refused = if has_space { 0 } else { report.stored.count() };
         let refused = (report.direct.refused, report.stored.refused);
         assert_eq!((refused, report.lost), ((0, stored_refused), 0), "{shown}");
-        assert_eq!(row.commits.is_some(), has_space, "{shown}");
+        assert!(row.commits.is_some(), "{shown}");
         let is_limited = matches!(attack, Attack::Key | Attack::Address | Attack::Disk);
         assert!(!is_limited || row.refused > 0, "{shown}");
     }
