@@ -14,7 +14,7 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    /// None if the server does not count them, or is unhealthy.
+    /// None if the server does not count them.
     pub(crate) fn of(health: &Value) -> Option<Self> {
         let numbers = |name: &str| -> Option<Vec<u64>> {
             health["commits"][name].as_array()?.iter().map(Value::as_u64).collect()
