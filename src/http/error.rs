@@ -134,9 +134,9 @@ impl PushError {
     }
 
     /// The answer with further fields.
-    pub(super) fn response_with(&self, fields: &Value) -> HttpResponse {
+    pub(super) fn response_with(&self, message: &dyn fmt::Display, fields: &Value) -> HttpResponse {
         let (code, headers) = (self.code(), |response: &mut _| self.add_headers(response));
-        respond(self, code, MORE_INFO, headers, Some(fields))
+        respond(message, code, MORE_INFO, headers, Some(fields))
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {

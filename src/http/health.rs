@@ -45,7 +45,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     body["status"] = json!("unhealthy");
     body["checks"] = json!({"store": store, "space": space, "feeds": feeds, "accepts": accepts,
         "registry": registry, "broadcasts": broadcasts});
-    PushError::Unavailable.response_with(&body)
+    PushError::Unavailable.response_with(&"the server is unhealthy, checks says why", &body)
 }
 
 /// What was refused since the start, and what is under way.

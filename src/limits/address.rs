@@ -26,9 +26,6 @@ pub(super) struct Addresses {
     log: Logger,
 }
 
-/// A header that has something else in the place of the address.
-struct Malformed;
-
 impl Addresses {
     pub(super) fn new(settings: &Settings, log: Logger) -> Self {
         Self {
@@ -41,7 +38,7 @@ impl Addresses {
     }
 
     /// The address or the IPv6 /56 that a request of this peer counts for; none if it has no limit by address. A header
-    /// of a proxy that is not trusted is logged, and one of a trusted proxy that is missing or malformed.
+    /// of a proxy that is not trusted is logged, and one of a trusted proxy that names no client.
     pub(super) fn of(&self, peer: IpAddr, headers: &HeaderMap, now: Time) -> Option<IpAddr> {
         let peer = peer.to_canonical();
         let has_header = headers.contains_key(FORWARDED);
@@ -49,18 +46,14 @@ impl Addresses {
         if has_header && !is_trusted {
             self.warn_of_untrusted(peer, now);
         }
+        let forwarded = if is_trusted { self.forwarded(headers) } else { None };
+        if is_trusted && forwarded.is_none() {
+            self.warn_of_unusable(peer, now);
+        }
         let is_forwarded = is_trusted && has_header;
         if peer.is_loopback() && !is_forwarded && !self.loopback_limited {
             return None;
         }
-        let forwarded = match is_trusted.then(|| self.forwarded(headers)) {
-            Some(Err(Malformed)) => {
-                self.warn_of_unusable(peer, now);
-                None
-            }
-            Some(Ok(forwarded)) => forwarded,
-            None => None,
-        };
         Some(match forwarded.unwrap_or(peer) {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => (address & SITE).into(),
@@ -69,18 +62,17 @@ impl Addresses {
 
     /// The last address that no trusted proxy has: each proxy appends the address of its own peer, and what precedes
     /// that may be forged.
-    fn forwarded(&self, headers: &HeaderMap) -> Result<Option<IpAddr>, Malformed> {
+    fn forwarded(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let lines: Vec<_> = headers.get_all(FORWARDED).collect();
         let newest_first =
             lines.iter().rev().flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
         for address in newest_first {
-            let address = parse(address).ok_or(Malformed)?;
+            let address = parse(address)?;
             if !self.trusted_proxies.contains(address) {
-                return Ok(Some(address));
+                return Some(address);
             }
         }
-        // Without any address the header is missing.
-        if lines.is_empty() { Err(Malformed) } else { Ok(None) }
+        None
     }
 
     fn warn_of_untrusted(&self, peer: IpAddr, now: Time) {
@@ -93,7 +85,7 @@ impl Addresses {
 
     fn warn_of_unusable(&self, peer: IpAddr, now: Time) {
         if let Some(requests) = self.unusable.count(now) {
-            warn!(self.log, "a trusted proxy sends no valid X-Forwarded-For, its own address counts";
+            warn!(self.log, "a trusted proxy sends no X-Forwarded-For with the address of a client, its clients are not told apart";
                 "requests" => requests, "is_loopback" => peer.is_loopback());
             debug!(self.log, "a trusted proxy without a valid X-Forwarded-For"; "peer" => %peer);
         }
@@ -205,10 +197,10 @@ mod tests {
             ("192.0.2.1", &["1.2.3.4"], 1, 0),
             ("127.0.0.1", &["1.2.3.4"], 1, 0),
             ("10.0.0.1", &["1.2.3.4"], 0, 0),
-            ("10.0.0.1", &["10.0.0.2"], 0, 0),
+            ("10.0.0.1", &["10.0.0.2"], 0, 1),
             ("10.0.0.1", &[], 0, 1),
             ("10.0.0.1", &["unknown"], 0, 1),
-            ("127.0.0.2", &[], 0, 0),
+            ("127.0.0.2", &[], 0, 1),
             ("127.0.0.2", &["unknown"], 0, 1),
         ] {
             let addresses = addresses("10.0.0.0/8, 127.0.0.2", false);

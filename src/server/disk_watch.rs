@@ -51,7 +51,7 @@ impl DiskWatch {
         if disk.is_low() || counts != before {
             self.has_none = true;
             let refused = subscriptions - before.subscriptions;
-            return (refused > 0).then_some(Change::SubscriptionsRefused(refused));
+            return (disk.is_low() && refused > 0).then_some(Change::SubscriptionsRefused(refused));
         }
         let had_space = std::mem::replace(&mut self.had_space, counts);
         std::mem::take(&mut self.has_none).then(|| {

@@ -7,6 +7,7 @@ use slog::{Logger, info, warn};
 use storage::{DiskSpace, Store};
 
 use super::listen::RunningServers;
+use crate::node_address::Networks;
 use crate::settings::{Role, Settings};
 
 /// Writes both. A node serves even if its standard output is closed.
@@ -25,13 +26,23 @@ pub(super) fn write(
     };
     let text = format!("Kalends is listening on http://{bound}\n{rest}");
     let _ = stdout().write_all(text.as_bytes());
-    if bound.ip().is_unspecified() && settings.public_url.is_none() {
-        warn!(log, "endpoint URLs name this machine only, and listen is all addresses: set public_url";
-            "public_url" => origin);
+    if settings.public_url.is_none() {
+        warn_of_own_url(bound.ip().is_unspecified(), settings, origin, log);
     }
     info!(log, "listening"; "role" => role.name(), "address" => %bound, "public_url" => origin);
     if let Some(router) = ports.router_address() {
         info!(log, "listening for other nodes"; "address" => %router, "node" => %settings.node_id(router));
+    }
+}
+
+/// Warns if user agents on other machines get endpoint URLs of this one.
+fn warn_of_own_url(is_everywhere: bool, settings: &Settings, origin: &str, log: &Logger) {
+    if is_everywhere {
+        warn!(log, "endpoint URLs name this machine only, and listen is all addresses: set public_url";
+            "public_url" => origin);
+    } else if settings.trusted_proxies != Networks::default() {
+        warn!(log, "endpoint URLs name this machine only, and trusted_proxies names a proxy: set public_url";
+            "public_url" => origin);
     }
 }
 
