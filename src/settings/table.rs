@@ -344,7 +344,8 @@ settings! {
     group "Limits by sender" {
         /// Proxies whose `X-Forwarded-For` header names the address that a request counts for, separated by commas:
         /// addresses and networks (`10.0.0.1`, `10.0.0.0/8`, `fd00::/8`). Of a proxy on this machine, write its
-        /// loopback address. If the header is malformed or missing, the address of the proxy counts.
+        /// loopback address. If the header is malformed or missing, the address of the proxy counts. Name proxies only:
+        /// clients within these networks all count as the proxy.
         trusted_proxies: Networks = Networks::default();
 
         /// Applies the limits by address to peers on loopback too. By default they have none: programs on this machine
@@ -469,7 +470,8 @@ settings! {
 
     group "Process limits" {
         /// Connections that the public port accepts at once, of user agents and application servers
-        /// together. A lower limit of open files lowers it, and the log has both numbers.
+        /// together. It is rounded up to a multiple of the number of workers. A lower limit of open files lowers it,
+        /// and the log has both numbers.
         connections_max: usize = 100_000, in COUNT, "connections";
 
         /// Timeout for receiving the headers of a request.
