@@ -10,7 +10,7 @@ use actix_service::{Service, apply_fn_factory};
 use actix_web::dev::ServiceRequest;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
-use actors::socket::{HttpFlow, HttpOptions};
+use actors::socket::{HttpFlow, HttpOptions, Turn};
 use socket2::SockRef;
 
 /// Time for which an idle HTTP connection is kept. It is longer than that of the clients between
@@ -26,8 +26,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// lasts for half of it to all of it.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The bound of what the kernel keeps for a peer that does not read, in bytes. The kernel doubles it for its own data.
-const SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// The bound of what the kernel keeps of a connection in each direction, in bytes. It doubles that for its own data.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The limits of a port.
 #[derive(Debug, Clone, Copy)]
@@ -91,15 +91,15 @@ fn set_options(listener: &TcpListener, user_timeout: Duration) -> io::Result<()>
     let socket = SockRef::from(listener);
     socket.set_tcp_user_timeout(Some(user_timeout))?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_send_buffer_size(SEND_BUFFER_BYTES)
+    socket.set_send_buffer_size(BUFFER_BYTES)?;
+    socket.set_recv_buffer_size(BUFFER_BYTES)
 }
 
-/// Waits for the turn of a request ([`HttpFlow::turn`]).
-pub async fn turn(request: &ServiceRequest) {
+/// Waits for the turn of a request ([`HttpFlow::turn`]). It is to be kept until the request has its answer.
+pub async fn turn(request: &ServiceRequest) -> Option<Turn> {
     // In-process tests have no connection.
-    if let Some(flow) = request.conn_data::<Rc<HttpFlow>>() {
-        flow.turn().await;
-    }
+    let flow = Rc::clone(request.conn_data::<Rc<HttpFlow>>()?);
+    Some(flow.turn().await)
 }
 
 #[cfg(test)]
@@ -118,6 +118,7 @@ mod tests {
         assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1234)));
         assert!(accepted.tcp_nodelay().unwrap());
         // The kernel doubles it for its own data.
-        assert_eq!(accepted.send_buffer_size().unwrap(), 2 * SEND_BUFFER_BYTES);
+        assert_eq!(accepted.send_buffer_size().unwrap(), 2 * BUFFER_BYTES);
+        assert_eq!(accepted.recv_buffer_size().unwrap(), 2 * BUFFER_BYTES);
     }
 }

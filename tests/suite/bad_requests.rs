@@ -167,6 +167,8 @@ async fn unknown_paths_and_methods_get_the_common_error_body() {
 async fn an_invalid_handshake_gets_the_common_error_body() {
     let server = Server::start();
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    let valid =
+        format!("Connection: upgrade\r\nSec-WebSocket-Version: 13\r\n{key}\r\nUpgrade: websocket");
     for (what, headers, status) in [
         ("no upgrade at all", "Accept: text/html".to_owned(), 426),
         ("another protocol", "Upgrade: h2c\r\nConnection: upgrade".to_owned(), 400),
@@ -184,6 +186,9 @@ async fn an_invalid_handshake_gets_the_common_error_body() {
             "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13".to_owned(),
             400,
         ),
+        ("two protocols", format!("{valid}, x"), 400),
+        ("a body", format!("{valid}\r\nContent-Length: 5"), 400),
+        ("a body without an end", format!("{valid}\r\nTransfer-Encoding: chunked"), 400),
     ] {
         let mut raw = Raw::open(&server).await;
         raw.write(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\n")).await;
@@ -191,6 +196,7 @@ async fn an_invalid_handshake_gets_the_common_error_body() {
         assert_eq!(answer.status, status, "{what}: {answer}");
         answer.assert_error(status, 999);
         assert_eq!(answer.header("upgrade").is_some(), status == 426, "{what}: {answer}");
+        assert_eq!(raw.rest(AT_ONCE).await, b"", "{what}");
     }
 }
 

@@ -15,6 +15,9 @@ use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Sender, Server, Socket, unt
 
 const VERSION_REQUEST: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
 
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 /// The timeouts under test are checked twice a second.
 const COARSE: Duration = Duration::from_millis(1500);
 
@@ -250,6 +253,60 @@ async fn requests_behind_one_that_waits_cost_no_processor_time() {
     agent.ack(&push).await;
     assert_eq!(client.answer().await.status, 201);
     assert_eq!(client.answer().await.status, 200);
+}
+
+#[actix_web::test]
+async fn an_upgrade_behind_requests_whose_answers_are_not_read_waits_for_them() {
+    const REQUESTS: usize = 180;
+    const CLIENTS: usize = 60;
+    let server = Server::start_with(&["--workers", "1"]);
+    // The socket takes no more after the answer to one of these numbers of requests.
+    join_all((REQUESTS..REQUESTS + CLIENTS).map(async |requests| {
+        let mut client = Raw::open_with_small_buffer(&server).await;
+        client.write(VERSION_REQUEST.repeat(requests) + UPGRADE).await;
+        sleep(Duration::from_millis(500)).await;
+        for _ in 0..requests {
+            assert_eq!(client.answer().await.status, 200);
+        }
+        assert_eq!(client.answer().await.status, 101);
+    }))
+    .await;
+    until(AT_ONCE, "no agent is connected", async || server.connections().await == 0).await;
+}
+
+#[actix_web::test]
+async fn requests_that_are_decoded_late_are_answered() {
+    let server = Server::start();
+    let mut client = Raw::open(&server).await;
+    let health = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.write(health.repeat(165) + &VERSION_REQUEST.repeat(101)).await;
+    for answered in 0..266 {
+        assert_eq!(client.answer().await.status, 200, "{answered}");
+    }
+}
+
+#[actix_web::test]
+async fn a_further_request_has_as_much_time_for_its_headers_as_the_first() {
+    let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
+    let mut bystander = Bystander::connect(&server).await;
+    for part in ["\r\n", "POST /wpush/x HTTP/1.1\r\nHost: a\r\nTT"] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(VERSION_REQUEST).await;
+        assert_eq!(raw.answer().await.status, 200);
+        raw.write(part).await;
+        assert_eq!(raw.rest(Duration::from_millis(500) + COARSE).await, b"");
+    }
+    let mut slow = Raw::open(&server).await;
+    for part in
+        [VERSION_REQUEST, "GET /__version__ HTTP/1.1\r\n", "Host: a\r\n\r\n", VERSION_REQUEST]
+    {
+        slow.write(part).await;
+        sleep(Duration::from_millis(100)).await;
+    }
+    for _ in 0..3 {
+        assert_eq!(slow.answer().await.status, 200);
+    }
+    bystander.is_unaffected().await;
 }
 
 /// Asserts that the server computes next to nothing for a second.

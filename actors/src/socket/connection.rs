@@ -17,14 +17,11 @@ use actix_codec::{Encoder, Framed};
 use actix_http::body::{BodySize, BoxBody, to_bytes};
 use actix_http::error::DispatchError;
 use actix_http::h1::{Codec, Message, SendResponse};
-use actix_http::{ConnectionType, HttpMessage, HttpService, Method, Request, Response, StatusCode};
-use actix_service::{
-    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, apply_fn_factory, map_config,
-};
+use actix_http::{ConnectionType, HttpService, Method, Request, Response, StatusCode};
+use actix_service::{IntoServiceFactory, Service, ServiceFactory, apply_fn_factory, map_config};
 use actix_web::dev::{AppConfig, ServiceResponse};
-use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::ServiceConfig;
-use actix_web::{App, Error, HttpResponse};
+use actix_web::{App, Error};
 use bytes::{Buf, BytesMut};
 use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -39,6 +36,9 @@ const UNSENT_BYTES_MAX: usize = 8 * 1024;
 /// Polls of an HTTP connection that move no byte, before each further one waits for [`RESTLESS_WAIT`].
 const RESTLESS_POLLS_MAX: u32 = 128;
 const RESTLESS_WAIT: Duration = Duration::from_millis(50);
+
+/// The answer to an upgrade by another method.
+const NOT_GET: &str = "an upgrade to a WebSocket is a GET";
 
 /// A socket that one task reads in one place and writes in another.
 pub(super) type SharedIo<T> = Rc<RefCell<T>>;
@@ -91,17 +91,10 @@ where
     let upgrade = apply_fn_factory(app(configure.clone()), move |request, app: &_| {
         answer_upgrade(request, app, linger)
     });
-    // A 101 promises what only an upgrade keeps.
-    let routes = app(configure).map(|answer: ServiceResponse| match answer.status() {
-        StatusCode::SWITCHING_PROTOCOLS => {
-            answer.into_response(HttpResponse::BadRequest().force_close().finish())
-        }
-        _ => answer,
-    });
-    apply_fn_factory(http.upgrade(upgrade).h1(routes), |(io, peer), http: &_| {
+    apply_fn_factory(http.upgrade(upgrade).h1(app(configure)), move |(io, peer), http: &_| {
         let flow = Rc::<HttpFlow>::default();
         let served = Service::call(http, (HttpStream::new(io, Rc::clone(&flow)), peer));
-        Connection::Http(Http { served: Box::pin(served), flow, restless_polls: 0, wait: None })
+        Connection::Http(Http::new(Box::pin(served), flow, headers_timeout))
     })
 }
 
@@ -122,7 +115,7 @@ fn app(
 
 /// Answers a request to upgrade. The answer decides whether the connection becomes a WebSocket.
 fn answer_upgrade<T, A>(
-    (request, framed): (Request, Framed<HttpStream<T>, Codec>),
+    (request, mut framed): (Request, Framed<HttpStream<T>, Codec>),
     app: &A,
     linger: Duration,
 ) -> impl Future<Output = Result<(), Error>> + use<T, A>
@@ -130,14 +123,14 @@ where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
     A: Service<Request, Response = ServiceResponse, Error = Error>,
 {
-    // A body cannot be told from the frames that follow it.
-    let has_body = request.headers().get(CONTENT_LENGTH).is_some_and(|length| length != "0");
-    let is_valid = *request.method() == Method::GET && !has_body;
-    let answer = is_valid.then(|| app.call(request));
+    // Another method may have a body, which actix-http does not read here.
+    let answer = (*request.method() == Method::GET).then(|| app.call(request));
     async move {
+        // Nobody else sends the answers to earlier requests, and the next one has its turn after them.
+        poll_fn(|cx| Pin::new(&mut framed).flush(cx)).await?;
         let mut answer: Response<BoxBody> = match answer {
             Some(answer) => answer.await?.into(),
-            None => Response::bad_request().map_into_boxed_body(),
+            None => Response::with_body(StatusCode::BAD_REQUEST, NOT_GET).map_into_boxed_body(),
         };
         let session = answer.extensions_mut().remove::<Session>();
         match session.filter(|_| answer.status() == StatusCode::SWITCHING_PROTOCOLS) {
@@ -276,28 +269,48 @@ struct Http<F> {
     flow: Rc<HttpFlow>,
     restless_polls: u32,
     wait: Option<Pin<Box<Sleep>>>,
+    headers_timeout: Duration,
+    /// The end of the time for the rest of a request.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
-    /// actix-http wakes itself without an end while its read buffer is full and a request waits. Polls that move no
-    /// byte become slow.
+    fn new(served: Pin<Box<F>>, flow: Rc<HttpFlow>, headers_timeout: Duration) -> Self {
+        Self { served, flow, restless_polls: 0, wait: None, headers_timeout, deadline: None }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         if let Some(wait) = &mut self.wait {
             ready!(wait.as_mut().poll(cx));
             self.wait = None;
         }
-        let before = self.flow.bytes();
+        let (bytes, begun) = (self.flow.bytes(), self.flow.begun());
         let ended = self.served.as_mut().poll(cx);
-        if ended.is_pending() {
-            self.restless_polls =
-                if self.flow.bytes() == before { self.restless_polls + 1 } else { 0 };
-            if self.restless_polls > RESTLESS_POLLS_MAX {
-                self.restless_polls = RESTLESS_POLLS_MAX;
-                let wait = self.wait.insert(Box::pin(sleep(RESTLESS_WAIT)));
-                // It has just begun.
-                let _ = wait.as_mut().poll(cx);
-            }
+        if ended.is_ready() || self.poll_deadline(cx).is_ready() {
+            return if ended.is_ready() { ended } else { Poll::Ready(Ok(())) };
         }
-        ended
+        if self.flow.begun() > begun {
+            // actix-http leaves requests undecoded while others wait, and does not return to them by itself.
+            cx.waker().wake_by_ref();
+        }
+        self.restless_polls = if self.flow.bytes() == bytes { self.restless_polls + 1 } else { 0 };
+        if self.restless_polls > RESTLESS_POLLS_MAX {
+            // actix-http wakes itself without an end while its read buffer is full and a request waits.
+            self.restless_polls = RESTLESS_POLLS_MAX;
+            let wait = self.wait.insert(Box::pin(sleep(RESTLESS_WAIT)));
+            // It has just begun.
+            let _ = wait.as_mut().poll(cx);
+        }
+        Poll::Pending
+    }
+
+    /// The time for the rest of a request after the first one, which actix-http does not limit.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.flow.awaits_rest() {
+            self.deadline = None;
+            return Poll::Pending;
+        }
+        let headers_timeout = self.headers_timeout;
+        self.deadline.get_or_insert_with(|| Box::pin(sleep(headers_timeout))).as_mut().poll(cx)
     }
 }

@@ -28,6 +28,11 @@ pub struct HttpFlow {
     is_blocked: Cell<bool>,
     /// Whether a request waits for its turn.
     awaits_turn: Cell<bool>,
+    /// Requests that have begun, and those of them that are in progress.
+    begun: Cell<u64>,
+    in_progress: Cell<u32>,
+    /// Whether bytes were read that may be the beginning of a further request.
+    has_unbegun: Cell<bool>,
     /// The task of the connection, if it waits for either.
     waiting: Cell<Option<Waker>>,
     bytes: Cell<u64>,
@@ -36,6 +41,9 @@ pub struct HttpFlow {
     /// What the connection becomes when the HTTP service has ended.
     upgraded: Cell<Option<LocalBoxFuture<'static, ()>>>,
 }
+
+/// A request in progress, until it is dropped.
+pub struct Turn(Rc<HttpFlow>);
 
 /// The stream that actix-http reads and writes.
 pub(super) struct HttpStream<T> {
@@ -49,12 +57,27 @@ impl HttpFlow {
     /// Requests that wait in the buffer of a connection are answered in one poll of its task. One client would keep all
     /// others of the thread waiting for as long as it sends requests that need no wait, and its answers would fill the
     /// memory if it does not read them.
-    pub async fn turn(&self) {
-        self.awaits_turn.set(true);
+    pub async fn turn(self: Rc<Self>) -> Turn {
+        self.begun.set(self.begun.get() + 1);
+        self.in_progress.set(self.in_progress.get() + 1);
+        self.has_unbegun.set(false);
+        let turn = Turn(self);
+        turn.0.awaits_turn.set(true);
         consume_budget().await;
-        poll_fn(|cx| self.poll_until(!self.is_blocked.get(), cx)).await;
-        self.awaits_turn.set(false);
-        self.wake();
+        poll_fn(|cx| turn.0.poll_until(!turn.0.is_blocked.get(), cx)).await;
+        turn.0.awaits_turn.set(false);
+        turn.0.wake();
+        turn
+    }
+
+    /// How many requests have begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.get()
+    }
+
+    /// Whether a part of a request has arrived after the first one, and the rest has not.
+    pub(super) fn awaits_rest(&self) -> bool {
+        self.begun.get() > 0 && self.in_progress.get() == 0 && self.has_unbegun.get()
     }
 
     /// How many bytes were read and written.
@@ -105,6 +128,12 @@ impl HttpFlow {
     }
 }
 
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.in_progress.set(self.0.in_progress.get() - 1);
+    }
+}
+
 impl fmt::Debug for HttpFlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (is_blocked, bytes) = (self.is_blocked.get(), self.bytes.get());
@@ -144,6 +173,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
         let bytes = part.filled().len();
         buffer.advance(bytes);
         flow.count(bytes);
+        flow.has_unbegun.set(flow.in_progress.get() == 0 && bytes > 0);
         flow.read_in_turn.set(READ_BYTES_IN_TURN - left + bytes);
         Poll::Ready(Ok(()))
     }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use actix::{AsyncContext, StreamHandler};
 use actix_http::ws::{Frame, Item};
-use actix_web::http::header::SEC_WEBSOCKET_PROTOCOL;
+use actix_web::http::header::{
+    CONTENT_LENGTH, HeaderValue, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE,
+};
 use actix_web::{Error, HttpRequest, HttpResponse};
 use actix_web_actors::ws;
 use bytes::{Bytes, BytesMut};
@@ -28,7 +30,7 @@ use crate::clock::Clock;
 use crate::mailbox::MailboxContext;
 
 pub use connection::{HttpOptions, service};
-pub use http_stream::HttpFlow;
+pub use http_stream::{HttpFlow, Turn};
 
 use connection::SharedIo;
 use frames::{FrameStream, Received};
@@ -70,6 +72,9 @@ pub fn upgrade(
     admission: Box<dyn Admission>,
     request: &HttpRequest,
 ) -> Result<HttpResponse, Error> {
+    if !takes_socket(request) {
+        return Err(ws::HandshakeError::NoWebsocketUpgrade.into());
+    }
     let mut answer = ws::handshake_with_protocols(request, &[PROTOCOL])?.finish();
     let has_subprotocol = offers_subprotocol(request);
     let message_bytes_max = shared.frame_limits.bytes_max;
@@ -89,6 +94,16 @@ impl Session {
             client
         }))
     }
+}
+
+/// Whether actix-http hands the socket of this request over. A body cannot be told from the frames that follow it.
+fn takes_socket(request: &HttpRequest) -> bool {
+    let headers = request.headers();
+    let is_websocket =
+        |upgrade: &HeaderValue| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket");
+    headers.get(UPGRADE).is_some_and(is_websocket)
+        && headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0")
+        && !headers.contains_key(TRANSFER_ENCODING)
 }
 
 /// Whether the upgrade accepts the subprotocol, which it does if it is offered.

@@ -269,7 +269,7 @@ async fn in_turn(
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    http_port::turn(&request).await;
+    let _turn = http_port::turn(&request).await;
     request_body_drain::hold_until_answered(request, next).await
 }
 

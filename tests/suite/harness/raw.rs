@@ -22,6 +22,14 @@ impl Raw {
         Self { stream: stream.expect("the server takes connections"), unread: Vec::new() }
     }
 
+    /// A connection for which the kernel keeps few unread bytes.
+    pub(crate) async fn open_with_small_buffer(server: &Server) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket can be made");
+        socket.set_recv_buffer_size(4096).expect("a socket has a buffer");
+        let stream = socket.connect(server.address()).await.expect("the server takes connections");
+        Self { stream, unread: Vec::new() }
+    }
+
     /// Connects from a loopback address of its own, such as 127.0.0.2.
     pub(crate) async fn open_from(local: IpAddr, to: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket can be made");
