@@ -15,6 +15,8 @@ use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Sender, Server, Socket, unt
 
 const VERSION_REQUEST: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
 
+const HEALTH_REQUEST: &str = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+
 const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
@@ -257,15 +259,13 @@ async fn requests_behind_one_that_waits_cost_no_processor_time() {
 
 #[actix_web::test]
 async fn an_upgrade_behind_requests_whose_answers_are_not_read_waits_for_them() {
-    const REQUESTS: usize = 180;
-    const CLIENTS: usize = 60;
-    let server = Server::start_with(&["--workers", "1"]);
-    // The socket takes no more after the answer to one of these numbers of requests.
-    join_all((REQUESTS..REQUESTS + CLIENTS).map(async |requests| {
+    let server = Server::start();
+    // After some of these numbers of requests the socket takes no more, while the last one waits for the store.
+    join_all((400..1000).step_by(20).map(async |requests| {
         let mut client = Raw::open_with_small_buffer(&server).await;
-        client.write(VERSION_REQUEST.repeat(requests) + UPGRADE).await;
+        client.write(VERSION_REQUEST.repeat(requests) + HEALTH_REQUEST + UPGRADE).await;
         sleep(Duration::from_millis(500)).await;
-        for _ in 0..requests {
+        for _ in 0..=requests {
             assert_eq!(client.answer().await.status, 200);
         }
         assert_eq!(client.answer().await.status, 101);
@@ -278,8 +278,7 @@ async fn an_upgrade_behind_requests_whose_answers_are_not_read_waits_for_them() 
 async fn requests_that_are_decoded_late_are_answered() {
     let server = Server::start();
     let mut client = Raw::open(&server).await;
-    let health = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
-    client.write(health.repeat(165) + &VERSION_REQUEST.repeat(101)).await;
+    client.write(HEALTH_REQUEST.repeat(165) + &VERSION_REQUEST.repeat(101)).await;
     for answered in 0..266 {
         assert_eq!(client.answer().await.status, 200, "{answered}");
     }
