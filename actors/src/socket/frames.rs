@@ -231,7 +231,7 @@ mod tests {
             loop {
                 match poll(&mut frames) {
                     Poll::Ready(Some(Ok(Frame::Continuation(part)))) => {
-                        drop(socket.take_part(part))
+                        drop(socket.take_part(part));
                     }
                     Poll::Ready(Some(Ok(Frame::Text(text)))) => drop(received(&text)),
                     Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
