@@ -25,7 +25,7 @@ use actix_web::{App, Error};
 use bytes::{Buf, BytesMut};
 use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
 use super::http_stream::{HttpFlow, HttpStream};
 use super::{Output, Session};
@@ -94,7 +94,9 @@ where
     apply_fn_factory(http.upgrade(upgrade).h1(app(configure)), move |(io, peer), http: &_| {
         let flow = Rc::<HttpFlow>::default();
         let served = Service::call(http, (HttpStream::new(io, Rc::clone(&flow)), peer));
-        Connection::Http(Http::new(Box::pin(served), flow, headers_timeout))
+        let deadline = RequestDeadline { headers_timeout, keep_alive, awaited: None, timer: None };
+        let served = Box::pin(served);
+        Connection::Http(Http { served, flow, restless_polls: 0, wait: None, deadline })
     })
 }
 
@@ -269,16 +271,10 @@ struct Http<F> {
     flow: Rc<HttpFlow>,
     restless_polls: u32,
     wait: Option<Pin<Box<Sleep>>>,
-    headers_timeout: Duration,
-    /// The end of the time for the rest of a request.
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: RequestDeadline,
 }
 
 impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
-    fn new(served: Pin<Box<F>>, flow: Rc<HttpFlow>, headers_timeout: Duration) -> Self {
-        Self { served, flow, restless_polls: 0, wait: None, headers_timeout, deadline: None }
-    }
-
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         if let Some(wait) = &mut self.wait {
             ready!(wait.as_mut().poll(cx));
@@ -286,8 +282,11 @@ impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
         }
         let (bytes, begun) = (self.flow.bytes(), self.flow.begun());
         let ended = self.served.as_mut().poll(cx);
-        if ended.is_ready() || self.poll_deadline(cx).is_ready() {
-            return if ended.is_ready() { ended } else { Poll::Ready(Ok(())) };
+        if ended.is_ready() {
+            return ended;
+        }
+        if self.deadline.poll(self.flow.awaits_request(), cx).is_ready() {
+            return Poll::Ready(Ok(()));
         }
         if self.flow.begun() > begun {
             // actix-http leaves requests undecoded while others wait, and does not return to them by itself.
@@ -303,14 +302,84 @@ impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
         }
         Poll::Pending
     }
+}
 
-    /// The time for the rest of a request after the first one, which actix-http does not limit.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.flow.awaits_rest() {
-            self.deadline = None;
-            return Poll::Pending;
+/// The time for each request after the first one: to begin, and for its rest to arrive. actix-http limits neither once
+/// a part has arrived.
+struct RequestDeadline {
+    headers_timeout: Duration,
+    keep_alive: Duration,
+    /// Since when a request is awaited, and whether a part of it has arrived.
+    awaited: Option<(bool, Instant)>,
+    /// Fires at the deadline or before it.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl RequestDeadline {
+    fn poll(&mut self, has_part: Option<bool>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.awaited.map(|(had_part, _)| had_part) != has_part {
+            self.awaited = has_part.map(|has_part| (has_part, Instant::now()));
         }
-        let headers_timeout = self.headers_timeout;
-        self.deadline.get_or_insert_with(|| Box::pin(sleep(headers_timeout))).as_mut().poll(cx)
+        let Some((has_part, since)) = self.awaited else { return Poll::Pending };
+        // actix-http ends an idle connection by itself, but not one of which it holds a part of a request.
+        let wait =
+            if has_part { self.headers_timeout } else { self.keep_alive + self.headers_timeout };
+        let at = since + wait;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        if timer.deadline() > at {
+            timer.as_mut().reset(at);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= at {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Whether the deadline is over when so much time has passed.
+    async fn is_over(
+        deadline: &mut RequestDeadline,
+        has_part: Option<bool>,
+        after_ms: u64,
+    ) -> bool {
+        advance(Duration::from_millis(after_ms)).await;
+        deadline.poll(has_part, &mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_further_request_has_its_time_to_begin_and_its_time_to_arrive() {
+        let (idle, begun, busy) = (Some(false), Some(true), None);
+        for steps in [
+            [(idle, 0), (idle, 79_000), (busy, 0), (idle, 5_000), (idle, 79_000), (idle, 1_001)],
+            [(idle, 0), (idle, 79_000), (begun, 0), (begun, 4_000), (begun, 500), (begun, 501)],
+            [
+                (begun, 0),
+                (begun, 4_000),
+                (idle, 4_000),
+                (begun, 4_000),
+                (begun, 4_000),
+                (begun, 1_001),
+            ],
+        ] {
+            let (headers_timeout, keep_alive) = (Duration::from_secs(5), Duration::from_secs(75));
+            let mut deadline =
+                RequestDeadline { headers_timeout, keep_alive, awaited: None, timer: None };
+            let (last, before) = steps.split_last().unwrap();
+            for (has_part, after_ms) in before {
+                assert!(!is_over(&mut deadline, *has_part, *after_ms).await, "{steps:?}");
+            }
+            assert!(is_over(&mut deadline, last.0, last.1).await, "{steps:?}");
+        }
     }
 }

@@ -75,9 +75,10 @@ impl HttpFlow {
         self.begun.get()
     }
 
-    /// Whether a part of a request has arrived after the first one, and the rest has not.
-    pub(super) fn awaits_rest(&self) -> bool {
-        self.begun.get() > 0 && self.in_progress.get() == 0 && self.has_unbegun.get()
+    /// Whether the connection awaits a further request, and if so, whether a part of it has arrived.
+    pub(super) fn awaits_request(&self) -> Option<bool> {
+        let is_awaited = self.begun.get() > 0 && self.in_progress.get() == 0;
+        is_awaited.then(|| self.has_unbegun.get())
     }
 
     /// How many bytes were read and written.
