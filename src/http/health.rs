@@ -35,6 +35,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         registry = count.is_some();
         broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
         body["connections"] = json!(count);
+        body["frames_delayed"] = json!(clients.frame_limits.delayed());
     }
     if store && space && feeds && accepts && registry && broadcasts {
         body["status"] = json!("OK");

@@ -12,7 +12,6 @@ use actors::{
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
-use state_machine::token_bucket::Rate;
 use state_machine::{Month, NodeId, Time, Uaid};
 use storage::embedded::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
@@ -170,11 +169,12 @@ impl NodeParts<'_> {
             urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
             clock: common.clock.clone(),
             mailbox_max: settings.client_mailbox_max,
-            frame_limits: Arc::new(FrameLimits {
-                bytes_max: settings.frame_bytes_max,
-                rate: Rate::per_second(settings.agent_frames_per_second_max),
-                clock: common.clock.clone(),
-            }),
+            frame_limits: Arc::new(FrameLimits::new(
+                settings.frame_bytes_max,
+                settings.agent_frames_per_second_max,
+                common.clock.clone(),
+                common.log.clone(),
+            )),
             log: common.log.clone(),
             connections: AtomicU64::new(0),
         };

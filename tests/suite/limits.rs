@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use awc::http::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Error;
 
 use crate::harness::{AT_ONCE, Agent, Answer, Closed, Raw, Sender, Server, Signer, Socket, until};
@@ -344,4 +345,17 @@ async fn an_invalid_push_or_handshake_closes_its_connection_and_others_keep_it()
     let sender = Sender::new();
     let options = sender.request(Method::OPTIONS, &channel.endpoint).send().await;
     assert_eq!(options.status, 204);
+}
+
+#[actix_web::test]
+async fn an_agent_above_its_frame_rate_is_read_more_slowly_and_stays_connected() {
+    let server = Server::start_with(&["--agent-frames-per-second-max=20"]);
+    let mut agent = Agent::new(&server).await;
+    let pong = b"\x8a\x80\0\0\0\0";
+    agent.socket().stream().write_all(&pong.repeat(60)).await.unwrap();
+    until(AT_ONCE, "it is logged", async || server.log().contains("it is read more slowly")).await;
+    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
+    let health: Value = serde_json::from_slice(&health.body).unwrap();
+    assert!(health["frames_delayed"].as_u64() > Some(0), "{health}");
+    agent.register().await;
 }

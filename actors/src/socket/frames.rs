@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,12 +15,15 @@ use actix_codec::Decoder;
 use actix_http::ws::{Codec, Frame, ProtocolError};
 use bytes::BytesMut;
 use futures_util::Stream;
-use state_machine::token_bucket::TokenBucket;
+use slog::{Logger, warn};
+use state_machine::token_bucket::{Rate, TokenBucket};
+use state_machine::{Span, Time};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::FrameLimits;
 use super::connection::SharedIo;
+use crate::clock::Clock;
+use crate::shared_log_limiter::SharedLogLimiter;
 
 /// Bytes of one read.
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -30,9 +34,24 @@ const FRAMES_IN_TURN: u32 = 32;
 /// A frame counts once, and once more for each such part of its payload.
 const COUNTED_BYTES: u64 = 1024;
 
+/// Minimum time between two log lines about agents above the rate.
+const LOG_EVERY: Span = Span::from_secs(10);
+
 thread_local! {
     /// Where each read goes. What is left of it after the last whole frame is copied out.
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES_MAX]);
+}
+
+/// The limits of what one agent sends.
+pub struct FrameLimits {
+    /// Size of the largest message, in one frame or in several.
+    pub(super) bytes_max: usize,
+    /// Frames and KiB together. Above it, nothing is read until the next frame is within it.
+    rate: Rate,
+    clock: Clock,
+    delayed: AtomicU64,
+    log_limiter: SharedLogLimiter,
+    log: Logger,
 }
 
 pub(super) struct FrameStream<T> {
@@ -52,6 +71,28 @@ pub(super) struct FrameStream<T> {
 
 /// A frame, or why it is invalid.
 pub(super) struct Received(pub(super) Result<Frame, ProtocolError>);
+
+impl FrameLimits {
+    /// Messages of up to `bytes_max` bytes. A rate of 0 is no limit.
+    pub fn new(bytes_max: usize, frames_per_second_max: usize, clock: Clock, log: Logger) -> Self {
+        let rate = Rate::per_second(frames_per_second_max);
+        let log_limiter = SharedLogLimiter::new(LOG_EVERY);
+        Self { bytes_max, rate, clock, delayed: AtomicU64::new(0), log_limiter, log }
+    }
+
+    /// How many frames had to wait for the rate of their agent, since the start.
+    pub fn delayed(&self) -> u64 {
+        self.delayed.load(Ordering::Relaxed)
+    }
+
+    fn count_delayed(&self, now: Time) {
+        self.delayed.fetch_add(1, Ordering::Relaxed);
+        if let Some(frames) = self.log_limiter.count(now) {
+            warn!(self.log, "a user agent sends more than agent_frames_per_second_max allows, it is read more slowly";
+                "frames" => frames);
+        }
+    }
+}
 
 impl<T: AsyncRead + Unpin> FrameStream<T> {
     /// Continues after `bytes`, which were read with the handshake.
@@ -93,7 +134,10 @@ impl<T: AsyncRead + Unpin> FrameStream<T> {
             let (count, now) = (1 + length / COUNTED_BYTES, self.limits.clock.now());
             match self.bucket.try_acquire_many(&self.limits.rate, count, now) {
                 Ok(()) => break self.is_admitted = true,
-                Err(wait) => self.wait = Some(Box::pin(sleep(Duration::from_millis(wait.0)))),
+                Err(wait) => {
+                    self.limits.count_delayed(now);
+                    self.wait = Some(Box::pin(sleep(Duration::from_millis(wait.0))));
+                }
             }
         }
         Poll::Ready(Ok(()))
@@ -142,12 +186,10 @@ mod tests {
     use std::task::Waker;
 
     use bytes::Bytes;
-    use state_machine::Time;
-    use state_machine::token_bucket::Rate;
+    use slog::{Discard, o};
 
     use super::super::{WebSocket, received};
     use super::*;
-    use crate::clock::Clock;
     use crate::fuzz::fuzz;
 
     const BYTES_MAX: usize = 200;
@@ -188,8 +230,8 @@ mod tests {
 
     fn frames(bytes: &[u8], is_open: bool, per_second_max: usize) -> FrameStream<Arriving> {
         let (bytes, read) = (Bytes::copy_from_slice(bytes), Rc::default());
-        let (rate, clock) = (Rate::per_second(per_second_max), Clock::starting_at(Time(1_000_000)));
-        let limits = FrameLimits { bytes_max: BYTES_MAX, rate, clock };
+        let (clock, log) = (Clock::starting_at(Time(1_000_000)), Logger::root(Discard, o!()));
+        let limits = FrameLimits::new(BYTES_MAX, per_second_max, clock, log);
         let io = Rc::new(RefCell::new(Arriving { bytes, is_open, read }));
         FrameStream::new(io, Arc::new(limits), BytesMut::new())
     }
@@ -289,7 +331,7 @@ mod tests {
             assert_eq!(length(poll(&mut frames)), 0);
         }
         assert!(poll(&mut frames).is_pending());
-        assert_eq!(bytes_read(&frames), 2 * CHUNK_BYTES);
+        assert_eq!((bytes_read(&frames), frames.limits.delayed()), (2 * CHUNK_BYTES, 1));
         tokio::time::advance(Duration::from_millis(99)).await;
         assert!(poll(&mut frames).is_pending());
         tokio::time::advance(Duration::from_millis(2)).await;

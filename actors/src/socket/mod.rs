@@ -20,30 +20,19 @@ use actix_web_actors::ws;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use state_machine::connection::{CloseReason, ConnectionSeed, Event};
-use state_machine::token_bucket::Rate;
 use state_machine::wire::{ClientMessage, InvalidFrame};
 use tokio::io::AsyncRead;
 
 use crate::admission::Admission;
 use crate::client::{Client, ClientShared, StepObserver, Transport};
-use crate::clock::Clock;
 use crate::mailbox::MailboxContext;
 
 pub use connection::{HttpOptions, service};
+pub use frames::FrameLimits;
 pub use http_stream::{HttpFlow, Turn};
 
 use connection::SharedIo;
 use frames::{FrameStream, Received};
-
-/// The limits of what one agent sends.
-#[derive(Debug)]
-pub struct FrameLimits {
-    /// Size of the largest message, in one frame or in several.
-    pub bytes_max: usize,
-    /// Frames and KiB together. Above it, nothing is read until the next frame is within it.
-    pub rate: Rate,
-    pub clock: Clock,
-}
 
 /// Frames over a WebSocket.
 #[derive(Debug)]

@@ -28,7 +28,6 @@ use bytes::Bytes;
 use slog::{Discard, Logger, o};
 use state_machine::connection::{Config, Limits};
 use state_machine::delivery::{NodeAnswer, Outcome};
-use state_machine::token_bucket::Rate;
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
@@ -268,8 +267,7 @@ fn clients(
 
 /// Messages of a few KiB. A rate of 0 is none.
 pub(crate) fn frame_limits(per_second_max: usize, clock: &Clock) -> FrameLimits {
-    let (rate, clock) = (Rate::per_second(per_second_max), clock.clone());
-    FrameLimits { bytes_max: MESSAGE_BYTES_MAX, rate, clock }
+    FrameLimits::new(MESSAGE_BYTES_MAX, per_second_max, clock.clone(), log())
 }
 
 /// The message of this number.
