@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use actix_codec::{Encoder, Framed};
-use actix_http::body::{BodySize, BoxBody, to_bytes};
+use actix_http::body::{BodySize, BoxBody, MessageBody, to_bytes};
 use actix_http::error::DispatchError;
 use actix_http::h1::{Codec, Message, SendResponse};
 use actix_http::{ConnectionType, HttpService, Method, Request, Response, StatusCode};
@@ -39,6 +39,9 @@ const RESTLESS_WAIT: Duration = Duration::from_millis(50);
 
 /// The answer to an upgrade by another method.
 const NOT_GET: &str = "an upgrade to a WebSocket is a GET";
+
+/// The answer to an upgrade where a stream would begin, whose bytes nobody would send.
+const STREAM: &str = "an event stream does not begin with an upgrade";
 
 /// A socket that one task reads in one place and writes in another.
 pub(super) type SharedIo<T> = Rc<RefCell<T>>;
@@ -132,8 +135,11 @@ where
         poll_fn(|cx| Pin::new(&mut framed).flush(cx)).await?;
         let mut answer: Response<BoxBody> = match answer {
             Some(answer) => answer.await?.into(),
-            None => Response::with_body(StatusCode::BAD_REQUEST, NOT_GET).map_into_boxed_body(),
+            None => bad_request(NOT_GET),
         };
+        if answer.body().size() == BodySize::Stream {
+            answer = bad_request(STREAM);
+        }
         let session = answer.extensions_mut().remove::<Session>();
         match session.filter(|_| answer.status() == StatusCode::SWITCHING_PROTOCOLS) {
             Some(session) => upgrade(answer, session, framed, linger)?,
@@ -141,6 +147,10 @@ where
         }
         Ok(())
     }
+}
+
+fn bad_request(reason: &'static str) -> Response<BoxBody> {
+    Response::with_body(StatusCode::BAD_REQUEST, reason).map_into_boxed_body()
 }
 
 /// Takes the socket from the HTTP service, which ends with this.

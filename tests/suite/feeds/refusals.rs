@@ -6,7 +6,7 @@ use state_machine::Time;
 
 use super::client::token;
 use super::{FeedClient, Replica};
-use crate::harness::{Bystander, Raw, Server, oversized_bodies, unix_now_s};
+use crate::harness::{AT_ONCE, Bystander, Raw, Server, oversized_bodies, unix_now_s};
 
 const NO_BODY: &str = "";
 
@@ -158,4 +158,20 @@ async fn an_invalid_or_incomplete_value_is_not_written() {
     raw.write(format!("{head}hal")).await;
     raw.answer().await.assert_error(408, 999);
     client.get("").await.assert_error(404, 313);
+}
+
+#[actix_web::test]
+async fn an_event_stream_that_asks_for_an_upgrade_is_refused() {
+    let server = Server::start();
+    let client = FeedClient::at(&server, "news");
+    client.put("a", "1").await;
+    let mut raw = Raw::open(&server).await;
+    raw.write(format!(
+        "GET /v1/feeds/news HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+         Accept: text/event-stream\r\nAuthorization: {}\r\n\r\n",
+        client.authorization()
+    ))
+    .await;
+    assert_eq!(raw.answer().await.status, 400);
+    assert_eq!(raw.rest(AT_ONCE).await, b"");
 }
