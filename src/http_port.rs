@@ -2,15 +2,13 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::rc::Rc;
 use std::time::Duration;
 
 use actix_server::Server;
 use actix_service::{Service, apply_fn_factory};
-use actix_web::dev::ServiceRequest;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
-use actors::socket::{HttpFlow, HttpOptions, Turn};
+use actors::socket::HttpOptions;
 use socket2::SockRef;
 
 /// Time for which an idle HTTP connection is kept. It is longer than that of the clients between
@@ -93,13 +91,6 @@ fn set_options(listener: &TcpListener, user_timeout: Duration) -> io::Result<()>
     socket.set_tcp_nodelay(true)?;
     socket.set_send_buffer_size(BUFFER_BYTES)?;
     socket.set_recv_buffer_size(BUFFER_BYTES)
-}
-
-/// Waits for the turn of a request ([`HttpFlow::turn`]). It is to be kept until the request has its answer.
-pub async fn turn(request: &ServiceRequest) -> Option<Turn> {
-    // In-process tests have no connection.
-    let flow = Rc::clone(request.conn_data::<Rc<HttpFlow>>()?);
-    Some(flow.turn().await)
 }
 
 #[cfg(test)]

@@ -213,7 +213,6 @@ async fn answer(
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let _turn = http_port::turn(&request).await;
     let mut answer = request_body_drain::hold_until_answered(request, next).await?;
     if common.is_draining() {
         answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);

@@ -22,12 +22,12 @@ use actix_service::{IntoServiceFactory, Service, ServiceFactory, apply_fn_factor
 use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
-use super::http_stream::{HttpFlow, HttpStream};
+use super::http_stream::{HttpFlow, HttpStream, Turn};
 use super::{Output, Session};
 
 /// Bytes that a connection keeps for a peer that does not read. Above it, its actor is not polled.
@@ -40,7 +40,7 @@ const RESTLESS_WAIT: Duration = Duration::from_millis(50);
 /// The answer to an upgrade by another method.
 const NOT_GET: &str = "an upgrade to a WebSocket is a GET";
 
-/// The answer to an upgrade where a stream would begin, whose bytes nobody would send.
+/// The answer to an upgrade of an event stream. After an upgrade only a session sends bytes.
 const STREAM: &str = "an event stream does not begin with an upgrade";
 
 /// A socket that one task reads in one place and writes in another.
@@ -94,7 +94,8 @@ where
     let upgrade = apply_fn_factory(app(configure.clone()), move |request, app: &_| {
         answer_upgrade(request, app, linger)
     });
-    apply_fn_factory(http.upgrade(upgrade).h1(app(configure)), move |(io, peer), http: &_| {
+    let routes = apply_fn_factory(app(configure), |request, app: &_| answer_in_turn(request, app));
+    apply_fn_factory(http.upgrade(upgrade).h1(routes), move |(io, peer), http: &_| {
         let flow = Rc::<HttpFlow>::default();
         let served = Service::call(http, (HttpStream::new(io, Rc::clone(&flow)), peer));
         let deadline = RequestDeadline { headers_timeout, keep_alive, awaited: None, timer: None };
@@ -118,6 +119,48 @@ fn app(
     map_config(App::new().configure(configure).into_factory(), |()| AppConfig::default())
 }
 
+/// Answers a request when it has its [turn](HttpFlow::turn), which lasts until a streamed body ends.
+fn answer_in_turn<A>(
+    request: Request,
+    app: &A,
+) -> impl Future<Output = Result<ServiceResponse, Error>> + use<A>
+where
+    A: Service<Request, Response = ServiceResponse, Error = Error>,
+{
+    let flow = request.conn_data::<Rc<HttpFlow>>().map(Rc::clone);
+    let flow = flow.expect("each connection has its flow");
+    let answer = app.call(request);
+    async {
+        let turn = flow.turn().await;
+        let answer = answer.await?;
+        Ok(match answer.response().body().size() {
+            BodySize::Stream => answer.map_body(|_, body| BodyInTurn { body, _turn: turn }.boxed()),
+            BodySize::None | BodySize::Sized(_) => answer,
+        })
+    }
+}
+
+/// A streamed body and the turn of its request.
+struct BodyInTurn {
+    body: BoxBody,
+    _turn: Turn,
+}
+
+impl MessageBody for BodyInTurn {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.body).poll_next(cx)
+    }
+}
+
 /// Answers a request to upgrade. The answer decides whether the connection becomes a WebSocket.
 fn answer_upgrade<T, A>(
     (request, mut framed): (Request, Framed<HttpStream<T>, Codec>),
@@ -129,9 +172,9 @@ where
     A: Service<Request, Response = ServiceResponse, Error = Error>,
 {
     // Another method may have a body, which actix-http does not read here.
-    let answer = (*request.method() == Method::GET).then(|| app.call(request));
+    let answer = (*request.method() == Method::GET).then(|| answer_in_turn(request, app));
     async move {
-        // Nobody else sends the answers to earlier requests, and the next one has its turn after them.
+        // The answers to earlier requests are sent first. The turn of this request comes after them.
         poll_fn(|cx| Pin::new(&mut framed).flush(cx)).await?;
         let mut answer: Response<BoxBody> = match answer {
             Some(answer) => answer.await?.into(),
@@ -353,6 +396,10 @@ impl RequestDeadline {
 mod tests {
     use std::task::Waker;
 
+    use actix_web::{HttpResponse, web};
+    use futures_util::stream;
+    use tokio::io::duplex;
+    use tokio::task::{LocalSet, spawn_local};
     use tokio::time::advance;
 
     use super::*;
@@ -391,5 +438,38 @@ mod tests {
             }
             assert!(is_over(&mut deadline, last.0, last.1).await, "{steps:?}");
         }
+    }
+
+    /// A body of one beat every 200 s.
+    async fn beats() -> HttpResponse {
+        HttpResponse::Ok().streaming(stream::unfold((), async |()| {
+            sleep(Duration::from_secs(200)).await;
+            Some((Ok::<_, Error>(Bytes::from_static(b"beat")), ()))
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_may_rest_for_longer_than_an_idle_connection() {
+        let test = async {
+            let options = HttpOptions {
+                headers_timeout: Duration::from_secs(5),
+                keep_alive: Duration::from_secs(75),
+                linger: Duration::from_secs(1),
+                allows_half_closed: true,
+                stopping: None,
+            };
+            let routes = |service: &mut ServiceConfig| {
+                service.route("/", web::get().to(beats));
+            };
+            let service = service(&options, routes).new_service(()).await.unwrap();
+            let (mut client, server) = duplex(4096);
+            spawn_local(Service::call(&service, (server, None)));
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+            let mut read = BytesMut::new();
+            while read.windows(4).filter(|bytes| bytes == b"beat").count() < 2 {
+                assert!(client.read_buf(&mut read).await.unwrap() > 0, "{read:?}");
+            }
+        };
+        LocalSet::new().run_until(test).await;
     }
 }

@@ -6,7 +6,6 @@
 //! a connection that is polled and makes no progress.
 
 use std::cell::Cell;
-use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -23,7 +22,7 @@ const READ_BYTES_IN_TURN: usize = 8 * 1024;
 
 /// What a connection and its requests know of its bytes: in the data that requests have of their connection.
 #[derive(Default)]
-pub struct HttpFlow {
+pub(super) struct HttpFlow {
     /// Whether the socket did not take what was written to it.
     is_blocked: Cell<bool>,
     /// Whether a request waits for its turn.
@@ -42,8 +41,8 @@ pub struct HttpFlow {
     upgraded: Cell<Option<LocalBoxFuture<'static, ()>>>,
 }
 
-/// A request in progress, until it is dropped.
-pub struct Turn(Rc<HttpFlow>);
+/// A request in progress, until this is dropped.
+pub(super) struct Turn(Rc<HttpFlow>);
 
 /// The stream that actix-http reads and writes.
 pub(super) struct HttpStream<T> {
@@ -57,7 +56,7 @@ impl HttpFlow {
     /// Requests that wait in the buffer of a connection are answered in one poll of its task. One client would keep all
     /// others of the thread waiting for as long as it sends requests that need no wait, and its answers would fill the
     /// memory if it does not read them.
-    pub async fn turn(self: Rc<Self>) -> Turn {
+    pub(super) async fn turn(self: Rc<Self>) -> Turn {
         self.begun.set(self.begun.get() + 1);
         self.in_progress.set(self.in_progress.get() + 1);
         self.has_unbegun.set(false);
@@ -75,9 +74,11 @@ impl HttpFlow {
         self.begun.get()
     }
 
-    /// Whether the connection awaits a further request, and if so, whether a part of it has arrived.
+    /// Whether the connection awaits a further request, and if so, whether a part of it has arrived. An answer that is
+    /// being sent comes first.
     pub(super) fn awaits_request(&self) -> Option<bool> {
-        let is_awaited = self.begun.get() > 0 && self.in_progress.get() == 0;
+        let is_answered = self.in_progress.get() == 0 && !self.is_blocked.get();
+        let is_awaited = self.begun.get() > 0 && is_answered;
         is_awaited.then(|| self.has_unbegun.get())
     }
 
@@ -132,13 +133,6 @@ impl HttpFlow {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.in_progress.set(self.0.in_progress.get() - 1);
-    }
-}
-
-impl fmt::Debug for HttpFlow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (is_blocked, bytes) = (self.is_blocked.get(), self.bytes.get());
-        f.debug_struct("HttpFlow").field("is_blocked", &is_blocked).field("bytes", &bytes).finish()
     }
 }
 

@@ -29,7 +29,6 @@ use crate::mailbox::MailboxContext;
 
 pub use connection::{HttpOptions, service};
 pub use frames::FrameLimits;
-pub use http_stream::{HttpFlow, Turn};
 
 use connection::SharedIo;
 use frames::{FrameStream, Received};

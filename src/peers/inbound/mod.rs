@@ -29,13 +29,11 @@ use std::time::Duration;
 use actix::Message as ActixMessage;
 use actix::dev::SendError;
 use actix_server::Server;
-use actix_web::body::BoxBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use actix_web::middleware::{Next, from_fn};
+use actix_web::middleware::from_fn;
 use actix_web::web::{self, Bytes, Data, Payload, ServiceConfig};
-use actix_web::{Error, HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse};
 use actors::handle::DirectPush;
 use actors::mailbox::BoundedRecipient;
 use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
@@ -184,7 +182,9 @@ impl RouterPort {
     fn routes(port: &Data<Self>) -> impl FnOnce(&mut ServiceConfig) + Clone + use<> {
         let port = port.clone();
         move |service| {
-            let all = web::scope("").wrap(from_fn(in_turn)).app_data(port);
+            let all = web::scope("")
+                .wrap(from_fn(request_body_drain::hold_until_answered))
+                .app_data(port);
             service.service(all.default_service(web::to(answer)));
         }
     }
@@ -263,14 +263,6 @@ impl RouterPort {
                 "reason" => %reason, "peer" => peer, "rejected" => rejected);
         }
     }
-}
-
-async fn in_turn(
-    request: ServiceRequest,
-    next: Next<BoxBody>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
-    let _turn = http_port::turn(&request).await;
-    request_body_drain::hold_until_answered(request, next).await
 }
 
 async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) -> HttpResponse {
