@@ -103,6 +103,25 @@ impl Drop for DropCounter {
     }
 }
 
+/// A log for tests, whose lines are counted.
+#[cfg(test)]
+pub(crate) fn counted() -> (Logger, std::sync::Arc<AtomicU64>) {
+    struct Lines(std::sync::Arc<AtomicU64>);
+
+    impl Drain for Lines {
+        type Ok = ();
+        type Err = Never;
+
+        fn log(&self, _: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    let lines = std::sync::Arc::<AtomicU64>::default();
+    (Logger::root(Lines(std::sync::Arc::clone(&lines)), o!()), lines)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -85,12 +85,12 @@ fn write(refused: u64, log: &Logger) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::Ordering;
 
-    use slog::{Discard, Drain, Never, OwnedKVList, Record, o};
+    use slog::{Discard, o};
 
     use super::*;
+    use crate::telemetry;
 
     const NOW: Time = Time(1_000_000);
 
@@ -130,17 +130,7 @@ mod tests {
 
     #[test]
     fn refusals_are_logged_once_a_second() {
-        struct Lines(Arc<AtomicU64>);
-        impl Drain for Lines {
-            type Ok = ();
-            type Err = Never;
-            fn log(&self, _: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
-                self.0.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
-        }
-        let lines = Arc::new(AtomicU64::new(0));
-        let log = Logger::root(Lines(Arc::clone(&lines)), o!());
+        let (log, lines) = telemetry::counted();
         let limiter = ConnectLimiter::new(1);
         for (after_ms, is_admitted, lines_then) in [
             (0, true, 0),

@@ -78,33 +78,20 @@ fn follow(clock: &Clock, unix_now: Time, log: &Logger) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::Ordering;
 
-    use slog::{Drain, Never, OwnedKVList, Record, o};
     use tokio::task::{LocalSet, yield_now};
     use tokio::time::advance;
 
     use super::*;
     use crate::settings::Settings;
-
-    struct Lines(Arc<AtomicUsize>);
-
-    impl Drain for Lines {
-        type Ok = ();
-        type Err = Never;
-
-        fn log(&self, _: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        }
-    }
+    use crate::telemetry;
 
     #[tokio::test(start_paused = true)]
     async fn the_rest_of_a_flood_is_logged_once_without_a_further_refusal() {
-        let lines = Arc::new(AtomicUsize::new(0));
-        let (clock, log) = (Clock::starting_at(Time(1_000_000)), Lines(Arc::clone(&lines)));
+        let (clock, (log, lines)) = (Clock::starting_at(Time(1_000_000)), telemetry::counted());
         let settings = Settings { connects_per_second_max: 1, ..Settings::default() };
-        let limits = Limits::new(&settings, clock, Logger::root(log, o!()));
+        let limits = Limits::new(&settings, clock, log);
         let agent = limits.of_agent(None).expect("no address, no limit");
         let refused = (0..10).filter(|_| agent.hello(None).is_err()).count();
         assert_eq!((refused, lines.load(Ordering::Relaxed)), (9, 1));
