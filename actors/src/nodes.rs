@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use actix::dev::SendError;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, NodeId, Time, Uaid};
 use tokio::sync::oneshot;
@@ -10,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::handle::DirectPush;
 use crate::mailbox::BoundedAddr;
 use crate::observe::{ClientCounters, PeerStatus};
-use crate::registry::{ConnectedElsewhere, MessageStored, RegistryActor};
+use crate::registry::{ConnectedElsewhere, LiveConnections, MessageStored, RegistryActor};
 
 /// Calls nodes by the names that router records hold.
 pub trait NodeDirectory: Send + Sync {
@@ -36,16 +35,17 @@ pub trait NodeDirectory: Send + Sync {
 /// other node can exist, [`NodeAnswer::Unreachable`] if one may.
 pub struct NoPeers(pub NodeAnswer);
 
-/// The lookup that a registry hands out: a uaid on this node is found by the registry actor, the
+/// The lookup that a registry hands out: a uaid on this node is found among its connections, the
 /// name of another node among its peers.
 ///
-/// The peers are shared with the registry and called directly, so that a push to another node takes
-/// no mailbox on its way.
+/// Both are shared with the registry and called directly, so that a push takes no mailbox on its way
+/// but its client's.
 #[derive(Clone)]
 pub struct Directory {
     /// The name of this node in router records; none if agents cannot connect.
     own: Option<NodeId>,
     registry: BoundedAddr<RegistryActor>,
+    connections: LiveConnections,
     clients: Arc<ClientCounters>,
     peers: Arc<dyn NodeDirectory>,
 }
@@ -67,10 +67,11 @@ impl Directory {
     pub(crate) fn new(
         own: Option<NodeId>,
         registry: BoundedAddr<RegistryActor>,
+        connections: LiveConnections,
         clients: Arc<ClientCounters>,
         peers: Arc<dyn NodeDirectory>,
     ) -> Self {
-        Self { own, registry, clients, peers }
+        Self { own, registry, connections, clients, peers }
     }
 
     /// The registry that handed it out.
@@ -99,11 +100,7 @@ impl NodeDirectory for Directory {
             return self.peers.deliver(node, uaid, message);
         }
         let (reply, answer) = oneshot::channel();
-        if let Err(SendError::Full(push) | SendError::Closed(push)) =
-            self.registry.try_send(DirectPush { uaid, message, reply })
-        {
-            let _ = push.reply.send(NodeAnswer::Unreachable);
-        }
+        self.connections.deliver(DirectPush { uaid, message, reply });
         answer
     }
 

@@ -1,9 +1,9 @@
-//! The registry actor: finds the connections of this node by uaid, and hands out the lookup of all
-//! nodes.
+//! The registry actor: registers the connections of this node by uaid, and hands out the lookup of
+//! all nodes.
 //!
 //! Architecture Invariant: it never waits and cannot panic.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use actix::dev::MessageResponse;
@@ -24,7 +24,7 @@ use crate::observe::{ClientCounters, ClientState, Observe, RegistryState, observ
 
 /// The connections of this node, and its peers.
 pub struct RegistryActor {
-    registry: Registry<ClientHandle>,
+    connections: LiveConnections,
     clients: Arc<ClientCounters>,
     peers: Arc<dyn NodeDirectory>,
     mailbox: Mailbox,
@@ -34,6 +34,11 @@ pub struct RegistryActor {
     next_close: Option<SpawnHandle>,
     log: Logger,
 }
+
+/// The connections of this node. The registry actor registers and removes them; a push finds its
+/// connection here without waiting for that actor's thread.
+#[derive(Clone, Default)]
+pub struct LiveConnections(Arc<RwLock<Registry<ClientHandle>>>);
 
 /// A connection is found under `uaid` from now on.
 #[derive(actix::Message)]
@@ -115,7 +120,7 @@ impl RegistryActor {
     /// A registry whose mailbox holds `mailbox_max` messages.
     pub fn new(mailbox_max: usize, peers: Arc<dyn NodeDirectory>, log: Logger) -> Self {
         Self {
-            registry: Registry::new(),
+            connections: LiveConnections::default(),
             clients: Arc::default(),
             peers,
             mailbox: Mailbox::new(mailbox_max),
@@ -128,29 +133,19 @@ impl RegistryActor {
     /// Starts it on the current arbiter. `own` is the name of this node in router records; none
     /// if agents cannot connect.
     pub fn start(self, own: Option<NodeId>) -> Directory {
+        let connections = self.connections.clone();
         let (clients, peers) = (Arc::clone(&self.clients), Arc::clone(&self.peers));
-        Directory::new(own, BoundedAddr::start(self), clients, peers)
+        Directory::new(own, BoundedAddr::start(self), connections, clients, peers)
     }
 
     fn state(&self) -> RegistryState {
         RegistryState {
             mailbox: self.mailbox.state(),
-            connections: self.registry.len(),
+            connections: self.connections.read().len(),
             clients: self.clients.counts(),
             draining: self.drain.as_ref().map(DrainSchedule::open),
             peers: self.peers.peers(),
         }
-    }
-
-    /// Signals a connection. One that ended without deregistering is forgotten.
-    fn notify(&mut self, uaid: Uaid, signal: Signal) -> NotifyResult {
-        let Some(entry) = self.registry.find(uaid) else { return NotifyResult::NotConnected };
-        if let Err(Disconnected) = entry.handle.signal(signal) {
-            let connection = entry.connection;
-            self.registry.remove(uaid, connection);
-            return NotifyResult::NotConnected;
-        }
-        NotifyResult::Delivered
     }
 
     /// Closes the sessions that are due, and schedules the next ones.
@@ -169,6 +164,47 @@ impl RegistryActor {
             registry.close_due(ctx);
         });
         self.next_close = Some(ctx.spawn(next));
+    }
+}
+
+impl LiveConnections {
+    /// Delivers a push to the connection of its agent, which answers it, or answers *not here*.
+    pub fn deliver(&self, push: DirectPush) {
+        let uaid = push.uaid;
+        let delivered = match self.read().find(uaid) {
+            None => Err((push, None)),
+            Some(entry) => {
+                entry.handle.deliver(push).map_err(|push| (*push, Some(entry.connection)))
+            }
+        };
+        let Err((push, ended)) = delivered else { return };
+        if let Some(ended) = ended {
+            self.write().remove(uaid, ended);
+        }
+        // An endpoint that no longer waits has stored the message.
+        let _ = push.reply.send(NodeAnswer::NotHere);
+    }
+
+    /// Signals a connection. One that ended without deregistering is forgotten.
+    fn notify(&self, uaid: Uaid, signal: Signal) -> NotifyResult {
+        let ended = match self.read().find(uaid) {
+            None => return NotifyResult::NotConnected,
+            Some(entry) => match entry.handle.signal(signal) {
+                Ok(()) => return NotifyResult::Delivered,
+                Err(Disconnected) => entry.connection,
+            },
+        };
+        self.write().remove(uaid, ended);
+        NotifyResult::NotConnected
+    }
+
+    // No holder of the lock can leave a change half done.
+    fn read(&self) -> RwLockReadGuard<'_, Registry<ClientHandle>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Registry<ClientHandle>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -195,12 +231,12 @@ impl Handler<Queued<Register>> for RegistryActor {
 
     fn handle(&mut self, register: Queued<Register>, _: &mut Self::Context) {
         let Register { uaid, connection, handle } = register.take();
-        let displaced = self.registry.insert(uaid, connection, handle);
+        let displaced = self.connections.write().insert(uaid, connection, handle);
         if let Some(Err(Disconnected)) = displaced.map(|old| old.handle.signal(Signal::Replaced)) {
             debug!(self.log, "a connection had ended without deregistering");
         }
         if self.drain.is_some() {
-            self.notify(uaid, Signal::ShutdownBegan);
+            self.connections.notify(uaid, Signal::ShutdownBegan);
         }
     }
 }
@@ -210,7 +246,7 @@ impl Handler<Queued<Deregister>> for RegistryActor {
 
     fn handle(&mut self, deregister: Queued<Deregister>, _: &mut Self::Context) {
         let Deregister { uaid, connection } = deregister.take();
-        self.registry.remove(uaid, connection);
+        self.connections.write().remove(uaid, connection);
     }
 }
 
@@ -218,17 +254,7 @@ impl Handler<Queued<DirectPush>> for RegistryActor {
     type Result = ();
 
     fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
-        let mut push = push.take();
-        if let Some(entry) = self.registry.find(push.uaid) {
-            push = match entry.handle.deliver(push) {
-                Ok(()) => return,
-                Err(push) => *push,
-            };
-            let connection = entry.connection;
-            self.registry.remove(push.uaid, connection);
-        }
-        // An endpoint that no longer waits has stored the message.
-        let _ = push.reply.send(NodeAnswer::NotHere);
+        self.connections.deliver(push.take());
     }
 }
 
@@ -236,7 +262,7 @@ impl Handler<Queued<MessageStored>> for RegistryActor {
     type Result = NotifyResult;
 
     fn handle(&mut self, stored: Queued<MessageStored>, _: &mut Self::Context) -> NotifyResult {
-        self.notify(stored.take().uaid, Signal::MessageStored)
+        self.connections.notify(stored.take().uaid, Signal::MessageStored)
     }
 }
 
@@ -245,7 +271,7 @@ impl Handler<Queued<ConnectedElsewhere>> for RegistryActor {
 
     fn handle(&mut self, moved: Queued<ConnectedElsewhere>, _: &mut Self::Context) -> NotifyResult {
         let ConnectedElsewhere { uaid, connected_at } = moved.take();
-        self.notify(uaid, Signal::ConnectedElsewhere { connected_at })
+        self.connections.notify(uaid, Signal::ConnectedElsewhere { connected_at })
     }
 }
 
@@ -257,7 +283,8 @@ impl Handler<Queued<ShutDown>> for RegistryActor {
         match &mut self.drain {
             Some(drain) => drain.expedite(spread, now),
             None => {
-                let all = self.registry.iter().map(|entry| entry.handle.clone()).collect();
+                let connections = self.connections.read();
+                let all = connections.iter().map(|entry| entry.handle.clone()).collect();
                 self.drain = Some(DrainSchedule::begin(all, spread, now));
             }
         }
@@ -272,7 +299,7 @@ impl Handler<Queued<CountConnections>> for RegistryActor {
     type Result = usize;
 
     fn handle(&mut self, _: Queued<CountConnections>, _: &mut Self::Context) -> usize {
-        self.registry.len()
+        self.connections.read().len()
     }
 }
 
@@ -280,7 +307,7 @@ impl Handler<Queued<Lookup>> for RegistryActor {
     type Result = Option<ConnectionId>;
 
     fn handle(&mut self, lookup: Queued<Lookup>, _: &mut Self::Context) -> Option<ConnectionId> {
-        self.registry.find(lookup.take().uaid).map(|entry| entry.connection)
+        self.connections.read().find(lookup.take().uaid).map(|entry| entry.connection)
     }
 }
 
@@ -291,7 +318,7 @@ impl Handler<Queued<ObserveClient>> for RegistryActor {
 
     fn handle(&mut self, observe: Queued<ObserveClient>, _: &mut Self::Context) {
         let ObserveClient { uaid, reply } = observe.take();
-        if let Some(entry) = self.registry.find(uaid) {
+        if let Some(entry) = self.connections.read().find(uaid) {
             entry.handle.observe(reply);
         }
     }

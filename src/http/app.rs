@@ -108,9 +108,11 @@ impl MessageIds {
         const NANOS_A_MS: u64 = 1_000_000;
         let time = self.time(now);
         let nanos = u32::try_from(time.0 % 1000 * NANOS_A_MS).expect("less than a second");
-        // A panic cannot leave the counter half-updated.
-        let counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
-        let timestamp = Timestamp::from_unix(&*counter, time.as_secs(), nanos);
+        let timestamp = {
+            // A panic cannot leave the counter half-updated.
+            let counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
+            Timestamp::from_unix(&*counter, time.as_secs(), nanos)
+        };
         MessageId::from_uuid_v7(Uuid::new_v7(timestamp).as_u128(), has_topic)
     }
 }
