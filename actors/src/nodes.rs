@@ -79,6 +79,11 @@ impl Directory {
         &self.registry
     }
 
+    /// The connections of this node.
+    pub fn connections(&self) -> &LiveConnections {
+        &self.connections
+    }
+
     /// The counters that the clients of this node move.
     pub fn clients(&self) -> &Arc<ClientCounters> {
         &self.clients

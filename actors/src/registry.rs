@@ -250,14 +250,6 @@ impl Handler<Queued<Deregister>> for RegistryActor {
     }
 }
 
-impl Handler<Queued<DirectPush>> for RegistryActor {
-    type Result = ();
-
-    fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
-        self.connections.deliver(push.take());
-    }
-}
-
 impl Handler<Queued<MessageStored>> for RegistryActor {
     type Result = NotifyResult;
 

@@ -132,7 +132,7 @@ impl NodeParts<'_> {
     fn router_port(&self, name: &NodeId, directory: &Directory) -> RouterPort {
         let SharedState { clock, log, .. } = &***self.common;
         let (keys, limits, name) = (self.cluster_keys(), self.settings.into(), name.clone());
-        RouterPort::new(name, keys, directory.registry(), clock.clone(), limits, log.clone())
+        RouterPort::new(name, keys, directory, clock.clone(), limits, log.clone())
     }
 
     fn router_url_check(&self, name: NodeId, instance: Uaid) -> RouterUrlCheck {

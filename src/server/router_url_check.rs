@@ -114,7 +114,7 @@ mod tests {
             let port = RouterPort::new(
                 name(address),
                 Arc::new(keys()),
-                directory.registry(),
+                &directory,
                 clock.clone(),
                 limits,
                 quiet,

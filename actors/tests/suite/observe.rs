@@ -168,6 +168,7 @@ fn messages_behind_the_observer_are_counted_in_the_mailbox() {
         let go_on = agent.stands_still().await;
         let (reply, state) = oneshot::channel();
         node.registry.try_send(ObserveClient { uaid: agent.uaid, reply }).unwrap();
+        settle().await;
         let waiting: Vec<_> = (0..3).map(|_| node.deliver(agent.uaid, node.message())).collect();
         settle().await;
         drop(go_on);

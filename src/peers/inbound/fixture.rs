@@ -9,7 +9,7 @@ use actix_web::test::{TestRequest, call_service, init_service};
 use actors::mailbox::{BoundedActor, Mailbox, Queued};
 use slog::{Discard, o};
 use state_machine::{Chid, Encoding, MessageId, Time, Topic, Urgency};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
 use crate::keys::Keys;
@@ -54,7 +54,6 @@ pub(super) struct Asked {
 
 /// A registry with fixed answers.
 struct Script {
-    pushes: UnboundedSender<DirectPush>,
     notices: Notices,
     heard: NotifyResult,
     state: State,
@@ -77,9 +76,8 @@ impl Scene {
     pub(super) fn overrun() -> Self {
         let scene =
             Self::before(NotifyResult::Delivered, State::Overloaded, Logger::root(Discard, o!()));
-        let Registry { pushes, stored, moves } = &scene.port.registry;
+        let Registry { stored, moves, .. } = &scene.port.registry;
         // Each sender has room for one, however full the mailbox is.
-        fill(|| pushes.try_send(push()).is_ok());
         fill(|| stored.try_send(MessageStored { uaid: AGENT }).is_ok());
         fill(|| moves.try_send(ConnectedElsewhere { uaid: AGENT, connected_at: NOW }).is_ok());
         scene
@@ -97,10 +95,10 @@ impl Scene {
     fn before(heard: NotifyResult, state: State, log: Logger) -> Self {
         let (sender, pushes) = unbounded_channel();
         let notices = Notices::default();
-        let script = Script { pushes: sender, notices: notices.clone(), heard, state };
-        let script = BoundedAddr::start(script);
+        let script = Script { notices: notices.clone(), heard, state };
+        let script = actors::BoundedAddr::start(script);
         let registry = Registry {
-            pushes: script.recipient(),
+            deliver: Box::new(move |push| sender.send(push).unwrap()),
             stored: script.recipient(),
             moves: script.recipient(),
         };
@@ -111,7 +109,7 @@ impl Scene {
         ask(&self.port, asked).await
     }
 
-    /// Number of pushes that the registry received.
+    /// Number of pushes that the connections received.
     pub(super) fn pushed(&mut self) -> usize {
         std::iter::from_fn(|| self.pushes.try_recv().ok()).count()
     }
@@ -226,10 +224,6 @@ pub(super) fn message() -> Message {
     }
 }
 
-fn push() -> DirectPush {
-    DirectPush { uaid: AGENT, message: message(), reply: oneshot::channel().0 }
-}
-
 fn fill(send: impl Fn() -> bool) {
     let refused = (0..100).find(|_| !send());
     refused.expect("a mailbox is bounded");
@@ -250,14 +244,6 @@ impl Actor for Script {
 impl BoundedActor for Script {
     fn mailbox(&self) -> Mailbox {
         Mailbox::new(16)
-    }
-}
-
-impl Handler<Queued<DirectPush>> for Script {
-    type Result = ();
-
-    fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
-        self.pushes.send(push.take()).unwrap();
     }
 }
 

@@ -27,7 +27,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Message as ActixMessage;
-use actix::dev::SendError;
 use actix_server::Server;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
@@ -37,7 +36,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use actors::handle::DirectPush;
 use actors::mailbox::BoundedRecipient;
 use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
-use actors::{BoundedAddr, Clock, RegistryActor, SharedLogLimiter};
+use actors::{Clock, Directory, SharedLogLimiter};
 use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, NodeId, Span, Uaid};
@@ -88,7 +87,8 @@ pub struct PortLimits {
 }
 
 struct Registry {
-    pushes: BoundedRecipient<DirectPush>,
+    /// Sends a push to the connection of its agent.
+    deliver: Box<dyn Fn(DirectPush) + Send + Sync>,
     stored: BoundedRecipient<MessageStored>,
     moves: BoundedRecipient<ConnectedElsewhere>,
 }
@@ -141,17 +141,18 @@ impl From<&Settings> for PortLimits {
 }
 
 impl RouterPort {
-    /// The port of `node`, whose user agents are in `registry`.
+    /// The port of `node`, which hands out `directory`.
     pub fn new(
         node: NodeId,
         keys: Arc<ClusterKeys>,
-        registry: &BoundedAddr<RegistryActor>,
+        directory: &Directory,
         clock: Clock,
         limits: PortLimits,
         log: Logger,
     ) -> Self {
+        let (registry, connections) = (directory.registry(), directory.connections().clone());
         let registry = Registry {
-            pushes: registry.recipient(),
+            deliver: Box::new(move |push| connections.deliver(push)),
             stored: registry.recipient(),
             moves: registry.recipient(),
         };
@@ -244,11 +245,7 @@ impl RouterPort {
 
     async fn deliver(&self, uaid: Uaid, message: Message) -> NodeAnswer {
         let (reply, answer) = oneshot::channel();
-        match self.registry.pushes.try_send(DirectPush { uaid, message, reply }) {
-            Ok(()) => {}
-            // The message was not sent. The endpoint notifies the agent once it is stored.
-            Err(SendError::Full(_) | SendError::Closed(_)) => return NodeAnswer::Busy,
-        }
+        (self.registry.deliver)(DirectPush { uaid, message, reply });
         // After the timeout the connection notices that the receiver is dropped.
         match timeout(self.limits.answer_wait, answer).await {
             Ok(Ok(answer)) => answer,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::handle::DirectPush;
-use actors::{BoundedAddr, ClientShared, RegistryActor};
+use actors::registry::LiveConnections;
 use harness::transcript::{Bindings, Expected, Input, Mismatch, Transcript};
 use state_machine::connection::Event;
 use state_machine::wire::InvalidFrame;
@@ -50,7 +50,8 @@ async fn play(transcript: Arc<Transcript>) -> Result<(), Mismatch> {
 async fn play_with(transcript: Arc<Transcript>, subprotocol: Option<&str>) -> Result<(), Mismatch> {
     let mut stage = Stage::set(transcript);
     let server = Server::start(&stage.shared, stage.transcript.seed).await;
-    let mut agent = SocketAgent::on(server.connect_with(subprotocol).await, &stage.shared);
+    let peer = server.connect_with(subprotocol).await;
+    let mut agent = SocketAgent::on(peer, stage.directory.connections().clone());
     for played in PlayedStep::all(&stage.transcript) {
         stage.play(&played, &mut agent).await;
         agent.traffic.settle().await;
@@ -74,7 +75,7 @@ struct SocketAgent {
     /// None once it hung up.
     speaker: Option<Speaker>,
     traffic: Traffic,
-    registry: BoundedAddr<RegistryActor>,
+    connections: LiveConnections,
     lines: Rc<RefCell<Vec<String>>>,
     listening: JoinHandle<()>,
     /// Whether it sends hello only to get the shutdown.
@@ -82,12 +83,11 @@ struct SocketAgent {
 }
 
 impl SocketAgent {
-    fn on(peer: Peer, shared: &ClientShared) -> Self {
+    fn on(peer: Peer, connections: LiveConnections) -> Self {
         let Peer { speaker, listener, traffic } = peer;
         let lines = Rc::default();
         let listening = spawn(listen(listener, Rc::clone(&lines)));
-        let registry = shared.registry.clone();
-        Self { speaker: Some(speaker), traffic, registry, lines, listening, is_late: false }
+        Self { speaker: Some(speaker), traffic, connections, lines, listening, is_late: false }
     }
 
     fn take_lines(&mut self) -> Vec<String> {
@@ -130,7 +130,7 @@ impl Agent for SocketAgent {
     }
 
     async fn unfound_push(&mut self, push: DirectPush) {
-        self.registry.try_send(push).unwrap();
+        self.connections.deliver(push);
     }
 
     async fn unheard_shutdown(&mut self) {

@@ -38,7 +38,7 @@ const SUCCESSORS: u64 = 1000;
 pub(crate) struct Stage {
     pub(crate) transcript: Arc<Transcript>,
     pub(crate) shared: Arc<ClientShared>,
-    directory: Directory,
+    pub(crate) directory: Directory,
     pub(crate) record: Arc<Record>,
     store: Arc<ScriptedStore>,
     /// None on a node without broadcasts.
@@ -143,7 +143,7 @@ impl Stage {
         let uaid = self.uaid.unwrap_or(self.transcript.seed.fresh_uaid);
         let push = DirectPush { uaid, message: message.clone(), reply };
         match self.uaid {
-            Some(_) => self.shared.registry.try_send(push).unwrap(),
+            Some(_) => self.directory.connections().deliver(push),
             None => agent.unfound_push(push).await,
         }
     }
