@@ -4,8 +4,9 @@
 
 mod run;
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, value_parser};
@@ -25,7 +26,7 @@ use run::{Plan, Report, Result, measure};
 /// 5. they are idle without pings, for comparison.
 ///
 /// The table is on standard output, progress on standard error. Server and agents need one open file for each agent:
-/// raise the limit first (`ulimit -n`). A million agents need about 12 GiB beside the data directory.
+/// raise the limit first (`ulimit -n`). A million agents need about 13 GiB beside the data directory.
 #[derive(Debug, Parser)]
 #[command(version, verbatim_doc_comment)]
 struct Args {
@@ -75,7 +76,11 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<Report> {
     // A file that cannot be written is noticed before the run.
     if let Some(file) = &args.json {
-        write(file, "")?;
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .map_err(|error| unwritable(file, &error))?;
     }
     let report = measure(&Plan {
         kalends: args.kalends,
@@ -89,13 +94,11 @@ fn run(args: Args) -> Result<Report> {
     })?;
     if let Some(file) = &args.json {
         let json = serde_json::to_string(&report).expect("numbers and texts always serialise");
-        write(file, &format!("{json}\n"))?;
+        fs::write(file, format!("{json}\n")).map_err(|error| unwritable(file, &error))?;
     }
     Ok(report)
 }
 
-fn write(file: &PathBuf, text: &str) -> Result<()> {
-    fs::write(file, text).map_err(|error| {
-        format!("{} cannot be written: {error}: --json is the path of a file", file.display())
-    })
+fn unwritable(file: &Path, error: &io::Error) -> String {
+    format!("{} cannot be written: {error}: --json is the path of a file", file.display())
 }

@@ -43,8 +43,11 @@ pub(crate) struct Plan {
 /// Files of a server beside its connections; the agents' process needs fewer.
 const FILES_RESERVED: u64 = 512;
 
+/// The usual bound of a limit of open files.
+const NR_OPEN_USUAL: u64 = 1_048_576;
+
 /// Memory of server, agents and kernel for each agent, rounded up. Data and its cache need more.
-const KIB_PER_AGENT: u64 = 12;
+const KIB_PER_AGENT: u64 = 13;
 
 /// Longest wait for something to do, so that phases end on time.
 const TURN: Duration = Duration::from_millis(20);
@@ -59,8 +62,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) fn measure(plan: &Plan) -> Result<Report> {
     check_memory(plan.agents, Memory::available_kib())?;
     check_files(plan.agents, raise_open_files(files_for(plan.agents)))?;
-    let mut run = Run::start(plan)?;
-    let before = run.memory();
+    let server = Server::start(plan)?;
+    let before = Memory::of(server.pid());
+    let crowd = Crowd::new(plan.agents, plan.connecting_max, server.address)?;
+    let mut run = Run { plan, server, crowd };
     let accepting = run.accept()?;
     let idle = run.idle(plan.ping_s)?;
     let pushes = run.push()?;
@@ -77,13 +82,7 @@ struct Run<'a> {
     crowd: Crowd,
 }
 
-impl<'a> Run<'a> {
-    fn start(plan: &'a Plan) -> Result<Self> {
-        let server = Server::start(plan)?;
-        let crowd = Crowd::new(plan.agents, plan.connecting_max, server.address)?;
-        Ok(Self { plan, server, crowd })
-    }
-
+impl Run<'_> {
     fn memory(&self) -> Memory {
         Memory::of(self.server.pid())
     }
@@ -128,6 +127,7 @@ impl<'a> Run<'a> {
             }
             // The next push is due in a moment, and what a poll waits for is rounded up to whole milliseconds.
             self.crowd.turn(Duration::from_millis(1))?;
+            self.server.check()?;
             progress.show("pushes", self.crowd.pushes.all.len(), all);
             if progress.is_stuck() {
                 break;
@@ -149,6 +149,9 @@ impl<'a> Run<'a> {
                 stop_s = Some(begun.elapsed().as_secs_f64());
             }
             progress.show("agents left", self.crowd.present, self.plan.agents);
+            if progress.is_stuck() {
+                return Err(format!("the server does not end. {}", self.server.log_tail()));
+            }
         }
         self.crowd.counts.closed = closed;
         let begun = Instant::now();
@@ -255,9 +258,13 @@ fn check_files(agents: usize, limit: u64) -> Result<()> {
         return Ok(());
     }
     let fits = limit.saturating_sub(files_for(0));
+    let nr_open = match needed > NR_OPEN_USUAL {
+        true => format!("`sysctl -w fs.nr_open={needed}` and "),
+        false => String::new(),
+    };
     Err(format!(
-        "{agents} agents need {needed} open files in a process, and the limit is {limit}: raise it (`ulimit -n \
-        {needed}` as root, above 1048576 after `sysctl fs.nr_open={needed}`), or use --agents {fits}"
+        "{agents} agents need {needed} open files in a process, and the limit is {limit}: raise it as root with \
+        {nr_open}`ulimit -n {needed}`, or use --agents {fits}"
     ))
 }
 
