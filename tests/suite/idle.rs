@@ -8,7 +8,10 @@ use run::{Plan, measure};
 fn plan() -> Plan {
     Plan {
         kalends: env!("CARGO_BIN_EXE_kalends").into(),
-        arguments: Vec::new(),
+        // A machine that is busy for seconds refuses no agent.
+        arguments: ["--hello-timeout-ms=60000", "--request-headers-timeout-ms=60000"]
+            .map(str::to_owned)
+            .into(),
         data_dir: None,
         agents: 200,
         connecting_max: 32,

@@ -33,7 +33,7 @@ struct Args {
     /// The program `kalends`, of a release build
     #[arg(long, value_name = "PATH")]
     kalends: PathBuf,
-    /// User agents
+    /// Number of user agents
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=5_000_000))]
     agents: u32,
     /// User agents that connect at once

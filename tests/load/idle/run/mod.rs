@@ -23,7 +23,7 @@ use server::Server;
 /// An error is a text that gives the cause, and what to do.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// What to measure.
+/// What a run measures, and how.
 pub(crate) struct Plan {
     pub(crate) kalends: PathBuf,
     /// More arguments for `kalends serve`.
@@ -54,6 +54,9 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// Interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
+
+/// Time in s before an idle phase, for what the server does after connects.
+const SETTLING_S: u64 = 10;
 
 /// A phase in which nothing changes for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -97,11 +100,12 @@ impl Run<'_> {
         })
     }
 
-    /// Nothing is pushed. Pings have begun for all agents when the phase begins, and there is at least one.
+    /// Nothing is pushed. What connecting left to do is done when the phase begins, and pings have begun for all agents.
+    /// It has at least one ping.
     fn idle(&mut self, ping_s: u64) -> Result<Idle> {
         // Whole intervals have the same number of pings, in whatever order the agents have theirs.
         let seconds = self.plan.seconds.next_multiple_of(ping_s.max(1));
-        self.pass("waiting for the first pings", ping_s, |_| true)?;
+        self.pass("settling", ping_s.max(SETTLING_S.min(seconds)), |_| true)?;
         let (begun, cpu) = (Instant::now(), cpu_s(self.server.pid()));
         let pings = self.crowd.counts.pings;
         self.pass("idle", seconds, |crowd| ping_s == 0 || crowd.counts.pings > pings)?;

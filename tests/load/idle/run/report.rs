@@ -44,7 +44,7 @@ pub(crate) struct Each {
     pub(crate) server_kib: f64,
     /// Objects and buffers of the kernel, for both ends of the connection.
     pub(crate) kernel_kib: f64,
-    /// The agents' process.
+    /// The process of the agents, their endpoints included.
     pub(crate) agent_kib: f64,
     /// All of it, by what is left for other programs, with the data of the server if its files are in memory.
     pub(crate) machine_kib: f64,
@@ -63,7 +63,7 @@ pub(crate) struct Idle {
     pub(crate) seconds: f64,
     pub(crate) pings: u64,
     pub(crate) cpu_s: f64,
-    /// At its end.
+    /// At the end of the phase.
     pub(crate) memory: Memory,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Idle {
 #[derive(Debug, Serialize)]
 pub(crate) struct PushReport {
     pub(crate) sent: usize,
-    /// Answered 201.
+    /// Those that were answered 201.
     pub(crate) accepted: usize,
     pub(crate) arrived: usize,
     /// Accepted and not arrived.

@@ -1,4 +1,4 @@
-//! The server process.
+//! The process of the server: its start, its end and its log.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
@@ -55,7 +55,7 @@ impl Server {
         self.process.id()
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM, and does not wait.
     pub(crate) fn terminate(&self) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         // Fails if it has ended.
