@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Adds runs of `idle --json` to docs/measurements/idle.json, and draws its plots beside it.
+"""Adds runs of `idle --json` to docs/measurements/idle.json, draws its plots and writes the table of docs/capacity.md.
 
 usage: plot.py [RUN.json ...]
 
-A run replaces one with the same number of agents and the same date. The plots have the newest run of each number.
+A run replaces one with the same number of agents and the same date. Plots and table have the newest run of each number.
 """
 
 import json
@@ -29,18 +29,47 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; } .title { font-size: 16
 def main():
     file = DIR / "idle.json"
     runs = json.loads(file.read_text()) if file.exists() else []
-    added = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
-    by_key = {(run["agents"], date(run)): run for run in runs + added}
+    runs += [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
+    by_key = {(run["agents"], date(run)): run for run in runs}
     runs = [by_key[key] for key in sorted(by_key)]
     DIR.mkdir(parents=True, exist_ok=True)
     file.write_text("[\n" + ",\n".join(json.dumps(run) for run in runs) + "\n]\n")
     newest = list({run["agents"]: run for run in runs}.values())
     for name, draw in [("memory", memory), ("connects", connects), ("latency", latency)]:
         (DIR / f"idle-{name}.svg").write_text(draw(newest))
+    page = DIR.parent / "capacity.md"
+    head, rest = page.read_text().split("<!-- figures -->\n")
+    rest = rest.split("<!-- /figures -->")[1]
+    page.write_text(f"{head}<!-- figures -->\n\n{table(newest)}\n<!-- /figures -->{rest}")
 
 
 def date(run):
     return datetime.fromtimestamp(run["measured_at_unix_s"], timezone.utc).date().isoformat()
+
+
+def table(runs):
+    def percentiles(durations):
+        return " / ".join(f"{durations[name]:.1f}" for name in ("p50", "p99", "p999"))
+
+    rows = [
+        ("agents", lambda run: f"{run['agents']:,}"),
+        ("---", lambda run: "---"),
+        ("all accepted, s", lambda run: f"{run['accepting']['seconds']:.1f}"),
+        ("CPU of connect, hello and register, µs", lambda run: f"{run['each']['accept_cpu_us']:.0f}"),
+        ("server, resident, MiB", lambda run: f"{run['idle']['memory']['server_kib'] / 1024:.0f}"),
+        ("server, resident, KiB each", lambda run: f"{run['each']['server_kib']:.1f}"),
+        ("kernel, both ends, KiB each", lambda run: f"{run['each']['kernel_kib']:.1f}"),
+        ("agents' process, KiB each", lambda run: f"{run['each']['agent_kib']:.1f}"),
+        ("CPU of an idle agent, ms an hour", lambda run: f"{run['each']['idle_cpu_ms_per_hour']:.1f}"),
+        ("the same with pings, ms", lambda run: f"{run['each']['pinged_cpu_ms_per_hour'] or 0:.1f}"),
+        ("interval of pings, s; 0 is none", lambda run: str(run["idle"]["ping_s"])),
+        ("POST to 201, p50 / p99 / p999, ms", lambda run: percentiles(run["pushes"]["to_201_ms"])),
+        ("POST to frame, p50 / p99 / p999, ms", lambda run: percentiles(run["pushes"]["to_frame_ms"])),
+        ("SIGTERM to the end of the process, s", lambda run: f"{run['restart']['stop_s']:.1f}"),
+        ("all back, s", lambda run: f"{run['restart']['back_s']:.1f}"),
+        ("CPU of each return, µs", lambda run: f"{run['each']['back_cpu_us']:.0f}"),
+    ]
+    return "".join(f"| {name} | {' | '.join(map(value, runs))} |\n" for name, value in rows)
 
 
 def memory(runs):
@@ -64,10 +93,8 @@ def connects(runs):
 
 
 def latency(runs):
-    def of(name, percentile):
-        return [(run["agents"], run["pushes"][name][percentile]) for run in runs]
-
-    frames = [of("to_frame_ms", percentile) for percentile in ("p50", "p99", "p999")]
+    percentiles = ("p50", "p99", "p999")
+    frames = [[(run["agents"], run["pushes"]["to_frame_ms"][name]) for run in runs] for name in percentiles]
     lines = [("to frame: p50", frames[0]), ("p99", frames[1]), ("p999", frames[2])]
     title = f"Direct pushes at {runs[-1]['pushes_per_second']:,} a second: POST to frame"
     return plot(title, "ms", runs, lines, list(zip(frames, frames[1:])))
@@ -99,8 +126,7 @@ def plot(title, unit, runs, lines, bands=()):
     for number, ((name, points), label_y) in enumerate(zip(lines, label_ys)):
         corners = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points)
         parts.append(f'<polyline class="line s{number}" points="{corners}"/>')
-        dots = [f'<circle class="f{number}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3.5"/>' for x, y in points]
-        parts += dots
+        parts += [f'<circle class="f{number}" cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3.5"/>' for x, y in points]
         last = f", {points[-1][1]:,.3g}" if points else ""
         parts.append(f'<text class="f{number}" x="{WIDTH - RIGHT + 12}" y="{label_y + 4:.1f}">{name}{last}</text>')
     return "\n".join(parts + ["</svg>\n"])
