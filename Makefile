@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak capacity
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests.
 test:
@@ -48,6 +48,20 @@ soak:
 	cargo build --release --locked --bin kalends --example soak
 	./target/release/examples/soak --kalends target/release/kalends --seconds $(or $(SECONDS),30) \
 		$(if $(ATTACK),--attack $(ATTACK)) $(if $(SERVE_ARGS),--serve-args="$(SERVE_ARGS)")
+
+# What idle user agents cost: memory, CPU, latency of pushes, and their return after a restart (docs/capacity.md). One
+# run for each number in AGENTS, with phases of SECONDS; ARGS are more arguments (`idle --help`). The figures are added
+# to docs/measurements/idle.json, and its plots drawn again. The server is built last and alone: the features of
+# development dependencies enlarge connections.
+RUNS = $(or $(AGENTS),1000 10000 100000)
+
+capacity:
+	cargo build --release --locked --example idle
+	cargo build --release --locked --bin kalends
+	mkdir -p target/capacity
+	for agents in $(RUNS); do ./target/release/examples/idle --kalends target/release/kalends --agents $$agents \
+		--seconds $(or $(SECONDS),60) --json target/capacity/$$agents.json $(ARGS) || exit 1; done
+	./tests/load/idle/plot.py $(RUNS:%=target/capacity/%.json)
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

@@ -16,6 +16,7 @@ mod feeds;
 mod folders;
 mod full_disk;
 mod harness;
+mod idle;
 mod importer;
 mod limits;
 mod open_files;
