@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak bench
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests.
 test:
@@ -48,6 +48,17 @@ soak:
 	cargo build --release --locked --bin kalends --example soak
 	./target/release/examples/soak --kalends target/release/kalends --seconds $(or $(SECONDS),30) \
 		$(if $(ATTACK),--attack $(ATTACK)) $(if $(SERVE_ARGS),--serve-args="$(SERVE_ARGS)")
+
+# What each operation costs, as a ratio to a server that only passes frames on, and fails if one is above
+# docs/measurements/bench.json by more than its tolerance (docs/performance.md). Takes about ten minutes. BASELINE=write
+# stores the ratios of this run. BEFORE=PATH measures another `kalends` in the same rounds, ROUNDS (3) is their number,
+# JSON=1 prints JSON. The server is built last and alone: development dependencies enlarge its connections.
+bench:
+	cargo build --release --locked --example bench
+	cargo build --release --locked --bin kalends
+	./target/release/examples/bench --kalends target/release/kalends --baseline docs/measurements/bench.json \
+		--rounds $(or $(ROUNDS),3) $(if $(BEFORE),--before $(BEFORE)) $(if $(JSON),--json) \
+		$(if $(filter write,$(BASELINE)),--write-baseline)
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

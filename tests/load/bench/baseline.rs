@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::phase::Operation;
@@ -42,9 +43,9 @@ impl Baseline {
 
     /// The ratios of this run, with the tolerance of an older baseline.
     pub(crate) fn of(results: &Results, older: Option<&Self>) -> Self {
-        let ratio = |operation| Some((operation, results.ratio("now", operation)?));
+        let ratio = |operation: &Operation| Some((*operation, results.ratio("now", *operation)?));
         let rounded = |(operation, ratio): (_, f64)| (operation, (ratio * 1000.0).round() / 1000.0);
-        let ratios = Operation::ALL.into_iter().filter_map(ratio).map(rounded).collect();
+        let ratios = Operation::value_variants().iter().filter_map(ratio).map(rounded).collect();
         Self { tolerance: older.map_or(TOLERANCE, |older| older.tolerance), ratios }
     }
 
@@ -55,21 +56,23 @@ impl Baseline {
         })
     }
 
-    /// Compares what was measured; an operation without a stored ratio is a regression.
+    /// Compares what was measured. An operation without a ratio is a regression.
     pub(crate) fn judge(&self, results: &Results) -> Verdict {
         let mut verdict = Verdict::default();
-        for operation in Operation::ALL {
-            let Some(ratio) = results.ratio("now", operation) else { continue };
-            let Some(stored) = self.ratios.get(&operation) else {
-                verdict.regressions.push(format!("{operation}: the baseline has no ratio of it"));
+        let compared = Operation::value_variants().iter().filter(|it| it.yardstick().is_some());
+        for operation in compared {
+            let ratios = (results.ratio("now", *operation), self.ratios.get(operation));
+            let (Some(ratio), Some(stored)) = ratios else {
+                verdict
+                    .regressions
+                    .push(format!("{operation}: one of the ratios is missing: {ratios:?}"));
                 continue;
             };
             let change = format!(
                 "{operation}: {ratio:.2} of the floor, baseline {stored:.2}, tolerance {}",
                 self.tolerance
             );
-            // A ratio that is no number is no improvement.
-            if !(ratio <= stored * self.tolerance) {
+            if ratio > stored * self.tolerance {
                 verdict.regressions.push(change);
             } else if ratio < stored / self.tolerance {
                 verdict.improvements.push(change);

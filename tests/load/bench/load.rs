@@ -30,7 +30,7 @@ pub(crate) struct Sizes {
     /// Agents that receive pushes
     #[arg(long, default_value_t = 500)]
     pub(crate) clients: usize,
-    /// Direct pushes
+    /// Direct pushes, with VAPID and as many without
     #[arg(long, default_value_t = 20_000)]
     pub(crate) messages: usize,
     /// Messages stored for each agent

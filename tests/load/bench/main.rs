@@ -36,7 +36,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use mimalloc::MiMalloc;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -82,21 +82,21 @@ struct Args {
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("floor") {
-        return floor::serve().map_or_else(failed, |()| ExitCode::SUCCESS);
+        return floor::serve().map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS);
     }
-    bench(Args::parse())
+    bench(&Args::parse())
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn bench(args: Args) -> ExitCode {
+async fn bench(args: &Args) -> ExitCode {
     // The servers are killed when their future is dropped.
     tokio::select! {
-        result = compare(&args) => result.unwrap_or_else(failed),
+        result = compare(args) => result.unwrap_or_else(|error| failed(&error)),
         () = interrupted() => ExitCode::from(130),
     }
 }
 
-fn failed(error: io::Error) -> ExitCode {
+fn failed(error: &io::Error) -> ExitCode {
     eprintln!("bench: {error}");
     ExitCode::from(2)
 }
@@ -137,7 +137,7 @@ async fn measure(args: &Args) -> io::Result<Results> {
     raise_open_file_limit()?;
     let mut results = Results::default();
     for round in 1..=args.rounds {
-        for phase in Phase::ALL {
+        for phase in Phase::value_variants() {
             eprintln!("round {round} of {}: {phase:?}", args.rounds);
             for program in programs.iter().filter(|program| phase.is_for(program)) {
                 let server = program.start().await?;
@@ -145,7 +145,7 @@ async fn measure(args: &Args) -> io::Result<Results> {
                 let measured = measured.await.unwrap_or_else(|_| {
                     Err(io::Error::other(format!("not done after {PHASE_WAIT:?}")))
                 });
-                let figures = measured.map_err(|error| named(phase, program, &server, &error))?;
+                let figures = measured.map_err(|error| named(*phase, program, &server, &error))?;
                 server.end().await?;
                 let program = program.to_string();
                 figures.into_iter().for_each(|(of, figure)| results.add(&program, of, figure));

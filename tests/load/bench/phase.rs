@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -16,8 +17,9 @@ use super::server::{Program, Server};
 use super::vapid::authorization;
 
 /// What is measured, in the order of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub(crate) enum Operation {
     DirectVapid,
     Direct,
@@ -31,7 +33,7 @@ pub(crate) enum Operation {
     IdleFollower,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Phase {
     Connects,
     Registers,
@@ -42,32 +44,19 @@ pub(crate) enum Phase {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::DirectVapid,
-        Self::Direct,
-        Self::Stored,
-        Self::StoredP99,
-        Self::Drain,
-        Self::Connect,
-        Self::ConnectRegister,
-        Self::Idle,
-        Self::FeedUpdate,
-        Self::IdleFollower,
-    ];
-
-    /// Its name in JSON, and its row in the table.
-    pub(crate) fn names(self) -> (&'static str, &'static str) {
+    /// What it is, with its unit.
+    pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::DirectVapid => ("direct_vapid", "direct push with VAPID, µs"),
-            Self::Direct => ("direct", "direct push without VAPID, µs"),
-            Self::Stored => ("stored", "stored push, µs"),
-            Self::StoredP99 => ("stored_p99", "stored push, p99 of the time to 201, ms"),
-            Self::Drain => ("drain", "drain of a stored message, acked and deleted, µs"),
-            Self::Connect => ("connect", "connect and hello, µs"),
-            Self::ConnectRegister => ("connect_register", "connect, hello and register, µs"),
-            Self::Idle => ("idle", "idle connection, KiB resident"),
-            Self::FeedUpdate => ("feed_update", "update of a feed, for each follower, µs"),
-            Self::IdleFollower => ("idle_follower", "idle follower of a feed, KiB resident"),
+            Self::DirectVapid => "direct push with VAPID, µs",
+            Self::Direct => "direct push without VAPID, µs",
+            Self::Stored => "stored push, µs",
+            Self::StoredP99 => "stored push, p99 of the time to 201, ms",
+            Self::Drain => "drain of a stored message, acked and deleted, µs",
+            Self::Connect => "connect and hello, µs",
+            Self::ConnectRegister => "connect, hello and register, µs",
+            Self::Idle => "idle connection, KiB resident",
+            Self::FeedUpdate => "update of a feed, for each follower, µs",
+            Self::IdleFollower => "idle follower of a feed, KiB resident",
         }
     }
 
@@ -86,14 +75,11 @@ impl Operation {
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.names().0)
+        f.write_str(self.to_possible_value().expect("every operation has a name").get_name())
     }
 }
 
 impl Phase {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Connects, Self::Registers, Self::Direct, Self::Stored, Self::Feed, Self::Followers];
-
     /// Whether the program has what the phase measures.
     pub(crate) fn is_for(self, program: &Program) -> bool {
         *program != Program::Floor || matches!(self, Self::Connects | Self::Direct)

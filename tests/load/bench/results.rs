@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::baseline::Baseline;
@@ -21,7 +22,8 @@ impl Results {
     pub(crate) fn ratio(&self, program: &str, operation: Operation) -> Option<f64> {
         let floor = self.runs("floor", operation.yardstick()?)?;
         let runs = self.runs(program, operation)?;
-        median(runs.iter().zip(floor).map(|(figure, floor)| figure / floor))
+        let ratio = median(runs.iter().zip(floor).map(|(figure, floor)| figure / floor));
+        ratio.filter(|ratio| ratio.is_finite())
     }
 
     fn runs(&self, program: &str, operation: Operation) -> Option<&[f64]> {
@@ -35,7 +37,7 @@ impl Results {
     pub(crate) fn json(&self) -> Value {
         let mut operations = json!({});
         for ((program, operation), runs) in &self.0 {
-            operations[operation.names().0][program] = json!({
+            operations[operation.to_string()][program] = json!({
                 "median": self.median(program, *operation),
                 "ratio": self.ratio(program, *operation),
                 "runs": runs,
@@ -53,13 +55,13 @@ impl Results {
         let cell = |figure: Option<f64>, decimals| {
             figure.map_or("–".to_owned(), |figure| format!("{figure:.decimals$}"))
         };
-        for operation in Operation::ALL {
-            write!(table, "| {} |", operation.names().1)?;
+        for operation in Operation::value_variants() {
+            write!(table, "| {} |", operation.title())?;
             for program in ["floor", "before", "now"] {
-                write!(table, " {} |", cell(self.median(program, operation), 1))?;
+                write!(table, " {} |", cell(self.median(program, *operation), 1))?;
             }
-            let stored = baseline.and_then(|baseline| baseline.ratios.get(&operation).copied());
-            let [before, now] = ["before", "now"].map(|program| self.ratio(program, operation));
+            let stored = baseline.and_then(|baseline| baseline.ratios.get(operation).copied());
+            let [before, now] = ["before", "now"].map(|program| self.ratio(program, *operation));
             for ratio in [before, now, stored] {
                 write!(table, " {} |", cell(ratio, 2))?;
             }
