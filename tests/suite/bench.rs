@@ -166,7 +166,8 @@ async fn an_interrupted_bench_leaves_no_process_behind() {
         let pid = running.id().and_then(|pid| Pid::from_raw(pid as i32)).expect("it runs");
         kill_process(pid, Signal::INT).expect("it runs");
         let ended = within(AT_ONCE, "the bench ends", running.wait()).await;
-        assert_eq!(ended.expect("it can be waited for").code(), Some(130));
+        let status = ended.expect("it can be waited for");
+        assert_eq!(status.code(), Some(130), "{status}");
         let is_gone = async || arguments_of_servers(dir.path()).is_empty();
         until(AT_ONCE, "the servers end", is_gone).await;
     }

@@ -89,10 +89,11 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn bench(args: &Args) -> ExitCode {
+    let interrupted = interrupted();
     // The servers are killed when their future is dropped.
     tokio::select! {
         result = compare(args) => result.unwrap_or_else(|error| failed(&error)),
-        () = interrupted() => ExitCode::from(130),
+        () = interrupted => ExitCode::from(130),
     }
 }
 
@@ -101,12 +102,15 @@ fn failed(error: &io::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-async fn interrupted() {
+/// Ends after a signal, which is caught from this call on.
+fn interrupted() -> impl Future<Output = ()> {
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     let [mut interrupt, mut terminate] = signals.map(|it| it.expect("signals can be received"));
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }
 
