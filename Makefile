@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak capacity
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak capacity bench
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests.
 test:
@@ -62,6 +62,17 @@ capacity:
 	for agents in $(RUNS); do ./target/release/examples/idle --kalends target/release/kalends --agents $$agents \
 		--seconds $(or $(SECONDS),60) --json target/capacity/$$agents.json $(ARGS) || exit 1; done
 	./tests/load/idle/plot.py $(RUNS:%=target/capacity/%.json)
+
+# What each operation costs, as a ratio to a server that only passes frames on, and fails if one is above
+# docs/measurements/bench.json by more than its tolerance (docs/performance.md). Takes about ten minutes. BASELINE=write
+# stores the ratios of this run. BEFORE=PATH measures another `kalends` in the same rounds, ROUNDS (3) is their number,
+# JSON=1 prints JSON. The server is built last and alone: development dependencies enlarge its connections.
+bench:
+	cargo build --release --locked --example bench
+	cargo build --release --locked --bin kalends
+	./target/release/examples/bench --kalends target/release/kalends --baseline docs/measurements/bench.json \
+		--rounds $(or $(ROUNDS),3) $(if $(BEFORE),--before $(BEFORE)) $(if $(JSON),--json) \
+		$(if $(filter write,$(BASELINE)),--write-baseline)
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

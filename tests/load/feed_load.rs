@@ -8,15 +8,27 @@
 //!
 //! TOKEN has read and write scope for the feed it names, which is `broadcasts` for the last. One thread.
 
+#[path = "shared/feed.rs"]
+mod feed;
+#[path = "shared/http.rs"]
+mod http;
+#[path = "shared/percentile.rs"]
+mod percentile;
+#[path = "shared/usage.rs"]
+mod usage;
+
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_tungstenite::tungstenite::Message;
+
+use feed::Feed;
+use http::Connection;
+use percentile::percentile;
+use usage::{CpuTime, resident_kib};
 
 const KEYS: usize = 1000;
 const BROADCAST: &str = "load/changes";
@@ -41,9 +53,8 @@ async fn main() {
 
 #[derive(Clone)]
 struct Load {
-    address: String,
-    token: String,
-    pid: String,
+    feed: Feed,
+    pid: u32,
     /// The origin of all times.
     started: Instant,
 }
@@ -51,22 +62,19 @@ struct Load {
 /// A connection that is kept for consecutive requests.
 struct Sender {
     load: Load,
-    stream: BufReader<TcpStream>,
+    connection: Connection,
 }
 
 impl Load {
     fn new(address: &str, token: &str, pid: &str) -> Self {
-        let (address, token, pid) = (address.to_owned(), token.to_owned(), pid.to_owned());
-        Self { address, token, pid, started: Instant::now() }
-    }
-
-    fn feed(&self) -> &str {
-        self.token.split('.').nth(2).expect("a token names its feed")
+        let feed = Feed::new(address.to_owned(), token.to_owned());
+        let pid = pid.parse().expect("PID is a number");
+        Self { feed, pid, started: Instant::now() }
     }
 
     async fn publish(self, senders: usize, puts: usize) {
         self.sender().await.put("warm-up", "0").await;
-        let (cpu, began) = (self.cpu_us(), Instant::now());
+        let (cpu, began) = (self.cpu(), Instant::now());
         let mut running = JoinSet::new();
         for sender in 0..senders {
             let load = self.clone();
@@ -81,7 +89,7 @@ impl Load {
         let rate = puts as f64 / began.elapsed().as_secs_f64();
         // Publications that are still pending belong to the cost.
         sleep(Duration::from_secs(1)).await;
-        let each = (self.cpu_us() - cpu) / puts as f64;
+        let each = self.cpu().us_since(&cpu) / puts as f64;
         println!(
             "{puts} puts by {senders} senders: {rate:.0} /s, {each:.1} µs CPU of the server each"
         );
@@ -97,7 +105,7 @@ impl Load {
         for _ in 0..consumers {
             lags.recv().await.expect("a consumer sees what is there");
         }
-        let (cpu, began) = (self.cpu_us(), Instant::now());
+        let (cpu, began) = (self.cpu(), Instant::now());
         for number in 0..puts {
             sleep_until(began + Duration::from_micros(number as u64 * 1_000_000 / rate as u64))
                 .await;
@@ -107,8 +115,8 @@ impl Load {
         while seen.len() < puts * consumers {
             seen.push(lags.recv().await.expect("consumers go on"));
         }
-        let each = (self.cpu_us() - cpu) / seen.len() as f64;
-        seen.sort_unstable();
+        let each = self.cpu().us_since(&cpu) / seen.len() as f64;
+        seen.sort_unstable_by(f64::total_cmp);
         println!(
             "{puts} puts at {rate}/s to {consumers} consumers: p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms, \
              {each:.1} µs CPU of the server for one update to one consumer",
@@ -118,24 +126,14 @@ impl Load {
         );
     }
 
-    /// Reports the lag of each update of the feed, in µs.
-    async fn consume(self, report: mpsc::UnboundedSender<u64>) {
-        let mut stream = TcpStream::connect(&self.address).await.expect("connected");
-        let request = format!(
-            "GET /v1/feeds/{} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
-             Accept: text/event-stream\r\n\r\n",
-            self.feed(),
-            self.address,
-            self.token
-        );
-        stream.write_all(request.as_bytes()).await.expect("sent");
-        let mut lines = BufReader::new(stream).lines();
-        while let Some(line) = lines.next_line().await.expect("read") {
-            let Some(data) = line.strip_prefix("data:") else { continue };
-            let update: serde_json::Value = serde_json::from_str(data).expect("an update is JSON");
-            let sent: u64 =
-                update["value"].as_str().and_then(|text| text.parse().ok()).expect("a time");
-            if report.send(self.now_us().saturating_sub(sent)).is_err() {
+    /// Reports the lag of each update of the feed, in ms.
+    async fn consume(self, report: mpsc::UnboundedSender<f64>) {
+        let mut follower = self.feed.follow().await.expect("connected");
+        loop {
+            let value = follower.value().await.expect("the stream goes on");
+            let sent: u64 = value.parse().expect("a time");
+            let lag_us = self.now_us().saturating_sub(sent);
+            if report.send(lag_us as f64 / 1000.0).is_err() {
                 return;
             }
         }
@@ -162,14 +160,14 @@ impl Load {
         let each = (self.resident_kib() - idle) / agents as f64;
         println!("{agents} agents subscribed, {each:.1} KiB resident each");
         for change in 0..changes {
-            let (cpu, began) = (self.cpu_us(), Instant::now());
+            let (cpu, began) = (self.cpu(), Instant::now());
             let version = format!("change-{change}");
             sender.put(BROADCAST, &version).await;
             for _ in 0..agents {
                 assert_eq!(signalled_at.recv().await.as_ref(), Some(&version));
             }
             let took = began.elapsed().as_secs_f64();
-            let each = (self.cpu_us() - cpu) / agents as f64;
+            let each = self.cpu().us_since(&cpu) / agents as f64;
             println!(
                 "{version}: delivered to all after {took:.1} s, {each:.1} µs CPU of the server for an agent"
             );
@@ -178,7 +176,7 @@ impl Load {
 
     /// Sends `ready` after the subscription, and then each version that arrives.
     async fn agent(self, version: String, report: mpsc::UnboundedSender<String>) {
-        let url = format!("ws://{}/", self.address);
+        let url = format!("ws://{}/", self.feed.address);
         let (mut socket, _) = tokio_tungstenite::connect_async(url).await.expect("connected");
         let hello = r#"{"messageType":"hello","use_webpush":true,"broadcasts":{}}"#;
         socket.send(Message::text(hello)).await.expect("said");
@@ -203,67 +201,29 @@ impl Load {
     }
 
     async fn sender(&self) -> Sender {
-        let stream = TcpStream::connect(&self.address).await.expect("connected");
-        stream.set_nodelay(true).expect("a TCP stream");
-        Sender { load: self.clone(), stream: BufReader::new(stream) }
+        let connection = Connection::open(&self.feed.address).await.expect("connected");
+        Sender { load: self.clone(), connection }
     }
 
     fn now_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64
     }
 
-    /// User and system time of the server so far, in µs; Linux counts in units of 10 ms.
-    fn cpu_us(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).expect("a process");
-        let fields: Vec<&str> = stat.rsplit(')').next().expect("has a name").split(' ').collect();
-        let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
-        (ticks(12) + ticks(13)) * 10_000.0
+    fn cpu(&self) -> CpuTime {
+        CpuTime::of(self.pid).expect("a process")
     }
 
     fn resident_kib(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
-        let status = status.expect("a process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
+        resident_kib(self.pid).expect("a process")
     }
 }
 
 impl Sender {
     async fn put(&mut self, key: &str, value: &str) {
-        let request = format!(
-            "PUT /v1/feeds/{}/{key} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
-             Content-Length: {}\r\n\r\n{value}",
-            self.load.feed(),
-            self.load.address,
-            self.load.token,
-            value.len()
-        );
-        self.stream.write_all(request.as_bytes()).await.expect("sent");
-        let mut status = String::new();
-        self.stream.read_line(&mut status).await.expect("answered");
-        let status = status.split(' ').nth(1).map(str::to_owned);
-        assert!(matches!(status.as_deref(), Some("200" | "201")), "a PUT was answered {status:?}");
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            self.stream.read_line(&mut line).await.expect("read");
-            match line.trim().split_once(": ") {
-                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    length = value.parse().expect("a number");
-                }
-                Some(_) => {}
-                None => break,
-            }
-        }
-        self.stream.read_exact(&mut vec![0; length]).await.expect("read");
+        self.load.feed.put(&mut self.connection, key, value).await.expect("written");
     }
 }
 
 fn key(number: usize) -> String {
     format!("key-{}", number % KEYS)
-}
-
-fn percentile(sorted_us: &[u64], percent: usize) -> f64 {
-    let at = (sorted_us.len() * percent / 100).min(sorted_us.len() - 1);
-    sorted_us[at] as f64 / 1000.0
 }

@@ -4,6 +4,7 @@
 mod admin;
 mod bad_frames;
 mod bad_requests;
+mod bench;
 mod browser;
 mod bursts;
 mod chaos;

@@ -1,29 +1,17 @@
-//! A user agent on a WebSocket.
+//! A user agent on a WebSocket, for loads with nodes that reject and disconnect it.
+
+#[path = "../shared/agent.rs"]
+mod base;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use futures_util::{SinkExt, StreamExt};
-use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use serde_json::Value;
 use tokio::time::sleep;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::{WebSocketStream, client_async};
-use uuid::Uuid;
 
-/// A connected user agent.
-pub(crate) struct Agent {
-    socket: WebSocketStream<TcpStream>,
-    pub(crate) uaid: String,
-}
-
-/// The node closed the connection, with this code if its close frame has one.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Closed(pub(crate) Option<u16>);
+pub(crate) use base::{Agent, Closed};
 
 /// Maximum pause in ms before an agent that was rejected tries again. It is short: all agents
 /// reconnect at once, which is more than a node will see in production.
@@ -47,77 +35,9 @@ impl Agent {
         }
     }
 
-    /// Connects once; `None` if it was rejected.
-    pub(crate) async fn try_enter(node: SocketAddr, uaid: Option<&str>) -> Option<Self> {
-        Self::try_enter_through(node, uaid, None).await
-    }
-
-    /// Like [`try_enter`](Self::try_enter), by a proxy that forwards this address.
-    pub(crate) async fn try_enter_through(
-        node: SocketAddr,
-        uaid: Option<&str>,
-        forwarded: Option<HeaderValue>,
-    ) -> Option<Self> {
-        let stream = TcpStream::connect(node).await.ok()?;
-        stream.set_nodelay(true).ok()?;
-        let mut request = format!("ws://{node}/").into_client_request().ok()?;
-        let subprotocol = HeaderValue::from_static("push-notification");
-        request.headers_mut().insert("sec-websocket-protocol", subprotocol);
-        if let Some(address) = forwarded {
-            request.headers_mut().insert("x-forwarded-for", address);
-        }
-        let (socket, _) = client_async(request, stream).await.ok()?;
-        let mut agent = Self { socket, uaid: String::new() };
-        agent.send_json(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;
-        agent.uaid = text(&agent.receive().await.ok()?["uaid"]);
-        Some(agent)
-    }
-
-    /// Registers a channel and returns its endpoint. It must be called before the first push to the
-    /// agent.
+    /// Like [`try_register`](Self::try_register), and it must not be refused.
     pub(crate) async fn register(&mut self) -> String {
         self.try_register().await.expect("the node is there")
-    }
-
-    /// Like [`register`](Self::register); `None` if it was refused.
-    pub(crate) async fn try_register(&mut self) -> Option<String> {
-        let channel = Uuid::new_v4().to_string();
-        self.send_json(&json!({"messageType": "register", "channelID": channel})).await;
-        let answer = self.receive().await.ok()?;
-        answer["pushEndpoint"].as_str().filter(|endpoint| !endpoint.is_empty()).map(str::to_owned)
-    }
-
-    /// Waits for the next message of the node.
-    pub(crate) async fn receive(&mut self) -> Result<Value, Closed> {
-        loop {
-            match self.socket.next().await {
-                Some(Ok(Message::Text(text))) => {
-                    return Ok(serde_json::from_str(&text).expect("the node sends JSON"));
-                }
-                Some(Ok(Message::Close(frame))) => {
-                    return Err(Closed(frame.map(|frame| frame.code.into())));
-                }
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Err(Closed(None)),
-            }
-        }
-    }
-
-    pub(crate) async fn ack(&mut self, notification: &Value) {
-        let (channel, version) = (&notification["channelID"], &notification["version"]);
-        let update = json!({"channelID": channel, "version": version, "code": 100});
-        self.send_json(&json!({"messageType": "ack", "updates": [update]})).await;
-    }
-
-    pub(crate) async fn leave(mut self) {
-        // Fails if the node is down.
-        let _ = self.socket.send(Message::Close(None)).await;
-        while self.receive().await.is_ok() {}
-    }
-
-    /// An error is ignored, because the next [`receive`](Self::receive) returns it.
-    async fn send_json(&mut self, json: &Value) {
-        let _ = self.socket.send(Message::text(json.to_string())).await;
     }
 }
 
@@ -131,8 +51,4 @@ pub(crate) fn number_of(message: &Value) -> Option<usize> {
 /// Waits for a random time, so that agents that were closed together do not reconnect together.
 pub(crate) async fn wait_a_little() {
     sleep(Duration::from_millis(fastrand::u64(0..RETURN_MS_MAX))).await;
-}
-
-fn text(json: &Value) -> String {
-    json.as_str().unwrap_or_else(|| panic!("no text: {json}")).to_owned()
 }

@@ -13,6 +13,8 @@ mod cluster;
 mod dead;
 mod drain;
 mod ledger;
+#[path = "../shared/percentile.rs"]
+mod percentile;
 mod sender;
 mod user;
 
@@ -42,10 +44,9 @@ async fn main() {
     println!("{result}");
 }
 
-/// The percentile of sorted numbers; 0 if there are none.
+/// The percentile of sorted numbers, rounded to three decimal places.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-    rounded(sorted.get(at).copied().unwrap_or_default())
+    rounded(percentile::percentile(sorted, percent))
 }
 
 /// Rounds to three decimal places.

@@ -6,12 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::ValueEnum;
-use serde_json::{Value, json};
 use state_machine::{Month, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,6 +19,7 @@ use super::Plan;
 use super::agent::Agent;
 use super::sender::Sender;
 use super::server::{Room, Server};
+use super::vapid::authorization;
 
 /// Connections of an attacker that works on several.
 const CONNECTIONS: usize = 32;
@@ -422,20 +418,6 @@ impl Prepared {
             sleep(Duration::from_millis(1)).await;
         }
     }
-}
-
-/// The header of an application server with a new VAPID key, for the server at `origin`.
-fn authorization(origin: &str) -> String {
-    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
-    let pair = pair.expect("a key can be made");
-    let expiry = SystemTime::now() + Duration::from_secs(12 * HOUR_S);
-    let expiry_s = expiry.duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
-    let claims = json!({"aud": origin, "exp": expiry_s, "sub": "mailto:a@b.example"});
-    let part = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
-    let signed = format!("{}.{}", part(json!({"typ": "JWT", "alg": "ES256"})), part(claims));
-    let signature = pair.sign(&SystemRandom::new(), signed.as_bytes());
-    let signature = URL_SAFE_NO_PAD.encode(signature.expect("a text can be signed"));
-    format!("vapid t={signed}.{signature}, k={}", URL_SAFE_NO_PAD.encode(pair.public_key()))
 }
 
 /// A new agent with a channel, disconnected.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use super::agent::{Agent, Closed, number_of};
+use super::percentile::percentile;
 use super::sender::Sender;
 
 /// Time between two actions of a kind.
@@ -193,11 +194,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sorted = self.took_ms.clone();
         sorted.sort_by(f64::total_cmp);
-        let percentile = |percent: usize| {
-            let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-            sorted.get(at).copied().unwrap_or_default()
-        };
-        let [p50, p99, max] = [50, 99, 100].map(percentile);
+        let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(&sorted, percent));
         write!(f, "{p50:.1} / {p99:.1} / {max:.1} | {} of {}", self.refused, self.count())
     }
 }

@@ -5,9 +5,15 @@ mod agent;
 mod attack;
 mod commits;
 mod honest;
+#[path = "../../shared/percentile.rs"]
+mod percentile;
+#[path = "../../shared/process.rs"]
+mod process;
 #[path = "../../cluster_load/sender.rs"]
 mod sender;
 mod server;
+#[path = "../../shared/vapid.rs"]
+mod vapid;
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,9 +1,8 @@
 //! The server under attack.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,16 +14,13 @@ use rustix::fs::statvfs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::Plan;
+use super::process::Process;
 
-/// The start of the first line of a server.
-const GREETING: &str = "Kalends is listening on http://";
-
-/// Maximum time of a start, and of an end.
+/// Maximum time of an answer, and of an end.
 const WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Server {
@@ -44,7 +40,7 @@ pub(crate) enum Room {
 
 /// A process of ours, which is killed when this is dropped, and its data.
 struct Own {
-    process: Child,
+    process: Process,
     dir: TempDir,
     /// The data directory as the server sees it.
     data: PathBuf,
@@ -65,36 +61,28 @@ impl Server {
         let mut command = command(room, &data);
         command.arg(&plan.kalends).args(["serve", "--listen=127.0.0.1:0"]);
         command.arg("--data-dir").arg(&data);
-        command.args(arguments).args(&plan.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        command
-            .stderr(File::create(dir.path().join("log")).expect("a log can be made"))
-            .kill_on_drop(true);
-        let mut process = command.spawn().expect("--kalends can be started");
-        let output = process.stdout.take().expect("it was piped");
-        let line = timeout(WAIT, BufReader::new(output).lines().next_line()).await;
-        let line = line.ok().and_then(Result::ok).flatten().unwrap_or_default();
-        let address = line
-            .strip_prefix(GREETING)
-            .and_then(|address| address.trim_end_matches('/').parse().ok());
-        let address = address.unwrap_or_else(|| {
-            panic!("{line:?}: {}", fs::read_to_string(dir.path().join("log")).unwrap_or_default())
-        });
+        command.args(arguments).args(&plan.arguments);
+        let process = Process::start(command, &dir.path().join("log")).await;
+        let process = process.unwrap_or_else(|error| panic!("{error}"));
         let data = match room {
             Room::Disk(_) => {
-                let root = format!("/proc/{}/root", process.id().expect("it runs"));
+                let root = format!("/proc/{}/root", process.pid());
                 Path::new(&root).join(data.strip_prefix("/").expect("a temporary path is absolute"))
             }
             Room::Plenty | Room::Files(_) => data,
         };
-        Self { address, own: Some(Own { process, dir, data }) }
+        Self { address: process.address, own: Some(Own { process, dir, data }) }
     }
 
     /// Stops a server of ours, and starts it again on its data with other arguments.
     pub(crate) async fn restart(self, plan: &Plan, arguments: &[String]) -> Self {
         let Own { mut process, dir, .. } = self.own.expect("the server is ours");
-        let pid = process.id().and_then(|pid| Pid::from_raw(pid as i32));
+        let pid = Pid::from_raw(process.pid() as i32);
         kill_process(pid.expect("it runs"), Signal::TERM).expect("it runs");
-        timeout(WAIT, process.wait()).await.expect("it ends soon").expect("it can be waited for");
+        timeout(WAIT, process.child.wait())
+            .await
+            .expect("it ends soon")
+            .expect("it can be waited for");
         Self::spawn(plan, dir, arguments, Room::Plenty).await
     }
 

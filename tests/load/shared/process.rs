@@ -1,0 +1,56 @@
+//! A server as a process.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// What precedes the address in the first line of a server.
+const GREETING: &str = " is listening on http://";
+
+/// Maximum time of a start.
+const START_WAIT: Duration = Duration::from_secs(60);
+
+/// A process that has printed its address. It is killed when this is dropped.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Process {
+    /// Starts the command, whose standard error becomes the file `log`. An error has the log.
+    pub(crate) async fn start(mut command: Command, log: &Path) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log)?);
+        let spawned = command.kill_on_drop(true).spawn();
+        let mut child = spawned.map_err(|error| {
+            let program = command.as_std().get_program().display();
+            io::Error::new(error.kind(), format!("{program} cannot be started: {error}"))
+        })?;
+        let output = child.stdout.take().expect("it was piped");
+        let line = timeout(START_WAIT, BufReader::new(output).lines().next_line()).await;
+        let line = line.ok().and_then(Result::ok).flatten().unwrap_or_default();
+        let address = line.split_once(GREETING).map(|(_, address)| address.trim_end_matches('/'));
+        match address.and_then(|address| address.parse().ok()) {
+            Some(address) => Ok(Self { child, address }),
+            None => {
+                let program = command.as_std().get_program().display();
+                let log = fs::read_to_string(log).unwrap_or_default();
+                let error = format!(
+                    "{program} printed {line:?} in place of its address, and logged:\n{log}"
+                );
+                Err(io::Error::other(error))
+            }
+        }
+    }
+
+    /// The id of the process, which was not waited for.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("it was not waited for")
+    }
+}
