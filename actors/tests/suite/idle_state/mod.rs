@@ -1,0 +1,210 @@
+//! What a client allocates while nothing happens, and what a push to it allocates.
+//!
+//! `cargo test -p actors --test suite -- idle_state --nocapture` prints it.
+
+mod peers;
+mod store;
+
+use std::cell::Cell;
+use std::mem::size_of;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use actix_service::{Service, ServiceFactory};
+use actix_web::HttpRequest;
+use actix_web::rt::spawn;
+use actix_web::web::{self, ServiceConfig};
+use actors::handle::{ClientHandle, DirectPush};
+use actors::socket::WebSocket;
+use actors::{Admission, Client, ClientShared, Clock, NoPeers, RegistryActor};
+use allocations::Counts;
+use state_machine::connection::{CloseReason, Config, Connection, ConnectionSeed};
+use state_machine::delivery::NodeAnswer;
+use state_machine::{NodeId, Uaid};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::clockwork::{self, settle};
+use crate::net;
+use crate::node::{self, Bounds, message_of};
+use store::NothingStored;
+
+/// Clients before and after. What does not grow with them drops out.
+const CLIENTS: [usize; 2] = [1000, 2000];
+
+/// Pushes before they are counted, and counted ones.
+const PUSHES: [u32; 2] = [16, 16];
+
+/// The limits of a client are as large as those of the server.
+struct Unlimited {
+    _limits: Arc<()>,
+    _address: Option<IpAddr>,
+}
+
+impl Admission for Unlimited {
+    fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+
+    fn new_agent(&self) -> bool {
+        true
+    }
+
+    fn register(&self, _: Uaid) -> bool {
+        true
+    }
+}
+
+/// What a client allocates.
+struct PerClient {
+    /// By size, with the average number of allocations.
+    by_size: Vec<(usize, f64)>,
+    bytes: i64,
+}
+
+struct Server {
+    address: SocketAddr,
+    shared: Arc<ClientShared>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let shared = shared();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn(serve(listener, Arc::clone(&shared)));
+        Self { address, shared }
+    }
+
+    /// What a client more allocates once all are idle.
+    async fn per_client(&self, has_channel: bool) -> PerClient {
+        let [before, after] = CLIENTS;
+        let _first = peers::connect(self.address, before, has_channel).await;
+        settle().await;
+        let counts = Counts::of_thread();
+        let _more = peers::connect(self.address, after - before, has_channel).await;
+        settle().await;
+        let more = Counts::of_thread().since(&counts);
+        let clients = (after - before) as i64;
+        let of_client = |(bytes, count): (usize, i64)| (bytes, count as f64 / clients as f64);
+        PerClient { by_size: more.by_size().map(of_client).collect(), bytes: more.bytes() / clients }
+    }
+
+    /// How many allocations a direct push makes, from the registry to its answer.
+    async fn per_push(&self) -> u64 {
+        let mut agents = peers::connect(self.address, 1, true).await;
+        let mut number = 0;
+        let [first, counted] = PUSHES;
+        let mut made = 0;
+        for _ in 0..first + counted {
+            made = if number == first { 0 } else { made };
+            number += 1;
+            made += self.push(&mut agents[0], number).await;
+        }
+        made / u64::from(counted)
+    }
+
+    async fn push(&self, agent: &mut TcpStream, number: u32) -> u64 {
+        let message = message_of(number);
+        let (id, (reply, answer)) = (message.id, oneshot::channel());
+        let before = Counts::of_thread();
+        let push = DirectPush { uaid: uaid(1), message, reply };
+        drop(self.shared.registry.try_send(push));
+        settle().await;
+        let sent = Counts::of_thread().since(&before);
+        peers::ack(agent, id);
+        let before = Counts::of_thread();
+        assert_eq!(answer.await, Ok(NodeAnswer::Accepted));
+        sent.made() + Counts::of_thread().since(&before).made()
+    }
+}
+
+fn shared() -> Arc<ClientShared> {
+    let Bounds { limits, now, .. } = Bounds::default();
+    let clock = Clock::starting_at(now);
+    let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+    let directory = RegistryActor::new(10_000, peers, node::log()).start(None);
+    let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+    Arc::new(ClientShared {
+        config: Arc::new(config),
+        store: Arc::new(NothingStored),
+        registry: directory.registry().clone(),
+        nodes: Arc::new(NoPeers(NodeAnswer::NotHere)),
+        counters: Arc::clone(directory.clients()),
+        broadcasts: None,
+        urls: Box::new(node::NoUrls),
+        frame_limits: Arc::new(node::frame_limits(100, &clock)),
+        clock,
+        mailbox_max: 256,
+        log: node::log(),
+        connections: AtomicU64::new(1),
+    })
+}
+
+/// Serves each connection as the server does: in a task that also holds what counts it.
+async fn serve(listener: TcpListener, shared: Arc<ClientShared>) {
+    let (limits, agents) = (Arc::new(()), Cell::new(0));
+    let connect = move |request: HttpRequest| {
+        agents.set(agents.get() + 1);
+        let seed = ConnectionSeed { fresh_uaid: uaid(agents.get()), jitter: 0 };
+        let admission = Unlimited { _limits: Arc::clone(&limits), _address: None };
+        let upgraded =
+            actors::socket::upgrade(Arc::clone(&shared), seed, Box::new(admission), &request);
+        async { upgraded }
+    };
+    let connect = std::rc::Rc::new(connect);
+    let routes = move |service: &mut ServiceConfig| {
+        service.route("/", web::get().to(move |request: HttpRequest| connect(request)));
+    };
+    let service = actors::socket::service(&net::options(), routes).new_service(()).await.unwrap();
+    let opened = Arc::new(());
+    loop {
+        let (stream, address) = listener.accept().await.unwrap();
+        let (served, opened) = (service.call((stream, Some(address))), Arc::clone(&opened));
+        let counted = async move {
+            let ended = served.await;
+            drop(opened);
+            ended
+        };
+        let guard = (0_usize, Arc::new(()));
+        spawn(async move {
+            let _ = counted.await;
+            drop(guard);
+        });
+    }
+}
+
+/// Uaids in no order, the same ones in each run.
+fn uaid(number: u64) -> Uaid {
+    let scattered = u128::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+    Uaid(scattered.to_be_bytes())
+}
+
+fn print(title: &str, client: &PerClient) {
+    println!("{title}: {} bytes", client.bytes);
+    for (bytes, count) in &client.by_size {
+        println!("{bytes:>6} bytes {count:>7.3} times");
+    }
+}
+
+#[test]
+fn an_idle_client_allocates_no_more_than_it_did() {
+    println!("Client<WebSocket>: {} bytes", size_of::<Client<WebSocket>>());
+    println!("Connection: {} bytes", size_of::<Connection>());
+    println!("ClientHandle: {} bytes", size_of::<ClientHandle>());
+    clockwork::run(async {
+        let after_hello = Server::start().await.per_client(false).await;
+        print("after hello", &after_hello);
+        let with_channel = Server::start().await.per_client(true).await;
+        print("with a channel", &with_channel);
+    });
+}
+
+#[test]
+fn a_direct_push_makes_no_more_allocations_than_it_did() {
+    clockwork::run(async {
+        let made = Server::start().await.per_push().await;
+        println!("a direct push: {made} allocations");
+    });
+}
