@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 /// Sizes up to this number of bytes are counted apart.
-const BYTES_MAX: usize = 2047;
+const BYTES_MAX: usize = 1023;
 
 /// The allocator of the system. A test binary has it as its `#[global_allocator]`.
 pub struct Counting;
@@ -15,12 +15,12 @@ pub struct Counting;
 #[derive(Clone, Copy)]
 pub struct Counts {
     /// By size. The first one is the bytes of larger allocations.
-    kept: [i64; BYTES_MAX + 1],
+    kept: [i32; BYTES_MAX + 1],
     made: u64,
 }
 
 thread_local! {
-    static KEPT: [Cell<i64>; BYTES_MAX + 1] = const { [const { Cell::new(0) }; BYTES_MAX + 1] };
+    static KEPT: [Cell<i32>; BYTES_MAX + 1] = const { [const { Cell::new(0) }; BYTES_MAX + 1] };
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -39,11 +39,11 @@ impl Counts {
 
     /// The bytes that are not freed.
     pub fn bytes(&self) -> i64 {
-        self.by_size().map(|(bytes, count)| bytes as i64 * count).sum()
+        self.by_size().map(|(bytes, count)| bytes as i64 * i64::from(count)).sum()
     }
 
     /// Sizes, and how many allocations of each are not freed. Larger ones count as of one byte.
-    pub fn by_size(&self) -> impl Iterator<Item = (usize, i64)> {
+    pub fn by_size(&self) -> impl Iterator<Item = (usize, i32)> {
         let counts = self.kept.into_iter().enumerate().filter(|(_, count)| *count != 0);
         counts.map(|(bytes, count)| (bytes.max(1), count))
     }
@@ -54,8 +54,9 @@ impl Counts {
     }
 }
 
-fn count(bytes: usize, change: i64) {
-    let (at, change) = if bytes <= BYTES_MAX { (bytes, change) } else { (0, change * bytes as i64) };
+fn count(bytes: usize, change: i32) {
+    let (at, change) =
+        if bytes <= BYTES_MAX { (bytes, change) } else { (0, change * bytes as i32) };
     KEPT.with(|kept| kept[at].set(kept[at].get() + change));
 }
 

@@ -16,11 +16,13 @@ const HANDSHAKE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgr
 const HELLO: &str = r#"{"messageType":"hello","use_webpush":true}"#;
 
 /// Connects user agents one after the other. Each has sent hello, and registered a channel if it is to have one.
-pub(super) async fn connect(address: SocketAddr, count: usize, has_channel: bool) -> Vec<TcpStream> {
+pub(super) async fn connect(
+    address: SocketAddr,
+    count: usize,
+    has_channel: bool,
+) -> Vec<TcpStream> {
     let (done, connected) = oneshot::channel();
-    thread::spawn(move || {
-        done.send((0..count).map(|_| agent(address, has_channel)).collect())
-    });
+    thread::spawn(move || done.send((0..count).map(|_| agent(address, has_channel)).collect()));
     connected.await.unwrap()
 }
 
