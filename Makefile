@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz soak capacity bench
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests.
 test:
@@ -39,6 +39,10 @@ cluster:
 fuzz:
 	FUZZ_CASES=$(or $(CASES),1000000) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) \
 		cargo test --workspace --locked hostile -- --nocapture
+
+# What an idle client allocates, by size, and how many allocations a direct push makes (docs/performance.md).
+idle:
+	cargo test --workspace --locked --test suite -- idle_state --nocapture
 
 # What an honest client notices of each attack on a release build, SECONDS (30) for each. ATTACK selects some, such as
 # ATTACK=fill,carry; an unknown name prints the list: none, fill, upgrades, carry, records, backlogs, handles, slow,

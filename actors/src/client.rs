@@ -1,14 +1,16 @@
 //! The client actor: the only caller of `Connection::step`.
 //!
-//! [`Client::feed`] steps the machine, [`Client::execute`] executes one effect, and one alarm is
-//! set to the machine's deadline.
+//! [`Client::feed`] steps the machine, [`Client::execute`] executes one effect, and the client is
+//! woken at the machine's deadline.
 
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use actix::dev::{SendError, ToEnvelope};
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Handler, Running, WrapFuture};
+use actix::dev::SendError;
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Running, StreamHandler, WrapFuture,
+};
 use slog::{Logger, debug, warn};
 use state_machine::connection::{
     BroadcastsDue, CloseReason, Config, Connection, ConnectionSeed, Effect, Effects, Event,
@@ -23,18 +25,16 @@ use storage::{Store, StoreError};
 use tokio::sync::oneshot;
 
 use crate::admission::Admission;
-use crate::alarm::Alarm;
 use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
-use crate::handle::{ClientHandle, ClientMail, DirectPush, Signal, Signals, answer};
-use crate::mailbox::{
-    BoundedActor, BoundedAddr, BoundedRecipient, Mailbox, MailboxContext, Queued,
-};
+use crate::handle::{ClientHandle, ClientMail, ClientMailbox, DirectPush, Inbox, Signal, answer};
+use crate::mailbox::BoundedAddr;
 use crate::nodes::NodeDirectory;
 use crate::observe::{ClientCounters, ClientState};
 use crate::registry::{Deregister, Register, RegistryActor};
 use crate::socket::FrameLimits;
 use crate::store_executor::{self, PendingAnswer};
+use crate::wake_ups::WakeUp;
 
 /// What all clients of a node share.
 pub struct ClientShared {
@@ -62,10 +62,7 @@ pub struct ClientShared {
 /// How a client's frames travel: over a WebSocket in the product, to a test otherwise.
 pub trait Transport: StepObserver + Sized + Unpin + 'static {
     /// The actor context that carries it.
-    type Context: ActorContext
-        + AsyncContext<Client<Self>>
-        + ToEnvelope<Client<Self>, Queued<ClientMail>>
-        + MailboxContext;
+    type Context: ActorContext + AsyncContext<Client<Self>>;
 
     /// Sends a text frame.
     fn text(&mut self, ctx: &mut Self::Context, json: String);
@@ -91,15 +88,17 @@ pub struct Client<T> {
     /// Its slot in the staggered fan-out of broadcasts.
     slot: u32,
     shared: Arc<ClientShared>,
-    signals: Arc<Signals>,
+    mailbox: Arc<ClientMailbox>,
     /// The endpoints that wait for the answer to a push.
     pushes: Vec<(PushId, oneshot::Sender<NodeAnswer>)>,
     next_push: u64,
     /// The phase that it is counted in.
     phase: PhaseName,
     admission: Box<dyn Admission>,
-    /// Fires when [`Event::TimePassed`] is due.
-    alarm: Alarm,
+    /// When [`Event::TimePassed`] is due.
+    wake_up: WakeUp,
+    /// Whether a stream of its transport has its mail.
+    is_inbox_taken: bool,
     pub(crate) transport: T,
 }
 
@@ -112,6 +111,7 @@ impl<T: Transport> Client<T> {
         transport: T,
     ) -> Self {
         let id = ConnectionId(shared.connections.fetch_add(1, Ordering::Relaxed));
+        let mailbox = Arc::new(ClientMailbox::new(shared.mailbox_max));
         let connection = Connection::new(Arc::clone(&shared.config), seed, shared.clock.now());
         let phase = connection.phase();
         shared.counters.moved(None, Some(phase));
@@ -120,12 +120,13 @@ impl<T: Transport> Client<T> {
             id,
             slot: seed.slot(),
             shared,
-            signals: Arc::default(),
+            mailbox,
             pushes: Vec::new(),
             next_push: 0,
             phase,
             admission,
-            alarm: Alarm::default(),
+            wake_up: WakeUp::default(),
+            is_inbox_taken: false,
             transport,
         }
     }
@@ -134,15 +135,21 @@ impl<T: Transport> Client<T> {
         Arc::clone(&self.shared.frame_limits)
     }
 
+    /// The stream of its mail, for a transport that polls it before its frames.
+    pub(crate) fn take_inbox(&mut self) -> Inbox {
+        self.is_inbox_taken = true;
+        Inbox(Arc::clone(&self.mailbox))
+    }
+
     /// Steps the machine and executes its effects, then handles the pending signals.
     pub fn feed(&mut self, event: Event, ctx: &mut T::Context) {
         let event = self.admit_hello(event);
         self.poll_broadcasts(&event, ctx);
         self.step(event, ctx);
-        while let Some(signal) = self.signals.take() {
+        while let Some(signal) = self.mailbox.signals().take() {
             self.on_signal(signal, ctx);
         }
-        self.set_alarm(ctx);
+        self.set_wake_up();
     }
 
     /// Replaces the first hello by its refusal if it is over a limit.
@@ -177,7 +184,7 @@ impl<T: Transport> Client<T> {
     fn poll_broadcasts(&mut self, event: &Event, ctx: &mut T::Context) {
         match self.connection.broadcasts_due(event) {
             Some(BroadcastsDue::Before) => self.on_signal(Signal::BroadcastsChanged, ctx),
-            Some(BroadcastsDue::After) => self.signals.raise(Signal::BroadcastsChanged),
+            Some(BroadcastsDue::After) => self.mailbox.signals().raise(Signal::BroadcastsChanged),
             None => {}
         }
     }
@@ -221,12 +228,12 @@ impl<T: Transport> Client<T> {
             Effect::AnswerPush { push, answer, message } => {
                 self.answer_push(push, answer, message, ctx);
             }
-            Effect::Register { uaid } => self.register(uaid, ctx),
+            Effect::Register { uaid } => self.register(uaid),
             Effect::Deregister { uaid } => self.deregister(uaid),
             Effect::NotifyPreviousNode { node, uaid, connected_at } => {
                 self.shared.nodes.notify_moved(&node, uaid, connected_at);
             }
-            Effect::SubscribeBroadcasts { last_sent } => self.subscribe_broadcasts(last_sent, ctx),
+            Effect::SubscribeBroadcasts { last_sent } => self.subscribe_broadcasts(last_sent),
             Effect::UnsubscribeBroadcasts => self.unsubscribe_broadcasts(),
             Effect::Close(reason) => {
                 debug!(self.shared.log, "connection closed";
@@ -279,13 +286,13 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    fn register(&self, uaid: Uaid, ctx: &T::Context) {
-        let register = Register { uaid, connection: self.id, handle: self.own_handle(ctx) };
+    fn register(&self, uaid: Uaid) {
+        let register = Register { uaid, connection: self.id, handle: self.own_handle() };
         if self.shared.registry.try_send(register).is_err() {
             // No push would find this connection: the agent is to reconnect.
             warn!(self.shared.log, "the registry's mailbox is full or closed, closing a connection";
                 "connection" => self.id.0);
-            self.signals.raise(Signal::ShutdownBegan);
+            self.mailbox.signals().raise(Signal::ShutdownBegan);
         }
     }
 
@@ -294,16 +301,16 @@ impl<T: Transport> Client<T> {
         drop(self.shared.registry.try_send(Deregister { uaid, connection: self.id }));
     }
 
-    fn subscribe_broadcasts(&self, last_sent: FeedSyncId, ctx: &T::Context) {
+    fn subscribe_broadcasts(&self, last_sent: FeedSyncId) {
         let Some(view) = &self.shared.broadcasts else { return };
-        let (connection, slot, handle) = (self.id, self.slot, self.own_handle(ctx));
+        let (connection, slot, handle) = (self.id, self.slot, self.own_handle());
         match view.subscribe.try_send(Subscribe { connection, slot, last_sent, handle }) {
             Ok(()) => {}
             Err(SendError::Full(_)) => {
                 // The connection would miss all changes: the agent is to reconnect.
                 warn!(self.shared.log, "the broadcaster's mailbox is full, closing a connection";
                     "connection" => self.id.0);
-                self.signals.raise(Signal::ShutdownBegan);
+                self.mailbox.signals().raise(Signal::ShutdownBegan);
             }
             // Reconnecting would not help, and messages are delivered without broadcasts.
             Err(SendError::Closed(_)) => {
@@ -321,17 +328,13 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    fn own_handle(&self, ctx: &T::Context) -> ClientHandle {
-        let mail = BoundedRecipient::new(ctx.address(), self.mailbox());
-        ClientHandle::new(mail, Arc::clone(&self.signals))
+    fn own_handle(&self) -> ClientHandle {
+        ClientHandle::new(Arc::clone(&self.mailbox))
     }
 
-    fn set_alarm(&mut self, ctx: &mut T::Context) {
+    fn set_wake_up(&mut self) {
         let deadline = self.connection.deadline().map(|(at, _)| at);
-        self.alarm.set(deadline, &self.shared.clock, ctx, |client: &mut Self, ctx| {
-            client.alarm.has_fired();
-            client.feed(Event::TimePassed, ctx);
-        });
+        self.wake_up.set(deadline, &self.shared.clock, &self.mailbox);
     }
 
     /// Delivers a push to the agent.
@@ -351,7 +354,7 @@ impl<T: Transport> Client<T> {
     fn state(&self) -> ClientState {
         ClientState {
             connection: self.id,
-            mailbox: self.mailbox().state(),
+            mailbox: self.mailbox.state(),
             phase: self.phase,
             unacked: self.connection.unacked(),
             pushes_waiting: self.pushes.len(),
@@ -386,8 +389,10 @@ impl<T: Transport> Actor for Client<T> {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         debug!(self.shared.log, "connection opened"; "connection" => self.id.0);
-        self.apply_mailbox_bound(ctx);
-        self.set_alarm(ctx);
+        if !self.is_inbox_taken {
+            Self::add_stream(self.take_inbox(), ctx);
+        }
+        self.set_wake_up();
     }
 
     /// Closes the machine, however the actor ends.
@@ -399,28 +404,25 @@ impl<T: Transport> Actor for Client<T> {
     }
 }
 
-impl<T: Transport> BoundedActor for Client<T> {
-    fn mailbox(&self) -> Mailbox {
-        Mailbox::counted_by(self.shared.mailbox_max, Arc::clone(&self.signals) as _)
-    }
-}
-
-impl<T: Transport> Handler<Queued<ClientMail>> for Client<T> {
-    type Result = ();
-
-    fn handle(&mut self, mail: Queued<ClientMail>, ctx: &mut Self::Context) {
-        match mail.take() {
+impl<T: Transport> StreamHandler<ClientMail> for Client<T> {
+    fn handle(&mut self, mail: ClientMail, ctx: &mut Self::Context) {
+        match mail {
             ClientMail::Push(push) => self.push_arrived(push, ctx),
-            ClientMail::SignalsPending => self.feed(Event::TimePassed, ctx),
+            ClientMail::Wake => {
+                self.wake_up.cancel(&self.mailbox);
+                self.feed(Event::TimePassed, ctx);
+            }
             // An observer that no longer waits has no use for it.
             ClientMail::Observe(reply) => drop(reply.send(self.state())),
         }
     }
 }
 
-/// However a client ends, it is no longer counted.
+/// However a client ends, it is no longer counted, and nothing reaches it.
 impl<T> Drop for Client<T> {
     fn drop(&mut self) {
+        self.mailbox.close();
+        self.wake_up.cancel(&self.mailbox);
         self.shared.counters.pushes_ended(self.pushes.len());
         self.shared.counters.moved(Some(self.phase), None);
     }

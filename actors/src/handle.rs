@@ -1,15 +1,20 @@
-//! The handle by which the rest of the process reaches a client actor.
+//! The handle by which the rest of the process reaches a client actor, and its mailbox.
+//!
+//! An address of actix takes 96 bytes for as long as it exists, and a message two allocations. A handle is a pointer.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
-use actix::dev::SendError;
+use futures_util::Stream;
 use state_machine::connection::PushAnswer;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, Time, Uaid};
 use tokio::sync::oneshot;
 
-use crate::mailbox::BoundedRecipient;
+use crate::mailbox::MailboxState;
 use crate::observe::ClientState;
 
 /// A push that is delivered directly, with the way back to its endpoint.
@@ -23,12 +28,11 @@ pub struct DirectPush {
 }
 
 /// A message for a client actor.
-#[derive(Debug, actix::Message)]
-#[rtype(result = "()")]
+#[derive(Debug)]
 pub enum ClientMail {
     Push(DirectPush),
-    /// Look at the [`Signals`].
-    SignalsPending,
+    /// Look at the clock and at the [`Signals`].
+    Wake,
     /// Report the client's state.
     Observe(oneshot::Sender<ClientState>),
 }
@@ -49,8 +53,8 @@ pub enum Signal {
     BroadcastsChanged,
 }
 
-/// The pending signals of a client. They coalesce, and none is lost: a client whose mailbox is full
-/// has messages to handle, and looks here after each of them.
+/// The pending signals of a client. They coalesce, and none is lost: a client looks here after each
+/// message.
 #[derive(Debug, Default)]
 pub struct Signals {
     /// One bit for each pending kind.
@@ -60,12 +64,33 @@ pub struct Signals {
     elsewhere_since: AtomicU64,
 }
 
+/// The mailbox of a client actor.
+#[derive(Debug)]
+pub(crate) struct ClientMailbox {
+    signals: Signals,
+    mail: Mutex<Mail>,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    /// The bound of `queue`, in messages.
+    max: u32,
+    /// None while it would be empty.
+    #[expect(clippy::box_collection, reason = "it is mostly absent, and a pointer is smaller")]
+    queue: Option<Box<VecDeque<ClientMail>>>,
+    /// Whether [`ClientMail::Wake`] follows the queue.
+    is_woken: bool,
+    /// The client has ended.
+    is_closed: bool,
+    client: Option<Waker>,
+}
+
 /// The handle of a client actor.
 #[derive(Debug, Clone)]
-pub struct ClientHandle {
-    mail: BoundedRecipient<ClientMail>,
-    signals: Arc<Signals>,
-}
+pub struct ClientHandle(Arc<ClientMailbox>);
+
+/// What arrives for a client, for the client itself.
+pub(crate) struct Inbox(pub(crate) Arc<ClientMailbox>);
 
 /// The client actor has ended.
 #[derive(Debug)]
@@ -118,38 +143,136 @@ impl Signal {
     }
 }
 
+impl ClientMailbox {
+    /// A mailbox for `max` messages.
+    pub(crate) fn new(max: usize) -> Self {
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        Self { signals: Signals::default(), mail: Mutex::new(Mail { max, ..Mail::default() }) }
+    }
+
+    pub(crate) fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    pub(crate) fn state(&self) -> MailboxState {
+        let mail = self.lock();
+        MailboxState { length: mail.length(), max: mail.max as usize }
+    }
+
+    /// Lets the client look at the clock and at its signals, even if the mailbox is full.
+    pub(crate) fn wake(&self) -> Result<(), Disconnected> {
+        let mut mail = self.lock();
+        if mail.is_closed {
+            return Err(Disconnected);
+        }
+        mail.is_woken = true;
+        wake_client(mail);
+        Ok(())
+    }
+
+    /// The client has ended: what is in the mailbox is dropped.
+    pub(crate) fn close(&self) {
+        let mut mail = self.lock();
+        mail.is_closed = true;
+        let (queue, client) = (std::mem::take(&mut mail.queue), mail.client.take());
+        drop(mail);
+        drop((queue, client));
+    }
+
+    /// Locks the mailbox, if there is room for a message.
+    fn room(&self) -> Result<MutexGuard<'_, Mail>, NoRoom> {
+        let mail = self.lock();
+        if mail.is_closed {
+            return Err(NoRoom::Closed);
+        }
+        if mail.length() >= mail.max as usize {
+            return Err(NoRoom::Full);
+        }
+        Ok(mail)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Mail> {
+        // A panic cannot leave it half-updated.
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum NoRoom {
+    Full,
+    /// The client has ended.
+    Closed,
+}
+
+fn send(mut mail: MutexGuard<'_, Mail>, message: ClientMail) {
+    // Mostly it is the only one.
+    let queue = mail.queue.get_or_insert_with(|| Box::new(VecDeque::with_capacity(1)));
+    queue.push_back(message);
+    wake_client(mail);
+}
+
+fn wake_client(mut mail: MutexGuard<'_, Mail>) {
+    let client = mail.client.take();
+    drop(mail);
+    if let Some(client) = client {
+        client.wake();
+    }
+}
+
+impl Mail {
+    fn length(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.len())
+    }
+
+    fn take(&mut self) -> Option<ClientMail> {
+        let message = self.queue.as_mut().and_then(|queue| queue.pop_front());
+        self.queue.take_if(|queue| queue.is_empty());
+        message.or_else(|| std::mem::take(&mut self.is_woken).then_some(ClientMail::Wake))
+    }
+}
+
+impl Stream for Inbox {
+    type Item = ClientMail;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ClientMail>> {
+        let mut mail = self.0.lock();
+        if let Some(message) = mail.take() {
+            return Poll::Ready(Some(message));
+        }
+        mail.client = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
 impl ClientHandle {
-    pub(crate) fn new(mail: BoundedRecipient<ClientMail>, signals: Arc<Signals>) -> Self {
-        Self { mail, signals }
+    pub(crate) fn new(mailbox: Arc<ClientMailbox>) -> Self {
+        Self(mailbox)
     }
 
     /// Delivers a push. If the mailbox is full, the endpoint is answered *busy* and stores the
     /// message, and the client looks for it in storage. Returns the push if the client has ended.
     pub fn deliver(&self, push: DirectPush) -> Result<(), Box<DirectPush>> {
-        match self.mail.try_send(ClientMail::Push(push)) {
-            Err(SendError::Full(ClientMail::Push(push))) => {
-                self.signals.raise(Signal::MessageStored);
+        match self.0.room() {
+            Ok(mail) => send(mail, ClientMail::Push(push)),
+            Err(NoRoom::Full) => {
+                self.0.signals.raise(Signal::MessageStored);
                 answer(push.reply, PushAnswer::Busy);
-                Ok(())
             }
-            Err(SendError::Closed(ClientMail::Push(push))) => Err(Box::new(push)),
-            // What is sent is a push, and so is what is returned.
-            Ok(()) | Err(_) => Ok(()),
+            Err(NoRoom::Closed) => return Err(Box::new(push)),
         }
+        Ok(())
     }
 
     pub fn signal(&self, signal: Signal) -> Result<(), Disconnected> {
-        self.signals.raise(signal);
-        match self.mail.try_send(ClientMail::SignalsPending) {
-            Ok(()) | Err(SendError::Full(_)) => Ok(()),
-            Err(SendError::Closed(_)) => Err(Disconnected),
-        }
+        self.0.signals.raise(signal);
+        self.0.wake()
     }
 
     /// Asks the client for its state. The reply is dropped if the mailbox is full or the client has
     /// ended.
     pub(crate) fn observe(&self, reply: oneshot::Sender<ClientState>) {
-        drop(self.mail.try_send(ClientMail::Observe(reply)));
+        if let Ok(mail) = self.0.room() {
+            send(mail, ClientMail::Observe(reply));
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub mod registry;
 pub mod shared_log_limiter;
 pub mod socket;
 mod store_executor;
+mod wake_ups;
 
 pub use admission::Admission;
 pub use client::{Client, ClientShared, StepObserver, Transport};

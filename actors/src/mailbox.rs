@@ -2,7 +2,7 @@
 //!
 //! actix's default bound is 16 messages, and it does not expose how many messages wait. An actor of
 //! this crate is a [`BoundedActor`], and its messages travel as [`Queued`], which its [`Mailbox`]
-//! counts.
+//! counts. A client is not: its mailbox is smaller ([`handle`](crate::handle)).
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -11,27 +11,9 @@ use actix::dev::{RecipientRequest, Request, SendError, ToEnvelope};
 use actix::{Actor, Addr, Context, Handler, Message, Recipient};
 
 /// An actor whose mailbox has a bound.
-pub trait BoundedActor: Actor<Context: MailboxContext> {
+pub trait BoundedActor: Actor {
     /// The mailbox: always the same one, so that every sender counts in one place.
     fn mailbox(&self) -> Mailbox;
-
-    /// Applies the bound. [`BoundedAddr::start`] calls it; an actor that is started otherwise calls
-    /// it in `started`.
-    fn apply_mailbox_bound(&self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_max(self.mailbox().max);
-    }
-}
-
-/// An actor context whose mailbox can be bounded.
-pub trait MailboxContext {
-    /// Sets the bound, in messages.
-    fn set_mailbox_max(&mut self, max: usize);
-}
-
-impl<A: Actor<Context = Self>> MailboxContext for Context<A> {
-    fn set_mailbox_max(&mut self, max: usize) {
-        self.set_mailbox_capacity(max);
-    }
 }
 
 /// The bound and the length of one mailbox. Clones are the same mailbox.
@@ -40,7 +22,7 @@ pub struct Mailbox {
     max: usize,
     /// Each queued message has a weak reference to it, so that a message that is dropped unhandled
     /// is not counted either.
-    counter: Arc<dyn Send + Sync>,
+    counter: Arc<()>,
 }
 
 /// How full a mailbox is.
@@ -56,13 +38,7 @@ pub struct MailboxState {
 impl Mailbox {
     /// A mailbox for `max` messages.
     pub fn new(max: usize) -> Self {
-        Self::counted_by(max, Arc::new(()))
-    }
-
-    /// A mailbox that counts with an allocation its actor has anyway. Nothing else may hold weak
-    /// references to it.
-    pub(crate) fn counted_by(max: usize, counter: Arc<dyn Send + Sync>) -> Self {
-        Self { max, counter }
+        Self { max, counter: Arc::new(()) }
     }
 
     /// How full it is now.
@@ -85,7 +61,7 @@ impl fmt::Debug for Mailbox {
 /// dropped.
 pub struct Queued<M> {
     message: M,
-    _counted: Weak<dyn Send + Sync>,
+    _counted: Weak<()>,
 }
 
 impl<M> Queued<M> {
@@ -110,7 +86,7 @@ impl<A: BoundedActor<Context = Context<A>>> BoundedAddr<A> {
     pub fn start(actor: A) -> Self {
         let mailbox = actor.mailbox();
         let addr = A::create(|ctx| {
-            actor.apply_mailbox_bound(ctx);
+            ctx.set_mailbox_capacity(mailbox.max);
             actor
         });
         Self { addr, mailbox }
@@ -167,7 +143,7 @@ pub struct BoundedRecipient<M: Message<Result: Send> + Send> {
 }
 
 impl<M: Message<Result: Send> + Send + 'static> BoundedRecipient<M> {
-    pub(crate) fn new<A>(addr: Addr<A>, mailbox: Mailbox) -> Self
+    fn new<A>(addr: Addr<A>, mailbox: Mailbox) -> Self
     where
         A: Handler<Queued<M>>,
         A::Context: ToEnvelope<A, Queued<M>>,

@@ -4,7 +4,6 @@
 //! upgrade takes the socket away from it: the routes answer the request like any other, a [`Session`] in the answer
 //! gets the socket, and the HTTP service of the connection ends.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -22,13 +21,14 @@ use actix_service::{IntoServiceFactory, Service, ServiceFactory, apply_fn_factor
 use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
+use futures_util::Stream;
 use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
 use super::http_stream::{HttpFlow, HttpStream, Turn};
-use super::{Output, Session};
+use super::{Session, Socket};
 
 /// Bytes that a connection keeps for a peer that does not read. Above it, its actor is not polled.
 const UNSENT_BYTES_MAX: usize = 8 * 1024;
@@ -42,9 +42,6 @@ const NOT_GET: &str = "an upgrade to a WebSocket is a GET";
 
 /// The answer to an upgrade of an event stream. After an upgrade only a session sends bytes.
 const STREAM: &str = "an event stream does not begin with an upgrade";
-
-/// A socket that one task reads in one place and writes in another.
-pub(super) type SharedIo<T> = Rc<RefCell<T>>;
 
 /// What HTTP/1 on a port needs to know.
 #[derive(Clone)]
@@ -99,8 +96,13 @@ where
         let flow = Rc::<HttpFlow>::default();
         let served = Service::call(http, (HttpStream::new(io, Rc::clone(&flow)), peer));
         let deadline = RequestDeadline { headers_timeout, keep_alive, awaited: None, timer: None };
-        let served = Box::pin(served);
-        Connection::Http(Http { served, flow, restless_polls: 0, wait: None, deadline })
+        Connection(Box::pin(Http {
+            served: Box::pin(served),
+            flow,
+            restless_polls: 0,
+            wait: None,
+            deadline,
+        }))
     })
 }
 
@@ -210,9 +212,9 @@ where
     let mut unsent = parts.write_buf;
     parts.codec.encode(Message::Item((answer.drop_body(), BodySize::None)), &mut unsent)?;
     let flow = Rc::clone(parts.io.flow());
-    let io = Rc::new(RefCell::new(parts.io.into_inner()));
-    let output = session.start(Rc::clone(&io), parts.read_buf);
-    flow.upgrade(Box::pin(WebSocketConnection { io, output, unsent }.run(linger)));
+    let socket = Rc::new(Socket::new(parts.io.into_inner(), unsent));
+    let client = session.start(&socket, parts.read_buf);
+    flow.upgrade(Box::pin(WebSocketConnection { socket, client }.run(linger)));
     Ok(())
 }
 
@@ -234,54 +236,47 @@ where
 }
 
 /// A WebSocket after its upgrade.
-struct WebSocketConnection<T> {
-    io: SharedIo<T>,
-    /// The frames that its session sends.
-    output: Output,
-    /// What the socket has not taken yet.
-    unsent: BytesMut,
+struct WebSocketConnection<T, C> {
+    socket: Rc<Socket<T>>,
+    client: C,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> WebSocketConnection<T> {
-    /// Writes the session's output until it ends, and then waits a moment for the peer to close its end.
-    async fn run(mut self, linger: Duration) {
-        if poll_fn(|cx| self.poll_session(cx)).await.is_ok() {
-            // In an allocation of its own, which no open connection has.
-            let _ = Box::pin(timeout(linger, self.close())).await;
+impl<T, C> WebSocketConnection<T, C>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    C: Stream + Unpin,
+{
+    /// Runs the client until it ends, and then waits a moment for the peer to close its end.
+    #[expect(clippy::manual_async_fn, reason = "it would have room for the client twice")]
+    fn run(mut self, linger: Duration) -> impl Future<Output = Ended> {
+        async move {
+            if poll_fn(|cx| self.poll_client(cx)).await.is_ok() {
+                // In an allocation of its own, which no open connection has.
+                let _ = Box::pin(timeout(linger, self.close())).await;
+            }
+            Ended::Connection(Ok(()))
         }
     }
 
-    /// The session is polled while the peer reads: an answer to each of its frames is bounded by that.
-    fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let is_blocked = self.poll_write(cx)?.is_pending();
-            if is_blocked && self.unsent.len() >= UNSENT_BYTES_MAX {
-                return Poll::Pending;
-            }
-            match ready!(self.output.as_mut().poll_next(cx)) {
-                Some(Ok(bytes)) if self.unsent.is_empty() => self.unsent = bytes.into(),
-                Some(Ok(bytes)) => self.unsent.extend_from_slice(&bytes),
-                Some(Err(_)) | None => return Poll::Ready(Ok(())),
-            }
+    /// The client is polled while the peer reads: an answer to each of its frames is bounded by that.
+    fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.socket.write(cx)? >= UNSENT_BYTES_MAX {
+            return Poll::Pending;
         }
-    }
-
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.unsent.is_empty() {
-            match ready!(Pin::new(&mut *self.io.borrow_mut()).poll_write(cx, &self.unsent))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                written => self.unsent.advance(written),
-            }
+        // It yields no bytes: it writes to the socket.
+        if Pin::new(&mut self.client).poll_next(cx).is_ready() {
+            return Poll::Ready(Ok(()));
         }
-        self.unsent = BytesMut::new();
-        Poll::Ready(Ok(()))
+        self.socket.write(cx)?;
+        Poll::Pending
     }
 
     async fn close(self) -> io::Result<()> {
-        let Self { io, output, unsent } = self;
-        drop(output);
-        let Some(io) = Rc::into_inner(io) else { return Ok(()) };
-        let mut io = io.into_inner();
+        let Self { socket, client } = self;
+        drop(client);
+        let Some((mut io, unsent)) = Rc::into_inner(socket).map(Socket::into_parts) else {
+            return Ok(());
+        };
         io.write_all(&unsent).await?;
         close(io).await
     }
@@ -297,23 +292,27 @@ async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut io: T) -> io::Result<()> {
 }
 
 /// A connection, from its first request on. Every open WebSocket has one, so it is small.
-enum Connection<F> {
-    Http(Http<F>),
-    Upgraded(LocalBoxFuture<'static, ()>),
+struct Connection(Part);
+
+/// What a connection does now.
+pub(super) type Part = LocalBoxFuture<'static, Ended>;
+
+/// The end of a part.
+pub(super) enum Ended {
+    Connection(Result<(), DispatchError>),
+    /// The connection continues as a WebSocket.
+    Http(Part),
 }
 
-impl<F: Future<Output = Result<(), DispatchError>>> Future for Connection<F> {
+impl Future for Connection {
     type Output = Result<(), DispatchError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Self::Http(http) = &mut *self {
-            let ended = ready!(http.poll(cx));
-            let Some(upgraded) = http.flow.take_upgraded() else { return Poll::Ready(ended) };
-            *self = Self::Upgraded(upgraded);
-        }
-        match &mut *self {
-            Self::Http(_) => Poll::Pending,
-            Self::Upgraded(connection) => connection.as_mut().poll(cx).map(Ok),
+        loop {
+            match ready!(self.0.as_mut().poll(cx)) {
+                Ended::Connection(ended) => return Poll::Ready(ended),
+                Ended::Http(upgraded) => self.0 = upgraded,
+            }
         }
     }
 }
@@ -327,8 +326,17 @@ struct Http<F> {
     deadline: RequestDeadline,
 }
 
+impl<F: Future<Output = Result<(), DispatchError>>> Future for Http<F> {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let ended = ready!(self.poll_http(cx));
+        Poll::Ready(self.flow.take_upgraded().map_or(Ended::Connection(ended), Ended::Http))
+    }
+}
+
 impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         if let Some(wait) = &mut self.wait {
             ready!(wait.as_mut().poll(cx));
             self.wait = None;
@@ -397,6 +405,7 @@ mod tests {
     use std::task::Waker;
 
     use actix_web::{HttpResponse, web};
+    use bytes::BytesMut;
     use futures_util::stream;
     use tokio::io::duplex;
     use tokio::task::{LocalSet, spawn_local};

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
@@ -21,7 +22,7 @@ use state_machine::{Span, Time};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::connection::SharedIo;
+use super::Socket;
 use crate::clock::Clock;
 use crate::shared_log_limiter::SharedLogLimiter;
 
@@ -55,7 +56,7 @@ pub struct FrameLimits {
 }
 
 pub(super) struct FrameStream<T> {
-    io: SharedIo<T>,
+    socket: Rc<Socket<T>>,
     limits: Arc<FrameLimits>,
     codec: Codec,
     /// What was read and not decoded.
@@ -68,9 +69,6 @@ pub(super) struct FrameStream<T> {
     /// Frames since it was the turn of others.
     in_turn: u32,
 }
-
-/// A frame, or why it is invalid.
-pub(super) struct Received(pub(super) Result<Frame, ProtocolError>);
 
 impl FrameLimits {
     /// Messages of up to `bytes_max` bytes. A rate of 0 is no limit.
@@ -96,9 +94,9 @@ impl FrameLimits {
 
 impl<T: AsyncRead + Unpin> FrameStream<T> {
     /// Continues after `bytes`, which were read with the handshake.
-    pub(super) fn new(io: SharedIo<T>, limits: Arc<FrameLimits>, bytes: BytesMut) -> Self {
+    pub(super) fn new(socket: Rc<Socket<T>>, limits: Arc<FrameLimits>, bytes: BytesMut) -> Self {
         let (codec, bucket) = (Codec::new().max_size(limits.bytes_max), limits.rate.bucket());
-        Self { io, limits, codec, bytes, is_admitted: false, bucket, wait: None, in_turn: 0 }
+        Self { socket, limits, codec, bytes, is_admitted: false, bucket, wait: None, in_turn: 0 }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, ProtocolError>>> {
@@ -147,7 +145,7 @@ impl<T: AsyncRead + Unpin> FrameStream<T> {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         READ_BUFFER.with_borrow_mut(|buffer| {
             let mut read = ReadBuf::new(buffer);
-            ready!(Pin::new(&mut *self.io.borrow_mut()).poll_read(cx, &mut read))?;
+            ready!(self.socket.poll_read(cx, &mut read))?;
             self.bytes.extend_from_slice(read.filled());
             Poll::Ready(Ok(read.filled().len()))
         })
@@ -155,9 +153,10 @@ impl<T: AsyncRead + Unpin> FrameStream<T> {
 }
 
 impl<T: AsyncRead + Unpin> Stream for FrameStream<T> {
-    type Item = Received;
+    /// A frame, or why it is invalid.
+    type Item = Result<Frame, ProtocolError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Received>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.in_turn == FRAMES_IN_TURN {
             self.in_turn = 0;
             cx.waker().wake_by_ref();
@@ -165,7 +164,7 @@ impl<T: AsyncRead + Unpin> Stream for FrameStream<T> {
         }
         let frame = self.poll_frame(cx);
         self.in_turn = if frame.is_ready() { self.in_turn + 1 } else { 0 };
-        frame.map(|frame| frame.map(Received))
+        frame
     }
 }
 
@@ -232,12 +231,13 @@ mod tests {
         let (bytes, read) = (Bytes::copy_from_slice(bytes), Rc::default());
         let (clock, log) = (Clock::starting_at(Time(1_000_000)), Logger::root(Discard, o!()));
         let limits = FrameLimits::new(BYTES_MAX, per_second_max, clock, log);
-        let io = Rc::new(RefCell::new(Arriving { bytes, is_open, read }));
-        FrameStream::new(io, Arc::new(limits), BytesMut::new())
+        let arriving = Arriving { bytes, is_open, read };
+        let socket = Rc::new(Socket::new(arriving, BytesMut::new()));
+        FrameStream::new(socket, Arc::new(limits), BytesMut::new())
     }
 
     fn bytes_read(frames: &FrameStream<Arriving>) -> usize {
-        frames.io.borrow().read.get()
+        frames.socket.io.borrow().read.get()
     }
 
     /// A masked text frame.
@@ -250,8 +250,7 @@ mod tests {
     }
 
     fn poll(frames: &mut FrameStream<Arriving>) -> Poll<Option<Result<Frame, ProtocolError>>> {
-        let frame = Pin::new(frames).poll_next(&mut Context::from_waker(Waker::noop()));
-        frame.map(|frame| frame.map(|Received(frame)| frame))
+        Pin::new(frames).poll_next(&mut Context::from_waker(Waker::noop()))
     }
 
     fn length(frame: Poll<Option<Result<Frame, ProtocolError>>>) -> usize {
@@ -264,23 +263,19 @@ mod tests {
     #[test]
     fn no_hostile_bytes_panic_or_are_kept_beyond_the_limit() {
         fuzz("websocket_frames", &[STREAM, &text(BYTES_MAX), &text(BYTES_MAX + 15)], |bytes| {
-            let mut socket = WebSocket {
-                parts: Vec::new(),
-                message_bytes_max: BYTES_MAX,
-                has_subprotocol: true,
-            };
+            let mut socket = WebSocket { socket: None, parts: None, has_subprotocol: true };
             let mut frames = frames(bytes, false, 0);
             loop {
                 match poll(&mut frames) {
                     Poll::Ready(Some(Ok(Frame::Continuation(part)))) => {
-                        drop(socket.take_part(part));
+                        drop(socket.take_part(part, BYTES_MAX));
                     }
                     Poll::Ready(Some(Ok(Frame::Text(text)))) => drop(received(&text)),
                     Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
                     Poll::Ready(Some(Err(_)) | None) => break,
                 }
                 assert!(frames.bytes.len() < HEAD_BYTES_MAX + BYTES_MAX + CHUNK_BYTES);
-                assert!(socket.parts.len() <= BYTES_MAX);
+                assert!(socket.parts.as_ref().is_none_or(|parts| parts.0.len() <= BYTES_MAX));
             }
         });
     }

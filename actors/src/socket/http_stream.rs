@@ -12,9 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
+
+use super::connection::Part;
 
 /// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
 /// for each. A larger body takes several turns.
@@ -38,7 +39,7 @@ pub(super) struct HttpFlow {
     /// Bytes that were read since it was the turn of others.
     read_in_turn: Cell<usize>,
     /// What the connection becomes when the HTTP service has ended.
-    upgraded: Cell<Option<LocalBoxFuture<'static, ()>>>,
+    upgraded: Cell<Option<Part>>,
 }
 
 /// A request in progress, until this is dropped.
@@ -87,11 +88,11 @@ impl HttpFlow {
         self.bytes.get()
     }
 
-    pub(super) fn upgrade(&self, connection: LocalBoxFuture<'static, ()>) {
+    pub(super) fn upgrade(&self, connection: Part) {
         self.upgraded.set(Some(connection));
     }
 
-    pub(super) fn take_upgraded(&self) -> Option<LocalBoxFuture<'static, ()>> {
+    pub(super) fn take_upgraded(&self) -> Option<Part> {
         self.upgraded.take()
     }
 

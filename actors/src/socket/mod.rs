@@ -1,17 +1,21 @@
 //! The WebSocket of a client. The one file that names actix-web-actors.
 //!
 //! - [`connection`]: a connection from its first request on, and how an upgrade gets its socket.
-//! - [`http_stream`]: its bytes while it speaks HTTP. [`frames`]: its frames after the upgrade.
+//! - [`http_stream`]: its bytes while it speaks HTTP. [`frames`] and [`io`]: its frames after the upgrade.
 
 mod connection;
 mod frames;
 mod http_stream;
+mod io;
 
+use std::any::Any;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use actix::{AsyncContext, StreamHandler};
-use actix_http::ws::{Frame, Item};
+use actix_http::ws::{Frame, Item, ProtocolError};
 use actix_web::http::header::{
     CONTENT_LENGTH, HeaderValue, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE,
 };
@@ -25,29 +29,42 @@ use tokio::io::AsyncRead;
 
 use crate::admission::Admission;
 use crate::client::{Client, ClientShared, StepObserver, Transport};
-use crate::mailbox::MailboxContext;
+use crate::handle::{ClientMail, Inbox};
 
 pub use connection::{HttpOptions, service};
 pub use frames::FrameLimits;
 
-use connection::SharedIo;
-use frames::{FrameStream, Received};
+use frames::FrameStream;
+use io::Socket;
 
 /// Frames over a WebSocket.
-#[derive(Debug)]
 pub struct WebSocket {
-    /// The frames so far of a text in several frames.
-    parts: Vec<u8>,
-    /// The bound of a message in bytes, in one frame or in several.
-    message_bytes_max: usize,
+    /// None until the upgrade.
+    socket: Option<Rc<Socket<dyn Any>>>,
+    /// The frames so far of a text in several frames, which are rare.
+    parts: Option<Box<Parts>>,
     has_subprotocol: bool,
+}
+
+#[derive(Default)]
+struct Parts(Vec<u8>);
+
+/// What a client handles: its mail, and then the frames of its peer.
+///
+/// One stream for both: an actor has room for three futures before it allocates some for eight, and two are for
+/// operations of the store.
+struct Incoming<T> {
+    inbox: Inbox,
+    frames: FrameStream<T>,
+}
+
+enum Arrived {
+    Mail(ClientMail),
+    Frame(Result<Frame, ProtocolError>),
 }
 
 /// A client that waits for its socket, in the answer to its request.
 struct Session(Client<WebSocket>);
-
-/// The bytes that a session sends.
-type Output = Pin<Box<dyn Stream<Item = Result<Bytes, Error>>>>;
 
 /// The subprotocol Firefox offers.
 const PROTOCOL: &str = "push-notification";
@@ -65,22 +82,27 @@ pub fn upgrade(
     }
     let mut answer = ws::handshake_with_protocols(request, &[PROTOCOL])?.finish();
     let has_subprotocol = offers_subprotocol(request);
-    let message_bytes_max = shared.frame_limits.bytes_max;
-    let transport = WebSocket { parts: Vec::new(), message_bytes_max, has_subprotocol };
+    let transport = WebSocket { socket: None, parts: None, has_subprotocol };
     answer.extensions_mut().insert(Session(Client::new(shared, seed, admission, transport)));
     Ok(answer)
 }
 
 impl Session {
-    /// Starts the client. `bytes` were read with the handshake.
-    fn start<T: AsyncRead + Unpin + 'static>(self, io: SharedIo<T>, bytes: BytesMut) -> Output {
-        let Self(client) = self;
-        let frames = FrameStream::new(io, client.frame_limits(), bytes);
+    /// Starts the client. `bytes` were read with the handshake. The stream yields nothing until it ends.
+    fn start<T: AsyncRead + Unpin + 'static>(
+        self,
+        socket: &Rc<Socket<T>>,
+        bytes: BytesMut,
+    ) -> impl Stream<Item = Result<Bytes, Error>> + use<T> {
+        let Self(mut client) = self;
+        let inbox = client.take_inbox();
+        let frames = FrameStream::new(Rc::clone(socket), client.frame_limits(), bytes);
+        client.transport.socket = Some(Rc::clone(socket) as _);
         // The stream of the context itself is empty.
-        Box::pin(ws::WebsocketContext::with_factory(stream::empty(), |ctx| {
-            ctx.add_stream(frames);
+        ws::WebsocketContext::with_factory(stream::empty(), |ctx| {
+            ctx.add_stream(Incoming { inbox, frames });
             client
-        }))
+        })
     }
 }
 
@@ -101,47 +123,59 @@ fn offers_subprotocol(request: &HttpRequest) -> bool {
     offered.is_some_and(|names| names.split(',').any(|name| name.trim() == PROTOCOL))
 }
 
-impl MailboxContext for ws::WebsocketContext<Client<WebSocket>> {
-    fn set_mailbox_max(&mut self, max: usize) {
-        self.set_mailbox_capacity(max);
-    }
-}
-
 impl StepObserver for WebSocket {}
 
 impl Transport for WebSocket {
     type Context = ws::WebsocketContext<Client<Self>>;
 
-    fn text(&mut self, ctx: &mut Self::Context, json: String) {
-        ctx.text(json);
+    fn text(&mut self, _: &mut Self::Context, json: String) {
+        self.send(ws::Message::Text(json.into()));
     }
 
-    fn ping(&mut self, ctx: &mut Self::Context) {
-        ctx.ping(b"");
+    fn ping(&mut self, _: &mut Self::Context) {
+        self.send(ws::Message::Ping(Bytes::new()));
     }
 
-    fn close(&mut self, ctx: &mut Self::Context, reason: CloseReason) {
+    fn close(&mut self, _: &mut Self::Context, reason: CloseReason) {
         if let Some(code) = reason.code_sent(self.has_subprotocol) {
             let description = Some(reason.text().to_owned());
-            ctx.close(Some(ws::CloseReason { code: code.into(), description }));
+            self.send(ws::Message::Close(Some(ws::CloseReason { code: code.into(), description })));
         }
     }
 }
 
-impl StreamHandler<Received> for Client<WebSocket> {
-    fn handle(&mut self, Received(frame): Received, ctx: &mut Self::Context) {
+impl<T: AsyncRead + Unpin> Stream for Incoming<T> {
+    type Item = Arrived;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arrived>> {
+        if let Poll::Ready(mail) = Pin::new(&mut self.inbox).poll_next(cx) {
+            return Poll::Ready(mail.map(Arrived::Mail));
+        }
+        Pin::new(&mut self.frames).poll_next(cx).map(|frame| frame.map(Arrived::Frame))
+    }
+}
+
+impl StreamHandler<Arrived> for Client<WebSocket> {
+    fn handle(&mut self, arrived: Arrived, ctx: &mut Self::Context) {
+        let frame = match arrived {
+            Arrived::Mail(mail) => return StreamHandler::<ClientMail>::handle(self, mail, ctx),
+            Arrived::Frame(frame) => frame,
+        };
         let event = match frame {
             Ok(Frame::Text(text)) => received(&text),
             Ok(Frame::Ping(data)) => {
-                ctx.pong(&data);
+                self.transport.send(ws::Message::Pong(data));
                 Event::PeerActive
             }
             Ok(Frame::Pong(_)) => Event::PeerActive,
             Ok(Frame::Binary(_)) => Event::InvalidFrame(InvalidFrame::Binary),
-            Ok(Frame::Continuation(part)) => self.transport.take_part(part),
+            Ok(Frame::Continuation(part)) => {
+                let bytes_max = self.frame_limits().bytes_max;
+                self.transport.take_part(part, bytes_max)
+            }
             Err(_) => Event::InvalidFrame(InvalidFrame::Unreadable),
             Ok(Frame::Close(_)) => {
-                ctx.close(None);
+                self.transport.send(ws::Message::Close(None));
                 Event::SocketClosed
             }
         };
@@ -154,28 +188,36 @@ impl StreamHandler<Received> for Client<WebSocket> {
 }
 
 /// The context requires it for its own stream, which is empty.
-impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Client<WebSocket> {
-    fn handle(&mut self, _: Result<ws::Message, ws::ProtocolError>, _: &mut Self::Context) {}
+impl StreamHandler<Result<ws::Message, ProtocolError>> for Client<WebSocket> {
+    fn handle(&mut self, _: Result<ws::Message, ProtocolError>, _: &mut Self::Context) {}
 
     fn finished(&mut self, _: &mut Self::Context) {}
 }
 
 impl WebSocket {
-    /// Takes a part of a message. Returns the message's event once it is whole.
-    fn take_part(&mut self, part: Item) -> Event {
+    fn send(&self, message: ws::Message) {
+        if let Some(socket) = &self.socket {
+            socket.send(message);
+        }
+    }
+
+    /// Takes a part of a message of up to `bytes_max`. Returns the message's event once it is whole.
+    fn take_part(&mut self, part: Item, bytes_max: usize) -> Event {
         let (bytes, is_last) = match part {
             Item::FirstBinary(_) => return Event::InvalidFrame(InvalidFrame::Binary),
             Item::FirstText(bytes) | Item::Continue(bytes) => (bytes, false),
             Item::Last(bytes) => (bytes, true),
         };
-        if self.parts.len() + bytes.len() > self.message_bytes_max {
+        let mut parts = self.parts.take().unwrap_or_default();
+        if parts.0.len() + bytes.len() > bytes_max {
             return Event::InvalidFrame(InvalidFrame::Unreadable);
         }
-        self.parts.extend_from_slice(&bytes);
-        if !is_last {
-            return Event::PeerActive;
+        parts.0.extend_from_slice(&bytes);
+        if is_last {
+            return received(&parts.0);
         }
-        received(&std::mem::take(&mut self.parts))
+        self.parts = Some(parts);
+        Event::PeerActive
     }
 }
 

@@ -11,14 +11,13 @@ use actors::registry::{ConnectedElsewhere, CountConnections, MessageStored, Noti
 use actors::{BoundedAddr, NoPeers, NodeDirectory, RegistryActor};
 use serde_json::json;
 use slog::{Discard, Logger, o};
-use state_machine::connection::{CloseReason, Event};
+use state_machine::connection::CloseReason;
 use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::{Month, NodeId, Time, Uaid};
 use tokio::sync::watch;
 
 use crate::clockwork::{self, pass, settle};
 use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
-use crate::wire::Came;
 
 #[test]
 fn a_push_into_a_full_mailbox_is_busy_at_once() {
@@ -26,9 +25,7 @@ fn a_push_into_a_full_mailbox_is_busy_at_once() {
         let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::new(&node, 1).await;
         let go_on = agent.stands_still().await;
-        fill_mailbox(&agent);
         let (first, second) = (node.message(), node.message());
-        // Every sender has a slot of its own beyond the bound: this takes the registry's.
         let mut waits = node.deliver(agent.uaid, first.clone());
         let refused = node.deliver(agent.uaid, second);
         assert_eq!(refused.await, Ok(NodeAnswer::Busy));
@@ -47,7 +44,6 @@ fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_notificat
         let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::new(&node, 1).await;
         let go_on = agent.stands_still().await;
-        fill_mailbox(&agent);
         let in_the_mailbox = node.deliver(agent.uaid, node.message());
         drop(in_the_mailbox);
 
@@ -241,9 +237,8 @@ fn a_signal_for_a_connection_with_a_full_mailbox_is_handled_later() {
         let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
         let mut agent = UserAgent::new(&node, 1).await;
         let go_on = agent.stands_still().await;
-        fill_mailbox(&agent);
         drop(node.deliver(agent.uaid, node.message()));
-        // The registry's place for words is taken by the first one.
+        settle().await;
         node.directory.notify_stored(&node.clients.config.node, agent.uaid);
         let connected_at = Time(u64::MAX);
         node.directory.notify_moved(&node.clients.config.node, agent.uaid, connected_at);
@@ -328,15 +323,4 @@ async fn telling_broadcasts(place: &BoundedAddr<Deaf>) -> Node {
         (place.recipient(), place.recipient(), place.recipient());
     let broadcasts = Some(BroadcastView { now, subscribe, unsubscribe, observe });
     Node::within(Bounds { broadcasts, ..Bounds::default() }).await
-}
-
-/// Fills the mailbox as far as the agent's own address can.
-fn fill_mailbox(agent: &UserAgent) {
-    loop {
-        match agent.client.try_send(Came(Event::PeerActive)) {
-            Ok(()) => {}
-            Err(SendError::Full(_)) => return,
-            Err(SendError::Closed(_)) => panic!("the connection is gone"),
-        }
-    }
 }

@@ -6,7 +6,7 @@ use actors::registry::{MessageStored, NotifyResult, ShutDown};
 use serde_json::json;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
-use state_machine::{Chid, Month, Uaid};
+use state_machine::{Chid, Month, Span, Uaid};
 use tokio::task::yield_now;
 
 use crate::clockwork::{self, pass, settle};
@@ -174,4 +174,22 @@ fn a_push_in_the_mailbox_of_a_client_that_stops_is_stored() {
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
         assert_eq!(node.stored(agent.uaid).await, [message.id]);
     });
+}
+
+#[test]
+fn deadlines_are_kept_in_each_runtime_of_a_thread() {
+    for _ in 0..2 {
+        clockwork::run(async {
+            let node = Node::start().await;
+            let limit = node.clients.config.limits.hello_timeout;
+            let mut agents = [1, 2].map(|number| UserAgent::connect(&node, Uaid([number; 16])));
+            settle().await;
+            pass(Span(limit.0 - 1)).await;
+            agents.iter_mut().for_each(UserAgent::heard_nothing_more);
+            pass(Span(1)).await;
+            for agent in &mut agents {
+                assert_eq!(agent.is_closed().await, CloseReason::HelloTimeout);
+            }
+        });
+    }
 }

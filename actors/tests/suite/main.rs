@@ -13,6 +13,7 @@ mod clock;
 mod clockwork;
 mod endings;
 mod feeds;
+mod idle_state;
 mod limits;
 mod net;
 mod node;
@@ -25,3 +26,6 @@ mod slow_reader;
 mod sockets;
 mod traces;
 mod wire;
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;

@@ -50,10 +50,15 @@ pub struct Connection {
     config: Arc<Config>,
     seed: ConnectionSeed,
     opened_at: Time,
-    last_heard: Time,
-    /// When a silent peer was pinged; none if it has sent anything since.
-    pinged_at: Option<Time>,
+    peer: Peer,
     phase: Phase,
+}
+
+/// The last sign of life of a peer, or the ping that it has not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Peer {
+    HeardAt(Time),
+    PingedAt(Time),
 }
 
 /// The reason for a deadline.
@@ -102,15 +107,14 @@ impl Connection {
     /// A connection whose socket was accepted at `now`.
     pub fn new(config: Arc<Config>, seed: ConnectionSeed, now: Time) -> Self {
         let phase = Phase::AwaitingHello(AwaitingHello::default());
-        Self { config, seed, opened_at: now, last_heard: now, pinged_at: None, phase }
+        Self { config, seed, opened_at: now, peer: Peer::HeardAt(now), phase }
     }
 
     /// Processes one event. The effects must be executed in their order.
     pub fn step(&mut self, now: Time, event: Event) -> Effects {
         let mut out = Effects::new();
         if event.is_from_peer() {
-            self.last_heard = now;
-            self.pinged_at = None;
+            self.peer = Peer::HeardAt(now);
         }
         let config = Arc::clone(&self.config);
         let mut cx = StepContext { now, config: &config, seed: self.seed, out: &mut out };
@@ -141,9 +145,9 @@ impl Connection {
             Phase::Closed => None,
             Phase::AwaitingHello(_) => Some((self.opened_at + limits.hello_timeout, Wait::Hello)),
             Phase::Open(open) => {
-                let keepalive = match self.pinged_at {
-                    None => self.last_heard + limits.keepalive_interval,
-                    Some(pinged_at) => pinged_at + limits.keepalive_grace,
+                let keepalive = match self.peer {
+                    Peer::HeardAt(at) => at + limits.keepalive_interval,
+                    Peer::PingedAt(at) => at + limits.keepalive_grace,
                 };
                 let own = [(keepalive, Wait::Keepalive), (self.session_end(), Wait::SessionEnd)];
                 own.into_iter().chain(open.deadline(limits)).min()
@@ -169,18 +173,18 @@ impl Connection {
     /// never counted: an actor may have been suspended.
     fn watch_peer(&mut self, phase: Phase, cx: &mut StepContext<'_>) -> Phase {
         let limits = &cx.config.limits;
-        match (&phase, self.pinged_at) {
+        match (&phase, self.peer) {
             (Phase::Closed, _) => phase,
             (Phase::AwaitingHello(_), _) if self.opened_at + limits.hello_timeout <= cx.now => {
                 phase.close(CloseReason::HelloTimeout, cx)
             }
             (Phase::AwaitingHello(_), _) => phase,
             _ if self.session_end() <= cx.now => phase.close(CloseReason::SessionEnded, cx),
-            (_, Some(pinged_at)) if pinged_at + limits.keepalive_grace <= cx.now => {
+            (_, Peer::PingedAt(at)) if at + limits.keepalive_grace <= cx.now => {
                 phase.close(CloseReason::Silent, cx)
             }
-            (_, None) if self.last_heard + limits.keepalive_interval <= cx.now => {
-                self.pinged_at = Some(cx.now);
+            (_, Peer::HeardAt(at)) if at + limits.keepalive_interval <= cx.now => {
+                self.peer = Peer::PingedAt(cx.now);
                 cx.out.push(Effect::Ping);
                 phase
             }

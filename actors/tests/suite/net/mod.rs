@@ -6,4 +6,4 @@ mod server;
 
 pub(crate) use metered::Traffic;
 pub(crate) use peer::{Heard, Listener, Peer, Speaker};
-pub(crate) use server::Server;
+pub(crate) use server::{Server, options};

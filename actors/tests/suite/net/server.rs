@@ -101,20 +101,23 @@ async fn serve(shared: Arc<ClientShared>, seed: ConnectionSeed) -> Box<Serve> {
         );
         async { upgraded }
     };
-    let options = HttpOptions {
-        headers_timeout: Duration::from_secs(5),
-        keep_alive: Duration::from_secs(75),
-        linger: LINGER,
-        allows_half_closed: true,
-        stopping: None,
-    };
     let routes = |service: &mut ServiceConfig| {
         service.route("/", web::get().to(connect));
     };
-    let service = actors::socket::service(&options, routes).new_service(()).await.unwrap();
+    let service = actors::socket::service(&options(), routes).new_service(()).await.unwrap();
     Box::new(move |stream, address| {
         let served = service.call((stream, Some(address)));
         // How a connection ends is for its peer to see.
         spawn(async { drop(served.await) })
     })
+}
+
+pub(crate) fn options() -> HttpOptions {
+    HttpOptions {
+        headers_timeout: Duration::from_secs(5),
+        keep_alive: Duration::from_secs(75),
+        linger: LINGER,
+        allows_half_closed: true,
+        stopping: None,
+    }
 }

@@ -286,7 +286,7 @@ pub(crate) fn message_of(number: u32) -> Message {
 }
 
 /// No test looks at the URLs.
-struct NoUrls;
+pub(crate) struct NoUrls;
 
 impl EndpointUrls for NoUrls {
     fn endpoint(&self, _: Uaid, _: Chid, _: Option<&VapidKey>) -> String {
@@ -294,6 +294,6 @@ impl EndpointUrls for NoUrls {
     }
 }
 
-fn log() -> Logger {
+pub(crate) fn log() -> Logger {
     Logger::root(Discard, o!())
 }

@@ -7,8 +7,7 @@ use state_machine::delivery::Outcome;
 
 use super::Places;
 use crate::clockwork::{self, pass, settle};
-use crate::node::{ACK_WAIT, CHANNEL, Fate, UserAgent, Way};
-use crate::wire::Came;
+use crate::node::{ACK_WAIT, Bounds, CHANNEL, Fate, UserAgent, Way};
 
 /// Longer than anything else in these tests takes.
 const LATE: Span = Span(5000);
@@ -174,9 +173,10 @@ fn an_older_frozen_connection_with_a_full_mailbox_closes_when_it_resumes() {
         let mut older = UserAgent::new(&places.a, 1).await;
         let message = places.sender.message();
         let go_on = older.stands_still().await;
-        while older.client.try_send(Came(Event::PeerActive)).is_ok() {}
-        // The registry has a place of its own there, for one.
-        drop(places.a.deliver(older.uaid, places.a.message()));
+        for _ in 0..Bounds::default().client_mailbox_max {
+            drop(places.a.deliver(older.uaid, places.a.message()));
+            settle().await;
+        }
         let sent = places.sender.send(older.uaid, message.clone());
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
 

@@ -24,8 +24,11 @@ impl Session {
         if min < self.min_urgency {
             self.scan.request_release();
             let longest = cx.now + cx.config.limits.ack_wait;
-            self.next_scan_at = self.next_release_at.filter(|at| cx.now < *at && *at <= longest);
-            self.rows_left = 0;
+            self.change_pauses(|pauses| {
+                pauses.next_scan_at =
+                    pauses.next_release_at.filter(|at| cx.now < *at && *at <= longest);
+                pauses.rows_left = 0;
+            });
         }
         self.min_urgency = min;
     }
@@ -59,7 +62,7 @@ impl Session {
         let limits = &cx.config.limits;
         let has_no_topic = message.topic.is_none();
         let overtakes = self.scan.is_fetching() && has_no_topic;
-        let is_scan_later = self.next_scan_at.is_some_and(|at| cx.now < at);
+        let is_scan_later = self.pauses().next_scan_at.is_some_and(|at| cx.now < at);
         let is_read = self.scan.is_done() || (is_scan_later && has_no_topic);
         let is_next = self.window.fresh() == 0 && !self.scan.is_active() && is_read;
         (overtakes || is_next)
@@ -169,14 +172,14 @@ impl Session {
         if self.window.holds_rows_of(chid) && room > 0 {
             self.request_scan();
             if room > full_share(max) / 2 {
-                self.next_scan_at = None;
+                self.change_pauses(|pauses| pauses.next_scan_at = None);
             }
         }
     }
 
     /// The agent has unregistered a channel.
     pub(in crate::connection) fn remove_channel(&mut self, chid: Chid) {
-        self.channels.remove(&chid);
+        self.channels.remove(chid);
         self.window.forget_channel(chid);
     }
 
@@ -222,7 +225,8 @@ impl Session {
     pub(in crate::connection) fn recheck_storage(&mut self, cx: &StepContext<'_>) {
         if self.recheck_at.is_some_and(|at| at <= cx.now) {
             self.request_scan();
-            self.recheck_at = self.recheck_again_at.take().filter(|at| *at > cx.now);
+            self.recheck_at = self.pauses().recheck_again_at.filter(|at| *at > cx.now);
+            self.change_pauses(|pauses| pauses.recheck_again_at = None);
             self.schedule_recheck(cx);
         }
     }
@@ -236,7 +240,7 @@ impl Session {
     fn recheck_soon(&mut self, cx: &StepContext<'_>) {
         let at = cx.now + RECHECK_SOON;
         if self.recheck_at.is_some_and(|earlier| earlier < at) {
-            self.recheck_again_at = Some(at);
+            self.change_pauses(|pauses| pauses.recheck_again_at = Some(at));
         } else {
             self.recheck_at = Some(at);
         }
@@ -265,14 +269,18 @@ impl Session {
             if self.window.fresh() > 0 {
                 return;
             }
-            if self.next_scan_at.is_none() {
+            let pauses = self.pauses();
+            if pauses.next_scan_at.is_none() {
                 let leaves_rows =
-                    self.window.holds_rows() || self.rows_left >= limits.fetch_rows_max;
-                self.next_scan_at = leaves_rows.then(|| cx.now + limits.ack_wait);
-                self.rows_left = 0;
-                if self.scan.start() {
-                    self.next_release_at = Some(cx.now + limits.ack_wait);
-                }
+                    self.window.holds_rows() || pauses.rows_left >= limits.fetch_rows_max;
+                let (is_release, next_at) = (self.scan.start(), cx.now + limits.ack_wait);
+                self.change_pauses(|pauses| {
+                    pauses.next_scan_at = leaves_rows.then_some(next_at);
+                    pauses.rows_left = 0;
+                    if is_release {
+                        pauses.next_release_at = Some(next_at);
+                    }
+                });
                 self.window.release_held();
             }
         }
@@ -341,14 +349,15 @@ impl Session {
     fn on_row(&mut self, message: Message, cx: &mut StepContext<'_>) -> Option<MessageKey> {
         if self.deletes.remembers(message.id) {
             self.deletes.delete(message.key());
-        } else if !self.channels.contains(&message.chid) {
+        } else if !self.channels.contains(message.chid) {
             return Some(message.key());
         } else if message.expires_at() <= cx.now {
             // Its TTL ended while the page was under way.
         } else if self.window.note_row(&message) {
-            self.rows_left += usize::from(self.window.is_overdue(&message));
+            let is_overdue = self.window.is_overdue(&message);
+            self.change_pauses(|pauses| pauses.rows_left += usize::from(is_overdue));
         } else if message.urgency < self.min_urgency {
-            self.rows_left += 1;
+            self.change_pauses(|pauses| pauses.rows_left += 1);
         } else {
             self.window.note_offers(&message);
             if self.window.is_share_used(&message, cx.config.limits.unacked_max) {

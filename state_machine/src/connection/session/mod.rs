@@ -1,6 +1,8 @@
 //! What all stages of an open connection share: the agent's identity, messages, commands and store operations.
 
 mod broadcast_subscriptions;
+mod channels;
+mod commands;
 mod first_page;
 mod identity;
 mod inbox;
@@ -9,9 +11,9 @@ mod pending_ops;
 mod storage_scan;
 mod unacked_window;
 
-use std::collections::{BTreeSet, VecDeque};
-
 use broadcast_subscriptions::BroadcastSubscriptions;
+use channels::Channels;
+use commands::Commands;
 use first_page::FirstPage;
 use pending_deletes::PendingDeletes;
 use pending_ops::PendingOps;
@@ -22,7 +24,7 @@ use super::effect::{CloseReason, Effect};
 use super::event::Event;
 use super::{Limits, StepContext, Wait};
 use crate::broadcast::{Broadcasts, Versions};
-use crate::ids::{Chid, OpId, PushId, Uaid};
+use crate::ids::{OpId, PushId, Uaid};
 use crate::message::{Message, Urgency};
 use crate::month::Month;
 use crate::store::{StoreAnswer, StoreFailed, StoreOp};
@@ -37,30 +39,37 @@ pub(super) struct Session {
     connected_at: Time,
     /// Whether a record was written with this uaid, or may have been.
     has_record: bool,
-    pub(super) channels: BTreeSet<Chid>,
+    pub(super) channels: Channels,
     /// Less urgent messages stay in storage.
     min_urgency: Urgency,
     window: UnackedWindow,
     deletes: PendingDeletes,
     scan: StorageScan,
     first_page: FirstPage,
-    /// Before this time no further scan starts.
-    next_scan_at: Option<Time>,
-    /// Before this time no further scan starts because of a lower minimal urgency.
-    next_release_at: Option<Time>,
-    /// How many rows the scan has read that are overdue, or less urgent than the agent wants.
-    rows_left: usize,
+    /// None while it would be empty.
+    pauses: Option<Box<Pauses>>,
     /// When to scan storage without a notification, once the connection is ready.
     pub(super) recheck_at: Option<Time>,
-    /// When to scan it again after that, because an endpoint was answered to store a message since.
-    recheck_again_at: Option<Time>,
     /// Commands that wait until the connection is ready and the command before is done: at most
-    /// `deferred_commands_max`, the oldest first.
-    pub(super) commands: VecDeque<ClientMessage>,
+    /// `deferred_commands_max`.
+    pub(super) commands: Commands,
     subscriptions: BroadcastSubscriptions,
     /// When the last ping was answered.
     pong_sent_at: Option<Time>,
     ops: PendingOps,
+}
+
+/// What delays scans of the storage. Most sessions have none of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Pauses {
+    /// Before this time no further scan starts.
+    next_scan_at: Option<Time>,
+    /// Before this time no further scan starts because of a lower minimal urgency.
+    next_release_at: Option<Time>,
+    /// When to scan again after `recheck_at`, because an endpoint was answered to store a message since.
+    recheck_again_at: Option<Time>,
+    /// How many rows the scan has read that are overdue, or less urgent than the agent wants.
+    rows_left: usize,
 }
 
 /// What is left to the stage after the session has processed an event.
@@ -77,18 +86,15 @@ impl Session {
             uaid,
             connected_at,
             has_record: false,
-            channels: BTreeSet::new(),
+            channels: Channels::default(),
             min_urgency: Urgency::VeryLow,
             window: UnackedWindow::default(),
             deletes: PendingDeletes::default(),
             scan: StorageScan::default(),
             first_page: FirstPage::default(),
-            next_scan_at: None,
-            next_release_at: None,
-            rows_left: 0,
+            pauses: None,
             recheck_at: None,
-            recheck_again_at: None,
-            commands: VecDeque::new(),
+            commands: Commands::default(),
             subscriptions: BroadcastSubscriptions::default(),
             pong_sent_at: None,
             ops: PendingOps::default(),
@@ -163,7 +169,7 @@ impl Session {
     /// Refuses the commands that wait, if a write waits for space.
     pub(super) fn refuse_commands_without_space(&mut self, cx: &mut StepContext<'_>) {
         if self.ops.lack_space() {
-            for command in std::mem::take(&mut self.commands) {
+            while let Some(command) = self.commands.pop_front() {
                 refuse_for_space(&command, cx);
             }
         }
@@ -211,14 +217,28 @@ impl Session {
     pub(super) fn on_time(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
         self.expire_acks(months, cx);
         let longest = cx.now + cx.config.limits.ack_wait;
-        self.next_scan_at = self.next_scan_at.filter(|at| cx.now < *at && *at <= longest);
+        self.change_pauses(|pauses| {
+            pauses.next_scan_at = pauses.next_scan_at.filter(|at| cx.now < *at && *at <= longest);
+        });
         self.first_page.on_time(cx.now);
         self.ops.resubmit_due(cx.now, cx.out);
     }
 
+    fn pauses(&self) -> Pauses {
+        self.pauses.as_deref().copied().unwrap_or_default()
+    }
+
+    fn change_pauses(&mut self, change: impl FnOnce(&mut Pauses)) {
+        let mut pauses = self.pauses();
+        change(&mut pauses);
+        if pauses != self.pauses() {
+            self.pauses = (pauses != Pauses::default()).then(|| Box::new(pauses));
+        }
+    }
+
     pub(super) fn deadlines(&self, limits: &Limits) -> [Option<(Time, Wait)>; 5] {
         let [ack, expiry] = self.window.deadlines(limits.ack_wait);
-        let scan = self.next_scan_at.map(|at| (at, Wait::Scan));
+        let scan = self.pauses().next_scan_at.map(|at| (at, Wait::Scan));
         let page = self.first_page.next_at().map(|at| (at, Wait::Page));
         [scan, page, ack, expiry, self.ops.deadline().map(|at| (at, Wait::Retry))]
     }

@@ -13,6 +13,12 @@ use crate::store::StoreOp;
 pub(super) struct PendingDeletes {
     /// The ids acked last, oldest first. A row with such an id was stored after its ack.
     remembered: VecDeque<MessageId>,
+    /// None while it would be empty: the ack of a direct push deletes nothing.
+    unsettled: Option<Box<Unsettled>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Unsettled {
     waiting: Vec<MessageKey>,
     /// The messages of the delete under way. Their rows may still be read, however many acks arrived since.
     deleting: Vec<MessageId>,
@@ -21,18 +27,17 @@ pub(super) struct PendingDeletes {
 impl PendingDeletes {
     /// Whether every ack so far is settled.
     pub(super) fn is_settled(&self) -> bool {
-        self.deleting.is_empty() && self.waiting.is_empty()
+        self.unsettled.is_none()
     }
 
     pub(super) fn is_deleting(&self) -> bool {
-        !self.deleting.is_empty()
+        self.unsettled.as_ref().is_some_and(|unsettled| !unsettled.deleting.is_empty())
     }
 
     /// Whether a row of this message must be deleted instead of sent.
     pub(super) fn remembers(&self, id: MessageId) -> bool {
         self.remembered.contains(&id)
-            || self.deleting.contains(&id)
-            || self.waiting.iter().any(|message| message.id == id)
+            || self.unsettled.as_ref().is_some_and(|unsettled| unsettled.contains(id))
     }
 
     /// Remembers an ack, and forgets the oldest if there are `max`.
@@ -44,26 +49,36 @@ impl PendingDeletes {
     }
 
     pub(super) fn delete(&mut self, message: MessageKey) {
-        self.waiting.push(message);
+        self.unsettled.get_or_insert_default().waiting.push(message);
     }
 
     /// How many rows wait for the next delete.
     pub(super) fn backlog(&self) -> usize {
-        self.waiting.len()
+        self.unsettled.as_ref().map_or(0, |unsettled| unsettled.waiting.len())
     }
 
     /// The next delete, if one is due and none is under way.
     pub(super) fn next(&mut self, uaid: Uaid, months: &[Month]) -> Option<StoreOp> {
-        if !self.deleting.is_empty() || self.waiting.is_empty() {
+        let Unsettled { waiting, deleting } = self.unsettled.as_deref_mut()?;
+        if !deleting.is_empty() || waiting.is_empty() {
             return None;
         }
-        self.deleting = self.waiting.iter().map(|message| message.id).collect();
-        let messages = std::mem::take(&mut self.waiting);
+        *deleting = waiting.iter().map(|message| message.id).collect();
+        let messages = std::mem::take(waiting);
         Some(StoreOp::Delete { uaid, months: months.to_vec(), messages })
     }
 
     /// The delete under way is durable.
     pub(super) fn on_deleted(&mut self) {
-        self.deleting = Vec::new();
+        if let Some(unsettled) = &mut self.unsettled {
+            unsettled.deleting = Vec::new();
+        }
+        self.unsettled.take_if(|unsettled| unsettled.waiting.is_empty());
+    }
+}
+
+impl Unsettled {
+    fn contains(&self, id: MessageId) -> bool {
+        self.deleting.contains(&id) || self.waiting.iter().any(|message| message.id == id)
     }
 }

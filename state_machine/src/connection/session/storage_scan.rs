@@ -33,9 +33,15 @@ enum ScanState {
     /// A page of at most this many rows is being read.
     Fetching { rows: usize },
     /// The page had rows of unknown channels: the channels are read again before such rows are deleted.
-    Confirming { doubtful: Vec<MessageKey>, next: Option<Cursor> },
+    Confirming(Box<Confirming>),
     /// More rows may follow, after this position or from the beginning. The scan continues once there is room.
     Paused { after: Option<Cursor> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Confirming {
+    doubtful: Vec<MessageKey>,
+    next: Option<Cursor>,
 }
 
 impl StorageScan {
@@ -61,12 +67,12 @@ impl StorageScan {
     pub(super) fn rows_pending(&self) -> usize {
         match self.state {
             ScanState::Fetching { rows } => rows,
-            ScanState::Idle | ScanState::Confirming { .. } | ScanState::Paused { .. } => 0,
+            ScanState::Idle | ScanState::Confirming(_) | ScanState::Paused { .. } => 0,
         }
     }
 
     pub(super) fn awaits_store(&self) -> bool {
-        matches!(self.state, ScanState::Fetching { .. } | ScanState::Confirming { .. })
+        matches!(self.state, ScanState::Fetching { .. } | ScanState::Confirming(_))
     }
 
     /// Whether all rows were read and no further scan is requested.
@@ -108,14 +114,15 @@ impl StorageScan {
         if doubtful.is_empty() {
             self.pause_at(next);
         } else {
-            self.state = ScanState::Confirming { doubtful, next };
+            self.state = ScanState::Confirming(Box::new(Confirming { doubtful, next }));
         }
     }
 
     /// The channels were read: ends the confirmation and returns the rows in doubt.
     pub(super) fn take_doubtful(&mut self) -> Vec<MessageKey> {
         match std::mem::take(&mut self.state) {
-            ScanState::Confirming { doubtful, next } => {
+            ScanState::Confirming(confirming) => {
+                let Confirming { doubtful, next } = *confirming;
                 self.pause_at(next);
                 doubtful
             }

@@ -45,6 +45,15 @@ pub(super) enum Origin {
 pub(super) struct UnackedWindow {
     /// In the order of sending: at most `unacked_max`.
     fresh: VecDeque<Unacked>,
+    /// None while it would be empty. Most agents ack in time.
+    late: Option<Box<Late>>,
+    /// How often acks were overdue since the last ack in time.
+    misses: u8,
+}
+
+/// What is known of acks that were overdue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Late {
     /// A channel with overdue messages has a share of half the window. So it can fill the window once, and has at most
     /// `unacked_max` unacked messages. Those of unregistered channels count until their TTL ends.
     overdue: BTreeMap<Chid, BTreeMap<MessageId, Overdue>>,
@@ -57,9 +66,15 @@ pub(super) struct UnackedWindow {
     held: BTreeSet<Chid>,
     /// Overdue messages whose rows do not count this connection's offer yet.
     uncounted: Vec<MessageKey>,
-    /// How often acks were overdue since the last ack in time.
-    misses: u8,
 }
+
+static NONE_LATE: Late = Late {
+    overdue: BTreeMap::new(),
+    next_expiry: None,
+    suspects: BTreeMap::new(),
+    held: BTreeSet::new(),
+    uncounted: Vec::new(),
+};
 
 /// The misses after which an endpoint no longer waits for acks.
 const MISSES_MAX: u8 = 2;
@@ -72,7 +87,7 @@ const OVERDUE_WINDOWS_MAX: usize = 32;
 
 impl UnackedWindow {
     pub(super) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.overdue.is_empty()
+        self.fresh.is_empty() && self.late().overdue.is_empty()
     }
 
     /// How many messages are unacked, overdue ones too.
@@ -81,12 +96,12 @@ impl UnackedWindow {
     }
 
     fn overdue_len(&self) -> usize {
-        self.overdue.values().map(BTreeMap::len).sum()
+        self.late().overdue.values().map(BTreeMap::len).sum()
     }
 
     /// Whether more messages are overdue than one session remembers.
     pub(super) fn is_overfull(&self, unacked_max: usize) -> bool {
-        let remembered = self.overdue_len().max(self.uncounted.len());
+        let remembered = self.overdue_len().max(self.late().uncounted.len());
         remembered > OVERDUE_WINDOWS_MAX.saturating_mul(unacked_max)
     }
 
@@ -102,16 +117,17 @@ impl UnackedWindow {
 
     pub(super) fn contains(&self, id: MessageId) -> bool {
         self.fresh.iter().any(|unacked| unacked.message.id == id)
-            || self.overdue.values().any(|overdue| overdue.contains_key(&id))
+            || self.late().overdue.values().any(|overdue| overdue.contains_key(&id))
     }
 
     pub(super) fn is_overdue(&self, row: &Message) -> bool {
-        self.overdue.get(&row.chid).is_some_and(|overdue| overdue.contains_key(&row.id))
+        self.late().overdue.get(&row.chid).is_some_and(|overdue| overdue.contains_key(&row.id))
     }
 
     /// Whether a message of this channel and topic is overdue.
     pub(super) fn has_overdue(&self, chid: Chid, topic: &Option<Topic>) -> bool {
-        self.overdue
+        self.late()
+            .overdue
             .get(&chid)
             .is_some_and(|overdue| overdue.values().any(|other| other.topic == *topic))
     }
@@ -129,12 +145,13 @@ impl UnackedWindow {
             }
             return true;
         }
-        let of_channel = self.overdue.get_mut(&row.chid);
+        let Some(late) = &mut self.late else { return false };
+        let of_channel = late.overdue.get_mut(&row.chid);
         let Some(overdue) = of_channel.and_then(|overdue| overdue.get_mut(&row.id)) else {
             return false;
         };
         if !std::mem::replace(&mut overdue.is_counted, true) {
-            self.uncounted.push(row.key());
+            late.uncounted.push(row.key());
         }
         true
     }
@@ -147,13 +164,14 @@ impl UnackedWindow {
             self.trust(acked.message.chid);
             return Some((acked.message, acked.origin));
         }
-        let (chid, Overdue { topic, .. }) = self
+        let late = self.late.as_mut()?;
+        let (chid, Overdue { topic, .. }) = late
             .overdue
             .iter_mut()
             .find_map(|(chid, overdue)| overdue.remove(&id).map(|message| (*chid, message)))?;
+        late.overdue.retain(|_, overdue| !overdue.is_empty());
+        late.uncounted.retain(|message| message.id != id);
         self.trust(chid);
-        self.overdue.retain(|_, overdue| !overdue.is_empty());
-        self.uncounted.retain(|message| message.id != id);
         Some((MessageKey { id, chid, topic }, Origin::Store))
     }
 
@@ -161,7 +179,7 @@ impl UnackedWindow {
     pub(super) fn deadlines(&self, ack_wait: Span) -> [Option<(Time, Wait)>; 2] {
         [
             self.fresh.front().map(|unacked| (unacked.sent_at + ack_wait, Wait::Ack)),
-            self.next_expiry.map(|at| (at, Wait::Expiry)),
+            self.late().next_expiry.map(|at| (at, Wait::Expiry)),
         ]
     }
 
@@ -178,24 +196,55 @@ impl UnackedWindow {
         for mut unacked in self.fresh.drain(..end) {
             let is_counted = unacked.is_in_store();
             if is_counted {
-                self.uncounted.push(unacked.message.clone());
+                self.late.get_or_insert_default().uncounted.push(unacked.message.clone());
             }
             unacked.hand_back(out);
-            let Unacked { message: MessageKey { id, chid, topic }, expires_at, origin, .. } =
-                unacked;
-            if origin == Origin::Store {
-                let overdue = Overdue { topic, expires_at, is_counted };
-                self.overdue.entry(chid).or_default().insert(id, overdue);
-                self.suspects.insert(chid, true);
-                let earlier = self.next_expiry.filter(|at| *at < expires_at);
-                self.next_expiry = earlier.or(Some(expires_at));
+            if unacked.origin == Origin::Store {
+                self.late.get_or_insert_default().add(unacked, is_counted);
             }
         }
-        let has_expired = self.next_expiry.is_some_and(|at| at <= now);
+        let has_expired = self.late().next_expiry.is_some_and(|at| at <= now);
         if has_expired {
-            self.forget_expired(now);
+            self.change_late(|late| late.forget_expired(now));
         }
         end > 0 || has_expired
+    }
+
+    /// The overdue messages in storage whose offers are to be counted now.
+    pub(super) fn take_uncounted(&mut self) -> Vec<MessageKey> {
+        self.change_late(|late| std::mem::take(&mut late.uncounted)).unwrap_or_default()
+    }
+
+    /// Answers every endpoint that still waits. A message without an ack was offered, however short the connection.
+    pub(super) fn close(&mut self, out: &mut Effects) {
+        for unacked in &mut self.fresh {
+            if unacked.is_in_store() {
+                self.late.get_or_insert_default().uncounted.push(unacked.message.clone());
+            }
+            unacked.hand_back(out);
+        }
+    }
+
+    fn late(&self) -> &Late {
+        self.late.as_deref().unwrap_or(&NONE_LATE)
+    }
+
+    /// Changes what there is, and forgets it once it is empty.
+    fn change_late<T>(&mut self, change: impl FnOnce(&mut Late) -> T) -> Option<T> {
+        let changed = self.late.as_deref_mut().map(change);
+        self.late.take_if(|late| **late == NONE_LATE);
+        changed
+    }
+}
+
+impl Late {
+    fn add(&mut self, unacked: Unacked, is_counted: bool) {
+        let Unacked { message: MessageKey { id, chid, topic }, expires_at, .. } = unacked;
+        let overdue = Overdue { topic, expires_at, is_counted };
+        self.overdue.entry(chid).or_default().insert(id, overdue);
+        self.suspects.insert(chid, true);
+        let earlier = self.next_expiry.filter(|at| *at < expires_at);
+        self.next_expiry = earlier.or(Some(expires_at));
     }
 
     fn forget_expired(&mut self, now: Time) {
@@ -206,21 +255,6 @@ impl UnackedWindow {
         let left = self.overdue.values().flat_map(BTreeMap::values);
         self.next_expiry = left.map(|overdue| overdue.expires_at).min();
     }
-
-    /// The overdue messages in storage whose offers are to be counted now.
-    pub(super) fn take_uncounted(&mut self) -> Vec<MessageKey> {
-        std::mem::take(&mut self.uncounted)
-    }
-
-    /// Answers every endpoint that still waits. A message without an ack was offered, however short the connection.
-    pub(super) fn close(&mut self, out: &mut Effects) {
-        for unacked in &mut self.fresh {
-            if unacked.is_in_store() {
-                self.uncounted.push(unacked.message.clone());
-            }
-            unacked.hand_back(out);
-        }
-    }
 }
 
 /// The share of each channel.
@@ -228,13 +262,15 @@ impl UnackedWindow {
     /// Notes a row that is about to be sent or left.
     pub(super) fn note_offers(&mut self, row: &Message) {
         if row.offers > 0 {
-            self.suspects.entry(row.chid).or_insert(true);
+            self.late.get_or_insert_default().suspects.entry(row.chid).or_insert(true);
         }
     }
 
     /// An ack has arrived: rows that another connection offered in vain are no reason for a share any more.
     fn trust(&mut self, chid: Chid) {
-        self.suspects.entry(chid).and_modify(|is_suspect| *is_suspect = false);
+        if let Some(late) = &mut self.late {
+            late.suspects.entry(chid).and_modify(|is_suspect| *is_suspect = false);
+        }
     }
 
     /// Whether the channel of this message has used up its share. A channel has one if it has overdue messages, or if
@@ -242,22 +278,22 @@ impl UnackedWindow {
     pub(super) fn is_share_used(&self, message: &Message, unacked_max: usize) -> bool {
         let chid = message.chid;
         let overdue = self.overdue_of(chid);
-        let has_share = overdue > 0 || self.suspects.get(&chid) == Some(&true);
-        self.held.contains(&chid)
+        let has_share = overdue > 0 || self.late().suspects.get(&chid) == Some(&true);
+        self.holds_rows_of(chid)
             || (has_share && overdue + self.fresh_of(chid) >= self.share(unacked_max))
     }
 
     /// Notes that a row of this channel was left in storage.
     pub(super) fn hold(&mut self, chid: Chid) {
-        self.held.insert(chid);
+        self.late.get_or_insert_default().held.insert(chid);
     }
 
     pub(super) fn holds_rows(&self) -> bool {
-        !self.held.is_empty()
+        !self.late().held.is_empty()
     }
 
     pub(super) fn holds_rows_of(&self, chid: Chid) -> bool {
-        self.held.contains(&chid)
+        self.late().held.contains(&chid)
     }
 
     /// How many rows of this channel there is room for.
@@ -274,18 +310,20 @@ impl UnackedWindow {
 
     /// Whether there is room for rows that were left.
     pub(super) fn has_room_for_held(&self, unacked_max: usize) -> bool {
-        self.held.iter().any(|chid| self.room_of(*chid, unacked_max) > 0)
+        self.late().held.iter().any(|chid| self.room_of(*chid, unacked_max) > 0)
     }
 
     /// The agent has unregistered this channel.
     pub(super) fn forget_channel(&mut self, chid: Chid) {
-        self.suspects.remove(&chid);
-        self.held.remove(&chid);
+        self.change_late(|late| {
+            late.suspects.remove(&chid);
+            late.held.remove(&chid);
+        });
     }
 
     /// A new scan reads the rows that were left.
     pub(super) fn release_held(&mut self) {
-        self.held = BTreeSet::new();
+        self.change_late(|late| late.held = BTreeSet::new());
     }
 
     fn fresh_of(&self, chid: Chid) -> usize {
@@ -293,7 +331,7 @@ impl UnackedWindow {
     }
 
     fn overdue_of(&self, chid: Chid) -> usize {
-        self.overdue.get(&chid).map_or(0, BTreeMap::len)
+        self.late().overdue.get(&chid).map_or(0, BTreeMap::len)
     }
 }
 

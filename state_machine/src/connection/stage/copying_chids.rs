@@ -20,7 +20,7 @@ impl CopyingChids {
         has_leftovers: bool,
         cx: &mut StepContext<'_>,
     ) -> Stage {
-        let (uaid, channels) = (session.uaid, session.channels.clone());
+        let (uaid, channels) = (session.uaid, (&session.channels).into());
         session.submit(StoreOp::AddChannels { uaid, month: months.to, channels }, cx);
         Stage::CopyingChids(Self { months, has_leftovers })
     }

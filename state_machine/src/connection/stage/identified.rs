@@ -8,6 +8,7 @@ use crate::connection::effect::CloseReason;
 use crate::connection::event::Event;
 use crate::connection::session::{Session, SessionOutcome};
 use crate::ids::Chid;
+use crate::month::Month;
 use crate::record::{NodeBinding, RouterRecord};
 use crate::store::{RegisterResult, StoreAnswer, StoreOp};
 use crate::time::Time;
@@ -17,8 +18,8 @@ use crate::time::Time;
 pub(in crate::connection) struct Identified {
     /// Registrations refused because the record was newer.
     refusals: u8,
-    /// The record as registered; none while the registration is under way.
-    record: Option<RouterRecord>,
+    /// `curmonth` and `oldmonth` of the record; none while the registration is under way.
+    months: Option<(Month, Option<Month>)>,
     /// The latest connection on another node that this node was notified of during the registration.
     elsewhere: Option<Time>,
 }
@@ -30,13 +31,13 @@ impl Identified {
     /// Registers an agent that has a uaid.
     pub(in crate::connection) fn begin(session: &mut Session, cx: &mut StepContext<'_>) -> Stage {
         session.register(None, cx);
-        Stage::Identified(Self { refusals: 0, record: None, elsewhere: None })
+        Stage::Identified(Self { refusals: 0, months: None, elsewhere: None })
     }
 
     fn registered(
         &mut self,
         session: &mut Session,
-        record: RouterRecord,
+        record: &RouterRecord,
         before: Option<NodeBinding>,
         cx: &mut StepContext<'_>,
     ) -> Next {
@@ -44,8 +45,9 @@ impl Identified {
         if self.elsewhere.is_some_and(|elsewhere| session.is_before(elsewhere)) {
             return Next::Close(CloseReason::Replaced);
         }
-        session.submit(StoreOp::ReadChannels { uaid: record.uaid, month: record.curmonth }, cx);
-        self.record = Some(record);
+        let RouterRecord { uaid, curmonth, oldmonth, .. } = *record;
+        session.submit(StoreOp::ReadChannels { uaid, month: curmonth }, cx);
+        self.months = Some((curmonth, oldmonth));
         Next::Stay
     }
 
@@ -68,11 +70,11 @@ impl Identified {
         channels: Option<BTreeSet<Chid>>,
         cx: &mut StepContext<'_>,
     ) -> Next {
-        Next::Enter(match (&self.record, channels) {
-            (Some(RouterRecord { curmonth, oldmonth, .. }), Some(channels)) => {
-                session.channels = channels;
+        Next::Enter(match (self.months, channels) {
+            (Some((curmonth, oldmonth)), Some(channels)) => {
+                session.channels = channels.into();
                 session.send_hello(cx);
-                enter_month(session, *curmonth, *oldmonth, cx)
+                enter_month(session, curmonth, oldmonth, cx)
             }
             _ => assign_new_uaid(session, cx),
         })
@@ -85,7 +87,7 @@ impl StageRules for Identified {
             // No message may precede the answer to hello, which will contain the broadcasts.
             Event::BroadcastsChanged(all) => session.observe_broadcasts(&all, cx),
             // Which of the two connections is the later one is known when the store has answered the registration.
-            Event::ConnectedElsewhere { connected_at } if self.record.is_none() => {
+            Event::ConnectedElsewhere { connected_at } if self.months.is_none() => {
                 self.elsewhere = self.elsewhere.max(Some(connected_at));
             }
             event => match session.on_event(event, cx) {
@@ -105,7 +107,7 @@ impl StageRules for Identified {
     ) -> Next {
         match answer {
             StoreAnswer::Registered(RegisterResult::Registered(record, before)) => {
-                self.registered(session, record, before, cx)
+                self.registered(session, &record, before, cx)
             }
             StoreAnswer::Registered(RegisterResult::UnknownAgent) => {
                 Next::Enter(assign_new_uaid(session, cx))

@@ -15,6 +15,8 @@ use updating_router::{
     AwaitingDeletes, ClearingOldMonth, DrainingAgain, MovingMessages, WritingRecord,
 };
 
+use std::ops::Deref;
+
 use super::StepContext;
 use super::Wait;
 use super::effect::CloseReason;
@@ -143,10 +145,10 @@ impl Stage {
     }
 
     /// The months whose tables may hold this agent's messages. Those of the first are being sent.
-    pub(super) fn months(&self) -> Vec<Month> {
+    pub(super) fn months(&self) -> Months {
         match self {
-            Self::Identified(_) => Vec::new(),
-            Self::Ready(stage) => stage.month.into_iter().collect(),
+            Self::Identified(_) => Months::None,
+            Self::Ready(stage) => stage.month.map_or(Months::None, |month| Months::One([month])),
             Self::DrainingOldMonth(DrainingOldMonth { months, .. })
             | Self::CopyingChids(CopyingChids { months, .. })
             | Self::WritingRecord(WritingRecord { months, .. })
@@ -154,7 +156,26 @@ impl Stage {
             | Self::AwaitingDeletes(AwaitingDeletes { months })
             | Self::MovingMessages(MovingMessages { months })
             // A copy of the old table that was interrupted has left some of the rows in the new one too.
-            | Self::ClearingOldMonth(ClearingOldMonth { months }) => vec![months.from, months.to],
+            | Self::ClearingOldMonth(ClearingOldMonth { months }) => Months::Two([months.from, months.to]),
+        }
+    }
+}
+
+/// No month, one, or two.
+pub(super) enum Months {
+    None,
+    One([Month; 1]),
+    Two([Month; 2]),
+}
+
+impl Deref for Months {
+    type Target = [Month];
+
+    fn deref(&self) -> &[Month] {
+        match self {
+            Self::None => &[],
+            Self::One(months) => months,
+            Self::Two(months) => months,
         }
     }
 }

@@ -66,7 +66,7 @@ impl Ready {
         key: Option<VapidKey>,
         cx: &mut StepContext<'_>,
     ) {
-        if session.channels.contains(&chid) {
+        if session.channels.contains(chid) {
             return send_registered(session, chid, key, cx);
         }
         if session.channels.len() >= cx.config.limits.channels_max {
@@ -82,7 +82,7 @@ impl Ready {
     }
 
     fn unregister(&mut self, session: &mut Session, chid: Chid, cx: &mut StepContext<'_>) {
-        let Some(month) = self.month.filter(|_| session.channels.contains(&chid)) else {
+        let Some(month) = self.month.filter(|_| session.channels.contains(chid)) else {
             return send_unregistered(chid, cx);
         };
         let (uaid, months) = (session.uaid, vec![month]);
@@ -134,7 +134,7 @@ impl StageRules for Ready {
         message: Message,
         cx: &mut StepContext<'_>,
     ) {
-        if !session.channels.contains(&message.chid) {
+        if !session.channels.contains(message.chid) {
             let (answer, message) = (PushAnswer::NoSuchChannel, message.key());
             cx.out.push(Effect::AnswerPush { push, answer, message });
         } else if session.may_send(&message, cx) {

@@ -1,0 +1,154 @@
+//! The deadlines of all clients of a thread, which share one timer.
+//!
+//! A timer of tokio for each would take 136 bytes of an idle connection, and a place among the futures of its actor.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use state_machine::Time;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::clock::Clock;
+use crate::handle::ClientMailbox;
+
+/// When a client is woken.
+#[derive(Debug, Default)]
+pub(crate) struct WakeUp(Option<(Time, Millis)>);
+
+/// Milliseconds since the timer of the thread began, and one more.
+type Millis = NonZero<u64>;
+
+thread_local! {
+    static SCHEDULE: RefCell<Option<Schedule>> = const { RefCell::new(None) };
+}
+
+struct Schedule {
+    began: Instant,
+    due: BTreeSet<Due>,
+    /// The first one has changed.
+    changed: Rc<Notify>,
+    timer: JoinHandle<()>,
+}
+
+struct Due {
+    at: Millis,
+    client: Arc<ClientMailbox>,
+}
+
+impl WakeUp {
+    /// Wakes the client at `deadline`. An earlier time is kept: the client is woken once for nothing, which is cheaper
+    /// than another time for every message.
+    pub(crate) fn set(
+        &mut self,
+        deadline: Option<Time>,
+        clock: &Clock,
+        client: &Arc<ClientMailbox>,
+    ) {
+        let Some(deadline) = deadline else { return };
+        if self.0.is_some_and(|(at, _)| at <= deadline) {
+            return;
+        }
+        self.cancel(client);
+        let wait = Duration::from_millis(deadline.since(clock.now()).0);
+        let at = with_schedule(|schedule| schedule.insert(wait, Arc::clone(client)));
+        self.0 = Some((deadline, at));
+    }
+
+    /// Removes what is left of it.
+    pub(crate) fn cancel(&mut self, client: &Arc<ClientMailbox>) {
+        let Some((_, at)) = self.0.take() else { return };
+        let due = Due { at, client: Arc::clone(client) };
+        // It is gone when its thread ends.
+        let _ = SCHEDULE.try_with(|schedule| {
+            schedule.borrow_mut().as_mut().map(|schedule| schedule.due.remove(&due))
+        });
+    }
+}
+
+/// A schedule whose runtime has ended wakes nobody, and a new one replaces it.
+fn with_schedule<T>(change: impl FnOnce(&mut Schedule) -> T) -> T {
+    SCHEDULE.with_borrow_mut(|schedule| {
+        let schedule = match schedule {
+            Some(schedule) if !schedule.timer.is_finished() => schedule,
+            ended => ended.insert(Schedule::start()),
+        };
+        change(schedule)
+    })
+}
+
+impl Schedule {
+    fn start() -> Self {
+        let changed = Rc::new(Notify::new());
+        let timer = actix::spawn(run(Rc::clone(&changed)));
+        Self { began: Instant::now(), due: BTreeSet::new(), changed, timer }
+    }
+
+    fn insert(&mut self, wait: Duration, client: Arc<ClientMailbox>) -> Millis {
+        // Rounded up: no client is woken before its deadline.
+        let at = (self.began.elapsed() + wait).as_nanos().div_ceil(1_000_000);
+        let at = u64::try_from(at).map_or(Millis::MAX, |at| Millis::MIN.saturating_add(at));
+        if self.due.first().is_none_or(|first| at < first.at) {
+            self.changed.notify_one();
+        }
+        self.due.insert(Due { at, client });
+        at
+    }
+
+    /// Wakes the clients that are due. Returns the time of the next one.
+    fn wake_due(&mut self) -> Option<Instant> {
+        let elapsed = self.began.elapsed();
+        while let Some(first) = self.due.first() {
+            let at = Duration::from_millis(first.at.get() - 1);
+            if elapsed < at {
+                return Some(self.began + at);
+            }
+            // A client that has ended needs no wake-up.
+            let _ = self.due.pop_first().map(|due| due.client.wake());
+        }
+        None
+    }
+}
+
+async fn run(changed: Rc<Notify>) {
+    loop {
+        let next = SCHEDULE.with_borrow_mut(|schedule| schedule.as_mut()?.wake_due());
+        match next {
+            // Either is a reason to look again.
+            Some(at) => drop(timeout_at(at, changed.notified()).await),
+            None => changed.notified().await,
+        }
+    }
+}
+
+impl Due {
+    fn key(&self) -> (Millis, *const ClientMailbox) {
+        (self.at, Arc::as_ptr(&self.client))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Due {}

@@ -1,0 +1,268 @@
+//! What a client allocates while nothing happens, and what a push to it allocates.
+//!
+//! `make idle` prints it.
+
+mod peers;
+mod store;
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use actix_service::{Service, ServiceFactory};
+use actix_web::HttpRequest;
+use actix_web::rt::spawn;
+use actix_web::web::{self, ServiceConfig};
+use actors::handle::DirectPush;
+use actors::registry::LiveConnections;
+use actors::{Admission, ClientShared, Clock, NoPeers, RegistryActor};
+use allocations::Counts;
+use state_machine::connection::{CloseReason, Config, ConnectionSeed};
+use state_machine::delivery::NodeAnswer;
+use state_machine::{NodeId, Uaid};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+use crate::clockwork::{self, settle};
+use crate::net;
+use crate::node::{self, Bounds, message_of};
+use store::NothingStored;
+
+/// Clients before and after. What does not grow with them drops out.
+const CLIENTS: [usize; 2] = [1000, 2000];
+
+/// What a client may allocate, 3 % more than it did when this was written.
+const BYTES_AFTER_HELLO_MAX: i64 = 2055;
+const BYTES_WITH_CHANNEL_MAX: i64 = 2070;
+
+/// What a direct push may allocate from the registry to its answer, as when this was written.
+const ALLOCATIONS_OF_PUSH_MAX: u64 = 16;
+
+/// Pushes before they are counted, and counted ones.
+const PUSHES: [u32; 2] = [16, 16];
+
+/// What has an allocation of this size, or is a node of a tree of that size. Other sizes were not there when this was
+/// written.
+const PARTS: [(usize, &str); 13] = [
+    (16, "channels; actix's mailbox, empty: a node of a queue"),
+    (24, "actix's mailbox, empty: a node of a queue"),
+    (32, "limits by sender"),
+    (72, "mailbox and signals"),
+    (96, "socket and what it has not sent; actix's mailbox, empty"),
+    (112, "stream of frames and mail"),
+    (192, "deadlines of the thread"),
+    (256, "tokio's part of the socket; its task"),
+    (272, "session"),
+    (288, "deadlines of the thread"),
+    (368, "registry"),
+    (464, "registry"),
+    (688, "connection: the actor, its context and its machine"),
+];
+
+/// The limits of a client are as large as those of the server.
+struct Unlimited {
+    _limits: Arc<()>,
+    _address: Option<IpAddr>,
+}
+
+impl Admission for Unlimited {
+    fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+
+    fn new_agent(&self) -> bool {
+        true
+    }
+
+    fn register(&self, _: Uaid) -> bool {
+        true
+    }
+}
+
+/// What a client allocates.
+struct PerClient {
+    /// By size, with the average number of allocations.
+    by_size: Vec<(usize, f64)>,
+    bytes: i64,
+}
+
+struct Server {
+    address: SocketAddr,
+    shared: Arc<ClientShared>,
+    connections: LiveConnections,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let (shared, connections) = shared();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn(serve(listener, Arc::clone(&shared)));
+        Self { address, shared, connections }
+    }
+
+    /// What a client more allocates once all are idle.
+    async fn per_client(&self, has_channel: bool) -> PerClient {
+        let [before, after] = CLIENTS;
+        let _first = peers::connect(self.address, before, has_channel).await;
+        settle().await;
+        let counts = Counts::of_thread();
+        let _more = peers::connect(self.address, after - before, has_channel).await;
+        settle().await;
+        let more = Counts::of_thread().since(&counts);
+        let clients = after - before;
+        let of_client = |(bytes, count)| (bytes, f64::from(count) / clients as f64);
+        PerClient {
+            by_size: more.by_size().map(of_client).collect(),
+            bytes: more.bytes() / clients as i64,
+        }
+    }
+
+    /// What clients that have ended still allocate, in bytes.
+    async fn left_by(&self, clients: usize) -> i64 {
+        let _others = peers::connect(self.address, 10, true).await;
+        settle().await;
+        let before = (Counts::of_thread(), self.shared.counters.counts());
+        drop(peers::connect(self.address, clients, true).await);
+        while self.shared.counters.counts() != before.1 {
+            yield_now().await;
+        }
+        settle().await;
+        Counts::of_thread().since(&before.0).bytes()
+    }
+
+    /// How many allocations a direct push makes, from the registry to its answer.
+    async fn per_push(&self) -> u64 {
+        let mut agents = peers::connect(self.address, 1, true).await;
+        let mut number = 0;
+        let [first, counted] = PUSHES;
+        let mut made = 0;
+        for _ in 0..first + counted {
+            made = if number == first { 0 } else { made };
+            number += 1;
+            made += self.push(&mut agents[0], number).await;
+        }
+        made / u64::from(counted)
+    }
+
+    async fn push(&self, agent: &mut TcpStream, number: u32) -> u64 {
+        let message = message_of(number);
+        let (id, (reply, answer)) = (message.id, oneshot::channel());
+        let before = Counts::of_thread();
+        let push = DirectPush { uaid: uaid(1), message, reply };
+        self.connections.deliver(push);
+        settle().await;
+        let sent = Counts::of_thread().since(&before);
+        peers::ack(agent, id);
+        let before = Counts::of_thread();
+        assert_eq!(answer.await, Ok(NodeAnswer::Accepted));
+        sent.made() + Counts::of_thread().since(&before).made()
+    }
+}
+
+fn shared() -> (Arc<ClientShared>, LiveConnections) {
+    let Bounds { limits, now, .. } = Bounds::default();
+    let clock = Clock::starting_at(now);
+    let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+    let directory = RegistryActor::new(10_000, peers, node::log()).start(None);
+    let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+    let shared = ClientShared {
+        config: Arc::new(config),
+        store: Arc::new(NothingStored),
+        registry: directory.registry().clone(),
+        nodes: Arc::new(NoPeers(NodeAnswer::NotHere)),
+        counters: Arc::clone(directory.clients()),
+        broadcasts: None,
+        urls: Box::new(node::NoUrls),
+        frame_limits: Arc::new(node::frame_limits(100, &clock)),
+        clock,
+        mailbox_max: 256,
+        log: node::log(),
+        connections: AtomicU64::new(1),
+    };
+    (Arc::new(shared), directory.connections().clone())
+}
+
+/// Serves each connection as the server does: in a task that also holds what counts it.
+async fn serve(listener: TcpListener, shared: Arc<ClientShared>) {
+    let (limits, agents) = (Arc::new(()), Cell::new(0));
+    let connect = move |request: HttpRequest| {
+        agents.set(agents.get() + 1);
+        let seed = ConnectionSeed { fresh_uaid: uaid(agents.get()), jitter: 0 };
+        let admission = Unlimited { _limits: Arc::clone(&limits), _address: None };
+        let upgraded =
+            actors::socket::upgrade(Arc::clone(&shared), seed, Box::new(admission), &request);
+        async { upgraded }
+    };
+    let connect = std::rc::Rc::new(connect);
+    let routes = move |service: &mut ServiceConfig| {
+        service.route("/", web::get().to(move |request: HttpRequest| connect(request)));
+    };
+    let service = actors::socket::service(&net::options(), routes).new_service(()).await.unwrap();
+    let (opened, counter) = (Arc::new(()), Arc::new(()));
+    loop {
+        let (stream, address) = listener.accept().await.unwrap();
+        let (served, opened) = (service.call((stream, Some(address))), Arc::clone(&opened));
+        let counted = async move {
+            let ended = served.await;
+            drop(opened);
+            ended
+        };
+        let guard = (0_usize, Arc::clone(&counter));
+        spawn(async move {
+            let _ = counted.await;
+            drop(guard);
+        });
+    }
+}
+
+/// Uaids in no order, the same ones in each run.
+fn uaid(number: u64) -> Uaid {
+    let scattered = u128::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+    Uaid(scattered.to_be_bytes())
+}
+
+fn print(title: &str, client: &PerClient) {
+    println!("{title}: {} bytes", client.bytes);
+    for &(bytes, count) in &client.by_size {
+        let part = PARTS.iter().find(|(size, _)| *size == bytes).map_or("", |(_, part)| part);
+        println!("{:>7.1} = {count:.3} * {bytes:<4} {part}", bytes as f64 * count);
+    }
+}
+
+#[test]
+fn an_idle_client_allocates_no_more_than_it_did() {
+    clockwork::run(async {
+        let client = Server::start().await.per_client(false).await;
+        print("after hello", &client);
+        assert!(client.bytes <= BYTES_AFTER_HELLO_MAX, "{} bytes", client.bytes);
+    });
+}
+
+#[test]
+fn an_idle_client_with_a_channel_allocates_no_more_than_it_did() {
+    clockwork::run(async {
+        let client = Server::start().await.per_client(true).await;
+        print("with a channel", &client);
+        assert!(client.bytes <= BYTES_WITH_CHANNEL_MAX, "{} bytes", client.bytes);
+    });
+}
+
+#[test]
+fn clients_that_have_ended_allocate_nothing() {
+    clockwork::run(async {
+        let left = Server::start().await.left_by(500).await;
+        assert!(left < BYTES_AFTER_HELLO_MAX, "{left} bytes");
+    });
+}
+
+#[test]
+fn a_direct_push_makes_no_more_allocations_than_it_did() {
+    clockwork::run(async {
+        let made = Server::start().await.per_push().await;
+        println!("a direct push: {made} allocations");
+        assert!(made <= ALLOCATIONS_OF_PUSH_MAX, "{made} allocations");
+    });
+}
