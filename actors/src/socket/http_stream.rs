@@ -16,6 +16,8 @@ use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
+use super::connection::SharedIo;
+
 /// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
 /// for each. A larger body takes several turns.
 const READ_BYTES_IN_TURN: usize = 8 * 1024;
@@ -37,8 +39,8 @@ pub(super) struct HttpFlow {
     bytes: Cell<u64>,
     /// Bytes that were read since it was the turn of others.
     read_in_turn: Cell<usize>,
-    /// What the connection becomes when the HTTP service has ended.
-    upgraded: Cell<Option<LocalBoxFuture<'static, ()>>>,
+    /// What the connection becomes when the HTTP service has written the head of its last answer.
+    handed_over: Cell<Option<LocalBoxFuture<'static, ()>>>,
 }
 
 /// A request in progress, until this is dropped.
@@ -46,7 +48,7 @@ pub(super) struct Turn(Rc<HttpFlow>);
 
 /// The stream that actix-http reads and writes.
 pub(super) struct HttpStream<T> {
-    io: T,
+    io: SharedIo<T>,
     flow: Rc<HttpFlow>,
 }
 
@@ -87,12 +89,14 @@ impl HttpFlow {
         self.bytes.get()
     }
 
-    pub(super) fn upgrade(&self, connection: LocalBoxFuture<'static, ()>) {
-        self.upgraded.set(Some(connection));
+    /// The connection becomes this when the answer in progress is written, as far as it comes.
+    pub(super) fn hand_over(&self, connection: LocalBoxFuture<'static, ()>) {
+        self.handed_over.set(Some(connection));
     }
 
-    pub(super) fn take_upgraded(&self) -> Option<LocalBoxFuture<'static, ()>> {
-        self.upgraded.take()
+    /// What the connection becomes now. Called after each poll of the HTTP service, which writes what it has to write.
+    pub(super) fn take_handed_over(&self) -> Option<LocalBoxFuture<'static, ()>> {
+        if self.is_blocked.get() { None } else { self.handed_over.take() }
     }
 
     fn poll_until(&self, is_ready: bool, cx: &Context<'_>) -> Poll<()> {
@@ -137,22 +141,22 @@ impl Drop for Turn {
 }
 
 impl<T> HttpStream<T> {
-    pub(super) fn new(io: T, flow: Rc<HttpFlow>) -> Self {
+    pub(super) fn new(io: SharedIo<T>, flow: Rc<HttpFlow>) -> Self {
         Self { io, flow }
+    }
+
+    pub(super) fn io(&self) -> &SharedIo<T> {
+        &self.io
     }
 
     pub(super) fn flow(&self) -> &Rc<HttpFlow> {
         &self.flow
     }
-
-    pub(super) fn into_inner(self) -> T {
-        self.io
-    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -164,7 +168,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
             return Poll::Pending;
         }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
-        ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
+        ready!(Pin::new(&mut *self.io.borrow_mut()).poll_read(cx, &mut part))?;
         let bytes = part.filled().len();
         buffer.advance(bytes);
         flow.count(bytes);
@@ -176,32 +180,32 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for HttpStream<T> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        let written = Pin::new(&mut *self.io.borrow_mut()).poll_write(cx, bytes);
         self.flow.written(written, |bytes| *bytes)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        let written = Pin::new(&mut *self.io.borrow_mut()).poll_write_vectored(cx, slices);
         self.flow.written(written, |bytes| *bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.io.borrow().is_write_vectored()
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.io.borrow_mut()).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.io.borrow_mut()).poll_shutdown(cx)
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::{Bytes, Data};
+use actors::socket::EndlessBody;
 use actors::{Clock, FeedSubscription};
 use futures_util::stream;
 use state_machine::feed::{FeedPage, FeedSyncId, Update};
@@ -54,7 +55,9 @@ pub(super) fn stream(
     response.insert_header((CONTENT_TYPE, "text/event-stream"));
     // nginx would buffer the events.
     response.insert_header(("x-accel-buffering", "no"));
-    Ok(response.streaming(texts))
+    let mut response = response.streaming(texts);
+    response.extensions_mut().insert(EndlessBody);
+    Ok(response)
 }
 
 impl Events {
