@@ -316,7 +316,7 @@ mod tests {
 
             let mut peer = Peer::after(REQUEST, HEAD, false).await;
             peer.client.shutdown().await.unwrap();
-            peer.parts.closed().await;
+            timeout(Duration::from_secs(1), peer.parts.closed()).await.expect("the body ends");
             assert_eq!(peer.rest().await, "");
         })
         .await;
