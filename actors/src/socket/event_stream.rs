@@ -201,7 +201,6 @@ mod tests {
             self.parts.send(Ok(Bytes::from_static(part.as_bytes()))).await.unwrap();
         }
 
-        /// Ends the body.
         fn end(&mut self) {
             self.parts = mpsc::channel(1).0;
         }

@@ -43,11 +43,11 @@ struct Events {
 pub(super) fn stream(
     service: &Data<FeedService>,
     grant: Grant,
-    page: FeedPage,
+    page: &FeedPage,
 ) -> Result<HttpResponse, FeedError> {
     let events = Events {
         follower: service.follow(grant.feed.clone(), page.cursor)?,
-        page: text(&page).into(),
+        page: text(page).into(),
         keepalive: service.limits.keepalive,
         grant,
         clock: service.clock.clone(),
