@@ -41,7 +41,9 @@ pub use admission::Admission;
 pub use client::{Client, ClientShared, StepObserver, Transport};
 pub use clock::Clock;
 pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};
-pub use feeds::{FeedLimits, FeedSubscription, Feeds, SubscriptionError, TooManyFollowers};
+pub use feeds::{
+    FeedLimits, FeedSubscription, Feeds, SharedPage, SubscriptionError, TooManyFollowers,
+};
 pub use mailbox::BoundedAddr;
 pub use nodes::{Directory, NoPeers, NodeDirectory};
 pub use observe::Observe;

@@ -1,4 +1,4 @@
-//! The last published number of each followed feed.
+//! The last published number of each followed feed, and the page that its followers share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use state_machine::feed::{FeedName, FeedSyncId};
 use tokio::sync::watch;
+
+use super::shared_page::{PageFuture, SharedRead};
 
 /// The heads of the feeds that are followed here. A feed without followers has no entry.
 #[derive(Debug, Default)]
@@ -22,6 +24,8 @@ struct WatchedFeed {
     sender: watch::Sender<FeedSyncId>,
     is_failing: Arc<AtomicBool>,
     followers: usize,
+    /// The last page that was read, while followers may join its read: one page of memory.
+    read: Option<SharedRead>,
 }
 
 /// A follower's subscription to the head of a feed.
@@ -72,6 +76,23 @@ impl HeadWatch {
         }
     }
 
+    /// Reads the page behind a cursor: once for all followers at it, while the head is the same. `own` reads it for one
+    /// follower, and does nothing before it is polled.
+    pub(super) fn read(&self, feed: &FeedName, after: FeedSyncId, own: PageFuture) -> PageFuture {
+        let mut followed = self.followed();
+        let Some(entry) = followed.feeds.get_mut(feed) else { return own };
+        let head = *entry.sender.borrow();
+        if let Some(read) = entry.read.as_mut().filter(|read| read.may_join(after, head)) {
+            let page = read.join(own);
+            entry.read.take_if(|read| read.is_used_up());
+            return page;
+        }
+        let read = SharedRead::new(after, head, own, entry.followers - 1);
+        let page = read.page();
+        entry.read = Some(read).filter(|read| !read.is_used_up());
+        page
+    }
+
     /// Whether a feed has followers.
     pub(super) fn is_followed(&self, feed: &FeedName) -> bool {
         self.followed().feeds.contains_key(feed)
@@ -108,7 +129,7 @@ impl HeadWatch {
 impl Default for WatchedFeed {
     fn default() -> Self {
         let sender = watch::Sender::new(FeedSyncId::NONE);
-        Self { sender, is_failing: Arc::default(), followers: 0 }
+        Self { sender, is_failing: Arc::default(), followers: 0, read: None }
     }
 }
 

@@ -11,12 +11,14 @@
 //!   that has something
 //!   to publish or is followed.
 //! - [`subscription`]: drives one `state_machine::feed::Consumer`.
+//! - [`shared_page`]: one read of a page for all followers at the same cursor.
 //!
 //! Architecture Invariant: a write is durable before the publisher is notified. What it was not
 //! notified of, or what a killed node left unpublished, the sweep publishes.
 
 mod head_watch;
 pub mod publisher;
+pub mod shared_page;
 pub mod subscription;
 mod sweep;
 
@@ -38,6 +40,7 @@ use crate::mailbox::BoundedAddr;
 use crate::observe::{Observe, PublisherState};
 use head_watch::{HeadSubscription, HeadWatch};
 use publisher::{FeedDirty, PublisherActor};
+pub use shared_page::SharedPage;
 use subscription::WhenMissing;
 pub use subscription::{FeedSubscription, SubscriptionError, TooManyFollowers};
 

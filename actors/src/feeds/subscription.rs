@@ -3,21 +3,23 @@
 use std::future::pending;
 use std::mem;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use slog::{debug, warn};
 use state_machine::Span;
 use state_machine::feed::{
     Consumer, ConsumerEffect, ConsumerEnd, ConsumerEvent, FeedName, FeedPage, FeedSyncId,
 };
 use state_machine::store::StoreFailed;
-use storage::{StoreError, StoreFuture};
+use storage::StoreError;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 use super::Feeds;
 use super::head_watch::HeadSubscription;
+use super::shared_page::{PageFuture, SharedPage};
 
 /// A subscription to one feed, from a cursor on. Dropping it ends it.
 pub struct FeedSubscription {
@@ -29,7 +31,9 @@ pub struct FeedSubscription {
     watch: HeadSubscription,
     /// The page that is being fetched. It is kept here between calls of [`FeedSubscription::next`],
     /// so that a call may be dropped. The mutex is never locked: it makes the subscription `Sync`.
-    fetching: Mutex<Option<StoreFuture<Option<FeedPage>>>>,
+    fetching: Mutex<Option<PageFuture>>,
+    /// The page that was fetched, until it is returned.
+    fetched: Option<Arc<SharedPage>>,
     /// The event that the next call of [`FeedSubscription::next`] begins with.
     on_next: Option<ConsumerEvent>,
     end: Option<ConsumerEnd>,
@@ -78,6 +82,7 @@ impl FeedSubscription {
             cursor: after,
             watch,
             fetching: Mutex::default(),
+            fetched: None,
             on_next: Some(ConsumerEvent::Started),
             end: None,
             when_missing,
@@ -92,6 +97,11 @@ impl FeedSubscription {
     /// The future may be dropped at any time, in a `select!` for instance: the cursor moves only
     /// when a page is returned, so no update is lost.
     pub async fn next(&mut self) -> Result<FeedPage, SubscriptionError> {
+        self.next_shared().await.map(SharedPage::into_page)
+    }
+
+    /// Like [`FeedSubscription::next`], for callers that do not change the page.
+    pub async fn next_shared(&mut self) -> Result<Arc<SharedPage>, SubscriptionError> {
         let mut event = self.on_next.take();
         loop {
             if let Some(page) = event.and_then(|event| self.step(event)) {
@@ -115,23 +125,28 @@ impl FeedSubscription {
     }
 
     /// Steps the machine. Returns the page to be consumed.
-    fn step(&mut self, event: ConsumerEvent) -> Option<FeedPage> {
+    fn step(&mut self, event: ConsumerEvent) -> Option<Arc<SharedPage>> {
         let now = self.feeds.shared.clock.now();
         for order in self.consumer.step(now, event) {
             match order {
                 ConsumerEffect::Fetch { after, limit } => {
-                    let store = &self.feeds.shared.store;
-                    let page = store.fetch_feed(self.feed.clone(), after, limit);
+                    let (store, feed) = (Arc::clone(&self.feeds.shared.store), self.feed.clone());
+                    let own = async move {
+                        let page = store.fetch_feed(feed, after, limit).await?;
+                        Ok(page.map(|page| Arc::new(page.into())))
+                    };
+                    let page = self.feeds.shared.heads.read(&self.feed, after, own.boxed());
                     self.fetching = Mutex::new(Some(page));
                 }
-                ConsumerEffect::Consume(page) => {
-                    self.cursor = page.cursor;
+                ConsumerEffect::Consume(FeedPage { cursor, .. }) => {
+                    self.cursor = cursor;
                     self.on_next = Some(ConsumerEvent::Consumed);
-                    return Some(page);
+                    return self.fetched.take();
                 }
                 ConsumerEffect::End(end) => self.ended(end),
             }
         }
+        self.fetched = None;
         None
     }
 
@@ -152,10 +167,17 @@ impl FeedSubscription {
             moved = self.watch.head.changed() => moved.map_err(|_| SubscriptionError::Closed).map(|()| self.head_advanced()),
             answer = answer(&mut self.fetching) => {
                 self.fetching = Mutex::default();
-                Ok(ConsumerEvent::Fetched(self.checked(answer)))
+                Ok(ConsumerEvent::Fetched(self.checked(answer).map(|page| self.keep(page))))
             }
             () = sleep_for(wait) => Ok(ConsumerEvent::TimePassed),
         }
+    }
+
+    /// Keeps a page until the machine has it consumed. The machine decides by its numbers, and gets no updates.
+    fn keep(&mut self, page: Option<Arc<SharedPage>>) -> Option<FeedPage> {
+        self.fetched = page;
+        let page = self.fetched.as_ref()?;
+        Some(FeedPage { updates: Vec::new(), cursor: page.cursor, head: page.head })
     }
 
     /// The feed has a greater head, or was created.
@@ -170,8 +192,8 @@ impl FeedSubscription {
     /// Logs a failure: the first of a feed, whichever of its followers had it, as a warning.
     fn checked(
         &self,
-        answer: Result<Option<FeedPage>, StoreError>,
-    ) -> Result<Option<FeedPage>, StoreFailed> {
+        answer: Result<Option<Arc<SharedPage>>, StoreError>,
+    ) -> Result<Option<Arc<SharedPage>>, StoreFailed> {
         let log = &self.feeds.shared.log;
         let was_failing = self.watch.is_failing.load(Ordering::Relaxed);
         if was_failing != answer.is_err() {
@@ -196,7 +218,9 @@ impl Drop for FeedSubscription {
 }
 
 /// Waits for an answer; for ever if nothing is being fetched.
-async fn answer<T>(fetching: &mut Mutex<Option<StoreFuture<T>>>) -> Result<T, StoreError> {
+async fn answer(
+    fetching: &mut Mutex<Option<PageFuture>>,
+) -> Result<Option<Arc<SharedPage>>, StoreError> {
     match fetching.get_mut().unwrap_or_else(PoisonError::into_inner) {
         Some(answer) => answer.await,
         None => pending().await,

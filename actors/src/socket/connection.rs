@@ -1,8 +1,8 @@
-//! Connections that begin as HTTP. A WebSocket keeps its socket and nothing of what HTTP needed.
+//! Connections that begin as HTTP. A WebSocket and an event stream keep their socket and nothing of what HTTP needed.
 //!
-//! actix-http holds two buffers of 8 KiB, timers and the place of a request for as long as it has a connection. So an
-//! upgrade takes the socket away from it: the routes answer the request like any other, a [`Session`] in the answer
-//! gets the socket, and the HTTP service of the connection ends.
+//! actix-http holds two buffers of 8 KiB, timers and the place of a request for as long as it has a connection. So the
+//! socket is taken away from it: the routes answer the request like any other, a [`Session`] or an [`EndlessBody`] in
+//! the answer gets the socket, and the HTTP service of the connection ends.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,7 +16,7 @@ use actix_codec::{Encoder, Framed};
 use actix_http::body::{BodySize, BoxBody, MessageBody, to_bytes};
 use actix_http::error::DispatchError;
 use actix_http::h1::{Codec, Message, SendResponse};
-use actix_http::{ConnectionType, HttpService, Method, Request, Response, StatusCode};
+use actix_http::{ConnectionType, HttpService, Method, Request, Response, StatusCode, Version};
 use actix_service::{IntoServiceFactory, Service, ServiceFactory, apply_fn_factory, map_config};
 use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::web::ServiceConfig;
@@ -27,11 +27,12 @@ use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
-use super::http_stream::{HttpFlow, HttpStream, Turn};
+use super::event_stream::{AwaitingHandover, EndlessBody, EventStream};
+use super::http_stream::{HttpFlow, HttpStream};
 use super::{Session, Socket};
 
-/// Bytes that a connection keeps for a peer that does not read. Above it, its actor is not polled.
-const UNSENT_BYTES_MAX: usize = 8 * 1024;
+/// Bytes that a connection keeps for a peer that does not read. Above it, its output is not polled.
+pub(super) const UNSENT_BYTES_MAX: usize = 8 * 1024;
 
 /// Polls of an HTTP connection that move no byte, before each further one waits for [`RESTLESS_WAIT`].
 const RESTLESS_POLLS_MAX: u32 = 128;
@@ -81,6 +82,7 @@ where
         .h1_allow_half_closed(allows_half_closed)
         .on_connect_ext(|stream: &HttpStream<T>, data| {
             data.insert(Rc::clone(stream.flow()));
+            data.insert(Rc::clone(stream.socket()));
         });
     if let Some(stopping) = stopping {
         http = http.graceful_shutdown_signal(move || {
@@ -91,10 +93,12 @@ where
     let upgrade = apply_fn_factory(app(configure.clone()), move |request, app: &_| {
         answer_upgrade(request, app, linger)
     });
-    let routes = apply_fn_factory(app(configure), |request, app: &_| answer_in_turn(request, app));
+    let routes = apply_fn_factory(app(configure), move |request, app: &_| {
+        answer_request::<T, _>(request, app, linger, allows_half_closed)
+    });
     apply_fn_factory(http.upgrade(upgrade).h1(routes), move |(io, peer), http: &_| {
-        let flow = Rc::<HttpFlow>::default();
-        let served = Service::call(http, (HttpStream::new(io, Rc::clone(&flow)), peer));
+        let (socket, flow) = (Rc::new(Socket::new(io)), Rc::<HttpFlow>::default());
+        let served = Service::call(http, (HttpStream::new(socket, Rc::clone(&flow)), peer));
         let deadline = RequestDeadline { headers_timeout, keep_alive, awaited: None, timer: None };
         Connection(Box::pin(Http {
             served: Box::pin(served),
@@ -121,7 +125,12 @@ fn app(
     map_config(App::new().configure(configure).into_factory(), |()| AppConfig::default())
 }
 
-/// Answers a request when it has its [turn](HttpFlow::turn), which lasts until a streamed body ends.
+/// What HTTP/1 knows of the connection of a request: see `on_connect_ext` in [`service`].
+fn connection_data<D: Clone + 'static>(request: &Request) -> D {
+    request.conn_data::<D>().cloned().expect("each connection has its data")
+}
+
+/// Answers a request when it has its [turn](HttpFlow::turn).
 fn answer_in_turn<A>(
     request: Request,
     app: &A,
@@ -129,37 +138,41 @@ fn answer_in_turn<A>(
 where
     A: Service<Request, Response = ServiceResponse, Error = Error>,
 {
-    let flow = request.conn_data::<Rc<HttpFlow>>().map(Rc::clone);
-    let flow = flow.expect("each connection has its flow");
+    let flow = connection_data::<Rc<HttpFlow>>(&request);
     let answer = app.call(request);
     async {
-        let turn = flow.turn().await;
+        let _turn = flow.turn().await;
+        answer.await
+    }
+}
+
+/// Answers a request. An endless body gets the socket once the head of its answer is written.
+fn answer_request<T, A>(
+    request: Request,
+    app: &A,
+    linger: Duration,
+    allows_half_closed: bool,
+) -> impl Future<Output = Result<ServiceResponse, Error>> + use<T, A>
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+    A: Service<Request, Response = ServiceResponse, Error = Error>,
+{
+    let flow = connection_data::<Rc<HttpFlow>>(&request);
+    let socket = connection_data::<Rc<Socket<T>>>(&request);
+    let is_chunked = request.version() >= Version::HTTP_11;
+    let answer = answer_in_turn(request, app);
+    async move {
         let answer = answer.await?;
-        Ok(match answer.response().body().size() {
-            BodySize::Stream => answer.map_body(|_, body| BodyInTurn { body, _turn: turn }.boxed()),
-            BodySize::None | BodySize::Sized(_) => answer,
-        })
-    }
-}
-
-/// A streamed body and the turn of its request.
-struct BodyInTurn {
-    body: BoxBody,
-    _turn: Turn,
-}
-
-impl MessageBody for BodyInTurn {
-    type Error = <BoxBody as MessageBody>::Error;
-
-    fn size(&self) -> BodySize {
-        self.body.size()
-    }
-
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        Pin::new(&mut self.body).poll_next(cx)
+        if !answer.response().extensions().contains::<EndlessBody>() {
+            return Ok(answer);
+        }
+        Ok(answer.map_body(|head, body| {
+            head.set_connection_type(ConnectionType::Close);
+            head.no_chunking(!is_chunked);
+            let output = EventStream::new(Rc::clone(&socket), body, is_chunked, allows_half_closed);
+            flow.hand_over(Box::pin(TakenSocket { socket, output }.run(linger)));
+            AwaitingHandover.boxed()
+        }))
     }
 }
 
@@ -211,10 +224,10 @@ where
     let mut parts = framed.into_parts();
     let mut unsent = parts.write_buf;
     parts.codec.encode(Message::Item((answer.drop_body(), BodySize::None)), &mut unsent)?;
-    let flow = Rc::clone(parts.io.flow());
-    let socket = Rc::new(Socket::new(parts.io.into_inner(), unsent));
-    let client = session.start(&socket, parts.read_buf);
-    flow.upgrade(Box::pin(WebSocketConnection { socket, client }.run(linger)));
+    let (flow, socket) = (Rc::clone(parts.io.flow()), Rc::clone(parts.io.socket()));
+    socket.add(&unsent);
+    let output = session.start(&socket, parts.read_buf);
+    flow.hand_over(Box::pin(TakenSocket { socket, output }.run(linger)));
     Ok(())
 }
 
@@ -235,22 +248,23 @@ where
     Ok(())
 }
 
-/// A WebSocket after its upgrade.
-struct WebSocketConnection<T, C> {
+/// A socket that was taken from HTTP.
+struct TakenSocket<T, O> {
     socket: Rc<Socket<T>>,
-    client: C,
+    /// The client of a WebSocket, which writes to the socket itself, or the rest of an answer.
+    output: O,
 }
 
-impl<T, C> WebSocketConnection<T, C>
+impl<T, O> TakenSocket<T, O>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    C: Stream + Unpin,
+    O: Stream<Item = Result<Bytes, Error>> + Unpin,
 {
-    /// Runs the client until it ends, and then waits a moment for the peer to close its end.
-    #[expect(clippy::manual_async_fn, reason = "it would have room for the client twice")]
+    /// Writes the output until it ends, and then waits a moment for the peer to close its end.
+    #[expect(clippy::manual_async_fn, reason = "it would have room for the output twice")]
     fn run(mut self, linger: Duration) -> impl Future<Output = Ended> {
         async move {
-            if poll_fn(|cx| self.poll_client(cx)).await.is_ok() {
+            if poll_fn(|cx| self.poll_output(cx)).await.is_ok() {
                 // In an allocation of its own, which no open connection has.
                 let _ = Box::pin(timeout(linger, self.close())).await;
             }
@@ -258,22 +272,24 @@ where
         }
     }
 
-    /// The client is polled while the peer reads: an answer to each of its frames is bounded by that.
-    fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.socket.write(cx)? >= UNSENT_BYTES_MAX {
-            return Poll::Pending;
+    /// The output is polled while the peer reads: an answer to each of its frames is bounded by that.
+    fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.socket.write(cx)? < UNSENT_BYTES_MAX {
+            match Pin::new(&mut self.output).poll_next(cx) {
+                Poll::Ready(Some(Ok(bytes))) => self.socket.add(&bytes),
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    self.socket.write(cx)?;
+                    break;
+                }
+            }
         }
-        // It yields no bytes: it writes to the socket.
-        if Pin::new(&mut self.client).poll_next(cx).is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        self.socket.write(cx)?;
         Poll::Pending
     }
 
     async fn close(self) -> io::Result<()> {
-        let Self { socket, client } = self;
-        drop(client);
+        let Self { socket, output } = self;
+        drop(output);
         let Some((mut io, unsent)) = Rc::into_inner(socket).map(Socket::into_parts) else {
             return Ok(());
         };
@@ -300,7 +316,7 @@ pub(super) type Part = LocalBoxFuture<'static, Ended>;
 /// The end of a part.
 pub(super) enum Ended {
     Connection(Result<(), DispatchError>),
-    /// The connection continues as a WebSocket.
+    /// The connection continues as a WebSocket or an event stream.
     Http(Part),
 }
 
@@ -311,7 +327,7 @@ impl Future for Connection {
         loop {
             match ready!(self.0.as_mut().poll(cx)) {
                 Ended::Connection(ended) => return Poll::Ready(ended),
-                Ended::Http(upgraded) => self.0 = upgraded,
+                Ended::Http(taken) => self.0 = taken,
             }
         }
     }
@@ -330,8 +346,11 @@ impl<F: Future<Output = Result<(), DispatchError>>> Future for Http<F> {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        let ended = ready!(self.poll_http(cx));
-        Poll::Ready(self.flow.take_upgraded().map_or(Ended::Connection(ended), Ended::Http))
+        let ended = self.poll_http(cx);
+        match self.flow.take_handed_over() {
+            Some(taken) => Poll::Ready(Ended::Http(taken)),
+            None => ended.map(Ended::Connection),
+        }
     }
 }
 
@@ -404,11 +423,6 @@ impl RequestDeadline {
 mod tests {
     use std::task::Waker;
 
-    use actix_web::{HttpResponse, web};
-    use bytes::BytesMut;
-    use futures_util::stream;
-    use tokio::io::duplex;
-    use tokio::task::{LocalSet, spawn_local};
     use tokio::time::advance;
 
     use super::*;
@@ -447,38 +461,5 @@ mod tests {
             }
             assert!(is_over(&mut deadline, last.0, last.1).await, "{steps:?}");
         }
-    }
-
-    /// A body of one beat every 200 s.
-    async fn beats() -> HttpResponse {
-        HttpResponse::Ok().streaming(stream::unfold((), async |()| {
-            sleep(Duration::from_secs(200)).await;
-            Some((Ok::<_, Error>(Bytes::from_static(b"beat")), ()))
-        }))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_may_rest_for_longer_than_an_idle_connection() {
-        let test = async {
-            let options = HttpOptions {
-                headers_timeout: Duration::from_secs(5),
-                keep_alive: Duration::from_secs(75),
-                linger: Duration::from_secs(1),
-                allows_half_closed: true,
-                stopping: None,
-            };
-            let routes = |service: &mut ServiceConfig| {
-                service.route("/", web::get().to(beats));
-            };
-            let service = service(&options, routes).new_service(()).await.unwrap();
-            let (mut client, server) = duplex(4096);
-            spawn_local(Service::call(&service, (server, None)));
-            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-            let mut read = BytesMut::new();
-            while read.windows(4).filter(|bytes| bytes == b"beat").count() < 2 {
-                assert!(client.read_buf(&mut read).await.unwrap() > 0, "{read:?}");
-            }
-        };
-        LocalSet::new().run_until(test).await;
     }
 }

@@ -232,7 +232,7 @@ mod tests {
         let (clock, log) = (Clock::starting_at(Time(1_000_000)), Logger::root(Discard, o!()));
         let limits = FrameLimits::new(BYTES_MAX, per_second_max, clock, log);
         let arriving = Arriving { bytes, is_open, read };
-        let socket = Rc::new(Socket::new(arriving, BytesMut::new()));
+        let socket = Rc::new(Socket::new(arriving));
         FrameStream::new(socket, Arc::new(limits), BytesMut::new())
     }
 

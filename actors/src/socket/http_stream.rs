@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
+use super::Socket;
 use super::connection::Part;
 
 /// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
@@ -38,8 +39,8 @@ pub(super) struct HttpFlow {
     bytes: Cell<u64>,
     /// Bytes that were read since it was the turn of others.
     read_in_turn: Cell<usize>,
-    /// What the connection becomes when the HTTP service has ended.
-    upgraded: Cell<Option<Part>>,
+    /// What the connection becomes when the HTTP service has written the head of its last answer.
+    handed_over: Cell<Option<Part>>,
 }
 
 /// A request in progress, until this is dropped.
@@ -47,7 +48,7 @@ pub(super) struct Turn(Rc<HttpFlow>);
 
 /// The stream that actix-http reads and writes.
 pub(super) struct HttpStream<T> {
-    io: T,
+    socket: Rc<Socket<T>>,
     flow: Rc<HttpFlow>,
 }
 
@@ -88,12 +89,14 @@ impl HttpFlow {
         self.bytes.get()
     }
 
-    pub(super) fn upgrade(&self, connection: Part) {
-        self.upgraded.set(Some(connection));
+    /// The connection becomes this when the answer in progress is written, as far as it comes.
+    pub(super) fn hand_over(&self, connection: Part) {
+        self.handed_over.set(Some(connection));
     }
 
-    pub(super) fn take_upgraded(&self) -> Option<Part> {
-        self.upgraded.take()
+    /// What the connection becomes now. Called after each poll of the HTTP service, which writes what it has to write.
+    pub(super) fn take_handed_over(&self) -> Option<Part> {
+        if self.is_blocked.get() { None } else { self.handed_over.take() }
     }
 
     fn poll_until(&self, is_ready: bool, cx: &Context<'_>) -> Poll<()> {
@@ -138,22 +141,22 @@ impl Drop for Turn {
 }
 
 impl<T> HttpStream<T> {
-    pub(super) fn new(io: T, flow: Rc<HttpFlow>) -> Self {
-        Self { io, flow }
+    pub(super) fn new(socket: Rc<Socket<T>>, flow: Rc<HttpFlow>) -> Self {
+        Self { socket, flow }
+    }
+
+    pub(super) fn socket(&self) -> &Rc<Socket<T>> {
+        &self.socket
     }
 
     pub(super) fn flow(&self) -> &Rc<HttpFlow> {
         &self.flow
     }
-
-    pub(super) fn into_inner(self) -> T {
-        self.io
-    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -165,7 +168,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
             return Poll::Pending;
         }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
-        ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
+        ready!(self.socket.poll_read(cx, &mut part))?;
         let bytes = part.filled().len();
         buffer.advance(bytes);
         flow.count(bytes);
@@ -177,32 +180,32 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for HttpStream<T> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        let written = Pin::new(&mut *self.socket.io.borrow_mut()).poll_write(cx, bytes);
         self.flow.written(written, |bytes| *bytes)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        let written = Pin::new(&mut *self.socket.io.borrow_mut()).poll_write_vectored(cx, slices);
         self.flow.written(written, |bytes| *bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.socket.io.borrow().is_write_vectored()
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.socket.io.borrow_mut()).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.socket.io.borrow_mut()).poll_shutdown(cx)
     }
 }

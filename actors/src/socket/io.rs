@@ -1,4 +1,4 @@
-//! The socket of a WebSocket.
+//! The socket of a connection.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -18,8 +18,8 @@ pub(super) struct Socket<T: ?Sized> {
 }
 
 impl<T> Socket<T> {
-    pub(super) fn new(io: T, unsent: BytesMut) -> Self {
-        Self { unsent: Cell::new(unsent), io: RefCell::new(io) }
+    pub(super) fn new(io: T) -> Self {
+        Self { unsent: Cell::default(), io: RefCell::new(io) }
     }
 
     pub(super) fn into_parts(self) -> (T, BytesMut) {
@@ -28,6 +28,13 @@ impl<T> Socket<T> {
 }
 
 impl<T: ?Sized> Socket<T> {
+    /// Leaves bytes to be written by the connection.
+    pub(super) fn add(&self, bytes: &[u8]) {
+        let mut unsent = self.unsent.take();
+        unsent.extend_from_slice(bytes);
+        self.unsent.set(unsent);
+    }
+
     /// Leaves a frame to be written by the connection, whose task polls what sends it.
     pub(super) fn send(&self, message: Message) {
         let mut unsent = self.unsent.take();

@@ -1,9 +1,11 @@
 //! The WebSocket of a client. The one file that names actix-web-actors.
 //!
-//! - [`connection`]: a connection from its first request on, and how an upgrade gets its socket.
+//! - [`connection`]: a connection from its first request on, and how its socket is taken from HTTP.
 //! - [`http_stream`]: its bytes while it speaks HTTP. [`frames`] and [`io`]: its frames after the upgrade.
+//! - [`event_stream`]: an endless body, which takes the socket too.
 
 mod connection;
+mod event_stream;
 mod frames;
 mod http_stream;
 mod io;
@@ -32,6 +34,7 @@ use crate::client::{Client, ClientShared, StepObserver, Transport};
 use crate::handle::{ClientMail, Inbox};
 
 pub use connection::{HttpOptions, service};
+pub use event_stream::EndlessBody;
 pub use frames::FrameLimits;
 
 use frames::FrameStream;

@@ -1,16 +1,19 @@
 //! A feed as server-sent events (WHATWG HTML §9.2).
 //!
 //! A page is fetched when the previous one was written to the connection: updates for a slow reader stay in the store.
+//! Followers at the same cursor share a page and its text.
 
 use std::convert::Infallible;
-use std::iter::once;
+use std::fmt::Write;
+use std::future::ready;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::{Bytes, Data};
+use actors::socket::EndlessBody;
 use actors::{Clock, FeedSubscription};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use state_machine::feed::{FeedPage, FeedSyncId, Update};
 use tokio::time::timeout;
 
@@ -18,15 +21,18 @@ use super::FeedService;
 use super::error::FeedError;
 use super::tokens::Grant;
 
-/// The reconnection time of a reader.
-const RETRY_MS: u32 = 1000;
+/// The reconnection time of a reader, in ms.
+const RETRY: Bytes = Bytes::from_static(b"retry: 1000\n\n");
 
 /// A comment, which readers ignore.
-const COMMENT: &str = ":\n\n";
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+
+/// Bytes that are sent at once. The rest of a page is shared until the reader takes it.
+const PART_BYTES_MAX: usize = 8 * 1024;
 
 struct Events {
     /// The rest of the last page.
-    page: Box<dyn Iterator<Item = String>>,
+    page: Bytes,
     follower: FeedSubscription,
     keepalive: Duration,
     grant: Grant,
@@ -37,50 +43,57 @@ struct Events {
 pub(super) fn stream(
     service: &Data<FeedService>,
     grant: Grant,
-    page: FeedPage,
+    page: &FeedPage,
 ) -> Result<HttpResponse, FeedError> {
     let events = Events {
         follower: service.follow(grant.feed.clone(), page.cursor)?,
-        page: Box::new(once(format!("retry: {RETRY_MS}\n\n")).chain(texts(page))),
+        page: text(page).into(),
         keepalive: service.limits.keepalive,
         grant,
         clock: service.clock.clone(),
     };
-    let texts = stream::unfold(events, |mut events| async {
-        let text = events.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(text)), events))
+    let parts = stream::unfold(events, |mut events| async {
+        let part = events.next().await?;
+        Some((part, events))
     });
+    let parts = stream::once(ready(RETRY)).chain(parts).map(Ok::<_, Infallible>);
     let mut response = HttpResponse::Ok();
     response.insert_header((CONTENT_TYPE, "text/event-stream"));
     // nginx would buffer the events.
     response.insert_header(("x-accel-buffering", "no"));
-    Ok(response.streaming(texts))
+    let mut response = response.streaming(parts);
+    response.extensions_mut().insert(EndlessBody);
+    Ok(response)
 }
 
 impl Events {
-    /// The next text; none at the end of the stream: its token has expired, or the server stops.
-    async fn next(&mut self) -> Option<String> {
+    /// The next part; none at the end of the stream: its token has expired, or the server stops.
+    async fn next(&mut self) -> Option<Bytes> {
         loop {
             let left = self.grant.left(self.clock.now());
             if left.is_zero() {
                 return None;
             }
-            if let Some(text) = self.page.next() {
-                return Some(text);
+            if !self.page.is_empty() {
+                return Some(self.page.split_to(self.page.len().min(PART_BYTES_MAX)));
             }
-            match timeout(self.keepalive.min(left), self.follower.next()).await {
-                Ok(page) => self.page = Box::new(texts(page.ok()?)),
-                Err(_) => return Some(COMMENT.to_owned()),
+            match timeout(self.keepalive.min(left), self.follower.next_shared()).await {
+                Ok(page) => self.page = page.ok()?.text(text),
+                Err(_) => return Some(COMMENT),
             }
         }
     }
 }
 
-fn texts(page: FeedPage) -> impl Iterator<Item = String> {
+/// The events of a page.
+fn text(page: &FeedPage) -> String {
+    let mut text: String = page.updates.iter().map(event).collect();
     let written = page.updates.last().map_or(FeedSyncId::NONE, |update| update.feed_sync_id);
-    // Without data this is no event, but it moves the reader's cursor (§9.2.6).
-    let moved = (written < page.cursor).then(|| format!("id: {}\n\n", page.cursor));
-    page.updates.into_iter().map(|update| event(&update)).chain(moved)
+    if written < page.cursor {
+        // Without data this is no event, but it moves the reader's cursor (§9.2.6).
+        let _ = write!(text, "id: {}\n\n", page.cursor);
+    }
+    text
 }
 
 fn event(update: &Update) -> String {

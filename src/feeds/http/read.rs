@@ -25,7 +25,7 @@ pub(super) async fn read(
         let bytes = query.limit.bytes.min(FOLLOWED_BYTES_MAX);
         let query = ReadQuery { limit: PageLimit { bytes, ..query.limit }, ..query };
         let page = first_page(service, &grant.feed, query).await?;
-        return events::stream(service, grant, page);
+        return events::stream(service, grant, &page);
     }
     let mut page = first_page(service, &grant.feed, query).await?;
     if page.updates.is_empty() && !query.wait.is_zero() {

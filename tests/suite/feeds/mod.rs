@@ -7,6 +7,7 @@ mod killed;
 mod nodes;
 mod refusals;
 mod replica;
+mod resting;
 mod slow;
 
 pub(crate) use client::FeedClient;

@@ -72,6 +72,23 @@ impl Raw {
         }
     }
 
+    /// Reads up to `text`, which must arrive within `bound`, and returns what precedes it.
+    pub(crate) async fn until(&mut self, bound: Duration, text: &str) -> String {
+        let at = async {
+            loop {
+                let found =
+                    self.unread.windows(text.len()).position(|bytes| bytes == text.as_bytes());
+                if let Some(at) = found {
+                    return at;
+                }
+                assert!(self.read().await > 0, "the connection ended: {:?}", self.unread);
+            }
+        };
+        let at = within(bound, "the server sends it", at).await;
+        let bytes = self.unread.drain(..at + text.len()).collect();
+        String::from_utf8(bytes).expect("the server sends text")
+    }
+
     /// Reads to the end of the connection, which must follow within `bound`.
     pub(crate) async fn rest(mut self, bound: Duration) -> Vec<u8> {
         let end = async { while self.read().await > 0 {} };

@@ -4,6 +4,7 @@ mod bounds;
 mod engines;
 mod following;
 mod publishing;
+mod sharing;
 mod store;
 mod trouble;
 
