@@ -10,7 +10,7 @@ use actix::dev::MessageResponse;
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture};
 use slog::{Logger, debug};
 use state_machine::delivery::NodeAnswer;
-use state_machine::registry::Registry;
+use state_machine::registry::{Entry, Registry};
 use state_machine::{ConnectionId, NodeId, Time, Uaid};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -171,31 +171,33 @@ impl LiveConnections {
     /// Delivers a push to the connection of its agent, which answers it, or answers *not here*.
     pub fn deliver(&self, push: DirectPush) {
         let uaid = push.uaid;
-        let delivered = match self.read().find(uaid) {
-            None => Err((push, None)),
-            Some(entry) => {
-                entry.handle.deliver(push).map_err(|push| (*push, Some(entry.connection)))
-            }
+        let push = match self.find(uaid) {
+            None => push,
+            Some(entry) => match entry.handle.deliver(push) {
+                Ok(()) => return,
+                Err(push) => {
+                    self.write().remove(uaid, entry.connection);
+                    *push
+                }
+            },
         };
-        let Err((push, ended)) = delivered else { return };
-        if let Some(ended) = ended {
-            self.write().remove(uaid, ended);
-        }
         // An endpoint that no longer waits has stored the message.
         let _ = push.reply.send(NodeAnswer::NotHere);
     }
 
     /// Signals a connection. One that ended without deregistering is forgotten.
     fn notify(&self, uaid: Uaid, signal: Signal) -> NotifyResult {
-        let ended = match self.read().find(uaid) {
-            None => return NotifyResult::NotConnected,
-            Some(entry) => match entry.handle.signal(signal) {
-                Ok(()) => return NotifyResult::Delivered,
-                Err(Disconnected) => entry.connection,
-            },
-        };
-        self.write().remove(uaid, ended);
-        NotifyResult::NotConnected
+        let Some(entry) = self.find(uaid) else { return NotifyResult::NotConnected };
+        if let Err(Disconnected) = entry.handle.signal(signal) {
+            self.write().remove(uaid, entry.connection);
+            return NotifyResult::NotConnected;
+        }
+        NotifyResult::Delivered
+    }
+
+    /// The connection of an agent. What is sent to it is sent without the lock.
+    fn find(&self, uaid: Uaid) -> Option<Entry<ClientHandle>> {
+        self.read().find(uaid).cloned()
     }
 
     // No holder of the lock can leave a change half done.
@@ -299,7 +301,7 @@ impl Handler<Queued<Lookup>> for RegistryActor {
     type Result = Option<ConnectionId>;
 
     fn handle(&mut self, lookup: Queued<Lookup>, _: &mut Self::Context) -> Option<ConnectionId> {
-        self.connections.read().find(lookup.take().uaid).map(|entry| entry.connection)
+        self.connections.find(lookup.take().uaid).map(|entry| entry.connection)
     }
 }
 
@@ -310,7 +312,7 @@ impl Handler<Queued<ObserveClient>> for RegistryActor {
 
     fn handle(&mut self, observe: Queued<ObserveClient>, _: &mut Self::Context) {
         let ObserveClient { uaid, reply } = observe.take();
-        if let Some(entry) = self.connections.read().find(uaid) {
+        if let Some(entry) = self.connections.find(uaid) {
             entry.handle.observe(reply);
         }
     }
