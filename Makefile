@@ -46,8 +46,9 @@ idle:
 
 # What an honest client notices of each attack on a release build, SECONDS (30) for each. ATTACK selects some, such as
 # ATTACK=fill,carry; an unknown name prints the list: none, fill, upgrades, carry, records, backlogs, handles, slow,
-# subscription, key, address, disk, idle. SERVE_ARGS are more arguments for the server. Fails if `carry` holds the writer
-# of SQLite for more than 50 ms at the 99th percentile. ATTACK=fill SECONDS=3600: the disk after an hour of a sender.
+# subscription, key, address, disk, idle, frames, pipelines. SERVE_ARGS are more arguments for the server. Fails if
+# `carry` holds the writer of SQLite for more than 50 ms at the 99th percentile. ATTACK=fill SECONDS=3600: the disk after
+# an hour of a sender.
 soak:
 	cargo build --release --locked --bin kalends --example soak
 	./target/release/examples/soak --kalends target/release/kalends --seconds $(or $(SECONDS),30) \
@@ -68,7 +69,7 @@ capacity:
 	./tests/load/idle/plot.py $(RUNS:%=target/capacity/%.json)
 
 # What each operation costs, as a ratio to a server that only passes frames on, and fails if one is above
-# docs/measurements/bench.json by more than its tolerance (docs/performance.md). Takes about ten minutes. BASELINE=write
+# docs/measurements/bench.json by more than its tolerance (docs/performance.md). Takes 10 to 15 minutes. BASELINE=write
 # stores the ratios of this run. BEFORE=PATH measures another `kalends` in the same rounds, ROUNDS (3) is their number,
 # JSON=1 prints JSON. The server is built last and alone: development dependencies enlarge its connections.
 bench:
