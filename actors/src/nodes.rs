@@ -38,8 +38,8 @@ pub struct NoPeers(pub NodeAnswer);
 /// The lookup that a registry hands out: a uaid on this node is found among its connections, the
 /// name of another node among its peers.
 ///
-/// Both are shared with the registry and called directly, so that a push takes no mailbox on its way
-/// but its client's.
+/// Both are shared with the registry and called directly, so that a push to a connected agent takes
+/// no mailbox on its way but its client's.
 #[derive(Clone)]
 pub struct Directory {
     /// The name of this node in router records; none if agents cannot connect.
@@ -79,9 +79,12 @@ impl Directory {
         &self.registry
     }
 
-    /// The connections of this node.
-    pub fn connections(&self) -> &LiveConnections {
-        &self.connections
+    /// Delivers a push to an agent of this node. Its reply is dropped if the agent is not found and the registry cannot
+    /// be asked: that proves nothing about the agent.
+    pub fn deliver_here(&self, push: DirectPush) {
+        if let Err(push) = self.connections.deliver(push) {
+            drop(self.registry.try_send(*push));
+        }
     }
 
     /// The counters that the clients of this node move.
@@ -105,7 +108,7 @@ impl NodeDirectory for Directory {
             return self.peers.deliver(node, uaid, message);
         }
         let (reply, answer) = oneshot::channel();
-        self.connections.deliver(DirectPush { uaid, message, reply });
+        self.deliver_here(DirectPush { uaid, message, reply });
         answer
     }
 

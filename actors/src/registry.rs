@@ -168,31 +168,25 @@ impl RegistryActor {
 }
 
 impl LiveConnections {
-    /// Delivers a push to the connection of its agent, which answers it, or answers *not here*.
-    pub fn deliver(&self, push: DirectPush) {
-        let uaid = push.uaid;
-        let push = match self.find(uaid) {
-            None => push,
-            Some(entry) => match entry.handle.deliver(push) {
-                Ok(()) => return,
-                Err(push) => {
-                    self.write().remove(uaid, entry.connection);
-                    *push
-                }
-            },
-        };
-        // An endpoint that no longer waits has stored the message.
-        let _ = push.reply.send(NodeAnswer::NotHere);
+    /// Delivers a push to the connection of its agent, which answers it. Returns the push if the agent is not found:
+    /// its registration may still be in the registry's mailbox, and only the registry knows.
+    pub(crate) fn deliver(&self, push: DirectPush) -> Result<(), Box<DirectPush>> {
+        match self.find(push.uaid) {
+            Some(entry) => entry.handle.deliver(push),
+            None => Err(Box::new(push)),
+        }
     }
 
     /// Signals a connection. One that ended without deregistering is forgotten.
     fn notify(&self, uaid: Uaid, signal: Signal) -> NotifyResult {
         let Some(entry) = self.find(uaid) else { return NotifyResult::NotConnected };
-        if let Err(Disconnected) = entry.handle.signal(signal) {
-            self.write().remove(uaid, entry.connection);
-            return NotifyResult::NotConnected;
+        match entry.handle.signal(signal) {
+            Ok(()) => NotifyResult::Delivered,
+            Err(Disconnected) => {
+                self.write().remove(uaid, entry.connection);
+                NotifyResult::NotConnected
+            }
         }
-        NotifyResult::Delivered
     }
 
     /// The connection of an agent. What is sent to it is sent without the lock.
@@ -249,6 +243,20 @@ impl Handler<Queued<Deregister>> for RegistryActor {
     fn handle(&mut self, deregister: Queued<Deregister>, _: &mut Self::Context) {
         let Deregister { uaid, connection } = deregister.take();
         self.connections.write().remove(uaid, connection);
+    }
+}
+
+/// A push whose agent was not found by its endpoint. Registrations that were sent before it have been handled now.
+impl Handler<Queued<DirectPush>> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
+        let Err(push) = self.connections.deliver(push.take()) else { return };
+        if let Some(ended) = self.connections.find(push.uaid) {
+            self.connections.write().remove(push.uaid, ended.connection);
+        }
+        // An endpoint that no longer waits has stored the message.
+        let _ = push.reply.send(NodeAnswer::NotHere);
     }
 }
 
@@ -315,5 +323,76 @@ impl Handler<Queued<ObserveClient>> for RegistryActor {
         if let Some(entry) = self.connections.find(uaid) {
             entry.handle.observe(reply);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+    use slog::{Discard, o};
+    use state_machine::{Chid, Message, MessageId, Span, Urgency};
+    use tokio::task::LocalSet;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::handle::{ClientMail, ClientMailbox, Inbox};
+    use crate::nodes::NoPeers;
+
+    const AGENT: Uaid = Uaid([1; 16]);
+
+    fn directory(here: &NodeId) -> Directory {
+        let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
+        RegistryActor::new(16, peers, Logger::root(Discard, o!())).start(Some(here.clone()))
+    }
+
+    /// Sends a registration, which the registry handles when this test waits.
+    fn register(directory: &Directory, number: u64) -> Arc<ClientMailbox> {
+        let mailbox = Arc::new(ClientMailbox::new(16));
+        let handle = ClientHandle::new(Arc::clone(&mailbox));
+        let connection = ConnectionId(number);
+        directory.registry().try_send(Register { uaid: AGENT, connection, handle }).unwrap();
+        mailbox
+    }
+
+    fn message() -> Message {
+        Message {
+            id: MessageId::from_uuid_v7(7, false),
+            chid: Chid([2; 16]),
+            topic: None,
+            urgency: Urgency::Normal,
+            accepted_at: Time(1),
+            ttl: Span::from_secs(60),
+            offers: 0,
+            payload: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_push_that_overtakes_the_registration_of_its_agent_reaches_it() {
+        let test = async {
+            let here = NodeId::new("here");
+            let directory = directory(&here);
+            let ended = register(&directory, 1);
+            directory.registry().send(CountConnections).await.unwrap();
+            ended.close();
+            let connected = register(&directory, 2);
+            let answer = directory.deliver(&here, AGENT, message());
+            let mail = timeout(Duration::from_secs(1), Inbox(connected).next()).await;
+            assert!(matches!(mail, Ok(Some(ClientMail::Push(_)))), "{mail:?}, {answer:?}");
+        };
+        LocalSet::new().run_until(test).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_push_to_a_connection_that_ended_is_not_here_and_forgets_it() {
+        let test = async {
+            let here = NodeId::new("here");
+            let directory = directory(&here);
+            register(&directory, 1).close();
+            let answer = directory.deliver(&here, AGENT, message());
+            assert_eq!(answer.await, Ok(NodeAnswer::NotHere));
+            assert_eq!(directory.registry().send(CountConnections).await, Ok(0));
+        };
+        LocalSet::new().run_until(test).await;
     }
 }

@@ -93,6 +93,8 @@ fn text(page: &FeedPage) -> String {
         // Without data this is no event, but it moves the reader's cursor (§9.2.6).
         let _ = write!(text, "id: {}\n\n", page.cursor);
     }
+    // It is kept until a reader has taken all of it.
+    text.shrink_to_fit();
     text
 }
 

@@ -150,9 +150,9 @@ impl RouterPort {
         limits: PortLimits,
         log: Logger,
     ) -> Self {
-        let (registry, connections) = (directory.registry(), directory.connections().clone());
+        let (registry, directory) = (directory.registry(), directory.clone());
         let registry = Registry {
-            deliver: Box::new(move |push| connections.deliver(push)),
+            deliver: Box::new(move |push| directory.deliver_here(push)),
             stored: registry.recipient(),
             moves: registry.recipient(),
         };

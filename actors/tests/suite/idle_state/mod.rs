@@ -15,8 +15,7 @@ use actix_web::HttpRequest;
 use actix_web::rt::spawn;
 use actix_web::web::{self, ServiceConfig};
 use actors::handle::DirectPush;
-use actors::registry::LiveConnections;
-use actors::{Admission, ClientShared, Clock, NoPeers, RegistryActor};
+use actors::{Admission, ClientShared, Clock, Directory, NoPeers, RegistryActor};
 use allocations::Counts;
 use state_machine::connection::{CloseReason, Config, ConnectionSeed};
 use state_machine::delivery::NodeAnswer;
@@ -91,16 +90,16 @@ struct PerClient {
 struct Server {
     address: SocketAddr,
     shared: Arc<ClientShared>,
-    connections: LiveConnections,
+    directory: Directory,
 }
 
 impl Server {
     async fn start() -> Self {
-        let (shared, connections) = shared();
+        let (shared, directory) = shared();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         spawn(serve(listener, Arc::clone(&shared)));
-        Self { address, shared, connections }
+        Self { address, shared, directory }
     }
 
     /// What a client more allocates once all are idle.
@@ -152,7 +151,7 @@ impl Server {
         let (id, (reply, answer)) = (message.id, oneshot::channel());
         let before = Counts::of_thread();
         let push = DirectPush { uaid: uaid(1), message, reply };
-        self.connections.deliver(push);
+        self.directory.deliver_here(push);
         settle().await;
         let sent = Counts::of_thread().since(&before);
         peers::ack(agent, id);
@@ -162,7 +161,7 @@ impl Server {
     }
 }
 
-fn shared() -> (Arc<ClientShared>, LiveConnections) {
+fn shared() -> (Arc<ClientShared>, Directory) {
     let Bounds { limits, now, .. } = Bounds::default();
     let clock = Clock::starting_at(now);
     let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
@@ -182,7 +181,7 @@ fn shared() -> (Arc<ClientShared>, LiveConnections) {
         log: node::log(),
         connections: AtomicU64::new(1),
     };
-    (Arc::new(shared), directory.connections().clone())
+    (Arc::new(shared), directory)
 }
 
 /// Serves each connection as the server does: in a task that also holds what counts it.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
+use actors::Directory;
 use actors::handle::DirectPush;
-use actors::registry::LiveConnections;
 use harness::transcript::{Bindings, Expected, Input, Mismatch, Transcript};
 use state_machine::connection::Event;
 use state_machine::wire::InvalidFrame;
@@ -51,7 +51,7 @@ async fn play_with(transcript: Arc<Transcript>, subprotocol: Option<&str>) -> Re
     let mut stage = Stage::set(transcript);
     let server = Server::start(&stage.shared, stage.transcript.seed).await;
     let peer = server.connect_with(subprotocol).await;
-    let mut agent = SocketAgent::on(peer, stage.directory.connections().clone());
+    let mut agent = SocketAgent::on(peer, stage.directory.clone());
     for played in PlayedStep::all(&stage.transcript) {
         stage.play(&played, &mut agent).await;
         agent.traffic.settle().await;
@@ -75,7 +75,7 @@ struct SocketAgent {
     /// None once it hung up.
     speaker: Option<Speaker>,
     traffic: Traffic,
-    connections: LiveConnections,
+    directory: Directory,
     lines: Rc<RefCell<Vec<String>>>,
     listening: JoinHandle<()>,
     /// Whether it sends hello only to get the shutdown.
@@ -83,11 +83,11 @@ struct SocketAgent {
 }
 
 impl SocketAgent {
-    fn on(peer: Peer, connections: LiveConnections) -> Self {
+    fn on(peer: Peer, directory: Directory) -> Self {
         let Peer { speaker, listener, traffic } = peer;
         let lines = Rc::default();
         let listening = spawn(listen(listener, Rc::clone(&lines)));
-        Self { speaker: Some(speaker), traffic, connections, lines, listening, is_late: false }
+        Self { speaker: Some(speaker), traffic, directory, lines, listening, is_late: false }
     }
 
     fn take_lines(&mut self) -> Vec<String> {
@@ -130,7 +130,7 @@ impl Agent for SocketAgent {
     }
 
     async fn unfound_push(&mut self, push: DirectPush) {
-        self.connections.deliver(push);
+        self.directory.deliver_here(push);
     }
 
     async fn unheard_shutdown(&mut self) {

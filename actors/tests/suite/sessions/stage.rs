@@ -143,7 +143,7 @@ impl Stage {
         let uaid = self.uaid.unwrap_or(self.transcript.seed.fresh_uaid);
         let push = DirectPush { uaid, message: message.clone(), reply };
         match self.uaid {
-            Some(_) => self.directory.connections().deliver(push),
+            Some(_) => self.directory.deliver_here(push),
             None => agent.unfound_push(push).await,
         }
     }
