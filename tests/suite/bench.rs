@@ -16,10 +16,11 @@ use crate::harness::{AT_ONCE, until, within};
 const BENCH_WAIT: Duration = Duration::from_secs(300);
 
 /// Sizes of a bench that ends soon.
-const SMALL: [&str; 8] = [
+const SMALL: [&str; 9] = [
     "--clients=20",
     "--messages=100",
     "--stored-each=2",
+    "--idle-first=0",
     "--connections=200",
     "--followers=10",
     "--updates=5",
@@ -44,8 +45,8 @@ const OPERATIONS: [(&str, bool); 10] = [
 /// More µs, ms or KiB than any of them costs.
 const FIGURE_MAX: f64 = 1e5;
 
-/// The bench of these sources. Only `cargo test --workspace` builds examples, and this builds nothing after it.
-fn bench() -> Command {
+/// An example of these sources. Only `cargo test --workspace` builds examples, and this builds nothing after it.
+fn example(name: &str) -> Command {
     let kalends = Path::new(env!("CARGO_BIN_EXE_kalends"));
     let profile = kalends.parent().expect("it is in the folder of its profile");
     let target = profile.parent().expect("that is in the target directory");
@@ -55,15 +56,22 @@ fn bench() -> Command {
         "--workspace",
         "--locked",
         "--offline",
-        "--example=bench",
+        "--example",
+        name,
         "--target-dir",
     ]);
     cargo.arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     cargo.args((!cfg!(debug_assertions)).then_some("--release"));
     let built = cargo.output().expect("cargo can be run");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut command = Command::new(profile.join("examples/bench"));
-    command.args(SMALL).stdin(Stdio::null());
+    let mut command = Command::new(profile.join("examples").join(name));
+    command.stdin(Stdio::null());
+    command
+}
+
+fn bench() -> Command {
+    let mut command = example("bench");
+    command.args(SMALL);
     command
 }
 
@@ -110,26 +118,32 @@ async fn the_bench_measures_every_operation_and_fails_above_its_baseline() {
     }
     assert_eq!(measured.len(), OPERATIONS.len());
 
-    falsify(&path, "drain");
+    falsify(&path, Some("drain"));
     let (code, _, log) = output(measure(&path)).await;
     assert_eq!(code, Some(1), "{log}");
     let named = |what: &str| -> Vec<String> {
         let lines = log.lines().filter_map(|line| line.strip_prefix(what));
         lines.map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect()
     };
-    assert_eq!(named("regressed: "), ["drain"], "{log}");
+    let drain = "drain of a stored message, acked and deleted, µs";
+    assert_eq!(named("regressed: "), [drain], "{log}");
     assert_eq!(named("improved: ").len(), OPERATIONS.len() - 2, "{log}");
+    let last = "1 regression: stop other programs and repeat with ROUNDS=9";
+    assert_eq!(log.lines().last(), Some(last), "{log}");
+
+    falsify(&path, None);
+    let (code, _, log) = output(measure(&path)).await;
+    assert_eq!((code, log.lines().last()), (Some(0), Some("no regression")), "{log}");
 }
 
-/// Makes this operation appear to have been much cheaper, and all others much dearer.
-fn falsify(baseline: &Path, cheaper: &str) {
+/// Makes this operation appear to have cost almost nothing, and all others very much.
+fn falsify(baseline: &Path, cheap: Option<&str>) {
     let text = fs::read_to_string(baseline).expect("the bench has stored it");
     let mut stored: Value = serde_json::from_str(&text).expect("it is JSON");
     let ratios = stored["ratios"].as_object_mut().expect("it has ratios");
     assert_eq!(ratios.len(), OPERATIONS.len() - 1, "{text}");
     for (operation, ratio) in ratios {
-        let was = ratio.as_f64().expect("a number");
-        *ratio = json!(if operation == cheaper { was / 1000.0 } else { was * 1000.0 });
+        *ratio = json!(if Some(&**operation) == cheap { 1e-6 } else { 1e6 });
     }
     fs::write(baseline, stored.to_string()).expect("it can be written");
 }
@@ -137,16 +151,38 @@ fn falsify(baseline: &Path, cheaper: &str) {
 #[tokio::test]
 async fn the_bench_names_what_it_cannot_measure() {
     let missing = "/nowhere/kalends";
+    let dir = TempDir::new().expect("a folder can be made");
+    let baseline = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("it can be written");
+        format!("--baseline={}", path.display())
+    };
+    let unknown = baseline("bench.json", r#"{"tolerance":1.25,"ratios":{"nothing":1.0}}"#);
+    let broken = baseline("broken", "{");
     for (program, more, error) in [
         (missing, None, "/nowhere/kalends cannot be started: No such file or directory"),
         ("/bin/false", None, "/bin/false printed \"\" in place of its address"),
         (missing, Some("--baseline=/nowhere/bench.json"), "no baseline in /nowhere/bench.json"),
+        (missing, Some(&*unknown), "bench.json is not valid: unknown variant `nothing`"),
+        (missing, Some(&*broken), "broken is not valid: EOF while parsing"),
     ] {
         let mut command = bench();
         command.args(["--kalends", program]).args(more);
         let (code, printed, log) = output(command).await;
         assert_eq!((code, &*printed), (Some(2), ""), "{log}");
         assert!(log.contains(error), "{log}");
+        assert!(!log.contains("round 1"), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn the_load_of_feeds_prints_its_usage() {
+    for arguments in [&[][..], &["publish", "127.0.0.1:1", "token", "no number"]] {
+        let mut command = example("feed_load");
+        command.args(arguments);
+        let (code, printed, log) = output(command).await;
+        assert_eq!((code, &*printed), (Some(2), ""), "{log}");
+        assert!(log.starts_with("usage: feed_load publish|lag|broadcast ADDRESS"), "{log}");
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::phase::Operation;
@@ -31,22 +30,32 @@ pub(crate) struct Verdict {
 
 impl Baseline {
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
-        let named = |error: String| {
-            let path = path.display();
-            io::Error::other(format!(
-                "no baseline in {path}: {error}; `make bench BASELINE=write` stores one"
-            ))
-        };
-        let text = fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-        serde_json::from_str(&text).map_err(|error| named(error.to_string()))
+        let name = path.display();
+        let text = fs::read_to_string(path).map_err(|error| {
+            io::Error::other(match error.kind() {
+                ErrorKind::NotFound => {
+                    format!("no baseline in {name}: `make bench BASELINE=write` stores one")
+                }
+                _ => format!("{name} cannot be read: {error}"),
+            })
+        })?;
+        serde_json::from_str(&text)
+            .map_err(|error| io::Error::other(format!("{name} is not valid: {error}")))
     }
 
-    /// The ratios of this run, with the tolerance of an older baseline.
-    pub(crate) fn of(results: &Results, older: Option<&Self>) -> Self {
-        let ratio = |operation: &Operation| Some((*operation, results.ratio("now", *operation)?));
-        let rounded = |(operation, ratio): (_, f64)| (operation, (ratio * 1000.0).round() / 1000.0);
-        let ratios = Operation::value_variants().iter().filter_map(ratio).map(rounded).collect();
-        Self { tolerance: older.map_or(TOLERANCE, |older| older.tolerance), ratios }
+    /// The ratios of this run, with the tolerance of an older baseline. An error names an operation without a ratio.
+    pub(crate) fn of(results: &Results, older: Option<&Self>) -> io::Result<Self> {
+        let mut ratios = BTreeMap::new();
+        for operation in Operation::compared() {
+            let ratio = results.ratio("now", operation).ok_or_else(|| {
+                let title = operation.title();
+                io::Error::other(format!(
+                    "{title}: no positive ratio was measured, nothing is stored"
+                ))
+            })?;
+            ratios.insert(operation, (ratio * 1000.0).round() / 1000.0);
+        }
+        Ok(Self { tolerance: older.map_or(TOLERANCE, |older| older.tolerance), ratios })
     }
 
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
@@ -59,17 +68,17 @@ impl Baseline {
     /// Compares what was measured. An operation without a ratio is a regression.
     pub(crate) fn judge(&self, results: &Results) -> Verdict {
         let mut verdict = Verdict::default();
-        let compared = Operation::value_variants().iter().filter(|it| it.yardstick().is_some());
-        for operation in compared {
-            let ratios = (results.ratio("now", *operation), self.ratios.get(operation));
+        for operation in Operation::compared() {
+            let title = operation.title();
+            let ratios = (results.ratio("now", operation), self.ratios.get(&operation));
             let (Some(ratio), Some(stored)) = ratios else {
-                verdict
-                    .regressions
-                    .push(format!("{operation}: one of the ratios is missing: {ratios:?}"));
+                let missing =
+                    ratios.0.map_or("no positive ratio was measured", |_| "not in the baseline");
+                verdict.regressions.push(format!("{title}: {missing}"));
                 continue;
             };
             let change = format!(
-                "{operation}: {ratio:.2} of the floor, baseline {stored:.2}, tolerance {}",
+                "{title}: {ratio:.2} of the floor, baseline {stored:.2}, tolerance {}",
                 self.tolerance
             );
             if ratio > stored * self.tolerance {

@@ -36,6 +36,9 @@ pub(crate) struct Sizes {
     /// Messages stored for each agent
     #[arg(long, default_value_t = 20)]
     pub(crate) stored_each: usize,
+    /// Idle agents, and followers, before those whose memory is measured: they use what is free at the start
+    #[arg(long, default_value_t = 5000)]
+    pub(crate) idle_first: usize,
     /// Agents that connect and stay idle
     #[arg(long, default_value_t = 5000)]
     pub(crate) connections: usize,
@@ -46,9 +49,9 @@ pub(crate) struct Sizes {
     #[arg(long, default_value_t = 100)]
     pub(crate) updates: usize,
     /// Followers of the feed that stays idle
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 2000)]
     pub(crate) idle_followers: usize,
-    /// Time before the memory of what is idle is measured
+    /// Time before each of the two measurements of memory
     #[arg(long, default_value_t = 12)]
     pub(crate) idle_s: u64,
 }

@@ -5,10 +5,10 @@
 //! bench floor
 //! ```
 //!
-//! Each round has the floor, the program `--before` and `--kalends` in turn, in each phase on a new server on a free port
-//! of 127.0.0.1. The result is a table or JSON on standard output; the comparison with the baseline and the progress are
-//! on standard error. The exit status is 1 if an operation costs more than the baseline allows, 2 if something could not
-//! be measured, and 130 after an interrupt. `bench floor` is the floor.
+//! Each round has the floor, the program `--before` and `--kalends` in turn, in each phase on a new server on a free
+//! port of 127.0.0.1. The result is a table or JSON on standard output; the comparison with the baseline and the
+//! progress are on standard error. The exit status is 1 if an operation costs more than the baseline allows, 2 if
+//! something could not be measured, and 130 after an interrupt. `bench floor` is the floor.
 
 #[path = "../shared/agent.rs"]
 mod agent;
@@ -54,6 +54,9 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Maximum time of a phase of one program.
 const PHASE_WAIT: Duration = Duration::from_secs(600);
+
+/// What to do about a regression.
+const REPEAT: &str = "stop other programs and repeat with ROUNDS=9";
 
 /// Measures the cost of each operation, and compares it with a stored one
 #[derive(Debug, Parser)]
@@ -125,12 +128,19 @@ async fn compare(args: &Args) -> io::Result<ExitCode> {
         false => print!("{}", results.table(stored.as_ref()).map_err(io::Error::other)?),
     }
     if let (Some(path), true) = (&args.baseline, args.write_baseline) {
-        Baseline::of(&results, stored.as_ref()).write(path)?;
+        Baseline::of(&results, stored.as_ref())?.write(path)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let verdict = stored.map(|stored| stored.judge(&results)).unwrap_or_default();
+    let Some(verdict) = stored.map(|stored| stored.judge(&results)) else {
+        return Ok(ExitCode::SUCCESS);
+    };
     verdict.improvements.iter().for_each(|change| eprintln!("improved: {change}"));
     verdict.regressions.iter().for_each(|change| eprintln!("regressed: {change}"));
+    match verdict.regressions.len() {
+        0 => eprintln!("no regression"),
+        1 => eprintln!("1 regression: {REPEAT}"),
+        count => eprintln!("{count} regressions: {REPEAT}"),
+    }
     Ok(ExitCode::from(u8::from(!verdict.regressions.is_empty())))
 }
 
@@ -139,6 +149,10 @@ async fn measure(args: &Args) -> io::Result<Results> {
     let now = Program::Now(args.kalends.clone());
     let programs: Vec<_> = [Program::Floor].into_iter().chain(before).chain([now]).collect();
     raise_open_file_limit()?;
+    // A wrong path is noticed before the minutes of the first phases.
+    for program in &programs {
+        program.start().await?.end().await?;
+    }
     let mut results = Results::default();
     for round in 1..=args.rounds {
         for phase in Phase::value_variants() {

@@ -60,6 +60,11 @@ impl Operation {
         }
     }
 
+    /// The operations that have a ratio.
+    pub(crate) fn compared() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied().filter(|operation| operation.yardstick().is_some())
+    }
+
     /// The operation of the floor that this is compared with. None: it is only shown.
     pub(crate) fn yardstick(self) -> Option<Self> {
         match self {
@@ -104,9 +109,10 @@ impl Phase {
 
 async fn connects(server: &Server, sizes: &Sizes) -> io::Result<Vec<(Operation, f64)>> {
     let (address, count) = (server.process.address, sizes.connections);
-    let agents = at_once((0..count).map(|_| connect(address, None)));
+    let agents = |count| at_once((0..count).map(move |_| connect(address, None)));
     let idle = Duration::from_secs(sizes.idle_s);
-    let (kib, (us, _agents)) = server.memory_kib(idle, server.cpu_us(agents)).await?;
+    let _first = agents(sizes.idle_first).await?;
+    let (kib, (us, _agents)) = server.memory_kib(idle, server.cpu_us(agents(count))).await?;
     Ok(vec![(Operation::Connect, us / count as f64), (Operation::Idle, kib / count as f64)])
 }
 
@@ -170,7 +176,8 @@ async fn stored(server: &Server, sizes: &Sizes) -> io::Result<Vec<(Operation, f6
 async fn feed(server: &Server, sizes: &Sizes) -> io::Result<Vec<(Operation, f64)>> {
     let feed = server.feed().await?;
     let mut writer = Connection::open(server.process.address).await?;
-    let followers = follow(&feed, &mut writer, sizes.followers).await?;
+    feed.put(&mut writer, "key", "first").await?;
+    let followers = follow(&feed, sizes.followers).await?;
     let (seen, mut values) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     for mut follower in followers {
@@ -198,13 +205,14 @@ async fn followers(server: &Server, sizes: &Sizes) -> io::Result<Vec<(Operation,
     let feed = server.feed().await?;
     let mut writer = Connection::open(server.process.address).await?;
     let (idle, count) = (Duration::from_secs(sizes.idle_s), sizes.idle_followers);
-    let (kib, _followers) = server.memory_kib(idle, follow(&feed, &mut writer, count)).await?;
+    feed.put(&mut writer, "key", "first").await?;
+    let _first = follow(&feed, sizes.idle_first).await?;
+    let (kib, _followers) = server.memory_kib(idle, follow(&feed, count)).await?;
     Ok(vec![(Operation::IdleFollower, kib / count as f64)])
 }
 
-/// Followers that have read what the feed had before.
-async fn follow(feed: &Feed, writer: &mut Connection, count: usize) -> io::Result<Vec<Follower>> {
-    feed.put(writer, "key", "first").await?;
+/// Followers that have read the update that the feed had before.
+async fn follow(feed: &Feed, count: usize) -> io::Result<Vec<Follower>> {
     at_once((0..count).map(async |_| {
         let mut follower = feed.follow().await?;
         follower.value().await?;

@@ -18,12 +18,16 @@ impl Results {
         self.0.entry((program.to_owned(), operation)).or_default().push(figure);
     }
 
-    /// The median of the ratios of each round to the floor of that round. None: it has no floor or was not measured.
+    /// The median of the ratios of each round to the floor of that round. None: it has no floor, was not measured, or
+    /// is not positive, as memory can be that the server had free before.
     pub(crate) fn ratio(&self, program: &str, operation: Operation) -> Option<f64> {
         let floor = self.runs("floor", operation.yardstick()?)?;
         let runs = self.runs(program, operation)?;
-        let ratio = median(runs.iter().zip(floor).map(|(figure, floor)| figure / floor));
-        ratio.filter(|ratio| ratio.is_finite())
+        // The largest number stands for a floor without a cost.
+        let ratio = |(figure, floor): (&f64, &f64)| {
+            if *floor > 0.0 { figure / floor } else { f64::INFINITY }
+        };
+        median(runs.iter().zip(floor).map(ratio)).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
     }
 
     fn runs(&self, program: &str, operation: Operation) -> Option<&[f64]> {
@@ -46,10 +50,12 @@ impl Results {
         operations
     }
 
-    /// A table in Markdown.
+    /// A table in Markdown, below its units.
     pub(crate) fn table(&self, baseline: Option<&Baseline>) -> Result<String, fmt::Error> {
         let mut table = String::from(
-            "| operation | floor | before | now | before / floor | now / floor | baseline |\n\
+            "Medians of the rounds. µs: CPU of the server for one. ms: time of the sender. KiB: memory of the server \
+             for one more.\nRatios: to the floor's direct push, connect or idle connection.\n\n\
+             | operation | floor | before | now | before / floor | now / floor | baseline |\n\
              |---|---|---|---|---|---|---|\n",
         );
         let cell = |figure: Option<f64>, decimals| {

@@ -89,12 +89,13 @@ impl Server {
         Ok((CpuTime::of(self.process.pid())?.us_since(&before), result))
     }
 
-    /// Returns the memory that the server holds in addition after the work and a wait, in KiB.
+    /// Returns the memory that the server holds in addition after the work, in KiB. Each measurement follows a wait.
     pub(crate) async fn memory_kib<T>(
         &self,
         wait: Duration,
         work: impl Future<Output = io::Result<T>>,
     ) -> io::Result<(f64, T)> {
+        sleep(wait).await;
         self.rest().await?;
         let before = resident_kib(self.process.pid())?;
         let result = work.await?;
