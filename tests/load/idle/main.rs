@@ -4,12 +4,18 @@
 
 mod run;
 
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, value_parser};
+use tempfile::NamedTempFile;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
 
 use run::{Plan, Report, Result, measure};
 
@@ -18,12 +24,13 @@ use run::{Plan, Report, Result, measure};
 ///
 /// It starts the server on a free port of 127.2.0.1 and ends it. A run has five phases:
 ///
-/// 1. all agents connect, send hello and register a channel, from 127.1.0.1 on, 14,000 from each address;
+/// 1. all agents connect, send hello and register a channel, from 127.1.0.1 on, 14,000 from each address. The first
+///    3,000, or 10 %, and at most half, do so before the others, and memory is measured from there;
 /// 2. they are idle, and answer pings; the phase begins one interval of pings after the last connect;
 /// 3. pushes are sent to random agents over 16 connections, and acked;
 /// 4. SIGTERM, a new start, and all agents return with their uaid, as many at once as in phase 1. Refused ones wait as
 ///    long as `Retry-After`, or 1 to 16 s;
-/// 5. they are idle without pings, for comparison.
+/// 5. they are idle without pings, as long as in phase 2, for comparison.
 ///
 /// The table is on standard output, progress on standard error. Server and agents need one open file for each agent:
 /// raise the limit first (`ulimit -n`). A million agents need about 13 GiB beside the data directory.
@@ -60,11 +67,37 @@ struct Args {
     json: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    match run(Args::parse()) {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    let [mut interrupt, mut terminate] = signals.map(|it| it.expect("signals can be received"));
+    let mut running = spawn_blocking({
+        let interrupted = interrupted.clone();
+        move || run(args, interrupted)
+    });
+    loop {
+        tokio::select! {
+            result = &mut running => {
+                let result = result.expect("a run does not panic");
+                return ended(result, interrupted.load(Ordering::Relaxed));
+            }
+            _ = interrupt.recv() => interrupted.store(true, Ordering::Relaxed),
+            _ = terminate.recv() => interrupted.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+fn ended(result: Result<Report>, is_interrupted: bool) -> ExitCode {
+    match result {
         Ok(report) => {
             print!("{report}");
             ExitCode::SUCCESS
+        }
+        Err(error) if is_interrupted => {
+            eprintln!("{error}");
+            ExitCode::from(130)
         }
         Err(error) => {
             eprintln!("error: {error}");
@@ -73,15 +106,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> Result<Report> {
+fn run(args: Args, interrupted: Arc<AtomicBool>) -> Result<Report> {
     // A file that cannot be written is noticed before the run.
-    if let Some(file) = &args.json {
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file)
-            .map_err(|error| unwritable(file, &error))?;
-    }
+    let json = match &args.json {
+        Some(file) => Some((file, new_file(file).map_err(|error| unwritable(file, &error))?)),
+        None => None,
+    };
     let report = measure(&Plan {
         kalends: args.kalends,
         arguments: args.serve_args.split_whitespace().map(str::to_owned).collect(),
@@ -91,12 +121,27 @@ fn run(args: Args) -> Result<Report> {
         ping_s: args.ping_s,
         pushes_per_second: args.pushes_per_second as usize,
         seconds: args.seconds,
+        interrupted,
     })?;
-    if let Some(file) = &args.json {
+    if let Some((file, mut new)) = json {
         let json = serde_json::to_string(&report).expect("numbers and texts always serialise");
-        fs::write(file, format!("{json}\n")).map_err(|error| unwritable(file, &error))?;
+        let written = writeln!(new, "{json}").and_then(|()| Ok(new.persist(file)?));
+        written.map_err(|error| unwritable(file, &error))?;
     }
     Ok(report)
+}
+
+/// A file in the same folder, which replaces this one when the run is complete.
+fn new_file(file: &Path) -> io::Result<NamedTempFile> {
+    if file.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mode = Permissions::from_mode(0o644);
+    tempfile::Builder::new().permissions(mode).tempfile_in(folder)
 }
 
 fn unwritable(file: &Path, error: &io::Error) -> String {

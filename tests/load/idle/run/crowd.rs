@@ -66,17 +66,29 @@ impl Crowd {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             buffer: vec![0; BUFFER_BYTES],
-            agents: (0..agents).map(|_| Agent::default()).collect(),
+            agents: Vec::with_capacity(agents),
             server,
             connecting_max,
             is_open: true,
-            waiting: (0..agents).collect(),
+            waiting: VecDeque::with_capacity(agents),
             retries: BinaryHeap::new(),
             connecting: 0,
             present: 0,
             counts: Counts::default(),
             pushes: Pushes::new(agents, server),
         })
+    }
+
+    /// So many more agents connect from now on.
+    pub(crate) fn begin(&mut self, agents: usize) {
+        let begun = self.begun();
+        self.agents.resize_with(begun + agents, Agent::default);
+        self.waiting.extend(begun..self.begun());
+    }
+
+    /// The number of agents that have begun to connect.
+    pub(crate) fn begun(&self) -> usize {
+        self.agents.len()
     }
 
     /// Connects, reads and answers what is due, and waits at most this long for something to do.

@@ -1,4 +1,4 @@
-//! What `/proc` says of memory and CPU.
+//! What `/proc` has of memory and the machine.
 
 use std::fs::read_to_string;
 use std::process;
@@ -6,8 +6,7 @@ use std::thread::available_parallelism;
 
 use serde::Serialize;
 
-/// Units of CPU time in `/proc/PID/stat`: `USER_HZ` is 100 on all machines.
-const TICKS_PER_S: f64 = 100.0;
+use super::usage::resident_kib;
 
 /// Memory at one time, in KiB.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -34,13 +33,14 @@ pub(crate) struct Machine {
 
 impl Memory {
     pub(crate) fn of(server: u32) -> Self {
-        let [server, own] = [server, process::id()].map(|pid| read(&format!("/proc/{pid}/status")));
+        let [server_kib, agents_kib] =
+            [server, process::id()].map(|pid| resident_kib(pid).map_or(0, |kib| kib as u64));
         let (memory, sockets) = (read("/proc/meminfo"), read("/proc/net/sockstat"));
         let page_kib = number_after(&read("/proc/self/smaps"), "KernelPageSize:").unwrap_or(4);
         let tcp = sockets.lines().find_map(|line| line.strip_prefix("TCP:")).unwrap_or_default();
         Self {
-            server_kib: number_after(&server, "VmRSS:").unwrap_or_default(),
-            agents_kib: number_after(&own, "VmRSS:").unwrap_or_default(),
+            server_kib,
+            agents_kib,
             slab_kib: number_after(&memory, "\nSlab:").unwrap_or_default(),
             tcp_kib: number_after(tcp, " mem ").unwrap_or_default() * page_kib,
             available_kib: number_after(&memory, "MemAvailable:").unwrap_or_default(),
@@ -61,16 +61,6 @@ impl Machine {
                 / 1024,
         }
     }
-}
-
-/// CPU time of a process, user and system.
-pub(crate) fn cpu_s(pid: u32) -> f64 {
-    let stat = read(&format!("/proc/{pid}/stat"));
-    // The name in parentheses may contain spaces. The times are fields 14 and 15, the first after it is field 3.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks =
-        fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
-    ticks.sum::<f64>() / TICKS_PER_S
 }
 
 /// The text of a file; empty if there is none.

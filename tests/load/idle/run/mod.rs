@@ -7,18 +7,23 @@ mod machine;
 mod pushes;
 mod report;
 mod server;
+#[path = "../../shared/usage.rs"]
+mod usage;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crowd::{Counts, Crowd};
-use machine::{Memory, cpu_s};
+use machine::Memory;
 use pushes::SENDERS;
 pub(crate) use report::Report;
 use report::{Accepting, Idle, PushReport, Restart};
 use server::Server;
+use usage::CpuTime;
 
 /// An error is a text that gives the cause, and what to do.
 pub(crate) type Result<T> = std::result::Result<T, String>;
@@ -38,6 +43,18 @@ pub(crate) struct Plan {
     pub(crate) pushes_per_second: usize,
     /// Duration of each phase.
     pub(crate) seconds: u64,
+    /// Becomes true after a signal. The run then ends soon with an error.
+    pub(crate) interrupted: Arc<AtomicBool>,
+}
+
+impl Plan {
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn check_interrupted(&self) -> Result<()> {
+        if self.is_interrupted() { Err("interrupted".to_owned()) } else { Ok(()) }
+    }
 }
 
 /// Files of a server beside its connections; the agents' process needs fewer.
@@ -52,6 +69,10 @@ const KIB_PER_AGENT: u64 = 13;
 /// Longest wait for something to do, so that phases end on time.
 const TURN: Duration = Duration::from_millis(20);
 
+/// Agents that connect first, or a tenth if that is more, and at most half. They use the memory that is free from the
+/// start, so that memory is measured from there.
+const FIRST_AGENTS_MIN: usize = 3000;
+
 /// Interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -61,18 +82,30 @@ const SETTLING_S: u64 = 10;
 /// A phase in which nothing changes for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the whole plan.
+/// Runs the whole plan. No process and no temporary folder is left, in case of an error too.
 pub(crate) fn measure(plan: &Plan) -> Result<Report> {
+    let mut phase = 1;
+    measure_phases(plan, &mut phase).map_err(|error| match plan.is_interrupted() {
+        true => format!("interrupted in phase {phase}, nothing was written"),
+        false => error,
+    })
+}
+
+fn measure_phases(plan: &Plan, phase: &mut u8) -> Result<Report> {
     check_memory(plan.agents, Memory::available_kib())?;
     check_files(plan.agents, raise_open_files(files_for(plan.agents)))?;
     let server = Server::start(plan)?;
-    let before = Memory::of(server.pid());
     let crowd = Crowd::new(plan.agents, plan.connecting_max, server.address)?;
-    let mut run = Run { plan, server, crowd };
+    let mut run = Run { plan, server, crowd, phase };
+    let before = run.settled_memory()?;
     let accepting = run.accept()?;
+    *run.phase = 2;
     let idle = run.idle(plan.ping_s)?;
+    *run.phase = 3;
     let pushes = run.push()?;
+    *run.phase = 4;
     let restart = run.restart()?;
+    *run.phase = 5;
     let idle_after_restart = run.idle(0)?;
     let closed = run.crowd.counts.closed;
     Ok(Report::new(plan, before, accepting, [idle, idle_after_restart], pushes, restart, closed))
@@ -83,6 +116,7 @@ struct Run<'a> {
     plan: &'a Plan,
     server: Server,
     crowd: Crowd,
+    phase: &'a mut u8,
 }
 
 impl Run<'_> {
@@ -90,54 +124,82 @@ impl Run<'_> {
         Memory::of(self.server.pid())
     }
 
+    /// The memory after what the server does beside its answers.
+    fn settled_memory(&mut self) -> Result<Memory> {
+        self.pass("settling", SETTLING_S.min(self.plan.seconds), |_| true)?;
+        Ok(self.memory())
+    }
+
+    fn cpu(&self) -> Result<CpuTime> {
+        let cpu = CpuTime::of(self.server.pid());
+        cpu.map_err(|error| format!("the CPU time of the server cannot be read: {error}"))
+    }
+
+    fn cpu_s_since(&self, earlier: &CpuTime) -> Result<f64> {
+        Ok(self.cpu()?.us_since(earlier) / 1e6)
+    }
+
     fn accept(&mut self) -> Result<Accepting> {
-        let (begun, cpu) = (Instant::now(), cpu_s(self.server.pid()));
-        self.all_present("connected")?;
+        let first_agents = first_agents(self.plan.agents);
+        let (first_s, first_cpu_s) = self.connect(first_agents)?;
+        let first_memory = self.settled_memory()?;
+        let (others_s, others_cpu_s) = self.connect(self.plan.agents - first_agents)?;
         Ok(Accepting {
-            seconds: begun.elapsed().as_secs_f64(),
-            cpu_s: cpu_s(self.server.pid()) - cpu,
+            seconds: first_s + others_s,
+            cpu_s: first_cpu_s + others_cpu_s,
             refused: self.crowd.counts.refused,
+            first_agents,
+            first_memory,
         })
     }
 
+    /// Connects more agents, and returns the duration and the CPU time in s.
+    fn connect(&mut self, agents: usize) -> Result<(f64, f64)> {
+        let (begun, cpu) = (Instant::now(), self.cpu()?);
+        self.crowd.begin(agents);
+        self.all_present("connecting")?;
+        Ok((begun.elapsed().as_secs_f64(), self.cpu_s_since(&cpu)?))
+    }
+
     /// Nothing is pushed. What connecting left to do is done when the phase begins, and pings have begun for all agents.
-    /// It has at least one ping.
+    /// It has at least one ping. With and without pings it is as long, and begins as long after the last connect.
     fn idle(&mut self, ping_s: u64) -> Result<Idle> {
         // Whole intervals have the same number of pings, in whatever order the agents have theirs.
-        let seconds = self.plan.seconds.next_multiple_of(ping_s.max(1));
-        self.pass("settling", ping_s.max(SETTLING_S.min(seconds)), |_| true)?;
-        let (begun, cpu) = (Instant::now(), cpu_s(self.server.pid()));
+        let seconds = self.plan.seconds.next_multiple_of(self.plan.ping_s.max(1));
+        self.pass("settling", self.plan.ping_s.max(SETTLING_S.min(seconds)), |_| true)?;
+        let (begun, cpu) = (Instant::now(), self.cpu()?);
         let pings = self.crowd.counts.pings;
         self.pass("idle", seconds, |crowd| ping_s == 0 || crowd.counts.pings > pings)?;
         Ok(Idle {
             ping_s,
             seconds: begun.elapsed().as_secs_f64(),
             pings: self.crowd.counts.pings - pings,
-            cpu_s: cpu_s(self.server.pid()) - cpu,
+            cpu_s: self.cpu_s_since(&cpu)?,
             memory: self.memory(),
         })
     }
 
     /// Pushes at the rate of the plan, and waits for what was not answered or has not arrived.
     fn push(&mut self) -> Result<PushReport> {
-        let (begun, cpu) = (Instant::now(), cpu_s(self.server.pid()));
+        let (begun, cpu) = (Instant::now(), self.cpu()?);
         let rate = self.plan.pushes_per_second as f64;
         let all = (rate * self.plan.seconds as f64) as usize;
-        let mut progress = Progress::new();
+        let mut progress = Progress::new(*self.phase, "pushes");
         while self.crowd.pushes.all.len() < all || !self.crowd.pushes.is_complete() {
             let due = (begun.elapsed().as_secs_f64() * rate) as usize;
             while self.crowd.pushes.all.len() < due.min(all) {
                 self.crowd.push();
             }
             // The next push is due in a moment, and what a poll waits for is rounded up to whole milliseconds.
-            self.crowd.turn(Duration::from_millis(1))?;
+            self.turn(Duration::from_millis(1))?;
             self.server.check()?;
-            progress.show("pushes", self.crowd.pushes.all.len(), all);
+            progress.show(self.crowd.pushes.all.len(), all, "");
             if progress.is_stuck() {
                 break;
             }
         }
-        Ok(PushReport::new(&self.crowd.pushes.all, cpu_s(self.server.pid()) - cpu, self.memory()))
+        let cpu_s = self.cpu_s_since(&cpu)?;
+        Ok(PushReport::new(&self.crowd.pushes.all, cpu_s, self.memory()))
     }
 
     /// Stops the server and starts it again, with the port and the data it had.
@@ -146,13 +208,13 @@ impl Run<'_> {
         self.crowd.is_open = false;
         let begun = Instant::now();
         self.server.terminate();
-        let (mut stop_s, mut progress) = (None, Progress::new());
+        let (mut stop_s, mut progress) = (None, Progress::new(*self.phase, "agents left"));
         while stop_s.is_none() || self.crowd.present > 0 {
-            self.crowd.turn(TURN)?;
+            self.turn(TURN)?;
             if stop_s.is_none() && self.server.has_ended() {
                 stop_s = Some(begun.elapsed().as_secs_f64());
             }
-            progress.show("agents left", self.crowd.present, self.plan.agents);
+            progress.show(self.crowd.present, self.plan.agents, "");
             if progress.is_stuck() {
                 return Err(format!("the server does not end. {}", self.server.log_tail()));
             }
@@ -160,29 +222,30 @@ impl Run<'_> {
         self.crowd.counts.closed = closed;
         let begun = Instant::now();
         self.server.start_again(self.plan)?;
-        let (start_s, begun) = (begun.elapsed().as_secs_f64(), Instant::now());
+        let (start_s, begun, cpu) = (begun.elapsed().as_secs_f64(), Instant::now(), self.cpu()?);
         self.crowd.is_open = true;
-        self.all_present("back")?;
+        self.all_present("returning")?;
         Ok(Restart {
             stop_s: stop_s.unwrap_or_default(),
             start_s,
             back_s: begun.elapsed().as_secs_f64(),
-            cpu_s: cpu_s(self.server.pid()),
+            cpu_s: self.cpu_s_since(&cpu)?,
             refused: self.crowd.counts.refused - refused,
             forgotten: self.crowd.counts.forgotten - forgotten,
         })
     }
 
-    /// Waits until all agents are present. It is an error if none becomes so for a while.
-    fn all_present(&mut self, what: &str) -> Result<()> {
-        let mut progress = Progress::new();
-        while self.crowd.present < self.plan.agents {
-            self.crowd.turn(TURN)?;
+    /// Waits until all agents that have begun are present. It is an error if none becomes so for a while.
+    fn all_present(&mut self, what: &'static str) -> Result<()> {
+        let (mut progress, refused) = (Progress::new(*self.phase, what), self.crowd.counts.refused);
+        while self.crowd.present < self.crowd.begun() {
+            self.turn(TURN)?;
             self.server.check()?;
-            progress.show(what, self.crowd.present, self.plan.agents);
+            let refused = self.crowd.counts.refused - refused;
+            progress.show(self.crowd.present, self.plan.agents, &format!(", {refused} refused"));
             if progress.is_stuck() {
                 return Err(format!(
-                    "{} of {} agents are {what}, and no other for {} s; {} were refused: look at the limits of open \
+                    "{} of {} agents are present, and no other for {} s; {} were refused: look at the limits of open \
                     files, net.netfilter.nf_conntrack_max and the log of the server. {}",
                     self.crowd.present,
                     self.plan.agents,
@@ -196,23 +259,35 @@ impl Run<'_> {
     }
 
     /// Answers the server for this long, and until the condition is true.
-    fn pass(&mut self, what: &str, seconds: u64, is_done: impl Fn(&Crowd) -> bool) -> Result<()> {
-        let (begun, mut progress) = (Instant::now(), Progress::new());
+    fn pass(
+        &mut self,
+        what: &'static str,
+        seconds: u64,
+        is_done: impl Fn(&Crowd) -> bool,
+    ) -> Result<()> {
+        let (begun, mut progress) = (Instant::now(), Progress::new(*self.phase, what));
         let duration = Duration::from_secs(seconds);
         while begun.elapsed() < duration || !is_done(&self.crowd) {
-            self.crowd.turn(TURN)?;
+            self.turn(TURN)?;
             self.server.check()?;
-            progress.show(what, begun.elapsed().as_secs() as usize, seconds as usize);
+            progress.show(begun.elapsed().as_secs() as usize, seconds as usize, " s");
             if begun.elapsed() > duration + PATIENCE {
                 return Err(format!("the server sent no ping. {}", self.server.log_tail()));
             }
         }
         Ok(())
     }
+
+    fn turn(&mut self, wait: Duration) -> Result<()> {
+        self.plan.check_interrupted()?;
+        self.crowd.turn(wait)
+    }
 }
 
 /// Lines on standard error during a long phase.
 struct Progress {
+    phase: u8,
+    what: &'static str,
     shown_at: Instant,
     /// The last count, and when it changed.
     count: usize,
@@ -220,23 +295,28 @@ struct Progress {
 }
 
 impl Progress {
-    fn new() -> Self {
-        Self { shown_at: Instant::now(), count: 0, changed_at: Instant::now() }
+    fn new(phase: u8, what: &'static str) -> Self {
+        Self { phase, what, shown_at: Instant::now(), count: 0, changed_at: Instant::now() }
     }
 
-    fn show(&mut self, what: &str, count: usize, all: usize) {
+    fn show(&mut self, count: usize, all: usize, more: &str) {
         if count != self.count {
             (self.count, self.changed_at) = (count, Instant::now());
         }
         if self.shown_at.elapsed() >= PROGRESS {
             self.shown_at = Instant::now();
-            eprintln!("{what}: {count} of {all}");
+            eprintln!("phase {}, {}: {count} of {all}{more}", self.phase, self.what);
         }
     }
 
     fn is_stuck(&self) -> bool {
         self.changed_at.elapsed() > PATIENCE
     }
+}
+
+/// The agents that connect first, of this number.
+fn first_agents(agents: usize) -> usize {
+    FIRST_AGENTS_MIN.max(agents / 10).min(agents / 2)
 }
 
 /// Open files that the server needs. The agents' process needs one less for each of its own.
@@ -261,15 +341,20 @@ fn check_files(agents: usize, limit: u64) -> Result<()> {
     if needed <= limit {
         return Ok(());
     }
-    let fits = limit.saturating_sub(files_for(0));
+    let fewer = fewer_agents(limit.saturating_sub(files_for(0)));
     let nr_open = match needed > NR_OPEN_USUAL {
         true => format!("`sysctl -w fs.nr_open={needed}` and "),
         false => String::new(),
     };
     Err(format!(
         "{agents} agents need {needed} open files in a process, and the limit is {limit}: raise it as root with \
-        {nr_open}`ulimit -n {needed}`, or use --agents {fits}"
+        {nr_open}`ulimit -n {needed}`{fewer}"
     ))
+}
+
+/// The advice to use as many agents as fit, if any do.
+fn fewer_agents(fits: u64) -> String {
+    if fits > 0 { format!(", or use --agents {fits}") } else { String::new() }
 }
 
 fn check_memory(agents: usize, available_kib: u64) -> Result<()> {
@@ -277,9 +362,10 @@ fn check_memory(agents: usize, available_kib: u64) -> Result<()> {
     if needed_kib <= available_kib {
         return Ok(());
     }
-    let fits = available_kib / KIB_PER_AGENT;
+    let fewer = fewer_agents(available_kib / KIB_PER_AGENT);
     Err(format!(
-        "{agents} agents need about {} MiB for server, agents and kernel, and {} MiB are available: use --agents {fits}",
+        "{agents} agents need about {} MiB for server, agents and kernel, and {} MiB are available: end other \
+        programs{fewer}",
         needed_kib / 1024,
         available_kib / 1024
     ))
@@ -297,5 +383,14 @@ mod tests {
         assert_eq!(check_memory(1000, 1000 * KIB_PER_AGENT), Ok(()));
         let error = check_memory(1001, 1000 * KIB_PER_AGENT).unwrap_err();
         assert!(error.ends_with("use --agents 1000"), "{error}");
+        for error in [check_files(1, 100), check_memory(1, 0)] {
+            let error = error.unwrap_err();
+            assert!(!error.contains("--agents"), "{error}");
+        }
+    }
+
+    #[test]
+    fn at_most_half_of_the_agents_connect_first() {
+        assert_eq!([1, 200, 19_000, 50_000].map(first_agents), [0, 100, 3000, 5000]);
     }
 }

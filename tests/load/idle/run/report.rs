@@ -19,7 +19,7 @@ pub(crate) struct Report {
     pushes_per_second: usize,
     serve_args: String,
     pub(crate) accepting: Accepting,
-    /// Before the first agent.
+    /// Before the first agent, when the server has settled.
     before: Memory,
     pub(crate) each: Each,
     pub(crate) idle: Idle,
@@ -36,24 +36,30 @@ pub(crate) struct Accepting {
     pub(crate) seconds: f64,
     pub(crate) cpu_s: f64,
     pub(crate) refused: u64,
+    /// Agents that connected first, and the memory when they were connected and the server had settled.
+    pub(crate) first_agents: usize,
+    pub(crate) first_memory: Memory,
 }
 
-/// What one more agent takes.
+/// What one more agent takes. Memory is the growth over the agents after the first ones; none if it is not above 0.
 #[derive(Debug, Serialize)]
 pub(crate) struct Each {
-    pub(crate) server_kib: f64,
+    pub(crate) server_kib: Option<f64>,
     /// Objects and buffers of the kernel, for both ends of the connection.
-    pub(crate) kernel_kib: f64,
+    pub(crate) kernel_kib: Option<f64>,
     /// The process of the agents, their endpoints included.
-    pub(crate) agent_kib: f64,
+    pub(crate) agent_kib: Option<f64>,
     /// All of it, by what is left for other programs, with the data of the server if its files are in memory.
-    pub(crate) machine_kib: f64,
+    pub(crate) machine_kib: Option<f64>,
     pub(crate) accept_cpu_us: f64,
     pub(crate) back_cpu_us: f64,
     pub(crate) idle_cpu_ms_per_hour: f64,
     /// At the interval of the run; none without pings.
     pub(crate) pinged_cpu_ms_per_hour: Option<f64>,
+    /// None without pings, and if it is not above 0.
     pub(crate) cpu_us_per_ping: Option<f64>,
+    /// Of each push, not of each agent.
+    pub(crate) push_cpu_us: f64,
 }
 
 /// A phase in which nothing is pushed.
@@ -95,7 +101,7 @@ pub(crate) struct Percentiles {
 pub(crate) struct Restart {
     pub(crate) stop_s: f64,
     pub(crate) start_s: f64,
-    /// From the moment when the server listens, until the last agent was answered.
+    /// From the moment when the server listens, until the last agent was answered; the CPU time, too.
     pub(crate) back_s: f64,
     pub(crate) cpu_s: f64,
     /// Attempts that were refused.
@@ -114,7 +120,8 @@ impl Report {
         restart: Restart,
         closed: u64,
     ) -> Self {
-        let each = Each::new(plan, &before, &accepting, [&idle, &idle_after_restart], &restart);
+        let idles = [&idle, &idle_after_restart];
+        let each = Each::new(plan, &accepting, idles, &pushes, &restart);
         Self {
             measured_at_unix_s: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
@@ -139,28 +146,35 @@ impl Report {
 impl Each {
     fn new(
         plan: &Plan,
-        before: &Memory,
         accepting: &Accepting,
         [idle, without_pings]: [&Idle; 2],
+        pushes: &PushReport,
         restart: &Restart,
     ) -> Self {
         let agents = plan.agents as f64;
-        let kib = |before: u64, after: u64| (after as f64 - before as f64) / agents;
-        let after = &idle.memory;
+        let others = plan.agents - accepting.first_agents;
+        let kib = |first: u64, all: u64| above_zero((all as f64 - first as f64) / others as f64);
+        let (first, all) = (&accepting.first_memory, &idle.memory);
         let ms_per_hour = |idle: &Idle| idle.cpu_s / idle.seconds * 3600.0 * 1000.0 / agents;
         let of_pings_s = idle.cpu_s - without_pings.cpu_s / without_pings.seconds * idle.seconds;
         Self {
-            server_kib: kib(before.server_kib, after.server_kib),
-            kernel_kib: kib(before.slab_kib + before.tcp_kib, after.slab_kib + after.tcp_kib),
-            agent_kib: kib(before.agents_kib, after.agents_kib),
-            machine_kib: kib(after.available_kib, before.available_kib),
+            server_kib: kib(first.server_kib, all.server_kib),
+            kernel_kib: kib(first.slab_kib + first.tcp_kib, all.slab_kib + all.tcp_kib),
+            agent_kib: kib(first.agents_kib, all.agents_kib),
+            machine_kib: kib(all.available_kib, first.available_kib),
             accept_cpu_us: accepting.cpu_s * 1e6 / agents,
             back_cpu_us: restart.cpu_s * 1e6 / agents,
             idle_cpu_ms_per_hour: ms_per_hour(without_pings),
             pinged_cpu_ms_per_hour: (idle.ping_s > 0).then(|| ms_per_hour(idle)),
-            cpu_us_per_ping: (idle.pings > 0).then(|| of_pings_s * 1e6 / idle.pings as f64),
+            cpu_us_per_ping: above_zero(of_pings_s * 1e6 / idle.pings as f64),
+            push_cpu_us: pushes.cpu_s * 1e6 / pushes.sent.max(1) as f64,
         }
     }
+}
+
+/// A value that was measured: noise may exceed what one agent takes, and then the difference is no figure.
+fn above_zero(value: f64) -> Option<f64> {
+    (value.is_finite() && value > 0.0).then_some(value)
 }
 
 impl PushReport {
@@ -196,8 +210,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { agents, accepting, each, idle, pushes, restart, .. } = self;
         let Machine { cores, kernel, memory_mib } = &self.machine;
-        let optional =
-            |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+        let measured = |value: Option<f64>, digits: usize| {
+            value.map_or("not measurable".to_owned(), |value| format!("{value:.digits$}"))
+        };
         let mut row = |name: &str, value: String| writeln!(f, "| {name} | {value} |");
         row(
             &format!("{cores} cores, {memory_mib} MiB, Linux {kernel}"),
@@ -209,31 +224,33 @@ impl fmt::Display for Report {
             format!("{:.1}; {:.0}; {}", accepting.seconds, each.accept_cpu_us, accepting.refused),
         )?;
         row(
-            "server, resident, MiB before and after; KiB each",
+            "server, resident, MiB without agents, with all",
             format!(
-                "{:.1}, {:.1}; {:.2}",
+                "{:.1}, {:.1}",
                 self.before.server_kib as f64 / 1024.0,
-                idle.memory.server_kib as f64 / 1024.0,
-                each.server_kib
+                idle.memory.server_kib as f64 / 1024.0
             ),
         )?;
-        row("kernel, both ends, KiB each", format!("{:.2}", each.kernel_kib))?;
-        row("agents' process, KiB each", format!("{:.2}", each.agent_kib))?;
-        row("machine, all of it, KiB each", format!("{:.2}", each.machine_kib))?;
-        row("CPU of an idle agent, ms an hour", format!("{:.1}", each.idle_cpu_ms_per_hour))?;
-        row(
-            &format!("the same with pings at {} s; µs a ping; pings", idle.ping_s),
-            format!(
-                "{}; {}; {}",
-                optional(each.pinged_cpu_ms_per_hour),
-                optional(each.cpu_us_per_ping),
-                idle.pings
-            ),
-        )?;
+        let slope = format!("KiB each after the first {}", accepting.first_agents);
+        for (of, kib) in [
+            ("server, resident", each.server_kib),
+            ("kernel, both ends", each.kernel_kib),
+            ("agents' process", each.agent_kib),
+            ("machine, all of it", each.machine_kib),
+        ] {
+            row(&format!("{of}, {slope}"), measured(kib, 2))?;
+        }
+        row("CPU of an idle agent, ms an hour", format!("{:.2}", each.idle_cpu_ms_per_hour))?;
+        let pinged = match each.pinged_cpu_ms_per_hour {
+            Some(ms) => format!("{ms:.2}; {}; {}", measured(each.cpu_us_per_ping, 1), idle.pings),
+            None => "no pings".to_owned(),
+        };
+        row(&format!("the same with pings at {} s; µs a ping; pings", idle.ping_s), pinged)?;
         row(
             "pushes sent, answered 201, arrived, missing",
             format!("{}, {}, {}, {}", pushes.sent, pushes.accepted, pushes.arrived, pushes.missing),
         )?;
+        row("CPU of a push, µs", format!("{:.0}", each.push_cpu_us))?;
         row("POST to 201, ms", pushes.to_201_ms.to_string())?;
         row("POST to frame, ms", pushes.to_frame_ms.to_string())?;
         row(

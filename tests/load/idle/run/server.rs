@@ -4,7 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -23,14 +26,24 @@ const NO_PING_S: u64 = 86_400;
 /// Bytes at the end of the log that an error shows.
 const LOG_TAIL_BYTES: usize = 2000;
 
-/// A process that is killed when this is dropped, and its data.
+/// Longest wait for the first line of the server, and longest part of it that is read.
+const START_WAIT: Duration = Duration::from_secs(30);
+const LINE_BYTES_MAX: u64 = 1000;
+
+/// Interval between two looks at whether the run was interrupted.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The server and its data.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    process: Child,
+    process: Process,
     data: PathBuf,
     log: PathBuf,
     _dir: TempDir,
 }
+
+/// A process that is killed when this is dropped.
+struct Process(Child);
 
 impl Server {
     /// Starts the server on an empty data directory, or the one of the plan.
@@ -52,7 +65,7 @@ impl Server {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
+        self.process.0.id()
     }
 
     /// Sends SIGTERM, and does not wait.
@@ -63,12 +76,12 @@ impl Server {
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        !matches!(self.process.try_wait(), Ok(None))
+        !matches!(self.process.0.try_wait(), Ok(None))
     }
 
     /// An error if the server has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
-        match self.process.try_wait() {
+        match self.process.0.try_wait() {
             Ok(None) => Ok(()),
             end => Err(format!(
                 "the server has ended ({}). After signal 9 the kernel had no memory for it (see dmesg): try fewer \
@@ -85,11 +98,11 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         // Fails if it has ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -99,13 +112,13 @@ fn spawn(
     ping_s: u64,
     data: &PathBuf,
     log: &PathBuf,
-) -> Result<(Child, SocketAddr)> {
+) -> Result<(Process, SocketAddr)> {
     let file = OpenOptions::new().append(true).create(true).open(log);
     let file: File = file.map_err(|error| format!("no log at {}: {error}", log.display()))?;
     let ping_s = if ping_s == 0 { NO_PING_S } else { ping_s };
     // Room for a worker that has more connections than another.
     let connections = plan.agents + plan.agents / 4 + 1000;
-    let mut process = Command::new(&plan.kalends)
+    let process = Command::new(&plan.kalends)
         .args(["serve", "--listen", &address.to_string(), "--data-dir"])
         .arg(data)
         .args(&plan.arguments)
@@ -123,14 +136,44 @@ fn spawn(
                 "{path} cannot be started: {error}: --kalends is the path of a `kalends` program"
             )
         })?;
-    let mut line = String::new();
-    let output = process.stdout.take().expect("it was piped");
-    // Fails with the line.
-    let _ = BufReader::new(output).read_line(&mut line);
+    let mut process = Process(process);
+    let output = process.0.stdout.take().expect("it was piped");
+    let line = first_line(plan, output).map_err(|error| format!("{error}. {}", log_tail(log)))?;
     let address = line.strip_prefix(GREETING).and_then(|address| address.trim_end().parse().ok());
-    address
-        .map(|address| (process, address))
-        .ok_or_else(|| format!("the server does not start. {}", log_tail(log)))
+    address.map(|address| (process, address)).ok_or_else(|| {
+        format!(
+            "the server printed {line:?} in place of \"{GREETING}ADDRESS\": --kalends is the path of a `kalends` \
+            program. {}",
+            log_tail(log)
+        )
+    })
+}
+
+/// The first line that the server prints. It is an error if it ends without one.
+fn first_line(plan: &Plan, output: ChildStdout) -> Result<String> {
+    let (lines, line) = channel();
+    // It ends with its line, or with the process.
+    thread::spawn(move || {
+        let mut line = String::new();
+        // What cannot be read is no greeting.
+        let _ = BufReader::new(output.take(LINE_BYTES_MAX)).read_line(&mut line);
+        // Fails if the wait is over.
+        let _ = lines.send(line);
+    });
+    let begun = Instant::now();
+    loop {
+        plan.check_interrupted()?;
+        match line.recv_timeout(LOOK) {
+            Ok(line) if !line.is_empty() => return Ok(line),
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() < START_WAIT => {}
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("the server printed no line for {} s", START_WAIT.as_secs()));
+            }
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => {
+                return Err("the server does not start".to_owned());
+            }
+        }
+    }
 }
 
 fn log_tail(log: &PathBuf) -> String {
