@@ -16,11 +16,13 @@ DIR = Path(__file__).resolve().parents[3] / "docs/measurements"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 850, 400, 64, 260, 56, 48
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328; } .title { font-size: 16px; font-weight: 600; }
-.page { fill: #ffffff; } .muted { fill: #59636e; } .grid { stroke: #d1d9e0; } .line { fill: none; stroke-width: 2.2; } .band { opacity: .16; }
+.page { fill: #ffffff; } .muted { fill: #59636e; } .grid { stroke: #d1d9e0; }
+.line { fill: none; stroke-width: 2.2; } .band { opacity: .16; }
 .s0 { stroke: #0b62c4; } .f0 { fill: #0b62c4; } .s1 { stroke: #b35900; } .f1 { fill: #b35900; }
 .s2 { stroke: #1a7f37; } .f2 { fill: #1a7f37; }
 @media (prefers-color-scheme: dark) {
-  .page { fill: #0d1117; } text { fill: #e6edf3; } .muted { fill: #9198a1; } .grid { stroke: #3d444d; } .band { opacity: .28; }
+  .page { fill: #0d1117; } text { fill: #e6edf3; }
+  .muted { fill: #9198a1; } .grid { stroke: #3d444d; } .band { opacity: .28; }
   .s0 { stroke: #58a6ff; } .f0 { fill: #58a6ff; } .s1 { stroke: #f0883e; } .f1 { fill: #f0883e; }
   .s2 { stroke: #3fb950; } .f2 { fill: #3fb950; }
 }"""
@@ -163,7 +165,8 @@ def plot(title, unit, runs, lines, bands=()):
         parts.append(f'<text class="muted" x="{LEFT - 8}" y="{y_of(y) + 4:.1f}" text-anchor="end">{y:,g}</text>')
     for x in sorted(set(xs)):
         parts.append(f'<text class="muted" x="{x_of(x):.1f}" y="{HEIGHT - 26}" text-anchor="middle">{x:,.0f}</text>')
-    parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">connections, logarithmic</text>')
+    x, y = (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8
+    parts.append(f'<text x="{x}" y="{y}" text-anchor="middle">connections, logarithmic</text>')
     for number, (lower, upper) in enumerate(bands):
         corners = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in lower + upper[::-1])
         parts.append(f'<polygon class="band f{number + 1}" points="{corners}"/>')
