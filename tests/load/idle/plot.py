@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 DIR = Path(__file__).resolve().parents[3] / "docs/measurements"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 850, 400, 64, 260, 56, 48
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 890, 400, 64, 300, 56, 48
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328; } .title { font-size: 16px; font-weight: 600; }
 .page { fill: #ffffff; } .muted { fill: #59636e; } .grid { stroke: #d1d9e0; }
