@@ -72,7 +72,7 @@ impl WakeUp {
     }
 }
 
-/// A schedule whose runtime has ended wakes nobody, and a new one replaces it.
+/// Changes the schedule of this thread. A new one replaces it if its runtime has ended.
 fn with_schedule<T>(change: impl FnOnce(&mut Schedule) -> T) -> T {
     SCHEDULE.with_borrow_mut(|schedule| {
         let schedule = match schedule {

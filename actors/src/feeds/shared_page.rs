@@ -89,7 +89,7 @@ impl SharedRead {
         joined.boxed()
     }
 
-    /// Whether all followers have taken the page, which nobody else needs.
+    /// Whether all followers have taken the page. Then it can be dropped.
     pub(super) fn is_used_up(&self) -> bool {
         self.joiners_max == 0
     }
