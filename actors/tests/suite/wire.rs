@@ -18,9 +18,10 @@ pub(crate) struct Wire {
     send: Box<dyn FnMut(Sent)>,
 }
 
-pub(crate) struct Unlimited;
+/// An admission without limits. `D` is what it holds.
+pub(crate) struct Unlimited<D>(pub(crate) D);
 
-impl Admission for Unlimited {
+impl<D: 'static> Admission for Unlimited<D> {
     fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
         Ok(())
     }
@@ -78,7 +79,7 @@ impl Wire {
         seed: ConnectionSeed,
         send: impl FnMut(Sent) + 'static,
     ) -> Addr<Client<Self>> {
-        Self::start_limited(line, shared, seed, Box::new(Unlimited), send)
+        Self::start_limited(line, shared, seed, Box::new(Unlimited(())), send)
     }
 
     pub(crate) fn start_limited(

@@ -15,9 +15,9 @@ use actix_web::HttpRequest;
 use actix_web::rt::spawn;
 use actix_web::web::{self, ServiceConfig};
 use actors::handle::DirectPush;
-use actors::{Admission, ClientShared, Clock, Directory, NoPeers, RegistryActor};
+use actors::{ClientShared, Clock, Directory, NoPeers, RegistryActor};
 use allocations::Counts;
-use state_machine::connection::{CloseReason, Config, ConnectionSeed};
+use state_machine::connection::{Config, ConnectionSeed};
 use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Uaid};
 use tokio::net::TcpListener;
@@ -27,6 +27,7 @@ use tokio::task::yield_now;
 use crate::clockwork::{self, settle};
 use crate::net;
 use crate::node::{self, Bounds, message_of};
+use crate::wire::Unlimited;
 use store::NothingStored;
 
 /// Clients before and after. What does not grow with them drops out.
@@ -59,26 +60,6 @@ const PARTS: [(usize, &str); 13] = [
     (464, "registry"),
     (688, "connection: the actor, its context and its machine"),
 ];
-
-/// The limits of a client are as large as those of the server.
-struct Unlimited {
-    _limits: Arc<()>,
-    _address: Option<IpAddr>,
-}
-
-impl Admission for Unlimited {
-    fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
-        Ok(())
-    }
-
-    fn new_agent(&self) -> bool {
-        true
-    }
-
-    fn register(&self, _: Uaid) -> bool {
-        true
-    }
-}
 
 /// What a client allocates.
 struct PerClient {
@@ -190,7 +171,8 @@ async fn serve(listener: TcpListener, shared: Arc<ClientShared>) {
     let connect = move |request: HttpRequest| {
         agents.set(agents.get() + 1);
         let seed = ConnectionSeed { fresh_uaid: uaid(agents.get()), jitter: 0 };
-        let admission = Unlimited { _limits: Arc::clone(&limits), _address: None };
+        // As large as the limits of the server.
+        let admission = Unlimited((Arc::clone(&limits), None::<IpAddr>));
         let upgraded =
             actors::socket::upgrade(Arc::clone(&shared), seed, Box::new(admission), &request);
         async { upgraded }

@@ -96,7 +96,7 @@ async fn serve(shared: Arc<ClientShared>, seed: ConnectionSeed) -> Box<Serve> {
         let upgraded = actors::socket::upgrade(
             Arc::clone(&shared),
             seed,
-            Box::new(crate::wire::Unlimited),
+            Box::new(crate::wire::Unlimited(())),
             &request,
         );
         async { upgraded }
