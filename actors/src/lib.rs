@@ -4,6 +4,7 @@
 //! - [`registry`]: the connections of this node, and the lookup of all nodes; drives
 //!   `state_machine::registry`.
 //! - [`endpoint`]: the delivery of pushes; drives `state_machine::delivery`.
+//! - [`bridge`]: the contract of a bridge to the push service of a platform.
 //! - [`feeds`]: the publisher and the followers of feeds; drives `state_machine::feed`.
 //! - [`broadcasts`]: the broadcasts of a node, and the connections to wake when they change.
 //! - [`socket`]: the one file that names actix-web-actors.
@@ -18,6 +19,7 @@
 mod ack_waiters;
 pub mod admission;
 mod alarm;
+pub mod bridge;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;
@@ -38,6 +40,7 @@ mod store_executor;
 mod wake_ups;
 
 pub use admission::Admission;
+pub use bridge::Bridge;
 pub use client::{Client, ClientShared, StepObserver, Transport};
 pub use clock::Clock;
 pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};

@@ -9,6 +9,7 @@
 //! - [`registry`]: the connections of this node.
 //! - [`feed`]: tables of keys whose changes are numbered, their publishers and consumers.
 //! - [`broadcast`]: the feed that every node consumes for its user agents.
+//! - [`bridge`]: user agents behind the push service of their platform.
 //! - [`breaker`]: the circuit breaker of a peer node.
 //! - [`token_bucket`]: a rate limit with a burst.
 //! - [`staggered_fanout`]: wakes many subscribers one after the other.
@@ -16,6 +17,7 @@
 
 pub mod backoff;
 pub mod breaker;
+pub mod bridge;
 pub mod broadcast;
 #[cfg(test)]
 #[path = "../tests/support/cases.rs"]
@@ -38,6 +40,7 @@ pub mod time;
 pub mod token_bucket;
 pub mod wire;
 
+pub use bridge::{BridgeName, BridgeOutcome, BridgeRecipient};
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};
 pub use message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};
 pub use month::Month;

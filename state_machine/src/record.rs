@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::bridge::BridgeRecipient;
 use crate::ids::{NodeId, Uaid};
 use crate::month::{CivilHour, Month};
 use crate::time::Time;
@@ -33,10 +34,14 @@ pub struct NodeBinding {
 }
 
 /// How a user agent is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RouterType {
     /// Over a WebSocket of a connection node.
     WebPush,
+    /// Over a WebSocket, with the older protocol SimplePush.
+    SimplePush,
+    /// Through the push service of its platform.
+    Bridge(Box<BridgeRecipient>),
 }
 
 /// `YYYYMMDDHH` and four digits, 0001 to 0010, that spread one hour over several index keys
@@ -54,9 +59,11 @@ impl RouterRecord {
 
 impl RouterType {
     /// The `router_type` in the router table.
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::WebPush => "webpush",
+            Self::SimplePush => "simplepush",
+            Self::Bridge(recipient) => recipient.bridge.as_str(),
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) async fn register(
 }
 
 fn write(client: &DynamoClient, registration: &Registration) -> RecordUpdate {
-    let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
+    let Registration { uaid, ref router_type, ref node, connected_at, last_connect, create_in } =
         *registration;
     let set = "SET router_type = :type, node_id = :node, connected_at = :at, \
                last_connect = :last_connect, record_version = :version";
@@ -93,12 +93,18 @@ fn record_after(
     registration: &Registration,
     before: &Item,
 ) -> Result<RouterRecord, CallError> {
-    let Registration { uaid, router_type: wanted, ref node, connected_at, last_connect, create_in } =
-        *registration;
+    let Registration {
+        uaid,
+        router_type: ref wanted,
+        ref node,
+        connected_at,
+        last_connect,
+        create_in,
+    } = *registration;
     let (curmonth, oldmonth) = months(client, before)?;
     Ok(RouterRecord {
         uaid,
-        router_type: wanted,
+        router_type: wanted.clone(),
         node: Some(node.clone()),
         connected_at,
         last_connect,

@@ -17,7 +17,7 @@ pub(super) fn register(
     conn: &Connection,
     registration: &Registration,
 ) -> rusqlite::Result<RegisterResult> {
-    let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
+    let Registration { uaid, ref router_type, ref node, connected_at, last_connect, create_in } =
         *registration;
     let there = read(conn, uaid)?;
     let before = there.as_ref().and_then(RouterRecord::binding);
@@ -41,7 +41,7 @@ pub(super) fn register(
     if !change(conn, WRITE, parameters)? {
         return Ok(RegisterResult::UnknownAgent);
     }
-    let node = Some(node.clone());
+    let (node, router_type) = (Some(node.clone()), router_type.clone());
     let record =
         RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth };
     Ok(RegisterResult::Registered(record, before))

@@ -124,5 +124,5 @@ impl UnwrittenRegistrations {
 
 fn registered(record: &RouterRecord, registration: &Registration) -> RouterRecord {
     let Registration { ref node, connected_at, last_connect, .. } = *registration;
-    RouterRecord { node: Some(node.clone()), connected_at, last_connect, ..*record }
+    RouterRecord { node: Some(node.clone()), connected_at, last_connect, ..record.clone() }
 }

@@ -168,7 +168,7 @@ fn registered(registration: &Registration) -> Vec<StoreAnswer> {
         StoreAnswer::Registered(RegisterResult::Registered(
             RouterRecord {
                 uaid: registration.uaid,
-                router_type: registration.router_type,
+                router_type: registration.router_type.clone(),
                 node: Some(registration.node.clone()),
                 connected_at: registration.connected_at,
                 last_connect: LastConnect::of(

@@ -147,7 +147,7 @@ impl Store {
     }
 
     fn register(&mut self, registration: &Registration) -> RegisterResult {
-        let Registration { uaid, router_type, ref node, connected_at, last_connect, create_in } =
+        let Registration { uaid, ref router_type, ref node, connected_at, last_connect, create_in } =
             *registration;
         let before = self.records.get(&uaid).and_then(RouterRecord::binding);
         let (curmonth, oldmonth) = match (self.records.get(&uaid), create_in) {
@@ -161,7 +161,7 @@ impl Store {
         let node = Some(node.clone());
         let record = RouterRecord {
             uaid,
-            router_type,
+            router_type: router_type.clone(),
             node,
             connected_at,
             last_connect,

@@ -1,0 +1,14 @@
+//! The contract of a bridge, the push service of a platform.
+
+use futures_util::future::BoxFuture;
+use state_machine::{BridgeOutcome, BridgeRecipient, Message};
+
+/// Sends messages to the user agents of one bridge.
+pub trait Bridge: Send + Sync {
+    /// Sends one message. The outcome is known within the bridge's own time-out.
+    fn send(
+        &self,
+        recipient: &BridgeRecipient,
+        message: &Message,
+    ) -> BoxFuture<'static, BridgeOutcome>;
+}
