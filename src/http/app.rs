@@ -56,6 +56,8 @@ pub struct EndpointRole {
     pub message_urls: MessageUrls,
     pub vapid: Vapid,
     pub limits: PushLimits,
+    /// Whether this node is a Matrix push gateway for its endpoints.
+    pub matrix_gateway: bool,
     pub shared: Arc<EndpointShared>,
     pub ids: MessageIds,
 }

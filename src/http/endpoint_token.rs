@@ -159,6 +159,20 @@ impl EndpointTokens {
     }
 }
 
+impl TokenVersion {
+    /// The kind and the text of the token in an endpoint's path.
+    pub fn in_path(path: &str) -> Option<(Self, &str)> {
+        let behind = path.strip_prefix("/wpush/")?;
+        match behind.split_once('/') {
+            None => Some((Self::Short, behind)),
+            Some(("r", token)) => Some((Self::Restricted, token)),
+            Some(("v1", token)) => Some((Self::V1, token)),
+            Some(("v2", token)) => Some((Self::V2, token)),
+            Some(_) => None,
+        }
+    }
+}
+
 impl EndpointToken {
     fn from_bytes(ids: &[u8; IDS_BYTES]) -> Self {
         let (mut uaid, mut chid) = ([0; ID_BYTES], [0; ID_BYTES]);

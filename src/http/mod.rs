@@ -5,6 +5,7 @@ pub mod app;
 pub mod endpoint_token;
 pub mod error;
 mod health;
+mod matrix;
 pub mod message_url;
 mod messages;
 pub mod origin_check;

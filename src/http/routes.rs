@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
 
 use super::app::{AppState, EndpointRole, LocalEndpoint};
 use super::endpoint_token::TokenVersion;
-use super::{PushError, health, messages, push, socket};
+use super::{PushError, health, matrix, messages, push, socket};
 
 /// The routes of one worker, by the roles of the node.
 pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
@@ -36,6 +36,9 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
 }
 
 fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
+    if endpoints.matrix_gateway {
+        service.service(matrix::resource());
+    }
     service
         .app_data(Data::new(LocalEndpoint::new(Arc::clone(&endpoints.shared))))
         .app_data(endpoints.clone())
@@ -94,7 +97,7 @@ fn page(path: &str, get: Route) -> Resource {
 }
 
 /// A 405, which lists the allowed methods (RFC 9110 §15.5.6).
-fn refused(allow: &'static str) -> HttpResponse {
+pub(super) fn refused(allow: &'static str) -> HttpResponse {
     let mut response = PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response();
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
     response

@@ -12,6 +12,7 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::http::{Method, Uri};
 use actix_web::test::{TestRequest, init_service, try_call_service};
 use actors::Clock;
+use serde_json::json;
 use slog::{Discard, Logger, o};
 use state_machine::feed::FeedName;
 use state_machine::{
@@ -123,6 +124,10 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
         crypto-key: keyid=p256dh;dh=BGVuYw,p256ecdsa=BGVuYw";
     let aes128gcm = "topic: mail\nurgency: low\ncontent-encoding: aes128gcm";
     let preflight = "origin: https://a.example\naccess-control-request-method: POST";
+    let matrix = json!({"notification": {
+        "event_id": "$a", "room_id": "!b:c.example", "prio": "low", "counts": {"unread": 2},
+        "devices": [{"app_id": "d", "pushkey": format!("{origin}{endpoint}"), "tweaks": {}}],
+    }});
     let events = "accept: text/event-stream\nlast-event-id: 0";
     vec![
         (format!("POST {endpoint}\nttl: 0\n\n"), 201),
@@ -137,6 +142,8 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
         (format!("GET /v1/feeds/x\n{bearer}\n{events}\n\n"), 200),
         (format!("DELETE /v1/feeds/x/b\n{bearer}\n\n"), 404),
         (format!("POST /v1/feeds/x/b/republish\n{bearer}\n\n"), 404),
+        (format!("POST /_matrix/push/v1/notify\n\n{matrix}"), 200),
+        ("GET /_matrix/push/v1/notify\n\n".to_owned(), 200),
         ("GET /health\naccept: */*\n\n".to_owned(), 200),
     ]
 }

@@ -208,6 +208,7 @@ impl NodeParts<'_> {
             message_urls: MessageUrls::new(keys),
             vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max),
             limits: limits::of_a_push(settings),
+            matrix_gateway: settings.matrix_gateway,
             shared: Arc::new(shared),
             ids: MessageIds::after(floor),
         })

@@ -17,10 +17,9 @@ use crate::node_address::{AllowedNodes, Networks};
 
 settings! {
     group "Server" {
-        /// Directory of the database and the keys. The server creates it if it is missing; one
-        /// server at a time uses it. Back up the whole directory while the server is stopped:
-        /// without router.db every user agent must subscribe again, and without keys.toml no
-        /// endpoint URL issued so far works.
+        /// Directory of the database and the keys. The server creates it if it is missing; one server at a time uses it.
+        /// Back up the whole directory while the server is stopped: without router.db every user agent must subscribe
+        /// again, and without keys.toml no endpoint URL issued so far works.
         data_dir: PathBuf = PathBuf::from("./kalends-data");
 
         /// Address and port for user agents and application servers. Port 0 selects a free port.
@@ -167,9 +166,8 @@ settings! {
         /// Interval at which a session reads the store for messages that it was not notified of.
         storage_recheck_s: u64 = 1800, in UP_TO_A_DAY_S, "s";
 
-        /// Time that a session in a new month waits for the acks of last month's messages before it
-        /// moves them to the new table; 0 waits without limit. Firefox gives up a command after 10
-        /// s.
+        /// Time that a session in a new month waits for the acks of last month's messages before it moves them to the new
+        /// table; 0 waits without limit. Firefox gives up a command after 10 s.
         drain_wait_ms: u64 = 8000, in 0..=600_000, "ms";
 
         /// Wait before a session repeats a failed store operation. It doubles with each failure, up
@@ -235,13 +233,14 @@ settings! {
         /// has the lowered value.
         ttl_max_s: u64 = 2_592_000, in 0..=31_536_000, "s";
 
-        /// Memory for verified VAPID tokens, which are cached until they expire: about 256 bytes
-        /// each.
+        /// Memory for verified VAPID tokens, which are cached until they expire: about 256 bytes each.
         vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
 
-        /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an
-        /// ack do not count.
+        /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an ack do not count.
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
+
+        /// Takes notifications of Matrix homeservers at `/_matrix/push/v1/notify`, for endpoints of this server only.
+        matrix_gateway: bool = true;
     }
 
     group "Waiting messages" {
