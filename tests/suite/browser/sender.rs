@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::within;
+use crate::harness::{python, within};
 
 /// Maximum time to send a few messages, on a busy machine.
 const SENDING_WAIT: Duration = Duration::from_secs(60);
@@ -119,14 +119,6 @@ impl Sender {
         command.arg(script).env("NO_PROXY", "*");
         command
     }
-}
-
-/// The Python in which `make test` has installed pywebpush.
-fn python() -> PathBuf {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
-    let remedy = "`make test` installs what the tests need";
-    assert!(python.exists(), "{} is missing: {remedy}", python.display());
-    python
 }
 
 /// Runs a `kalends push` that must be accepted.

@@ -25,7 +25,7 @@ pub(crate) use answer::Answer;
 pub(crate) use bystander::Bystander;
 pub(crate) use cluster::{Cluster, ClusterPlan};
 pub(crate) use kill_countdown::KillCountdown;
-pub(crate) use program::{ExitOutput, Program, kalends};
+pub(crate) use program::{ExitOutput, Program, kalends, python};
 pub(crate) use proxy::{Fault, Proxy, Rule};
 pub(crate) use raw::{Raw, oversized_bodies};
 pub(crate) use run::{number_from_env, raise_open_file_limit, timed};

@@ -1,6 +1,7 @@
 //! `kalends` as a command that a test waits for.
 
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use tokio::process::{Child, Command};
@@ -16,6 +17,14 @@ pub(crate) fn kalends<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     command
+}
+
+/// The Python in which `make test` has installed what the tests need of Python.
+pub(crate) fn python() -> PathBuf {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
+    let remedy = "`make test` installs what the tests need";
+    assert!(python.exists(), "{} is missing: {remedy}", python.display());
+    python
 }
 
 /// Exit code and output of a finished process.
