@@ -239,7 +239,8 @@ settings! {
         /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an ack do not count.
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
 
-        /// Takes notifications of Matrix homeservers at `/_matrix/push/v1/notify`, for endpoints of this server only.
+        /// Takes notifications of Matrix homeservers at `/_matrix/push/v1/notify`, for endpoints of this server only. With
+        /// `false` that path is answered 404, and apps use another gateway.
         matrix_gateway: bool = true;
     }
 
