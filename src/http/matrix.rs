@@ -24,6 +24,9 @@ const REQUEST_BYTES_MAX: usize = 131_072;
 /// Devices of one request. Homeservers send one.
 const DEVICES_MAX: usize = 16;
 
+/// The longest pushkey of Matrix.
+const PUSHKEY_BYTES_MAX: usize = 512;
+
 /// Matrix has no TTL. Synapse drops a notification that it could not send for a day, and so does this server.
 const TTL: Span = Span::from_secs(24 * 60 * 60);
 
@@ -76,11 +79,14 @@ async fn forward(
     let charge = || limits.push_from(address).map_err(PushError::from);
     charge()?;
     let wait = app.limits.body_timeout;
-    let body = push::read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
-    let Notification { devices, fields } = Notification::read(&body)?;
+    // What is read is dropped, so that a request holds little while its pushes wait for acks.
+    let (devices, message) = {
+        let body = push::read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
+        let Notification { devices, fields } = Notification::read(&body)?;
+        (devices, Forwarded::new(&fields, app.limits.payload_bytes_max)?)
+    };
     // Each further device is a push too.
     devices.iter().skip(1).try_for_each(|_| charge())?;
-    let message = Forwarded::new(&fields, app.limits.payload_bytes_max)?;
     let pushes = devices.iter().map(|device| push_to(app, endpoint, &device.pushkey, &message));
     let outcomes = join_all(pushes).await;
     let mut rejected = Vec::new();
@@ -159,9 +165,13 @@ impl Notification {
         let Request { notification } = serde_json::from_slice(body).map_err(|error| {
             if error.is_data() { NotifyError::BadJson } else { NotifyError::NotJson }
         })?;
-        match notification.devices.len() {
-            0..=DEVICES_MAX => Ok(notification),
-            _ => Err(NotifyError::TooManyDevices),
+        if notification.devices.len() > DEVICES_MAX {
+            return Err(NotifyError::TooManyDevices);
+        }
+        let is_short = |device: &Device| device.pushkey.len() <= PUSHKEY_BYTES_MAX;
+        match notification.devices.iter().all(is_short) {
+            true => Ok(notification),
+            false => Err(NotifyError::BadJson),
         }
     }
 }
@@ -211,7 +221,7 @@ enum NotifyError {
     Method,
     #[error("the body is not JSON")]
     NotJson,
-    #[error("the body is not a notification with devices, each with a pushkey")]
+    #[error("the body has no notification with devices, each with a pushkey of at most 512 bytes")]
     BadJson,
     #[error("the notification has more than {DEVICES_MAX} devices")]
     TooManyDevices,

@@ -109,6 +109,7 @@ fn ids_that_fill_a_message_are_refused() {
 fn an_invalid_body_is_refused_by_its_kind() {
     let devices =
         |count| json!({"notification": {"devices": vec![json!({"pushkey": "a"}); count]}});
+    let pushkey = |bytes| json!({"notification": {"devices": [{"pushkey": "a".repeat(bytes)}]}});
     let deep = "[".repeat(1000);
     for (body, error) in [
         (String::new(), Some(NotifyError::NotJson)),
@@ -124,6 +125,8 @@ fn an_invalid_body_is_refused_by_its_kind() {
             r#"{"notification": {"devices": [{"pushkey": 1}]}}"#.to_owned(),
             Some(NotifyError::BadJson),
         ),
+        (pushkey(PUSHKEY_BYTES_MAX + 1).to_string(), Some(NotifyError::BadJson)),
+        (pushkey(PUSHKEY_BYTES_MAX).to_string(), None),
         (devices(0).to_string(), None),
         (devices(DEVICES_MAX).to_string(), None),
         (devices(DEVICES_MAX + 1).to_string(), Some(NotifyError::TooManyDevices)),
