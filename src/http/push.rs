@@ -83,6 +83,7 @@ pub(super) async fn deliver(
         Outcome::UserWentAway => Err(PushError::UserWentAway),
         Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
         Outcome::Full(scope) => Err(PushError::WaitingFull(scope)),
+        Outcome::Bridge(outcome) => Err(PushError::Bridge(outcome)),
         Outcome::Unavailable => Err(PushError::Unavailable),
     }
 }
