@@ -204,32 +204,28 @@ settings! {
         /// Time that the endpoint waits for the user agent's ack. It then stores the message.
         ack_wait_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// Time beyond `ack_wait_ms` that the endpoint waits for a session that does not answer
-        /// because its peer has stopped reading.
+        /// Time beyond `ack_wait_ms` that the endpoint waits for a session that does not answer because its peer has
+        /// stopped reading.
         answer_grace_ms: u64 = 250, in WAIT_MS, "ms";
 
-        /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if
-        /// its TTL is 0.
+        /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if its TTL is 0.
         pushes_awaiting_ack_max: usize = 10_000, in COUNT, "pushes";
 
         /// Pushes to one user agent that may wait for an ack, so that none uses up `pushes_awaiting_ack_max`.
         agent_pushes_awaiting_ack_max: usize = 64, in COUNT, "pushes";
 
-        /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old
-        /// aesgcm encoding may always have 5630, the limit of Mozilla's service. That service accepts
-        /// 5630 in aes128gcm too; set that to accept the same.
+        /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old aesgcm encoding may
+        /// always have 5630, the limit of Mozilla's service. That service accepts 5630 in aes128gcm too; set that to
+        /// accept the same.
         payload_bytes_max: usize = 4096, in 4096..=1_048_576, "bytes";
 
-        /// Longest time that a message is kept. A greater TTL is lowered to it, and the response
-        /// has the lowered value.
+        /// Longest time that a message is kept. A greater TTL is lowered to it, and the response has the lowered value.
         ttl_max_s: u64 = 2_592_000, in 0..=31_536_000, "s";
 
-        /// Memory for verified VAPID tokens, which are cached until they expire: about 256 bytes
-        /// each.
+        /// Memory for verified VAPID tokens, which are cached until they expire: about 256 bytes each.
         vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
 
-        /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an
-        /// ack do not count.
+        /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an ack do not count.
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";
     }
 
