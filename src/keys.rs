@@ -7,8 +7,9 @@
 //! `crypto_keys` are Fernet keys as in autopush-rs: the first seals, all open. The keys for all
 //! other purposes are derived from them, see [`SealKeys`] and [`MacKeys`]. The nodes of a cluster
 //! sign their requests to each other with `cluster_keys`, and all have the same file: by
-//! [`fingerprint`] a node detects that its keys are not those of the others. `auth_keys` make the
-//! secrets of bridged user agents as in autopush-rs; a server without bridges needs none.
+//! [`fingerprint`] a node detects that its keys are not those of the others.
+//!
+//! `auth_keys` make the secrets of bridged user agents as in autopush-rs. A server without bridges needs none.
 
 pub mod add;
 mod auth;

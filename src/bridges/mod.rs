@@ -3,6 +3,7 @@
 //! - [`config`]: the file of applications.
 //! - [`platform`]: what a bridge has to define, and one exchange with it.
 //! - [`fcm`], [`apns`]: the two bridges.
+//! - [`registration`]: the API with which their user agents register.
 //! - [`guard`]: breaker, bound and counters of an application.
 //! - [`http_client`]: HTTP/2 with bounds; [`jwt`]: signed tokens; [`message_data`]: a message in the clients' names.
 //!
@@ -16,8 +17,9 @@ mod http_client;
 mod jwt;
 mod message_data;
 mod platform;
+pub mod registration;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -79,6 +81,11 @@ impl Bridges {
     /// Whether the file of bridges names this application.
     pub fn has_app(&self, bridge: BridgeName, app: &str) -> bool {
         self.applications.contains_key(&(bridge, app.into()))
+    }
+
+    /// The applications of the file of bridges.
+    pub fn apps(&self) -> BTreeSet<(BridgeName, Box<str>)> {
+        self.applications.keys().cloned().collect()
     }
 
     /// Whether this server has no bridges.

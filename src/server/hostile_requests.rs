@@ -43,9 +43,8 @@ fn no_hostile_request_makes_the_server_panic_or_fail() {
     let system = System::new();
     let node = system.block_on(node(dir.path()));
     let service = system.block_on(async {
-        let feeds = node.feeds.clone().expect("the node has endpoints");
-        let feeds = move |service: &mut _| crate::feeds::http::routes(&feeds, service);
-        init_service(App::new().configure(routes::of(&node.app)).configure(feeds)).await
+        let apis = |service: &mut _| node.apis.routes(service);
+        init_service(App::new().configure(routes::of(&node.app)).configure(apis)).await
     });
     let ask = |bytes: &[u8]| {
         // An answer that waits for more, such as an event stream, is dropped within the runtime.
@@ -114,7 +113,7 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
     let id = MessageId::from_uuid_v7(7, false);
     let message = endpoints.message_urls.encrypt(UAID, &MessageKey { id, chid: CHID, topic: None });
     let grant = Grant { feed: FeedName::parse("x").unwrap(), scopes: Scopes::Both, expires: None };
-    let token = node.feeds.as_ref().unwrap().tokens.mint(&grant);
+    let token = node.apis.feeds.as_ref().unwrap().tokens.mint(&grant);
     let bearer = format!("authorization: Bearer {token}");
     let origin = &node.origin;
     let handshake = "connection: upgrade\nupgrade: websocket\nsec-websocket-version: 13\n\
