@@ -72,7 +72,6 @@ struct ProviderTokens {
     current: Mutex<Option<(Time, HeaderValue)>>,
 }
 
-/// Opens an application.
 pub(super) fn open(section: Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
     let config: Config = section.read()?;
     let default = if config.sandbox { SANDBOX } else { PRODUCTION };

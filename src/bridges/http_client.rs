@@ -12,6 +12,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use state_machine::Span;
+use tokio::time::sleep;
 
 use crate::https_client::with_causes;
 
@@ -40,6 +41,12 @@ pub(super) struct HttpAnswer {
     pub(super) retry_after: Option<Span>,
     pub(super) body: Bytes,
 }
+
+/// Repetitions of a request whose connection broke. One may still get the broken connection.
+const REPEATS_MAX: u32 = 2;
+
+/// Pause before a repetition, in which the end of the connection is noticed.
+const REPEAT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Maximum length of the reason of a bridge in the log.
 const REASON_CHARS_MAX: usize = 60;
@@ -74,15 +81,16 @@ impl HttpClient {
         Self(client)
     }
 
-    /// Sends a request. If the connection breaks, sends it once more on a new one: the bridge may then have the message
-    /// twice, but never not at all.
+    /// Sends a request. If the connection breaks, repeats it on a new one: the bridge may then have the message more than
+    /// once, but never not at all.
     pub(super) async fn call(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
-        let again = request.clone();
-        let answer = match self.call_once(request).await {
-            Err(broken) if !broken.is_before_sending => self.call_once(again).await,
-            answer => answer,
-        };
-        answer.map_err(|broken| broken.why)
+        for _ in 0..REPEATS_MAX {
+            match self.call_once(request.clone()).await {
+                Err(broken) if !broken.is_before_sending => sleep(REPEAT_PAUSE).await,
+                answer => return answer.map_err(|broken| broken.why),
+            }
+        }
+        self.call_once(request).await.map_err(|broken| broken.why)
     }
 
     async fn call_once(&self, request: HttpRequest) -> Result<HttpAnswer, Broken> {

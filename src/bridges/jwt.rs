@@ -34,7 +34,7 @@ impl SigningKey {
             .ok_or("expected a P-256 key (PKCS #8) in PEM, as in the .p8 file of Apple")
     }
 
-    /// Signs the claims.
+    /// A token that expires when its claims state so.
     pub(super) fn sign(&self, key_id: &str, claims: &Value) -> String {
         let algorithm = match self {
             Self::Rs256(_) => "RS256",

@@ -11,13 +11,12 @@ pub(super) struct MessageData<'a> {
     chid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
-    /// The content encoding.
     #[serde(skip_serializing_if = "Option::is_none")]
     con: Option<&'static str>,
-    /// The `Encryption` header.
+    /// The `Encryption` header, of `aesgcm` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     enc: Option<&'a str>,
-    /// The `Crypto-Key` header.
+    /// The `Crypto-Key` header, of `aesgcm` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     cryptokey: Option<&'a str>,
 }

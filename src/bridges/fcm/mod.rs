@@ -41,7 +41,6 @@ struct Fcm {
     tokens: AccessTokens,
 }
 
-/// Opens an application.
 pub(super) fn open(section: Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
     let config: Config = section.read()?;
     let base_url = section.base_url(config.base_url.as_deref(), BASE_URL)?;

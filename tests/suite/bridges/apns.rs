@@ -30,7 +30,7 @@ async fn a_message_has_the_headers_of_apple_and_the_names_that_firefox_reads() {
         ("apns-push-type", "alert"),
         ("apns-priority", "10"),
         ("apns-expiration", "1800000060"),
-        ("apns-id", "01920000-0000-7000-8000-000000000001"),
+        ("apns-id", "01920000-0000-7000-8000-000000000002"),
     ] {
         assert_eq!(received.headers[name], value);
     }

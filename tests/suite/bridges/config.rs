@@ -82,9 +82,9 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
         (text.replace("AuthKey.p8", "client.pem"), "client.pem: key: expected a P-256 key"),
         (
             text.replace("topic = \"org.example.app\"", "topic = \"\""),
-            "bridges.toml: apns.example.topic: ",
+            "topic: expected the bundle id",
         ),
-        (base_url("http://push.example"), "bridges.toml: apns.example.base_url: expected https"),
+        (base_url("http://push.example"), "base_url: expected https: credentials are sent there"),
         (
             base_url("https://a:b@push.example"),
             "base_url: expected a URL without user and password",

@@ -60,12 +60,12 @@ async fn a_stream_that_is_reset_is_repeated() {
 }
 
 #[actix_web::test]
-async fn a_message_is_repeated_only_once() {
+async fn a_message_is_repeated_at_most_twice() {
     let world = World::new();
-    world.service.reply(Reply::Close);
-    world.service.reply(Reply::Close);
+    world.service.reply_always(Reply::Close);
     assert_eq!(world.send_to(Apns).await, Unavailable);
-    assert_eq!(world.service.messages().len(), 2);
+    let sent = world.service.messages().len();
+    assert!((2..=3).contains(&sent), "{sent}");
 }
 
 #[actix_web::test]

@@ -87,7 +87,7 @@ fn recipient(bridge: BridgeName) -> BridgeRecipient {
 /// A message of three bytes.
 fn message() -> Message {
     Message {
-        id: MessageId::from_uuid_v7(0x0192_0000_0000_7000_8000_0000_0000_0001, false),
+        id: MessageId::from_uuid_v7(0x0192_0000_0000_7000_8000_0000_0000_0002, false),
         chid: Chid::parse(CHID).expect("it is a chid"),
         topic: None,
         urgency: Urgency::Normal,

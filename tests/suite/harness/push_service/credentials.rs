@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rand::SystemRandom;
@@ -34,7 +34,10 @@ pub(super) struct Credentials {
 
 impl Credentials {
     pub(super) fn new() -> Self {
-        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key can be made");
+        // Making one takes a second, and nothing depends on another.
+        static RSA: LazyLock<RsaKeyPair> =
+            LazyLock::new(|| RsaKeyPair::generate(KeySize::Rsa2048).expect("a key can be made"));
+        let rsa = &*RSA;
         let rsa_pkcs8 = rsa.as_der().expect("a key has a DER form").as_ref().to_vec();
         let p256 =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());

@@ -83,7 +83,6 @@ pub(crate) enum Reply {
     Close,
     /// The stream is reset.
     Reset,
-    /// No answer, ever.
     Silence,
     /// The connection is not read any more.
     Deaf,
