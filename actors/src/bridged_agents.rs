@@ -205,7 +205,7 @@ impl BridgedAgents {
         }
     }
 
-    /// Logs a failure.
+    /// The peer learns only that the store failed; the log has the reason.
     fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreFailed> {
         answer.map_err(|error| {
             if let Some(failures) = self.failed_log_limiter.count(self.clock.now()) {

@@ -71,7 +71,7 @@ pub struct Status {
     pub agents: BTreeMap<Month, u64>,
     /// Number of agents with an unfinished move away from each month.
     pub unfinished_moves: BTreeMap<Month, u64>,
-    /// Number of records with another router type than Web Push, which count as none.
+    /// Number of records with a router type or recipient that is not served, which count as none.
     pub other_types: u64,
     /// Number of users whose drop was interrupted.
     pub unfinished_drops: u64,

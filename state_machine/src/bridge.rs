@@ -39,7 +39,7 @@ pub enum BridgeOutcome {
     },
     /// The bridge allows no further message now, or too many messages wait for it.
     Busy {
-        /// The bridge's `Retry-After`.
+        /// The `Retry-After` that the bridge answered; none if it named no time.
         retry_after: Option<Span>,
     },
     /// This server has no such application, or the bridge refuses the message for a reason that the operator must mend.
@@ -53,7 +53,6 @@ pub enum BridgeOutcome {
 }
 
 impl BridgeName {
-    /// Every bridge.
     pub const ALL: [Self; 2] = [Self::Fcm, Self::Apns];
 
     /// The `router_type` in the router table.
@@ -64,14 +63,14 @@ impl BridgeName {
         }
     }
 
-    /// Parses a `router_type`.
+    /// None for a `router_type` of another kind, and for the bridges of autopush that were shut down.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|bridge| bridge.as_str() == text)
     }
 }
 
 impl fmt::Debug for BridgeRecipient {
-    /// Without the token.
+    /// Leaves the token out: what is logged must not contain it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.bridge.as_str(), self.app)
     }

@@ -32,12 +32,15 @@ use crate::store::{MonthStep, StoreAnswer, StoreOp};
 pub enum Task {
     /// Nothing more: a push.
     Move,
-    /// Read the channels.
     ReadChannels,
     /// Register a channel, if the agent has fewer than `channels_max` others.
-    AddChannel { chid: Chid, channels_max: usize },
-    /// Unregister a channel.
-    RemoveChannel { chid: Chid },
+    AddChannel {
+        chid: Chid,
+        channels_max: usize,
+    },
+    RemoveChannel {
+        chid: Chid,
+    },
 }
 
 /// The parameters of a call.

@@ -8,6 +8,7 @@
 
 mod backpressure;
 mod bounds;
+mod bridged;
 mod broadcasts;
 mod clock;
 mod clockwork;

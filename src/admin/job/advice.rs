@@ -148,7 +148,7 @@ impl StoreState<'_> {
         let mut advice = Vec::new();
         if other_types > 0 {
             advice.push(format!(
-                "{other_types} records have another router type than webpush and are not served: their agents get \
+                "{other_types} records have a router type or router data that is not served: their agents get \
                  a new id when they connect; `kalends users drop-inactive` drops those that stay away"
             ));
         }
@@ -250,7 +250,7 @@ mod tests {
         let agents = RecordsByMonth { other_types: 3, dropped: 2, ..RecordsByMonth::default() };
         let lines = state(&tables(&["2026_10", "2026_11"]), &agents).advice();
         assert!(
-            lines[0].starts_with("3 records have another router type than webpush"),
+            lines[0].starts_with("3 records have a router type or router data that is not served"),
             "{lines:?}"
         );
         assert!(lines[1].starts_with("the drop of 2 users was interrupted"), "{lines:?}");

@@ -10,6 +10,9 @@
 //!
 //! A move to this month that fails is no failure of the push: the channel is confirmed in the months of the record.
 
+#[cfg(test)]
+mod tests;
+
 use super::{DeliveryEffect as Do, DeliveryEvent as Is, LOOKUPS_MAX, Outcome, Route, answer};
 use crate::bridge::{BridgeOutcome, BridgeRecipient};
 use crate::month::{DueMove, Month};
