@@ -349,7 +349,8 @@ settings! {
         /// addresses with the same first 56 bits count as one, for each limit by address. 0 is no limit.
         address_pushes_per_minute_max: usize = 60_000, in PER_MINUTE, "pushes a minute";
 
-        /// Requests for a WebSocket from one address in a minute, and at once. A further one gets 429. 0 is no limit.
+        /// Requests for a WebSocket, and those of phones over HTTP, from one address in a minute, and at once. A further
+        /// one gets 429. 0 is no limit.
         address_connects_per_minute_max: usize = 3000, in PER_MINUTE, "connects a minute";
 
         /// Open WebSockets of one address. A further one gets 429. 0 is no limit.

@@ -20,16 +20,16 @@ pub(super) struct Target<'a> {
     pub(super) resource: Resource<'a>,
 }
 
-/// The ids are as the client wrote them.
+/// What is below `/v1/{type}/{app}`, with the ids as the client wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resource<'a> {
-    /// `registration`
+    // `registration`
     New,
-    /// `registration/{uaid}`
+    // `registration/{uaid}`
     Agent(&'a str),
-    /// `registration/{uaid}/subscription`
+    // `registration/{uaid}/subscription`
     Channels(&'a str),
-    /// `registration/{uaid}/subscription/{chid}`
+    // `registration/{uaid}/subscription/{chid}`
     Channel(&'a str, &'a str),
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::push_service::APP;
 use crate::harness::{
-    AT_ONCE, Agent, Answer, Cluster, ClusterPlan, Launch, PushService, Reply, Sender, Server,
+    AT_ONCE, Agent, Answer, Cluster, ClusterPlan, Launch, PushService, Reply, Role, Sender, Server,
     until, within,
 };
 
@@ -277,4 +277,18 @@ async fn endpoint_nodes_share_registrations_and_need_an_auth_key() {
         sender.push(&format!("{origin}/wpush/{path}"), "a message").await;
     }
     assert_eq!(service.messages().len(), 2);
+
+    let mut launch = cluster.launch_of(Role::Endpoint);
+    let without = |keys: String| keys.split("auth_keys").next().map(str::to_owned);
+    launch.keys = launch.keys.and_then(without);
+    let refused = Server::try_launch(launch).err().expect("it has no auth key").to_string();
+    assert!(refused.contains("no auth_keys") && refused.contains("kalends keys auth"), "{refused}");
+}
+
+#[actix_web::test]
+async fn a_wrong_file_of_bridges_ends_the_start() {
+    let service = PushService::start();
+    service.write_bridges("[fcm.example]\nservice_account = \"missing.json\"\n");
+    let refused = Server::try_launch(bridged(&service, &[])).err().expect("the file is wrong");
+    assert!(refused.to_string().contains("missing.json"), "{refused}");
 }
