@@ -25,6 +25,7 @@ use crate::dev::{ToolError, to_base64url};
 use crate::dev::{replay, states};
 use crate::feeds::cli::remote::TOKEN_VARIABLE;
 use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
+use crate::keys::fingerprint::KeyList;
 use crate::settings::setting::Setting;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::value::TomlKind;
@@ -142,6 +143,15 @@ pub enum KeysAction {
         #[command(flatten)]
         flags: Flags,
     },
+    /// Put a fresh key in front of `auth_keys` in keys.toml
+    ///
+    /// The secrets of user agents behind bridges are made with these keys.
+    #[command(after_help = help::AUTH_KEYS)]
+    Auth {
+        /// The setting `data_dir`, in which keys.toml is.
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Print the public key of the VAPID key in FILE; generate it if FILE is missing
     ///
     /// An application server signs its pushes with the key (`kalends push --vapid-key FILE`). A subscription
@@ -253,7 +263,10 @@ fn run(cli: Cli) -> ExitCode {
         }
         Action::Keys(KeysAction::Generate) => exit_code(print(&keys::generate())),
         Action::Keys(KeysAction::Cluster { flags }) => {
-            with_settings(&flags, |settings| exit_code(keys::cluster::run(settings)))
+            with_settings(&flags, |settings| exit_code(keys::add::run(settings, KeyList::Cluster)))
+        }
+        Action::Keys(KeysAction::Auth { flags }) => {
+            with_settings(&flags, |settings| exit_code(keys::add::run(settings, KeyList::Auth)))
         }
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(vapid_key(&file, private).and_then(|text| print(&text)))

@@ -195,13 +195,19 @@ fn request_tls() -> Result<TlsConfig, ClientError> {
 }
 
 /// The root certificates of the system that rustls can use; there is at least one.
-fn trusted() -> Result<Vec<CertificateDer<'static>>, ClientError> {
+pub(crate) fn trusted() -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let mut roots = rustls_native_certs::load_native_certs().certs;
     roots.retain(|root| RootCertStore::empty().add(root.clone()).is_ok());
     if roots.is_empty() {
         return Err(ClientError::NoRootCertificates);
     }
     Ok(roots)
+}
+
+/// An error with its causes, which hyper's own text omits.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let all = std::iter::successors(Some(error), |&error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// A text of a server or sender, safe to print: its control characters could change a terminal.

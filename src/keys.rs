@@ -8,8 +8,11 @@
 //! other purposes are derived from them, see [`SealKeys`] and [`MacKeys`]. The nodes of a cluster
 //! sign their requests to each other with `cluster_keys`, and all have the same file: by
 //! [`fingerprint`] a node detects that its keys are not those of the others.
+//!
+//! `auth_keys` make the secrets of bridged user agents as in autopush-rs. A server without bridges needs none.
 
-pub mod cluster;
+pub mod add;
+mod auth;
 mod file;
 pub mod fingerprint;
 mod mac;
@@ -27,6 +30,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::{Zeroize, Zeroizing};
 
+pub use auth::AuthKey;
 pub use file::KeysError;
 pub use mac::{MAC_BYTES, MacKeys};
 pub use seal::{NotOurs, SealKeys, TAG_BYTES};
@@ -38,6 +42,7 @@ pub const KEYS_MAX: usize = 16;
 
 const CRYPTO_KEYS: &str = "crypto_keys";
 const CLUSTER_KEYS: &str = "cluster_keys";
+const AUTH_KEYS: &str = "auth_keys";
 
 const KEY_BYTES: usize = 32;
 
@@ -50,11 +55,12 @@ const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The keys of an installation: at least one crypto key, and cluster keys for several nodes.
+/// The keys of an installation: at least one crypto key, cluster keys for several nodes, and auth keys for bridges.
 #[derive(Debug)]
 pub struct Keys {
     crypto_keys: Vec<CryptoKey>,
     cluster_keys: Vec<CryptoKey>,
+    auth_keys: Vec<AuthKey>,
 }
 
 /// One key of either list: 32 bytes that are never printed, and are wiped when dropped.
@@ -70,6 +76,12 @@ pub enum KeyListError {
     /// Places count from 1.
     #[error("key {place} of {list} is not 32 bytes in URL-safe base64")]
     NotAKey { list: &'static str, place: usize },
+    #[error(
+        "key {place} of {AUTH_KEYS} is not {} to {} ASCII characters without spaces",
+        auth::CHARS_MIN,
+        auth::CHARS_MAX
+    )]
+    NotAnAuthKey { place: usize },
 }
 
 impl Keys {
@@ -98,14 +110,20 @@ impl Keys {
         file::load(&dir.join(KEYS_FILE))
     }
 
-    /// Parses crypto keys in the form of [`generate`]. There are no cluster keys.
+    /// Parses crypto keys in the form of [`generate`]. The other lists are empty.
     pub fn from_texts<T: AsRef<str>>(texts: &[T]) -> Result<Self, KeyListError> {
-        Ok(Self { crypto_keys: parse_list(CRYPTO_KEYS, texts)?, cluster_keys: Vec::new() })
+        let crypto_keys = parse_list(CRYPTO_KEYS, texts, CryptoKey::parse_at)?;
+        Ok(Self { crypto_keys, cluster_keys: Vec::new(), auth_keys: Vec::new() })
     }
 
     /// Adds cluster keys, of which there must be at least one.
     pub fn with_cluster_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
-        Ok(Self { cluster_keys: parse_list(CLUSTER_KEYS, texts)?, ..self })
+        Ok(Self { cluster_keys: parse_list(CLUSTER_KEYS, texts, CryptoKey::parse_at)?, ..self })
+    }
+
+    /// Adds auth keys, of which there must be at least one.
+    pub fn with_auth_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
+        Ok(Self { auth_keys: parse_list(AUTH_KEYS, texts, AuthKey::parse_at)?, ..self })
     }
 
     /// The crypto keys: the first seals, all open.
@@ -118,24 +136,31 @@ impl Keys {
     pub fn cluster_keys(&self) -> &[CryptoKey] {
         &self.cluster_keys
     }
+
+    /// The keys of registration secrets, from `kalends keys auth`: the first makes, all verify.
+    pub fn auth_keys(&self) -> &[AuthKey] {
+        &self.auth_keys
+    }
 }
 
-fn parse_list<T: AsRef<str>>(
+fn parse_list<T: AsRef<str>, K>(
     list: &'static str,
     texts: &[T],
-) -> Result<Vec<CryptoKey>, KeyListError> {
+    parse: fn(&str, &'static str, usize) -> Result<K, KeyListError>,
+) -> Result<Vec<K>, KeyListError> {
     match texts.len() {
         0 => return Err(KeyListError::Empty(list)),
         count if count > KEYS_MAX => return Err(KeyListError::TooMany { list, count }),
         _ => {}
     }
-    let keys = texts.iter().zip(1..).map(|(text, place)| {
-        CryptoKey::parse(text.as_ref()).ok_or(KeyListError::NotAKey { list, place })
-    });
-    keys.collect()
+    texts.iter().zip(1..).map(|(text, place)| parse(text.as_ref(), list, place)).collect()
 }
 
 impl CryptoKey {
+    fn parse_at(text: &str, list: &'static str, place: usize) -> Result<Self, KeyListError> {
+        Self::parse(text).ok_or(KeyListError::NotAKey { list, place })
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(KEY_TEXT.decode(text).ok()?);
         let mut key = Zeroizing::new([0; KEY_BYTES]);
@@ -148,17 +173,14 @@ impl CryptoKey {
         Zeroizing::new(KEY_TEXT.encode(*self.0))
     }
 
-    /// Derives the key of one purpose, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
+    /// Derives the key of one purpose.
     fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
         &self,
         purpose: &str,
         context: &[u8],
         kind: L,
     ) -> K {
-        let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(self.as_bytes());
-        let info = [purpose.as_bytes(), context];
-        let derived = extracted.expand(&info, kind);
-        K::from(derived.expect("a key is shorter than the maximum output of HKDF"))
+        derive(self.as_bytes(), purpose, context, kind)
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
@@ -172,7 +194,20 @@ impl fmt::Debug for CryptoKey {
     }
 }
 
-/// A new random key as text.
+/// Derives the key of one purpose from the secret, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
+fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
+    secret: &[u8],
+    purpose: &str,
+    context: &[u8],
+    kind: L,
+) -> K {
+    let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(secret);
+    let info = [purpose.as_bytes(), context];
+    let derived = extracted.expand(&info, kind);
+    K::from(derived.expect("a key is shorter than the maximum output of HKDF"))
+}
+
+/// A new random key as text, for any of the lists.
 pub fn generate() -> Zeroizing<String> {
     let mut key = [0; KEY_BYTES];
     rand::fill(&mut key).expect("the operating system gives random bytes");

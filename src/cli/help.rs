@@ -54,6 +54,18 @@ Examples:
   install -m 600 -o kalends keys.toml /var/lib/kalends/
                                                  on another node, with the file copied there";
 
+pub(super) const AUTH_KEYS: &str = "\
+A single server adds its first key by itself when it starts with bridges. All nodes of a cluster have the
+same keys.toml: run this command once, copy the file to every node, and restart the nodes that serve
+endpoints.
+
+The first key makes the secrets of new user agents, and every key in the list verifies. Keep the old keys:
+an agent whose secret no key verifies is answered 401 and does not register anew. The auth_keys of an
+autopush-rs installation can be appended to the list as they are.
+
+Example:
+  kalends keys auth --data-dir /var/lib/kalends";
+
 pub(super) const SUBSCRIBE: &str = "\
 Examples:
   kalends subscribe                              a new agent on ws://127.0.0.1:8080/

@@ -15,6 +15,7 @@ use state_machine::{Encoding, Message, Payload, Span, Topic, Urgency};
 use url::Url;
 
 use super::app::{EndpointRole, LocalEndpoint};
+use super::body::read_body;
 use super::endpoint_token::{EndpointToken, TokenError, TokenVersion};
 use super::{PushError, push, routes};
 
@@ -81,7 +82,7 @@ async fn forward(
     let wait = app.limits.body_timeout;
     // What is read is dropped, so that a request holds little while its pushes wait for acks.
     let (devices, message) = {
-        let body = push::read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
+        let body = read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
         let Notification { devices, fields } = Notification::read(&body)?;
         (devices, Forwarded::new(&fields, app.limits.payload_bytes_max)?)
     };

@@ -2,6 +2,7 @@
 
 pub mod accept_failures;
 pub mod app;
+pub(crate) mod body;
 pub mod endpoint_token;
 pub mod error;
 mod health;

@@ -1,19 +1,16 @@
 //! `POST /wpush/...`: an application server sends a message (RFC 8030 §5).
 
-use std::time::Duration;
-
-use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, LOCATION};
-use actix_web::web::{self, Bytes, Data, Path, Payload};
+use actix_web::http::header::{CONTENT_ENCODING, HeaderMap, LOCATION};
+use actix_web::web::{self, Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
 use slog::debug;
 use state_machine::delivery::Outcome;
 use state_machine::{Message, Uaid};
-use tokio::time::timeout;
 
 use super::PushError;
 use super::app::{EndpointRole, LocalEndpoint, PushLimits};
+use super::body::read_body;
 use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::{self, PushHeaders};
 use super::routes::preflight_or_refused;
@@ -48,7 +45,7 @@ async fn push(
     limits.push_from(limits.address(request.peer_addr(), headers))?;
     let (EndpointToken { uaid, chid }, key) = open(app, headers, version, token)?;
     let PushHeaders { ttl, topic, urgency } = PushHeaders::read(headers, app.limits.ttl_max)?;
-    let max_bytes = body_bytes_max(headers, &app.limits);
+    let max_bytes = max_bytes(headers, &app.limits);
     let body = read_body(headers, payload, max_bytes, app.limits.body_timeout).await?;
     let payload = push_headers::payload(headers, body)?;
     // The body was read, so a refused sender keeps its connection.
@@ -105,28 +102,10 @@ fn open(
     Ok((opened, key.map(VapidKey::sha256)))
 }
 
-fn body_bytes_max(headers: &HeaderMap, limits: &PushLimits) -> usize {
+/// The maximum size of the body, by its encoding.
+fn max_bytes(headers: &HeaderMap, limits: &PushLimits) -> usize {
     let is_aesgcm = headers
         .get(CONTENT_ENCODING)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"aesgcm"));
     if is_aesgcm { limits.aesgcm_bytes_max } else { limits.payload_bytes_max }
-}
-
-/// Reads a body within these limits of size and time.
-pub(super) async fn read_body(
-    headers: &HeaderMap,
-    payload: Payload,
-    max_bytes: usize,
-    wait: Duration,
-) -> Result<Bytes, PushError> {
-    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: u64| length > max_bytes as u64) {
-        return Err(PushError::TooLarge { max_bytes });
-    }
-    match timeout(wait, payload.to_bytes_limited(max_bytes)).await {
-        Ok(Ok(Ok(body))) => Ok(body),
-        Ok(Ok(Err(_))) => Err(PushError::Http(StatusCode::BAD_REQUEST)),
-        Ok(Err(_)) => Err(PushError::TooLarge { max_bytes }),
-        Err(_) => Err(PushError::Http(StatusCode::REQUEST_TIMEOUT)),
-    }
 }

@@ -50,10 +50,10 @@ pub enum KeysError {
     TooLarge { path: PathBuf },
     #[error("{path} is empty: restore it from a backup, every subscription depends on it")]
     Empty { path: PathBuf },
-    /// The file is not TOML with the two lists and nothing else. Lines count from 1.
+    /// The file is not TOML with the lists of keys and nothing else. Lines count from 1.
     #[error(
         "{path}, line {line}: expected only crypto_keys = [\"...\"] and, for several nodes, \
-         cluster_keys = [\"...\"]; mend it or restore it from a backup"
+         cluster_keys = [\"...\"], and for bridges auth_keys = [\"...\"]; mend it or restore it from a backup"
     )]
     Malformed { path: PathBuf, line: usize },
     #[error("{path}: {error}; mend it or restore it from a backup")]
@@ -67,6 +67,20 @@ pub enum KeysError {
 struct Contents {
     crypto_keys: Vec<Zeroizing<String>>,
     cluster_keys: Option<Vec<Zeroizing<String>>>,
+    auth_keys: Option<Vec<Zeroizing<String>>>,
+}
+
+impl Contents {
+    fn keys(&self) -> Result<Keys, KeyListError> {
+        let mut keys = Keys::from_texts(&self.crypto_keys)?;
+        if let Some(texts) = &self.cluster_keys {
+            keys = keys.with_cluster_texts(texts)?;
+        }
+        match &self.auth_keys {
+            Some(texts) => keys.with_auth_texts(texts),
+            None => Ok(keys),
+        }
+    }
 }
 
 pub(super) fn load(path: &Path) -> Result<Keys, KeysError> {
@@ -87,12 +101,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Keys, KeysError> {
         let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
         KeysError::Malformed { path: path.into(), line }
     })?;
-    let keys =
-        Keys::from_texts(&contents.crypto_keys).and_then(|keys| match &contents.cluster_keys {
-            Some(texts) => keys.with_cluster_texts(texts),
-            None => Ok(keys),
-        });
-    keys.map_err(|error| KeysError::Keys { path: path.into(), error })
+    contents.keys().map_err(|error| KeysError::Keys { path: path.into(), error })
 }
 
 /// The text of the file `path`, which must belong to this user and be readable by no other.

@@ -8,13 +8,14 @@ use std::fmt::Write;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
-use super::{CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys};
+use super::{AUTH_KEYS, AuthKey, CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys, derive};
 
 /// A list of `keys.toml`. Each has fingerprints of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyList {
     Crypto,
     Cluster,
+    Auth,
 }
 
 /// Bytes of the HMAC in a fingerprint: enough that no two keys have the same fingerprint.
@@ -24,22 +25,30 @@ const FINGERPRINT_BYTES: usize = 16;
 const PURPOSE: &str = "key mark";
 
 impl KeyList {
-    pub const ALL: [Self; 2] = [Self::Crypto, Self::Cluster];
+    pub const ALL: [Self; 3] = [Self::Crypto, Self::Cluster, Self::Auth];
 
     /// Its name in `keys.toml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Crypto => CRYPTO_KEYS,
             Self::Cluster => CLUSTER_KEYS,
+            Self::Auth => AUTH_KEYS,
         }
     }
 
     pub fn fingerprints(self, keys: &Keys) -> BTreeSet<String> {
-        let keys = match self {
-            Self::Crypto => keys.crypto_keys(),
-            Self::Cluster => keys.cluster_keys(),
-        };
-        keys.iter().map(|key| self.fingerprint(key)).collect()
+        let of_keys =
+            |keys: &[CryptoKey]| keys.iter().map(|key| self.fingerprint(key.as_bytes())).collect();
+        match self {
+            Self::Crypto => of_keys(keys.crypto_keys()),
+            Self::Cluster => of_keys(keys.cluster_keys()),
+            Self::Auth => keys
+                .auth_keys()
+                .iter()
+                .map(AuthKey::as_bytes)
+                .map(|key| self.fingerprint(key))
+                .collect(),
+        }
     }
 
     /// Whether this is a fingerprint of a key in this list.
@@ -51,11 +60,13 @@ impl KeyList {
         match self {
             Self::Crypto => "crypto:",
             Self::Cluster => "cluster:",
+            Self::Auth => "auth:",
         }
     }
 
-    fn fingerprint(self, key: &CryptoKey) -> String {
-        let tag = hmac::sign(&key.derive(PURPOSE, b"", HMAC_SHA256), self.prefix().as_bytes());
+    fn fingerprint(self, key: &[u8]) -> String {
+        let key = derive(key, PURPOSE, b"", HMAC_SHA256);
+        let tag = hmac::sign(&key, self.prefix().as_bytes());
         let mut fingerprint = self.prefix().to_owned();
         for byte in &tag.as_ref()[..FINGERPRINT_BYTES] {
             write!(fingerprint, "{byte:02x}").expect("writing to a string does not fail");
@@ -83,6 +94,9 @@ mod tests {
         let cluster = fingerprints(KeyList::Cluster, &[KEY], &[KEY]);
         assert_eq!(crypto, ["crypto:db689c9c81e8c89881f5d219e653c307"]);
         assert_eq!(cluster, ["cluster:75da0e0f25a7db65353e7c4de5b6174c"]);
+        let keys = Keys::from_texts(&[KEY]).unwrap().with_auth_texts(&[KEY]).unwrap();
+        let auth = KeyList::Auth.fingerprints(&keys);
+        assert_eq!(auth, ["auth:3987163ea113335a0fd9538bae70d6f0".to_owned()].into());
         assert_ne!(fingerprints(KeyList::Crypto, &[OTHER], &[KEY]), crypto);
         assert_eq!(fingerprints(KeyList::Crypto, &[KEY, OTHER, KEY], &[KEY]).len(), 2);
         assert!(KeyList::Crypto.has(&crypto[0]) && !KeyList::Cluster.has(&crypto[0]));

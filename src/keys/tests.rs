@@ -74,6 +74,7 @@ fn an_invalid_file_is_an_error_and_stays_as_it_is() {
     let seventeen = format!("crypto_keys = [{}]", format!("\"{KEY}\",").repeat(17));
     let good = format!("crypto_keys = [\"{KEY}\"]\n");
     let cluster = |list: &str| format!("{good}cluster_keys = {list}");
+    let auth = |list: &str| format!("{good}auth_keys = {list}");
     let cluster_of_seventeen =
         format!("{good}cluster_{seventeen}").replace("cluster_crypto", "cluster");
     let huge = "#".repeat(70_000);
@@ -93,6 +94,9 @@ fn an_invalid_file_is_an_error_and_stays_as_it_is() {
         (&cluster("\"SECRET\""), "line 2: expected only crypto_keys = [\"...\"] and, for several"),
         (&cluster("[\"SECRET\"]"), "key 1 of cluster_keys is not 32 bytes"),
         ("cluster_keys = [\"SECRET\"]", "line 1: expected only crypto_keys"),
+        (&auth("[]"), "auth_keys is empty; mend it"),
+        (&auth("[\"a sixteen SECRET\"]"), "key 1 of auth_keys is not 16 to 256 ASCII characters"),
+        (&auth("7"), "line 2: expected only crypto_keys"),
         (&huge, "is larger than 65536 bytes"),
     ];
     for (text, says) in cases {
@@ -180,6 +184,23 @@ fn cluster_keys_are_optional() {
 }
 
 #[test]
+fn an_auth_key_is_any_text_of_16_to_256_characters() {
+    let (shortest, longest) = ("x".repeat(16), "~".repeat(256));
+    let lists = format!(
+        "crypto_keys = [\"{KEY}\"]\nauth_keys = [\"{KEY}\", \"{shortest}\", \"{longest}\"]"
+    );
+    let (dir, _) = with_file(&lists, 0o600);
+    let keys = Keys::load(dir.path()).unwrap();
+    let bytes: Vec<_> = keys.auth_keys().iter().map(AuthKey::as_bytes).collect();
+    assert_eq!(bytes, [KEY.as_bytes(), shortest.as_bytes(), longest.as_bytes()]);
+    for wrong in ["", &shortest[1..], &"x".repeat(257), "fifteen of these ", "ключключключключ"]
+    {
+        let error = Keys::from_texts(&[KEY]).unwrap().with_auth_texts(&[KEY, wrong]).unwrap_err();
+        assert_eq!(error, KeyListError::NotAnAuthKey { place: 2 }, "{wrong}");
+    }
+}
+
+#[test]
 fn an_invalid_key_is_named_by_its_place() {
     let standard = format!("{}+/A=", "A".repeat(40));
     for wrong in ["", "AAAA", &KEY[1..], &KEY.repeat(2), &standard, "ключ"] {
@@ -204,10 +225,11 @@ fn keys_are_never_printed() {
     let keys = Keys::from_texts(&[KEY]).unwrap();
     assert_eq!(
         format!("{keys:?}"),
-        "Keys { crypto_keys: [CryptoKey(redacted)], cluster_keys: [] }"
+        "Keys { crypto_keys: [CryptoKey(redacted)], cluster_keys: [], auth_keys: [] }"
     );
-    let keys = keys.with_cluster_texts(&[KEY]).unwrap();
-    assert!(format!("{keys:?}").ends_with("cluster_keys: [CryptoKey(redacted)] }"));
+    let keys = keys.with_cluster_texts(&[KEY]).unwrap().with_auth_texts(&[KEY]).unwrap();
+    let others = "cluster_keys: [CryptoKey(redacted)], auth_keys: [AuthKey(redacted)] }";
+    assert!(format!("{keys:?}").ends_with(others));
 }
 
 #[test]
@@ -246,6 +268,7 @@ fn no_hostile_file_of_keys_panics_or_is_quoted() {
     let samples = [
         format!("crypto_keys = [\"{KEY}\"]\n"),
         format!("# Keys.\ncrypto_keys = [\n    \"{KEY}\",\n]\ncluster_keys = [\"{KEY}\"]\n"),
+        format!("crypto_keys = [\"{KEY}\"]\nauth_keys = [\"{KEY}\"]\n"),
     ];
     fuzz("key_files", &samples, |bytes| {
         let parsed = file::parse(Path::new("keys.toml"), &String::from_utf8_lossy(bytes));

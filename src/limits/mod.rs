@@ -143,6 +143,31 @@ impl Limits {
         is_open.then(|| Box::new(OneAgent { limits: Arc::clone(self), address }) as _)
     }
 
+    /// Charges a hello of an agent, or a request of a bridged one that has proved who it is.
+    pub fn request_of_agent(&self, uaid: Uaid) -> Result<(), OverLimit> {
+        self.charge(&self.agent_hellos, Some(Sender::Agent(uaid)))
+    }
+
+    /// Charges a place of `connects_per_second_max`; `is_named` for an agent with a uaid.
+    pub fn try_admit(&self, is_named: bool) -> bool {
+        self.connects.try_admit(is_named, self.clock.now(), &self.log)
+    }
+
+    /// Charges the record of a new agent.
+    pub fn new_agent_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
+        self.charge(&self.address_new_agents, address.map(Sender::Address))
+    }
+
+    /// Charges a channel to its agent.
+    pub fn register_of_agent(&self, uaid: Uaid) -> Result<(), OverLimit> {
+        self.charge(&self.agent_registers, Some(Sender::Agent(uaid)))
+    }
+
+    /// Charges a channel to the address.
+    pub fn register_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
+        self.charge(&self.address_registers, address.map(Sender::Address))
+    }
+
     /// Logs what each limit has refused since its last log line. Otherwise the rest of a flood would be logged with the
     /// next one.
     pub fn report(&self) {
@@ -180,25 +205,21 @@ impl Limits {
 impl Admission for OneAgent {
     /// The limit of the agent first: an agent above it takes no place of others.
     fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
-        let Limits { agent_hellos, connects, clock, log, .. } = &*self.limits;
-        self.limits
-            .charge(agent_hellos, uaid.map(Sender::Agent))
-            .map_err(|_| CloseReason::TooManyHellos)?;
-        match connects.try_admit(uaid.is_some(), clock.now(), log) {
+        let of_agent = uaid.map_or(Ok(()), |uaid| self.limits.request_of_agent(uaid));
+        of_agent.map_err(|_| CloseReason::TooManyHellos)?;
+        match self.limits.try_admit(uaid.is_some()) {
             true => Ok(()),
             false => Err(CloseReason::TooManyConnects),
         }
     }
 
     fn new_agent(&self) -> bool {
-        let sender = self.address.map(Sender::Address);
-        self.limits.charge(&self.limits.address_new_agents, sender).is_ok()
+        self.limits.new_agent_from(self.address).is_ok()
     }
 
     fn register(&self, uaid: Uaid) -> bool {
-        let Limits { address_registers, agent_registers, .. } = &*self.limits;
-        self.limits.charge(agent_registers, Some(Sender::Agent(uaid))).is_ok()
-            && self.limits.charge(address_registers, self.address.map(Sender::Address)).is_ok()
+        self.limits.register_of_agent(uaid).is_ok()
+            && self.limits.register_from(self.address).is_ok()
     }
 }
 

@@ -8,9 +8,11 @@ use state_machine::NodeId;
 use storage::StoreError;
 use storage::embedded::OpenError;
 
+use crate::bridges::BridgesError;
 use crate::feeds::import::ImporterError;
 use crate::http::vapid::OriginError;
 use crate::keys::KeysError;
+use crate::keys::add::AddError;
 use crate::store::OpenStoreError;
 use crate::store::key_fingerprints::KeyFingerprintsError;
 
@@ -41,6 +43,16 @@ pub enum ServeError {
         dir = .dir.display()
     )]
     NoClusterKeys { dir: PathBuf },
+    #[error(
+        "keys.toml in {dir} has no auth_keys, which make the secrets of user agents behind bridges: add one with \
+         `kalends keys auth --data-dir {dir}`, and copy the file to every node",
+        dir = .dir.display()
+    )]
+    NoAuthKeys { dir: PathBuf },
+    #[error(transparent)]
+    AddKey(#[from] AddError),
+    #[error(transparent)]
+    Bridges(#[from] BridgesError),
     #[error(transparent)]
     KeyFingerprints(#[from] KeyFingerprintsError),
     #[error(
@@ -84,6 +96,8 @@ impl ServeError {
                 ))
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }
+                | Self::NoAuthKeys { .. }
+                | Self::Bridges(_)
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
         )
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use actix::System;
 use actix_web::App;
@@ -11,29 +13,39 @@ use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::http::{Method, Uri};
 use actix_web::test::{TestRequest, init_service, try_call_service};
-use actors::Clock;
+use actix_web::web::Data;
+use actors::{BridgedAgents, Clock};
 use serde_json::json;
 use slog::{Discard, Logger, o};
 use state_machine::feed::FeedName;
 use state_machine::{
-    Chid, LastConnect, MessageId, MessageKey, Month, NodeId, RouterType, Time, Uaid,
+    BridgeName, BridgeRecipient, Chid, LastConnect, MessageId, MessageKey, Month, NodeId,
+    RouterType, Time, Uaid,
 };
-use storage::store::Registration;
+use storage::store::{BridgedRegistration, Registration};
 
+use super::limits;
 use super::listen::BoundSockets;
 use super::node::{self, Node};
+use super::urls::SealedUrls;
+use crate::bridges::registration::{RegistrationSecrets, RegistrationService};
 use crate::dev::keypair::KeyPair;
 use crate::dev::vapid_sign::{Claims, authorization};
 use crate::feeds::http::tokens::{Grant, Scopes};
 use crate::fuzz::fuzz;
 use crate::http::routes;
-use crate::keys::KEYS_FILE;
+use crate::keys::{KEYS_FILE, Keys};
 use crate::settings::value::Value;
 use crate::settings::{PublicUrl, Role, Settings};
 
 const NOW: Time = Time(1_796_000_000_000);
 const UAID: Uaid = Uaid([0xab; 16]);
 const CHID: Chid = Chid([0xcd; 16]);
+
+/// An agent behind FCM, the key of its secret, and the secret: the test vector of autopush.
+const PHONE: &str = "729e5104f5f04abc9196085340317dea";
+const AUTH_KEY: &str = "HJVPy4ZwF4Yz_JdvXTL8hRcwIhv742vC60Tg5Ycrvw8=";
+const SECRET: &str = "f694963453adf5dedcc379bbdd6900d692b6e09f1c91f44169bfcd2f941bf36c";
 
 /// Bytes of an answer's body: errors are short, and pages of the feed have few values.
 const ANSWER_BYTES_MAX: u64 = 2 << 20;
@@ -44,9 +56,8 @@ fn no_hostile_request_makes_the_server_panic_or_fail() {
     let system = System::new();
     let node = system.block_on(node(dir.path()));
     let service = system.block_on(async {
-        let feeds = node.feeds.clone().expect("the node has endpoints");
-        let feeds = move |service: &mut _| crate::feeds::http::routes(&feeds, service);
-        init_service(App::new().configure(routes::of(&node.app)).configure(feeds)).await
+        let apis = |service: &mut _| node.apis.routes(service);
+        init_service(App::new().configure(routes::of(&node.app)).configure(apis)).await
     });
     let ask = |bytes: &[u8]| {
         // An answer that waits for more, such as an event stream, is dropped within the runtime.
@@ -91,7 +102,7 @@ async fn node(dir: &std::path::Path) -> Node {
     };
     let sockets = BoundSockets::bind(Role::All, &settings).unwrap();
     let (clock, log) = (Clock::starting_at(NOW), Logger::root(Discard, o!()));
-    let node = node::assemble(Role::All, &settings, &sockets, &clock, &log).await.unwrap();
+    let mut node = node::assemble(Role::All, &settings, &sockets, &clock, &log).await.unwrap();
     let month = Month::of(NOW);
     let registration = Registration {
         uaid: UAID,
@@ -103,7 +114,35 @@ async fn node(dir: &std::path::Path) -> Node {
     };
     node.store.register_user(registration).await.unwrap();
     node.store.add_channels(UAID, month, BTreeSet::from([CHID])).await.unwrap();
+    node.apis.registration = Some(Data::new(registration_api(&node, month).await));
     node
+}
+
+/// The registration API with the agent [`PHONE`].
+async fn registration_api(node: &Node, month: Month) -> RegistrationService {
+    let keys = Keys::from_texts(&["A".repeat(43)]).unwrap().with_auth_texts(&[AUTH_KEY]).unwrap();
+    let (common, uaid) = (&node.app.common, Uaid::parse(PHONE).unwrap());
+    let (token, bridge) = ("a-token-of-fcm".into(), BridgeName::Fcm);
+    let registration = BridgedRegistration {
+        uaid,
+        recipient: BridgeRecipient { bridge, app: "1234".into(), token, aps: None },
+        connected_at: NOW,
+        last_connect: LastConnect::of(NOW, uaid, LastConnect::SHARDS),
+        create_in: Some(month),
+    };
+    node.store.register_bridged(registration).await.unwrap();
+    let limits = limits::of_bridged_agents(&Settings::default(), None);
+    let (store, clock, log) = (Arc::clone(&common.store), common.clock.clone(), common.log.clone());
+    let tokens = Arc::clone(&node.app.endpoints.as_ref().unwrap().tokens);
+    RegistrationService {
+        agents: Arc::new(BridgedAgents::new(store, clock, limits, log.clone())),
+        apps: BTreeSet::from([(bridge, "1234".into())]),
+        secrets: RegistrationSecrets::new(keys.auth_keys()),
+        urls: Box::new(SealedUrls::new(&node.origin, tokens)),
+        limits: Arc::clone(&common.limits),
+        body_timeout: Duration::from_secs(10),
+        log,
+    }
 }
 
 /// Requests of each kind, and the statuses of their answers. Most pushes have a TTL of 0 and are not written.
@@ -115,7 +154,7 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
     let id = MessageId::from_uuid_v7(7, false);
     let message = endpoints.message_urls.encrypt(UAID, &MessageKey { id, chid: CHID, topic: None });
     let grant = Grant { feed: FeedName::parse("x").unwrap(), scopes: Scopes::Both, expires: None };
-    let token = node.feeds.as_ref().unwrap().tokens.mint(&grant);
+    let token = node.apis.feeds.as_ref().unwrap().tokens.mint(&grant);
     let bearer = format!("authorization: Bearer {token}");
     let origin = &node.origin;
     let handshake = "connection: upgrade\nupgrade: websocket\nsec-websocket-version: 13\n\
@@ -128,6 +167,8 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
         "event_id": "$a", "room_id": "!b:c.example", "prio": "low", "counts": {"unread": 2},
         "devices": [{"app_id": "d", "pushkey": format!("{origin}{endpoint}"), "tweaks": {}}],
     }});
+    let (phones, secret) =
+        ("/v1/fcm/1234/registration", format!("authorization: webpush {SECRET}"));
     let events = "accept: text/event-stream\nlast-event-id: 0";
     vec![
         (format!("POST {endpoint}\nttl: 0\n\n"), 201),
@@ -144,6 +185,16 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
         (format!("POST /v1/feeds/x/b/republish\n{bearer}\n\n"), 404),
         (format!("POST /_matrix/push/v1/notify\n\n{matrix}"), 200),
         ("GET /_matrix/push/v1/notify\n\n".to_owned(), 200),
+        (
+            format!(
+                "POST {phones}\n\n{{\"token\":\"a-token\",\"channelID\":\"{CHID}\",\"key\":null}}"
+            ),
+            200,
+        ),
+        (format!("PUT {phones}/{PHONE}\n{secret}\n\n{{\"token\":\"a-newer-token\"}}"), 200),
+        (format!("POST {phones}/{PHONE}/subscription/\n{secret}\n\n"), 200),
+        (format!("GET {phones}/{PHONE}\n{secret}\n\n"), 200),
+        (format!("DELETE {phones}/{PHONE}/subscription/{CHID}\n{secret}\n\n"), 410),
         ("GET /health\naccept: */*\n\n".to_owned(), 200),
     ]
 }

@@ -19,6 +19,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use super::{ServeError, accept_drain};
+use crate::bridges::registration::{self, RegistrationService};
 use crate::feeds::http::FeedService;
 use crate::http::app::{AppState, SharedState};
 use crate::http::{request_body_drain, routes};
@@ -36,6 +37,14 @@ pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct BoundSockets {
     public: TcpListener,
     router: Option<TcpListener>,
+}
+
+/// What a node with endpoints serves beside pushes.
+#[derive(Clone, Default)]
+pub(super) struct PublicApis {
+    pub(super) feeds: Option<Data<FeedService>>,
+    /// If there are bridges.
+    pub(super) registration: Option<Data<RegistrationService>>,
 }
 
 pub(super) struct RunningServers {
@@ -82,10 +91,10 @@ impl BoundSockets {
         self,
         settings: &Settings,
         node: &AppState,
-        feeds: Option<Data<FeedService>>,
+        apis: PublicApis,
         router: Option<Port>,
     ) -> Result<RunningServers, ServeError> {
-        let public = Port::serve(self.public, |listener| server(settings, listener, node, feeds))?;
+        let public = Port::serve(self.public, |listener| server(settings, listener, node, apis))?;
         Ok(RunningServers { public, router })
     }
 }
@@ -174,7 +183,7 @@ fn server(
     settings: &Settings,
     listener: TcpListener,
     node: &AppState,
-    feeds: Option<Data<FeedService>>,
+    apis: PublicApis,
 ) -> io::Result<Server> {
     let limits = HttpPortLimits {
         workers: settings.worker_threads(),
@@ -186,23 +195,29 @@ fn server(
     };
     let (node, counted) = (node.clone(), Arc::clone(&node.common.limits));
     let open = move || counted.open_connection();
-    http_port::serve(listener, limits, open, move || routes(node.clone(), feeds.clone()))
+    http_port::serve(listener, limits, open, move || routes(node.clone(), apis.clone()))
 }
 
-fn routes(
-    node: AppState,
-    feeds: Option<Data<FeedService>>,
-) -> impl FnOnce(&mut ServiceConfig) + Clone {
+fn routes(node: AppState, apis: PublicApis) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |service| {
         // The middleware wraps a scope and not the application, whose type is part of every
         // connection's state: 0.4 KiB less for each.
         let common = Data::clone(&node.common);
         let answer = from_fn(move |request, next| answer(Data::clone(&common), request, next));
         let all = web::scope("").wrap(answer).configure(routes::of(&node));
-        service.service(match &feeds {
-            Some(feeds) => all.configure(|service| crate::feeds::http::routes(feeds, service)),
-            None => all,
-        });
+        service.service(all.configure(|service| apis.routes(service)));
+    }
+}
+
+impl PublicApis {
+    pub(super) fn routes(&self, service: &mut ServiceConfig) {
+        if let Some(feeds) = &self.feeds {
+            crate::feeds::http::routes(feeds, service);
+        }
+        // Behind the feeds, whose paths begin with `/v1` too.
+        if let Some(registration) = &self.registration {
+            registration::routes(registration, service);
+        }
     }
 }
 

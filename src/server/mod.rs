@@ -79,14 +79,14 @@ async fn serve(
             return Ok(());
         }
     };
-    let Node { app: node, feeds, router, router_url_check, store, tables, origin, lock: _lock } =
+    let Node { app: node, apis, router, router_url_check, store, tables, origin, lock: _lock } =
         assembled;
     let router = sockets.serve_router(router)?;
     let is_reached = match router_url_check {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),
     };
-    let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, feeds, router));
+    let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, router));
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
     if let Some(source) = source {

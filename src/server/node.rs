@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_web::web::Data;
 use actors::socket::FrameLimits;
 use actors::{
-    BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, NoBridges, NoPeers,
+    Bridge, BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers,
     NodeDirectory, RegistryActor,
 };
 use slog::Logger;
@@ -17,12 +17,13 @@ use state_machine::{Month, NodeId, Time, Uaid};
 use storage::embedded::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
 
-use super::listen::BoundSockets;
+use super::listen::{BoundSockets, PublicApis};
 use super::message_id_floor::IdFloor;
 use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
 use super::{ServeError, feeds, limits};
-use crate::feeds::http::FeedService;
+use crate::bridges::Bridges;
+use crate::bridges::registration::{RegistrationSecrets, RegistrationService};
 use crate::http::accept_failures::AcceptFailures;
 use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::http::endpoint_token::EndpointTokens;
@@ -48,8 +49,7 @@ const REMOTE_GRACE: Duration = Duration::from_millis(250);
 /// A node whose actors run and whose ports are not open yet.
 pub(super) struct Node {
     pub(super) app: AppState,
-    /// Feeds over HTTP, on a node with endpoints.
-    pub(super) feeds: Option<Data<FeedService>>,
+    pub(super) apis: PublicApis,
     pub(super) router: Option<RouterPort>,
     /// A request of a connection node to its own `router_url`.
     pub(super) router_url_check: Option<RouterUrlCheck>,
@@ -70,6 +70,9 @@ pub(super) async fn assemble(
     log: &Logger,
 ) -> Result<Node, ServeError> {
     let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
+    // Before the store is opened: a wrong file of bridges is reported at once.
+    let bridges = role.has_endpoints().then(|| Bridges::load(settings, clock.clone(), log));
+    let bridges = bridges.transpose()?;
     let opened = open_store::open(role, settings, clock.now()).await?;
     let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
@@ -94,12 +97,17 @@ pub(super) async fn assemble(
     let router = (role == Role::Connection).then(|| parts.router_port(&name, &directory));
     let router_url_check =
         router.as_ref().map(|router| parts.router_url_check(name, router.instance()));
-    let endpoints = role.has_endpoints().then(|| parts.endpoints(role, directory, frozen_month));
+    let (apis, endpoints) = match bridges {
+        Some(bridges) => {
+            let agents = Arc::new(parts.bridged_agents(frozen_month));
+            let apis = parts.apis(&bridges, &agents);
+            (apis, Some(parts.endpoints(role, directory, (bridges, agents))))
+        }
+        None => (PublicApis::default(), None),
+    };
     let origin = origin.as_str().to_owned();
-    let feeds =
-        role.has_endpoints().then(|| feeds::service(settings, &keys, &common)).map(Data::new);
     let app = AppState { common, connections, endpoints };
-    Ok(Node { app, feeds, router, router_url_check, store, tables, origin, lock })
+    Ok(Node { app, apis, router, router_url_check, store, tables, origin, lock })
 }
 
 /// What the parts of a node are built from.
@@ -186,11 +194,41 @@ impl NodeParts<'_> {
         }))
     }
 
+    fn bridged_agents(&self, frozen_month: Option<Month>) -> BridgedAgents {
+        let SharedState { store, clock, log, .. } = &***self.common;
+        let limits = limits::of_bridged_agents(self.settings, frozen_month);
+        BridgedAgents::new(Arc::clone(store), clock.clone(), limits, log.clone())
+    }
+
+    fn apis(&self, bridges: &Bridges, agents: &Arc<BridgedAgents>) -> PublicApis {
+        let Self { settings, common, keys, .. } = self;
+        let registration = || Data::new(self.registration(bridges, Arc::clone(agents)));
+        PublicApis {
+            feeds: Some(Data::new(feeds::service(settings, keys, common))),
+            registration: (!bridges.is_empty()).then(registration),
+        }
+    }
+
+    fn registration(&self, bridges: &Bridges, agents: Arc<BridgedAgents>) -> RegistrationService {
+        let Self { settings, common, keys, origin } = self;
+        let SharedState { limits, log, .. } = &****common;
+        let tokens = Arc::new(EndpointTokens::new(keys));
+        RegistrationService {
+            agents,
+            apps: bridges.apps(),
+            secrets: RegistrationSecrets::new(keys.auth_keys()),
+            urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
+            limits: Arc::clone(limits),
+            body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
+            log: log.clone(),
+        }
+    }
+
     fn endpoints(
         &self,
         role: Role,
         directory: Directory,
-        frozen_month: Option<Month>,
+        bridges: (Arc<dyn Bridge>, Arc<BridgedAgents>),
     ) -> Data<EndpointRole> {
         let Self { settings, common, keys, origin } = self;
         let SharedState { store, clock, log, .. } = &****common;
@@ -200,12 +238,10 @@ impl NodeParts<'_> {
         };
         let floor = IdFloor::of(role, settings).map_or(Time(0), |kept| kept.floor(log));
         let limits = limits::of_pushes(settings, grace);
-        let bridged = limits::of_bridged_agents(settings, frozen_month);
-        let agents = BridgedAgents::new(Arc::clone(store), clock.clone(), bridged, log.clone());
         let shared = EndpointShared::new(
             Arc::clone(store),
             Arc::new(directory),
-            (Arc::new(NoBridges), Arc::new(agents)),
+            bridges,
             clock.clone(),
             limits,
             log.clone(),

@@ -14,7 +14,8 @@ use storage::{Embedded, StoreAdmin};
 use tokio::sync::oneshot;
 
 use super::ServeError;
-use crate::keys::{Keys, KeysError};
+use crate::keys::fingerprint::KeyList;
+use crate::keys::{Keys, KeysError, add};
 use crate::settings::{Role, Settings, StoreKind};
 use crate::store::message_tables::{self, MonthTables};
 use crate::store::{self, OpenStoreError, is_empty_store, key_fingerprints};
@@ -40,11 +41,14 @@ pub(super) async fn open(
     make_data_dir(&settings.data_dir)?;
     let dir = &settings.data_dir;
     let (lock, keys, store) = match settings.store {
-        StoreKind::Embedded => (None, keys_beside_files(dir)?, opened(settings).await?),
+        StoreKind::Embedded => {
+            let keys = with_auth_keys(role, settings, keys_beside_files(dir)?)?;
+            (None, keys, opened(settings).await?)
+        }
         StoreKind::DynamoDb => {
             let lock = DirLock::take(dir).map_err(OpenStoreError::from)?;
             let store = opened(settings).await?;
-            (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
+            (Some(lock), keys_beside_tables(role, settings, &*store).await?, store)
         }
     };
     let frozen_month = message_tables::frozen_month(&*store, now, settings.rotation).await?;
@@ -90,15 +94,33 @@ fn keys_beside_files(dir: &Path) -> Result<Keys, KeysError> {
 /// The keys beside a database that other nodes may use too.
 async fn keys_beside_tables(
     role: Role,
-    dir: &Path,
+    settings: &Settings,
     store: &dyn StoreAdmin,
 ) -> Result<Keys, ServeError> {
+    let dir = &settings.data_dir;
     let keys = match role {
         Role::All => keys_of_single_node(dir, store).await?,
         Role::Connection | Role::Endpoint => keys_of_cluster_node(dir)?,
     };
+    let keys = with_auth_keys(role, settings, keys)?;
     key_fingerprints::add_or_refuse(store, &keys).await?;
     Ok(keys)
+}
+
+/// Bridges need auth keys. A single node generates the first one; all nodes of a cluster need the same.
+fn with_auth_keys(role: Role, settings: &Settings, keys: Keys) -> Result<Keys, ServeError> {
+    let is_needed = settings.bridges_file.is_some() && role.has_endpoints();
+    if !is_needed || !keys.auth_keys().is_empty() {
+        return Ok(keys);
+    }
+    let dir = &settings.data_dir;
+    match role {
+        Role::All => {
+            add::add(dir, KeyList::Auth)?;
+            Ok(Keys::load(dir)?)
+        }
+        Role::Connection | Role::Endpoint => Err(ServeError::NoAuthKeys { dir: dir.to_owned() }),
+    }
 }
 
 /// A database without user agents is new.

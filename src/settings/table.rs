@@ -17,9 +17,9 @@ use crate::node_address::{AllowedNodes, Networks};
 
 settings! {
     group "Server" {
-        /// Directory of the database and the keys. The server creates it if it is missing; one server at a time uses it.
-        /// Back up the whole directory while the server is stopped: without router.db every user agent must subscribe
-        /// again, and without keys.toml no endpoint URL issued so far works.
+        /// Directory of the database and the keys. The server creates it if it is missing; one server at a time uses
+        /// it. Back up the whole directory while the server is stopped: without router.db every user agent must
+        /// subscribe again, and without keys.toml no endpoint URL issued so far works.
         data_dir: PathBuf = PathBuf::from("./kalends-data");
 
         /// Address and port for user agents and application servers. Port 0 selects a free port.
@@ -31,45 +31,43 @@ settings! {
         /// After a change, signed pushes to older subscriptions are rejected.
         public_url: Option<PublicUrl> = None;
 
-        /// Origins of web pages that may open the WebSocket of user agents beside the public origin, separated by commas.
-        /// Others get 403; `*` allows all. User agents need no entry: they send no origin, or one that no page has.
+        /// Origins of web pages that may open the WebSocket of user agents beside the public origin, separated by
+        /// commas. Others get 403; `*` allows all. User agents need no entry: they send no origin, or one that no page
+        /// has.
         origins_allowed: AllowedOrigins = AllowedOrigins::default();
 
         /// Number of worker threads; 0 starts one for each core.
         workers: usize = 0, in 0..=1024, "threads";
 
-        /// Creates a message table for each month and moves user agents to it. With `false`, the
-        /// table in use stays in use: the newest that user agents are on.
+        /// Creates a message table for each month and moves user agents to it. With `false`, the table in use stays in
+        /// use: the newest that user agents are on.
         rotation: bool = true;
     }
 
     group "Storage" {
-        /// Store for records and messages: `embedded` keeps SQLite files in `data_dir`, `dynamodb`
-        /// uses Amazon DynamoDB or a server with the same API. The keys are in `data_dir` in either
-        /// case.
+        /// Store for records and messages: `embedded` keeps SQLite files in `data_dir`, `dynamodb` uses Amazon DynamoDB
+        /// or a server with the same API. The keys are in `data_dir` in either case.
         store: StoreKind = StoreKind::Embedded;
 
-        /// Creates missing DynamoDB tables. With `false`, create them by hand or with `kalends
-        /// tables create`; the server does not start without them. Embedded tables are always
-        /// created.
+        /// Creates missing DynamoDB tables. With `false`, create them by hand or with `kalends tables create`; the
+        /// server does not start without them. Embedded tables are always created.
         create_tables: bool = true;
 
-        /// Writes that may wait for the disk. Above it, the store is busy and a push gets 503.
-        /// Embedded store only.
+        /// Writes that may wait for the disk. Above it, the store is busy and a push gets 503. Embedded store only.
         write_queue_max: usize = 8192, in COUNT, "writes";
 
         /// Free space to keep on the disk of `data_dir`. With less, pushes that must be stored get 503, while user
-        /// agents connect, subscribe and receive from the space that is left. With less than half of it, new user agents
-        /// and channels are refused too. 0 keeps none. Embedded store only.
+        /// agents connect, subscribe and receive from the space that is left. With less than half of it, new user
+        /// agents and channels are refused too. 0 keeps none. Embedded store only.
         disk_free_min: u64 = 67_108_864, in 0..=1_000_000_000_000, "bytes";
 
-        /// Index keys that the records of one hour are spread over, so that none is hot in the
-        /// first hour of a month. Do not lower it while records written with a greater number
-        /// remain: `kalends users drop-inactive` would miss them.
+        /// Index keys that the records of one hour are spread over, so that none is hot in the first hour of a month.
+        /// Do not lower it while records written with a greater number remain: `kalends users drop-inactive` would miss
+        /// them.
         last_connect_shards: usize = LastConnect::SHARDS, in 1..=9999, "keys";
 
-        /// Region of DynamoDB, such as eu-central-1. If it is not set, the variables and files of
-        /// the AWS SDK apply (AWS_REGION, ~/.aws/config). Credentials are read only from those.
+        /// Region of DynamoDB, such as eu-central-1. If it is not set, the variables and files of the AWS SDK apply
+        /// (AWS_REGION, ~/.aws/config). Credentials are read only from those.
         dynamodb_region: Option<NamePart> = None;
 
         /// Endpoint of a DynamoDB server other than that of AWS, such as http://127.0.0.1:8000.
@@ -84,12 +82,12 @@ settings! {
         /// Billing mode of tables that the server creates: on-demand or provisioned.
         dynamodb_billing: BillingMode = BillingMode::OnDemand;
 
-        /// Read capacity of provisioned tables that the server creates. The table of a new month
-        /// gets the capacity of the current one.
+        /// Read capacity of provisioned tables that the server creates. The table of a new month gets the capacity of
+        /// the current one.
         dynamodb_read_units: u32 = 5, in 1..=1_000_000, "units a second";
 
-        /// Write capacity of provisioned tables that the server creates. The table of a new month
-        /// gets the capacity of the current one.
+        /// Write capacity of provisioned tables that the server creates. The table of a new month gets the capacity of
+        /// the current one.
         dynamodb_write_units: u32 = 5, in 1..=1_000_000, "units a second";
 
         /// Timeout for connecting to DynamoDB.
@@ -101,12 +99,11 @@ settings! {
         /// Timeout for an operation with all its attempts and the waits between them.
         dynamodb_operation_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
 
-        /// Attempts of an operation that fails or is throttled. After the last one, a push gets 503
-        /// and a session retries after `store_retry_ms`.
+        /// Attempts of an operation that fails or is throttled. After the last one, a push gets 503 and a session
+        /// retries after `store_retry_ms`.
         dynamodb_attempts_max: u32 = 6, in 1..=100, "attempts";
 
-        /// Longest wait before the second attempt; the wait is random. The limit doubles with each
-        /// further attempt.
+        /// Longest wait before the second attempt; the wait is random. The limit doubles with each further attempt.
         dynamodb_backoff_ms: u64 = 50, in WAIT_MS, "ms";
 
         /// Longest wait between two attempts.
@@ -115,8 +112,7 @@ settings! {
         /// Operations in flight or waiting. Above it, the store is busy.
         dynamodb_requests_max: usize = 4096, in COUNT, "operations";
 
-        /// Writes of one user agent in flight or waiting. Above it, the store is busy for that
-        /// agent only.
+        /// Writes of one user agent in flight or waiting. Above it, the store is busy for that agent only.
         dynamodb_agent_writes_max: usize = 192, in 32..=100_000, "operations";
 
         /// Connections to DynamoDB. Each carries one request at a time.
@@ -130,16 +126,14 @@ settings! {
     }
 
     group "Logging" {
-        /// Lowest level that is logged: critical, error, warn, info, debug or trace. Release builds
-        /// have no trace lines.
+        /// Lowest level that is logged: critical, error, warn, info, debug or trace. Release builds have no trace
+        /// lines.
         log_level: Level = Level::Info;
 
-        /// Format of log lines: human, json, or auto, which is human on a terminal and JSON
-        /// elsewhere.
+        /// Format of log lines: human, json, or auto, which is human on a terminal and JSON elsewhere.
         log_format: LogFormat = LogFormat::Auto;
 
-        /// Log lines that may wait to be written. Further lines are dropped, and the log reports
-        /// their number.
+        /// Log lines that may wait to be written. Further lines are dropped, and the log reports their number.
         log_queue_max: usize = 8192, in COUNT, "lines";
     }
 
@@ -147,35 +141,32 @@ settings! {
         /// Time for a new connection to send hello. The server then closes it.
         hello_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
 
-        /// Silence of a user agent after which the server pings it. A proxy in front must keep idle
-        /// connections for longer than this and `keepalive_grace_s` together (nginx:
-        /// `proxy_read_timeout`).
+        /// Silence of a user agent after which the server pings it. A proxy in front must keep idle connections for
+        /// longer than this and `keepalive_grace_s` together (nginx: `proxy_read_timeout`).
         keepalive_interval_s: u64 = 300, in UP_TO_A_DAY_S, "s";
 
         /// Time for a pinged user agent to send anything. The server then closes the connection.
         keepalive_grace_s: u64 = 30, in UP_TO_A_DAY_S, "s";
 
-        /// Time after an answer to `{}` in which a session ignores further ones: some user agents
-        /// answer `{}` with `{}`.
+        /// Time after an answer to `{}` in which a session ignores further ones: some user agents answer `{}` with
+        /// `{}`.
         ping_floor_ms: u64 = 3000, in WAIT_MS, "ms";
 
-        /// Approximate age at which a session is closed, so that the agent reconnects and moves to
-        /// the current month.
+        /// Approximate age at which a session is closed, so that the agent reconnects and moves to the current month.
         session_max_days: u64 = 14, in 1..=28, "days";
 
         /// Interval at which a session reads the store for messages that it was not notified of.
         storage_recheck_s: u64 = 1800, in UP_TO_A_DAY_S, "s";
 
-        /// Time that a session in a new month waits for the acks of last month's messages before it moves them to the new
-        /// table; 0 waits without limit. Firefox gives up a command after 10 s.
+        /// Time that a session in a new month waits for the acks of last month's messages before it moves them to the
+        /// new table; 0 waits without limit. Firefox gives up a command after 10 s.
         drain_wait_ms: u64 = 8000, in 0..=600_000, "ms";
 
-        /// Wait before a session repeats a failed store operation. It doubles with each failure, up
-        /// to 64 times this.
+        /// Wait before a session repeats a failed store operation. It doubles with each failure, up to 64 times this.
         store_retry_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// Messages that a session reads from the store first. It reads more after the first ack, or 50 ms later: an agent
-        /// that connects and leaves again and again costs few reads.
+        /// Messages that a session reads from the store first. It reads more after the first ack, or 50 ms later: an
+        /// agent that connects and leaves again and again costs few reads.
         first_fetch_rows_max: usize = 16, in 1..=10_000, "messages";
 
         /// Messages that a session reads from the store at a time.
@@ -191,8 +182,8 @@ settings! {
         /// Commands of one user agent that may wait until its session is ready.
         deferred_commands_max: usize = 256, in 1..=100_000, "commands";
 
-        /// Ids of acked messages that a session remembers. A message that is stored after its ack
-        /// is then deleted and not sent again.
+        /// Ids of acked messages that a session remembers. A message that is stored after its ack is then deleted and
+        /// not sent again.
         remembered_acks_max: usize = 128, in 1..=100_000, "messages";
 
         /// Channels that one user agent may register.
@@ -201,8 +192,8 @@ settings! {
         /// Size of the largest frame that a user agent may send.
         frame_bytes_max: usize = 65_536, in 1024..=16_777_216, "bytes";
 
-        /// Frames and KiB that one user agent may send in a second, and as many at once. Above it the server reads
-        /// from it no faster. 0 is no limit.
+        /// Frames and KiB that one user agent may send in a second, and as many at once. Above it the server reads from
+        /// it no faster. 0 is no limit.
         agent_frames_per_second_max: usize = 1000, in 0..=1_000_000, "frames";
 
         /// Capacity of a session's mailbox.
@@ -213,24 +204,22 @@ settings! {
         /// Time that the endpoint waits for the user agent's ack. It then stores the message.
         ack_wait_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// Time beyond `ack_wait_ms` that the endpoint waits for a session that does not answer
-        /// because its peer has stopped reading.
+        /// Time beyond `ack_wait_ms` that the endpoint waits for a session that does not answer because its peer has
+        /// stopped reading.
         answer_grace_ms: u64 = 250, in WAIT_MS, "ms";
 
-        /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if
-        /// its TTL is 0.
+        /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if its TTL is 0.
         pushes_awaiting_ack_max: usize = 10_000, in COUNT, "pushes";
 
         /// Pushes to one user agent that may wait for an ack, so that none uses up `pushes_awaiting_ack_max`.
         agent_pushes_awaiting_ack_max: usize = 64, in COUNT, "pushes";
 
-        /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old
-        /// aesgcm encoding may always have 5630, the limit of Mozilla's service. That service accepts
-        /// 5630 in aes128gcm too; set that to accept the same.
+        /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old aesgcm encoding may
+        /// always have 5630, the limit of Mozilla's service. That service accepts 5630 in aes128gcm too; set that to
+        /// accept the same.
         payload_bytes_max: usize = 4096, in 4096..=1_048_576, "bytes";
 
-        /// Longest time that a message is kept. A greater TTL is lowered to it, and the response
-        /// has the lowered value.
+        /// Longest time that a message is kept. A greater TTL is lowered to it, and the response has the lowered value.
         ttl_max_s: u64 = 2_592_000, in 0..=31_536_000, "s";
 
         /// Memory for verified VAPID tokens, which are cached until they expire: about 256 bytes each.
@@ -252,7 +241,8 @@ settings! {
         /// Size of the messages that may wait for one user agent. 0 is no bound.
         user_bytes_max: u64 = 4_194_304, in 0..=1_073_741_824, "bytes";
 
-        /// Messages that may wait in one channel. Lower it so that one channel leaves room for the others. 0 is no bound.
+        /// Messages that may wait in one channel. Lower it so that one channel leaves room for the others. 0 is no
+        /// bound.
         channel_messages_max: u64 = 1000, in 0..=100_000, "messages";
 
         /// Size of the messages that may wait in one channel. 0 is no bound.
@@ -263,19 +253,18 @@ settings! {
         /// less urgent than all of them gets 429.
         when_full: WhenFull = WhenFull::Refuse;
 
-        /// Interval at which expired messages of all user agents are deleted. 0 deletes those of a user agent only
-        /// when it connects, when its bound is reached, or with their month. DynamoDB deletes them by itself.
+        /// Interval at which expired messages of all user agents are deleted. 0 deletes those of a user agent only when
+        /// it connects, when its bound is reached, or with their month. DynamoDB deletes them by itself.
         expiry_interval_s: u64 = 10, in 0..=86_400, "s";
     }
 
     group "Cluster" {
-        /// Address and port of a connection node's router port, on which endpoint nodes deliver
-        /// messages. Keep it in a private network: requests are signed, not encrypted.
+        /// Address and port of a connection node's router port, on which endpoint nodes deliver messages. Keep it in a
+        /// private network: requests are signed, not encrypted.
         router_listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8081));
 
-        /// URL at which the other nodes reach this node's router port. It names the node in router
-        /// records, so it must be unique. It is required if the router port listens on all
-        /// addresses.
+        /// URL at which the other nodes reach this node's router port. It names the node in router records, so it must
+        /// be unique. It is required if the router port listens on all addresses.
         router_url: Option<PublicUrl> = None;
 
         /// Nodes that this node may call, separated by commas: names (`node1.example.net`), name suffixes
@@ -288,32 +277,30 @@ settings! {
         /// to `node_requests_max` of them, and a few for notifications. A lower limit of open files lowers it too.
         router_connections_max: usize = 10_000, in COUNT, "connections";
 
-        /// Largest difference between the clocks of two nodes. A request that was signed earlier
-        /// than that, or that much in the future, is rejected.
+        /// Largest difference between the clocks of two nodes. A request that was signed earlier than that, or that
+        /// much in the future, is rejected.
         cluster_clock_skew_s: u64 = 60, in 1..=3600, "s";
 
-        /// Requests in flight to one other node. Above it, a message is stored at once and the node
-        /// is notified later.
+        /// Requests in flight to one other node. Above it, a message is stored at once and the node is notified later.
         node_requests_max: usize = 512, in COUNT, "requests";
 
         /// Timeout for connecting to another node.
         node_connect_timeout_ms: u64 = 500, in WAIT_MS, "ms";
 
-        /// Time beyond `ack_wait_ms` and `answer_grace_ms` that an endpoint node waits for the
-        /// response of a connection node.
+        /// Time beyond `ack_wait_ms` and `answer_grace_ms` that an endpoint node waits for the response of a connection
+        /// node.
         node_answer_grace_ms: u64 = 250, in WAIT_MS, "ms";
 
-        /// Wait after the first failure of a node before it is called again. It doubles with each
-        /// failure. Meanwhile messages for its user agents are stored at once.
+        /// Wait after the first failure of a node before it is called again. It doubles with each failure. Meanwhile
+        /// messages for its user agents are stored at once.
         peer_backoff_ms: u64 = 500, in WAIT_MS, "ms";
 
-        /// Longest wait before a failed node is called again. When it answers, it is notified of
-        /// the messages stored for its agents.
+        /// Longest wait before a failed node is called again. When it answers, it is notified of the messages stored
+        /// for its agents.
         peer_backoff_max_ms: u64 = 5000, in WAIT_MS, "ms";
 
-        /// User agents of one node for which a notification may be pending. Above it, a
-        /// notification is dropped and the session finds the message at its next check of the store
-        /// (`storage_recheck_s`).
+        /// User agents of one node for which a notification may be pending. Above it, a notification is dropped and the
+        /// session finds the message at its next check of the store (`storage_recheck_s`).
         peer_pending_notifications_max: usize = 10_000, in COUNT, "user agents";
 
         /// Idle connections kept open to one other node.
@@ -322,8 +309,8 @@ settings! {
         /// Time that an idle connection to another node is kept open.
         node_connection_idle_s: u64 = 30, in 1..=60, "s";
 
-        /// Size of the table of peer nodes. When it is full, notifications for further nodes are
-        /// dropped until an idle entry is evicted; messages for their agents are stored.
+        /// Size of the table of peer nodes. When it is full, notifications for further nodes are dropped until an idle
+        /// entry is evicted; messages for their agents are stored.
         nodes_max: usize = 1000, in 1..=100_000, "nodes";
 
         /// User agents that may connect in a second, counted by their hello. A further one gets 503, or is closed at
@@ -331,13 +318,13 @@ settings! {
         /// Agents without a uaid leave half of this many places to the others. 0 is no limit.
         connects_per_second_max: usize = 2000, in 0..=1_000_000, "user agents a second";
 
-        /// Time over which a stopping connection node closes its sessions, evenly spread, so that
-        /// the agents do not all reconnect at once. `kalends serve --role all` closes all at once.
+        /// Time over which a stopping connection node closes its sessions, evenly spread, so that the agents do not all
+        /// reconnect at once. `kalends serve --role all` closes all at once.
         drain_s: u64 = 30, in 0..=3600, "s";
 
-        /// Time that a stopping node keeps serving while `/__lbheartbeat__` reports to load
-        /// balancers that it drains. An endpoint node accepts pushes for all of it. A connection
-        /// node without sessions stays for this time, at most for `drain_s`.
+        /// Time that a stopping node keeps serving while `/__lbheartbeat__` reports to load balancers that it drains.
+        /// An endpoint node accepts pushes for all of it. A connection node without sessions stays for this time, at
+        /// most for `drain_s`.
         drain_lame_duck_s: u64 = 5, in 0..=600, "s";
     }
 
@@ -366,7 +353,8 @@ settings! {
         /// addresses with the same first 56 bits count as one, for each limit by address. 0 is no limit.
         address_pushes_per_minute_max: usize = 60_000, in PER_MINUTE, "pushes a minute";
 
-        /// Requests for a WebSocket from one address in a minute, and at once. A further one gets 429. 0 is no limit.
+        /// Requests for a WebSocket, and those of phones over HTTP, from one address in a minute, and at once. A further
+        /// one gets 429. 0 is no limit.
         address_connects_per_minute_max: usize = 3000, in PER_MINUTE, "connects a minute";
 
         /// Open WebSockets of one address. A further one gets 429. 0 is no limit.
@@ -387,91 +375,108 @@ settings! {
     }
 
     group "Feeds and broadcasts" {
-        /// Keys of one feed. A deleted key counts too, because its tombstone informs consumers that
-        /// read later. When a feed is full, a new key gets 507 and existing keys can still be
-        /// written. The feed `broadcasts` has at most 10000 keys, as every node keeps it in memory.
+        /// Keys of one feed. A deleted key counts too, because its tombstone informs consumers that read later. When a
+        /// feed is full, a new key gets 507 and existing keys can still be written. The feed `broadcasts` has at most
+        /// 10000 keys, as every node keeps it in memory.
         feed_keys_max: u64 = 100_000, in COUNT, "keys";
 
-        /// Size of the largest value of a key. An item of DynamoDB has room for 262144. The version
-        /// of a broadcast has at most 1024.
+        /// Size of the largest value of a key. An item of DynamoDB has room for 262144. The version of a broadcast has
+        /// at most 1024.
         feed_value_bytes_max: usize = 65_536, in 1..=262_144, "bytes";
 
-        /// Updates in one page. A request may ask for fewer with `limit`. DynamoDB returns at most
-        /// 1000.
+        /// Updates in one page. A request may ask for fewer with `limit`. DynamoDB returns at most 1000.
         feed_page_max: usize = 1000, in 1..=10_000, "updates";
 
         /// Size of the values in one page. One update is always read.
         feed_page_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
 
-        /// Pages larger than 64 KiB in transfer at once. Each is in memory until the client has
-        /// received it. A further request gets 503 with `Retry-After`.
+        /// Pages larger than 64 KiB in transfer at once. Each is in memory until the client has received it. A further
+        /// request gets 503 with `Retry-After`.
         feed_pages_max: usize = 256, in 1..=100_000, "pages";
 
-        /// Longest time that a request with `wait` is held until the feed changes. A proxy in front
-        /// must allow a longer time (nginx: `proxy_read_timeout`).
+        /// Longest time that a request with `wait` is held until the feed changes. A proxy in front must allow a longer
+        /// time (nginx: `proxy_read_timeout`).
         feed_wait_max_s: u64 = 60, in 0..=3600, "s";
 
-        /// Silence of an event stream after which the server sends a comment. It keeps proxies from
-        /// closing the stream and detects clients that are gone.
+        /// Silence of an event stream after which the server sends a comment. It keeps proxies from closing the stream
+        /// and detects clients that are gone.
         feed_keepalive_s: u64 = 15, in 1..=3600, "s";
 
-        /// Consumers that follow feeds at once: event streams and waiting requests. A further one
-        /// gets 503 with `Retry-After`.
+        /// Consumers that follow feeds at once: event streams and waiting requests. A further one gets 503 with
+        /// `Retry-After`.
         feed_followers_max: usize = 10_000, in COUNT, "consumers";
 
-        /// Keys that one transaction publishes. DynamoDB allows 100 items in a transaction, so a
-        /// batch has fewer keys there.
+        /// Keys that one transaction publishes. DynamoDB allows 100 items in a transaction, so a batch has fewer keys
+        /// there.
         feed_batch_max: usize = 100, in 1..=10_000, "keys";
 
-        /// Interval at which a followed feed is read for updates published by other nodes; their
-        /// updates arrive at most this late. An update written on this node is sent at once.
+        /// Interval at which a followed feed is read for updates published by other nodes; their updates arrive at most
+        /// this late. An update written on this node is sent at once.
         feed_poll_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// Wait before a failed store operation of a feed is repeated. It doubles with each
-        /// failure, up to 64 times this.
+        /// Wait before a failed store operation of a feed is repeated. It doubles with each failure, up to 64 times
+        /// this.
         feed_retry_ms: u64 = 1000, in WAIT_MS, "ms";
 
-        /// Interval at which all feeds are searched for updates that were written but not
-        /// published, because the node that wrote them ended. The first search is at startup.
+        /// Interval at which all feeds are searched for updates that were written but not published, because the node
+        /// that wrote them ended. The first search is at startup.
         feed_sweep_s: u64 = 60, in UP_TO_A_DAY_S, "s";
 
-        /// Maximum number of feeds with followers, and of feeds queued for publishing. A further
-        /// follow request gets 503; a further write is durable, and is published by the next sweep.
+        /// Maximum number of feeds with followers, and of feeds queued for publishing. A further follow request gets
+        /// 503; a further write is durable, and is published by the next sweep.
         feeds_open_max: usize = 10_000, in COUNT, "feeds";
 
-        /// Capacity of the publisher's mailbox and of the broadcaster's. If the publisher's is
-        /// full, the next sweep (`feed_sweep_s`) publishes the change; if the broadcaster's is
-        /// full, the session is closed and the agent reconnects.
+        /// Capacity of the publisher's mailbox and of the broadcaster's. If the publisher's is full, the next sweep
+        /// (`feed_sweep_s`) publishes the change; if the broadcaster's is full, the session is closed and the agent
+        /// reconnects.
         feed_mailbox_max: usize = 4096, in COUNT, "messages";
 
-        /// Number of times that feed tokens were revoked. Raising it by one invalidates all tokens
-        /// issued so far. Nodes that share a store need the same number.
+        /// Number of times that feed tokens were revoked. Raising it by one invalidates all tokens issued so far. Nodes
+        /// that share a store need the same number.
         feed_tokens_epoch: u32 = 0, in 0..=4_294_967_295, "revocations";
 
-        /// Time over which a changed broadcast is sent to the connected user agents, evenly spread,
-        /// so that they do not all request the new version at once. 0 sends it to all at once.
+        /// Time over which a changed broadcast is sent to the connected user agents, evenly spread, so that they do not
+        /// all request the new version at once. 0 sends it to all at once.
         broadcast_fanout_ms: u64 = 60_000, in 0..=3_600_000, "ms";
 
         /// Broadcasts that one user agent may subscribe to.
         broadcasts_per_agent_max: usize = 64, in 1..=10_000, "broadcasts";
 
-        /// Origin of an HTTP service whose broadcasts are imported into the feed `broadcasts`. It
-        /// must have the API of Mozilla's megaphone: `GET /v1/broadcasts` returns `{"broadcasts":
-        /// {"ID": "VERSION"}}`.
+        /// Origin of an HTTP service whose broadcasts are imported into the feed `broadcasts`. It must have the API of
+        /// Mozilla's megaphone: `GET /v1/broadcasts` returns `{"broadcasts": {"ID": "VERSION"}}`.
         broadcast_source_url: Option<PublicUrl> = None;
 
-        /// File with the bearer token for `broadcast_source_url`, mode 0600 or 0400. It is read
-        /// before each request, and sent only over https: or to this machine.
+        /// File with the bearer token for `broadcast_source_url`, mode 0600 or 0400. It is read before each request,
+        /// and sent only over https: or to this machine.
         broadcast_source_token_file: Option<PathBuf> = None;
 
         /// Interval between two requests to `broadcast_source_url`.
         broadcast_source_poll_s: u64 = 60, in UP_TO_A_DAY_S, "s";
     }
 
+    group "Bridges" {
+        /// File of the applications that are reached through FCM and APNs, in TOML; docs/bridges.md has its format.
+        /// Without it there are no bridges, and no registrations over HTTP.
+        bridges_file: Option<PathBuf> = None;
+
+        /// Pushes of one application that wait for its bridge. A further one gets 429.
+        bridge_pushes_in_flight_max: usize = 1000, in COUNT, "pushes";
+
+        /// Timeout of a push through a bridge, with the token and the connection that it may need.
+        bridge_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
+
+        /// Wait after the fifth failure of a bridge in a row before it is called again, by one push. It doubles with each
+        /// failure. Meanwhile pushes of the application get 502 at once.
+        bridge_backoff_ms: u64 = 1000, in WAIT_MS, "ms";
+
+        /// Longest wait before a failed bridge is called again, also if its `Retry-After` is longer.
+        bridge_backoff_max_ms: u64 = 60_000, in WAIT_MS, "ms";
+    }
+
     group "Process limits" {
-        /// Connections that the public port accepts at once, of user agents and application servers
-        /// together. It is rounded up to a multiple of the number of workers. A lower limit of open files lowers it,
-        /// and the log has both numbers.
+        /// Connections that the public port accepts at once, of user agents and application servers together. It is
+        /// rounded up to a multiple of the number of workers. A lower limit of open files lowers it, and the log has
+        /// both numbers.
         connections_max: usize = 100_000, in COUNT, "connections";
 
         /// Timeout for receiving the headers of a request.
@@ -480,8 +485,7 @@ settings! {
         /// Timeout for receiving the body of a request.
         request_body_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
 
-        /// Time after which the operating system closes a connection whose peer does not confirm
-        /// the bytes sent to it.
+        /// Time after which the operating system closes a connection whose peer does not confirm the bytes sent to it.
         tcp_user_timeout_ms: u64 = 30_000, in 1..=3_600_000, "ms";
 
         /// Capacity of the registry's mailbox.

@@ -5,6 +5,7 @@ mod admin;
 mod bad_frames;
 mod bad_requests;
 mod bench;
+mod bridges;
 mod browser;
 mod bursts;
 mod chaos;

@@ -17,6 +17,7 @@ use state_machine::NodeId;
 use tokio::time::timeout;
 
 use super::limits::RemoteLimits;
+use crate::https_client::with_causes;
 use crate::node_address::{AllowedNodes, NodeAddress};
 use crate::peers::request::PeerRequest;
 use crate::peers::signature::{self, ANSWER_MAC_HEADER, ClusterKeys, RequestMac};
@@ -130,11 +131,4 @@ impl Caller {
             .http1_max_buf_size(ANSWER_BYTES_MAX)
             .build(connector)
     }
-}
-
-/// The text of an error with its causes: the client's own text is only "client error (Connect)".
-fn with_causes(error: &ClientError) -> String {
-    let first: &dyn std::error::Error = error;
-    let all = std::iter::successors(Some(first), |error| error.source());
-    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

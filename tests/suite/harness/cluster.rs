@@ -126,6 +126,9 @@ impl Cluster {
 
 /// The contents of a `keys.toml` that all nodes share.
 fn shared_keys() -> String {
-    let (crypto, cluster) = (keys::generate(), keys::generate());
-    format!("crypto_keys = [\"{}\"]\ncluster_keys = [\"{}\"]\n", *crypto, *cluster)
+    let [crypto, cluster, auth] = std::array::from_fn(|_| keys::generate());
+    format!(
+        "crypto_keys = [\"{}\"]\ncluster_keys = [\"{}\"]\nauth_keys = [\"{}\"]\n",
+        *crypto, *cluster, *auth
+    )
 }

@@ -1,40 +1,48 @@
-//! `kalends keys cluster`: adds a cluster key in front of those in `keys.toml`.
+//! `kalends keys cluster` and `kalends keys auth`: add a key in front of a list in `keys.toml`.
 //!
 //! The rest of the file stays byte for byte, comments and line ends included. So the key is
 //! inserted into the text where the parser found the list: `toml_edit` writes a document without
 //! its carriage returns. The new text replaces the file only if it has one key more.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io::{self, Write, stdout};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use storage::Embedded;
 use toml::Spanned;
 use zeroize::Zeroizing;
 
 use super::file::{self, KeysError};
-use super::{CLUSTER_KEYS, CryptoKey, KEYS_FILE, KEYS_MAX, Keys, generate};
+use super::fingerprint::KeyList;
+use super::{KEYS_FILE, KEYS_MAX, generate};
 use crate::settings::Settings;
 
-const HEAD: &str = "\
+const CLUSTER_HEAD: &str = "\
 # The nodes of a cluster sign their requests to each other with these keys. The first key signs, all
 # of them verify. Every node needs this same file: copy it, with mode 0600. Any program that reads it
 # can send messages as a node. `kalends keys cluster` adds a new key in front.
+";
+
+const AUTH_HEAD: &str = "\
+# The secrets of user agents behind bridges are made with these keys. The first key makes, all of them
+# verify. KEEP the old ones: an agent whose secret no key verifies is refused for good. To take over the
+# registrations of an autopush-rs installation, append its auth_keys.
 ";
 
 /// The change that [`add`] made.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Added {
     pub path: PathBuf,
+    pub list: KeyList,
     pub is_new: bool,
-    /// Cluster keys in the file, the added one included.
+    /// Keys in the list, the added one included.
     pub count: usize,
 }
 
-/// Why no cluster key was added. Never quotes the file.
+/// Why no key was added. Never quotes the file.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
     #[error(transparent)]
@@ -42,22 +50,22 @@ pub enum AddError {
     #[error("cannot create the data directory {dir}: {error}")]
     DataDir { dir: PathBuf, error: io::Error },
     #[error(
-        "{path} has {KEYS_MAX} cluster_keys, which is the maximum: remove the last ones, which no node \
-         signs with any more"
+        "{path} has {KEYS_MAX} {}, which is the maximum: remove the last ones, which no node uses any more",
+        .list.name()
     )]
-    Full { path: PathBuf },
+    Full { path: PathBuf, list: KeyList },
     #[error("another process is changing {path}: try again")]
     InUse { path: PathBuf },
     #[error(
         "the layout of {path} has no place for another key: add the output of `kalends keys generate` to \
-         cluster_keys by hand"
+         {} by hand", .list.name()
     )]
-    NotEditable { path: PathBuf },
+    NotEditable { path: PathBuf, list: KeyList },
 }
 
 /// Adds a key to the file in the data directory of `settings`, and prints the next steps.
-pub fn run(settings: &Settings) -> Result<(), AddError> {
-    let added = add(&settings.data_dir)?;
+pub fn run(settings: &Settings, list: KeyList) -> Result<(), AddError> {
+    let added = add(&settings.data_dir, list)?;
     // The key is added whether or not standard output is open.
     let _ = writeln!(stdout(), "{added}");
     Ok(())
@@ -65,36 +73,37 @@ pub fn run(settings: &Settings) -> Result<(), AddError> {
 
 impl fmt::Display for Added {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let (path, list) = (self.path.display(), self.list.name());
         match (self.is_new, self.count) {
             (true, _) => writeln!(
                 f,
-                "{path} was created, with a key for endpoints and a cluster key.\n\
+                "{path} was created, with a key for endpoints and a key in {list}.\n\
                  If a server has run on the same tables before, its keys.toml is needed instead: put it here \
                  and run this again."
             )?,
-            (false, 1) => writeln!(f, "{path} has a cluster key now.")?,
+            (false, 1) => writeln!(f, "{path} has a key in {list} now.")?,
             (false, count) => {
-                writeln!(f, "{path} has {count} cluster keys now, the new one first.")?;
+                writeln!(f, "{path} has {count} keys in {list} now, the new one first.")?;
             }
         }
         f.write_str(
             "Copy it into the data directory of every node: mode 0600, owned by the user that the node \
              runs as.",
         )?;
-        match self.count {
-            1 => f.write_str("\nThen start the nodes."),
-            _ => f.write_str(
+        f.write_str(match (self.list, self.count) {
+            (KeyList::Auth, _) => "\nThen restart the nodes that serve endpoints. Keep the keys behind the first.",
+            (_, 1) => "\nThen start the nodes.",
+            _ => {
                 "\nThen restart the connection nodes, and after them the endpoint nodes. When all nodes run with \
-                 the new key, remove the keys behind the first.",
-            ),
-        }
+                 the new key, remove the keys behind the first."
+            }
+        })
     }
 }
 
-/// Adds a new cluster key to the keys of the data directory `dir`. Creates the directory and the
+/// Adds a new key in front of the list in the data directory `dir`, which is not that of the crypto keys. Creates the directory and the
 /// keys where they are missing, but no keys beside a database, which needs its own.
-pub fn add(dir: &Path) -> Result<Added, AddError> {
+pub fn add(dir: &Path, list: KeyList) -> Result<Added, AddError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     created.map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })?;
     let path = dir.join(KEYS_FILE);
@@ -108,52 +117,55 @@ pub fn add(dir: &Path) -> Result<Added, AddError> {
     let unwritable = |error| KeysError::Unwritable { path: path.clone(), error };
     let lock = file::lock(&path).map_err(unwritable)?;
     let lock = lock.ok_or_else(|| AddError::InUse { path: path.clone() })?;
-    let (text, count) = with_key(&path, &file::read(&path)?, &generate())?;
+    let (text, count) = with_key(&path, &file::read(&path)?, list, &generate())?;
     file::replace(&path, &text).map_err(unwritable)?;
     // Explicit, because a child process that was just forked has the file open too.
     lock.unlock().map_err(unwritable)?;
-    Ok(Added { path, is_new, count })
+    Ok(Added { path, list, is_new, count })
 }
 
-/// The text with `key` in front of the cluster keys, and the number of cluster keys in it.
-fn with_key(path: &Path, old: &str, key: &str) -> Result<(Zeroizing<String>, usize), AddError> {
-    let old_keys = file::parse(path, old)?;
-    if old_keys.cluster_keys().len() >= KEYS_MAX {
-        return Err(AddError::Full { path: path.into() });
+/// The text with `key` in front of the list, and the number of keys in the list.
+fn with_key(
+    path: &Path,
+    old: &str,
+    list: KeyList,
+    key: &str,
+) -> Result<(Zeroizing<String>, usize), AddError> {
+    file::parse(path, old)?;
+    let not_editable = || AddError::NotEditable { path: path.into(), list };
+    let mut expected = lists(old).ok_or_else(not_editable)?;
+    let keys = expected.entry(list.name().to_owned()).or_default();
+    if keys.len() >= KEYS_MAX {
+        return Err(AddError::Full { path: path.into(), list });
     }
-    let not_editable = || AddError::NotEditable { path: path.into() };
-    let new = insert(old, key).ok_or_else(not_editable)?;
-    let new_keys = file::parse(path, &new)?;
-    match has_one_more(&old_keys, &new_keys, key) {
-        true => Ok((new, new_keys.cluster_keys().len())),
-        false => Err(not_editable()),
-    }
+    keys.insert(0, Zeroizing::new(key.to_owned()));
+    let count = keys.len();
+    let new = insert(old, list, key).ok_or_else(not_editable)?;
+    file::parse(path, &new)?;
+    if lists(&new) == Some(expected) { Ok((new, count)) } else { Err(not_editable()) }
+}
+
+/// The lists of a file by name.
+fn lists(text: &str) -> Option<BTreeMap<String, Vec<Zeroizing<String>>>> {
+    toml::from_str(text).ok()
 }
 
 /// The text with `key` in it; None if it cannot be inserted where the parser found the list.
-fn insert(text: &str, key: &str) -> Option<Zeroizing<String>> {
-    #[derive(Deserialize)]
-    struct List {
-        cluster_keys: Option<Spanned<Vec<Zeroizing<String>>>>,
-    }
-    let Some(list) = toml::from_str::<List>(text).ok()?.cluster_keys else {
+fn insert(text: &str, list: KeyList, key: &str) -> Option<Zeroizing<String>> {
+    let mut places: BTreeMap<String, Spanned<Vec<Zeroizing<String>>>> =
+        toml::from_str(text).ok()?;
+    let name = list.name();
+    let Some(place) = places.remove(name) else {
         let gap = if text.ends_with('\n') { "" } else { "\n" };
-        let list = format!("{gap}\n{HEAD}{CLUSTER_KEYS} = [\n    \"{key}\",\n]\n");
+        let head = if list == KeyList::Auth { AUTH_HEAD } else { CLUSTER_HEAD };
+        let list = format!("{gap}\n{head}{name} = [\n    \"{key}\",\n]\n");
         return Some(Zeroizing::new(format!("{text}{list}")));
     };
-    let (head, tail) = text.split_at_checked(list.span().start)?;
+    let (head, tail) = text.split_at_checked(place.span().start)?;
     let tail = tail.strip_prefix('[')?;
     let is_on_lines = tail.trim_start_matches([' ', '\t', '\r']).starts_with(['\n', '#']);
     let new = if is_on_lines { format!("\n    \"{key}\",") } else { format!("\"{key}\", ") };
     Some(Zeroizing::new(format!("{head}[{new}{tail}")))
-}
-
-fn has_one_more(old: &Keys, new: &Keys, key: &str) -> bool {
-    let bytes = CryptoKey::as_bytes;
-    let Some((first, others)) = new.cluster_keys().split_first() else { return false };
-    new.crypto_keys().iter().map(bytes).eq(old.crypto_keys().iter().map(bytes))
-        && others.iter().map(bytes).eq(old.cluster_keys().iter().map(bytes))
-        && first.to_text().as_str() == key
 }
 
 #[cfg(test)]
@@ -164,6 +176,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::keys::{CryptoKey, Keys};
 
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
@@ -178,7 +191,8 @@ mod tests {
     }
 
     fn put(before: &str) -> Result<(String, usize), AddError> {
-        with_key(Path::new(KEYS_FILE), before, NEW).map(|(after, count)| (after.to_string(), count))
+        with_key(Path::new(KEYS_FILE), before, KeyList::Cluster, NEW)
+            .map(|(after, count)| (after.to_string(), count))
     }
 
     fn texts(keys: &[CryptoKey]) -> Vec<String> {
@@ -190,8 +204,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("new/data");
         let path = dir.join(KEYS_FILE);
-        let expected = Added { path: path.clone(), is_new: true, count: 1 };
-        assert_eq!(add(&dir).unwrap(), expected);
+        let expected = Added { path: path.clone(), list: KeyList::Cluster, is_new: true, count: 1 };
+        assert_eq!(add(&dir, KeyList::Cluster).unwrap(), expected);
         assert!(expected.to_string().contains("its keys.toml is needed instead"), "{expected}");
         let keys = Keys::load(&dir).unwrap();
         assert_eq!((keys.crypto_keys().len(), keys.cluster_keys().len()), (1, 1));
@@ -205,12 +219,35 @@ mod tests {
     }
 
     #[test]
+    fn an_auth_key_is_added_in_front_and_the_other_lists_stay() {
+        let old = "auth_keys of autopush=";
+        let lists = format!("crypto_keys = [\"{KEY}\"]\ncluster_keys = [\"{OTHER}\"]\n");
+        let (home, path) = home_with(&lists);
+        assert_eq!(add(home.path(), KeyList::Auth).unwrap().count, 1);
+        let added = add(home.path(), KeyList::Auth).unwrap();
+        assert_eq!(added.count, 2);
+        assert!(added.to_string().contains("has 2 keys in auth_keys now"), "{added}");
+        let keys = Keys::load(home.path()).unwrap();
+        assert_eq!(texts(keys.crypto_keys()), [KEY]);
+        assert_eq!(texts(keys.cluster_keys()), [OTHER]);
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.starts_with(&format!("{lists}\n{AUTH_HEAD}auth_keys = [\n")), "{text}");
+        let with_old = format!("{lists}auth_keys = ['{}']", old.replace(' ', "_"));
+        let (after, count) = with_key(Path::new(KEYS_FILE), &with_old, KeyList::Auth, NEW).unwrap();
+        assert_eq!(count, 2);
+        assert!(after.ends_with(&format!("[\"{NEW}\", 'auth_keys_of_autopush=']")), "{}", *after);
+    }
+
+    #[test]
     fn a_new_key_is_added_in_front_of_the_old_ones() {
         let (home, path) = home_with(&format!("# mine\ncrypto_keys = [\"{KEY}\"] # keep\n"));
         for count in 1..=KEYS_MAX {
             let before = Keys::load(home.path()).unwrap();
-            let added = add(home.path()).unwrap();
-            assert_eq!(added, Added { path: path.clone(), is_new: false, count });
+            let added = add(home.path(), KeyList::Cluster).unwrap();
+            assert_eq!(
+                added,
+                Added { path: path.clone(), list: KeyList::Cluster, is_new: false, count }
+            );
             let after = Keys::load(home.path()).unwrap();
             assert_eq!(texts(after.crypto_keys()), [KEY]);
             assert_eq!(texts(&after.cluster_keys()[1..]), texts(before.cluster_keys()));
@@ -220,7 +257,7 @@ mod tests {
         assert!(text.starts_with(&format!("# mine\ncrypto_keys = [\"{KEY}\"] # keep\n")));
         assert_eq!(text.matches("# The nodes of a cluster").count(), 1);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
-        let full = add(home.path()).unwrap_err().to_string();
+        let full = add(home.path(), KeyList::Cluster).unwrap_err().to_string();
         assert!(full.contains("has 16 cluster_keys"), "{full}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         assert_eq!(
@@ -277,7 +314,7 @@ mod tests {
             format!("crypto_keys = [\"{KEY}\"]\n#{}", "x".repeat(65_200)),
         ] {
             let (home, path) = home_with(&wrong);
-            let error = add(home.path()).unwrap_err().to_string();
+            let error = add(home.path(), KeyList::Cluster).unwrap_err().to_string();
             assert!(
                 error.starts_with(path.to_str().unwrap()) && !error.contains("SECRET"),
                 "{error}"
@@ -290,14 +327,14 @@ mod tests {
     fn a_file_that_other_users_can_read_is_refused() {
         let (home, path) = home_with(&format!("crypto_keys = [\"{KEY}\"]"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(add(home.path()).unwrap_err().to_string().contains("chmod 600"));
+        assert!(add(home.path(), KeyList::Cluster).unwrap_err().to_string().contains("chmod 600"));
     }
 
     #[test]
     fn no_keys_are_created_beside_a_database() {
         let home = tempfile::tempdir().unwrap();
         drop(Embedded::open(home.path(), &storage::EmbeddedOptions::new(4096)).unwrap());
-        let error = add(home.path()).unwrap_err().to_string();
+        let error = add(home.path(), KeyList::Cluster).unwrap_err().to_string();
         assert!(error.contains("restore it from a backup"), "{error}");
         assert!(!home.path().join(KEYS_FILE).exists());
     }
@@ -308,7 +345,7 @@ mod tests {
         let data = home.path().join("data");
         fs::create_dir(&data).unwrap();
         symlink(&path, data.join(KEYS_FILE)).unwrap();
-        add(&data).unwrap();
+        add(&data, KeyList::Cluster).unwrap();
         assert!(data.join(KEYS_FILE).is_symlink());
         assert_eq!(Keys::load(home.path()).unwrap().cluster_keys().len(), 1);
     }
@@ -317,7 +354,8 @@ mod tests {
     fn each_of_several_processes_adds_a_key_or_is_refused() {
         let (home, _) = home_with(&format!("crypto_keys = [\"{KEY}\"]"));
         let added = thread::scope(|scope| {
-            let tasks: Vec<_> = (0..8).map(|_| scope.spawn(|| add(home.path()))).collect();
+            let tasks: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| add(home.path(), KeyList::Cluster))).collect();
             tasks.into_iter().map(|task| task.join().unwrap()).collect::<Vec<_>>()
         });
         let done = added.iter().filter(|added| added.is_ok()).count();

@@ -1,0 +1,201 @@
+//! Firebase Cloud Messaging, HTTP v1.
+
+mod oauth;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Request, StatusCode};
+use serde::{Deserialize, Serialize};
+use state_machine::{BridgeOutcome, BridgeRecipient, Message, Span, Urgency};
+
+use self::oauth::{AccessTokens, ServiceAccount};
+use super::config::{BridgesError, Section};
+use super::http_client::{HttpAnswer, HttpClient, HttpRequest};
+use super::message_data::MessageData;
+use super::platform::{Platform, Verdict};
+
+const BASE_URL: &str = "https://fcm.googleapis.com";
+
+/// Maximum size of the names and values of `data`.
+const DATA_BYTES_MAX: usize = 4096;
+
+/// Maximum TTL, four weeks.
+const TTL_MAX: Span = Span::from_secs(28 * 24 * 60 * 60);
+
+/// The keys of an application in the file of bridges.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// The JSON file that the Firebase console issues.
+    service_account: String,
+    base_url: Option<String>,
+}
+
+struct Fcm {
+    client: HttpClient,
+    /// The URL that messages are sent to.
+    url: String,
+    tokens: AccessTokens,
+}
+
+pub(super) fn open(section: Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+    let config: Config = section.read()?;
+    let base_url = section.base_url(config.base_url.as_deref(), BASE_URL)?;
+    let account = ServiceAccount::read(&section.file(&config.service_account))?;
+    let url = format!("{base_url}/v1/projects/{}/messages:send", account.project_id);
+    let client = HttpClient::new(section.tls().with_no_client_auth(), section.wait);
+    let tokens = AccessTokens::new(account, section.wait / 2, section.clock.clone());
+    Ok(Box::new(Fcm { client, url, tokens }))
+}
+
+impl Platform for Fcm {
+    fn request(
+        &self,
+        recipient: &BridgeRecipient,
+        message: &Message,
+    ) -> Result<HttpRequest, BridgeOutcome> {
+        let data = MessageData::of(message);
+        if data.len() > DATA_BYTES_MAX {
+            return Err(BridgeOutcome::TooLarge { max_bytes: DATA_BYTES_MAX });
+        }
+        let request = Request::post(&self.url).header(CONTENT_TYPE, "application/json");
+        let request = request.body(Full::new(body(recipient, message, data)));
+        Ok(request.expect("the URL was read at the start"))
+    }
+
+    fn authorization(&self) -> BoxFuture<'_, Result<Option<HeaderValue>, Verdict>> {
+        self.tokens.get(&self.client).map(|token| token.map(Some)).boxed()
+    }
+
+    fn drop_token(&self, refused: &HeaderValue) -> bool {
+        self.tokens.drop(refused);
+        true
+    }
+
+    fn read(&self, answer: &HttpAnswer) -> Verdict {
+        verdict(answer)
+    }
+
+    fn client(&self) -> &HttpClient {
+        &self.client
+    }
+}
+
+/// The JSON of a message. `data` is that of Android, as autopush sends it.
+fn body(recipient: &BridgeRecipient, message: &Message, data: MessageData<'_>) -> Bytes {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        message: Addressed<'a>,
+    }
+    #[derive(Serialize)]
+    struct Addressed<'a> {
+        token: &'a str,
+        android: Android<'a>,
+    }
+    #[derive(Serialize)]
+    struct Android<'a> {
+        ttl: String,
+        priority: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        collapse_key: Option<String>,
+        data: MessageData<'a>,
+    }
+    let android = Android {
+        ttl: format!("{}s", message.ttl.min(TTL_MAX).0 / 1000),
+        priority: priority(message.urgency),
+        // Another channel may use the same topic.
+        collapse_key: message
+            .topic
+            .as_ref()
+            .map(|topic| format!("{}{}", message.chid, topic.as_str())),
+        data,
+    };
+    let body = Body { message: Addressed { token: &recipient.token, android } };
+    serde_json::to_vec(&body).expect("texts can be written as JSON").into()
+}
+
+/// Normal is Google's default for data, as 10 is Apple's. FCM lowers the priority of an app that shows nothing for a
+/// message of high priority.
+fn priority(urgency: Urgency) -> &'static str {
+    match urgency {
+        Urgency::VeryLow | Urgency::Low | Urgency::Normal => "NORMAL",
+        Urgency::High => "HIGH",
+    }
+}
+
+/// An answer other than 200, as Google documents it.
+#[derive(Deserialize, Default)]
+struct Refusal {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    details: Vec<Detail>,
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    /// The error of FCM itself.
+    #[serde(rename = "errorCode")]
+    error_code: Option<String>,
+    /// What is wrong with the request.
+    #[serde(rename = "fieldViolations", default)]
+    field_violations: Vec<FieldViolation>,
+}
+
+#[derive(Deserialize)]
+struct FieldViolation {
+    #[serde(default)]
+    field: String,
+}
+
+impl Refusal {
+    fn read(answer: &HttpAnswer) -> Self {
+        #[derive(Deserialize)]
+        struct Body {
+            error: Refusal,
+        }
+        serde_json::from_slice(&answer.body).map(|body: Body| body.error).unwrap_or_default()
+    }
+
+    /// The code of FCM, or else that of Google's APIs.
+    fn code(&self) -> &str {
+        let code = self.details.iter().find_map(|detail| detail.error_code.as_deref());
+        code.unwrap_or(&self.status)
+    }
+
+    /// Whether the token of the recipient can be none.
+    fn is_of_the_token(&self) -> bool {
+        let mut violations = self.details.iter().flat_map(|detail| &detail.field_violations);
+        violations.any(|violation| violation.field == "message.token")
+            || self.message.contains("not a valid FCM registration token")
+    }
+}
+
+fn verdict(answer: &HttpAnswer) -> Verdict {
+    if answer.status == StatusCode::OK {
+        return Verdict::new(BridgeOutcome::Accepted, "");
+    }
+    let refusal = Refusal::read(answer);
+    let reason = answer.reason(refusal.code());
+    let outcome = match (answer.status.as_u16(), refusal.code()) {
+        (404, "UNREGISTERED") => BridgeOutcome::RecipientGone,
+        (400, "INVALID_ARGUMENT") if refusal.is_of_the_token() => BridgeOutcome::RecipientGone,
+        (400, "INVALID_ARGUMENT") if refusal.message.contains("too big") => {
+            BridgeOutcome::TooLarge { max_bytes: DATA_BYTES_MAX }
+        }
+        (401, "THIRD_PARTY_AUTH_ERROR") | (403, "SENDER_ID_MISMATCH") => {
+            BridgeOutcome::Misconfigured
+        }
+        (401, _) => return Verdict::refused_token(reason),
+        (403, _) => BridgeOutcome::Unauthorized,
+        (429, _) => BridgeOutcome::Busy { retry_after: answer.retry_after },
+        (500.., _) => return Verdict::unavailable(answer, reason),
+        _ => BridgeOutcome::Misconfigured,
+    };
+    Verdict::new(outcome, reason)
+}

@@ -1,0 +1,148 @@
+//! Errors of the file of bridges and of the files that it names: each names file and field.
+
+use std::fs;
+
+use actors::Clock;
+use kalends::bridges::Bridges;
+use kalends::settings::Settings;
+use serde_json::{Value, json};
+use slog::{Discard, Logger, o};
+use state_machine::Time;
+
+use crate::harness::PushService;
+
+/// The error of a start with the file as it is, with the folder cut off.
+fn error(service: &PushService) -> String {
+    let settings = Settings { bridges_file: Some(service.bridges_file()), ..Settings::default() };
+    let loaded =
+        Bridges::load(&settings, Clock::starting_at(Time(0)), &Logger::root(Discard, o!()));
+    let folder = service.file("").display().to_string();
+    loaded.expect_err("the file is wrong").to_string().replace(&folder, "")
+}
+
+#[actix_web::test]
+async fn without_a_file_there_are_no_bridges() {
+    let log = Logger::root(Discard, o!());
+    let bridges = Bridges::load(&Settings::default(), Clock::starting_at(Time(0)), &log);
+    assert!(bridges.expect("there is nothing to read").is_empty());
+}
+
+#[actix_web::test]
+async fn every_error_of_the_file_of_bridges_names_file_and_field() {
+    let service = PushService::start();
+    let text = service.bridges_toml();
+    let origin = format!("base_url = \"{}\"", service.origin());
+    let base_url = |url: &str| text.replace(&origin, &format!("base_url = \"{url}\""));
+    for (changed, expected) in [
+        (text.replace("[fcm.example]", "[gcm.example]"), "bridges.toml: gcm: expected ca_file"),
+        (
+            text.replace("[fcm.example]", "[fcm.'a/b']"),
+            "bridges.toml: fcm.a/b: the name of an application",
+        ),
+        (text.replace("[apns.certified]", "[apns.example]"), "bridges.toml, line "),
+        (
+            format!("fcm = 7\n{}", text.replace("[fcm.example]", "[x]")),
+            "bridges.toml: fcm: expected ca_file",
+        ),
+        ("[fcm]\nexample = 7\n".to_owned(), "bridges.toml: fcm.example: expected a table"),
+        ("[fcm".to_owned(), "bridges.toml, line 1: "),
+        (text.replace("ca.pem", "none.pem"), "cannot read none.pem: "),
+        (
+            text.replace("ca.pem", "client.key"),
+            "client.key: certificate: expected certificates in PEM",
+        ),
+        (text.replace("\"ca.pem\"", "7"), "bridges.toml: ca_file: expected the path"),
+        (
+            text.replace("service_account =", "account ="),
+            "bridges.toml: fcm.example: unknown field `account`",
+        ),
+        (
+            text.replace("service_account = \"service-account.json\"\n", ""),
+            "missing field `service_account`",
+        ),
+        (text.replace("service-account.json", "none.json"), "cannot read none.json: "),
+        (text.replace("service-account.json", "."), "cannot read .: it is not a file"),
+        (
+            text.replace("team_id = \"TEAM567890\"\n", ""),
+            "bridges.toml: apns.example.team_id: it is missing",
+        ),
+        (
+            text.replace("key_id = \"ABCDE12345\"\n", ""),
+            "bridges.toml: apns.example.key_id: it is missing",
+        ),
+        (
+            text.replace("certificate =", "team_id = \"x\"\ncertificate ="),
+            "apns.certified.certificate: it excludes",
+        ),
+        (text.replace("client.pem", "ca.pem"), "bridges.toml: apns.certified.certificate: "),
+        (
+            text.replace("client.key", "client.pem"),
+            "client.pem: key: expected a private key in PEM",
+        ),
+        (text.replace("AuthKey.p8", "client.pem"), "client.pem: key: expected a P-256 key"),
+        (
+            text.replace("topic = \"org.example.app\"", "topic = \"\""),
+            "topic: expected the bundle id",
+        ),
+        (base_url("http://push.example"), "base_url: expected https: credentials are sent there"),
+        (
+            base_url("https://a:b@push.example"),
+            "base_url: expected a URL without user and password",
+        ),
+        (base_url("https://push.example/v1"), "base_url: expected an origin and nothing behind it"),
+        (base_url("push.example"), "base_url: expected a URL that begins with https://"),
+    ] {
+        service.write_bridges(&changed);
+        let error = error(&service);
+        assert!(error.contains(expected), "{error}\n  does not contain {expected}");
+    }
+}
+
+#[actix_web::test]
+async fn a_key_of_another_curve_is_no_key_of_apple() {
+    let service = PushService::start();
+    let text = fs::read_to_string(service.file("service-account.json")).unwrap();
+    let account: Value = serde_json::from_str(&text).unwrap();
+    fs::write(service.file("AuthKey.p8"), account["private_key"].as_str().unwrap()).unwrap();
+    assert!(error(&service).starts_with("AuthKey.p8: key: expected a P-256 key"));
+}
+
+#[actix_web::test]
+async fn every_error_of_a_service_account_names_file_and_field_and_quotes_no_key() {
+    let service = PushService::start();
+    let path = service.file("service-account.json");
+    let right: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let key = fs::read_to_string(service.file("AuthKey.p8")).unwrap();
+    let mut wrong = vec![
+        ("type", "not JSON".to_owned()),
+        ("type", "[]".to_owned()),
+        ("type", json!({"project_info": {}}).to_string()),
+    ];
+    for (field, value) in [
+        ("type", json!("authorized_user")),
+        ("project_id", json!("a/b")),
+        ("token_uri", json!("http://oauth2.example/token")),
+        ("token_uri", json!("token")),
+        ("private_key", json!("secret")),
+        ("private_key", json!(key)),
+    ] {
+        let mut changed = right.clone();
+        changed[field] = value;
+        wrong.push((field, changed.to_string()));
+    }
+    for field in ["project_id", "private_key_id", "private_key", "client_email", "token_uri"] {
+        for value in [Value::Null, json!(7), json!("")] {
+            let mut changed = right.clone();
+            changed[field] = value;
+            wrong.push((field, changed.to_string()));
+        }
+    }
+    for (field, text) in wrong {
+        fs::write(&path, &text).unwrap();
+        let error = error(&service);
+        assert!(error.starts_with(&format!("service-account.json: {field}: ")), "{error}");
+        assert!(!error.contains("BEGIN") && !error.contains("secret"), "{error}");
+    }
+    fs::write(&path, "x".repeat(2_000_000)).unwrap();
+    assert!(error(&service).contains("it is larger than 1048576 bytes"));
+}

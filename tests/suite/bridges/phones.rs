@@ -1,0 +1,294 @@
+//! Phones that register over HTTP at a server process, and pushes to them through a bridge.
+
+use std::fs;
+
+use awc::http::Method;
+use futures_util::future::join_all;
+use kalends::keys::KEYS_FILE;
+use serde_json::{Value, json};
+
+use crate::harness::push_service::APP;
+use crate::harness::{
+    AT_ONCE, Agent, Answer, Cluster, ClusterPlan, Launch, PushService, Reply, Role, Sender, Server,
+    until, within,
+};
+
+const DAY_S: u64 = 24 * 60 * 60;
+
+/// FCM's answer for a token that is not valid any more.
+const UNREGISTERED: &str = r#"{"error":{"code":404,"status":"NOT_FOUND","details":[{
+    "@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"UNREGISTERED"}]}}"#;
+
+/// A server with bridges to a local push service.
+struct World {
+    service: PushService,
+    server: Server,
+    sender: Sender,
+}
+
+/// An agent behind a bridge.
+struct Phone {
+    /// Its path at the server.
+    path: String,
+    secret: String,
+    channel: String,
+    endpoint: String,
+}
+
+impl World {
+    fn start() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(arguments: &[&str]) -> Self {
+        let service = PushService::start();
+        let server = Server::launch(bridged(&service, arguments));
+        Self { service, server, sender: Sender::new() }
+    }
+
+    async fn register(&self, bridge: &str, token: &str) -> Phone {
+        register(&self.sender, &self.server.origin(), bridge, token).await
+    }
+
+    async fn ask(&self, phone: &Phone, method: Method, below: &str, body: &Value) -> Answer {
+        ask(&self.sender, &self.server.origin(), phone, method, below, body).await
+    }
+
+    async fn channels(&self, phone: &Phone) -> Vec<String> {
+        let answer = self.ask(phone, Method::GET, "", &Value::Null).await;
+        channels(&answer)
+    }
+
+    /// The tokens and channels of the messages that FCM has received.
+    fn received(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
+        let messages = self.service.messages();
+        let messages = messages.iter().map(|received| &received.body["message"]);
+        messages
+            .map(|message| (text(&message["token"]), text(&message["android"]["data"]["chid"])))
+            .collect()
+    }
+}
+
+fn bridged(service: &PushService, arguments: &[&str]) -> Launch {
+    let file = service.bridges_file();
+    let file = file.to_str().expect("the path is text");
+    Launch::default().with(&["--bridges-file", file]).with(arguments)
+}
+
+async fn register(sender: &Sender, origin: &str, bridge: &str, token: &str) -> Phone {
+    let base = format!("/v1/{bridge}/{APP}/registration");
+    let body = json!({"token": token, "key": null}).to_string();
+    let request = sender.request(Method::POST, &format!("{origin}{base}"));
+    let answer = request.header("content-type", "application/json").raw_body(body).send().await;
+    assert_eq!(answer.status, 200, "{answer}");
+    let json: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
+    let field = |name: &str| json[name].as_str().expect("it is a text").to_owned();
+    let path = format!("{base}/{}", field("uaid"));
+    Phone {
+        path,
+        secret: field("secret"),
+        channel: field("channelID"),
+        endpoint: field("endpoint"),
+    }
+}
+
+async fn ask(
+    sender: &Sender,
+    origin: &str,
+    phone: &Phone,
+    method: Method,
+    below: &str,
+    body: &Value,
+) -> Answer {
+    let request = sender.request(method, &format!("{origin}{}{below}", phone.path));
+    let request = request.header("authorization", &format!("webpush {}", phone.secret));
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    request.raw_body(body).send().await
+}
+
+fn channels(answer: &Answer) -> Vec<String> {
+    assert_eq!(answer.status, 200, "{answer}");
+    let json: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
+    serde_json::from_value(json["channelIDs"].clone()).expect("it is a list of texts")
+}
+
+#[actix_web::test]
+async fn a_phone_registers_and_receives_its_pushes_from_fcm() {
+    let world = World::start();
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    let answer = world.sender.push(&phone.endpoint, "a message").await;
+    assert!(answer.location().starts_with(&world.server.origin()));
+    assert_eq!(world.received(), [("a-token-of-fcm".to_owned(), phone.channel.clone())]);
+
+    let answer = world.ask(&phone, Method::POST, "/subscription", &json!({})).await;
+    assert_eq!(answer.status, 200, "{answer}");
+    let second: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
+    let new = json!({"token": "a-newer-token"});
+    assert_eq!(world.ask(&phone, Method::PUT, "", &new).await.status, 200);
+    world.sender.push(second["endpoint"].as_str().expect("it is a text"), "to the second").await;
+    let channel = second["channelID"].as_str().expect("it is a text").to_owned();
+    assert_eq!(world.received()[1], ("a-newer-token".to_owned(), channel));
+
+    let below = format!("/subscription/{}", phone.channel);
+    assert_eq!(world.ask(&phone, Method::DELETE, &below, &Value::Null).await.status, 200);
+    let post = || world.sender.post(&phone.endpoint).ttl(60).body("to a channel that is gone");
+    post().send().await.assert_error(410, 106);
+    assert_eq!(world.ask(&phone, Method::DELETE, "", &Value::Null).await.status, 200);
+    post().send().await.assert_error(410, 103);
+    world.ask(&phone, Method::GET, "", &Value::Null).await.assert_error(410, 103);
+    assert_eq!(world.received().len(), 2);
+}
+
+#[actix_web::test]
+async fn a_phone_registers_and_receives_its_pushes_from_apns() {
+    let world = World::start();
+    let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0";
+    let phone = world.register("apns", token).await;
+    world.sender.push(&phone.endpoint, "a message").await;
+    let received = &world.service.messages()[0];
+    assert_eq!(received.path, format!("/3/device/{token}"));
+    assert_eq!(received.body["chid"], phone.channel);
+}
+
+#[actix_web::test]
+async fn a_server_without_bridges_has_no_registrations() {
+    let server = Server::start();
+    let url = format!("{}/v1/fcm/{APP}/registration", server.origin());
+    let sender = Sender::new();
+    let request = sender.request(Method::POST, &url);
+    request.raw_body(r#"{"token":"a-token-of-fcm"}"#).send().await.assert_error(404, 102);
+    let keys = fs::read_to_string(server.data_dir().join(KEYS_FILE)).expect("there are keys");
+    assert!(!keys.contains("auth_keys ="), "a key that nothing needs");
+}
+
+#[actix_web::test]
+async fn registrations_and_their_secrets_survive_kill_9() {
+    let mut world = World::start();
+    let phones = join_all((0..20).map(|_| world.register("fcm", "a-token-of-fcm"))).await;
+    world.server.kill();
+    world.server.restart();
+    for phone in &phones {
+        assert_eq!(world.channels(phone).await, [phone.channel.as_str()]);
+        world.sender.push(&phone.endpoint, "after the restart").await;
+    }
+    assert_eq!(world.received().len(), phones.len());
+}
+
+#[actix_web::test]
+async fn a_push_that_the_bridge_has_and_that_kill_9_ends_gets_no_201_and_may_be_repeated() {
+    let mut world = World::start();
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    world.service.reply(Reply::Silence);
+    let post = world.sender.post(&phone.endpoint).ttl(3600).body("sent").try_send();
+    let (service, server) = (&world.service, &mut world.server);
+    let killed = async {
+        until(AT_ONCE, "the bridge has the message", async || !service.messages().is_empty()).await;
+        server.kill();
+    };
+    let (answer, ()) = tokio::join!(post, killed);
+    assert!(answer.is_err(), "the bridge has not answered: {answer:?}");
+
+    world.server.restart();
+    world.sender.push(&phone.endpoint, "sent").await;
+    let expected = ("a-token-of-fcm".to_owned(), phone.channel.clone());
+    assert_eq!(world.received(), [expected.clone(), expected]);
+}
+
+#[actix_web::test]
+async fn phones_that_never_connect_are_moved_to_the_month_by_a_push_or_a_request() {
+    let mut world = World::start();
+    let (pushed, asked) = (
+        world.register("fcm", "token-of-pushed").await,
+        world.register("fcm", "token-of-asked").await,
+    );
+    for days in [35, 70, 105] {
+        world.server.terminate();
+        let ahead = format!("--clock-offset-s={}", days * DAY_S);
+        world.server.restart_as(bridged(&world.service, &["--dev", &ahead]));
+        assert_eq!(world.channels(&asked).await, [asked.channel.as_str()]);
+        world.sender.push(&pushed.endpoint, "of this month").await;
+        world.sender.push(&asked.endpoint, "of this month").await;
+    }
+    assert_eq!(world.channels(&pushed).await, [pushed.channel.as_str()]);
+    assert_eq!(world.received().len(), 6);
+}
+
+#[actix_web::test]
+async fn a_recipient_that_the_bridge_does_not_know_loses_its_record() {
+    let world = World::start();
+    let (phone, other) = (
+        world.register("fcm", "a-token-of-fcm").await,
+        world.register("fcm", "another-token").await,
+    );
+    world.service.reply(Reply::json(404, UNREGISTERED));
+    let post = || world.sender.post(&phone.endpoint).ttl(60).body("to nothing");
+    post().send().await.assert_error(410, 106);
+    post().send().await.assert_error(410, 103);
+    world.ask(&phone, Method::GET, "", &Value::Null).await.assert_error(410, 103);
+    world.sender.push(&other.endpoint, "to the other").await;
+}
+
+#[actix_web::test]
+async fn a_bridge_that_hangs_delays_no_push_to_a_websocket() {
+    const BOUND: usize = 20;
+    let bound = BOUND.to_string();
+    let flags = ["--bridge-pushes-in-flight-max", &bound, "--bridge-timeout-ms", "30000"];
+    let world = World::with(&flags);
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    let mut agent = Agent::new(&world.server).await;
+    let channel = agent.register().await;
+    world.service.reply_always(Reply::Silence);
+    let waiting: Vec<_> = (0..BOUND)
+        .map(|_| {
+            let (sender, endpoint) = (world.sender.clone(), phone.endpoint.clone());
+            actix_web::rt::spawn(async move {
+                sender.post(&endpoint).ttl(60).body("waits").send().await
+            })
+        })
+        .collect();
+    let is_full = async || world.service.messages().len() == BOUND;
+    until(AT_ONCE, "the bridge has as many as may be in flight", is_full).await;
+    let refused = world.sender.post(&phone.endpoint).ttl(60).body("one more").send().await;
+    refused.assert_error(429, 201);
+    assert!(refused.header("retry-after").is_some(), "{refused}");
+    for number in 0..20 {
+        let body = format!("message {number}");
+        let pushed = world.sender.push_to(&mut agent, &channel, &body);
+        within(AT_ONCE, "a push to the agent", pushed).await;
+    }
+    assert!(waiting.iter().all(|post| !post.is_finished()), "the bridge has answered nothing");
+    assert_eq!(world.service.messages().len(), BOUND);
+}
+
+#[actix_web::test]
+async fn endpoint_nodes_share_registrations_and_need_an_auth_key() {
+    let service = PushService::start();
+    let file = service.bridges_file();
+    let file = ["--bridges-file", file.to_str().expect("the path is text")];
+    let cluster = Cluster::launch(ClusterPlan::of(1, 2).with_endpoint_arguments(&file));
+    let [one, two] = [0, 1].map(|node| cluster.endpoint_nodes[node].origin());
+    let sender = Sender::new();
+    let phone = register(&sender, &one, "fcm", "a-token-of-fcm").await;
+    let answer = ask(&sender, &two, &phone, Method::GET, "", &Value::Null).await;
+    assert_eq!(channels(&answer), [phone.channel.as_str()]);
+    for origin in [&one, &two] {
+        let (_, path) = phone.endpoint.split_once("/wpush/").expect("it is an endpoint");
+        sender.push(&format!("{origin}/wpush/{path}"), "a message").await;
+    }
+    assert_eq!(service.messages().len(), 2);
+
+    let mut launch = cluster.launch_of(Role::Endpoint);
+    let without = |keys: String| keys.split("auth_keys").next().map(str::to_owned);
+    launch.keys = launch.keys.and_then(without);
+    let refused = Server::try_launch(launch).err().expect("it has no auth key").to_string();
+    assert!(refused.contains("no auth_keys") && refused.contains("kalends keys auth"), "{refused}");
+}
+
+#[actix_web::test]
+async fn a_wrong_file_of_bridges_ends_the_start() {
+    let service = PushService::start();
+    service.write_bridges("[fcm.example]\nservice_account = \"missing.json\"\n");
+    let refused = Server::try_launch(bridged(&service, &[])).err().expect("the file is wrong");
+    assert!(refused.to_string().contains("missing.json"), "{refused}");
+}
