@@ -113,12 +113,12 @@ async fn node(dir: &std::path::Path) -> Node {
     };
     node.store.register_user(registration).await.unwrap();
     node.store.add_channels(UAID, month, BTreeSet::from([CHID])).await.unwrap();
-    node.apis.registration = Some(Data::new(registration(&node, month).await));
+    node.apis.registration = Some(Data::new(registration_api(&node, month).await));
     node
 }
 
 /// The registration API with the agent [`PHONE`].
-async fn registration(node: &Node, month: Month) -> RegistrationService {
+async fn registration_api(node: &Node, month: Month) -> RegistrationService {
     let keys = Keys::from_texts(&["A".repeat(43)]).unwrap().with_auth_texts(&[AUTH_KEY]).unwrap();
     let (common, uaid) = (&node.app.common, Uaid::parse(PHONE).unwrap());
     let (token, bridge) = ("a-token-of-fcm".into(), BridgeName::Fcm);
