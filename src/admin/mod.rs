@@ -1,4 +1,4 @@
-//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, and those of `kalends feed` and
+//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, `kalends import`, and those of `kalends feed` and
 //! `kalends broadcast` that use the store.
 //!
 //! A command is a [`Request`](commands::Request). [`job::perform`] runs it, in the process of the command if
@@ -31,4 +31,4 @@ pub mod print;
 pub mod socket;
 pub mod tail_cursor;
 
-pub use commands::{TablesAction, UsersAction};
+pub use commands::{ImportAction, TablesAction, UsersAction};

@@ -3,13 +3,14 @@
 
 use state_machine::{Month, RouterRecord};
 
-use super::attributes::{number, text};
+use super::attributes::{UAID, number, text};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
+use super::messages::{self, Replaces};
 use super::names::Names;
 use super::router::{
-    self, RecordUpdate, UPDATE, Updated, connected_at, is_of, is_served, months, place,
-    without_month,
+    self, ROUTER_TYPE, RecordUpdate, UPDATE, Updated, connected_at, is_of, is_served, months,
+    place, without_month,
 };
 use crate::store::{RegisterResult, Registration};
 
@@ -31,12 +32,32 @@ pub(super) async fn register(
             }
             Updated::Refused { item, indeterminate } => (item, indeterminate),
         };
+        if let Some(item) = &item {
+            router::adopt_month(client, registration.uaid, item).await?;
+        }
         if let Some(answer) = why_refused(client, registration, item, indeterminate)? {
             return Ok(answer);
         }
     }
     let reason = "the record changes all the time";
     Err(CallError::unreadable(UPDATE, &client.names.router, reason))
+}
+
+/// Creates a record, unless there is an item with its key. Returns whether it did.
+pub(super) async fn create(client: &DynamoClient, record: RouterRecord) -> Result<bool, CallError> {
+    let mut item = Item::from([
+        (UAID.to_owned(), text(record.uaid.to_string())),
+        (ROUTER_TYPE.to_owned(), text(record.router_type.as_str())),
+        ("connected_at".to_owned(), number(record.connected_at.0)),
+        ("last_connect".to_owned(), number(record.last_connect.0)),
+        ("curmonth".to_owned(), text(client.names.value(record.curmonth))),
+        ("record_version".to_owned(), number(RECORD_VERSION)),
+    ]);
+    let oldmonth = record.oldmonth.map(|month| text(client.names.value(month)));
+    let node = record.node.map(|node| text(node.as_str()));
+    item.extend(oldmonth.map(|month| ("oldmonth".to_owned(), month)));
+    item.extend(node.map(|node| ("node_id".to_owned(), node)));
+    messages::put(client, client.names.router.clone(), item, &Replaces::Nothing).await
 }
 
 fn write(client: &DynamoClient, registration: &Registration) -> RecordUpdate {
@@ -51,7 +72,7 @@ fn write(client: &DynamoClient, registration: &Registration) -> RecordUpdate {
     let change = match create_in {
         Some(month) => RecordUpdate::of(uaid)
             .expression(&format!("{set}, curmonth = if_not_exists(curmonth, :month)"))
-            .only_if(&format!("{older} AND (attribute_not_exists(curmonth) OR {curmonth})"))
+            .only_if(&format!("{older} AND (attribute_not_exists(curmonth) AND attribute_not_exists(current_month) OR {curmonth})"))
             .with(":month", text(client.names.value(month))),
         None => RecordUpdate::of(uaid).expression(set).only_if(&format!("{older} AND {curmonth}")),
     };

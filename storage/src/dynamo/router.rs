@@ -17,6 +17,9 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item, applied};
 use crate::store::MonthStep;
 
+/// The name of `curmonth` in the last versions of autopush (docs/sources.md#router-table-schema).
+pub(super) const CURRENT_MONTH: &str = "current_month";
+
 /// The key of the item that health checks write. It is no uaid, and the item has no `last_connect`:
 /// it is not in the index and not counted.
 pub(super) const HEALTH: &str = "health";
@@ -122,7 +125,28 @@ pub(super) fn months(
     client: &DynamoClient,
     item: &Item,
 ) -> Result<(Option<Month>, Option<Month>), CallError> {
-    Ok((month(client, item, "curmonth")?, month(client, item, "oldmonth")?))
+    let curmonth = match month(client, item, "curmonth")? {
+        None => month(client, item, CURRENT_MONTH)?,
+        curmonth => curmonth,
+    };
+    Ok((curmonth, month(client, item, "oldmonth")?))
+}
+
+/// Gives a record its `curmonth` if only the last versions of the Python autopush wrote it.
+pub(super) async fn adopt_month(
+    client: &DynamoClient,
+    uaid: Uaid,
+    item: &Item,
+) -> Result<(), CallError> {
+    let Some(month) = month(client, item, CURRENT_MONTH)? else { return Ok(()) };
+    if item.contains_key("curmonth") || !is_served(item) {
+        return Ok(());
+    }
+    let change = RecordUpdate::of(uaid)
+        .expression("SET curmonth = :month")
+        .only_if("attribute_exists(uaid) AND attribute_not_exists(curmonth)")
+        .with(":month", text(client.names.value(month)));
+    applied(change.send(client).await).map(|_is_changed| ())
 }
 
 fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Result<Option<Month>, CallError> {

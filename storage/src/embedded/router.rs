@@ -47,6 +47,21 @@ pub(super) fn register(
     Ok(RegisterResult::Registered(record, before))
 }
 
+/// Creates a record, unless there is one. Returns whether it did.
+pub(super) fn create(conn: &Connection, record: &RouterRecord) -> rusqlite::Result<bool> {
+    let RouterRecord { uaid, ref router_type, ref node, connected_at, last_connect, .. } = *record;
+    let parameters = params![
+        uaid.0,
+        router_type.as_str(),
+        node.as_ref().map(NodeId::as_str),
+        to_i64(connected_at.0),
+        to_i64(last_connect.0),
+        record.curmonth.to_string(),
+        record.oldmonth.map(|month| month.to_string()),
+    ];
+    change(conn, CREATE, parameters)
+}
+
 pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
     let MonthStep { uaid, ref node, connected_at, from, to, last_connect } = *step;
     let (from, to) = (from.to_string(), to.to_string());
@@ -113,6 +128,12 @@ pub(super) const WRITE: &str = "
         curmonth = excluded.curmonth,
         oldmonth = excluded.oldmonth
         WHERE router.router_type = excluded.router_type";
+
+const CREATE: &str = "
+    INSERT INTO router
+        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    ON CONFLICT (uaid) DO NOTHING";
 
 pub(super) const UPDATE_MONTH: &str = "
     UPDATE router SET curmonth = ?4, oldmonth = ?5, last_connect = ?6
