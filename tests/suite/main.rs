@@ -20,6 +20,7 @@ mod harness;
 mod idle;
 mod importer;
 mod limits;
+mod migration;
 mod open_files;
 mod proxied;
 mod rollover;
