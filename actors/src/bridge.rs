@@ -1,5 +1,7 @@
 //! The contract of a bridge, the push service of a platform.
 
+use std::future::ready;
+
 use futures_util::future::BoxFuture;
 use state_machine::{BridgeOutcome, BridgeRecipient, Message};
 
@@ -11,4 +13,13 @@ pub trait Bridge: Send + Sync {
         recipient: &BridgeRecipient,
         message: &Message,
     ) -> BoxFuture<'static, BridgeOutcome>;
+}
+
+/// A server without bridges.
+pub struct NoBridges;
+
+impl Bridge for NoBridges {
+    fn send(&self, _: &BridgeRecipient, _: &Message) -> BoxFuture<'static, BridgeOutcome> {
+        Box::pin(ready(BridgeOutcome::Misconfigured))
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
 use slog::{Logger, info, warn};
+use state_machine::bridged_call::BridgedError;
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
@@ -16,6 +17,8 @@ use storage::{Store, StoreError};
 use tokio::time::timeout;
 
 use crate::ack_waiters::{AckWaiter, AckWaiters};
+use crate::bridge::Bridge;
+use crate::bridged_agents::BridgedAgents;
 use crate::clock::Clock;
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
@@ -30,6 +33,9 @@ pub struct EndpointShared {
     pub store: Arc<dyn Store>,
     /// Finds the node that an agent is connected to.
     pub nodes: Arc<dyn NodeDirectory>,
+    /// Sends to the agents behind bridges. It bounds the pushes that wait for it.
+    pub bridge: Arc<dyn Bridge>,
+    pub bridged_agents: Arc<BridgedAgents>,
     pub clock: Clock,
     pub limits: EndpointLimits,
     pub log: Logger,
@@ -37,6 +43,8 @@ pub struct EndpointShared {
     in_flight: AtomicUsize,
     /// Pushes in flight that wait for an ack, or have waited for one.
     ack_waiters: AckWaiters,
+    /// Pushes in flight that wait for a bridge, or have waited for one.
+    bridge_waiters: AtomicUsize,
     /// Pushes that were refused because too many messages wait for their user agents.
     refused_full: AtomicU64,
     full_log_limiter: SharedLogLimiter,
@@ -84,6 +92,7 @@ impl EndpointShared {
     pub fn new(
         store: Arc<dyn Store>,
         nodes: Arc<dyn NodeDirectory>,
+        (bridge, bridged_agents): (Arc<dyn Bridge>, Arc<BridgedAgents>),
         clock: Clock,
         limits: EndpointLimits,
         log: Logger,
@@ -97,11 +106,14 @@ impl EndpointShared {
         Self {
             store,
             nodes,
+            bridge,
+            bridged_agents,
             clock,
             limits,
             log,
             in_flight,
             ack_waiters,
+            bridge_waiters: AtomicUsize::new(0),
             refused_full,
             full_log_limiter,
             mailbox,
@@ -120,8 +132,8 @@ impl EndpointShared {
 
     /// Pushes in flight, whatever they wait for.
     pub fn in_flight(&self) -> usize {
-        let EndpointState { in_flight, ack_waiters, .. } = self.state();
-        in_flight + ack_waiters
+        let EndpointState { in_flight, ack_waiters, bridge_waiters, .. } = self.state();
+        in_flight + ack_waiters + bridge_waiters
     }
 
     /// Pushes that were refused because too many messages wait for their user agents.
@@ -145,6 +157,7 @@ impl EndpointShared {
             in_flight_max: self.limits.in_flight_max,
             ack_waiters: self.ack_waiters.len(),
             pushes_awaiting_ack_max: self.limits.pushes_awaiting_ack_max,
+            bridge_waiters: self.bridge_waiters.load(Ordering::Relaxed),
             refused_full: self.refused_full(),
         }
     }
@@ -199,11 +212,13 @@ struct PushInFlight<'a> {
     counted: Counted<'a>,
 }
 
-/// What a push in flight is counted in: from when it waits for an ack, in `ack_waiters`.
+/// What a push in flight is counted in: from when it waits for an ack, in `ack_waiters`, and for a bridge, in
+/// `bridge_waiters`.
 #[expect(dead_code, reason = "kept until the push ends")]
 enum Counted<'a> {
     InFlight(Permit<'a>),
     AckWaiter(AckWaiter<'a>),
+    BridgeWaiter(Permit<'a>),
 }
 
 impl PushInFlight<'_> {
@@ -211,6 +226,7 @@ impl PushInFlight<'_> {
         let (mut delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: self.message.ttl_is_zero(),
             this_month: Month::of(self.shared.clock.now()),
+            message_month: self.shared.bridged_agents.message_month(),
         });
         let mut effects = VecDeque::from([first]);
         while let Some(effect) = effects.pop_front() {
@@ -270,6 +286,25 @@ impl PushInFlight<'_> {
                 self.note(deleted.err());
                 DeliveryEvent::OldRowDeleted
             }
+            DeliveryEffect::MoveAgent => {
+                let moved = self.shared.bridged_agents.move_to_this_month(self.uaid).await;
+                DeliveryEvent::AgentMoved(match moved {
+                    Ok(record) => Ok(Some(Route::from(record))),
+                    Err(BridgedError::UnknownAgent) => Ok(None),
+                    Err(_) => Err(StoreFailed),
+                })
+            }
+            DeliveryEffect::SendToBridge { recipient } => {
+                // The bridge has a bound of its own: a slow one keeps no message from being stored.
+                let waiting = Permit::count(&self.shared.bridge_waiters);
+                self.counted = Counted::BridgeWaiter(waiting);
+                let outcome = self.shared.bridge.send(&recipient, &self.message).await;
+                DeliveryEvent::BridgeAnswered(outcome)
+            }
+            DeliveryEffect::DropRecipient { recipient } => {
+                let dropped = store.drop_bridged(self.uaid, *recipient).await;
+                DeliveryEvent::RecipientDropped(self.checked(dropped))
+            }
             // `run` executes these two, because they bring no event.
             DeliveryEffect::NotifyMessageStored { .. } | DeliveryEffect::Answer(_) => {
                 DeliveryEvent::NodeCleared
@@ -320,6 +355,12 @@ impl<'a> Permit<'a> {
         let before = counter.fetch_add(1, Ordering::Relaxed);
         let counted = Self(counter);
         (before < max).then_some(counted)
+    }
+
+    /// A permit that is counted only.
+    fn count(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter)
     }
 }
 

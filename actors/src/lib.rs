@@ -5,6 +5,7 @@
 //!   `state_machine::registry`.
 //! - [`endpoint`]: the delivery of pushes; drives `state_machine::delivery`.
 //! - [`bridge`]: the contract of a bridge to the push service of a platform.
+//! - [`bridged_agents`]: the operations on user agents behind a bridge; drives `state_machine::bridged_call`.
 //! - [`feeds`]: the publisher and the followers of feeds; drives `state_machine::feed`.
 //! - [`broadcasts`]: the broadcasts of a node, and the connections to wake when they change.
 //! - [`socket`]: the one file that names actix-web-actors.
@@ -20,6 +21,7 @@ mod ack_waiters;
 pub mod admission;
 mod alarm;
 pub mod bridge;
+pub mod bridged_agents;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;
@@ -40,7 +42,8 @@ mod store_executor;
 mod wake_ups;
 
 pub use admission::Admission;
-pub use bridge::Bridge;
+pub use bridge::{Bridge, NoBridges};
+pub use bridged_agents::{BridgedAgents, BridgedLimits};
 pub use client::{Client, ClientShared, StepObserver, Transport};
 pub use clock::Clock;
 pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};

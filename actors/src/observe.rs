@@ -106,6 +106,8 @@ pub struct EndpointState {
     pub ack_waiters: usize,
     /// The bound of `ack_waiters`.
     pub pushes_awaiting_ack_max: usize,
+    /// Pushes in flight that wait for a bridge, or have waited for one.
+    pub bridge_waiters: usize,
     /// Pushes that were refused because too many messages wait for their user agents.
     pub refused_full: u64,
 }

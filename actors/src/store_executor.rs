@@ -30,6 +30,9 @@ pub(crate) fn submit(store: &dyn Store, op: StoreOp) -> PendingAnswer {
         StoreOp::AddChannels { uaid, month, channels } => {
             answer(store.add_channels(uaid, month, channels), |()| Answer::ChannelsAdded)
         }
+        StoreOp::CreateChannels { uaid, month, channels } => {
+            answer(store.create_channels(uaid, month, channels), |()| Answer::ChannelsAdded)
+        }
         StoreOp::RemoveChannel { uaid, months, chid } => {
             answer(store.remove_channel(uaid, months, chid), |()| Answer::ChannelRemoved)
         }

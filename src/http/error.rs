@@ -10,6 +10,7 @@ use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use serde::Serialize;
 use serde_json::Value;
 use state_machine::store::FullScope;
+use state_machine::{BridgeOutcome, Span};
 
 use super::endpoint_token::TokenError;
 use super::message_url::MessageUrlError;
@@ -56,6 +57,9 @@ pub enum PushError {
     /// The server, or a service that it depends on, is overloaded or down.
     #[error("the server cannot take the message now: try again later")]
     Unavailable,
+    /// The bridge did not accept the message.
+    #[error("{}", bridge_text(*.0))]
+    Bridge(BridgeOutcome),
     /// As many messages wait as may: see the settings of the group "Waiting messages".
     #[error("too many messages wait for {}: try again later", full(*.0))]
     WaitingFull(FullScope),
@@ -109,6 +113,7 @@ impl PushError {
             Self::UserWentAway => (StatusCode::GONE, 105),
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Bridge(outcome) => bridge_code(*outcome),
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
             Self::WaitingFull(_) | Self::AddressFull | Self::OverLimit(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, 201)
@@ -143,6 +148,15 @@ impl PushError {
         if let Self::WaitingFull(_) | Self::AddressFull = self {
             response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
         }
+        if let Self::Bridge(BridgeOutcome::Busy { .. } | BridgeOutcome::Unavailable) = self {
+            let wait_s = match self {
+                Self::Bridge(BridgeOutcome::Busy { retry_after: Some(Span(ms)) }) => {
+                    ms.div_ceil(1000)
+                }
+                _ => RETRY_AFTER_S,
+            };
+            response.insert_header((RETRY_AFTER, wait_s));
+        }
         if let Self::OverLimit(over) = self {
             // draft-ietf-httpapi-ratelimit-headers-10
             let OverLimit { policy, per_minute, .. } = over;
@@ -170,6 +184,40 @@ impl PushError {
             _ => {}
         }
     }
+}
+
+/// As autopush answers (docs/sources.md#errors-of-bridges). `Accepted` is no error.
+fn bridge_code(outcome: BridgeOutcome) -> (StatusCode, u16) {
+    match outcome {
+        BridgeOutcome::RecipientGone => (StatusCode::GONE, 106),
+        BridgeOutcome::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+        BridgeOutcome::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, 201),
+        BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => (StatusCode::BAD_GATEWAY, 900),
+        BridgeOutcome::Unauthorized => (StatusCode::BAD_GATEWAY, 901),
+        BridgeOutcome::Unavailable => (StatusCode::BAD_GATEWAY, 902),
+        BridgeOutcome::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, 903),
+    }
+}
+
+fn bridge_text(outcome: BridgeOutcome) -> String {
+    let text = match outcome {
+        BridgeOutcome::TooLarge { max_bytes } => {
+            return format!(
+                "the message is larger than the {max_bytes} bytes that the bridge allows"
+            );
+        }
+        BridgeOutcome::RecipientGone => {
+            "the user agent of this endpoint is gone from its bridge: remove the subscription"
+        }
+        BridgeOutcome::Busy { .. } => "the bridge takes no further message now: try again later",
+        BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => {
+            "the bridge of this endpoint is not set up on this server"
+        }
+        BridgeOutcome::Unauthorized => "the bridge does not accept this server",
+        BridgeOutcome::Unavailable => "the bridge cannot be reached: try again later",
+        BridgeOutcome::TimedOut => "the bridge did not answer in time: try again later",
+    };
+    text.to_owned()
 }
 
 fn full(scope: FullScope) -> &'static str {

@@ -71,6 +71,7 @@ async fn push(
         Outcome::UserWentAway => Err(PushError::UserWentAway),
         Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
         Outcome::Full(scope) => Err(PushError::WaitingFull(scope)),
+        Outcome::Bridge(outcome) => Err(PushError::Bridge(outcome)),
         Outcome::Unavailable => Err(PushError::Unavailable),
     }
 }

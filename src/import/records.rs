@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::Value;
 use state_machine::{Chid, Encoding, Message, MessageId, Payload, Span, Time, Topic, Urgency};
 use uuid::Builder;
 
@@ -24,6 +25,8 @@ pub struct User {
     /// In milliseconds.
     #[serde(default)]
     pub connected_at: u64,
+    /// How a bridge reaches the agent.
+    pub router_data: Option<Value>,
 }
 
 /// The value of `autopush/msg/{uaid}/{chidmessageid}`.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use actors::EndpointLimits;
-use state_machine::Span;
+use actors::{BridgedLimits, EndpointLimits};
 use state_machine::connection::Limits;
+use state_machine::{Month, Span};
 
 use crate::http::app::PushLimits;
 use crate::settings::Settings;
@@ -43,6 +43,11 @@ pub(super) fn of_pushes(settings: &Settings, node_grace: Duration) -> EndpointLi
         in_flight_max: settings.pushes_in_flight_max,
         mailbox_max: settings.endpoint_mailbox_max,
     }
+}
+
+pub(super) fn of_bridged_agents(settings: &Settings, frozen_month: Option<Month>) -> BridgedLimits {
+    let Settings { channels_max, last_connect_shards, .. } = *settings;
+    BridgedLimits { channels_max, last_connect_shards, frozen_month }
 }
 
 pub(super) fn of_a_push(settings: &Settings) -> PushLimits {

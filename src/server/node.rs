@@ -7,7 +7,8 @@ use std::time::Duration;
 use actix_web::web::Data;
 use actors::socket::FrameLimits;
 use actors::{
-    ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers, NodeDirectory, RegistryActor,
+    BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, NoBridges, NoPeers,
+    NodeDirectory, RegistryActor,
 };
 use slog::Logger;
 use state_machine::connection::Config;
@@ -93,7 +94,7 @@ pub(super) async fn assemble(
     let router = (role == Role::Connection).then(|| parts.router_port(&name, &directory));
     let router_url_check =
         router.as_ref().map(|router| parts.router_url_check(name, router.instance()));
-    let endpoints = role.has_endpoints().then(|| parts.endpoints(role, directory));
+    let endpoints = role.has_endpoints().then(|| parts.endpoints(role, directory, frozen_month));
     let origin = origin.as_str().to_owned();
     let feeds =
         role.has_endpoints().then(|| feeds::service(settings, &keys, &common)).map(Data::new);
@@ -185,7 +186,12 @@ impl NodeParts<'_> {
         }))
     }
 
-    fn endpoints(&self, role: Role, directory: Directory) -> Data<EndpointRole> {
+    fn endpoints(
+        &self,
+        role: Role,
+        directory: Directory,
+        frozen_month: Option<Month>,
+    ) -> Data<EndpointRole> {
         let Self { settings, common, keys, origin } = self;
         let SharedState { store, clock, log, .. } = &****common;
         let grace = match role {
@@ -194,9 +200,12 @@ impl NodeParts<'_> {
         };
         let floor = IdFloor::of(role, settings).map_or(Time(0), |kept| kept.floor(log));
         let limits = limits::of_pushes(settings, grace);
+        let bridged = limits::of_bridged_agents(settings, frozen_month);
+        let agents = BridgedAgents::new(Arc::clone(store), clock.clone(), bridged, log.clone());
         let shared = EndpointShared::new(
             Arc::clone(store),
             Arc::new(directory),
+            (Arc::new(NoBridges), Arc::new(agents)),
             clock.clone(),
             limits,
             log.clone(),

@@ -10,6 +10,7 @@
 //! - [`feed`]: tables of keys whose changes are numbered, their publishers and consumers.
 //! - [`broadcast`]: the feed that every node consumes for its user agents.
 //! - [`bridge`]: user agents behind the push service of their platform.
+//! - [`bridged_call`]: one call on such an agent, which also moves it to this month.
 //! - [`breaker`]: the circuit breaker of a peer node.
 //! - [`token_bucket`]: a rate limit with a burst.
 //! - [`staggered_fanout`]: wakes many subscribers one after the other.
@@ -18,6 +19,7 @@
 pub mod backoff;
 pub mod breaker;
 pub mod bridge;
+pub mod bridged_call;
 pub mod broadcast;
 #[cfg(test)]
 #[path = "../tests/support/cases.rs"]

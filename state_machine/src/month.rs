@@ -16,6 +16,34 @@ pub struct Month {
     month: u8,
 }
 
+/// A move of a user agent from one month to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MonthMove {
+    pub from: Month,
+    pub to: Month,
+}
+
+/// The move that a user agent needs before it is on this month.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DueMove {
+    /// An unfinished move is resumed first.
+    Resume(MonthMove),
+    Begin(MonthMove),
+}
+
+impl DueMove {
+    /// The move of a record with these months. A record never moves back.
+    pub fn of(curmonth: Month, oldmonth: Option<Month>, this_month: Month) -> Option<Self> {
+        match oldmonth {
+            Some(from) => Some(Self::Resume(MonthMove { from, to: curmonth })),
+            None if curmonth < this_month => {
+                Some(Self::Begin(MonthMove { from: curmonth, to: this_month }))
+            }
+            None => None,
+        }
+    }
+}
+
 /// Why a text is not a month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a month such as 2026_11")]

@@ -85,6 +85,11 @@ impl LastConnect {
         Self::key(CivilHour::of(time), place % spread.clamp(1, Self::SHARDS_MAX))
     }
 
+    /// Whether the other key is one of a later month.
+    pub fn is_months_before(self, other: Self) -> bool {
+        self.0 / 100_000_000 < other.0 / 100_000_000
+    }
+
     /// The key of shard `place` of an hour, from 0.
     pub fn key(hour: CivilHour, place: usize) -> Self {
         let CivilHour { year, month, day, hour } = hour;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::bridge::BridgeRecipient;
 use crate::ids::{Chid, NodeId, Uaid};
 use crate::message::{Message, MessageKey};
 use crate::month::Month;
@@ -17,6 +18,20 @@ pub struct Registration {
     pub router_type: RouterType,
     pub node: NodeId,
     /// The time of the connection, by that node's clock.
+    pub connected_at: Time,
+    /// The key of that hour in the last-connect index.
+    pub last_connect: LastConnect,
+    /// Create a record with this `curmonth` if there is none. Without it an unknown uaid stays
+    /// unknown.
+    pub create_in: Option<Month>,
+}
+
+/// The registration of a user agent behind a bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BridgedRegistration {
+    pub uaid: Uaid,
+    pub recipient: BridgeRecipient,
+    /// The time of the registration. It orders the registrations of an agent.
     pub connected_at: Time,
     /// The key of that hour in the last-connect index.
     pub last_connect: LastConnect,
@@ -77,11 +92,13 @@ pub struct PageLimit {
     pub bytes: usize,
 }
 
-/// The move of one user agent from one month to another, by its current connection.
+/// The move of one user agent from one month to another: by its current connection, or, for an agent behind a bridge,
+/// by any node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MonthStep {
     pub uaid: Uaid,
-    pub node: NodeId,
+    /// The node of the record. None for an agent behind a bridge.
+    pub node: Option<NodeId>,
     /// The `connected_at` of the record.
     pub connected_at: Time,
     pub from: Month,
@@ -118,6 +135,8 @@ pub enum StoreOp {
     RecordOffers { uaid: Uaid, month: Month, messages: Vec<MessageKey> },
     /// Register channels of an agent.
     AddChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
+    /// Register channels of an agent that has no row in the month.
+    CreateChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
     /// Unregister a channel of an agent.
     RemoveChannel { uaid: Uaid, months: Vec<Month>, chid: Chid },
     /// Make `to` the month that messages are stored in, and record the unfinished move.
@@ -148,7 +167,7 @@ pub enum StoreAnswer {
     Deleted,
     /// The answer to [`StoreOp::RecordOffers`].
     OffersRecorded,
-    /// The answer to [`StoreOp::AddChannels`].
+    /// The answer to [`StoreOp::AddChannels`] and [`StoreOp::CreateChannels`].
     ChannelsAdded,
     /// The answer to [`StoreOp::RemoveChannel`].
     ChannelRemoved,

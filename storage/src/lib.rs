@@ -17,6 +17,7 @@ pub mod inactive_users;
 pub mod maintenance;
 pub mod notifications;
 pub mod owner;
+mod registration;
 pub mod store;
 pub mod waiting;
 
@@ -26,9 +27,10 @@ pub use feeds::FeedTables;
 pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
+pub use registration::router_type;
 pub use store::{
-    COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, FullScope, MessageTables, MonthStep, Page,
-    PageLimit, RegisterResult, Registration, RouterTable, SlowWrites, Store, StoreError,
-    StoreFuture, Stored,
+    BridgedRegistration, COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, FullScope,
+    MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
+    SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 pub use waiting::{WaitingBound, WaitingLimits, WhenFull};

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
-use state_machine::{LastConnect, Month, NodeBinding, RouterRecord, RouterType, Time, Uaid};
+use state_machine::{LastConnect, Month, NodeBinding, RouterRecord, Time, Uaid};
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
@@ -197,8 +197,8 @@ pub struct RecordsByMonth {
     /// Records of user agents without a readable month: they were written with another prefix of
     /// the message tables. Always 0 in the embedded engine, which returns an error instead.
     pub unreadable: u64,
-    /// Records with another router type than Web Push, which count as none when their agents connect. Their months
-    /// are counted too, and keep their tables.
+    /// Records with a router type or recipient that is not served, which count as none. Their months are counted
+    /// too, and keep their tables.
     pub other_types: u64,
     /// Records that [`StoreAdmin::mark_dropped`] has marked: the drop of these users was interrupted.
     pub dropped: u64,
@@ -250,10 +250,10 @@ pub struct MarkedUser {
 
 impl RecordsByMonth {
     /// Counts the router type of one record.
-    pub(crate) fn add_type(&mut self, router_type: &str) {
+    pub(crate) fn add_type(&mut self, router_type: &str, is_served: bool) {
         match router_type {
             DROPPED => self.dropped += 1,
-            other => self.other_types += u64::from(RouterType::parse(other).is_none()),
+            _ => self.other_types += u64::from(!is_served),
         }
     }
 }

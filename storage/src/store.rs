@@ -18,9 +18,12 @@ use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
 pub use state_machine::store::{
-    Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult, Registration, Stored,
+    BridgedRegistration, Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, Stored,
 };
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+};
 
 /// The pending result of a call.
 pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
@@ -51,13 +54,15 @@ pub enum StoreError {
 
 /// The router table: one record per user agent.
 pub trait RouterTable: Send + Sync {
-    /// Reads a record, consistently with all writes that were answered before. None also for a record with another
-    /// router type than Web Push, and for that of a user who is being dropped.
+    /// Reads a record, consistently with all writes that were answered before. None also for a record with a
+    /// router type that is not served, for one whose recipient cannot be read, and for that of a user who is being
+    /// dropped.
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>>;
 
     /// Writes node, `connected_at`, `last_connect` and router type, if the record there is older
     /// (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay. A record that
-    /// [`RouterTable::record`] does not return stays as it is: the agent is unknown.
+    /// [`RouterTable::record`] does not return, and that of an agent behind a bridge, stays as it is: the agent is
+    /// unknown.
     ///
     /// [`RegisterResult::Registered`] carries the binding that the record had before, so that the
     /// caller can notify that node of its dead connection. The notification is an optimisation: all
@@ -65,8 +70,16 @@ pub trait RouterTable: Send + Sync {
     /// the engine wrote the record and lost its own reply.
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult>;
 
+    /// Writes recipient, `connected_at` and `last_connect` of an agent behind a bridge, if the record there is older.
+    /// `curmonth` and `oldmonth` of an existing record stay. The bridge may be another one than before. The record of
+    /// any other agent stays as it is: the agent is unknown.
+    fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult>;
+
     /// Sets `curmonth` to `to`, `oldmonth` to `from` and `last_connect`, if the record still has
     /// `node` and `connected_at`. Returns whether it had.
+    ///
+    /// Without a node, the record must be one of an agent behind a bridge, with the `curmonth` `from` and no
+    /// `oldmonth`. After a lost reply the answer may be false although the record was written.
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool>;
 
     /// Removes `oldmonth` if it is `from` and the record still has `node` and `connected_at`.
@@ -79,6 +92,9 @@ pub trait RouterTable: Send + Sync {
 
     /// Removes a record, and no other row. Returns whether there was one.
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool>;
+
+    /// Removes a record, and no other row, if it still has this bridge and token. Returns whether it had.
+    fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool>;
 }
 
 /// The message tables, one per month, each with its users' channels and their waiting messages.
@@ -89,6 +105,14 @@ pub trait MessageTables: Send + Sync {
 
     /// Adds channels to those registered, and removes none. An empty set creates the row.
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()>;
+
+    /// Creates the agent's row with these channels, if it has none in that month. A row that exists stays as it is.
+    fn create_channels(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        channels: BTreeSet<Chid>,
+    ) -> StoreFuture<()>;
 
     /// Unregisters a channel in each of the months. A month without a table is skipped.
     fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()>;

@@ -112,6 +112,7 @@ impl<'a> Importer<'a> {
             self.report.step(add).await?;
         }
         self.messages(uaid, &values, &mut tally).await?;
+        tally.bridged = u64::from(matches!(router_type, RouterType::Bridge(_)));
         let record = self.record(uaid, router_type, &user, &values);
         let create = || store.create_record(record.clone());
         if !self.dry_run && !self.report.step(create).await? {
@@ -219,14 +220,14 @@ fn refused(error: impl ToString) -> JobError {
 
 /// How the agent is reached, or why it cannot be.
 fn router_type(user: &User) -> Result<RouterType, &'static str> {
-    match user.router_type.as_str() {
-        "webpush" => Ok(RouterType::WebPush),
-        "fcm" => Err("of router type fcm"),
-        "apns" => Err("of router type apns"),
-        "gcm" => Err("of router type gcm"),
-        "adm" => Err("of router type adm"),
-        _ => Err("of another router type"),
-    }
+    let name = user.router_type.as_str();
+    storage::router_type(name, || user.router_data.clone()).ok_or(match name {
+        "fcm" => "of router type fcm without its data",
+        "apns" => "of router type apns without its data",
+        "gcm" => "of router type gcm",
+        "adm" => "of router type adm",
+        _ => "of another router type",
+    })
 }
 
 /// What was imported and what was skipped, with the reasons.
@@ -234,6 +235,8 @@ fn router_type(user: &User) -> Result<RouterType, &'static str> {
 struct Tally {
     seen: u64,
     users: u64,
+    /// Those of the users that a bridge reaches.
+    bridged: u64,
     channels: u64,
     messages: u64,
     users_skipped: BTreeMap<&'static str, u64>,
@@ -260,6 +263,7 @@ impl Tally {
     fn add(&mut self, other: Self) {
         self.seen += other.seen;
         self.users += other.users;
+        self.bridged += other.bridged;
         self.channels += other.channels;
         self.messages += other.messages;
         self.ids_opened += other.ids_opened;
@@ -269,10 +273,12 @@ impl Tally {
     }
 
     async fn print(&self, dry_run: bool, report: &Report) -> Result<(), JobError> {
-        let Self { users, channels, messages, .. } = self;
+        let Self { users, bridged, channels, messages, .. } = self;
         let done = if dry_run { "would import" } else { "imported" };
         report
-            .note(format!("{done} {users} users, {channels} channels and {messages} messages"))
+            .note(format!(
+                "{done} {users} users ({bridged} behind a bridge), {channels} channels and {messages} messages"
+            ))
             .await?;
         for (what, skipped) in
             [("users", &self.users_skipped), ("messages", &self.messages_skipped)]

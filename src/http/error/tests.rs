@@ -36,6 +36,13 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (429, 201, PushError::WaitingFull(FullScope::Channel)),
         (503, 201, PushError::Unavailable),
         (503, 201, PushError::TooManyConnections),
+        (410, 106, PushError::Bridge(BridgeOutcome::RecipientGone)),
+        (413, 104, PushError::Bridge(BridgeOutcome::TooLarge { max_bytes: 4096 })),
+        (429, 201, PushError::Bridge(BridgeOutcome::Busy { retry_after: None })),
+        (502, 900, PushError::Bridge(BridgeOutcome::Misconfigured)),
+        (502, 901, PushError::Bridge(BridgeOutcome::Unauthorized)),
+        (502, 902, PushError::Bridge(BridgeOutcome::Unavailable)),
+        (503, 903, PushError::Bridge(BridgeOutcome::TimedOut)),
         (405, 999, PushError::Http(StatusCode::METHOD_NOT_ALLOWED)),
     ]
 }
@@ -79,16 +86,31 @@ fn only_a_401_names_the_scheme_and_only_a_410_may_be_cached() {
 }
 
 #[test]
-fn only_a_503_and_a_429_have_retry_after() {
-    for (status, _, error) in table() {
+fn a_503_a_429_and_an_unreachable_bridge_have_retry_after() {
+    for (status, errno, error) in table() {
         let retry_after = header(&error, RETRY_AFTER);
-        let expected = match status {
-            503 => Some("5"),
-            429 => Some("60"),
+        let expected = match (status, errno) {
+            (503, _) | (502, 902) => Some("5"),
+            (429, _) if matches!(error, PushError::Bridge(_)) => Some("5"),
+            (429, _) => Some("60"),
             _ => None,
         };
         assert_eq!(retry_after.as_deref(), expected, "{error}");
     }
+}
+
+#[test]
+fn the_retry_after_of_a_bridge_is_passed_on_in_whole_seconds() {
+    for (ms, expected) in [(1, "1"), (1000, "1"), (90_001, "91")] {
+        let busy = PushError::Bridge(BridgeOutcome::Busy { retry_after: Some(Span(ms)) });
+        assert_eq!(header(&busy, RETRY_AFTER).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn the_limit_of_a_bridge_is_in_the_message() {
+    let large = PushError::Bridge(BridgeOutcome::TooLarge { max_bytes: 4000 });
+    assert!(body(&large)["message"].as_str().unwrap().contains("4000 bytes"));
 }
 
 #[test]

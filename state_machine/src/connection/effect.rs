@@ -152,6 +152,7 @@ impl StoreOp {
             Self::Delete { .. } => "store: delete",
             Self::RecordOffers { .. } => "store: record offers",
             Self::AddChannels { .. } => "store: add channels",
+            Self::CreateChannels { .. } => "store: create channels",
             Self::RemoveChannel { .. } => "store: remove channel",
             Self::UpdateMonth(_) => "store: update month",
             Self::FinishMove(_) => "store: finish move",

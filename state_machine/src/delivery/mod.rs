@@ -17,15 +17,23 @@
 //! An endpoint answers 201 only once the agent acked the message, or once the message is durable in
 //! the table that the agent reads. The second read of the record checks that this table is still
 //! the agent's current one.
+//!
+//! A record of a bridge leads to [`bridged`] instead.
 
+mod bridged;
 #[cfg(test)]
 mod tests;
 
+pub use bridged::BridgedRoute;
+
+use crate::bridge::{BridgeOutcome, BridgeRecipient};
 use crate::ids::NodeId;
 use crate::month::Month;
-use crate::record::RouterRecord;
+use crate::record::{RouterRecord, RouterType};
 use crate::store::{FullScope, StoreFailed, Stored};
 use crate::time::Time;
+
+use bridged::BridgedDelivery;
 
 /// The fields of a router record that a delivery needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,6 +44,8 @@ pub struct Route {
     pub connected_at: Time,
     /// The month whose table its messages are stored in.
     pub curmonth: Month,
+    /// How the agent is reached behind a bridge.
+    pub bridged: Option<BridgedRoute>,
 }
 
 /// The answer of a connection node to a push.
@@ -73,6 +83,12 @@ pub enum DeliveryEvent {
     /// The result of [`DeliveryEffect::DeleteStored`]. A failure is harmless: the duplicate has the
     /// same version.
     OldRowDeleted,
+    /// The result of [`DeliveryEffect::MoveAgent`].
+    AgentMoved(Result<Option<Route>, StoreFailed>),
+    /// The result of [`DeliveryEffect::SendToBridge`].
+    BridgeAnswered(BridgeOutcome),
+    /// The result of [`DeliveryEffect::DropRecipient`]: whether the record still had that recipient.
+    RecipientDropped(Result<bool, StoreFailed>),
 }
 
 /// Why a message was not stored.
@@ -103,6 +119,12 @@ pub enum DeliveryEffect {
     Store { month: Month },
     /// Delete the row in the month that the agent has left.
     DeleteStored { month: Month },
+    /// Move the agent behind a bridge to this month, and read its record.
+    MoveAgent,
+    /// Send the message to the agent's bridge.
+    SendToBridge { recipient: Box<BridgeRecipient> },
+    /// Drop the record if it still has this recipient.
+    DropRecipient { recipient: Box<BridgeRecipient> },
     /// Notify the node that a message was stored. The delivery does not wait for an answer.
     NotifyMessageStored {
         /// The node that the record names now.
@@ -115,7 +137,7 @@ pub enum DeliveryEffect {
 /// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// The node accepted the push: see [`NodeAnswer::Accepted`].
+    /// The node accepted the push, see [`NodeAnswer::Accepted`], or the bridge did.
     Delivered,
     /// The message is durable in the agent's message table.
     Stored,
@@ -130,6 +152,8 @@ pub enum Outcome {
     /// As many messages wait for the user agent, or in the channel, as may. The sender may retry once the agent
     /// has fetched some.
     Full(FullScope),
+    /// The bridge did not accept the message.
+    Bridge(BridgeOutcome),
     /// The store is unavailable or has no capacity. The sender may retry.
     Unavailable,
 }
@@ -149,6 +173,8 @@ pub struct PushParams {
     /// The current month by the endpoint's clock. It distinguishes a dropped table from one that
     /// does not exist yet.
     pub this_month: Month,
+    /// The month that messages are stored in by the endpoint's clock: another one without rotation.
+    pub message_month: Month,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -181,6 +207,7 @@ enum DeliveryState {
         lookups: u8,
         stored: Stored,
     },
+    Bridged(BridgedDelivery),
     Done,
 }
 
@@ -227,6 +254,11 @@ impl Delivery {
                     Stored::Full(scope) => answer(Outcome::Full(scope)),
                 }
             }
+            (DeliveryState::Bridged(delivery), event) => {
+                let (next, effects) = delivery.step(event);
+                self.state = next.map_or(DeliveryState::Done, DeliveryState::Bridged);
+                effects
+            }
             // Each event answers the effect of one state. In another state it changes nothing.
             (
                 state,
@@ -235,7 +267,10 @@ impl Delivery {
                 | Is::NodeCleared
                 | Is::ChannelConfirmed(_)
                 | Is::Stored(_)
-                | Is::OldRowDeleted,
+                | Is::OldRowDeleted
+                | Is::AgentMoved(_)
+                | Is::BridgeAnswered(_)
+                | Is::RecipientDropped(_),
             ) => {
                 self.state = state;
                 Vec::new()
@@ -252,6 +287,12 @@ impl Delivery {
         match read {
             Err(StoreFailed) => answer(Outcome::Unavailable),
             Ok(None) => answer(Outcome::NoSuchUser),
+            Ok(Some(Route { curmonth, bridged: Some(route), .. })) => {
+                let month = self.params.message_month;
+                let (delivery, first) = BridgedDelivery::begin(curmonth, route, month);
+                self.state = DeliveryState::Bridged(delivery);
+                vec![first]
+            }
             Ok(Some(route)) => match route.node.clone() {
                 Some(node) => {
                     self.state = DeliveryState::Delivering { route };
@@ -263,7 +304,7 @@ impl Delivery {
     }
 
     fn node_answered(&mut self, route: Route, node_answer: NodeAnswer) -> Vec<DeliveryEffect> {
-        let Route { node, connected_at, curmonth } = route;
+        let Route { node, connected_at, curmonth, .. } = route;
         match (node_answer, node) {
             (NodeAnswer::Accepted, _) => answer(Outcome::Delivered),
             (NodeAnswer::NotHere, Some(node)) => {
@@ -358,7 +399,11 @@ fn answer(outcome: Outcome) -> Vec<DeliveryEffect> {
 
 impl From<RouterRecord> for Route {
     fn from(record: RouterRecord) -> Self {
-        let RouterRecord { node, connected_at, curmonth, .. } = record;
-        Self { node, connected_at, curmonth }
+        let RouterRecord { router_type, node, connected_at, curmonth, oldmonth, .. } = record;
+        let bridged = match router_type {
+            RouterType::Bridge(recipient) => Some(BridgedRoute { recipient, oldmonth }),
+            RouterType::WebPush | RouterType::SimplePush => None,
+        };
+        Self { node, connected_at, curmonth, bridged }
     }
 }

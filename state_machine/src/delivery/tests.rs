@@ -9,11 +9,12 @@ fn node() -> NodeId {
 }
 
 fn route(node: Option<NodeId>, curmonth: &str) -> DeliveryEvent {
-    let route = Route { node, connected_at: Time(5), curmonth: month(curmonth) };
+    let route = Route { node, connected_at: Time(5), curmonth: month(curmonth), bridged: None };
     Is::RecordRead(Ok(Some(route)))
 }
 
-const TERMS: PushParams = PushParams { ttl_is_zero: false, this_month: NOVEMBER };
+const TERMS: PushParams =
+    PushParams { ttl_is_zero: false, this_month: NOVEMBER, message_month: NOVEMBER };
 const NOVEMBER: Month = match Month::new(2026, 11) {
     Ok(month) => month,
     Err(_) => panic!("November is a month"),

@@ -3,6 +3,7 @@
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use serde_json::Value;
 use state_machine::Uaid;
 
 use super::error::Item;
@@ -24,6 +25,27 @@ pub(super) fn number(number: impl Into<u64>) -> AttributeValue {
 
 pub(super) fn bytes(bytes: &[u8]) -> AttributeValue {
     AttributeValue::B(Blob::new(bytes))
+}
+
+/// A map of JSON texts. Other values of the JSON are left out.
+pub(super) fn map_of_texts(json: &Value) -> AttributeValue {
+    let texts = json.as_object().into_iter().flatten();
+    let texts = texts.filter_map(|(name, value)| Some((name.clone(), text(value.as_str()?))));
+    AttributeValue::M(texts.collect())
+}
+
+/// An attribute as JSON. Binary values and sets are null.
+pub(super) fn json(value: &AttributeValue) -> Value {
+    match value {
+        AttributeValue::S(text) => Value::from(text.as_str()),
+        AttributeValue::N(number) => serde_json::from_str(number).unwrap_or_default(),
+        AttributeValue::Bool(flag) => Value::from(*flag),
+        AttributeValue::L(list) => list.iter().map(json).collect(),
+        AttributeValue::M(map) => {
+            map.iter().map(|(name, value)| (name.clone(), json(value))).collect()
+        }
+        _ => Value::Null,
+    }
 }
 
 /// The text of an attribute; none if it is missing or of another type.

@@ -53,7 +53,6 @@ pub(super) async fn is_registered(
     Ok(channels.map(|channels| channels.is_some_and(|channels| channels.contains(&chid))))
 }
 
-/// Adds channels, creates the item if it is missing, and removes an `expiry` of other software.
 pub(super) async fn add(
     client: &DynamoClient,
     uaid: Uaid,
@@ -61,20 +60,39 @@ pub(super) async fn add(
     channels: &BTreeSet<Chid>,
 ) -> Result<(), StoreError> {
     let added = with_table(client, month, async |table| {
-        let request = update(client, uaid, &table);
-        let request = if channels.is_empty() {
-            // An update that only removes would not create the item.
-            request
-                .update_expression("SET known = :true REMOVE expiry")
-                .expression_attribute_values(":true", AttributeValue::Bool(true))
-        } else {
-            request
-                .update_expression("ADD chids :chids REMOVE expiry")
-                .expression_attribute_values(":chids", set(channels))
-        };
+        let request = adding(update(client, uaid, &table), channels);
         client.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
     });
     required(month, added.await)
+}
+
+/// Creates the item with these channels. One that is there stays as it is.
+pub(super) async fn create(
+    client: &DynamoClient,
+    uaid: Uaid,
+    month: Month,
+    channels: &BTreeSet<Chid>,
+) -> Result<(), StoreError> {
+    let created = with_table(client, month, async |table| {
+        let request = adding(update(client, uaid, &table), channels);
+        let request = request.condition_expression("attribute_not_exists(uaid)");
+        applied(client.call("UpdateItem", &table, request.send()).await).map(|_is_new| ())
+    });
+    required(month, created.await)
+}
+
+/// Adds channels, creates the item if it is missing, and removes an `expiry` of other software.
+fn adding(request: UpdateItemFluentBuilder, channels: &BTreeSet<Chid>) -> UpdateItemFluentBuilder {
+    if channels.is_empty() {
+        // An update that only removes would not create the item.
+        request
+            .update_expression("SET known = :true REMOVE expiry")
+            .expression_attribute_values(":true", AttributeValue::Bool(true))
+    } else {
+        request
+            .update_expression("ADD chids :chids REMOVE expiry")
+            .expression_attribute_values(":chids", set(channels))
+    }
 }
 
 /// Removes a channel in each month that has a table and an item.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use state_machine::{Month, RouterType, Uaid};
+use state_machine::{Month, Uaid};
 
 use super::attributes::{UAID, text, text_of};
 use super::client::DynamoClient;
@@ -25,8 +25,9 @@ pub(super) async fn count(
         let (curmonth, oldmonth) = (curmonth(client, item), month(client, item, OLDMONTH));
         let is_old_unreadable = oldmonth.is_none() && item.contains_key(OLDMONTH);
         let is_unreadable = curmonth.is_none() || is_old_unreadable;
-        counts.unreadable += u64::from(is_unreadable && router::is_served(item));
-        counts.add_type(text_of(item, ROUTER_TYPE).unwrap_or(RouterType::WebPush.as_str()));
+        let is_served = router::router_type(item).is_some();
+        counts.unreadable += u64::from(is_unreadable && is_served);
+        counts.add_type(text_of(item, ROUTER_TYPE).unwrap_or_default(), is_served);
         add(&mut counts.curmonth, curmonth);
         add(&mut counts.oldmonth, oldmonth);
     }
@@ -64,7 +65,7 @@ async fn scan(
     after: Option<Cursor>,
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
-    let names = Some("uaid, curmonth, current_month, oldmonth, router_type");
+    let names = Some("uaid, curmonth, current_month, oldmonth, router_type, router_data");
     let (items, next) = client.scan(&client.names.router, names, start, Some(RECORDS_MAX)).await?;
     Ok((items, next.as_ref().and_then(|key| text_of(key, UAID)).map(Cursor::new)))
 }

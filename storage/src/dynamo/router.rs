@@ -1,7 +1,7 @@
 //! The router table: one item per user agent (docs/sources.md#router-table-schema).
 //!
-//! Items are updated, never replaced, so that attributes of other software (`router_data`, those of
-//! a bridge) stay. Two further items are [`HEALTH`] and that of `key_fingerprints`.
+//! Items are updated, never replaced, so that attributes of other software stay. Two further items are [`HEALTH`] and
+//! that of `key_fingerprints`.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,14 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure as OnFailure,
 };
 use state_machine::{
-    LastConnect, Month, NodeBinding, NodeId, RouterRecord, RouterType, Time, Uaid,
+    BridgeName, BridgeRecipient, LastConnect, Month, NodeBinding, NodeId, RouterRecord, RouterType,
+    Time, Uaid,
 };
 
-use super::attributes::{UAID, number, number_of, text, text_of, uaid_key};
+use super::attributes::{UAID, json, number, number_of, text, text_of, uaid_key};
 use super::client::DynamoClient;
-use super::error::{CallError, Item, applied};
+use super::error::{CallError, Item, applied, applied_once};
+use crate::registration;
 use crate::store::MonthStep;
 
 /// The name of `curmonth` in the last versions of autopush (docs/sources.md#router-table-schema).
@@ -27,14 +29,17 @@ pub(super) const HEALTH: &str = "health";
 pub(super) const UPDATE: &str = "UpdateItem";
 
 pub(super) const ROUTER_TYPE: &str = "router_type";
+pub(super) const ROUTER_DATA: &str = "router_data";
 
 /// Reads a record: one request, of one capacity unit per 4 KiB.
 pub(super) async fn read(
     client: &DynamoClient,
     uaid: Uaid,
 ) -> Result<Option<RouterRecord>, CallError> {
-    let item = read_item(client, uaid).await?.filter(is_served);
-    item.map(|item| decode(client, uaid, &item)).transpose()
+    match read_item(client, uaid).await? {
+        Some(item) => decode(client, uaid, &item),
+        None => Ok(None),
+    }
 }
 
 pub(super) async fn update_message_month(
@@ -43,11 +48,21 @@ pub(super) async fn update_message_month(
 ) -> Result<bool, CallError> {
     let change = RecordUpdate::of(step.uaid)
         .expression("SET curmonth = :to, oldmonth = :from, last_connect = :last_connect")
-        .only_if(MINE)
         .with(":to", text(client.names.value(step.to)))
         .with(":from", text(client.names.value(step.from)))
-        .with(":last_connect", number(step.last_connect.0))
-        .mine(&step.node, step.connected_at);
+        .with(":last_connect", number(step.last_connect.0));
+    let change = match &step.node {
+        Some(node) => change.only_if(MINE).mine(node, step.connected_at),
+        None => {
+            let [_value, full, bare] = client.names.record_forms(step.from);
+            let from = "(curmonth IN (:from, :full, :bare) OR attribute_not_exists(curmonth) \
+                        AND current_month IN (:from, :full, :bare)) AND attribute_not_exists(oldmonth)";
+            change
+                .of_bridge(step.connected_at, from)
+                .with(":full", text(full))
+                .with(":bare", text(bare))
+        }
+    };
     applied(change.send(client).await)
 }
 
@@ -58,17 +73,18 @@ pub(super) async fn finish_month_move(
     let [value, full, bare] = client.names.record_forms(step.from);
     let change = RecordUpdate::of(step.uaid)
         .expression("REMOVE oldmonth")
-        .only_if("node_id = :node AND connected_at = :at AND oldmonth IN (:value, :full, :bare)")
         .with(":value", text(value))
         .with(":full", text(full))
-        .with(":bare", text(bare))
-        .mine(&step.node, step.connected_at);
+        .with(":bare", text(bare));
+    let from = "oldmonth IN (:value, :full, :bare)";
+    let change = match &step.node {
+        Some(node) => change.only_if(&format!("{MINE} AND {from}")).mine(node, step.connected_at),
+        None => change.of_bridge(step.connected_at, from),
+    };
     match change.try_send(client).await? {
         Updated::Done(_before) => Ok(true),
         // `oldmonth` was another or absent: only the owner of the record counts.
-        Updated::Refused { item, .. } => {
-            Ok(item.is_some_and(|item| is_of(&item, &step.node, step.connected_at)))
-        }
+        Updated::Refused { item, .. } => Ok(item.is_some_and(|item| is_moved_by(&item, step))),
     }
 }
 
@@ -91,33 +107,59 @@ pub(super) async fn drop_user(client: &DynamoClient, uaid: Uaid) -> Result<bool,
     Ok(dropped.attributes.is_some_and(|item| !item.is_empty()))
 }
 
+pub(super) async fn drop_bridged(
+    client: &DynamoClient,
+    uaid: Uaid,
+    recipient: &BridgeRecipient,
+) -> Result<bool, CallError> {
+    let table = &client.names.router;
+    let request = client
+        .sdk
+        .delete_item()
+        .table_name(table)
+        .key(UAID, text(uaid.to_string()))
+        .condition_expression("router_type = :bridge AND router_data.#token = :token")
+        .expression_attribute_names("#token", "token")
+        .expression_attribute_values(":bridge", text(recipient.bridge.as_str()))
+        .expression_attribute_values(":token", text(&*recipient.token));
+    applied_once(client.call("DeleteItem", table, request.send()).await)
+}
+
 /// The write of a health check.
 pub(super) async fn check(client: &DynamoClient) -> Result<(), CallError> {
     let change = RecordUpdate::of_key(HEALTH.to_owned()).expression("ADD checks :one");
     change.with(":one", number(1_u64)).send(client).await.map(|_changed| ())
 }
 
-/// Decodes a record that is served.
+/// Decodes a record. None for one that is not served.
 pub(super) fn decode(
     client: &DynamoClient,
     uaid: Uaid,
     item: &Item,
-) -> Result<RouterRecord, CallError> {
+) -> Result<Option<RouterRecord>, CallError> {
+    let Some(router_type) = router_type(item) else { return Ok(None) };
     let (curmonth, oldmonth) = months(client, item)?;
-    Ok(RouterRecord {
+    // Other software writes nodes of its own into the records of bridges.
+    let node = node(item).filter(|_| !matches!(router_type, RouterType::Bridge(_)));
+    Ok(Some(RouterRecord {
         uaid,
-        router_type: RouterType::WebPush,
-        node: node(item),
+        router_type,
+        node,
         connected_at: connected_at(item),
         last_connect: LastConnect(number_of(item, "last_connect").unwrap_or(0)),
         curmonth: curmonth.ok_or_else(|| without_month(client))?,
         oldmonth,
-    })
+    }))
 }
 
-/// Whether a record is one of Web Push: also without a type. Any other counts as none.
-pub(super) fn is_served(item: &Item) -> bool {
-    text_of(item, ROUTER_TYPE).is_none_or(|there| RouterType::parse(there).is_some())
+/// How the agent of a record is reached: by Web Push without a type. None for a record that counts as none, such as
+/// that of a bridge without a month.
+pub(super) fn router_type(item: &Item) -> Option<RouterType> {
+    let Some(name) = text_of(item, ROUTER_TYPE) else { return Some(RouterType::WebPush) };
+    let router_type = registration::router_type(name, || item.get(ROUTER_DATA).map(json))?;
+    let is_whole = !matches!(router_type, RouterType::Bridge(_))
+        || ["curmonth", CURRENT_MONTH].iter().any(|name| item.contains_key(*name));
+    is_whole.then_some(router_type)
 }
 
 /// `curmonth` and `oldmonth` of a record.
@@ -139,7 +181,7 @@ pub(super) async fn adopt_month(
     item: &Item,
 ) -> Result<(), CallError> {
     let Some(month) = month(client, item, CURRENT_MONTH)? else { return Ok(()) };
-    if item.contains_key("curmonth") || !is_served(item) {
+    if item.contains_key("curmonth") || router_type(item).is_none() {
         return Ok(());
     }
     let change = RecordUpdate::of(uaid)
@@ -190,8 +232,22 @@ pub(super) fn is_of(item: &Item, node: &NodeId, at: Time) -> bool {
     text_of(item, "node_id") == Some(node.as_str()) && connected_at(item) == at
 }
 
+/// Whether the record still is that of a month's step.
+fn is_moved_by(item: &Item, step: &MonthStep) -> bool {
+    match &step.node {
+        Some(node) => is_of(item, node, step.connected_at),
+        None => {
+            matches!(router_type(item), Some(RouterType::Bridge(_)))
+                && connected_at(item) == step.connected_at
+        }
+    }
+}
+
 /// The record still belongs to the connection of [`RecordUpdate::mine`].
 const MINE: &str = "node_id = :node AND connected_at = :at";
+
+/// The router types of [`BridgeName::ALL`].
+pub(super) const BRIDGES: &str = ":fcm, :apns";
 
 /// An update of one item of the router table.
 pub(super) struct RecordUpdate {
@@ -239,6 +295,23 @@ impl RecordUpdate {
         self.with(":node", text(node.as_str())).with(":at", number(connected_at.0))
     }
 
+    /// The record is one of an agent behind a bridge, with this `connected_at` and this condition.
+    fn of_bridge(self, connected_at: Time, condition: &str) -> Self {
+        let at = match connected_at {
+            Time(0) => "(attribute_not_exists(connected_at) OR connected_at = :at)",
+            _ => "connected_at = :at",
+        };
+        self.only_if(&format!("router_type IN ({BRIDGES}) AND {at} AND {condition}"))
+            .with(":at", number(connected_at.0))
+            .with_bridges()
+    }
+
+    /// The values of [`BRIDGES`].
+    pub(super) fn with_bridges(self) -> Self {
+        let names = BRIDGES.split(", ").zip(BridgeName::ALL);
+        names.fold(self, |update, (name, bridge)| update.with(name, text(bridge.as_str())))
+    }
+
     /// Returns the item before the update, without attributes if there was none.
     pub(super) async fn send(self, client: &DynamoClient) -> Result<Item, CallError> {
         let table = &client.names.router;
@@ -255,6 +328,7 @@ impl RecordUpdate {
         let changed = client.call(UPDATE, table, request.send()).await?;
         Ok(changed.attributes.unwrap_or_default())
     }
+
     /// As [`RecordUpdate::send`], and returns the present item if the condition does not hold.
     pub(super) async fn try_send(self, client: &DynamoClient) -> Result<Updated, CallError> {
         let key = Item::from([(UAID.to_owned(), text(&self.key))]);

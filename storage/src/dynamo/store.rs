@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+};
 
 use super::queue::Priority;
 use super::{Dynamo, channels, messages, move_messages, query, registration, router, tables};
+use crate::registration::NewRecord;
 use crate::store::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreFuture, Stored,
+    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, Store, StoreFuture, Stored,
 };
 
 impl RouterTable for Dynamo {
@@ -19,7 +22,14 @@ impl RouterTable for Dynamo {
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
         let uaid = registration.uaid;
         self.run(Priority::Router, Some(uaid), async move |client| {
-            registration::register(&client, &registration).await
+            registration::register(&client, &NewRecord::from(&registration)).await
+        })
+    }
+
+    fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult> {
+        let new = NewRecord::from(registration);
+        self.run(Priority::Router, Some(new.uaid), async move |client| {
+            registration::register(&client, &new).await
         })
     }
 
@@ -47,6 +57,12 @@ impl RouterTable for Dynamo {
             router::drop_user(&client, uaid).await
         })
     }
+
+    fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool> {
+        self.run(Priority::Router, Some(uaid), async move |client| {
+            router::drop_bridged(&client, uaid, &recipient).await
+        })
+    }
 }
 
 impl MessageTables for Dynamo {
@@ -68,6 +84,17 @@ impl MessageTables for Dynamo {
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
         self.run(Priority::Messages, Some(uaid), async move |client| {
             channels::add(&client, uaid, month, &channels).await
+        })
+    }
+
+    fn create_channels(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        channels: BTreeSet<Chid>,
+    ) -> StoreFuture<()> {
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            channels::create(&client, uaid, month, &channels).await
         })
     }
 

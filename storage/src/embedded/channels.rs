@@ -32,6 +32,18 @@ pub(super) fn add(
     Ok(())
 }
 
+/// Adds channels, unless the user agent is known.
+pub(super) fn create(
+    conn: &Connection,
+    uaid: Uaid,
+    channels: &BTreeSet<Chid>,
+) -> rusqlite::Result<()> {
+    match read(conn, uaid)? {
+        Some(_known) => Ok(()),
+        None => add(conn, uaid, channels),
+    }
+}
+
 pub(super) fn remove(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqlite::Result<usize> {
     conn.prepare_cached(REMOVE)?.execute(params![uaid.0, chid.0])
 }

@@ -57,6 +57,7 @@ use self::space::SpaceReserve;
 use self::unwritten::UnwrittenRegistrations;
 use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};
+use crate::registration::NewRecord;
 use crate::store::StoreFuture;
 use crate::waiting::WaitingLimits;
 
@@ -172,7 +173,7 @@ impl Embedded {
         let unwritten = Arc::clone(&self.unwritten);
         self.write(Some(uaid), FileKey::Router, move |conn| {
             if let Some(registration) = unwritten.of(uaid) {
-                router::register(conn, &registration)?;
+                router::register(conn, &NewRecord::from(&registration))?;
             }
             statements(conn)
         })

@@ -26,7 +26,8 @@ pub(super) fn count(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Resu
         if let Some(month) = row.get_ref(2)?.as_str_or_null()? {
             add(&mut counts.oldmonth, router::month(2, month)?);
         }
-        counts.add_type(row.get_ref(3)?.as_str()?);
+        let (name, data) = (row.get_ref(3)?.as_str()?, row.get_ref(4)?.as_str_or_null()?);
+        counts.add_type(name, router::router_type(name, data).is_some());
     }
     counts.next = cursor(seen, last);
     Ok(counts)
@@ -74,7 +75,7 @@ fn cursor(seen: i64, last: i64) -> Option<Cursor> {
 }
 
 pub(super) const COUNT: &str = "
-    SELECT rowid, curmonth, oldmonth, router_type FROM router
+    SELECT rowid, curmonth, oldmonth, router_type, router_data FROM router
     WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
 
 /// The subquery ends after a page, which bounds the outer query.

@@ -11,6 +11,7 @@ use super::{channels, feeds, messages, notifications, router};
 use crate::feeds::{FeedKey, FeedSyncId, FeedValue};
 use crate::maintenance::PREFLIGHT_UAID;
 use crate::notifications::Notification;
+use crate::registration::NewRecord;
 use crate::store::{PageLimit, Registration};
 
 const CHID: Chid = Chid([0xde; 16]);
@@ -28,7 +29,7 @@ pub(super) fn try_router(conn: &Connection) -> rusqlite::Result<()> {
         last_connect: LastConnect(0),
         create_in: Some(Month::of(Time(0))),
     };
-    router::register(conn, &registration)?;
+    router::register(conn, &NewRecord::from(&registration))?;
     let written = router::read(conn, PREFLIGHT_UAID)?;
     written.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     router::drop_user(conn, PREFLIGHT_UAID)?;

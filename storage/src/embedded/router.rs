@@ -2,10 +2,13 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use state_machine::{LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid,
+};
 
 use super::columns::{change, corrupt, from_i64, to_i64};
-use crate::store::{MonthStep, RegisterResult, Registration};
+use crate::registration::{self, NewRecord};
+use crate::store::{MonthStep, RegisterResult};
 
 pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
     let row = conn.prepare_cached(READ)?.query_row(params![uaid.0], |row| decode(uaid, row));
@@ -13,15 +16,15 @@ pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<Rou
 }
 
 /// Reads, then writes: no other thread changes records in between.
-pub(super) fn register(
-    conn: &Connection,
-    registration: &Registration,
-) -> rusqlite::Result<RegisterResult> {
-    let Registration { uaid, ref router_type, ref node, connected_at, last_connect, create_in } =
-        *registration;
+pub(super) fn register(conn: &Connection, new: &NewRecord) -> rusqlite::Result<RegisterResult> {
+    let NewRecord { uaid, ref router_type, ref node, connected_at, last_connect, create_in } = *new;
     let there = read(conn, uaid)?;
+    let is_there = there.is_some();
     let before = there.as_ref().and_then(RouterRecord::binding);
     let (curmonth, oldmonth) = match (there, create_in) {
+        (Some(record), _) if !new.may_replace(&record.router_type) => {
+            return Ok(RegisterResult::UnknownAgent);
+        }
         (Some(record), _) if record.connected_at >= connected_at => {
             return Ok(RegisterResult::Superseded(record.connected_at));
         }
@@ -32,19 +35,18 @@ pub(super) fn register(
     let parameters = params![
         uaid.0,
         router_type.as_str(),
-        node.as_str(),
+        node.as_ref().map(NodeId::as_str),
         to_i64(connected_at.0),
         to_i64(last_connect.0),
         curmonth.to_string(),
         oldmonth.map(|month: Month| month.to_string()),
+        new.recipient().map(|recipient| registration::encode(recipient).to_string()),
+        is_there,
     ];
     if !change(conn, WRITE, parameters)? {
         return Ok(RegisterResult::UnknownAgent);
     }
-    let (node, router_type) = (Some(node.clone()), router_type.clone());
-    let record =
-        RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth };
-    Ok(RegisterResult::Registered(record, before))
+    Ok(RegisterResult::Registered(new.record(curmonth, oldmonth), before))
 }
 
 /// Creates a record, unless there is one. Returns whether it did.
@@ -58,22 +60,45 @@ pub(super) fn create(conn: &Connection, record: &RouterRecord) -> rusqlite::Resu
         to_i64(last_connect.0),
         record.curmonth.to_string(),
         record.oldmonth.map(|month| month.to_string()),
+        match router_type {
+            RouterType::Bridge(recipient) => Some(registration::encode(recipient).to_string()),
+            RouterType::WebPush | RouterType::SimplePush => None,
+        },
     ];
     change(conn, CREATE, parameters)
 }
 
 pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
     let MonthStep { uaid, ref node, connected_at, from, to, last_connect } = *step;
+    if node.is_none()
+        && !is_bridged(conn, step, |record| record.oldmonth.is_none() && record.curmonth == from)?
+    {
+        return Ok(false);
+    }
     let (from, to) = (from.to_string(), to.to_string());
     let (connected_at, last_connect) = (to_i64(connected_at.0), to_i64(last_connect.0));
-    let parameters = params![uaid.0, node.as_str(), connected_at, to, from, last_connect];
+    let node = node.as_ref().map(NodeId::as_str);
+    let parameters = params![uaid.0, node, connected_at, to, from, last_connect];
     change(conn, UPDATE_MONTH, parameters)
 }
 
 pub(super) fn finish_month_move(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
     let MonthStep { uaid, ref node, connected_at, from, .. } = *step;
-    let parameters = params![uaid.0, node.as_str(), to_i64(connected_at.0), from.to_string()];
-    change(conn, FINISH_MOVE, parameters)
+    if node.is_none() && !is_bridged(conn, step, |_record| true)? {
+        return Ok(false);
+    }
+    let node = node.as_ref().map(NodeId::as_str);
+    change(conn, FINISH_MOVE, params![uaid.0, node, to_i64(connected_at.0), from.to_string()])
+}
+
+/// Whether the record is one of an agent behind a bridge and has this property.
+fn is_bridged(
+    conn: &Connection,
+    step: &MonthStep,
+    property: impl FnOnce(&RouterRecord) -> bool,
+) -> rusqlite::Result<bool> {
+    let is_bridge = |record: &RouterRecord| matches!(record.router_type, RouterType::Bridge(_));
+    Ok(read(conn, step.uaid)?.is_some_and(|record| is_bridge(&record) && property(&record)))
 }
 
 pub(super) fn clear_node(
@@ -89,14 +114,29 @@ pub(super) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool>
     change(conn, DROP, params![uaid.0])
 }
 
+pub(super) fn drop_bridged(
+    conn: &Connection,
+    uaid: Uaid,
+    recipient: &BridgeRecipient,
+) -> rusqlite::Result<bool> {
+    let is_it = |there: &BridgeRecipient| {
+        (there.bridge, &there.token) == (recipient.bridge, &recipient.token)
+    };
+    match read(conn, uaid)?.map(|record| record.router_type) {
+        Some(RouterType::Bridge(there)) if is_it(&there) => drop_user(conn, uaid),
+        _ => Ok(false),
+    }
+}
+
 /// The write of a health check.
 pub(super) fn check(conn: &Connection) -> rusqlite::Result<()> {
     change(conn, CHECK, []).map(|_is_changed| ())
 }
 
-/// None for a record with another router type.
+/// None for a record that is not served.
 fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<Option<RouterRecord>> {
-    let Some(router_type) = RouterType::parse(row.get_ref(0)?.as_str()?) else { return Ok(None) };
+    let data = row.get_ref(6)?.as_str_or_null()?;
+    let Some(router_type) = router_type(row.get_ref(0)?.as_str()?, data) else { return Ok(None) };
     Ok(Some(RouterRecord {
         uaid,
         router_type,
@@ -108,40 +148,47 @@ fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<Option<RouterRecord>> {
     }))
 }
 
+/// How an agent is reached. None for a record that is not served.
+pub(super) fn router_type(name: &str, router_data: Option<&str>) -> Option<RouterType> {
+    registration::router_type(name, || serde_json::from_str(router_data?).ok())
+}
+
 pub(super) fn month(column: usize, text: &str) -> rusqlite::Result<Month> {
     text.parse().map_err(|error| corrupt(column, Type::Text, error))
 }
 
 pub(super) const READ: &str = "
-    SELECT router_type, node_id, connected_at, last_connect, curmonth, oldmonth
+    SELECT router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
     FROM router WHERE uaid = ?1";
 
+/// The last parameter is whether the record that is there is served.
 pub(super) const WRITE: &str = "
     INSERT INTO router
-        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (uaid) DO UPDATE SET
         router_type = excluded.router_type,
         node_id = excluded.node_id,
         connected_at = excluded.connected_at,
         last_connect = excluded.last_connect,
         curmonth = excluded.curmonth,
-        oldmonth = excluded.oldmonth
-        WHERE router.router_type = excluded.router_type";
+        oldmonth = excluded.oldmonth,
+        router_data = excluded.router_data
+        WHERE ?9";
 
 const CREATE: &str = "
     INSERT INTO router
-        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (uaid) DO NOTHING";
 
 pub(super) const UPDATE_MONTH: &str = "
     UPDATE router SET curmonth = ?4, oldmonth = ?5, last_connect = ?6
-    WHERE uaid = ?1 AND node_id = ?2 AND connected_at = ?3";
+    WHERE uaid = ?1 AND node_id IS ?2 AND connected_at = ?3";
 
 pub(super) const FINISH_MOVE: &str = "
     UPDATE router SET oldmonth = nullif(oldmonth, ?4)
-    WHERE uaid = ?1 AND node_id = ?2 AND connected_at = ?3";
+    WHERE uaid = ?1 AND node_id IS ?2 AND connected_at = ?3";
 
 pub(super) const CLEAR_NODE: &str = "
     UPDATE router SET node_id = NULL

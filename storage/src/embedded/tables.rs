@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::TryFutureExt;
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+};
 
 use super::files::FileKey;
 use super::write_connections::WriteConnections;
 use super::writer::Target;
 use super::{Embedded, channels, messages, router};
+use crate::registration::NewRecord;
 use crate::store::{
-    CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
-    Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
+    BridgedRegistration, CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit,
+    RegisterResult, Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
@@ -24,7 +27,7 @@ impl RouterTable for Embedded {
     }
 
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
-        let (uaid, order) = (registration.uaid, registration.clone());
+        let (uaid, order) = (registration.uaid, NewRecord::from(&registration));
         let written = self.write_record(uaid, move |conn| router::register(conn, &order));
         let (readers, unwritten) = (Arc::clone(&self.readers), Arc::clone(&self.unwritten));
         Box::pin(async move {
@@ -36,6 +39,11 @@ impl RouterTable for Embedded {
                 written => written,
             }
         })
+    }
+
+    fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult> {
+        let new = NewRecord::from(registration);
+        self.write_record(new.uaid, move |conn| router::register(conn, &new))
     }
 
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
@@ -53,6 +61,10 @@ impl RouterTable for Embedded {
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
         self.write(Some(uaid), FileKey::Router, move |conn| router::drop_user(conn, uaid))
     }
+
+    fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool> {
+        self.write_record(uaid, move |conn| router::drop_bridged(conn, uaid, &recipient))
+    }
 }
 
 impl MessageTables for Embedded {
@@ -63,6 +75,17 @@ impl MessageTables for Embedded {
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
         self.write(Some(uaid), FileKey::Month(month), move |conn| {
             channels::add(conn, uaid, &channels)
+        })
+    }
+
+    fn create_channels(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        channels: BTreeSet<Chid>,
+    ) -> StoreFuture<()> {
+        self.write(Some(uaid), FileKey::Month(month), move |conn| {
+            channels::create(conn, uaid, &channels)
         })
     }
 

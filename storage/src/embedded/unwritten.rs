@@ -56,6 +56,9 @@ impl UnwrittenRegistrations {
                 None => Ok(RegisterResult::UnknownAgent),
             };
         };
+        if there.router_type != registration.router_type {
+            return Ok(RegisterResult::UnknownAgent);
+        }
         let mut kept = self.lock();
         let earlier = kept.by_uaid.get(&registration.uaid);
         let there = match earlier.filter(|earlier| there.connected_at < earlier.connected_at) {

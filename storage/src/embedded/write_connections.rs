@@ -183,8 +183,9 @@ impl WriteConnections {
         if page.is_empty() {
             return false;
         }
-        let register =
-            |conn: &_| page.iter().try_for_each(|it| router::register(conn, it).map(|_result| ()));
+        let register = |conn: &_| {
+            page.iter().try_for_each(|it| router::register(conn, &it.into()).map(|_result| ()))
+        };
         let written = self.write(FileKey::Router, register);
         let is_written = written.and_then(|()| self.commit(FileKey::Router)).is_ok();
         if is_written {

@@ -39,11 +39,16 @@ impl Autopush {
     }
 
     /// `add_user`, and `add_channel` for each channel.
-    pub(super) fn user(&mut self, router_type: &str, channels: &[Uuid]) -> Uuid {
+    pub(super) fn user(&mut self, channels: &[Uuid]) -> Uuid {
+        self.user_of("webpush", "null", channels)
+    }
+
+    /// The same for any router type, with the JSON of its `router_data`.
+    pub(super) fn user_of(&mut self, router_type: &str, data: &str, channels: &[Uuid]) -> Uuid {
         let uaid = Uuid::new_v4();
         let now_ms = unix_now_s() * 1000;
         let record = format!(
-            r#"{{"uaid":"{}","connected_at":{now_ms},"router_type":"{router_type}","router_data":null,"node_id":"http://10.0.0.1:8081","record_version":1,"priv_channels":[]}}"#,
+            r#"{{"uaid":"{}","connected_at":{now_ms},"router_type":"{router_type}","router_data":{data},"node_id":"http://10.0.0.1:8081","record_version":1,"priv_channels":[]}}"#,
             uaid.simple()
         );
         self.set(&format!("autopush/co/{uaid}"), &now_ms.to_string());

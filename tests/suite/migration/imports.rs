@@ -64,7 +64,7 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     let redis = RedisServer::start().await;
     let mut autopush = Autopush::on(&redis);
     let (now, channel, other) = (unix_now_s(), Uuid::new_v4(), Uuid::new_v4());
-    let uaid = autopush.user("webpush", &[channel, other]);
+    let uaid = autopush.user(&[channel, other]);
     autopush.message(uaid, &Waiting::new(channel, "acked", now - 30));
     autopush.message(uaid, &Waiting::new(channel, "waits", now - 10));
     let topic = Waiting { topic: Some("news"), ..Waiting::new(other, "of a topic", now - 5) };
@@ -72,7 +72,9 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     autopush.message(uaid, &Waiting { ttl_s: 1, ..Waiting::new(other, "expired", now - 5) });
     autopush.message(uaid, &Waiting::new(Uuid::new_v4(), "unregistered", now - 5));
     autopush.acked(uaid, now - 30);
-    let stranger = autopush.user("gcm", &[]);
+    let stranger = autopush.user_of("gcm", r#"{"token":"t"}"#, &[]);
+    let bridged = autopush.user_of("fcm", r#"{"token":"t","app_id":"app"}"#, &[channel]);
+    autopush.user_of("apns", r#"{"rel_channel":"app"}"#, &[]);
     autopush.set(&format!("autopush/user/{}", Uuid::new_v4()), "no record");
     autopush.set("autopush/user/nobody", "{}");
     let before = autopush.keys();
@@ -80,12 +82,18 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     for mut installation in Installation::both(&autopush.crypto_key) {
         let endpoints = [channel, other].map(|channel| autopush.endpoint(uaid, channel));
         let dry = installation.import(&redis, &["--dry-run"]).await;
-        assert_eq!(dry, report("would import 1 users, 2 channels and 2 messages"));
+        assert_eq!(
+            dry,
+            report("would import 2 users (1 behind a bridge), 3 channels and 2 messages")
+        );
         let done = installation.import(&redis, STOPPED).await;
-        assert_eq!(done, report("imported 1 users, 2 channels and 2 messages"));
+        assert_eq!(done, report("imported 2 users (1 behind a bridge), 3 channels and 2 messages"));
         let again = installation.import(&redis, STOPPED).await;
-        let skipped = ["skipped 1 users already in the store", OTHER_USERS].join("\n");
-        assert_eq!(again, format!("imported 0 users, 0 channels and 0 messages\n{skipped}\n"));
+        let skipped = ["skipped 2 users already in the store", OTHER_USERS].join("\n");
+        assert_eq!(
+            again,
+            format!("imported 0 users (0 behind a bridge), 0 channels and 0 messages\n{skipped}\n")
+        );
 
         installation.server.restart();
         let server = &installation.server;
@@ -100,6 +108,10 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
             let (answer, pushed) = tokio::join!(push, agent.take(1));
             assert_eq!((answer.status, pushed[0].body()), (201, "now"));
         }
+        // No bridge is configured: that a bridge is asked shows that the record is one.
+        let endpoint = format!("{}{}", server.origin(), autopush.endpoint(bridged, channel));
+        let answer = Sender::new().post(&endpoint).ttl(60).body("x").send().await;
+        assert!(answer.status >= 500, "{answer}");
         let stranger = stranger.simple().to_string();
         let unknown = Agent::hello(Socket::open(server).await, Some(&stranger)).await;
         assert_ne!(unknown.unwrap().uaid(), stranger);
@@ -108,7 +120,8 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
 }
 
 /// What is skipped in the test above, besides users that are in the store.
-const OTHER_USERS: &str = "skipped 1 users of router type gcm\n\
+const OTHER_USERS: &str = "skipped 1 users of router type apns without its data\n\
+     skipped 1 users of router type gcm\n\
      skipped 1 users with an expired or unreadable record\n\
      skipped 1 users with an unreadable key";
 
@@ -124,7 +137,7 @@ async fn another_import_undoes_nothing_that_an_agent_did_since() {
     let redis = RedisServer::start().await;
     let mut autopush = Autopush::on(&redis);
     let (now, kept, given_up) = (unix_now_s(), Uuid::new_v4(), Uuid::new_v4());
-    let uaid = autopush.user("webpush", &[kept, given_up]);
+    let uaid = autopush.user(&[kept, given_up]);
     autopush.message(uaid, &Waiting::new(kept, "waits", now - 10));
     for mut installation in Installation::both(&autopush.crypto_key) {
         installation.import(&redis, STOPPED).await;
@@ -153,7 +166,7 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     let redis = RedisServer::start().await;
     let mut autopush = Autopush::on(&redis);
     let channel = Uuid::new_v4();
-    let uaid = autopush.user("webpush", &[channel]);
+    let uaid = autopush.user(&[channel]);
     autopush.message(uaid, &Waiting::new(channel, "waits", unix_now_s()));
     let dir = TempDir::new().unwrap();
     let why = failed(Program::run(import(&redis.url(), dir.path())).await);
@@ -162,7 +175,11 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     put_key(dir.path(), &fernet::Fernet::generate_key());
     let ended = Program::run(import(&redis.url(), dir.path())).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stdout.starts_with("imported 1 users, 1 channels and 1 messages\n"));
+    assert!(
+        ended
+            .stdout
+            .starts_with("imported 1 users (0 behind a bridge), 1 channels and 1 messages\n")
+    );
     assert!(ended.stdout.contains("keys.toml has no crypto key of that server"), "{ended:?}");
 }
 

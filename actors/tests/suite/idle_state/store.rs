@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::future::ready;
 
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+};
 use storage::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreError, StoreFuture, Stored,
+    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, Store, StoreError, StoreFuture, Stored,
 };
 
 pub(super) struct NothingStored;
@@ -57,11 +59,23 @@ impl RouterTable for NothingStored {
     fn drop_user(&self, _: Uaid) -> StoreFuture<bool> {
         closed()
     }
+
+    fn register_bridged(&self, _: BridgedRegistration) -> StoreFuture<RegisterResult> {
+        closed()
+    }
+
+    fn drop_bridged(&self, _: Uaid, _: BridgeRecipient) -> StoreFuture<bool> {
+        closed()
+    }
 }
 
 impl MessageTables for NothingStored {
     fn channels(&self, _: Uaid, _: Month) -> StoreFuture<Option<BTreeSet<Chid>>> {
         done(None)
+    }
+
+    fn create_channels(&self, _: Uaid, _: Month, _: BTreeSet<Chid>) -> StoreFuture<()> {
+        closed()
     }
 
     fn add_channels(&self, _: Uaid, _: Month, _: BTreeSet<Chid>) -> StoreFuture<()> {

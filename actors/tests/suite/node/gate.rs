@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+};
 use storage::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreError, StoreFuture, Stored,
+    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, Store, StoreError, StoreFuture, Stored,
 };
 use tokio::sync::watch;
 
@@ -92,6 +94,8 @@ impl RouterTable for GatedStore {
         finish_month_move(step: MonthStep) -> bool;
         clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool;
         drop_user(uaid: Uaid) -> bool;
+        register_bridged(registration: BridgedRegistration) -> RegisterResult;
+        drop_bridged(uaid: Uaid, recipient: BridgeRecipient) -> bool;
     }
 }
 
@@ -109,6 +113,7 @@ impl MessageTables for GatedStore {
     passed_on! {
         channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>>;
         add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> ();
+        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> ();
         remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> ();
         fetch_messages(
             uaid: Uaid,

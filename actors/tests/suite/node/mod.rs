@@ -21,8 +21,8 @@ use actors::broadcasts::BroadcastView;
 use actors::registry::Lookup;
 use actors::socket::FrameLimits;
 use actors::{
-    BoundedAddr, ClientShared, Clock, DeliverPush, Directory, Endpoint, EndpointLimits,
-    EndpointShared, NoPeers, NodeDirectory, RegistryActor,
+    BoundedAddr, Bridge, BridgedAgents, BridgedLimits, ClientShared, Clock, DeliverPush, Directory,
+    Endpoint, EndpointLimits, EndpointShared, NoBridges, NoPeers, NodeDirectory, RegistryActor,
 };
 use bytes::Bytes;
 use slog::{Discard, Logger, o};
@@ -96,6 +96,8 @@ pub(crate) struct Bounds {
     pub(crate) broadcasts: Option<BroadcastView>,
     /// The peers that its registry has.
     pub(crate) peers: Arc<dyn NodeDirectory>,
+    /// What its endpoint sends to agents behind bridges with.
+    pub(crate) bridge: Arc<dyn Bridge>,
 }
 
 impl Default for Bounds {
@@ -117,6 +119,7 @@ impl Default for Bounds {
             now: NOW,
             broadcasts: None,
             peers: Arc::new(NoPeers(NodeAnswer::NotHere)),
+            bridge: Arc::new(NoBridges),
         }
     }
 }
@@ -143,7 +146,16 @@ impl Node {
         let gate = Arc::new(GatedStore::open(&store));
         neighbours.join(clients.config.node.clone(), &directory);
         let behind = Arc::clone(&gate) as _;
-        let endpoints = EndpointShared::new(behind, nodes, clock.clone(), bounds.endpoint, log());
+        let bridged_limits = BridgedLimits {
+            channels_max: bounds.limits.channels_max,
+            last_connect_shards: bounds.limits.last_connect_shards,
+            frozen_month: bounds.frozen_month,
+        };
+        let store_of_agents = Arc::clone(&gate) as _;
+        let agents = BridgedAgents::new(store_of_agents, clock.clone(), bridged_limits, log());
+        let bridge = (Arc::clone(&bounds.bridge), Arc::new(agents));
+        let endpoints =
+            EndpointShared::new(behind, nodes, bridge, clock.clone(), bounds.endpoint, log());
         let endpoints = Arc::new(endpoints);
         Self {
             endpoint: BoundedAddr::start(Endpoint::new(Arc::clone(&endpoints))),

@@ -6,10 +6,12 @@ use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use actix_web::rt::spawn;
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+};
 use storage::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreError, StoreFuture, Stored,
+    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, Store, StoreError, StoreFuture, Stored,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -208,6 +210,8 @@ impl RouterTable for OrderGate {
     passed_on! {
         record(uaid: Uaid) -> Option<RouterRecord>;
         drop_user(uaid: Uaid) -> bool;
+        register_bridged(registration: BridgedRegistration) -> RegisterResult;
+        drop_bridged(uaid: Uaid, recipient: BridgeRecipient) -> bool;
     }
 }
 
@@ -233,6 +237,7 @@ impl MessageTables for OrderGate {
     }
 
     passed_on! {
+        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> ();
         store_message(uaid: Uaid, month: Month, message: Message) -> Stored;
         ensure_month(month: Month) -> ();
         months() -> Vec<Month>;

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use state_machine::connection::Effect;
 use state_machine::store::{StoreAnswer, StoreFailed, StoreOp};
 use state_machine::{
-    Chid, Message, MessageKey, Month, NodeBinding, NodeId, OpId, RouterRecord, Time, Uaid,
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeBinding, NodeId, OpId, RouterRecord,
+    Time, Uaid,
 };
 use storage::{
-    Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreError, StoreFuture, Stored,
+    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, RouterTable, Store, StoreError, StoreFuture, Stored,
 };
 use tokio::sync::oneshot;
 
@@ -113,6 +114,14 @@ impl RouterTable for ScriptedStore {
     fn drop_user(&self, _: Uaid) -> StoreFuture<bool> {
         self.unexpected("drop_user")
     }
+
+    fn register_bridged(&self, _: BridgedRegistration) -> StoreFuture<RegisterResult> {
+        self.unexpected("register_bridged")
+    }
+
+    fn drop_bridged(&self, _: Uaid, _: BridgeRecipient) -> StoreFuture<bool> {
+        self.unexpected("drop_bridged")
+    }
 }
 
 impl MessageTables for ScriptedStore {
@@ -122,6 +131,10 @@ impl MessageTables for ScriptedStore {
 
     fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
         self.take(StoreOp::AddChannels { uaid, month, channels }, read!(ChannelsAdded))
+    }
+
+    fn create_channels(&self, _: Uaid, _: Month, _: BTreeSet<Chid>) -> StoreFuture<()> {
+        self.unexpected("create_channels")
     }
 
     fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {

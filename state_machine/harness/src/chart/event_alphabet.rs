@@ -75,7 +75,9 @@ pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
         StoreOp::Fetch { .. } => pages().into_iter().map(StoreAnswer::Fetched).collect(),
         StoreOp::Delete { .. } => vec![StoreAnswer::Deleted],
         StoreOp::RecordOffers { .. } => vec![StoreAnswer::OffersRecorded],
-        StoreOp::AddChannels { .. } => vec![StoreAnswer::ChannelsAdded],
+        StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. } => {
+            vec![StoreAnswer::ChannelsAdded]
+        }
         StoreOp::RemoveChannel { .. } => vec![StoreAnswer::ChannelRemoved],
         StoreOp::UpdateMonth(_) => [true, false].map(StoreAnswer::MonthUpdated).to_vec(),
         StoreOp::FinishMove(_) => [true, false].map(StoreAnswer::MoveFinished).to_vec(),

@@ -198,7 +198,10 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
             | (StoreAnswer::Fetched(_), StoreOp::Fetch { .. })
             | (StoreAnswer::Deleted, StoreOp::Delete { .. })
             | (StoreAnswer::OffersRecorded, StoreOp::RecordOffers { .. })
-            | (StoreAnswer::ChannelsAdded, StoreOp::AddChannels { .. })
+            | (
+                StoreAnswer::ChannelsAdded,
+                StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. }
+            )
             | (StoreAnswer::ChannelRemoved, StoreOp::RemoveChannel { .. })
             | (StoreAnswer::MonthUpdated(_), StoreOp::UpdateMonth(_))
             | (StoreAnswer::MoveFinished(_), StoreOp::FinishMove(_))

@@ -115,6 +115,9 @@ impl TranscriptWriter<'_> {
             StoreOp::AddChannels { uaid, month, channels } => {
                 format!("add_channels {} {month} {}", uaid.name(), list(channels, Chid::name))
             }
+            StoreOp::CreateChannels { uaid, month, channels } => {
+                format!("create_channels {} {month} {}", uaid.name(), list(channels, Chid::name))
+            }
             StoreOp::RemoveChannel { uaid, months, chid } => {
                 format!("remove_channel {} {} {}", uaid.name(), month_list(months), chid.name())
             }

@@ -94,7 +94,7 @@ impl Session {
     ) -> MonthStep {
         MonthStep {
             uaid: self.uaid,
-            node: cx.config.node.clone(),
+            node: Some(cx.config.node.clone()),
             connected_at: self.connected_at,
             from,
             to,

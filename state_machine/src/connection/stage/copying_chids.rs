@@ -1,9 +1,10 @@
 //! The channels are added to the new month's table.
 
 use super::updating_router::WritingRecord;
-use super::{MonthMove, Next, Stage, StageRules};
+use super::{Next, Stage, StageRules};
 use crate::connection::StepContext;
 use crate::connection::session::Session;
+use crate::month::MonthMove;
 use crate::store::{StoreAnswer, StoreOp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

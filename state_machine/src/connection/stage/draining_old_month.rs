@@ -1,10 +1,10 @@
 //! The record names an earlier month: its messages are delivered before anything moves.
 
 use super::copying_chids::CopyingChids;
-use super::{MonthMove, Next, Stage, StageRules};
+use super::{Next, Stage, StageRules};
 use crate::connection::session::Session;
 use crate::connection::{StepContext, Wait};
-use crate::month::Month;
+use crate::month::{Month, MonthMove};
 use crate::time::{Span, Time};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

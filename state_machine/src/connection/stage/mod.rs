@@ -25,7 +25,7 @@ use super::phase::PhaseName;
 use super::session::{Session, SessionOutcome};
 use crate::ids::PushId;
 use crate::message::Message;
-use crate::month::Month;
+use crate::month::{DueMove, Month};
 use crate::store::StoreAnswer;
 use crate::time::Time;
 
@@ -180,15 +180,7 @@ impl Deref for Months {
     }
 }
 
-/// A move from one month to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct MonthMove {
-    from: Month,
-    to: Month,
-}
-
-/// The stage of an agent whose record has this `curmonth`: an unfinished move is resumed first, then the agent moves to
-/// this month. A record never moves back.
+/// The stage of an agent whose record has this `curmonth`.
 fn enter_month(
     session: &mut Session,
     curmonth: Month,
@@ -196,12 +188,9 @@ fn enter_month(
     cx: &mut StepContext<'_>,
 ) -> Stage {
     let this_month = cx.config.message_month(cx.now);
-    match oldmonth {
-        Some(from) => DrainingAgain::begin(session, MonthMove { from, to: curmonth }, cx),
-        None if curmonth < this_month => {
-            let months = MonthMove { from: curmonth, to: this_month };
-            DrainingOldMonth::begin(session, months, cx)
-        }
+    match DueMove::of(curmonth, oldmonth, this_month) {
+        Some(DueMove::Resume(months)) => DrainingAgain::begin(session, months, cx),
+        Some(DueMove::Begin(months)) => DrainingOldMonth::begin(session, months, cx),
         None => Ready::begin(session, curmonth, cx),
     }
 }

@@ -11,11 +11,11 @@
 //! one resumes with `DrainingAgain`.
 
 use super::draining_old_month::{Drain, Drained};
-use super::{MonthMove, Next, Stage, StageRules, enter_month};
+use super::{Next, Stage, StageRules, enter_month};
 use crate::connection::effect::CloseReason;
 use crate::connection::session::Session;
 use crate::connection::{StepContext, Wait};
-use crate::month::Month;
+use crate::month::{Month, MonthMove};
 use crate::store::{StoreAnswer, StoreOp};
 use crate::time::Time;
 

@@ -4,6 +4,7 @@
 //! below, which makes one test of it for every engine. To add an engine, implement
 //! [`Engine`](world::Engine) and add a line at the end.
 
+mod bridged;
 mod channels;
 mod dynamo_engine;
 mod embedded_engine;
@@ -70,6 +71,19 @@ macro_rules! engine {
                 a_node_is_cleared_by_the_connection_that_wrote_it
                 a_node_of_another_connection_is_not_cleared
                 a_dropped_record_is_gone_and_no_other
+            );
+            engine!(@case $new, bridged:
+                a_bridged_registration_makes_a_record_with_its_recipient
+                a_bridged_registration_that_makes_none_leaves_an_unknown_agent_unknown
+                a_later_bridged_registration_replaces_the_recipient_and_keeps_the_months
+                a_bridged_registration_that_is_not_later_writes_nothing
+                neither_registration_changes_an_agent_of_the_other
+                a_bridged_agent_moves_from_the_month_it_is_in
+                a_step_without_a_node_moves_no_agent_with_a_connection
+                a_bridged_record_is_dropped_only_with_its_bridge_and_token
+                of_two_moves_of_a_bridged_agent_at_once_one_is_written
+                channels_are_created_where_the_agent_has_no_row
+                of_rows_created_at_once_one_stays
             );
             engine!(@case $new, channels:
                 channels_are_none_where_nothing_was_registered

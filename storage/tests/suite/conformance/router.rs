@@ -119,7 +119,7 @@ pub(crate) async fn a_month_move_sets_both_months_and_the_index_key(world: World
 
 pub(crate) async fn a_month_move_by_another_connection_changes_nothing(world: World) {
     let record = world.connect(100).await;
-    for other in [step(99), step(101), MonthStep { node: node("b"), ..step(100) }] {
+    for other in [step(99), step(101), MonthStep { node: Some(node("b")), ..step(100) }] {
         assert_eq!(world.update_message_month(other).await, Ok(false));
     }
     let unknown = MonthStep { uaid: agent(2), ..step(100) };
@@ -150,7 +150,7 @@ pub(crate) async fn finishing_a_move_from_another_month_leaves_the_old_month(wor
 pub(crate) async fn finishing_the_move_of_another_connection_changes_nothing(world: World) {
     world.connect(100).await;
     world.update_message_month(step(100)).await.unwrap();
-    for other in [step(99), step(101), MonthStep { node: node("b"), ..step(100) }] {
+    for other in [step(99), step(101), MonthStep { node: Some(node("b")), ..step(100) }] {
         assert_eq!(world.finish_month_move(other).await, Ok(false));
     }
     assert_eq!(world.record(agent(1)).await.unwrap().unwrap().oldmonth, Some(month(OLD)));

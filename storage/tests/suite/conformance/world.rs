@@ -157,7 +157,7 @@ pub(crate) fn registration(connected_at: u64) -> Registration {
 pub(crate) fn step(connected_at: u64) -> MonthStep {
     MonthStep {
         uaid: agent(1),
-        node: node("a"),
+        node: Some(node("a")),
         connected_at: Time(connected_at),
         from: month(OLD),
         to: month(NEW),

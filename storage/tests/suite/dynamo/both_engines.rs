@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, Span, Time, Topic, Uaid};
+use state_machine::{
+    BridgeName, BridgeRecipient, Chid, LastConnect, Message, MessageKey, Month, NodeId, Span, Time,
+    Topic, Uaid,
+};
 use storage::{
-    Dynamo, DynamoOptions, Embedded, EmbeddedOptions, MonthStep, PageLimit, Registration, Store,
-    TestOverrides,
+    BridgedRegistration, Dynamo, DynamoOptions, Embedded, EmbeddedOptions, MonthStep, PageLimit,
+    Registration, Store, TestOverrides,
 };
 use tokio::runtime::Runtime;
 
@@ -24,12 +27,15 @@ use crate::wire_engine::wire_server;
 enum Call {
     Record(Uaid),
     Register(Registration),
+    RegisterBridged(BridgedRegistration),
     UpdateMonth(MonthStep),
     FinishMove(MonthStep),
     ClearNode(Uaid, NodeId, Time),
     DropUser(Uaid),
+    DropBridged(Uaid, BridgeRecipient),
     Channels(Uaid, Month),
     AddChannels(Uaid, Month, BTreeSet<Chid>),
+    CreateChannels(Uaid, Month, BTreeSet<Chid>),
     RemoveChannel(Uaid, Vec<Month>, Chid),
     Store(Uaid, Month, Message),
     Fetch(Uaid, Month, PageLimit),
@@ -78,12 +84,17 @@ async fn answer(store: &dyn Store, call: Call) -> String {
     match call {
         Call::Record(uaid) => text(store.record(uaid).await),
         Call::Register(registration) => text(store.register_user(registration).await),
+        Call::RegisterBridged(bridged) => text(store.register_bridged(bridged).await),
         Call::UpdateMonth(step) => text(store.update_message_month(step).await),
         Call::FinishMove(step) => text(store.finish_month_move(step).await),
         Call::ClearNode(uaid, node, at) => text(store.clear_node(uaid, node, at).await),
         Call::DropUser(uaid) => text(store.drop_user(uaid).await),
+        Call::DropBridged(uaid, recipient) => text(store.drop_bridged(uaid, recipient).await),
         Call::Channels(uaid, month) => text(store.channels(uaid, month).await),
         Call::AddChannels(uaid, month, chids) => text(store.add_channels(uaid, month, chids).await),
+        Call::CreateChannels(uaid, month, chids) => {
+            text(store.create_channels(uaid, month, chids).await)
+        }
         Call::RemoveChannel(uaid, months, chid) => {
             text(store.remove_channel(uaid, months, chid).await)
         }
@@ -124,18 +135,24 @@ fn call() -> impl Strategy<Value = Call> {
     let uaid = || (0..2_u8).prop_map(|number| Uaid([number; 16]));
     let at = || (1..6_u64).prop_map(Time);
     let months = || vec(month(), 0..3);
-    let chids = btree_set(chid(), 0..3);
+    let chids = || btree_set(chid(), 0..3);
     prop_oneof![
         2 => uaid().prop_map(Call::Record),
         4 => (uaid(), node(), at(), proptest::option::of(month())).prop_map(|(uaid, node, connected_at, create_in)| {
             Call::Register(Registration { uaid, node, connected_at, create_in, ..registration(1) })
         }),
+        3 => (uaid(), recipient(), at(), proptest::option::of(month())).prop_map(|(uaid, recipient, connected_at, create_in)| {
+            let last_connect = LastConnect(9);
+            Call::RegisterBridged(BridgedRegistration { uaid, recipient, connected_at, last_connect, create_in })
+        }),
+        1 => (uaid(), recipient()).prop_map(|(uaid, recipient)| Call::DropBridged(uaid, recipient)),
         2 => step().prop_map(Call::UpdateMonth),
         2 => step().prop_map(Call::FinishMove),
         1 => (uaid(), node(), at()).prop_map(|(uaid, node, at)| Call::ClearNode(uaid, node, at)),
         1 => uaid().prop_map(Call::DropUser),
         2 => (uaid(), month()).prop_map(|(uaid, month)| Call::Channels(uaid, month)),
-        5 => (uaid(), month(), chids).prop_map(|(uaid, month, chids)| Call::AddChannels(uaid, month, chids)),
+        2 => (uaid(), month(), chids()).prop_map(|(uaid, month, chids)| Call::CreateChannels(uaid, month, chids)),
+        5 => (uaid(), month(), chids()).prop_map(|(uaid, month, chids)| Call::AddChannels(uaid, month, chids)),
         2 => (uaid(), months(), chid()).prop_map(|(uaid, months, chid)| Call::RemoveChannel(uaid, months, chid)),
         12 => (uaid(), month(), message_of()).prop_map(|(uaid, month, message)| Call::Store(uaid, month, message)),
         6 => (uaid(), month(), 1..4_usize, 0..20_usize).prop_map(|(uaid, month, rows, bytes)| {
@@ -157,16 +174,27 @@ fn node() -> impl Strategy<Value = NodeId> {
     prop_oneof![Just("a"), Just("b")].prop_map(NodeId::new)
 }
 
+fn recipient() -> impl Strategy<Value = BridgeRecipient> {
+    (0..2_usize, 0..2_u8).prop_map(|(bridge, token)| BridgeRecipient {
+        bridge: BridgeName::ALL[bridge],
+        app: "app".into(),
+        token: token.to_string().into(),
+        aps: None,
+    })
+}
+
 fn chid() -> impl Strategy<Value = Chid> {
     (0..3_u8).prop_map(|number| Chid([number; 16]))
 }
 
 fn step() -> impl Strategy<Value = MonthStep> {
     let uaid = (0..2_u8).prop_map(|number| Uaid([number; 16]));
-    (uaid, node(), 1..6_u64, month(), month()).prop_map(|(uaid, node, at, from, to)| {
-        let Registration { last_connect, .. } = registration(1);
-        MonthStep { uaid, node, connected_at: Time(at), from, to, last_connect }
-    })
+    (uaid, proptest::option::of(node()), 1..6_u64, month(), month()).prop_map(
+        |(uaid, node, at, from, to)| {
+            let Registration { last_connect, .. } = registration(1);
+            MonthStep { uaid, node, connected_at: Time(at), from, to, last_connect }
+        },
+    )
 }
 
 /// The TTL of messages that do not expire.

@@ -60,6 +60,7 @@ macro_rules! engine {
             );
             engine!(@case $new, month_counts:
                 records_are_counted_by_both_months
+                agents_behind_a_bridge_are_counted_moved_and_found_inactive
                 records_that_name_a_month_are_made_to_name_another
                 more_records_than_one_step_takes_are_counted_and_moved
                 moved_records_are_not_moved_again

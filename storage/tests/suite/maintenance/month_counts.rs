@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
-use state_machine::{Month, Span, Uaid};
+use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, Span, Uaid};
+use storage::BridgedRegistration;
 use storage::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
 
 use crate::maintenance::engines::{client, embedded, open, options};
@@ -136,6 +137,34 @@ async fn an_embedded_record_of_another_router_type_is_no_agent_and_counted() {
     let counted = all_counts(&world).await;
     assert_eq!((counted.other_types, counted.dropped), (1, 0));
     assert_eq!(counted.curmonth, counts(&[("2026_11", 2), ("2026_12", 2)]));
+}
+
+pub(crate) async fn agents_behind_a_bridge_are_counted_moved_and_found_inactive(world: World) {
+    let november = DECEMBER - DAY;
+    let recipient = BridgeRecipient {
+        bridge: BridgeName::Fcm,
+        app: "app".into(),
+        token: "token".into(),
+        aps: None,
+    };
+    let registration = BridgedRegistration {
+        uaid: agent(1),
+        recipient,
+        connected_at: november,
+        last_connect: LastConnect::of(november, agent(1), 1),
+        create_in: Some(month("2026_11")),
+    };
+    world.register_bridged(registration).await.unwrap();
+    let counted = all_counts(&world).await;
+    assert_eq!(counted.curmonth, counts(&[("2026_11", 1)]));
+    assert_eq!((counted.other_types, counted.dropped, counted.unreadable), (0, 0, 0));
+    assert_eq!(rename(&world, "2026_11", "2027_01").await.written, 1);
+    assert_eq!(months_of(&world, 1).await, (month("2027_01"), None));
+    let found = world.inactive("2026_11", "2026_11").await;
+    assert_eq!(found.iter().map(|user| user.uaid).collect::<Vec<_>>(), [agent(1)]);
+    world.mark_dropped(agent(1), Some(found[0].last_connect)).await.unwrap().unwrap();
+    assert!(!world.exists(agent(1)).await);
+    assert_eq!(all_counts(&world).await.dropped, 1);
 }
 
 pub(crate) async fn records_that_name_a_month_are_made_to_name_another(world: World) {

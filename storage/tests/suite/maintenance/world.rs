@@ -64,7 +64,7 @@ impl World {
     pub(crate) async fn begin_move(&self, uaid: Uaid, time: Time, to: &str) {
         let step = MonthStep {
             uaid,
-            node: node(),
+            node: Some(node()),
             connected_at: time,
             from: Month::of(time),
             to: month(to),

@@ -103,6 +103,7 @@ impl World {
         let (delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: message.ttl_is_zero(),
             this_month: Month::of(self.now),
+            message_month: Month::of(self.now),
         });
         self.pushes[which] = Push::UnderWay(Box::new(UnderWay {
             id: message.id,
@@ -168,6 +169,11 @@ impl World {
                     self.ledger.may_stray(message.id);
                 }
                 DeliveryEvent::OldRowDeleted
+            }
+            DeliveryEffect::MoveAgent
+            | DeliveryEffect::SendToBridge { .. }
+            | DeliveryEffect::DropRecipient { .. } => {
+                unreachable!("no agent of this world is behind a bridge")
             }
             DeliveryEffect::NotifyMessageStored { node } => {
                 let first_look = push.first_look.clone();
@@ -270,7 +276,7 @@ impl World {
                 let detail = format!("the push of {} is answered {outcome:?}", message.id);
                 self.breaks(Promise::SubscriptionKept.broken(detail));
             }
-            Outcome::Dropped | Outcome::Full(_) | Outcome::Unavailable => {}
+            Outcome::Dropped | Outcome::Full(_) | Outcome::Bridge(_) | Outcome::Unavailable => {}
         }
     }
 

@@ -108,6 +108,11 @@ impl World {
                 self.pushes[push].may_stray |= !is_done;
                 DeliveryEvent::OldRowDeleted
             }
+            DeliveryEffect::MoveAgent
+            | DeliveryEffect::SendToBridge { .. }
+            | DeliveryEffect::DropRecipient { .. } => {
+                unreachable!("no agent of this world is behind a bridge")
+            }
             DeliveryEffect::NotifyMessageStored { node } => {
                 self.is_nudge_lost |= !is_done;
                 if is_done && let Some(line) = self.find(&node, uaid) {

@@ -30,7 +30,11 @@ pub(crate) struct Push {
 
 impl Push {
     pub(crate) fn begin(uaid: Uaid, message: Message, this_month: Month) -> Self {
-        let terms = PushParams { ttl_is_zero: message.ttl_is_zero(), this_month };
+        let terms = PushParams {
+            ttl_is_zero: message.ttl_is_zero(),
+            this_month,
+            message_month: this_month,
+        };
         let (delivery, first) = Delivery::begin(terms);
         Self {
             uaid,

@@ -46,16 +46,19 @@ impl Store {
                 self.table(*month).channels.entry(*uaid).or_default().extend(channels);
                 StoreAnswer::ChannelsAdded
             }
+            StoreOp::CreateChannels { uaid, month, channels } => {
+                let table = &mut self.table(*month).channels;
+                table.entry(*uaid).or_insert_with(|| channels.clone());
+                StoreAnswer::ChannelsAdded
+            }
             StoreOp::RemoveChannel { uaid, months, chid } => {
                 for month in months {
-                    self.table(*month).channels.entry(*uaid).or_default().remove(chid);
+                    let channels = self.table(*month).channels.get_mut(uaid);
+                    channels.map(|channels| channels.remove(chid));
                 }
                 StoreAnswer::ChannelRemoved
             }
-            StoreOp::UpdateMonth(step) => StoreAnswer::MonthUpdated(self.update(step, |record| {
-                record.curmonth = step.to;
-                record.oldmonth = Some(step.from);
-            })),
+            StoreOp::UpdateMonth(step) => StoreAnswer::MonthUpdated(self.update_month(step)),
             StoreOp::ClearNode { uaid, binding: place } => {
                 StoreAnswer::NodeCleared(self.clear_node(*uaid, &place.node, place.connected_at))
             }
@@ -172,10 +175,23 @@ impl Store {
         RegisterResult::Registered(record, before)
     }
 
+    fn update_month(&mut self, step: &MonthStep) -> bool {
+        let is_at_from =
+            |record: &RouterRecord| record.curmonth == step.from && record.oldmonth.is_none();
+        if step.node.is_none() && !self.records.get(&step.uaid).is_some_and(is_at_from) {
+            return false;
+        }
+        self.update(step, |record| {
+            record.curmonth = step.to;
+            record.oldmonth = Some(step.from);
+        })
+    }
+
     fn update(&mut self, step: &MonthStep, change: impl FnOnce(&mut RouterRecord)) -> bool {
-        let record = self.records.get_mut(&step.uaid).filter(|record| {
-            record.node.as_ref() == Some(&step.node) && record.connected_at == step.connected_at
-        });
+        let record = self
+            .records
+            .get_mut(&step.uaid)
+            .filter(|record| record.node == step.node && record.connected_at == step.connected_at);
         record.map(change).is_some()
     }
 

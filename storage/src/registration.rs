@@ -1,0 +1,157 @@
+//! What a registration writes, over a WebSocket or for a bridge, and the `router_data` of a bridge's agent
+//! (docs/sources.md#router-data-of-bridges).
+
+use serde_json::{Value, json};
+use state_machine::{
+    BridgeName, BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid,
+};
+
+use crate::store::{BridgedRegistration, Registration};
+
+/// The part of a record that a registration replaces.
+#[derive(Debug, Clone)]
+pub(crate) struct NewRecord {
+    pub(crate) uaid: Uaid,
+    pub(crate) router_type: RouterType,
+    /// None for a bridge.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) connected_at: Time,
+    pub(crate) last_connect: LastConnect,
+    pub(crate) create_in: Option<Month>,
+}
+
+impl NewRecord {
+    /// Whether an agent of that type may register as this one. A bridge may be changed for another one.
+    pub(crate) fn may_replace(&self, there: &RouterType) -> bool {
+        match (&self.router_type, there) {
+            (RouterType::Bridge(_), RouterType::Bridge(_)) => true,
+            (wanted, there) => wanted == there,
+        }
+    }
+
+    /// The record that this registration leaves.
+    pub(crate) fn record(&self, curmonth: Month, oldmonth: Option<Month>) -> RouterRecord {
+        let Self { uaid, router_type, node, connected_at, last_connect, .. } = self.clone();
+        RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth }
+    }
+
+    pub(crate) fn recipient(&self) -> Option<&BridgeRecipient> {
+        match &self.router_type {
+            RouterType::Bridge(recipient) => Some(recipient),
+            RouterType::WebPush | RouterType::SimplePush => None,
+        }
+    }
+}
+
+impl From<&Registration> for NewRecord {
+    fn from(registration: &Registration) -> Self {
+        let Registration { uaid, router_type, node, connected_at, last_connect, create_in } =
+            registration.clone();
+        Self { uaid, router_type, node: Some(node), connected_at, last_connect, create_in }
+    }
+}
+
+impl From<BridgedRegistration> for NewRecord {
+    fn from(registration: BridgedRegistration) -> Self {
+        let BridgedRegistration { uaid, recipient, connected_at, last_connect, create_in } =
+            registration;
+        let router_type = RouterType::Bridge(Box::new(recipient));
+        Self { uaid, router_type, node: None, connected_at, last_connect, create_in }
+    }
+}
+
+/// How the agent of a record is reached. None for a type that is not served, and if the `router_data` of a bridge is
+/// missing or cannot be read.
+pub fn router_type(name: &str, data: impl FnOnce() -> Option<Value>) -> Option<RouterType> {
+    RouterType::parse(name).or_else(|| {
+        let recipient = decode(BridgeName::parse(name)?, &data()?)?;
+        Some(RouterType::Bridge(Box::new(recipient)))
+    })
+}
+
+/// The `router_data` of a recipient: texts only.
+pub(crate) fn encode(recipient: &BridgeRecipient) -> Value {
+    let BridgeRecipient { bridge, app, token, aps } = recipient;
+    let mut data = json!({ "token": token, app_attribute(*bridge): app });
+    if let Some(aps) = aps {
+        data["aps"] = Value::from(&**aps);
+    }
+    data
+}
+
+/// Reads what autopush wrote too: GCM's records that became those of FCM have `creds.senderID`, and some have the
+/// dictionary `aps` itself instead of its JSON.
+fn decode(bridge: BridgeName, data: &Value) -> Option<BridgeRecipient> {
+    let text = |value: Option<&Value>| {
+        let text = value.and_then(Value::as_str).filter(|text| !text.is_empty());
+        text.map(Box::<str>::from)
+    };
+    let app = text(data.get(app_attribute(bridge)))
+        .or_else(|| text(data.get("app_id")))
+        .or_else(|| text(data.get("creds")?.get("senderID")))?;
+    let aps = match data.get("aps") {
+        Some(dictionary @ Value::Object(_)) => Some(dictionary.to_string().into()),
+        aps => text(aps),
+    };
+    Some(BridgeRecipient { bridge, app, token: text(data.get("token"))?, aps })
+}
+
+/// The attribute with the application, as autopush names it.
+fn app_attribute(bridge: BridgeName) -> &'static str {
+    match bridge {
+        BridgeName::Fcm => "app_id",
+        BridgeName::Apns => "rel_channel",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bridge: BridgeName, data: &str) -> Option<(String, String, Option<String>)> {
+        let recipient = decode(bridge, &serde_json::from_str(data).unwrap())?;
+        Some((recipient.app.into(), recipient.token.into(), recipient.aps.map(String::from)))
+    }
+
+    fn is(app: &str, token: &str, aps: Option<&str>) -> Option<(String, String, Option<String>)> {
+        Some((app.to_owned(), token.to_owned(), aps.map(str::to_owned)))
+    }
+
+    #[test]
+    fn every_form_of_router_data_that_autopush_wrote_is_read() {
+        use BridgeName::{Apns, Fcm};
+        for (bridge, data, expected) in [
+            (Fcm, r#"{"token":"t","app_id":"a"}"#, is("a", "t", None)),
+            (Fcm, r#"{"token":"t","creds":{"senderID":"a","auth":"x"}}"#, is("a", "t", None)),
+            (Apns, r#"{"token":"t","rel_channel":"a"}"#, is("a", "t", None)),
+            (
+                Apns,
+                r#"{"token":"t","rel_channel":"a","app_id":"b","aps":"{\"badge\":1}"}"#,
+                is("a", "t", Some(r#"{"badge":1}"#)),
+            ),
+            (
+                Apns,
+                r#"{"token":"t","rel_channel":"a","aps":{"badge":1}}"#,
+                is("a", "t", Some(r#"{"badge":1}"#)),
+            ),
+            (Fcm, r#"{"app_id":"a"}"#, None),
+            (Fcm, r#"{"token":"","app_id":"a"}"#, None),
+            (Fcm, r#"{"token":7,"app_id":"a"}"#, None),
+            (Fcm, r#"{"token":"t"}"#, None),
+            (Fcm, r#"["t","a"]"#, None),
+        ] {
+            assert_eq!(read(bridge, data), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn a_recipient_is_read_as_it_was_written() {
+        for bridge in BridgeName::ALL {
+            for aps in [None, Some(r#"{"badge":1}"#.into())] {
+                let recipient =
+                    BridgeRecipient { bridge, app: "app".into(), token: "token".into(), aps };
+                assert!(decode(bridge, &encode(&recipient)) == Some(recipient));
+            }
+        }
+    }
+}
