@@ -82,6 +82,7 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     for mut installation in Installation::both(&autopush.crypto_key) {
         let endpoints = [channel, other].map(|channel| autopush.endpoint(uaid, channel));
         let dry = installation.import(&redis, &["--dry-run"]).await;
+        assert!(is_in_the_guide(&dry), "docs/migrate.md has another output than:\n{dry}");
         assert_eq!(
             dry,
             report("would import 2 users (1 behind a bridge), 3 channels and 2 messages")
@@ -104,7 +105,8 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
         assert_eq!(taken[0].headers["encoding"], "aes128gcm");
         for endpoint in endpoints {
             let endpoint = format!("{}{endpoint}", server.origin());
-            let push = Sender::new().post(&endpoint).ttl(60).body("now").send();
+            let sender = Sender::new();
+            let push = sender.post(&endpoint).ttl(60).body("now").send();
             let (answer, pushed) = tokio::join!(push, agent.take(1));
             assert_eq!((answer.status, pushed[0].body()), (201, "now"));
         }
@@ -117,6 +119,14 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
         assert_ne!(unknown.unwrap().uaid(), stranger);
     }
     assert_eq!(autopush.keys(), before, "the source is unchanged");
+}
+
+/// Whether `docs/migrate.md` has these lines, indented, as its sample.
+fn is_in_the_guide(output: &str) -> bool {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/migrate.md");
+    let guide = fs::read_to_string(guide).expect("the guide is there");
+    let indented: String = output.lines().map(|line| format!("   {line}\n")).collect();
+    guide.contains(&format!("```text\n{indented}   ```"))
 }
 
 /// What is skipped in the test above, besides users that are in the store.

@@ -47,7 +47,7 @@ impl RedisServer {
     }
 
     /// Every command that Redis executes from now on, one a line.
-    pub(super) fn commands(&self) -> impl Iterator<Item = String> {
+    pub(super) fn commands(&self) -> impl Iterator<Item = String> + use<> {
         let mut monitor = UnixStream::connect(self.socket()).expect("Redis accepts connections");
         monitor.write_all(b"MONITOR\r\n").expect("Redis reads");
         let mut lines = BufReader::new(monitor).lines().map(|line| line.expect("Redis writes"));
