@@ -2,7 +2,6 @@
 //! it to the server that holds the store, and the job in [`job`](super::job) takes it.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use clap::{Args, Command, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -11,8 +10,8 @@ use state_machine::{Month, Uaid};
 use storage::maintenance::Throughput;
 
 use super::help;
-use crate::import::redis_source::RedisUrl;
-use crate::settings::{Flags, Settings};
+use super::import_command::ImportRedis;
+use crate::settings::Flags;
 
 /// Months before the present one that `tables drop-old` can keep.
 const KEEP_MONTHS: RangeInclusive<i64> = 1..=600;
@@ -95,13 +94,6 @@ pub enum UsersAction {
     Drop(OnStore<DropUser>),
 }
 
-#[derive(Debug, Subcommand)]
-pub enum ImportAction {
-    /// Import users, channels and waiting messages from the Redis of autopush-rs
-    #[command(after_help = help::IMPORT_REDIS)]
-    AutopushRedis(OnStore<ImportRedis>),
-}
-
 /// The arguments of commands that change nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,28 +174,6 @@ pub struct DropUser {
     pub uaid: Uaid,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub struct ImportRedis {
-    /// The Redis, as redis://HOST:PORT/DATABASE or rediss:// with TLS; the password may be in REDISCLI_AUTH
-    pub url: RedisUrl,
-    /// Read and count everything, and import nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Confirm that no server uses the tables, which DynamoDB does not show
-    #[arg(long)]
-    pub server_stopped: bool,
-    #[arg(skip)]
-    pub installation: Installation,
-}
-
-/// The settings that an import needs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Installation {
-    /// The directory of keys.toml.
-    pub data_dir: PathBuf,
-    pub last_connect_shards: usize,
-}
-
 /// A key of a feed.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -243,17 +213,6 @@ pub struct FeedTail {
 }
 
 impl Request {
-    /// Adds the settings that its job needs.
-    pub fn with_settings(mut self, settings: &Settings) -> Self {
-        if let Self::ImportRedis(import) = &mut self {
-            import.installation = Installation {
-                data_dir: settings.data_dir.clone(),
-                last_connect_shards: settings.last_connect_shards,
-            };
-        }
-        self
-    }
-
     /// Whether its numbers are within the bounds that the command line enforces. Any process of the owner can write
     /// to the socket.
     pub fn is_within_bounds(&self) -> bool {
@@ -313,14 +272,6 @@ impl TablesAction {
             Self::Copy(OnStore { args, flags }) => (Request::Copy(args), flags),
             Self::Drop(OnStore { args, flags }) => (Request::Drop(args), flags),
         }
-    }
-}
-
-impl ImportAction {
-    /// The request, and the settings that name the store.
-    pub fn into_request(self) -> (Request, Flags) {
-        let Self::AutopushRedis(OnStore { args, flags }) = self;
-        (Request::ImportRedis(args), flags)
     }
 }
 

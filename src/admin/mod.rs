@@ -5,7 +5,7 @@
 //! the store is free, in the server if the server holds the store: there it arrives through [`socket`], `DIR/admin.sock`. Either
 //! way the command prints a stream of [`Output`](output::Output).
 //!
-//! - [`commands`], [`help`]: the command line.
+//! - [`commands`], [`import_command`], [`help`]: the command line.
 //! - [`command`]: runs a request and prints its output; [`backend`] finds the store.
 //! - [`keys_check`]: what `preflight` checks besides the store.
 //! - [`client`], [`socket`]: HTTP over `admin.sock`.
@@ -23,6 +23,7 @@ pub mod commands;
 #[cfg(test)]
 mod fixture;
 pub mod help;
+pub mod import_command;
 pub mod job;
 pub mod job_context;
 pub mod keys_check;
@@ -31,4 +32,5 @@ pub mod print;
 pub mod socket;
 pub mod tail_cursor;
 
-pub use commands::{ImportAction, TablesAction, UsersAction};
+pub use commands::{TablesAction, UsersAction};
+pub use import_command::ImportAction;

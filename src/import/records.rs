@@ -22,7 +22,7 @@ const TIME_MAX_MS: u64 = (1 << 48) - 1;
 pub struct User {
     /// `webpush`, or the name of a bridge.
     pub router_type: String,
-    /// In milliseconds.
+    /// When the agent last connected, or its registration was last changed, in milliseconds.
     #[serde(default)]
     pub connected_at: u64,
     /// How a bridge reaches the agent.

@@ -13,11 +13,11 @@ use state_machine::{Chid, LastConnect, Message, Month, RouterRecord, RouterType,
 use storage::Stored;
 
 use super::{JobError, Report};
-use crate::admin::commands::ImportRedis;
+use crate::admin::import_command::ImportRedis;
 use crate::admin::job_context::Servers;
 use crate::admin::output::Completion;
 use crate::import::records::{SealedMessage, User};
-use crate::import::redis_source::{MESSAGES_AT_ONCE, RedisSource, UserValues};
+use crate::import::redis_source::{MESSAGES_AT_ONCE, RedisSource, SourceError, UserValues};
 use crate::keys::Keys;
 
 /// Users that are imported at once.
@@ -60,12 +60,13 @@ struct Importer<'a> {
 
 impl<'a> Importer<'a> {
     async fn new(import: &ImportRedis, report: &'a Report) -> Result<Self, JobError> {
-        let keys = Keys::load(&import.installation.data_dir).map_err(refused)?;
+        let keys = Keys::load(&import.installation.data_dir)
+            .map_err(|error| JobError::Refused(error.to_string()))?;
         let key = |key: &crate::keys::CryptoKey| {
             Fernet::new(&key.to_text()).expect("32 bytes in URL-safe base64 are a Fernet key")
         };
         Ok(Self {
-            source: RedisSource::connect(&import.url).await.map_err(refused)?,
+            source: RedisSource::connect(&import.url).await?,
             report,
             month: report.frozen_month().await?.unwrap_or(report.context.this_month()),
             now: report.context.now(),
@@ -78,7 +79,7 @@ impl<'a> Importer<'a> {
     async fn all_users(&self) -> Result<Tally, JobError> {
         let (mut tally, mut cursor) = (Tally::default(), 0);
         loop {
-            let page = self.source.users(cursor).await.map_err(refused)?;
+            let page = self.source.users(cursor).await?;
             tally.skip_users("with an unreadable key", page.unreadable);
             let imports = page.users.into_iter().map(|uaid| self.user(uaid));
             let mut imports = stream::iter(imports).buffer_unordered(USERS_AT_ONCE);
@@ -98,7 +99,7 @@ impl<'a> Importer<'a> {
         if self.report.step(|| store.record(uaid)).await?.is_some() {
             return Ok(Tally::skipped("already in the store"));
         }
-        let values = self.source.user(uaid).await.map_err(refused)?;
+        let values = self.source.user(uaid).await?;
         let Some(user) = values.record.as_deref().and_then(User::parse) else {
             return Ok(Tally::skipped("with an expired or unreadable record"));
         };
@@ -155,9 +156,10 @@ impl<'a> Importer<'a> {
         tally.skip_messages("acked", values.acked_messages);
         let mut skip = 0;
         loop {
-            let page = self.source.messages(uaid, values.acked, skip).await.map_err(refused)?;
+            let page = self.source.messages(uaid, values.acked, skip).await?;
             let read = page.len();
-            let kept = page.into_iter().filter_map(|text| self.keep(text, &values.channels, tally));
+            let kept =
+                page.iter().filter_map(|text| self.keep(text.as_deref(), &values.channels, tally));
             let stores = kept.collect::<Vec<_>>();
             let stores = stores.into_iter().map(|message| self.store(uaid, message));
             for stored in join_all(stores).await {
@@ -177,11 +179,11 @@ impl<'a> Importer<'a> {
     /// The message, if it is to be imported.
     fn keep(
         &self,
-        text: Option<String>,
+        text: Option<&str>,
         channels: &BTreeSet<Chid>,
         tally: &mut Tally,
     ) -> Option<Message> {
-        let why = match text.as_deref().map(SealedMessage::parse) {
+        let why = match text.map(SealedMessage::parse) {
             None => "expired",
             Some(None) => "unreadable",
             Some(Some(sealed)) => {
@@ -214,8 +216,10 @@ impl<'a> Importer<'a> {
 
 const UNREGISTERED: &str = "of a channel that is not registered";
 
-fn refused(error: impl ToString) -> JobError {
-    JobError::Refused(error.to_string())
+impl From<SourceError> for JobError {
+    fn from(error: SourceError) -> Self {
+        Self::Refused(error.to_string())
+    }
 }
 
 /// How the agent is reached, or why it cannot be.
