@@ -12,6 +12,7 @@ mod fuzz;
 pub mod http;
 pub mod http_port;
 pub mod https_client;
+pub mod import;
 pub mod keys;
 pub mod limits;
 pub mod node_address;

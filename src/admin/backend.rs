@@ -16,6 +16,7 @@ use super::command::AdminError;
 use super::commands::Request;
 use super::job_context::{JobContext, Servers};
 use crate::clock::unix_now;
+use crate::keys::KEYS_FILE;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
 
@@ -36,10 +37,15 @@ pub enum Backend {
     Own(JobContext),
 }
 
-/// Finds the store that the settings name. Creates no store, and no tables unless the request is for them.
+/// Finds the store that the settings name. Creates no store and no tables, unless the request is
+/// for them: an import begins with `keys.toml`, which shows that its directory is meant.
 pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, AdminError> {
+    let is_import = matches!(request, Request::ImportRedis(_));
+    if is_import && !settings.data_dir.join(KEYS_FILE).exists() {
+        return Err(AdminError::NoKeys { dir: settings.data_dir.clone() });
+    }
     match settings.store {
-        StoreKind::Embedded => reach_embedded(settings).await,
+        StoreKind::Embedded => reach_embedded(settings, is_import).await,
         StoreKind::DynamoDb => reach_dynamo(request, settings).await,
     }
 }
@@ -59,7 +65,7 @@ async fn reach_dynamo(request: &Request, settings: &Settings) -> Result<Backend,
     Ok(Backend::Own(JobContext { makes_tables: settings.create_tables, ..context }))
 }
 
-async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
+async fn reach_embedded(settings: &Settings, creates: bool) -> Result<Backend, AdminError> {
     if fs::metadata(&settings.data_dir).is_ok_and(|found| !found.is_dir()) {
         return Err(AdminError::NotADirectory { path: settings.data_dir.clone() });
     }
@@ -68,7 +74,7 @@ async fn reach_embedded(settings: &Settings) -> Result<Backend, AdminError> {
         if let Some(stream) = connect(&settings.data_dir).await? {
             return Ok(Backend::Server(stream));
         }
-        if !Embedded::exists(&settings.data_dir) {
+        if !creates && !Embedded::exists(&settings.data_dir) {
             return Err(AdminError::NoStore { dir: settings.data_dir.clone() });
         }
         check_owner(&settings.data_dir)?;

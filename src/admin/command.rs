@@ -29,6 +29,17 @@ pub enum AdminError {
         dir.display()
     )]
     NoStore { dir: PathBuf },
+    #[error(
+        "there is no keys.toml in {}: put the crypto keys of the other server there first (docs/migrate.md), or name \
+         the directory that has it with --data-dir",
+        dir.display()
+    )]
+    NoKeys { dir: PathBuf },
+    #[error(
+        "a server is running on this store: stop it first, because it gives new ids to agents that are not imported \
+         yet"
+    )]
+    ServerRuns,
     #[error("{} is not a directory: name that of the store with --data-dir", path.display())]
     NotADirectory { path: PathBuf },
     /// Files that this process would make in it would be closed to its server.
@@ -80,6 +91,7 @@ pub enum AdminError {
 
 /// Runs a request on the store that the settings name, and prints its output.
 pub fn run(request: Request, settings: &Settings) -> Result<(), AdminError> {
+    let request = request.with_settings(settings);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let bar = Bar::new(stderr().is_terminal());
     let mut printer = Printer::new(stdout().lock(), request.is_json(), bar);
@@ -123,6 +135,9 @@ async fn run_on<W: Write>(
     printer: &mut Printer<W>,
 ) -> Result<Completion, AdminError> {
     match backend {
+        Backend::Server(_) if matches!(request, Request::ImportRedis(_)) => {
+            Err(AdminError::ServerRuns)
+        }
         Backend::Server(stream) => client::call(stream, &request, printer, interrupt()).await,
         Backend::Own(context) => {
             let end = run_here(request, &context, printer, interrupt()).await;

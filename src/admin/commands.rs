@@ -10,6 +10,7 @@ use state_machine::{Month, Uaid};
 use storage::maintenance::Throughput;
 
 use super::help;
+use super::import_command::ImportRedis;
 use crate::settings::Flags;
 
 /// Months before the present one that `tables drop-old` can keep.
@@ -47,6 +48,9 @@ pub enum Request {
     FeedList(ReadOnlyArgs),
     FeedTail(FeedTail),
     BroadcastList(ReadOnlyArgs),
+    /// Never sent to a server: it needs the store for itself, and its URL may have a password.
+    #[serde(skip)]
+    ImportRedis(ImportRedis),
 }
 
 /// A command's own arguments, and the settings that name the store.
@@ -243,6 +247,7 @@ impl Request {
             Self::FeedList(_) => "feed list",
             Self::FeedTail(_) => "feed tail",
             Self::BroadcastList(_) => "broadcast list",
+            Self::ImportRedis(_) => "import autopush-redis",
         }
     }
 

@@ -86,3 +86,23 @@ The exit code is 1 if there is no such user. After an interruption, repeat the c
 Examples:
   kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends
   kalends users drop 0190a4a3-b000-7000-8000-000000000001 --config /etc/kalends/kalends.toml";
+
+pub const IMPORT: &str = "\
+docs/migrate.md describes the whole move from autopush, step by step.
+
+Examples:
+  kalends import autopush-redis redis://127.0.0.1:6379 --dry-run --data-dir /var/lib/kalends
+  kalends import autopush-redis redis://127.0.0.1:6379 --data-dir /var/lib/kalends";
+
+pub const IMPORT_REDIS: &str = "\
+Stop autopush-rs and this server first, and put the crypto keys of autopush-rs into keys.toml of the data
+directory. Redis keeps running and is not changed. With SQLite, a store is created if there is none.
+
+A user is imported with its channels and its messages that are neither acked nor expired. A user that is
+in the store already is skipped: after an interruption, run the command again. The exit code is 1 if
+keys.toml has no crypto key of autopush-rs.
+
+Examples:
+  kalends import autopush-redis redis://127.0.0.1:6379 --dry-run --data-dir /var/lib/kalends
+  REDISCLI_AUTH=secret kalends import autopush-redis rediss://redis.example.net/2 --data-dir /var/lib/kalends
+  kalends import autopush-redis redis://127.0.0.1 --store dynamodb --server-stopped --data-dir /var/lib/kalends";

@@ -1,11 +1,11 @@
-//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, and those of `kalends feed` and
+//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, `kalends import`, and those of `kalends feed` and
 //! `kalends broadcast` that use the store.
 //!
 //! A command is a [`Request`](commands::Request). [`job::perform`] runs it, in the process of the command if
 //! the store is free, in the server if the server holds the store: there it arrives through [`socket`], `DIR/admin.sock`. Either
 //! way the command prints a stream of [`Output`](output::Output).
 //!
-//! - [`commands`], [`help`]: the command line.
+//! - [`commands`], [`import_command`], [`help`]: the command line.
 //! - [`command`]: runs a request and prints its output; [`backend`] finds the store.
 //! - [`keys_check`]: what `preflight` checks besides the store.
 //! - [`client`], [`socket`]: HTTP over `admin.sock`.
@@ -23,6 +23,7 @@ pub mod commands;
 #[cfg(test)]
 mod fixture;
 pub mod help;
+pub mod import_command;
 pub mod job;
 pub mod job_context;
 pub mod keys_check;
@@ -32,3 +33,4 @@ pub mod socket;
 pub mod tail_cursor;
 
 pub use commands::{TablesAction, UsersAction};
+pub use import_command::ImportAction;

@@ -27,6 +27,7 @@ pub use feeds::FeedTables;
 pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
+pub use registration::router_type;
 pub use store::{
     BridgedRegistration, COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, FullScope,
     MessageTables, MonthStep, Page, PageLimit, RegisterResult, Registration, RouterTable,

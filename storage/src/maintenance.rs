@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
-use state_machine::{LastConnect, Month, NodeBinding, Time, Uaid};
+use state_machine::{LastConnect, Month, NodeBinding, RouterRecord, Time, Uaid};
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
@@ -30,7 +30,7 @@ pub(crate) const DROPPED: &str = "dropped";
 pub const PREFLIGHT_UAID: Uaid =
     Uaid([0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0]);
 
-/// The operations of `kalends tables`, `users` and `preflight`.
+/// The operations of `kalends tables`, `users`, `import` and `preflight`.
 pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// Tries every operation of a node on the router table, its index and the tables of these
     /// months, and removes its rows. A failed check names what is missing and the remedy.
@@ -46,6 +46,9 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// Deletes messages that expired before `now` in all months, in pages with other writes between them. Returns how
     /// many. DynamoDB deletes them by itself.
     fn delete_expired(&self, now: Time) -> StoreFuture<u64>;
+
+    /// Creates a record, unless the user has one of any type. Returns whether it did.
+    fn create_record(&self, record: RouterRecord) -> StoreFuture<bool>;
 
     /// At most [`USERS_IN_A_BATCH`] users whose last connection was in the months of `seen`, by the
     /// `last_connect` index. A page may be empty and have a `next`.

@@ -62,7 +62,7 @@ impl From<BridgedRegistration> for NewRecord {
 
 /// How the agent of a record is reached. None for a type that is not served, and if the `router_data` of a bridge is
 /// missing or cannot be read.
-pub(crate) fn router_type(name: &str, data: impl FnOnce() -> Option<Value>) -> Option<RouterType> {
+pub fn router_type(name: &str, data: impl FnOnce() -> Option<Value>) -> Option<RouterType> {
     RouterType::parse(name).or_else(|| {
         let recipient = decode(BridgeName::parse(name)?, &data()?)?;
         Some(RouterType::Bridge(Box::new(recipient)))

@@ -22,6 +22,7 @@ mod idle;
 mod importer;
 mod limits;
 mod matrix;
+mod migration;
 mod open_files;
 mod proxied;
 mod rollover;

@@ -10,6 +10,7 @@ mod drop_user;
 mod feed;
 #[cfg(test)]
 mod feed_tests;
+mod import;
 mod look;
 mod report;
 mod tail;
@@ -73,6 +74,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::FeedList(_) => feed::list(report).await?,
         Request::FeedTail(tail) => tail::run(tail, &report.context, report).await?,
         Request::BroadcastList(_) => feed::broadcasts(report).await?,
+        Request::ImportRedis(redis) => return import::run(&redis, report).await,
     }
     Ok(Completion::Done)
 }

@@ -169,6 +169,19 @@ pub(super) fn update(client: &DynamoClient, uaid: Uaid, table: &str) -> UpdateIt
         .key(SORT_KEY, text(CHANNELS_KEY))
 }
 
+/// Copies up to where the agent has acked rows of other software.
+pub(super) async fn set_acked(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: String,
+    timestamp: AttributeValue,
+) -> Result<(), CallError> {
+    let request = update(client, uaid, &table)
+        .update_expression("SET current_timestamp = :timestamp")
+        .expression_attribute_values(":timestamp", timestamp);
+    client.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
+}
+
 fn set(channels: &BTreeSet<Chid>) -> AttributeValue {
     AttributeValue::Ss(channels.iter().map(Chid::to_string).collect())
 }

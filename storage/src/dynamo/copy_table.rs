@@ -2,6 +2,7 @@
 
 use state_machine::Month;
 
+use super::acked_rows::CURRENT_TIMESTAMP;
 use super::attributes::{UAID, text, text_of};
 use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
@@ -61,6 +62,12 @@ async fn copy_channels(client: &DynamoClient, item: &Item, to: Month) -> Result<
     let Some(uaid) = text_of(item, UAID).and_then(|uaid| uaid.parse().ok()) else {
         return Ok(false);
     };
+    if let Some(timestamp) = item.get(CURRENT_TIMESTAMP) {
+        let copied = with_table(client, to, |table| {
+            channels::set_acked(client, uaid, table, timestamp.clone())
+        });
+        required(to, copied.await)?;
+    }
     let channels = channels::decode(item);
     let there = required(to, channels::read_there(client, uaid, to).await)?;
     if there.is_some_and(|there| there.is_superset(&channels)) {

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::future::ready;
 
 use aws_sdk_dynamodb::types::TableDescription;
-use state_machine::{LastConnect, Month, Time, Uaid};
+use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
 
 use super::client::DynamoClient;
 use super::error::CallError;
 use super::{
     Dynamo, copy_table, dropped_users, inactive_users, key_fingerprints, month_counts, preflight,
-    tables,
+    registration, tables,
 };
 use crate::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
@@ -27,6 +27,8 @@ impl StoreAdmin for Dynamo {
 
         records_by_month(after: Option<Cursor>) -> RecordsByMonth =
             |client| month_counts::count(client, after);
+
+        create_record(record: RouterRecord) -> bool = |client| registration::create(client, record);
 
         inactive_users(seen: MonthRange, after: Option<Cursor>) -> InactiveUsers =
             |client| inactive_users::find(client, seen, after);

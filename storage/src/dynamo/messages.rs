@@ -169,18 +169,29 @@ async fn delete_in(
     deleted: &AtomicUsize,
 ) -> Result<(), CallError> {
     let delete_rows = async |rows: Vec<Row>| {
-        let sizes = Mutex::new(Vec::new());
-        let deletes = rows.iter().map(|row| delete_counted(client, uaid, &table, row, &sizes));
-        let (count, done) = write_rows(client, deletes.collect()).await;
+        let (count, done) = delete_rows(client, uaid, &table, &rows).await;
         deleted.fetch_add(count, Relaxed);
-        let sizes = sizes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        waiting::subtract(client, uaid, &table, sizes).await;
         done
     };
     let (known, sought): (Vec<_>, Vec<_>) =
         messages.iter().partition(|message| is_row_known(message));
     delete_rows(known.into_iter().map(Row::of_ours).collect()).await?;
     delete_rows(search(client, uaid, &table, &sought).await?).await
+}
+
+/// Deletes rows that still hold the same messages. Returns how many, and the first error.
+pub(super) async fn delete_rows(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    rows: &[Row],
+) -> (usize, Result<(), CallError>) {
+    let sizes = Mutex::new(Vec::new());
+    let deletes = rows.iter().map(|row| delete_counted(client, uaid, table, row, &sizes));
+    let (count, done) = write_rows(client, deletes.collect()).await;
+    let sizes = sizes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    waiting::subtract(client, uaid, table, sizes).await;
+    (count, done)
 }
 
 /// Runs requests that each write one row or leave it, some concurrently, and all of them also if

@@ -28,6 +28,7 @@ macro_rules! calls {
     };
 }
 
+mod acked_rows;
 mod attributes;
 mod channels;
 mod client;

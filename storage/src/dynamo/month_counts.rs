@@ -8,7 +8,7 @@ use super::attributes::{UAID, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied};
 use super::messages::write_rows;
-use super::router::{self, ROUTER_TYPE, RecordUpdate};
+use super::router::{self, CURRENT_MONTH, ROUTER_TYPE, RecordUpdate};
 use crate::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
 use crate::store::Cursor;
 
@@ -22,7 +22,7 @@ pub(super) async fn count(
     let (items, next) = scan(client, after).await?;
     let mut counts = RecordsByMonth { next, ..RecordsByMonth::default() };
     for item in items.iter().filter(|item| is_of_agent(item)) {
-        let (curmonth, oldmonth) = (month(client, item, CURMONTH), month(client, item, OLDMONTH));
+        let (curmonth, oldmonth) = (curmonth(client, item), month(client, item, OLDMONTH));
         let is_old_unreadable = oldmonth.is_none() && item.contains_key(OLDMONTH);
         let is_unreadable = curmonth.is_none() || is_old_unreadable;
         let is_served = router::router_type(item).is_some();
@@ -49,7 +49,7 @@ pub(super) async fn rename(
 ) -> Result<CopyProgress, CallError> {
     let (items, next) = scan(client, after).await?;
     let names_it = |item: &&Item| {
-        [CURMONTH, OLDMONTH].iter().any(|name| month(client, item, name) == Some(from))
+        [curmonth(client, item), month(client, item, OLDMONTH)].contains(&Some(from))
     };
     let updates = items.iter().filter(names_it).map(|item| update(client, item, from, to));
     let (written, done) = write_rows(client, updates.collect()).await;
@@ -65,13 +65,18 @@ async fn scan(
     after: Option<Cursor>,
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
-    let names = Some("uaid, curmonth, oldmonth, router_type, router_data");
+    let names = Some("uaid, curmonth, current_month, oldmonth, router_type, router_data");
     let (items, next) = client.scan(&client.names.router, names, start, Some(RECORDS_MAX)).await?;
     Ok((items, next.as_ref().and_then(|key| text_of(key, UAID)).map(Cursor::new)))
 }
 
 fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Option<Month> {
     client.names.month_of_record(text_of(item, attribute)?)
+}
+
+fn curmonth(client: &DynamoClient, item: &Item) -> Option<Month> {
+    let name = if item.contains_key(CURMONTH) { CURMONTH } else { CURRENT_MONTH };
+    month(client, item, name)
 }
 
 fn add(counts: &mut BTreeMap<Month, u64>, month: Option<Month>) {
@@ -87,25 +92,26 @@ async fn update(
     from: Month,
     to: Month,
 ) -> Result<bool, CallError> {
-    let is_from = |name| month(client, item, name) == Some(from);
-    let curmonth = if is_from(CURMONTH) { Some(to) } else { month(client, item, CURMONTH) };
-    let oldmonth = if is_from(OLDMONTH) { Some(to) } else { month(client, item, OLDMONTH) };
-    let Some(curmonth) = curmonth else { return Ok(false) };
+    let moved = |month: Month| if month == from { to } else { month };
+    let oldmonth = month(client, item, OLDMONTH).map(moved);
+    let Some(curmonth) = curmonth(client, item).map(moved) else { return Ok(false) };
     let stored = |name| text(text_of(item, name).unwrap_or_default());
     let change = RecordUpdate::of_key(text_of(item, UAID).unwrap_or_default().to_owned())
-        .with(":curmonth", text(client.names.value(curmonth)))
-        .with(":was", stored(CURMONTH));
+        .with(":curmonth", text(client.names.value(curmonth)));
     let change = match oldmonth.filter(|oldmonth| *oldmonth != curmonth) {
         Some(oldmonth) => change
             .expression("SET curmonth = :curmonth, oldmonth = :oldmonth")
             .with(":oldmonth", text(client.names.value(oldmonth))),
         None => change.expression("SET curmonth = :curmonth REMOVE oldmonth"),
     };
-    let change = match item.contains_key(OLDMONTH) {
-        true => change
-            .only_if("curmonth = :was AND oldmonth = :old_was")
-            .with(":old_was", stored(OLDMONTH)),
-        false => change.only_if("curmonth = :was AND attribute_not_exists(oldmonth)"),
+    let (change, current) = match item.contains_key(CURMONTH) {
+        true => (change.with(":was", stored(CURMONTH)), "curmonth = :was"),
+        false => (change, "attribute_not_exists(curmonth)"),
     };
+    let (change, old) = match item.contains_key(OLDMONTH) {
+        true => (change.with(":old_was", stored(OLDMONTH)), "oldmonth = :old_was"),
+        false => (change, "attribute_not_exists(oldmonth)"),
+    };
+    let change = change.only_if(&format!("{current} AND {old}"));
     applied(change.send(client).await)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use state_machine::{Chid, Month, Uaid};
 
+use super::acked_rows::without_acked;
 use super::channels;
 use super::client::DynamoClient;
 use super::error::Item;
@@ -52,7 +53,9 @@ impl MessageMover<'_> {
         let mut after = WAITING_KEY.to_owned();
         loop {
             let row_page = with_table(self.client, self.from, async |table| {
-                rows_after(self.client, self.uaid, &table, &after, ROWS, None).await
+                let row_page =
+                    rows_after(self.client, self.uaid, &table, &after, ROWS, None).await?;
+                without_acked(self.client, self.uaid, &table, row_page).await
             });
             let row_page = row_page.await?.unwrap_or_default();
             if !row_page.items.is_empty() {

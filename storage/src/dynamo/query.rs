@@ -3,6 +3,7 @@
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use state_machine::{Message, Month, Time, Uaid};
 
+use super::acked_rows::without_acked;
 use super::attributes::{number, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
@@ -140,7 +141,8 @@ pub(super) async fn fetch(
     let mut after = after.map_or(WAITING_KEY, Cursor::as_str).to_owned();
     for _query in 0..QUERIES_MAX {
         let row_page = with_table(client, month, async |table| {
-            rows_after(client, uaid, &table, &after, rows, Some(now)).await
+            let row_page = rows_after(client, uaid, &table, &after, rows, Some(now)).await?;
+            without_acked(client, uaid, &table, row_page).await
         });
         let row_page = row_page.await?.unwrap_or_default();
         let page = page(client, row_page, limit, now);

@@ -1,15 +1,16 @@
 //! Registers a connection, or an agent behind a bridge, with one UpdateItem, which returns the record before it, so that the
 //! caller learns the former node in the same request.
 
-use state_machine::{Month, NodeBinding, RouterRecord};
+use state_machine::{Month, NodeBinding, RouterRecord, RouterType};
 
-use super::attributes::{map_of_texts, number, text};
+use super::attributes::{UAID, map_of_texts, number, text};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
+use super::messages::{self, Replaces};
 use super::names::Names;
 use super::router::{
-    self, RecordUpdate, UPDATE, Updated, connected_at, is_of, months, place, router_type,
-    without_month,
+    self, ROUTER_DATA, ROUTER_TYPE, RecordUpdate, UPDATE, Updated, connected_at, is_of, months,
+    place, router_type, without_month,
 };
 use crate::registration::{self, NewRecord};
 use crate::store::RegisterResult;
@@ -32,12 +33,35 @@ pub(super) async fn register(
             }
             Updated::Refused { item, indeterminate } => (item, indeterminate),
         };
+        if let Some(item) = &item {
+            router::adopt_month(client, new.uaid, item).await?;
+        }
         if let Some(answer) = why_refused(client, new, item, indeterminate)? {
             return Ok(answer);
         }
     }
     let reason = "the record changes all the time";
     Err(CallError::unreadable(UPDATE, &client.names.router, reason))
+}
+
+/// Creates a record, unless there is an item with its key. Returns whether it did.
+pub(super) async fn create(client: &DynamoClient, record: RouterRecord) -> Result<bool, CallError> {
+    let mut item = Item::from([
+        (UAID.to_owned(), text(record.uaid.to_string())),
+        (ROUTER_TYPE.to_owned(), text(record.router_type.as_str())),
+        ("connected_at".to_owned(), number(record.connected_at.0)),
+        ("last_connect".to_owned(), number(record.last_connect.0)),
+        ("curmonth".to_owned(), text(client.names.value(record.curmonth))),
+        ("record_version".to_owned(), number(RECORD_VERSION)),
+    ]);
+    if let RouterType::Bridge(recipient) = &record.router_type {
+        item.insert(ROUTER_DATA.to_owned(), map_of_texts(&registration::encode(recipient)));
+    }
+    let oldmonth = record.oldmonth.map(|month| text(client.names.value(month)));
+    let node = record.node.map(|node| text(node.as_str()));
+    item.extend(oldmonth.map(|month| ("oldmonth".to_owned(), month)));
+    item.extend(node.map(|node| ("node_id".to_owned(), node)));
+    messages::put(client, client.names.router.clone(), item, &Replaces::Nothing).await
 }
 
 fn write(client: &DynamoClient, new: &NewRecord) -> RecordUpdate {
@@ -56,7 +80,7 @@ fn write(client: &DynamoClient, new: &NewRecord) -> RecordUpdate {
     let change = match create_in {
         Some(month) => RecordUpdate::of(uaid)
             .expression(&format!("{set}, curmonth = if_not_exists(curmonth, :month)"))
-            .only_if(&format!("{older} AND (attribute_not_exists(curmonth) OR {curmonth})"))
+            .only_if(&format!("{older} AND (attribute_not_exists(curmonth) AND attribute_not_exists(current_month) OR {curmonth})"))
             .with(":month", text(client.names.value(month))),
         None => RecordUpdate::of(uaid).expression(&set).only_if(&format!("{older} AND {curmonth}")),
     };

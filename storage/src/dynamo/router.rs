@@ -19,6 +19,9 @@ use super::error::{CallError, Item, applied, applied_once};
 use crate::registration;
 use crate::store::MonthStep;
 
+/// The name of `curmonth` in the last versions of autopush (docs/sources.md#router-table-schema).
+pub(super) const CURRENT_MONTH: &str = "current_month";
+
 /// The key of the item that health checks write. It is no uaid, and the item has no `last_connect`:
 /// it is not in the index and not counted.
 pub(super) const HEALTH: &str = "health";
@@ -52,7 +55,8 @@ pub(super) async fn update_message_month(
         Some(node) => change.only_if(MINE).mine(node, step.connected_at),
         None => {
             let [_value, full, bare] = client.names.record_forms(step.from);
-            let from = "curmonth IN (:from, :full, :bare) AND attribute_not_exists(oldmonth)";
+            let from = "(curmonth IN (:from, :full, :bare) OR attribute_not_exists(curmonth) \
+                        AND current_month IN (:from, :full, :bare)) AND attribute_not_exists(oldmonth)";
             change
                 .of_bridge(step.connected_at, from)
                 .with(":full", text(full))
@@ -153,7 +157,8 @@ pub(super) fn decode(
 pub(super) fn router_type(item: &Item) -> Option<RouterType> {
     let Some(name) = text_of(item, ROUTER_TYPE) else { return Some(RouterType::WebPush) };
     let router_type = registration::router_type(name, || item.get(ROUTER_DATA).map(json))?;
-    let is_whole = !matches!(router_type, RouterType::Bridge(_)) || item.contains_key("curmonth");
+    let is_whole = !matches!(router_type, RouterType::Bridge(_))
+        || ["curmonth", CURRENT_MONTH].iter().any(|name| item.contains_key(*name));
     is_whole.then_some(router_type)
 }
 
@@ -162,7 +167,28 @@ pub(super) fn months(
     client: &DynamoClient,
     item: &Item,
 ) -> Result<(Option<Month>, Option<Month>), CallError> {
-    Ok((month(client, item, "curmonth")?, month(client, item, "oldmonth")?))
+    let curmonth = match month(client, item, "curmonth")? {
+        None => month(client, item, CURRENT_MONTH)?,
+        curmonth => curmonth,
+    };
+    Ok((curmonth, month(client, item, "oldmonth")?))
+}
+
+/// Gives a record its `curmonth` if only the last versions of the Python autopush wrote it.
+pub(super) async fn adopt_month(
+    client: &DynamoClient,
+    uaid: Uaid,
+    item: &Item,
+) -> Result<(), CallError> {
+    let Some(month) = month(client, item, CURRENT_MONTH)? else { return Ok(()) };
+    if item.contains_key("curmonth") || router_type(item).is_none() {
+        return Ok(());
+    }
+    let change = RecordUpdate::of(uaid)
+        .expression("SET curmonth = :month")
+        .only_if("attribute_exists(uaid) AND attribute_not_exists(curmonth)")
+        .with(":month", text(client.names.value(month)));
+    applied(change.send(client).await).map(|_is_changed| ())
 }
 
 fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Result<Option<Month>, CallError> {

@@ -32,7 +32,7 @@ pub(super) const UPDATE_ID: &str = "updateid";
 
 /// The prefix of a topic's sort key.
 pub(super) const TOPICAL: &str = "01:";
-const PLAIN: &str = "02:";
+pub(super) const PLAIN: &str = "02:";
 /// The end of the year 9999, the latest `expiry`. DynamoDB deletes rows by it; this program expires
 /// its rows by `accepted_at` and `ttl`.
 pub(super) const EXPIRY_MAX_S: u64 = 253_402_300_799;

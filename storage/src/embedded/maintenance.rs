@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::{io, iter};
 
-use state_machine::{LastConnect, Month, Time, Uaid};
+use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
 
 use super::files::{DataDir, FileKey};
 use super::tables::now;
 use super::writer::{Progress, Target};
 use super::{
-    Embedded, copy_table, inactive_users, messages, month_counts, preflight, row_estimate,
+    Embedded, copy_table, inactive_users, messages, month_counts, preflight, router, row_estimate,
 };
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
@@ -57,6 +57,10 @@ impl StoreAdmin for Embedded {
             }
             Ok(if months.is_empty() { Progress::Done(deleted) } else { Progress::Page })
         })
+    }
+
+    fn create_record(&self, record: RouterRecord) -> StoreFuture<bool> {
+        self.write_record(record.uaid, move |conn| router::create(conn, &record))
     }
 
     fn inactive_users(

@@ -49,6 +49,25 @@ pub(super) fn register(conn: &Connection, new: &NewRecord) -> rusqlite::Result<R
     Ok(RegisterResult::Registered(new.record(curmonth, oldmonth), before))
 }
 
+/// Creates a record, unless there is one. Returns whether it did.
+pub(super) fn create(conn: &Connection, record: &RouterRecord) -> rusqlite::Result<bool> {
+    let RouterRecord { uaid, ref router_type, ref node, connected_at, last_connect, .. } = *record;
+    let parameters = params![
+        uaid.0,
+        router_type.as_str(),
+        node.as_ref().map(NodeId::as_str),
+        to_i64(connected_at.0),
+        to_i64(last_connect.0),
+        record.curmonth.to_string(),
+        record.oldmonth.map(|month| month.to_string()),
+        match router_type {
+            RouterType::Bridge(recipient) => Some(registration::encode(recipient).to_string()),
+            RouterType::WebPush | RouterType::SimplePush => None,
+        },
+    ];
+    change(conn, CREATE, parameters)
+}
+
 pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
     let MonthStep { uaid, ref node, connected_at, from, to, last_connect } = *step;
     if node.is_none()
@@ -156,6 +175,12 @@ pub(super) const WRITE: &str = "
         oldmonth = excluded.oldmonth,
         router_data = excluded.router_data
         WHERE ?9";
+
+const CREATE: &str = "
+    INSERT INTO router
+        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+    ON CONFLICT (uaid) DO NOTHING";
 
 pub(super) const UPDATE_MONTH: &str = "
     UPDATE router SET curmonth = ?4, oldmonth = ?5, last_connect = ?6

@@ -1,5 +1,7 @@
 //! Rows that other software wrote, in the shapes of the original, and the shapes of our own.
 
+mod acked;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -322,6 +324,23 @@ async fn unknown_attributes_of_a_record_are_preserved() {
         assert_eq!(rows[0]["router_data"], router_data);
         assert_eq!(rows[0]["curmonth"], s(curmonth));
     }
+}
+
+/// The last versions of the Python autopush named the attribute `current_month`.
+#[tokio::test]
+async fn a_record_with_a_current_month_keeps_its_month_and_gets_a_curmonth() {
+    let world = World::open().await;
+    let record = [("uaid", s(&AGENT.to_string())), ("current_month", s("message_2026_11"))];
+    world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    assert_eq!(world.store.record(AGENT).await.unwrap().unwrap().curmonth, november());
+    let counted = world.store.records_by_month(None).await.unwrap();
+    assert_eq!((counted.curmonth, counted.unreadable), ([(november(), 1)].into(), 0));
+    let december = Registration { create_in: Some(december()), ..registration(101) };
+    let registered = world.store.register_user(december).await.unwrap();
+    assert!(
+        matches!(registered, RegisterResult::Registered(record, _) if record.curmonth == november())
+    );
+    assert_eq!(world.rows("router").await[0]["curmonth"], s("message_2026_11"));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! A case is a function that takes a fresh [`World`](world::World), named once in `engine!` below.
 
 mod copy_table;
+mod created_records;
 mod dropped_users;
 mod dropping_inactive_users;
 mod dynamo_feeds;
@@ -28,6 +29,10 @@ macro_rules! engine {
                 users_are_found_in_batches_and_each_once
                 users_of_one_hour_and_shard_that_are_more_than_a_batch_are_all_found
                 users_are_deleted_unconditionally
+            );
+            engine!(@case $new, created_records:
+                a_created_record_is_read_back_and_found_by_its_last_connect
+                a_record_is_created_only_where_there_is_none
             );
             engine!(@case $new, dropped_users:
                 a_user_who_reconnected_after_being_found_is_not_marked

@@ -1,0 +1,60 @@
+//! The command line of `kalends import`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::commands::{OnStore, Request};
+use super::help;
+use crate::import::redis_source::RedisUrl;
+use crate::settings::{Flags, Settings};
+
+#[derive(Debug, Subcommand)]
+pub enum ImportAction {
+    /// Import users, channels and waiting messages from the Redis of autopush-rs
+    #[command(after_help = help::IMPORT_REDIS)]
+    AutopushRedis(OnStore<ImportRedis>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct ImportRedis {
+    /// The Redis, as redis://HOST:PORT/DATABASE or rediss:// with TLS; the password may be in REDISCLI_AUTH
+    pub url: RedisUrl,
+    /// Read and count everything, and import nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Confirm that no server uses the tables, which DynamoDB does not show
+    #[arg(long)]
+    pub server_stopped: bool,
+    #[arg(skip)]
+    pub installation: Installation,
+}
+
+/// The settings that an import needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Installation {
+    /// The directory of keys.toml.
+    pub data_dir: PathBuf,
+    pub last_connect_shards: usize,
+}
+
+impl ImportAction {
+    /// The request, and the settings that name the store.
+    pub fn into_request(self) -> (Request, Flags) {
+        let Self::AutopushRedis(OnStore { args, flags }) = self;
+        (Request::ImportRedis(args), flags)
+    }
+}
+
+impl Request {
+    /// Adds the settings that its job needs.
+    pub fn with_settings(mut self, settings: &Settings) -> Self {
+        if let Self::ImportRedis(import) = &mut self {
+            import.installation = Installation {
+                data_dir: settings.data_dir.clone(),
+                last_connect_shards: settings.last_connect_shards,
+            };
+        }
+        self
+    }
+}

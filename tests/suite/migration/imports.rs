@@ -1,0 +1,229 @@
+//! What an import brings over, and what it leaves behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use kalends::keys::KEYS_FILE;
+use tempfile::TempDir;
+use tokio::process::Command;
+use uuid::Uuid;
+
+use super::autopush::{Autopush, Waiting};
+use super::redis_server::RedisServer;
+use crate::harness::{
+    Agent, ExitOutput, Launch, Program, Sender, Server, Socket, WireServer, dynamo, kalends,
+    unix_now_s,
+};
+
+/// A Kalends that takes over from autopush-rs.
+struct Installation {
+    server: Server,
+    launch: Launch,
+    _wire_server: Option<WireServer>,
+}
+
+impl Installation {
+    /// Of both engines, stopped, with the crypto key of autopush-rs.
+    fn both(crypto_key: &str) -> [Self; 2] {
+        let wire_server = WireServer::start();
+        let launches = [Launch::default(), dynamo::launch(&wire_server.url)];
+        let mut wire_servers = [None, Some(wire_server)].into_iter();
+        launches.map(|launch| {
+            let keys = Some(format!("crypto_keys = [\"{crypto_key}\"]"));
+            let launch = Launch { keys, ..launch };
+            let mut server = Server::launch(launch.clone());
+            assert!(server.terminate().success());
+            Self { server, launch, _wire_server: wire_servers.next().expect("there are two") }
+        })
+    }
+
+    fn command(&self, redis: &RedisServer, more: &[&str]) -> Command {
+        let mut command = import(&redis.url(), &self.server.data_dir());
+        command.args(&self.launch.arguments).envs(self.launch.variables.clone()).args(more);
+        command
+    }
+
+    async fn import(&self, redis: &RedisServer, more: &[&str]) -> String {
+        let ended = Program::run(self.command(redis, more)).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout
+    }
+}
+
+fn import(url: &str, data_dir: &Path) -> Command {
+    let mut command = kalends(&["import", "autopush-redis", url, "--data-dir"]);
+    command.arg(data_dir);
+    command
+}
+
+const STOPPED: &[&str] = &["--server-stopped"];
+
+#[actix_web::test]
+async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() {
+    let redis = RedisServer::start().await;
+    let mut autopush = Autopush::on(&redis);
+    let (now, channel, other) = (unix_now_s(), Uuid::new_v4(), Uuid::new_v4());
+    let uaid = autopush.user(&[channel, other]);
+    autopush.message(uaid, &Waiting::new(channel, "acked", now - 30));
+    autopush.message(uaid, &Waiting::new(channel, "waits", now - 10));
+    let topic = Waiting { topic: Some("news"), ..Waiting::new(other, "of a topic", now - 5) };
+    autopush.message(uaid, &topic);
+    autopush.message(uaid, &Waiting { ttl_s: 1, ..Waiting::new(other, "expired", now - 5) });
+    autopush.message(uaid, &Waiting::new(Uuid::new_v4(), "unregistered", now - 5));
+    autopush.acked(uaid, now - 30);
+    let stranger = autopush.user_of("gcm", r#"{"token":"t"}"#, &[]);
+    let bridged = autopush.user_of("fcm", r#"{"token":"t","app_id":"app"}"#, &[channel]);
+    autopush.user_of("apns", r#"{"rel_channel":"app"}"#, &[]);
+    autopush.set(&format!("autopush/user/{}", Uuid::new_v4()), "no record");
+    autopush.set("autopush/user/nobody", "{}");
+    let before = autopush.keys();
+
+    for mut installation in Installation::both(&autopush.crypto_key) {
+        let endpoints = [channel, other].map(|channel| autopush.endpoint(uaid, channel));
+        let dry = installation.import(&redis, &["--dry-run"]).await;
+        assert!(is_in_the_guide(&dry), "docs/migrate.md has another output than:\n{dry}");
+        assert_eq!(
+            dry,
+            report("would import 2 users (1 behind a bridge), 3 channels and 2 messages")
+        );
+        let done = installation.import(&redis, STOPPED).await;
+        assert_eq!(done, report("imported 2 users (1 behind a bridge), 3 channels and 2 messages"));
+        let again = installation.import(&redis, STOPPED).await;
+        let skipped = ["skipped 2 users already in the store", OTHER_USERS].join("\n");
+        assert_eq!(
+            again,
+            format!("imported 0 users (0 behind a bridge), 0 channels and 0 messages\n{skipped}\n")
+        );
+
+        installation.server.restart();
+        let server = &installation.server;
+        let mut agent = Agent::reconnect(server, &uaid.simple().to_string()).await;
+        let mut taken = agent.take(2).await;
+        taken.sort_by_key(|notification| notification.body.clone());
+        assert_eq!([taken[0].body(), taken[1].body()], ["of a topic", "waits"]);
+        assert_eq!(taken[0].headers["encoding"], "aes128gcm");
+        for endpoint in endpoints {
+            let endpoint = format!("{}{endpoint}", server.origin());
+            let sender = Sender::new();
+            let push = sender.post(&endpoint).ttl(60).body("now").send();
+            let (answer, pushed) = tokio::join!(push, agent.take(1));
+            assert_eq!((answer.status, pushed[0].body()), (201, "now"));
+        }
+        // No bridge is configured: that a bridge is asked shows that the record is one.
+        let endpoint = format!("{}{}", server.origin(), autopush.endpoint(bridged, channel));
+        let answer = Sender::new().post(&endpoint).ttl(60).body("x").send().await;
+        assert!(answer.status >= 500, "{answer}");
+        let stranger = stranger.simple().to_string();
+        let unknown = Agent::hello(Socket::open(server).await, Some(&stranger)).await;
+        assert_ne!(unknown.unwrap().uaid(), stranger);
+    }
+    assert_eq!(autopush.keys(), before, "the source is unchanged");
+}
+
+/// Whether `docs/migrate.md` has these lines, indented, as its sample.
+fn is_in_the_guide(output: &str) -> bool {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/migrate.md");
+    let guide = fs::read_to_string(guide).expect("the guide is there");
+    let indented: String = output.lines().map(|line| format!("   {line}\n")).collect();
+    guide.contains(&format!("```text\n{indented}   ```"))
+}
+
+/// What is skipped in the test above, besides users that are in the store.
+const OTHER_USERS: &str = "skipped 1 users of router type apns without its data\n\
+     skipped 1 users of router type gcm\n\
+     skipped 1 users with an expired or unreadable record\n\
+     skipped 1 users with an unreadable key";
+
+fn report(first: &str) -> String {
+    format!(
+        "{first}\n{OTHER_USERS}\nskipped 1 messages acked\nskipped 1 messages expired\n\
+         skipped 1 messages of a channel that is not registered\n"
+    )
+}
+
+#[actix_web::test]
+async fn another_import_undoes_nothing_that_an_agent_did_since() {
+    let redis = RedisServer::start().await;
+    let mut autopush = Autopush::on(&redis);
+    let (now, kept, given_up) = (unix_now_s(), Uuid::new_v4(), Uuid::new_v4());
+    let uaid = autopush.user(&[kept, given_up]);
+    autopush.message(uaid, &Waiting::new(kept, "waits", now - 10));
+    for mut installation in Installation::both(&autopush.crypto_key) {
+        installation.import(&redis, STOPPED).await;
+        installation.server.restart();
+        let mut agent = Agent::reconnect(&installation.server, &uaid.simple().to_string()).await;
+        assert_eq!(agent.take(1).await[0].body(), "waits");
+        let unregister =
+            serde_json::json!({"messageType": "unregister", "channelID": given_up.to_string()});
+        assert_eq!(agent.request(&unregister).await.unwrap()["status"], 200);
+        agent.leave().await;
+        assert!(installation.server.terminate().success());
+
+        installation.import(&redis, STOPPED).await;
+        installation.server.restart();
+        let mut agent = Agent::reconnect(&installation.server, &uaid.simple().to_string()).await;
+        assert_eq!(agent.pending_notifications().await, []);
+        let origin = installation.server.origin();
+        let endpoint = format!("{origin}{}", autopush.endpoint(uaid, given_up));
+        let gone = Sender::new().post(&endpoint).ttl(60).body("x").send().await;
+        gone.assert_error(410, 106);
+    }
+}
+
+#[actix_web::test]
+async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_nothing() {
+    let redis = RedisServer::start().await;
+    let mut autopush = Autopush::on(&redis);
+    let channel = Uuid::new_v4();
+    let uaid = autopush.user(&[channel]);
+    autopush.message(uaid, &Waiting::new(channel, "waits", unix_now_s()));
+    let dir = TempDir::new().unwrap();
+    let why = failed(Program::run(import(&redis.url(), dir.path())).await);
+    assert!(why.contains("there is no keys.toml in"), "{why}");
+
+    put_key(dir.path(), &fernet::Fernet::generate_key());
+    let ended = Program::run(import(&redis.url(), dir.path())).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended
+            .stdout
+            .starts_with("imported 1 users (0 behind a bridge), 1 channels and 1 messages\n")
+    );
+    assert!(ended.stdout.contains("keys.toml has no crypto key of that server"), "{ended:?}");
+}
+
+fn put_key(dir: &Path, key: &str) {
+    let path = dir.join(KEYS_FILE);
+    fs::write(&path, format!("crypto_keys = [\"{key}\"]")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[actix_web::test]
+async fn an_import_is_refused_beside_a_server_and_never_prints_the_url() {
+    let server = Server::start();
+    let url = "redis://:s3cret@127.0.0.1:1/0";
+    let why = failed(Program::run(import(url, &server.data_dir())).await);
+    assert!(why.contains("a server is running on this store: stop it first"), "{why}");
+    let dir = TempDir::new().unwrap();
+    put_key(dir.path(), &fernet::Fernet::generate_key());
+    let why = failed(Program::run(import(url, dir.path())).await);
+    assert!(why.contains("cannot connect to Redis"), "{why}");
+    let why = failed(Program::run(import("http://:s3cret@x", dir.path())).await);
+    assert!(why.contains("write redis://HOST:PORT/DATABASE"), "{why}");
+
+    let wire_server = WireServer::start();
+    let launch = dynamo::launch(&wire_server.url);
+    let shared = Server::launch(launch.clone());
+    let mut beside = import(url, &shared.data_dir());
+    beside.args(&launch.arguments).envs(launch.variables);
+    let why = failed(Program::run(beside).await);
+    assert!(why.contains("stop all of them, then add --server-stopped"), "{why}");
+}
+
+/// The error of a command that must fail.
+fn failed(ended: ExitOutput) -> String {
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
+    ended.stderr
+}
