@@ -72,7 +72,7 @@ struct ProviderTokens {
     current: Mutex<Option<(Time, HeaderValue)>>,
 }
 
-pub(super) fn open(section: Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
     let config: Config = section.read()?;
     let default = if config.sandbox { SANDBOX } else { PRODUCTION };
     let base_url = section.base_url(config.base_url.as_deref(), default)?;

@@ -78,13 +78,13 @@ pub(super) fn load(
             };
             check_app(path, &heading, &app)?;
             let section = Section { path, heading, table, roots: &roots, wait, clock };
-            opened.push((bridge, app.into(), open(bridge, section)?));
+            opened.push((bridge, app.into(), open(bridge, &section)?));
         }
     }
     Ok(opened)
 }
 
-fn open(bridge: BridgeName, section: Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+fn open(bridge: BridgeName, section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
     match bridge {
         BridgeName::Fcm => fcm::open(section),
         BridgeName::Apns => apns::open(section),

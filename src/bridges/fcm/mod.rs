@@ -41,7 +41,7 @@ struct Fcm {
     tokens: AccessTokens,
 }
 
-pub(super) fn open(section: Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
     let config: Config = section.read()?;
     let base_url = section.base_url(config.base_url.as_deref(), BASE_URL)?;
     let account = ServiceAccount::read(&section.file(&config.service_account))?;

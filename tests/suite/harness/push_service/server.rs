@@ -21,6 +21,9 @@ use super::{PROJECT, ReceivedMessage, Reply, Shared, TEAM_ID};
 /// Streams of one connection, as APNs allows.
 const STREAMS_MAX: u32 = 1000;
 
+/// Bytes of all streams that may be on their way. With less, h2 takes the fragments of many requests for an attack.
+const WINDOW_BYTES: u32 = 16 << 20;
+
 /// What a request does to its connection.
 enum Order {
     GoAway,
@@ -65,7 +68,8 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let connection = Connection { shared, number, has_certificate, orders };
     let mut builder = h2::server::Builder::new();
-    let handshake = builder.max_concurrent_streams(STREAMS_MAX).handshake::<_, Bytes>(stream);
+    builder.max_concurrent_streams(STREAMS_MAX).initial_connection_window_size(WINDOW_BYTES);
+    let handshake = builder.handshake::<_, Bytes>(stream);
     let Ok(mut http) = handshake.await else { return };
     loop {
         tokio::select! {
