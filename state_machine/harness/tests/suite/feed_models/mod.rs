@@ -12,7 +12,7 @@ mod node;
 mod promises;
 mod publish;
 mod rest;
-mod scenario;
+pub(crate) mod scenario;
 mod scenarios;
 mod store;
 mod world;
