@@ -16,7 +16,7 @@ use state_machine::{
 };
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::feed_models::scenario::is_large;
+use crate::feed_models::is_large;
 use crate::world::store::Store;
 
 const UAID: Uaid = Uaid([1; 16]);
@@ -28,7 +28,7 @@ const GIVEN_UP: Chid = Chid([2; 16]);
 const NEW: Chid = Chid([3; 16]);
 
 fn month(number: u8) -> Month {
-    Month::new(2026, number).unwrap()
+    Month::new(2026, number).expect("10 to 12 are months")
 }
 
 /// What one process does, once.
@@ -117,7 +117,8 @@ impl Search {
         match (self.roles[at], at) {
             (Role::Move, 0) => vec![12],
             (Role::Move, _) => vec![11],
-            (Role::Add | Role::Remove | Role::Push(_), _) => vec![10, 11],
+            (Role::Add | Role::Remove | Role::Push(_), _) if is_large() => vec![10, 11],
+            (Role::Add | Role::Remove | Role::Push(_), _) => vec![11],
         }
     }
 }

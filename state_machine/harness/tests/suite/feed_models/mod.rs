@@ -12,7 +12,9 @@ mod node;
 mod promises;
 mod publish;
 mod rest;
-pub(crate) mod scenario;
+mod scenario;
 mod scenarios;
 mod store;
 mod world;
+
+pub(crate) use scenario::is_large;
