@@ -2,13 +2,14 @@
 //!
 //! - [`connection`]: a connection from its first request on, and how its socket is taken from HTTP.
 //! - [`http_stream`]: its bytes while it speaks HTTP. [`frames`] and [`io`]: its frames after the upgrade.
-//! - [`event_stream`]: an endless body, which takes the socket too.
+//! - [`parked`]: a connection between two requests. [`event_stream`]: an endless body, which takes the socket too.
 
 mod connection;
 mod event_stream;
 mod frames;
 mod http_stream;
 mod io;
+mod parked;
 
 use std::any::Any;
 use std::pin::Pin;
