@@ -259,6 +259,14 @@ where
     Ok(())
 }
 
+/// What is written to a socket that was taken from HTTP.
+pub(super) trait Output: Stream<Item = Result<Bytes, Error>> + Unpin {
+    /// Whether it is polled though its peer does not read. If not, the task is woken when this changes.
+    fn must_end(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+}
+
 /// A socket that was taken from HTTP.
 struct TakenSocket<T, O> {
     socket: Rc<Socket<T>>,
@@ -269,7 +277,7 @@ struct TakenSocket<T, O> {
 impl<T, O> TakenSocket<T, O>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    O: Stream<Item = Result<Bytes, Error>> + Unpin,
+    O: Output,
 {
     /// Writes the output until it ends, and then waits a moment for the peer to close its end.
     #[expect(clippy::manual_async_fn, reason = "it would have room for the output twice")]
@@ -285,7 +293,7 @@ where
 
     /// The output is polled while the peer reads: an answer to each of its frames is bounded by that.
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.socket.write(cx)? < UNSENT_BYTES_MAX {
+        while self.socket.write(cx)? < UNSENT_BYTES_MAX || self.output.must_end(cx) {
             match Pin::new(&mut self.output).poll_next(cx) {
                 Poll::Ready(Some(Ok(bytes))) => self.socket.add(&bytes),
                 Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Ok(())),

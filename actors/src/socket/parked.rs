@@ -128,12 +128,17 @@ async fn stopping(options: &HttpOptions) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::task::Waker;
+    use std::thread::{self, JoinHandle};
 
-    use actix_service::ServiceFactory;
+    use actix_server::{GracefulShutdownSignal, Server};
+    use actix_service::{ServiceFactory, fn_service};
+    use actix_web::rt::net::TcpStream;
+    use actix_web::rt::{self, System};
     use actix_web::web::{self, Bytes, ServiceConfig};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-    use tokio::task::{LocalSet, spawn_local};
+    use tokio::task::{LocalSet, spawn_blocking, spawn_local};
     use tokio::time::{advance, sleep, timeout};
 
     use super::super::service;
@@ -154,12 +159,16 @@ mod tests {
 
     impl Client {
         async fn connect() -> Self {
+            Self::connect_until(None).await
+        }
+
+        async fn connect_until(stopping: Option<GracefulShutdownSignal>) -> Self {
             let options = HttpOptions {
                 headers_timeout: Duration::from_secs(5),
                 keep_alive: Duration::from_secs(75),
                 linger: Duration::from_secs(1),
                 allows_half_closed: true,
-                stopping: None,
+                stopping,
             };
             let routes = |service: &mut ServiceConfig| {
                 let echo = async |body: Bytes| body;
@@ -300,6 +309,50 @@ mod tests {
             let began = Instant::now();
             assert_eq!(client.rest().await, "");
             assert_eq!(began.elapsed().as_secs(), 75);
+        })
+        .await;
+    }
+
+    /// A server that does nothing but stop, which gives the signal.
+    struct Stopping {
+        signal: GracefulShutdownSignal,
+        stop: mpsc::Sender<()>,
+        server: JoinHandle<()>,
+    }
+
+    impl Stopping {
+        fn new() -> Self {
+            let ((stop, stopped), (give, given)) = (mpsc::channel(), mpsc::channel());
+            let server = thread::spawn(move || {
+                System::new().block_on(async {
+                    let server = Server::build().workers(1).disable_signals();
+                    give.send(server.graceful_shutdown_signal()).unwrap();
+                    let service = || fn_service(async |_: TcpStream| Ok::<_, ()>(()));
+                    let server = server.bind("none", "127.0.0.1:0", service).unwrap().run();
+                    let handle = server.handle();
+                    rt::spawn(server);
+                    spawn_blocking(move || stopped.recv()).await.unwrap().unwrap();
+                    handle.stop(true).await;
+                });
+            });
+            Self { signal: given.recv().unwrap(), stop, server }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_parked_connection_ends_when_the_server_stops() {
+        run(async {
+            let stopping = Stopping::new();
+            let mut client = Client::connect_until(Some(stopping.signal)).await;
+            client.send(GET.as_bytes()).await;
+            client.answer().await;
+            sleep(PAUSE).await;
+            let began = Instant::now();
+            stopping.stop.send(()).unwrap();
+            // Meanwhile the clock stands still.
+            spawn_blocking(|| stopping.server.join().unwrap()).await.unwrap();
+            assert_eq!(client.rest().await, "");
+            assert_eq!(began.elapsed(), Duration::ZERO);
         })
         .await;
     }
