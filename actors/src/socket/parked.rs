@@ -36,7 +36,7 @@ pub(super) struct RequestDeadline {
 }
 
 /// What happens to a connection that waited for its next request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     End,
     /// It is parked, and ends then.
