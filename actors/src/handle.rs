@@ -113,6 +113,12 @@ impl Signals {
         })
     }
 
+    /// Whether a signal is pending that ends every session.
+    fn must_end(&self) -> bool {
+        let ends = Signal::Replaced.bit() | Signal::ShutdownBegan.bit();
+        self.kinds.load(Ordering::Acquire) & ends != 0
+    }
+
     /// Makes a signal pending.
     pub(crate) fn raise(&self, signal: Signal) {
         if let Signal::ConnectedElsewhere { connected_at } = signal {
@@ -157,6 +163,12 @@ impl ClientMailbox {
     pub(crate) fn state(&self) -> MailboxState {
         let mail = self.lock();
         MailboxState { length: mail.length(), max: mail.max as usize }
+    }
+
+    /// Whether the client must end though its peer does not read. If not, the task is woken by what arrives next.
+    pub(crate) fn poll_must_end(&self, cx: &Context<'_>) -> bool {
+        self.lock().client = Some(cx.waker().clone());
+        self.signals.must_end()
     }
 
     /// Lets the client look at the clock and at its signals, even if the mailbox is full.

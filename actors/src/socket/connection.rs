@@ -16,8 +16,13 @@ use actix_codec::{Encoder, Framed};
 use actix_http::body::{BodySize, BoxBody, MessageBody, to_bytes};
 use actix_http::error::DispatchError;
 use actix_http::h1::{Codec, Message, SendResponse};
-use actix_http::{ConnectionType, HttpService, Method, Request, Response, StatusCode, Version};
-use actix_service::{IntoServiceFactory, Service, ServiceFactory, apply_fn_factory, map_config};
+use actix_http::{
+    ConnectionType, HttpMessage, HttpService, Method, Request, Response, StatusCode, Version,
+};
+use actix_service::{
+    IntoServiceFactory, Service, ServiceFactory, apply_fn_factory, fn_factory, fn_service,
+    map_config,
+};
 use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
@@ -25,10 +30,11 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 
 use super::event_stream::{AwaitingHandover, EndlessBody, EventStream};
 use super::http_stream::{HttpFlow, HttpStream};
+use super::parked::{Due, RequestDeadline, park};
 use super::{Session, Socket};
 
 /// Bytes that a connection keeps for a peer that does not read. Above it, its output is not polled.
@@ -73,8 +79,8 @@ where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
-    let HttpOptions { headers_timeout, keep_alive, linger, allows_half_closed, stopping } =
-        options.clone();
+    let options = options.clone();
+    let HttpOptions { headers_timeout, keep_alive, linger, allows_half_closed, .. } = options;
     let mut http = HttpService::build()
         .client_request_timeout(headers_timeout)
         .keep_alive(keep_alive)
@@ -84,7 +90,7 @@ where
             data.insert(Rc::clone(stream.flow()));
             data.insert(Rc::clone(stream.socket()));
         });
-    if let Some(stopping) = stopping {
+    if let Some(stopping) = options.stopping.clone() {
         http = http.graceful_shutdown_signal(move || {
             let stopping = stopping.clone();
             async move { stopping.notified().await }
@@ -96,17 +102,17 @@ where
     let routes = apply_fn_factory(app(configure), move |request, app: &_| {
         answer_request::<T, _>(request, app, linger, allows_half_closed)
     });
-    apply_fn_factory(http.upgrade(upgrade).h1(routes), move |(io, peer), http: &_| {
-        let (socket, flow) = (Rc::new(Socket::new(io)), Rc::<HttpFlow>::default());
-        let served = Service::call(http, (HttpStream::new(socket, Rc::clone(&flow)), peer));
-        let deadline = RequestDeadline { headers_timeout, keep_alive, awaited: None, timer: None };
-        Connection(Box::pin(Http {
-            served: Box::pin(served),
-            flow,
-            restless_polls: 0,
-            wait: None,
-            deadline,
-        }))
+    let http = http.upgrade(upgrade).h1(routes);
+    fn_factory(move || {
+        let (service, options) = (http.new_service(()), options.clone());
+        async move {
+            let server = Rc::new(HttpServer { service: service.await?, options });
+            let connection = move |(io, peer)| {
+                let socket = Rc::new(Socket::new(io));
+                Connection(Box::pin(Http::begin(Rc::clone(&server), socket, peer, None)))
+            };
+            Ok(fn_service::<_, _, _, _, _, ()>(connection))
+        }
     })
 }
 
@@ -160,9 +166,14 @@ where
     let flow = connection_data::<Rc<HttpFlow>>(&request);
     let socket = connection_data::<Rc<Socket<T>>>(&request);
     let is_chunked = request.version() >= Version::HTTP_11;
+    let bytes = flow.take_request_bytes(request.headers());
     let answer = answer_in_turn(request, app);
     async move {
         let answer = answer.await?;
+        if answer.response().body().size() != BodySize::Stream {
+            // Another body may rest, which looks as if the next request were awaited.
+            flow.claim(bytes);
+        }
         if !answer.response().extensions().contains::<EndlessBody>() {
             return Ok(answer);
         }
@@ -248,6 +259,14 @@ where
     Ok(())
 }
 
+/// What is written to a socket that was taken from HTTP.
+pub(super) trait Output: Stream<Item = Result<Bytes, Error>> + Unpin {
+    /// Whether it is polled though its peer does not read. If not, the task is woken when this changes.
+    fn must_end(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+}
+
 /// A socket that was taken from HTTP.
 struct TakenSocket<T, O> {
     socket: Rc<Socket<T>>,
@@ -258,7 +277,7 @@ struct TakenSocket<T, O> {
 impl<T, O> TakenSocket<T, O>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    O: Stream<Item = Result<Bytes, Error>> + Unpin,
+    O: Output,
 {
     /// Writes the output until it ends, and then waits a moment for the peer to close its end.
     #[expect(clippy::manual_async_fn, reason = "it would have room for the output twice")]
@@ -274,7 +293,7 @@ where
 
     /// The output is polled while the peer reads: an answer to each of its frames is bounded by that.
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.socket.write(cx)? < UNSENT_BYTES_MAX {
+        while self.socket.write(cx)? < UNSENT_BYTES_MAX || self.output.must_end(cx) {
             match Pin::new(&mut self.output).poll_next(cx) {
                 Poll::Ready(Some(Ok(bytes))) => self.socket.add(&bytes),
                 Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Ok(())),
@@ -316,7 +335,7 @@ pub(super) type Part = LocalBoxFuture<'static, Ended>;
 /// The end of a part.
 pub(super) enum Ended {
     Connection(Result<(), DispatchError>),
-    /// The connection continues as a WebSocket or an event stream.
+    /// The connection continues as this: a WebSocket, an event stream, parked, or HTTP again.
     Http(Part),
 }
 
@@ -333,40 +352,75 @@ impl Future for Connection {
     }
 }
 
+/// The HTTP service of a thread, for connections that begin and for those that were parked.
+pub(super) struct HttpServer<S> {
+    service: S,
+    pub(super) options: HttpOptions,
+}
+
 /// A connection that speaks HTTP.
-struct Http<F> {
-    served: Pin<Box<F>>,
+pub(super) struct Http<T, S: Service<HttpIo<T>>> {
+    served: Pin<Box<S::Future>>,
     flow: Rc<HttpFlow>,
     restless_polls: u32,
     wait: Option<Pin<Box<Sleep>>>,
     deadline: RequestDeadline,
+    server: Rc<HttpServer<S>>,
+    socket: Rc<Socket<T>>,
+    peer: Option<SocketAddr>,
 }
 
-impl<F: Future<Output = Result<(), DispatchError>>> Future for Http<F> {
+/// What actix-http gets of a connection.
+pub(super) type HttpIo<T> = (HttpStream<T>, Option<SocketAddr>);
+
+impl<T, S: Service<HttpIo<T>>> Http<T, S> {
+    /// `first` is the first byte of the next request, if it was read already.
+    pub(super) fn begin(
+        server: Rc<HttpServer<S>>,
+        socket: Rc<Socket<T>>,
+        peer: Option<SocketAddr>,
+        first: Option<u8>,
+    ) -> Self {
+        let stream = HttpStream::new(Rc::clone(&socket), first);
+        let flow = Rc::clone(stream.flow());
+        let served = Box::pin(server.service.call((stream, peer)));
+        let deadline = RequestDeadline::new(&server.options);
+        Self { served, flow, restless_polls: 0, wait: None, deadline, server, socket, peer }
+    }
+}
+
+impl<T, S> Future for Http<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static,
+{
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let ended = self.poll_http(cx);
         match self.flow.take_handed_over() {
             Some(taken) => Poll::Ready(Ended::Http(taken)),
-            None => ended.map(Ended::Connection),
+            None => ended,
         }
     }
 }
 
-impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
-    fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
+impl<T, S> Http<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static,
+{
+    fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         if let Some(wait) = &mut self.wait {
             ready!(wait.as_mut().poll(cx));
             self.wait = None;
         }
         let (bytes, begun) = (self.flow.bytes(), self.flow.begun());
-        let ended = self.served.as_mut().poll(cx);
-        if ended.is_ready() {
-            return ended;
+        if let Poll::Ready(ended) = self.served.as_mut().poll(cx) {
+            return Poll::Ready(Ended::Connection(ended));
         }
-        if self.deadline.poll(self.flow.awaits_request(), cx).is_ready() {
-            return Poll::Ready(Ok(()));
+        if let Poll::Ready(due) = self.deadline.poll(self.flow.awaits(), cx) {
+            return Poll::Ready(self.end_wait(due));
         }
         if self.flow.begun() > begun {
             // actix-http leaves requests undecoded while others wait, and does not return to them by itself.
@@ -382,84 +436,10 @@ impl<F: Future<Output = Result<(), DispatchError>>> Http<F> {
         }
         Poll::Pending
     }
-}
 
-/// The time for each request after the first one: to begin, and for its rest to arrive. actix-http limits neither once
-/// a part has arrived.
-struct RequestDeadline {
-    headers_timeout: Duration,
-    keep_alive: Duration,
-    /// Since when a request is awaited, and whether a part of it has arrived.
-    awaited: Option<(bool, Instant)>,
-    /// Fires at the deadline or before it.
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl RequestDeadline {
-    fn poll(&mut self, has_part: Option<bool>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.awaited.map(|(had_part, _)| had_part) != has_part {
-            self.awaited = has_part.map(|has_part| (has_part, Instant::now()));
-        }
-        let Some((has_part, since)) = self.awaited else { return Poll::Pending };
-        // actix-http ends an idle connection by itself, but not one of which it holds a part of a request.
-        let wait =
-            if has_part { self.headers_timeout } else { self.keep_alive + self.headers_timeout };
-        let at = since + wait;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
-        if timer.deadline() > at {
-            timer.as_mut().reset(at);
-        }
-        loop {
-            ready!(timer.as_mut().poll(cx));
-            if timer.deadline() >= at {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(at);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use tokio::time::advance;
-
-    use super::*;
-
-    /// Whether the deadline is over when so much time has passed.
-    async fn is_over(
-        deadline: &mut RequestDeadline,
-        has_part: Option<bool>,
-        after_ms: u64,
-    ) -> bool {
-        advance(Duration::from_millis(after_ms)).await;
-        deadline.poll(has_part, &mut Context::from_waker(Waker::noop())).is_ready()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_further_request_has_its_time_to_begin_and_its_time_to_arrive() {
-        let (idle, begun, busy) = (Some(false), Some(true), None);
-        for steps in [
-            [(idle, 0), (idle, 79_000), (busy, 0), (idle, 5_000), (idle, 79_000), (idle, 1_001)],
-            [(idle, 0), (idle, 79_000), (begun, 0), (begun, 4_000), (begun, 500), (begun, 501)],
-            [
-                (begun, 0),
-                (begun, 4_000),
-                (idle, 4_000),
-                (begun, 4_000),
-                (begun, 4_000),
-                (begun, 1_001),
-            ],
-        ] {
-            let (headers_timeout, keep_alive) = (Duration::from_secs(5), Duration::from_secs(75));
-            let mut deadline =
-                RequestDeadline { headers_timeout, keep_alive, awaited: None, timer: None };
-            let (last, before) = steps.split_last().unwrap();
-            for (has_part, after_ms) in before {
-                assert!(!is_over(&mut deadline, *has_part, *after_ms).await, "{steps:?}");
-            }
-            assert!(is_over(&mut deadline, last.0, last.1).await, "{steps:?}");
-        }
+    fn end_wait(&self, due: Due) -> Ended {
+        let Due::Park { until } = due else { return Ended::Connection(Ok(())) };
+        let (server, socket) = (Rc::clone(&self.server), Rc::clone(&self.socket));
+        Ended::Http(Box::pin(park(server, socket, self.peer, until)))
     }
 }

@@ -16,7 +16,7 @@ use futures_util::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::Socket;
-use super::connection::UNSENT_BYTES_MAX;
+use super::connection::{Output, UNSENT_BYTES_MAX};
 
 /// Bytes after the request of an endless body that are read, and dropped: requests that will have no answer. Further
 /// ones stay in the socket, and TCP holds the peer back.
@@ -129,6 +129,8 @@ impl<T: AsyncRead + Unpin> Stream for EventStream<T> {
         }
     }
 }
+
+impl<T: AsyncRead + Unpin> Output for EventStream<T> {}
 
 /// A chunk (RFC 9112 §7.1), and the last one behind it. An empty chunk would be the last one.
 fn chunked(part: &[u8], is_last: bool) -> Bytes {

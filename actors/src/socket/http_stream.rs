@@ -8,10 +8,12 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
+use actix_http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
@@ -21,6 +23,9 @@ use super::connection::Part;
 /// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
 /// for each. A larger body takes several turns.
 const READ_BYTES_IN_TURN: usize = 8 * 1024;
+
+/// Headers of a request, as many as actix-http takes.
+const HEADERS_MAX: usize = 96;
 
 /// What a connection and its requests know of its bytes: in the data that requests have of their connection.
 #[derive(Default)]
@@ -34,6 +39,11 @@ pub(super) struct HttpFlow {
     in_progress: Cell<u32>,
     /// Whether bytes were read that may be the beginning of a further request.
     has_unbegun: Cell<bool>,
+    /// Bytes that were read, less those of answered requests: 0 if actix-http holds none. Negative while the rest of a
+    /// body is to come. It stays above 0 after a request of unknown length.
+    unclaimed: Cell<i64>,
+    /// The head of the next request, if it was read whole and behind nothing else.
+    head_bytes: Cell<Option<usize>>,
     /// The task of the connection, if it waits for either.
     waiting: Cell<Option<Waker>>,
     bytes: Cell<u64>,
@@ -50,6 +60,19 @@ pub(super) struct Turn(Rc<HttpFlow>);
 pub(super) struct HttpStream<T> {
     socket: Rc<Socket<T>>,
     flow: Rc<HttpFlow>,
+    /// A byte that was read before, and comes first.
+    first: Option<u8>,
+}
+
+/// What is known of the next request of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NextRequest {
+    /// Nothing of it was read.
+    Absent,
+    /// Nothing of it was read since the last answer. A part may have been read before.
+    Unknown,
+    /// A part of it was read.
+    Begun,
 }
 
 impl HttpFlow {
@@ -76,12 +99,38 @@ impl HttpFlow {
         self.begun.get()
     }
 
-    /// Whether the connection awaits a further request, and if so, whether a part of it has arrived. An answer that is
-    /// being sent comes first.
-    pub(super) fn awaits_request(&self) -> Option<bool> {
+    /// What is known of the next request, if the connection awaits one, and how many have begun before it. An answer
+    /// that is being sent comes first.
+    pub(super) fn awaits(&self) -> Option<(u64, NextRequest)> {
         let is_answered = self.in_progress.get() == 0 && !self.is_blocked.get();
-        let is_awaited = self.begun.get() > 0 && is_answered;
-        is_awaited.then(|| self.has_unbegun.get())
+        if self.begun.get() == 0 || !is_answered {
+            return None;
+        }
+        let next = match (self.has_unbegun.get(), self.unclaimed.get()) {
+            (true, _) => NextRequest::Begun,
+            (false, 0) => NextRequest::Absent,
+            (false, _) => NextRequest::Unknown,
+        };
+        Some((self.begun.get(), next))
+    }
+
+    /// The length of the request that begins now, head and body. Unknown if it was not read apart from the request
+    /// before it, its head came in parts, or its body is chunked.
+    pub(super) fn take_request_bytes(&self, headers: &HeaderMap) -> Option<i64> {
+        let head = self.head_bytes.take()?;
+        if headers.contains_key(TRANSFER_ENCODING) {
+            return None;
+        }
+        let body: u32 = match headers.get(CONTENT_LENGTH) {
+            Some(length) => length.to_str().ok()?.parse().ok()?,
+            None => 0,
+        };
+        Some(head as i64 + i64::from(body))
+    }
+
+    /// Counts a request of this length as answered.
+    pub(super) fn claim(&self, bytes: Option<i64>) {
+        self.unclaimed.set(self.unclaimed.get() - bytes.unwrap_or_default());
     }
 
     /// How many bytes were read and written.
@@ -129,6 +178,16 @@ impl HttpFlow {
         result
     }
 
+    fn read(&self, bytes: &[u8]) {
+        let unclaimed = self.unclaimed.get();
+        if unclaimed == 0 {
+            self.head_bytes.set(head_bytes(bytes));
+        }
+        self.unclaimed.set(unclaimed + bytes.len() as i64);
+        self.has_unbegun.set(self.in_progress.get() == 0 && !bytes.is_empty());
+        self.count(bytes.len());
+    }
+
     fn count(&self, bytes: usize) {
         self.bytes.set(self.bytes.get() + bytes as u64);
     }
@@ -141,8 +200,8 @@ impl Drop for Turn {
 }
 
 impl<T> HttpStream<T> {
-    pub(super) fn new(socket: Rc<Socket<T>>, flow: Rc<HttpFlow>) -> Self {
-        Self { socket, flow }
+    pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>) -> Self {
+        Self { socket, flow: Rc::default(), first }
     }
 
     pub(super) fn socket(&self) -> &Rc<Socket<T>> {
@@ -154,9 +213,16 @@ impl<T> HttpStream<T> {
     }
 }
 
+/// The length of the head with which `bytes` begin, if it is whole.
+fn head_bytes(bytes: &[u8]) -> Option<usize> {
+    let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let head = httparse::Request::new(&mut []).parse_with_uninit_headers(bytes, &mut headers);
+    head.ok().filter(|head| head.is_complete()).map(httparse::Status::unwrap)
+}
+
 impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -168,11 +234,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
             return Poll::Pending;
         }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
-        ready!(self.socket.poll_read(cx, &mut part))?;
+        let first = self.first.take();
+        part.put_slice(first.as_slice());
+        let read = self.socket.poll_read(cx, &mut part);
+        if first.is_none() {
+            ready!(read)?;
+        }
+        flow.read(part.filled());
         let bytes = part.filled().len();
         buffer.advance(bytes);
-        flow.count(bytes);
-        flow.has_unbegun.set(flow.in_progress.get() == 0 && bytes > 0);
         flow.read_in_turn.set(READ_BYTES_IN_TURN - left + bytes);
         Poll::Ready(Ok(()))
     }

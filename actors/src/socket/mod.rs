@@ -2,13 +2,14 @@
 //!
 //! - [`connection`]: a connection from its first request on, and how its socket is taken from HTTP.
 //! - [`http_stream`]: its bytes while it speaks HTTP. [`frames`] and [`io`]: its frames after the upgrade.
-//! - [`event_stream`]: an endless body, which takes the socket too.
+//! - [`parked`]: a connection between two requests. [`event_stream`]: an endless body, which takes the socket too.
 
 mod connection;
 mod event_stream;
 mod frames;
 mod http_stream;
 mod io;
+mod parked;
 
 use std::any::Any;
 use std::pin::Pin;
@@ -31,12 +32,13 @@ use tokio::io::AsyncRead;
 
 use crate::admission::Admission;
 use crate::client::{Client, ClientShared, StepObserver, Transport};
-use crate::handle::{ClientMail, Inbox};
+use crate::handle::{ClientMail, ClientMailbox, Inbox};
 
 pub use connection::{HttpOptions, service};
 pub use event_stream::EndlessBody;
 pub use frames::FrameLimits;
 
+use connection::Output;
 use frames::FrameStream;
 use io::Socket;
 
@@ -69,6 +71,13 @@ enum Arrived {
 /// A client that waits for its socket, in the answer to its request.
 struct Session(Client<WebSocket>);
 
+/// The end of a client, which writes to its socket itself.
+struct ClientOutput<S> {
+    context: S,
+    mailbox: Arc<ClientMailbox>,
+    must_end: bool,
+}
+
 /// The subprotocol Firefox offers.
 const PROTOCOL: &str = "push-notification";
 
@@ -91,21 +100,23 @@ pub fn upgrade(
 }
 
 impl Session {
-    /// Starts the client. `bytes` were read with the handshake. The stream yields nothing until it ends.
+    /// Starts the client. `bytes` were read with the handshake.
     fn start<T: AsyncRead + Unpin + 'static>(
         self,
         socket: &Rc<Socket<T>>,
         bytes: BytesMut,
-    ) -> impl Stream<Item = Result<Bytes, Error>> + use<T> {
+    ) -> impl Output + use<T> {
         let Self(mut client) = self;
         let inbox = client.take_inbox();
+        let mailbox = Arc::clone(&inbox.0);
         let frames = FrameStream::new(Rc::clone(socket), client.frame_limits(), bytes);
         client.transport.socket = Some(Rc::clone(socket) as _);
         // The stream of the context itself is empty.
-        ws::WebsocketContext::with_factory(stream::empty(), |ctx| {
+        let context = ws::WebsocketContext::with_factory(stream::empty(), |ctx| {
             ctx.add_stream(Incoming { inbox, frames });
             client
-        })
+        });
+        ClientOutput { context, mailbox, must_end: false }
     }
 }
 
@@ -144,6 +155,21 @@ impl Transport for WebSocket {
             let description = Some(reason.text().to_owned());
             self.send(ws::Message::Close(Some(ws::CloseReason { code: code.into(), description })));
         }
+    }
+}
+
+impl<S: Stream + Unpin> Stream for ClientOutput<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        Pin::new(&mut self.context).poll_next(cx)
+    }
+}
+
+impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> Output for ClientOutput<S> {
+    fn must_end(&mut self, cx: &mut Context<'_>) -> bool {
+        self.must_end = self.must_end || self.mailbox.poll_must_end(cx);
+        self.must_end
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - `peer_state`: the state of one node.
 //! - `worker`: the task that sends notifications and probes.
-//! - `call`: one request.
+//! - `call`: one request. `connections`: what it is sent on.
 //! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
 //!   their messages with the storage scan every `storage_recheck_s`.
 //! - `router_url_check`: whether a node can be reached by its own name.
@@ -14,6 +14,7 @@
 //! A node that answers and has no pending notifications has no task and no timer of its own.
 
 mod call;
+mod connections;
 mod limits;
 mod peer_state;
 mod pending_notifications;

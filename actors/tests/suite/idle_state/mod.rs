@@ -19,7 +19,7 @@ use actors::{ClientShared, Clock, Directory, NoPeers, RegistryActor};
 use allocations::Counts;
 use state_machine::connection::{Config, ConnectionSeed};
 use state_machine::delivery::NodeAnswer;
-use state_machine::{NodeId, Uaid};
+use state_machine::{NodeId, Span, Uaid};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -39,6 +39,12 @@ const BYTES_WITH_CHANNEL_MAX: i64 = 2070;
 
 /// What a direct push may allocate from the look-up of its connection to its answer, as when this was written.
 const ALLOCATIONS_OF_PUSH_MAX: u64 = 14;
+
+/// What an HTTP connection may allocate that was idle for [`PARKED_AFTER`].
+const BYTES_PARKED_MAX: i64 = 2048;
+
+/// A time without requests in which a connection gives its buffers back.
+const PARKED_AFTER: Span = Span::from_secs(3);
 
 /// Pushes before they are counted, and counted ones.
 const PUSHES: [u32; 2] = [16, 16];
@@ -98,6 +104,17 @@ impl Server {
             by_size: more.by_size().map(of_client).collect(),
             bytes: more.bytes() / clients as i64,
         }
+    }
+
+    /// What an HTTP connection more allocates once it is idle, in bytes.
+    async fn per_idle_connection(&self) -> i64 {
+        let [before, after] = CLIENTS;
+        let _first = peers::ask(self.address, before).await;
+        clockwork::pass(PARKED_AFTER).await;
+        let counts = Counts::of_thread();
+        let _more = peers::ask(self.address, after - before).await;
+        clockwork::pass(PARKED_AFTER).await;
+        Counts::of_thread().since(&counts).bytes() / (after - before) as i64
     }
 
     /// What clients that have ended still allocate, in bytes.
@@ -228,6 +245,15 @@ fn an_idle_client_with_a_channel_allocates_no_more_than_it_did() {
         let client = Server::start().await.per_client(true).await;
         print("with a channel", &client);
         assert!(client.bytes <= BYTES_WITH_CHANNEL_MAX, "{} bytes", client.bytes);
+    });
+}
+
+#[test]
+fn an_idle_http_connection_has_no_buffers() {
+    clockwork::run(async {
+        let bytes = Server::start().await.per_idle_connection().await;
+        println!("an idle HTTP connection: {bytes} bytes");
+        assert!(bytes <= BYTES_PARKED_MAX, "{bytes} bytes");
     });
 }
 

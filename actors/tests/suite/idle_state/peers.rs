@@ -26,6 +26,19 @@ pub(super) async fn connect(
     connected.await.unwrap()
 }
 
+/// Opens HTTP connections one after the other. Each has sent a request and received the head of its answer.
+pub(super) async fn ask(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let (done, answered) = oneshot::channel();
+    let ask = move |_| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        head(&mut stream);
+        stream
+    };
+    thread::spawn(move || done.send((0..count).map(ask).collect()));
+    answered.await.unwrap()
+}
+
 /// Acks a message of the channel.
 pub(super) fn ack(agent: &mut TcpStream, id: MessageId) {
     let update = format!(r#"{{"channelID":"{CHANNEL}","version":"{id}"}}"#);
@@ -35,11 +48,7 @@ pub(super) fn ack(agent: &mut TcpStream, id: MessageId) {
 fn agent(address: SocketAddr, has_channel: bool) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(HANDSHAKE).unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\n") {
-        answer.push(byte(&mut stream));
-    }
-    assert!(answer.starts_with(b"HTTP/1.1 101"));
+    assert!(head(&mut stream).starts_with(b"HTTP/1.1 101"));
     send(&mut stream, HELLO);
     receive(&mut stream);
     if has_channel {
@@ -47,6 +56,15 @@ fn agent(address: SocketAddr, has_channel: bool) -> TcpStream {
         receive(&mut stream);
     }
     stream
+}
+
+/// Reads the head of an answer.
+fn head(stream: &mut TcpStream) -> Vec<u8> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(byte(stream));
+    }
+    head
 }
 
 /// Sends a text frame whose mask changes nothing (RFC 6455 §5.2).
