@@ -1,5 +1,5 @@
-//! Calls on one user agent behind a bridge, and pushes to it, in every order of their steps: on nodes whose clocks
-//! disagree, with crashes between any two steps, and with writes that are executed after the crash of their caller.
+//! Calls on one user agent behind a bridge, and pushes to it, in every order of their steps. The clocks of their nodes
+//! disagree. A call may crash between any two steps, and its last write may be executed after the crash.
 
 use std::collections::BTreeSet;
 
