@@ -12,7 +12,7 @@ use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
 use state_machine::store::{FullScope, StoreFailed};
-use state_machine::{Message, Month, NodeId, Span, Uaid};
+use state_machine::{BridgeOutcome, BridgeRecipient, Message, Month, NodeId, Span, Uaid};
 use storage::{Store, StoreError};
 use tokio::time::timeout;
 
@@ -286,20 +286,9 @@ impl PushInFlight<'_> {
                 self.note(deleted.err());
                 DeliveryEvent::OldRowDeleted
             }
-            DeliveryEffect::MoveAgent => {
-                let moved = self.shared.bridged_agents.move_to_this_month(self.uaid).await;
-                DeliveryEvent::AgentMoved(match moved {
-                    Ok(record) => Ok(Some(Route::from(record))),
-                    Err(BridgedError::UnknownAgent) => Ok(None),
-                    Err(_) => Err(StoreFailed),
-                })
-            }
+            DeliveryEffect::MoveAgent => DeliveryEvent::AgentMoved(self.move_agent().await),
             DeliveryEffect::SendToBridge { recipient } => {
-                // The bridge has a bound of its own: a slow one keeps no message from being stored.
-                let waiting = Permit::count(&self.shared.bridge_waiters);
-                self.counted = Counted::BridgeWaiter(waiting);
-                let outcome = self.shared.bridge.send(&recipient, &self.message).await;
-                DeliveryEvent::BridgeAnswered(outcome)
+                DeliveryEvent::BridgeAnswered(self.send_to_bridge(&recipient).await)
             }
             DeliveryEffect::DropRecipient { recipient } => {
                 let dropped = store.drop_bridged(self.uaid, *recipient).await;
@@ -325,6 +314,20 @@ impl PushInFlight<'_> {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => NodeAnswer::Unreachable,
         }
+    }
+
+    async fn move_agent(&self) -> Result<Option<Route>, StoreFailed> {
+        match self.shared.bridged_agents.move_to_this_month(self.uaid).await {
+            Ok(record) => Ok(Some(Route::from(record))),
+            Err(BridgedError::UnknownAgent) => Ok(None),
+            Err(_) => Err(StoreFailed),
+        }
+    }
+
+    /// The bridge has a bound of its own: a slow one keeps no message from being stored.
+    async fn send_to_bridge(&mut self, recipient: &BridgeRecipient) -> BridgeOutcome {
+        self.counted = Counted::BridgeWaiter(Permit::count(&self.shared.bridge_waiters));
+        self.shared.bridge.send(recipient, &self.message).await
     }
 
     fn checked<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreFailed> {

@@ -113,6 +113,35 @@ async fn a_record_of_another_router_type_counts_as_none_and_is_reported() {
     assert!(status.contains("\"other_types\":1"), "{status}");
 }
 
+/// Without a bridge on this server: the agent is not gone, so its sender keeps the subscription.
+#[actix_web::test]
+async fn an_agent_of_autopushs_bridge_keeps_its_record_and_its_channels() {
+    let fixture = AdminFixture::dynamo(&[]);
+    let (uaid, channel) = offline(&fixture.server).await;
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let data = [("token", text("token")), ("creds", map([("senderID", text("app"))]))];
+    let change = fixture.tables().unwrap().update_item().table_name("router");
+    let change = change
+        .key("uaid", text(&uaid))
+        .update_expression("SET router_type = :type, router_data = :data")
+        .expression_attribute_values(":type", text("fcm"))
+        .expression_attribute_values(":data", map(data));
+    change.send().await.unwrap();
+    let sender = Sender::new();
+    for _again in 0..2 {
+        let refused = sender.post(&channel.endpoint).ttl(60).body("x").send().await;
+        refused.assert_error(502, 900);
+    }
+    let agent = Agent::hello(Socket::open(&fixture.server).await, Some(&uaid)).await;
+    assert_ne!(agent.expect("hello is answered").uaid(), uaid);
+    let status = fixture.stdout_of("tables status --json").await;
+    assert!(status.contains("\"other_types\":0"), "{status}");
+}
+
+fn map<const N: usize>(entries: [(&str, AttributeValue); N]) -> AttributeValue {
+    AttributeValue::M(entries.map(|(name, value)| (name.to_owned(), value)).into())
+}
+
 /// The weekly `tables create` makes next month's table.
 #[actix_web::test]
 async fn rotation_off_freezes_the_month_that_agents_are_on() {

@@ -1,6 +1,7 @@
 //! Verifies the rules of `state_machine` by fixtures, random histories, and models whose every
 //! state is searched.
 
+mod bridged_models;
 mod broadcasts;
 #[path = "../../../tests/support/cases.rs"]
 mod cases;

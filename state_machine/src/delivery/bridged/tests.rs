@@ -45,7 +45,7 @@ fn drop_recipient(token: &str) -> Vec<Do> {
 
 /// The effects of each event, after the first read of the record. The message has a TTL of zero or not: that changes
 /// nothing.
-fn run<const N: usize>(events: [Is; N]) -> Vec<Vec<Do>> {
+fn run<const N: usize>(events: &[Is; N]) -> Vec<Vec<Do>> {
     let (this_month, message_month) = (month("2026_12"), month("2026_11"));
     let [with, without] = [false, true].map(|ttl_is_zero| {
         let params = PushParams { ttl_is_zero, this_month, message_month };
@@ -61,13 +61,13 @@ fn run<const N: usize>(events: [Is; N]) -> Vec<Vec<Do>> {
 }
 
 fn last<const N: usize>(events: [Is; N]) -> Vec<Do> {
-    run(events).pop().unwrap()
+    run(&events).pop().unwrap()
 }
 
 #[test]
 fn an_accepted_push_costs_two_reads_and_no_write() {
     let accepted = Is::BridgeAnswered(BridgeOutcome::Accepted);
-    let effects = run([this_month(), confirmed(true), accepted]);
+    let effects = run(&[this_month(), confirmed(true), accepted]);
     assert_eq!(effects, [confirm("2026_11"), send("one"), answer(Outcome::Delivered)]);
 }
 
@@ -91,7 +91,7 @@ fn a_refusal_of_the_bridge_is_the_answer() {
 fn an_agent_of_another_month_is_moved_before_its_channel_is_confirmed() {
     for (curmonth, oldmonth) in [("2026_10", None), ("2026_11", Some("2026_10"))] {
         let moved = Is::AgentMoved(Ok(route("2026_11", None, "one")));
-        let effects = run([read(curmonth, oldmonth, "one"), moved]);
+        let effects = run(&[read(curmonth, oldmonth, "one"), moved]);
         assert_eq!(effects, [vec![Do::MoveAgent], confirm("2026_11")]);
     }
     let effects = last([read("2026_10", None, "one"), Is::AgentMoved(Ok(None))]);
@@ -101,20 +101,20 @@ fn an_agent_of_another_month_is_moved_before_its_channel_is_confirmed() {
 #[test]
 fn a_push_goes_on_in_the_months_of_the_record_if_the_move_fails() {
     let failed = || Is::AgentMoved(Err(StoreFailed));
-    let effects = run([read("2026_10", None, "one"), failed(), confirmed(true)]);
+    let effects = run(&[read("2026_10", None, "one"), failed(), confirmed(true)]);
     assert_eq!(effects, [vec![Do::MoveAgent], confirm("2026_10"), send("one")]);
     let moving = read("2026_11", Some("2026_10"), "one");
-    let effects = run([moving, failed(), confirmed(false), confirmed(true)]);
+    let effects = run(&[moving, failed(), confirmed(false), confirmed(true)]);
     assert_eq!(effects[1..], [confirm("2026_11"), confirm("2026_10"), send("one")]);
 }
 
 #[test]
 fn a_missing_channel_is_answered_only_after_the_record_was_read_again() {
     let again = this_month();
-    let effects = run([this_month(), confirmed(false), again]);
+    let effects = run(&[this_month(), confirmed(false), again]);
     assert_eq!(effects[1..], [vec![Do::ReadRecord], answer(Outcome::NoSuchChannel)]);
     let effects =
-        run([this_month(), confirmed(false), read("2026_12", None, "two"), confirmed(true)]);
+        run(&[this_month(), confirmed(false), read("2026_12", None, "two"), confirmed(true)]);
     assert_eq!(effects[2..], [confirm("2026_12"), send("two")]);
     for gone in [
         Is::RecordRead(Ok(None)),
@@ -150,7 +150,7 @@ fn a_record_that_moves_at_each_read_makes_the_push_unavailable() {
 fn a_recipient_that_is_gone_is_dropped_before_the_answer() {
     let gone = BridgeOutcome::RecipientGone;
     let dropped = Is::RecipientDropped(Ok(true));
-    let effects = run([this_month(), confirmed(true), Is::BridgeAnswered(gone), dropped]);
+    let effects = run(&[this_month(), confirmed(true), Is::BridgeAnswered(gone), dropped]);
     assert_eq!(effects[2..], [drop_recipient("one"), answer(Outcome::Bridge(gone))]);
 }
 
@@ -161,7 +161,7 @@ fn a_recipient_that_was_replaced_meanwhile_gets_the_message() {
     let start = || [this_month(), confirmed(true), gone(), other()];
     let [a, b, c, d] = start();
     let replaced = read("2026_11", None, "two");
-    let effects = run([a, b, c, d, replaced, confirmed(true)]);
+    let effects = run(&[a, b, c, d, replaced, confirmed(true)]);
     assert_eq!(effects[3..], [vec![Do::ReadRecord], confirm("2026_11"), send("two")]);
     let [a, b, c, d] = start();
     let effects = last([a, b, c, d, Is::RecordRead(Ok(None))]);
@@ -187,7 +187,7 @@ fn a_store_that_fails_makes_the_push_unavailable() {
 
 #[test]
 fn an_event_of_another_state_changes_nothing() {
-    let effects = run([
+    let effects = run(&[
         this_month(),
         Is::BridgeAnswered(BridgeOutcome::Accepted),
         Is::NodeCleared,

@@ -16,3 +16,5 @@ mod scenario;
 mod scenarios;
 mod store;
 mod world;
+
+pub(crate) use scenario::is_large;
