@@ -180,7 +180,7 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
         (format!("POST /v1/feeds/x/b/republish\n{bearer}\n\n"), 404),
         (
             format!(
-                "POST {phones}\n\n{{\"token\":\"a-token\",\"channelID\":\"{CHID}\",\"key\":null}}"
+                "POST {phones}\n\n{{\"token\":\"a-token-of-fcm\",\"channelID\":\"{CHID}\",\"key\":null}}"
             ),
             200,
         ),
