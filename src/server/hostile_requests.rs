@@ -187,7 +187,7 @@ fn samples(node: &Node) -> Vec<(String, u16)> {
         ("GET /_matrix/push/v1/notify\n\n".to_owned(), 200),
         (
             format!(
-                "POST {phones}\n\n{{\"token\":\"a-token\",\"channelID\":\"{CHID}\",\"key\":null}}"
+                "POST {phones}\n\n{{\"token\":\"a-token-of-fcm\",\"channelID\":\"{CHID}\",\"key\":null}}"
             ),
             200,
         ),

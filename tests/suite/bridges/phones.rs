@@ -59,6 +59,12 @@ impl World {
         channels(&answer)
     }
 
+    /// Starts the ended server again. Its former connections are closed, so the sender is a new one.
+    fn restart(&mut self, launch: Launch) {
+        self.server.restart_as(launch);
+        self.sender = Sender::new();
+    }
+
     /// The tokens and channels of the messages that FCM has received.
     fn received(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
@@ -167,7 +173,7 @@ async fn registrations_and_their_secrets_survive_kill_9() {
     let mut world = World::start();
     let phones = join_all((0..20).map(|_| world.register("fcm", "a-token-of-fcm"))).await;
     world.server.kill();
-    world.server.restart();
+    world.restart(bridged(&world.service, &[]));
     for phone in &phones {
         assert_eq!(world.channels(phone).await, [phone.channel.as_str()]);
         world.sender.push(&phone.endpoint, "after the restart").await;
@@ -189,7 +195,7 @@ async fn a_push_that_the_bridge_has_and_that_kill_9_ends_gets_no_201_and_may_be_
     let (answer, ()) = tokio::join!(post, killed);
     assert!(answer.is_err(), "the bridge has not answered: {answer:?}");
 
-    world.server.restart();
+    world.restart(bridged(&world.service, &[]));
     world.sender.push(&phone.endpoint, "sent").await;
     let expected = ("a-token-of-fcm".to_owned(), phone.channel.clone());
     assert_eq!(world.received(), [expected.clone(), expected]);
@@ -205,7 +211,7 @@ async fn phones_that_never_connect_are_moved_to_the_month_by_a_push_or_a_request
     for days in [35, 70, 105] {
         world.server.terminate();
         let ahead = format!("--clock-offset-s={}", days * DAY_S);
-        world.server.restart_as(bridged(&world.service, &["--dev", &ahead]));
+        world.restart(bridged(&world.service, &["--dev", &ahead]));
         assert_eq!(world.channels(&asked).await, [asked.channel.as_str()]);
         world.sender.push(&pushed.endpoint, "of this month").await;
         world.sender.push(&asked.endpoint, "of this month").await;
