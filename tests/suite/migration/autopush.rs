@@ -106,7 +106,8 @@ impl Autopush {
 
     /// All keys and values, to see that nothing was changed.
     pub(super) fn keys(&mut self) -> Vec<String> {
-        let mut keys: Vec<String> = cmd("KEYS").arg("*").query(&mut self.redis).unwrap();
+        let mut keys: Vec<String> =
+            cmd("KEYS").arg("*").query(&mut self.redis).expect("Redis answers");
         keys.sort();
         keys
     }

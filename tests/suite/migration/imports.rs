@@ -195,8 +195,8 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
 
 fn put_key(dir: &Path, key: &str) {
     let path = dir.join(KEYS_FILE);
-    fs::write(&path, format!("crypto_keys = [\"{key}\"]")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&path, format!("crypto_keys = [\"{key}\"]")).expect("a file can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its owner may");
 }
 
 #[actix_web::test]
