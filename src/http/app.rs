@@ -56,6 +56,8 @@ pub struct EndpointRole {
     pub message_urls: MessageUrls,
     pub vapid: Vapid,
     pub limits: PushLimits,
+    /// Whether endpoints accept the PUT of SimplePush.
+    pub simplepush: bool,
     pub shared: Arc<EndpointShared>,
     pub ids: MessageIds,
 }

@@ -6,19 +6,19 @@ use actix_web::web::{self, Bytes, Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
 use slog::debug;
-use state_machine::Message;
 use state_machine::delivery::Outcome;
+use state_machine::{Message, Uaid};
 use tokio::time::timeout;
 
-use super::PushError;
 use super::app::{EndpointRole, LocalEndpoint};
 use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::{self, PushHeaders};
 use super::routes::preflight_or_refused;
 use super::vapid::{Credentials, VapidKey};
+use super::{PushError, simplepush};
 
-/// The resource of an endpoint path whose tokens have this version.
-pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
+/// The resource of an endpoint path whose tokens have this version. With `simplepush` it also accepts PUT.
+pub(super) fn resource(path: &'static str, version: TokenVersion, simplepush: bool) -> Resource {
     let push = move |request: HttpRequest,
                      token: Path<String>,
                      payload: Payload,
@@ -30,7 +30,15 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
             error.closing_response()
         })
     };
-    web::resource(path).post(push).default_service(preflight_or_refused("POST, OPTIONS"))
+    let resource = web::resource(path).post(push);
+    match simplepush {
+        true => resource
+            .put(move |request, token, payload, app, endpoint| {
+                simplepush::put(request, version, token, payload, app, endpoint)
+            })
+            .default_service(preflight_or_refused("POST, PUT, OPTIONS")),
+        false => resource.default_service(preflight_or_refused("POST, OPTIONS")),
+    }
 }
 
 async fn push(
@@ -46,7 +54,7 @@ async fn push(
     limits.push_from(limits.address(request.peer_addr(), headers))?;
     let (EndpointToken { uaid, chid }, key) = open(app, headers, version, token)?;
     let PushHeaders { ttl, topic, urgency } = PushHeaders::read(headers, app.limits.ttl_max)?;
-    let body = read_body(headers, payload, app).await?;
+    let body = read_body(headers, payload, body_bytes_max(headers, app), app).await?;
     let payload = push_headers::payload(headers, body)?;
     // The body was read, so a refused sender keeps its connection.
     limits.push_to(uaid, chid, key)?;
@@ -54,19 +62,38 @@ async fn push(
     let id = app.ids.mint(accepted_at, topic.is_some());
     let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
     let reference = message.key();
+    deliver(app, endpoint, uaid, message).await?;
+    let location = format!("{}{}", app.origin, app.message_urls.encrypt(uaid, &reference));
+    let mut response = HttpResponse::Created();
+    Ok(response.insert_header((LOCATION, location)).insert_header(("ttl", ttl.0 / 1000)).finish())
+}
+
+/// How a push that succeeded has ended.
+pub(super) enum Accepted {
+    Delivered,
+    Stored,
+    Dropped,
+}
+
+/// Has the endpoint actor deliver or store a message.
+pub(super) async fn deliver(
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+    uaid: Uaid,
+    message: Message,
+) -> Result<Accepted, PushError> {
+    let ttl_s = message.ttl.0 / 1000;
     let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
     let outcome = outcome.unwrap_or_else(|error| {
         debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
     });
-    let ttl_s = ttl.0 / 1000;
     debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl_s);
     match outcome {
-        Outcome::Delivered | Outcome::Stored | Outcome::Dropped => {
-            let location = format!("{}{}", app.origin, app.message_urls.encrypt(uaid, &reference));
-            let mut response = HttpResponse::Created();
-            Ok(response.insert_header((LOCATION, location)).insert_header(("ttl", ttl_s)).finish())
-        }
+        Outcome::Delivered => Ok(Accepted::Delivered),
+        Outcome::Stored => Ok(Accepted::Stored),
+        Outcome::Dropped => Ok(Accepted::Dropped),
+        Outcome::OtherProtocol => Err(PushError::OtherProtocol),
         Outcome::NoSuchUser => Err(PushError::UserGone),
         Outcome::UserWentAway => Err(PushError::UserWentAway),
         Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
@@ -77,7 +104,7 @@ async fn push(
 
 /// Decrypts the token and verifies the sender's credentials. Returns the token's content and the SHA-256 of the verified
 /// key, if there is one.
-fn open(
+pub(super) fn open(
     app: &EndpointRole,
     headers: &HeaderMap,
     version: TokenVersion,
@@ -92,22 +119,26 @@ fn open(
     Ok((opened, key.map(VapidKey::sha256)))
 }
 
-/// Reads the body within its limits of size and time.
-async fn read_body(
-    headers: &HeaderMap,
-    payload: Payload,
-    app: &EndpointRole,
-) -> Result<Bytes, PushError> {
+fn body_bytes_max(headers: &HeaderMap, app: &EndpointRole) -> usize {
     let limits = &app.limits;
     let is_aesgcm = headers
         .get(CONTENT_ENCODING)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"aesgcm"));
-    let max_bytes = if is_aesgcm { limits.aesgcm_bytes_max } else { limits.payload_bytes_max };
+    if is_aesgcm { limits.aesgcm_bytes_max } else { limits.payload_bytes_max }
+}
+
+/// Reads the body within its limits of size and time.
+pub(super) async fn read_body(
+    headers: &HeaderMap,
+    payload: Payload,
+    max_bytes: usize,
+    app: &EndpointRole,
+) -> Result<Bytes, PushError> {
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: u64| length > max_bytes as u64) {
         return Err(PushError::TooLarge { max_bytes });
     }
-    match timeout(limits.body_timeout, payload.to_bytes_limited(max_bytes)).await {
+    match timeout(app.limits.body_timeout, payload.to_bytes_limited(max_bytes)).await {
         Ok(Ok(Ok(body))) => Ok(body),
         Ok(Ok(Err(_))) => Err(PushError::Http(StatusCode::BAD_REQUEST)),
         Ok(Err(_)) => Err(PushError::TooLarge { max_bytes }),

@@ -159,6 +159,7 @@ impl NodeParts<'_> {
             config: Arc::new(Config {
                 node: name.clone(),
                 frozen_month,
+                simplepush: settings.simplepush,
                 limits: limits::of_session(settings),
             }),
             store: Arc::clone(&common.store),
@@ -208,6 +209,7 @@ impl NodeParts<'_> {
             message_urls: MessageUrls::new(keys),
             vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max),
             limits: limits::of_a_push(settings),
+            simplepush: settings.simplepush,
             shared: Arc::new(shared),
             ids: MessageIds::after(floor),
         })

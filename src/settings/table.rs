@@ -17,10 +17,9 @@ use crate::node_address::{AllowedNodes, Networks};
 
 settings! {
     group "Server" {
-        /// Directory of the database and the keys. The server creates it if it is missing; one
-        /// server at a time uses it. Back up the whole directory while the server is stopped:
-        /// without router.db every user agent must subscribe again, and without keys.toml no
-        /// endpoint URL issued so far works.
+        /// Directory of the database and the keys. The server creates it if it is missing; one server at a time uses it.
+        /// Back up the whole directory while the server is stopped: without router.db every user agent must subscribe
+        /// again, and without keys.toml no endpoint URL issued so far works.
         data_dir: PathBuf = PathBuf::from("./kalends-data");
 
         /// Address and port for user agents and application servers. Port 0 selects a free port.
@@ -42,17 +41,19 @@ settings! {
         /// Creates a message table for each month and moves user agents to it. With `false`, the
         /// table in use stays in use: the newest that user agents are on.
         rotation: bool = true;
+
+        /// Serves SimplePush, the protocol before Web Push, to user agents whose `hello` has no `use_webpush: true`.
+        /// Those of UnifiedPush have none either, so this server is not for them then.
+        simplepush: bool = false;
     }
 
     group "Storage" {
-        /// Store for records and messages: `embedded` keeps SQLite files in `data_dir`, `dynamodb`
-        /// uses Amazon DynamoDB or a server with the same API. The keys are in `data_dir` in either
-        /// case.
+        /// Store for records and messages: `embedded` keeps SQLite files in `data_dir`, `dynamodb` uses Amazon DynamoDB
+        /// or a server with the same API. The keys are in `data_dir` in either case.
         store: StoreKind = StoreKind::Embedded;
 
-        /// Creates missing DynamoDB tables. With `false`, create them by hand or with `kalends
-        /// tables create`; the server does not start without them. Embedded tables are always
-        /// created.
+        /// Creates missing DynamoDB tables. With `false`, create them by hand or with `kalends tables create`; the server
+        /// does not start without them. Embedded tables are always created.
         create_tables: bool = true;
 
         /// Writes that may wait for the disk. Above it, the store is busy and a push gets 503.

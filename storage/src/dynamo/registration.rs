@@ -8,8 +8,7 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::names::Names;
 use super::router::{
-    self, RecordUpdate, UPDATE, Updated, connected_at, is_of, is_served, months, place,
-    without_month,
+    self, RecordUpdate, UPDATE, Updated, connected_at, is_of, months, place, without_month,
 };
 use crate::store::{RegisterResult, Registration};
 
@@ -120,11 +119,12 @@ fn why_refused(
     item: Option<Item>,
     indeterminate: bool,
 ) -> Result<Option<RegisterResult>, CallError> {
-    let Registration { uaid, ref node, connected_at: at, create_in, .. } = *registration;
+    let Registration { uaid, ref router_type, ref node, connected_at: at, create_in, .. } =
+        *registration;
     let Some(item) = item else {
         return Ok(create_in.is_none().then_some(RegisterResult::UnknownAgent));
     };
-    if !is_served(&item) {
+    if router::router_type(&item).as_ref() != Some(router_type) {
         return Ok(Some(RegisterResult::UnknownAgent));
     }
     // The first attempt wrote it and its reply was lost, with the former binding.

@@ -103,7 +103,8 @@ pub(super) fn decode(
     let (curmonth, oldmonth) = months(client, item)?;
     Ok(RouterRecord {
         uaid,
-        router_type: RouterType::WebPush,
+        router_type: router_type(item)
+            .ok_or_else(|| unreadable(client, "a record is not served"))?,
         node: node(item),
         connected_at: connected_at(item),
         last_connect: LastConnect(number_of(item, "last_connect").unwrap_or(0)),
@@ -112,9 +113,17 @@ pub(super) fn decode(
     })
 }
 
-/// Whether a record is one of Web Push: also without a type. Any other counts as none.
+/// Whether a record has a router type that is served. Any other counts as none.
 pub(super) fn is_served(item: &Item) -> bool {
-    text_of(item, ROUTER_TYPE).is_none_or(|there| RouterType::parse(there).is_some())
+    router_type(item).is_some()
+}
+
+/// The router type, if it is served: a record without one is of Web Push. One of SimplePush without a month is of older
+/// software.
+pub(super) fn router_type(item: &Item) -> Option<RouterType> {
+    let Some(there) = text_of(item, ROUTER_TYPE) else { return Some(RouterType::WebPush) };
+    RouterType::parse(there)
+        .filter(|there| *there != RouterType::SimplePush || item.contains_key("curmonth"))
 }
 
 /// `curmonth` and `oldmonth` of a record.

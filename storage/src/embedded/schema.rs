@@ -70,6 +70,7 @@ pub(super) const ROUTER: Schema = Schema {
             WHERE feed_sync_id IS NOT NULL;
         CREATE INDEX feed_keys_pending ON feed_keys (feed, key) WHERE feed_sync_id IS NULL;
     ",
+        "ALTER TABLE notifications ADD COLUMN data TEXT",
     ],
 };
 

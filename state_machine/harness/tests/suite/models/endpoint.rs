@@ -270,7 +270,8 @@ impl World {
                 let detail = format!("the push of {} is answered {outcome:?}", message.id);
                 self.breaks(Promise::SubscriptionKept.broken(detail));
             }
-            Outcome::Dropped | Outcome::Full(_) | Outcome::Unavailable => {}
+            Outcome::OtherProtocol | Outcome::Dropped | Outcome::Full(_) | Outcome::Unavailable => {
+            }
         }
     }
 
