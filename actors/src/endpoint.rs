@@ -11,8 +11,10 @@ use state_machine::bridged_call::BridgedError;
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
-use state_machine::store::{FullScope, StoreFailed};
-use state_machine::{BridgeOutcome, BridgeRecipient, Message, Month, NodeId, Span, Uaid};
+use state_machine::store::{FullScope, StoreFailed, Stored};
+use state_machine::{
+    BridgeOutcome, BridgeRecipient, Message, Month, NodeId, RouterRecord, RouterType, Span, Uaid,
+};
 use storage::{Store, StoreError};
 use tokio::time::timeout;
 
@@ -253,8 +255,10 @@ impl PushInFlight<'_> {
         match effect {
             DeliveryEffect::ReadRecord => {
                 let read = store.record(self.uaid).await;
-                let route = self.checked(read).map(|record| record.map(Route::from));
-                DeliveryEvent::RecordRead(route)
+                match self.checked(read) {
+                    Ok(Some(record)) if !self.is_for(&record) => DeliveryEvent::OtherProtocol,
+                    read => DeliveryEvent::RecordRead(read.map(|record| record.map(Route::from))),
+                }
             }
             DeliveryEffect::Deliver { node } => {
                 DeliveryEvent::NodeAnswered(self.deliver(&node).await)
@@ -265,12 +269,12 @@ impl PushInFlight<'_> {
                 DeliveryEvent::NodeCleared
             }
             DeliveryEffect::ConfirmChannel { month } => {
-                let read = store.channels(self.uaid, month).await;
-                let has =
-                    |channels: std::collections::BTreeSet<_>| channels.contains(&self.message.chid);
-                DeliveryEvent::ChannelConfirmed(self.checked(read).map(|all| all.is_some_and(has)))
+                DeliveryEvent::ChannelConfirmed(self.has_channel(month).await)
             }
             DeliveryEffect::Store { month } => {
+                if self.message.version().is_some() {
+                    return DeliveryEvent::Stored(self.store_version(month).await);
+                }
                 match store.store_message(self.uaid, month, self.message.clone()).await {
                     Err(StoreError::NoSuchMonth(_)) => {
                         DeliveryEvent::Stored(Err(WriteError::NoSuchMonth))
@@ -279,6 +283,10 @@ impl PushInFlight<'_> {
                         self.checked(stored).map_err(|StoreFailed| WriteError::Failed),
                     ),
                 }
+            }
+            // A SimplePush version is in a table without months.
+            DeliveryEffect::DeleteStored { .. } if self.message.version().is_some() => {
+                DeliveryEvent::OldRowDeleted
             }
             DeliveryEffect::DeleteStored { month } => {
                 let messages = vec![self.message.key()];
@@ -299,6 +307,26 @@ impl PushInFlight<'_> {
                 DeliveryEvent::NodeCleared
             }
         }
+    }
+
+    /// Whether the message is of the protocol that the agent speaks.
+    fn is_for(&self, record: &RouterRecord) -> bool {
+        (record.router_type == RouterType::SimplePush) == self.message.version().is_some()
+    }
+
+    async fn has_channel(&self, month: Month) -> Result<bool, StoreFailed> {
+        let read = self.checked(self.shared.store.channels(self.uaid, month).await)?;
+        Ok(read.is_some_and(|channels| channels.contains(&self.message.chid)))
+    }
+
+    /// Stores a SimplePush version if its channel is registered, so that an agent has no more rows than channels.
+    async fn store_version(&self, month: Month) -> Result<Stored, WriteError> {
+        let is_registered = self.has_channel(month).await.map_err(|_| WriteError::Failed)?;
+        if !is_registered {
+            return Ok(Stored::NoSuchChannel);
+        }
+        let stored = self.shared.store.store_message(self.uaid, month, self.message.clone()).await;
+        self.checked(stored).map_err(|StoreFailed| WriteError::Failed)
     }
 
     /// Delivers directly. A missing answer, or a dropped reply, proves nothing about the agent.

@@ -21,6 +21,9 @@ pub(crate) fn submit(store: &dyn Store, op: StoreOp) -> PendingAnswer {
         StoreOp::Fetch { uaid, month, after, limit, now } => {
             answer(store.fetch_messages(uaid, month, after, limit, now), Answer::Fetched)
         }
+        StoreOp::FetchVersions { uaid, after, limit, now } => {
+            answer(store.fetch_versions(uaid, after, limit, now), Answer::Fetched)
+        }
         StoreOp::Delete { uaid, months, messages } => {
             answer(store.delete_messages(uaid, months, messages), |_count| Answer::Deleted)
         }

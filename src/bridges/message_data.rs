@@ -25,7 +25,8 @@ impl<'a> MessageData<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
         let (con, enc, cryptokey) = match message.payload.as_ref().map(|payload| &payload.encoding)
         {
-            None => (None, None, None),
+            // Versions of SimplePush are plain, and go to agents of SimplePush only.
+            None | Some(Encoding::Plain) => (None, None, None),
             Some(Encoding::Aes128Gcm) => (Some("aes128gcm"), None, None),
             Some(Encoding::AesGcm { encryption, crypto_key }) => {
                 (Some("aesgcm"), Some(&**encryption), Some(&**crypto_key))

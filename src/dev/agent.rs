@@ -297,6 +297,7 @@ impl Agent {
         let encoding = Some(match payload.encoding {
             Encoding::Aes128Gcm => "aes128gcm",
             Encoding::AesGcm { .. } => "aesgcm",
+            Encoding::Plain => "plain",
         });
         Ok(match decrypt(&self.identity.pair, &self.identity.auth, &payload) {
             Ok(body) => (Event::Message { version, encoding, body }, DELIVERED),

@@ -87,6 +87,7 @@ pub fn decrypt(
             let block = aesgcm_block(encryption, crypto_key, &payload.data)?;
             Ok(legacy::decrypt_aesgcm(&components, auth, &block)?)
         }
+        Encoding::Plain => Ok(payload.data.to_vec()),
     }
 }
 

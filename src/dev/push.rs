@@ -231,6 +231,7 @@ fn encoding_headers(encoding: Encoding) -> Vec<(&'static str, String)> {
             ("Encryption", encryption.into()),
             ("Crypto-Key", crypto_key.into()),
         ],
+        Encoding::Plain => Vec::new(),
     }
 }
 

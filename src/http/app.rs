@@ -58,6 +58,8 @@ pub struct EndpointRole {
     pub limits: PushLimits,
     /// Whether this node is a Matrix push gateway for its endpoints.
     pub matrix_gateway: bool,
+    /// Whether endpoints accept the PUT of SimplePush.
+    pub simplepush: bool,
     pub shared: Arc<EndpointShared>,
     pub ids: MessageIds,
 }

@@ -52,6 +52,13 @@ pub enum PushError {
     UserWentAway,
     #[error("there is no such subscription, or no longer: remove it")]
     NoSuchSubscription,
+    /// The user agent speaks SimplePush and the request is a POST, or the reverse.
+    #[error(
+        "wrong method for this endpoint: PUT is for user agents of SimplePush, POST for the others"
+    )]
+    OtherProtocol,
+    #[error("version must be a whole number from 0 to 18446744073709551615")]
+    Version,
     #[error("the body is larger than {max_bytes} bytes")]
     TooLarge { max_bytes: usize },
     /// The server, or a service that it depends on, is overloaded or down.
@@ -109,6 +116,8 @@ impl PushError {
             | Self::Location(_)
             | Self::NotFound
             | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
+            Self::OtherProtocol => (StatusCode::BAD_REQUEST, 108),
+            Self::Version => (StatusCode::BAD_REQUEST, 999),
             Self::UserGone => (StatusCode::GONE, 103),
             Self::UserWentAway => (StatusCode::GONE, 105),
             Self::NoSuchSubscription => (StatusCode::GONE, 106),

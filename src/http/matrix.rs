@@ -116,7 +116,7 @@ async fn push_to(
     let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
     let ttl = TTL.min(app.limits.ttl_max);
     let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
-    push::deliver(app, endpoint, uaid, message).await
+    push::deliver(app, endpoint, uaid, message).await.map(|_accepted| ())
 }
 
 /// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key.

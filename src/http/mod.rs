@@ -15,6 +15,7 @@ mod push;
 pub mod push_headers;
 pub mod request_body_drain;
 pub mod routes;
+mod simplepush;
 mod socket;
 pub mod vapid;
 

@@ -8,16 +8,16 @@ use slog::debug;
 use state_machine::delivery::Outcome;
 use state_machine::{Message, Uaid};
 
-use super::PushError;
 use super::app::{EndpointRole, LocalEndpoint, PushLimits};
 use super::body::read_body;
 use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::{self, PushHeaders};
 use super::routes::preflight_or_refused;
 use super::vapid::{Credentials, VapidKey};
+use super::{PushError, simplepush};
 
-/// The resource of an endpoint path whose tokens have this version.
-pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
+/// The resource of an endpoint path whose tokens have this version. With `simplepush` it also accepts PUT.
+pub(super) fn resource(path: &'static str, version: TokenVersion, simplepush: bool) -> Resource {
     let push = move |request: HttpRequest,
                      token: Path<String>,
                      payload: Payload,
@@ -29,7 +29,15 @@ pub(super) fn resource(path: &'static str, version: TokenVersion) -> Resource {
             error.closing_response()
         })
     };
-    web::resource(path).post(push).default_service(preflight_or_refused("POST, OPTIONS"))
+    let resource = web::resource(path).post(push);
+    match simplepush {
+        true => resource
+            .put(move |request, token, payload, app, endpoint| {
+                simplepush::put(request, version, token, payload, app, endpoint)
+            })
+            .default_service(preflight_or_refused("POST, PUT, OPTIONS")),
+        false => resource.default_service(preflight_or_refused("POST, OPTIONS")),
+    }
 }
 
 async fn push(
@@ -60,13 +68,20 @@ async fn push(
     Ok(response.insert_header((LOCATION, location)).insert_header(("ttl", ttl.0 / 1000)).finish())
 }
 
+/// How a push that succeeded has ended.
+pub(super) enum Accepted {
+    Delivered,
+    Stored,
+    Dropped,
+}
+
 /// Has the message delivered or stored. Its subscription has been charged.
 pub(super) async fn deliver(
     app: &EndpointRole,
     endpoint: &LocalEndpoint,
     uaid: Uaid,
     message: Message,
-) -> Result<(), PushError> {
+) -> Result<Accepted, PushError> {
     let ttl_s = message.ttl.0 / 1000;
     let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
     let outcome = outcome.unwrap_or_else(|error| {
@@ -75,7 +90,10 @@ pub(super) async fn deliver(
     });
     debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl_s);
     match outcome {
-        Outcome::Delivered | Outcome::Stored | Outcome::Dropped => Ok(()),
+        Outcome::Delivered => Ok(Accepted::Delivered),
+        Outcome::Stored => Ok(Accepted::Stored),
+        Outcome::Dropped => Ok(Accepted::Dropped),
+        Outcome::OtherProtocol => Err(PushError::OtherProtocol),
         Outcome::NoSuchUser => Err(PushError::UserGone),
         Outcome::UserWentAway => Err(PushError::UserWentAway),
         Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
@@ -87,7 +105,7 @@ pub(super) async fn deliver(
 
 /// Decrypts the token and verifies the sender's credentials. Returns the token's content and the SHA-256 of the verified
 /// key, if there is one.
-fn open(
+pub(super) fn open(
     app: &EndpointRole,
     headers: &HeaderMap,
     version: TokenVersion,

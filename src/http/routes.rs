@@ -39,16 +39,17 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
     if endpoints.matrix_gateway {
         service.service(matrix::resource());
     }
+    let push = |path, version| push::resource(path, version, endpoints.simplepush);
     service
         .app_data(Data::new(LocalEndpoint::new(Arc::clone(&endpoints.shared))))
         .app_data(endpoints.clone())
         .service(
             web::scope("/wpush")
                 .wrap(cors())
-                .service(push::resource("/v1/{token}", TokenVersion::V1))
-                .service(push::resource("/v2/{token}", TokenVersion::V2))
-                .service(push::resource("/r/{token}", TokenVersion::Restricted))
-                .service(push::resource("/{token}", TokenVersion::Short))
+                .service(push("/v1/{token}", TokenVersion::V1))
+                .service(push("/v2/{token}", TokenVersion::V2))
+                .service(push("/r/{token}", TokenVersion::Restricted))
+                .service(push("/{token}", TokenVersion::Short))
                 .default_service(nothing_here()),
         )
         .service(
@@ -75,13 +76,13 @@ fn cors() -> DefaultHeaders {
 pub(super) fn preflight_or_refused(allow: &'static str) -> Route {
     web::route().to(move |request: HttpRequest| {
         let is_preflight = *request.method() == Method::OPTIONS;
-        ready(if is_preflight { preflight() } else { refused(allow) })
+        ready(if is_preflight { preflight(allow) } else { refused(allow) })
     })
 }
 
-fn preflight() -> HttpResponse {
+fn preflight(allow: &'static str) -> HttpResponse {
     HttpResponse::NoContent()
-        .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, "POST, DELETE"))
+        .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, allow))
         .insert_header((
             header::ACCESS_CONTROL_ALLOW_HEADERS,
             "authorization, content-encoding, content-type, crypto-key, encryption, prefer, \

@@ -101,6 +101,7 @@ impl Headers<'_> {
     fn read(self) -> Result<Encoding, WireMessageError> {
         match (self.encoding, self.encryption, self.crypto_key) {
             ("aes128gcm", None, None) => Ok(Encoding::Aes128Gcm),
+            ("plain", None, None) => Ok(Encoding::Plain),
             ("aesgcm", Some(encryption), Some(crypto_key)) => Ok(Encoding::AesGcm {
                 encryption: bounded(encryption, "encryption")?,
                 crypto_key: bounded(crypto_key, "crypto_key")?,

@@ -168,6 +168,7 @@ impl NodeParts<'_> {
             config: Arc::new(Config {
                 node: name.clone(),
                 frozen_month,
+                simplepush: settings.simplepush,
                 limits: limits::of_session(settings),
             }),
             store: Arc::clone(&common.store),
@@ -254,6 +255,7 @@ impl NodeParts<'_> {
             vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max),
             limits: limits::of_a_push(settings),
             matrix_gateway: settings.matrix_gateway,
+            simplepush: settings.simplepush,
             shared: Arc::new(shared),
             ids: MessageIds::after(floor),
         })

@@ -42,6 +42,10 @@ settings! {
         /// Creates a message table for each month and moves user agents to it. With `false`, the table in use stays in
         /// use: the newest that user agents are on.
         rotation: bool = true;
+
+        /// Serves SimplePush, the protocol before Web Push, to user agents whose `hello` has no `use_webpush: true`.
+        /// Those of UnifiedPush have none either, so this server is not for them then.
+        simplepush: bool = false;
     }
 
     group "Storage" {

@@ -34,6 +34,12 @@ pub struct Chid(pub [u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(u128);
 
+/// The first two bytes of the id of a SimplePush version. As those of a UUIDv7 they are after the year 10,000.
+const VERSION_TAG: u128 = 0xffff;
+/// The bits of a version and of the absent topic.
+const VERSION_BITS: u32 = 65;
+const CHANNEL_MASK: u128 = (1 << (112 - VERSION_BITS)) - 1;
+
 /// A connection of this node, unique while the process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
@@ -91,6 +97,36 @@ impl MessageId {
     /// The reverse of [`MessageId::to_bytes`].
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
+    }
+
+    /// The id of a SimplePush version. Of two ids of one channel, that of the higher version is the greater one.
+    ///
+    /// It begins with [`VERSION_TAG`], which no time has, and identifies the channel too, because two channels may have
+    /// the same version.
+    pub fn of_version(chid: Chid, version: u64) -> Self {
+        let bits = u128::from_be_bytes(chid.0);
+        let channel = (bits ^ (bits >> 64)) & CHANNEL_MASK;
+        Self(VERSION_TAG << 112 | channel << VERSION_BITS | u128::from(version) << 1)
+    }
+
+    /// The SimplePush version that this is the id of, if it is one of this channel.
+    pub fn version_of(self, chid: Chid) -> Option<u64> {
+        let version = (self.0 >> 1) as u64;
+        (self == Self::of_version(chid, version)).then_some(version)
+    }
+
+    /// Whether an agent that has this message needs the other one no more: it is the same, or a version of the same
+    /// channel that is not higher.
+    pub fn covers(self, other: Self) -> bool {
+        self == other || (self.is_version() && other < self && self.channel() == other.channel())
+    }
+
+    pub(crate) fn is_version(self) -> bool {
+        self.0 >> 112 == VERSION_TAG
+    }
+
+    fn channel(self) -> u128 {
+        self.0 >> VERSION_BITS
     }
 
     /// Sixteen bytes whose byte order is the order of time.
@@ -202,6 +238,28 @@ mod tests {
         assert!(early < late && early.to_bytes() < late.to_bytes());
         assert!(early.has_topic() && !late.has_topic());
         assert_eq!(MessageId::parse(&early.to_string()), Ok(early));
+    }
+
+    #[test]
+    fn a_version_covers_the_lower_ones_of_its_channel() {
+        let id = |channel, version| MessageId::of_version(Chid([channel; 16]), version);
+        for version in [0, 1, 9, 10, u64::MAX / 2 + 1, u64::MAX] {
+            assert_eq!(id(1, version).version_of(Chid([1; 16])), Some(version));
+            assert!(!id(1, version).has_topic());
+        }
+        let channels = [1, 2].map(|last| {
+            let mut bytes = [7; 16];
+            bytes[15] = last;
+            Chid(bytes)
+        });
+        let [one, two] = channels.map(|chid| MessageId::of_version(chid, 5));
+        assert_eq!(one.version_of(channels[1]), None);
+        assert!(one.covers(one) && !one.covers(two) && !two.covers(one));
+        assert!(MessageId::of_version(channels[0], 6).covers(one));
+        assert!(!one.covers(MessageId::of_version(channels[0], 6)));
+        let [early, late] = [0x0193 << 112 | 0x10, 0x0193 << 112 | 0x20]
+            .map(|uuid| MessageId::from_uuid_v7(uuid, false));
+        assert!(!late.covers(early) && late.covers(late));
     }
 
     #[test]

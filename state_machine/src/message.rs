@@ -46,6 +46,8 @@ pub enum Encoding {
         /// The `Crypto-Key` header, which has the sender's public key.
         crypto_key: Box<str>,
     },
+    /// The text of a SimplePush version, which is not encrypted.
+    Plain,
 }
 
 /// A topic: 1 to 32 characters of the URL-safe base64 alphabet (RFC 8030 §5.4).
@@ -80,6 +82,25 @@ pub struct MessageKey {
 const OFFERS_MAX: u8 = 2;
 
 impl Message {
+    /// A version of a SimplePush channel, which never expires, and the text that was sent with it.
+    pub fn of_version(chid: Chid, version: u64, data: Option<Bytes>, accepted_at: Time) -> Self {
+        Self {
+            id: MessageId::of_version(chid, version),
+            chid,
+            topic: None,
+            urgency: Urgency::Normal,
+            accepted_at,
+            ttl: Span(u64::MAX),
+            offers: 0,
+            payload: data.map(|data| Payload { data, encoding: Encoding::Plain }),
+        }
+    }
+
+    /// The version, if it is a message of SimplePush.
+    pub fn version(&self) -> Option<u64> {
+        self.id.version_of(self.chid)
+    }
+
     /// Whether it is sent behind all others.
     pub fn is_offered_often(&self) -> bool {
         self.offers >= OFFERS_MAX

@@ -38,7 +38,7 @@ pub struct NodeBinding {
 pub enum RouterType {
     /// Over a WebSocket of a connection node.
     WebPush,
-    /// Over a WebSocket, with the older protocol SimplePush.
+    /// Over a WebSocket, with the older protocol SimplePush: a channel has one number, which only grows.
     SimplePush,
     /// Through the push service of its platform.
     Bridge(Box<BridgeRecipient>),
@@ -69,7 +69,7 @@ impl RouterType {
 
     /// Parses the `router_type` of a router table.
     pub fn parse(text: &str) -> Option<Self> {
-        (text == "webpush").then_some(Self::WebPush)
+        [Self::WebPush, Self::SimplePush].into_iter().find(|known| known.as_str() == text)
     }
 }
 

@@ -124,6 +124,15 @@ pub enum StoreOp {
         /// Messages that expired before this time are left out.
         now: Time,
     },
+    /// Read a page of the SimplePush versions that wait.
+    FetchVersions {
+        uaid: Uaid,
+        /// Only those after this position.
+        after: Option<Cursor>,
+        limit: PageLimit,
+        /// When the read began.
+        now: Time,
+    },
     /// Delete messages that were acked or have expired.
     Delete {
         uaid: Uaid,
@@ -161,7 +170,7 @@ pub enum StoreAnswer {
     /// The answer to [`StoreOp::ReadChannels`]: none if the agent never registered a channel in
     /// this month, or the month has no table.
     Channels(Option<BTreeSet<Chid>>),
-    /// The answer to [`StoreOp::Fetch`].
+    /// The answer to [`StoreOp::Fetch`] and [`StoreOp::FetchVersions`].
     Fetched(Page),
     /// The answer to [`StoreOp::Delete`].
     Deleted,
@@ -195,7 +204,7 @@ pub struct StoreFailed;
 impl StoreOp {
     /// Whether it changes rows.
     pub fn is_write(&self) -> bool {
-        !matches!(self, Self::ReadChannels { .. } | Self::Fetch { .. })
+        !matches!(self, Self::ReadChannels { .. } | Self::Fetch { .. } | Self::FetchVersions { .. })
     }
 }
 

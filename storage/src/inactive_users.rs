@@ -114,5 +114,26 @@ pub async fn delete_rows(store: &dyn StoreAdmin, uaids: &[Uaid]) -> Result<bool,
             were_there = true;
         }
     }
+    for uaid in uaids {
+        were_there |= delete_versions(store, *uaid).await?;
+    }
     Ok(were_there)
 }
+
+/// Deletes the SimplePush versions of a user. Returns whether there were any.
+async fn delete_versions(store: &dyn StoreAdmin, uaid: Uaid) -> Result<bool, StoreError> {
+    let mut were_there = false;
+    loop {
+        let page = store.fetch_notifications(uaid, None, VERSIONS_IN_A_PAGE).await?;
+        if page.is_empty() {
+            return Ok(were_there);
+        }
+        were_there = true;
+        for notification in page {
+            store.delete_notification(uaid, notification.chid, None).await?;
+        }
+    }
+}
+
+/// SimplePush versions that a drop reads at once.
+const VERSIONS_IN_A_PAGE: usize = 100;

@@ -61,8 +61,7 @@ pub trait RouterTable: Send + Sync {
 
     /// Writes node, `connected_at`, `last_connect` and router type, if the record there is older
     /// (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay. A record that
-    /// [`RouterTable::record`] does not return, and that of an agent behind a bridge, stays as it is: the agent is
-    /// unknown.
+    /// [`RouterTable::record`] does not return, and one of another router type, stays as it is: the agent is unknown.
     ///
     /// [`RegisterResult::Registered`] carries the binding that the record had before, so that the
     /// caller can notify that node of its dead connection. The notification is an optimisation: all
@@ -125,6 +124,9 @@ pub trait MessageTables: Send + Sync {
     /// month has counts of its own; a message that is stored already, or moved from another month, is always stored.
     /// Messages that had expired when this one was accepted do not count. One that replaces that of its topic counts
     /// the difference.
+    ///
+    /// A SimplePush version is stored if it is higher than the one of its channel that waits. None is checked or counted:
+    /// the caller knows that the channel is registered, and a channel has one version.
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored>;
 
     /// The messages behind the page that ended at `after`, without those expired by `now`. The
@@ -140,9 +142,18 @@ pub trait MessageTables: Send + Sync {
         now: Time,
     ) -> StoreFuture<Page>;
 
+    /// The SimplePush versions behind the page that ended at `after`, by channel. They are in a table without months.
+    fn fetch_versions(
+        &self,
+        uaid: Uaid,
+        after: Option<Cursor>,
+        limit: PageLimit,
+        now: Time,
+    ) -> StoreFuture<Page>;
+
     /// Deletes messages in each of the months, each only if the row still holds that very message:
     /// the replacement of a topic's message stays. Returns the number of deleted messages.
-    /// A month without a table is skipped.
+    /// A month without a table is skipped. A SimplePush version is deleted with the lower ones of its channel.
     fn delete_messages(
         &self,
         uaid: Uaid,

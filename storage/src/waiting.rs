@@ -130,7 +130,7 @@ impl Waiting {
 
 fn bytes_of(payload: &Payload) -> u64 {
     let of_headers = match &payload.encoding {
-        Encoding::Aes128Gcm => 0,
+        Encoding::Aes128Gcm | Encoding::Plain => 0,
         Encoding::AesGcm { encryption, crypto_key } => encryption.len() + crypto_key.len(),
     };
     (payload.data.len() + of_headers) as u64

@@ -29,6 +29,7 @@ mod rollover;
 mod rules;
 mod running;
 mod senders;
+mod simplepush;
 mod slow_peers;
 mod soak;
 mod starting;

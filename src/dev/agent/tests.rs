@@ -37,6 +37,7 @@ fn notification(agent: &Agent, version: &str, message: &[u8], coding: Coding) ->
         Encoding::AesGcm { encryption, crypto_key } => json!({
             "encoding": "aesgcm", "encryption": encryption, "crypto_key": crypto_key,
         }),
+        Encoding::Plain => json!(null),
     };
     json!({
         "messageType": "notification", "channelID": agent.identity.channel,

@@ -21,6 +21,8 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (400, 113, HeaderError::Topic.into()),
         (400, 114, HeaderError::TtlNegative.into()),
         (400, 115, HeaderError::Urgency.into()),
+        (400, 108, PushError::OtherProtocol),
+        (400, 999, PushError::Version),
         (404, 102, TokenError::Unknown.into()),
         (404, 102, MessageUrlError.into()),
         (404, 102, PushError::NotFound),

@@ -21,8 +21,8 @@ pub(super) struct AwaitingHello {
 impl AwaitingHello {
     pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Phase {
         let reason = match event {
-            Event::MessageReceived(ClientMessage::Hello { uaid, broadcasts }) => {
-                return self.identify(uaid, broadcasts, cx);
+            Event::MessageReceived(ClientMessage::Hello { uaid, broadcasts, use_webpush }) => {
+                return self.identify(uaid, broadcasts, use_webpush, cx);
             }
             Event::HelloOverLimit(reason) => reason,
             Event::MessageReceived(_) => CloseReason::NoHello,
@@ -51,11 +51,21 @@ impl AwaitingHello {
     }
 
     /// Registers the connection on this node, before its record names the node.
-    fn identify(self, uaid: Option<Uaid>, broadcasts: Versions, cx: &mut StepContext<'_>) -> Phase {
+    fn identify(
+        self,
+        uaid: Option<Uaid>,
+        broadcasts: Versions,
+        use_webpush: bool,
+        cx: &mut StepContext<'_>,
+    ) -> Phase {
+        let is_simplepush = cx.config.simplepush && !use_webpush;
         let name = uaid.unwrap_or(cx.seed.fresh_uaid);
         cx.out.push(Effect::Register { uaid: name });
-        let mut session = Box::new(Session::new(name, cx.now));
-        session.subscribe(broadcasts, cx);
+        let mut session = Box::new(Session::new(name, cx.now, is_simplepush));
+        // SimplePush has no broadcasts.
+        if !is_simplepush {
+            session.subscribe(broadcasts, cx);
+        }
         if let Some(all) = self.broadcasts {
             session.observe_broadcasts(&all, cx);
         }

@@ -11,6 +11,8 @@ pub struct Config {
     pub node: NodeId,
     /// Without rotation, the month that stays in use (docs/sources.md#push-service-rotation-guide).
     pub frozen_month: Option<Month>,
+    /// Whether an agent whose hello has no `use_webpush` speaks SimplePush.
+    pub simplepush: bool,
     /// The bounds of each connection.
     pub limits: Limits,
 }

@@ -129,7 +129,7 @@ impl ServerMessage {
     /// The name of the effect in tables and logs.
     pub fn effect_name(&self) -> &'static str {
         match self {
-            Self::Hello { .. } => "send hello",
+            Self::Hello { .. } | Self::SimplePushHello { .. } => "send hello",
             Self::Registered { .. } => "send registered",
             Self::RegisterRefused { .. } => "send register refused",
             Self::Unregistered { .. } => "send unregistered",
@@ -149,6 +149,7 @@ impl StoreOp {
             Self::Register(_) => "store: register",
             Self::ReadChannels { .. } => "store: read channels",
             Self::Fetch { .. } => "store: fetch",
+            Self::FetchVersions { .. } => "store: fetch versions",
             Self::Delete { .. } => "store: delete",
             Self::RecordOffers { .. } => "store: record offers",
             Self::AddChannels { .. } => "store: add channels",

@@ -71,6 +71,8 @@ pub enum NodeAnswer {
 pub enum DeliveryEvent {
     /// The result of [`DeliveryEffect::ReadRecord`]: none if the agent has no record.
     RecordRead(Result<Option<Route>, StoreFailed>),
+    /// The record is of SimplePush and the message is not, or the reverse.
+    OtherProtocol,
     /// The result of [`DeliveryEffect::Deliver`].
     NodeAnswered(NodeAnswer),
     /// The result of [`DeliveryEffect::ClearNode`]. The delivery continues even if the record has
@@ -147,6 +149,8 @@ pub enum Outcome {
     NoSuchUser,
     /// The record of the user agent disappeared while the message was stored.
     UserWentAway,
+    /// The user agent speaks SimplePush and the message is one of Web Push, or the reverse.
+    OtherProtocol,
     /// The channel is not registered.
     NoSuchChannel,
     /// As many messages wait for the user agent, or in the channel, as may. The sender may retry once the agent
@@ -229,6 +233,7 @@ impl Delivery {
         let state = std::mem::replace(&mut self.state, DeliveryState::Done);
         match (state, event) {
             (DeliveryState::ReadingRecord, Is::RecordRead(read)) => self.record_read(read),
+            (DeliveryState::ReadingRecord, Is::OtherProtocol) => answer(Outcome::OtherProtocol),
             (DeliveryState::Delivering { route }, Is::NodeAnswered(answer)) => {
                 self.node_answered(route, answer)
             }
@@ -263,6 +268,7 @@ impl Delivery {
             (
                 state,
                 Is::RecordRead(_)
+                | Is::OtherProtocol
                 | Is::NodeAnswered(_)
                 | Is::NodeCleared
                 | Is::ChannelConfirmed(_)

@@ -22,6 +22,8 @@ pub enum ClientMessage {
         uaid: Option<Uaid>,
         /// The broadcasts it subscribes to, with the versions it has.
         broadcasts: Versions,
+        /// Whether it has `use_webpush: true`. Some agents of Web Push leave it out.
+        use_webpush: bool,
     },
     /// Registers a channel of the agent.
     Register {
@@ -60,7 +62,7 @@ pub enum ClientMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AckUpdate {
     pub chid: Chid,
-    /// The `version` of its notification.
+    /// The `version` of its notification: a text, or the number of SimplePush.
     pub id: MessageId,
 }
 
@@ -101,7 +103,8 @@ impl ClientMessage {
             Some("ack") => Ok(Self::Ack { updates: frame.ack_updates() }),
             Some("hello") => {
                 let uaid = frame.text("uaid").and_then(|text| Uaid::parse(&text).ok());
-                Ok(Self::Hello { uaid, broadcasts: frame.broadcasts() })
+                let use_webpush = frame.get("use_webpush").unwrap_or_default();
+                Ok(Self::Hello { uaid, broadcasts: frame.broadcasts(), use_webpush })
             }
             Some("register") => {
                 Ok(Self::Register { chid: frame.chid("register")?, key: frame.key()? })
@@ -144,7 +147,10 @@ impl Fields<'_> {
         let update = |update: &RawValue| {
             let update: Fields<'_> = parse(update)?;
             let chid = Chid::parse(&update.text("channelID")?).ok()?;
-            let id = MessageId::parse(&update.text("version")?).ok()?;
+            let id = match update.text("version") {
+                Some(id) => MessageId::parse(&id).ok()?,
+                None => MessageId::of_version(chid, update.get("version")?),
+            };
             Some(AckUpdate { chid, id })
         };
         updates.into_iter().filter_map(update).collect()

@@ -36,6 +36,8 @@ pub enum ServerMessage {
         /// The answer about the broadcasts in its `hello`.
         broadcasts: BroadcastUpdate,
     },
+    /// Answers `hello` of an agent of SimplePush.
+    SimplePushHello { uaid: Uaid },
     /// Answers `register` with the channel's endpoint.
     Registered {
         /// The agent, for its endpoint URL.
@@ -93,12 +95,18 @@ impl ServerMessage {
     /// The JSON text of the frame.
     pub fn to_json(&self, urls: &dyn EndpointUrls) -> String {
         match self {
-            Self::Notification(message) => notification(message),
+            Self::Notification(message) => match message.version() {
+                None => notification(message),
+                Some(version) => update(message, version),
+            },
             Self::Pong => "{}".to_owned(),
             Self::Hello { uaid, broadcasts } => format!(
                 r#"{{"messageType":"hello","uaid":"{uaid}","status":200,"use_webpush":true,"broadcasts":{}}}"#,
                 news(broadcasts)
             ),
+            Self::SimplePushHello { uaid } => {
+                format!(r#"{{"messageType":"hello","uaid":"{uaid}","status":200}}"#)
+            }
             Self::Broadcast(broadcasts) => {
                 format!(r#"{{"messageType":"broadcast","broadcasts":{}}}"#, news(broadcasts))
             }
@@ -173,6 +181,18 @@ fn notification(message: &Message) -> String {
     json
 }
 
+/// The notification of SimplePush. Data that is no UTF-8 was sent as such, and each wrong byte becomes U+FFFD.
+fn update(message: &Message, version: u64) -> String {
+    let data = message
+        .payload
+        .as_ref()
+        .map(|payload| format!(r#","data":{}"#, quoted(&String::from_utf8_lossy(&payload.data))));
+    let (chid, data) = (message.chid, data.unwrap_or_default());
+    format!(
+        r#"{{"messageType":"notification","updates":[{{"channelID":"{chid}","version":{version}{data}}}]}}"#
+    )
+}
+
 /// Appends a payload to a JSON object as the fields `data` and `headers`.
 pub fn write_payload(json: &mut String, payload: &Payload) {
     json.push_str(r#","data":""#);
@@ -180,6 +200,7 @@ pub fn write_payload(json: &mut String, payload: &Payload) {
     json.push_str(r#"","headers":{"encoding":"#);
     match &payload.encoding {
         Encoding::Aes128Gcm => json.push_str(r#""aes128gcm""#),
+        Encoding::Plain => json.push_str(r#""plain""#),
         Encoding::AesGcm { encryption, crypto_key } => {
             json.push_str(r#""aesgcm","encryption":"#);
             json.push_str(&quoted(encryption));
@@ -239,6 +260,24 @@ mod tests {
             "version": "000000000000000000000000000abcd0",
         });
         assert_eq!(json_of(&message(None)), expected);
+    }
+
+    #[test]
+    fn a_version_of_simplepush_is_an_update() {
+        let chid = Chid([1; 16]);
+        let updates = |data: Option<&'static str>| {
+            let message = Message::of_version(chid, u64::MAX, data.map(Bytes::from), Time(0));
+            json_of(&ServerMessage::Notification(message))["updates"].clone()
+        };
+        let update = json!({"channelID": chid.to_string(), "version": u64::MAX});
+        assert_eq!(updates(None), json!([update]));
+        let mut with_data = update;
+        with_data["data"] = "a \"quote\" \u{e4}".into();
+        assert_eq!(updates(Some("a \"quote\" \u{e4}")), json!([with_data]));
+        let hello = json_of(&ServerMessage::SimplePushHello { uaid: Uaid([2; 16]) });
+        let expected =
+            json!({"messageType": "hello", "uaid": Uaid([2; 16]).to_string(), "status": 200});
+        assert_eq!(hello, expected);
     }
 
     #[test]

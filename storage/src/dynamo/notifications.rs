@@ -78,7 +78,7 @@ async fn save(
     uaid: Uaid,
     notification: Notification,
 ) -> Result<bool, CallError> {
-    match put(client, uaid, notification).await {
+    match put(client, uaid, notification.clone()).await {
         Err(error) if error.is_table_missing() => {
             tables::ensure_legacy(client).await?;
             put(client, uaid, notification).await
@@ -93,11 +93,13 @@ pub(super) async fn put(
     notification: Notification,
 ) -> Result<bool, CallError> {
     let table = &client.names.legacy;
+    let mut item = key(uaid, notification.chid);
+    item.extend(notification.data.map(|data| (DATA.to_owned(), text(data))));
     let request = client
         .sdk
         .put_item()
         .table_name(table)
-        .set_item(Some(key(uaid, notification.chid)))
+        .set_item(Some(item))
         .item(VERSION, number(notification.version))
         .condition_expression("attribute_not_exists(version) OR version < :version")
         .expression_attribute_values(":version", number(notification.version));
@@ -114,7 +116,7 @@ pub(super) async fn delete(
     let request = client.sdk.delete_item().table_name(table).set_key(Some(key(uaid, chid)));
     let request = match version {
         Some(version) => request
-            .condition_expression("version = :version")
+            .condition_expression("version <= :version")
             .expression_attribute_values(":version", number(version)),
         None => request.condition_expression("attribute_exists(uaid)"),
     };
@@ -123,6 +125,8 @@ pub(super) async fn delete(
 }
 
 const VERSION: &str = "version";
+/// Absent from rows of other software.
+const DATA: &str = "data";
 
 fn key(uaid: Uaid, chid: Chid) -> Item {
     Item::from([
@@ -134,5 +138,6 @@ fn key(uaid: Uaid, chid: Chid) -> Item {
 /// None for a text that is no channel id.
 fn decode(item: &Item) -> Option<Notification> {
     let chid = Chid::parse(text_of(item, CHID)?).ok()?;
-    Some(Notification { chid, version: number_of(item, VERSION)? })
+    let data = text_of(item, DATA).map(str::to_owned);
+    Some(Notification { chid, version: number_of(item, VERSION)?, data })
 }

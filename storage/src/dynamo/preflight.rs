@@ -171,8 +171,8 @@ fn month_steps<'a>(client: &'a DynamoClient, table: &'a str) -> Vec<PreflightSte
 
 fn legacy_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let table = &client.names.legacy;
-    let notification = Notification { chid: Chid([0xde; 16]), version: 0 };
-    let Notification { chid, .. } = notification;
+    let chid = Chid([0xde; 16]);
+    let notification = Notification { chid, version: 0, data: None };
     vec![
         step("PutItem", table, notifications::put(client, PREFLIGHT_UAID, notification)),
         step("Query", table, notifications::fetch(client, PREFLIGHT_UAID, None, 1)),

@@ -157,7 +157,7 @@ pub(super) fn decode(
 pub(super) fn router_type(item: &Item) -> Option<RouterType> {
     let Some(name) = text_of(item, ROUTER_TYPE) else { return Some(RouterType::WebPush) };
     let router_type = registration::router_type(name, || item.get(ROUTER_DATA).map(json))?;
-    let is_whole = !matches!(router_type, RouterType::Bridge(_))
+    let is_whole = router_type == RouterType::WebPush
         || ["curmonth", CURRENT_MONTH].iter().any(|name| item.contains_key(*name));
     is_whole.then_some(router_type)
 }

@@ -190,6 +190,8 @@ const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
 fn encode_headers(encoding: &Encoding) -> aws_sdk_dynamodb::types::AttributeValue {
     let headers = match encoding {
         Encoding::Aes128Gcm => Item::from([("encoding".to_owned(), text("aes128gcm"))]),
+        // Never stored here: a SimplePush version has a table of its own.
+        Encoding::Plain => Item::new(),
         Encoding::AesGcm { encryption, crypto_key } => Item::from([
             ("encoding".to_owned(), text("aesgcm")),
             ("encryption".to_owned(), text(&**encryption)),

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::TryFutureExt;
 use state_machine::{
     BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
 };
 
 use super::queue::Priority;
 use super::{Dynamo, channels, messages, move_messages, query, registration, router, tables};
+use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
 use crate::store::{
     BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
@@ -105,9 +107,24 @@ impl MessageTables for Dynamo {
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
+        if let Some(version) = Notification::of(&message) {
+            let saved = self.save_notification(uaid, version);
+            // A higher version that is there has replaced it.
+            return Box::pin(saved.map_ok(|_is_higher| Stored::Done));
+        }
         self.run(Priority::Store, Some(uaid), async move |client| {
             messages::store(&client, uaid, month, &message).await
         })
+    }
+
+    fn fetch_versions(
+        &self,
+        uaid: Uaid,
+        after: Option<Cursor>,
+        limit: PageLimit,
+        now: Time,
+    ) -> StoreFuture<Page> {
+        versions::fetch_page(self, uaid, after, limit, now)
     }
 
     fn delete_messages(
@@ -116,6 +133,9 @@ impl MessageTables for Dynamo {
         months: Vec<Month>,
         messages: Vec<MessageKey>,
     ) -> StoreFuture<usize> {
+        if let Some(deleted) = versions::delete(self, uaid, &messages) {
+            return deleted;
+        }
         self.run(Priority::Messages, Some(uaid), async move |client| {
             messages::delete(&client, uaid, &months, &messages).await
         })

@@ -212,7 +212,8 @@ fn payload(row: &Row<'_>) -> rusqlite::Result<Option<Payload>> {
 
 fn encoding_columns(payload: Option<&Payload>) -> (Option<i64>, Option<&str>, Option<&str>) {
     match payload.map(|payload| &payload.encoding) {
-        None => (None, None, None),
+        // A SimplePush version has a table of its own.
+        None | Some(Encoding::Plain) => (None, None, None),
         Some(Encoding::Aes128Gcm) => (Some(AES128GCM), None, None),
         Some(Encoding::AesGcm { encryption, crypto_key }) => {
             (Some(AESGCM), Some(encryption), Some(crypto_key))

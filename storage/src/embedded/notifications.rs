@@ -28,14 +28,14 @@ impl NotificationTable for Embedded {
             let rows =
                 statement.query_map(params![uaid.0, after, to_i64(limit as u64)], |row| {
                     let version = u64::from_be_bytes(row.get(1)?);
-                    Ok(Notification { chid: Chid(row.get(0)?), version })
+                    Ok(Notification { chid: Chid(row.get(0)?), version, data: row.get(2)? })
                 })?;
             rows.collect()
         })
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.write(Some(uaid), FileKey::Router, move |conn| save(conn, uaid, notification))
+        self.write(Some(uaid), FileKey::Router, move |conn| save(conn, uaid, &notification))
     }
 
     fn delete_notification(
@@ -51,10 +51,10 @@ impl NotificationTable for Embedded {
 pub(super) fn save(
     conn: &Connection,
     uaid: Uaid,
-    notification: Notification,
+    notification: &Notification,
 ) -> rusqlite::Result<bool> {
-    let Notification { chid, version } = notification;
-    change(conn, SAVE, params![uaid.0, chid.0, version.to_be_bytes()])
+    let Notification { chid, version, data } = notification;
+    change(conn, SAVE, params![uaid.0, chid.0, version.to_be_bytes(), data])
 }
 
 pub(super) fn delete(
@@ -67,14 +67,14 @@ pub(super) fn delete(
 }
 
 pub(super) const FETCH: &str = "
-    SELECT chid, version FROM notifications
+    SELECT chid, version, data FROM notifications
     WHERE uaid = ?1 AND chid > ?2 ORDER BY chid LIMIT ?3";
 
 pub(super) const SAVE: &str = "
-    INSERT INTO notifications (uaid, chid, version) VALUES (?1, ?2, ?3)
-    ON CONFLICT (uaid, chid) DO UPDATE SET version = excluded.version
+    INSERT INTO notifications (uaid, chid, version, data) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (uaid, chid) DO UPDATE SET version = excluded.version, data = excluded.data
         WHERE excluded.version > notifications.version";
 
 pub(super) const DELETE: &str = "
     DELETE FROM notifications
-    WHERE uaid = ?1 AND chid = ?2 AND (?3 IS NULL OR version = ?3)";
+    WHERE uaid = ?1 AND chid = ?2 AND (?3 IS NULL OR version <= ?3)";

@@ -33,7 +33,8 @@ pub(super) fn try_router(conn: &Connection) -> rusqlite::Result<()> {
     let written = router::read(conn, PREFLIGHT_UAID)?;
     written.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     router::drop_user(conn, PREFLIGHT_UAID)?;
-    notifications::save(conn, PREFLIGHT_UAID, Notification { chid: CHID, version: 1 })?;
+    let notification = Notification { chid: CHID, version: 1, data: None };
+    notifications::save(conn, PREFLIGHT_UAID, &notification)?;
     notifications::delete(conn, PREFLIGHT_UAID, CHID, None)?;
     try_feed(conn)
 }

@@ -53,7 +53,7 @@ mod tests {
         schema::ROUTER.create(&mut conn, "in memory".as_ref()).unwrap();
         for number in 1..=count {
             let uaid = u128::from(number * (u64::MAX / (count + 1))) << 64;
-            let insert = "INSERT INTO notifications VALUES (?1, x'01', x'00')";
+            let insert = "INSERT INTO notifications VALUES (?1, x'01', x'00', NULL)";
             conn.execute(insert, params![uaid.to_be_bytes()]).unwrap();
         }
         conn

@@ -71,6 +71,7 @@ pub(super) const ROUTER: Schema = Schema {
         CREATE INDEX feed_keys_pending ON feed_keys (feed, key) WHERE feed_sync_id IS NULL;
     ",
         "ALTER TABLE router ADD COLUMN router_data TEXT",
+        "ALTER TABLE notifications ADD COLUMN data TEXT",
     ],
 };
 

@@ -13,7 +13,8 @@ use state_machine::{
 use super::files::FileKey;
 use super::write_connections::WriteConnections;
 use super::writer::Target;
-use super::{Embedded, channels, messages, router};
+use super::{Embedded, channels, messages, notifications, router};
+use crate::notifications::{self as versions, Notification};
 use crate::registration::NewRecord;
 use crate::store::{
     BridgedRegistration, CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit,
@@ -103,10 +104,17 @@ impl MessageTables for Embedded {
             }
         };
         let limits = self.waiting;
-        let key = FileKey::Month(month);
+        let version = Notification::of(&message);
+        let key = version.as_ref().map_or(FileKey::Month(month), |_| FileKey::Router);
         let stored = self.writer.submit(Some(uaid), Target::File(key), move |files| {
             space.admit()?;
-            files.write(key, |conn| messages::store(conn, uaid, &message, &limits))
+            files.write(key, |conn| match &version {
+                // A higher version that is there has replaced it.
+                Some(version) => {
+                    notifications::save(conn, uaid, version).map(|_is_higher| (Stored::Done, 0))
+                }
+                None => messages::store(conn, uaid, &message, &limits),
+            })
         });
         let given_way = Arc::clone(&self.gave_way);
         Box::pin(stored.inspect_err(refused).map_ok(move |(stored, gave_way)| {
@@ -134,12 +142,25 @@ impl MessageTables for Embedded {
         }))
     }
 
+    fn fetch_versions(
+        &self,
+        uaid: Uaid,
+        after: Option<Cursor>,
+        limit: PageLimit,
+        now: Time,
+    ) -> StoreFuture<Page> {
+        versions::fetch_page(self, uaid, after, limit, now)
+    }
+
     fn delete_messages(
         &self,
         uaid: Uaid,
         months: Vec<Month>,
         messages: Vec<MessageKey>,
     ) -> StoreFuture<usize> {
+        if let Some(deleted) = versions::delete(self, uaid, &messages) {
+            return deleted;
+        }
         self.write_months(uaid, months, move |conn| messages::delete(conn, uaid, &messages))
     }
 

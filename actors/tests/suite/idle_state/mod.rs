@@ -164,7 +164,8 @@ fn shared() -> (Arc<ClientShared>, Directory) {
     let clock = Clock::starting_at(now);
     let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
     let directory = RegistryActor::new(10_000, peers, node::log()).start(None);
-    let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+    let config =
+        Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
     let shared = ClientShared {
         config: Arc::new(config),
         store: Arc::new(NothingStored),

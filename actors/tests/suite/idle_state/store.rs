@@ -101,6 +101,16 @@ impl MessageTables for NothingStored {
         done(Page { messages: Vec::new(), next: None })
     }
 
+    fn fetch_versions(
+        &self,
+        _: Uaid,
+        _: Option<Cursor>,
+        _: PageLimit,
+        _: Time,
+    ) -> StoreFuture<Page> {
+        closed()
+    }
+
     fn delete_messages(&self, _: Uaid, _: Vec<Month>, _: Vec<MessageKey>) -> StoreFuture<usize> {
         closed()
     }

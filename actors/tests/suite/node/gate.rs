@@ -122,6 +122,7 @@ impl MessageTables for GatedStore {
             limit: PageLimit,
             now: Time
         ) -> Page;
+        fetch_versions(uaid: Uaid, after: Option<Cursor>, limit: PageLimit, now: Time) -> Page;
         delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageKey>) -> usize;
         record_offers(uaid: Uaid, month: Month, messages: Vec<MessageKey>) -> ();
         move_messages(uaid: Uaid, from: Month, to: Month) -> ();

@@ -262,7 +262,12 @@ fn clients(
 ) -> Arc<ClientShared> {
     let Bounds { limits, name, frozen_month, broadcasts, .. } = bounds.clone();
     Arc::new(ClientShared {
-        config: Arc::new(Config { node: NodeId::new(name), frozen_month, limits }),
+        config: Arc::new(Config {
+            node: NodeId::new(name),
+            frozen_month,
+            simplepush: false,
+            limits,
+        }),
         store: Arc::clone(store) as _,
         registry: directory.registry().clone(),
         nodes: Arc::clone(nodes),

@@ -229,6 +229,8 @@ impl MessageTables for OrderGate {
             limit: PageLimit,
             now: Time
         ) -> Page, "fetch {month}";
+        fetch_versions(uaid: Uaid, after: Option<Cursor>, limit: PageLimit, now: Time) -> Page,
+            "fetch versions";
         delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageKey>) -> usize,
             "delete {months:?}";
         record_offers(uaid: Uaid, month: Month, messages: Vec<MessageKey>) -> (),

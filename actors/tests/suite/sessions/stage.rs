@@ -155,7 +155,11 @@ impl Stage {
         let number = SUCCESSORS + self.successors.len() as u64;
         let shared = shared(&record, &store, &self.directory, None, number);
         let successor = Wire::start(&shared, self.transcript.seed, drop);
-        let hello = ClientMessage::Hello { uaid: self.uaid, broadcasts: Versions::new() };
+        let hello = ClientMessage::Hello {
+            uaid: self.uaid,
+            broadcasts: Versions::new(),
+            use_webpush: true,
+        };
         successor.try_send(Came(Event::MessageReceived(hello))).unwrap();
         self.successors.push(successor);
     }

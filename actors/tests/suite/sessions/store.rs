@@ -156,6 +156,16 @@ impl MessageTables for ScriptedStore {
         self.take(StoreOp::Fetch { uaid, month, after, limit, now }, read!(Fetched(_)))
     }
 
+    fn fetch_versions(
+        &self,
+        uaid: Uaid,
+        after: Option<Cursor>,
+        limit: PageLimit,
+        now: Time,
+    ) -> StoreFuture<Page> {
+        self.take(StoreOp::FetchVersions { uaid, after, limit, now }, read!(Fetched(_)))
+    }
+
     fn delete_messages(
         &self,
         uaid: Uaid,

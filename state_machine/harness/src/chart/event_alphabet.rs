@@ -34,7 +34,8 @@ pub(super) fn connection() -> Connection {
         remembered_acks_max: 2,
         ..default_limits()
     };
-    let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+    let config =
+        Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
     Connection::new(Arc::new(config), seed, START)
 }
@@ -72,7 +73,9 @@ pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
             let known = BTreeSet::from([KNOWN, OTHER_KNOWN]);
             vec![StoreAnswer::Channels(Some(known)), StoreAnswer::Channels(None)]
         }
-        StoreOp::Fetch { .. } => pages().into_iter().map(StoreAnswer::Fetched).collect(),
+        StoreOp::Fetch { .. } | StoreOp::FetchVersions { .. } => {
+            pages().into_iter().map(StoreAnswer::Fetched).collect()
+        }
         StoreOp::Delete { .. } => vec![StoreAnswer::Deleted],
         StoreOp::RecordOffers { .. } => vec![StoreAnswer::OffersRecorded],
         StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. } => {
@@ -91,10 +94,14 @@ fn said() -> Vec<ClientMessage> {
     let sent: Vec<MessageId> =
         rows().iter().chain(pushes().iter()).map(|message| message.id).collect();
     vec![
-        ClientMessage::Hello { uaid: Some(Uaid([1; 16])), broadcasts: Versions::new() },
-        ClientMessage::Hello { uaid: None, broadcasts: Versions::new() },
-        ClientMessage::Hello { uaid: Some(Uaid([1; 16])), broadcasts: has() },
-        ClientMessage::Hello { uaid: None, broadcasts: has() },
+        ClientMessage::Hello {
+            uaid: Some(Uaid([1; 16])),
+            broadcasts: Versions::new(),
+            use_webpush: true,
+        },
+        ClientMessage::Hello { uaid: None, broadcasts: Versions::new(), use_webpush: true },
+        ClientMessage::Hello { uaid: Some(Uaid([1; 16])), broadcasts: has(), use_webpush: true },
+        ClientMessage::Hello { uaid: None, broadcasts: has(), use_webpush: true },
         ClientMessage::Register { chid: OTHER_KNOWN, key: None },
         ClientMessage::Register { chid: UNKNOWN, key: None },
         ClientMessage::Register { chid: OTHER_UNKNOWN, key: None },

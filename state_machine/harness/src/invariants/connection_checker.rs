@@ -137,6 +137,11 @@ impl ConnectionChecker {
         if !is_repeated && (self.messages.contains_key(&id) || is_believed) {
             self.messages.insert(id, State::Acked(self.acks));
         }
+        for (lower, state) in &mut self.messages {
+            if id.covers(*lower) && !matches!(state, State::Acked(_)) {
+                *state = State::Acked(self.acks);
+            }
+        }
         self.acks += 1;
     }
 
@@ -195,6 +200,10 @@ impl ConnectionChecker {
                 check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
                 self.is_greeted = true;
                 self.broadcasts.told(broadcasts)?;
+            }
+            ServerMessage::SimplePushHello { .. } => {
+                check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
+                self.is_greeted = true;
             }
             ServerMessage::Broadcast(broadcasts) => {
                 check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "an empty update was sent");
@@ -422,6 +431,7 @@ fn is_carried_out(message: &ServerMessage) -> bool {
         | ServerMessage::Unregistered { status, .. }
         | ServerMessage::UrgencySet { status } => *status != status::UNAVAILABLE,
         ServerMessage::Hello { .. }
+        | ServerMessage::SimplePushHello { .. }
         | ServerMessage::Notification(_)
         | ServerMessage::Broadcast(_)
         | ServerMessage::Pong
@@ -432,7 +442,7 @@ fn is_carried_out(message: &ServerMessage) -> bool {
 fn is_acked_by(event: &Event, id: MessageId) -> bool {
     match event {
         Event::MessageReceived(ClientMessage::Ack { updates }) => {
-            updates.iter().any(|update| update.id == id)
+            updates.iter().any(|update| update.id.covers(id))
         }
         _ => false,
     }

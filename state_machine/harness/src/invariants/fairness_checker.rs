@@ -89,6 +89,11 @@ impl Sent<'_> {
         self.unacked_of(chid) + awaited >= share
     }
 
+    /// Whether the message was sent or acked, or a higher SimplePush version of its channel.
+    fn has_covered(self, id: MessageId) -> bool {
+        self.messages.range(id..).next().is_some_and(|(other, _)| other.covers(id))
+    }
+
     fn full_share(self) -> usize {
         (self.limits.unacked_max / 2).max(1)
     }
@@ -217,7 +222,10 @@ impl FairnessChecker {
             Effect::Send(ServerMessage::UrgencySet { status: status::OK }) => {
                 self.has_min_urgency = true;
             }
-            Effect::SubmitStoreOp { op, order: StoreOp::Fetch { after, .. } } => {
+            Effect::SubmitStoreOp {
+                op,
+                order: StoreOp::Fetch { after, .. } | StoreOp::FetchVersions { after, .. },
+            } => {
                 self.is_first_page = after.is_none();
                 if self.is_first_page {
                     self.scan_began_at = Some(seen.now);
@@ -285,7 +293,7 @@ impl FairnessChecker {
             if message.offers > 0 {
                 self.suspects.insert(message.chid);
             }
-            let is_left = !sent.messages.contains_key(&message.id)
+            let is_left = !sent.has_covered(message.id)
                 && !self.has_min_urgency
                 && sent.now < message.expires_at();
             if is_left
@@ -310,14 +318,20 @@ impl FairnessChecker {
 
     /// Whether the message must be sent as soon as there is room.
     fn is_due(&self, message: &Message, sent: Sent<'_>) -> bool {
-        !sent.messages.contains_key(&message.id)
+        !sent.has_covered(message.id)
             && !self.accused.contains(&message.chid)
-            && !self.doubted_acks.contains(&message.id)
+            && !self.doubted_acks.iter().any(|acked| acked.covers(message.id))
             && !self.has_min_urgency
             && sent.now < message.expires_at()
     }
 }
 
 fn begins_scan(effect: &Effect) -> bool {
-    matches!(effect, Effect::SubmitStoreOp { order: StoreOp::Fetch { after: None, .. }, .. })
+    matches!(
+        effect,
+        Effect::SubmitStoreOp {
+            order: StoreOp::Fetch { after: None, .. } | StoreOp::FetchVersions { after: None, .. },
+            ..
+        }
+    )
 }

@@ -239,9 +239,15 @@ impl NameKind for Chid {
 }
 
 impl NameKind for MessageId {
-    const EXPECTED: &'static str = "a message such as M1, or M1t with a topic";
+    const EXPECTED: &'static str =
+        "a message such as M1, or M1t with a topic, or V5C1 for version 5 of a channel";
 
     fn read(text: &str) -> Option<Self> {
+        let version = text.strip_prefix('V').and_then(|rest| rest.split_once('C'));
+        if let Some((version, channel)) = version {
+            let chid = nth_chid(number(&format!("C{channel}"), 'C')?);
+            return Some(Self::of_version(chid, version.parse().ok()?));
+        }
         let (plain, has_topic) = match text.strip_suffix('t') {
             Some(plain) => (plain, true),
             None => (text, false),
@@ -257,10 +263,21 @@ impl NameKind for MessageId {
         if nth_message(number, self.has_topic()) == *self {
             format!("M{number}{}", if self.has_topic() { "t" } else { "" })
         } else {
-            self.to_string()
+            version_name(*self).unwrap_or_else(|| self.to_string())
         }
     }
 }
+
+/// The name of a SimplePush version of one of the first channels.
+fn version_name(id: MessageId) -> Option<String> {
+    (0..=CHANNELS_NAMED_MAX).find_map(|number| {
+        let version = id.version_of(nth_chid(number))?;
+        Some(format!("V{version}C{number}"))
+    })
+}
+
+/// The highest channel whose versions have names.
+const CHANNELS_NAMED_MAX: u16 = 99;
 
 impl NameKind for VapidKey {
     const EXPECTED: &'static str = "a key such as K1";

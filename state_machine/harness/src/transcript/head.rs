@@ -26,6 +26,9 @@ impl Transcript {
         if let Some(month) = config.frozen_month {
             head += &format!("frozen {month}\n");
         }
+        if config.simplepush {
+            head += "simplepush\n";
+        }
         head
     }
 }

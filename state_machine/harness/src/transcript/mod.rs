@@ -28,6 +28,7 @@
 //! | `jitter 100` | `0` | of 65536: an eighth of a time is shortened by that share |
 //! | `node here` | `here` | the node's name |
 //! | `frozen 2026_10` | none | the month that stays in use without rotation |
+//! | `simplepush` | off | a `hello` without `use_webpush` is one of SimplePush |
 //!
 //! | input | meaning |
 //! |---|---|
@@ -67,7 +68,8 @@
 //! | `close< 1001 server is shutting down` | the end; `close< socket closed` is without a close frame |
 //!
 //! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys ([`bindings`]). A message with a topic is
-//! `M1t`. In JSON they are in braces, and `{endpoint U1 C1}` is the URL of a channel.
+//! `M1t`. `V5C1` is version 5 of a SimplePush channel, in `push> 7 V5C1 C1`, which has no `ttl=`. In JSON they are in
+//! braces, and `{endpoint U1 C1}` is the URL of a channel.
 //!
 //! Times are relative to the start (`+1500ms`, `-5s`). Values that follow from the others are omitted: `now`, `rows` and
 //! `bytes` of a fetch are present only if they differ from the time and the limits. Close frames are those for an agent

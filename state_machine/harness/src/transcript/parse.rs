@@ -45,6 +45,7 @@ impl Default for Script {
             config: Config {
                 node: NodeId::new(DEFAULT_NODE),
                 frozen_month: None,
+                simplepush: false,
                 limits: default_limits(),
             },
             seed: ConnectionSeed { fresh_uaid, jitter: 0 },
@@ -101,13 +102,14 @@ impl Script {
             "frozen" => {
                 self.config.frozen_month = Some(rest.parse().map_err(|_| wrong("2026_11"))?);
             }
+            "simplepush" => self.config.simplepush = true,
             "limits" => {
                 rest.split_whitespace()
                     .try_for_each(|word| read_limit(&mut self.config.limits, word))?;
             }
             _ => {
                 return Err(format!(
-                    "expected at, limits, fresh, jitter, node, frozen or a first event, got `{head}`"
+                    "expected at, limits, fresh, jitter, node, frozen, simplepush or a first event, got `{head}`"
                 ));
             }
         }

@@ -14,7 +14,7 @@ use state_machine::ids::{Chid, MessageId, NodeId, OpId, PushId, Uaid};
 use state_machine::message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};
 use state_machine::record::{LastConnect, NodeBinding, RouterRecord, RouterType};
 use state_machine::store::{Cursor, Page, RegisterResult, StoreAnswer, StoreFailed};
-use state_machine::time::Time;
+use state_machine::time::{Span, Time};
 use state_machine::wire::{BASE64, InvalidFrame};
 
 /// The head's values, from which a line's omitted values follow.
@@ -168,7 +168,9 @@ impl Reader<'_> {
         topic_fits(id, topic.is_some())?;
         let urgency = fields.read("urgency", "very-low, low, normal or high", Urgency::parse)?;
         let accepted_at = fields.read("accepted", OFFSET, |text| offset(text, self.start))?;
-        let ttl = fields.need("ttl", SPAN, span)?;
+        let is_version = id.version_of(chid).is_some();
+        // A version never expires.
+        let ttl = if is_version { Span(u64::MAX) } else { fields.need("ttl", SPAN, span)? };
         let offers = fields.read("offers", "a number", |text| text.parse().ok())?;
         let encryption = fields.read("encryption", "a header's value", unquoted)?;
         let crypto_key = fields.read("crypto_key", "a header's value", unquoted)?;
@@ -183,7 +185,12 @@ impl Reader<'_> {
             accepted_at: accepted_at.unwrap_or(self.start),
             ttl,
             offers: offers.unwrap_or_default(),
-            payload: payload(data, encryption, crypto_key)?,
+            payload: match data {
+                Some(data) if is_version => {
+                    Some(Payload { data: data.into(), encoding: Encoding::Plain })
+                }
+                data => payload(data, encryption, crypto_key)?,
+            },
         })
     }
 }

@@ -195,7 +195,7 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
         (answer, order),
         (StoreAnswer::Registered(_), StoreOp::Register(_))
             | (StoreAnswer::Channels(_), StoreOp::ReadChannels { .. })
-            | (StoreAnswer::Fetched(_), StoreOp::Fetch { .. })
+            | (StoreAnswer::Fetched(_), StoreOp::Fetch { .. } | StoreOp::FetchVersions { .. })
             | (StoreAnswer::Deleted, StoreOp::Delete { .. })
             | (StoreAnswer::OffersRecorded, StoreOp::RecordOffers { .. })
             | (

@@ -13,7 +13,8 @@ use state_machine::message::{Encoding, Message, MessageKey, Topic, Urgency};
 use state_machine::month::Month;
 use state_machine::record::{LastConnect, NodeBinding, RouterRecord};
 use state_machine::store::{
-    MonthStep, Page, RegisterResult, Registration, StoreAnswer, StoreFailed, StoreOp,
+    Cursor, MonthStep, Page, PageLimit, RegisterResult, Registration, StoreAnswer, StoreFailed,
+    StoreOp,
 };
 use state_machine::time::Time;
 use state_machine::wire::{BASE64, ClientMessage, InvalidFrame, ServerMessage};
@@ -104,7 +105,14 @@ impl TranscriptWriter<'_> {
             StoreOp::ReadChannels { uaid, month } => {
                 format!("read_channels {} {month}", uaid.name())
             }
-            StoreOp::Fetch { .. } => self.fetch(order, now),
+            StoreOp::Fetch { uaid, month, after, limit, now: as_of } => {
+                let text = format!("fetch {} {month}", uaid.name());
+                text + &self.page_fields(after.as_ref(), *limit, *as_of, now)
+            }
+            StoreOp::FetchVersions { uaid, after, limit, now: as_of } => {
+                let text = format!("fetch_versions {}", uaid.name());
+                text + &self.page_fields(after.as_ref(), *limit, *as_of, now)
+            }
             StoreOp::Delete { uaid, months, messages } => {
                 let messages = list(messages, reference);
                 format!("delete {} {} {messages}", uaid.name(), month_list(months))
@@ -182,12 +190,14 @@ impl TranscriptWriter<'_> {
         format!("{name} {} {from} to {to} at={at}{last_connect}", uaid.name())
     }
 
-    fn fetch(&self, order: &StoreOp, now: Time) -> String {
-        let StoreOp::Fetch { uaid, month, after, limit, now: as_of } = order else {
-            return String::new();
-        };
-        let limits = &self.config.limits;
-        let mut text = format!("fetch {} {month}", uaid.name());
+    fn page_fields(
+        &self,
+        after: Option<&Cursor>,
+        limit: PageLimit,
+        as_of: Time,
+        now: Time,
+    ) -> String {
+        let (limits, mut text) = (&self.config.limits, String::new());
         if let Some(after) = after {
             text += &format!(" after={}", after.as_str());
         }
@@ -197,8 +207,8 @@ impl TranscriptWriter<'_> {
         if limit.bytes != limits.fetch_bytes_max {
             text += &format!(" bytes={}", limit.bytes);
         }
-        if *as_of != now {
-            text += &format!(" now={}", offset_text(*as_of, self.start));
+        if as_of != now {
+            text += &format!(" now={}", offset_text(as_of, self.start));
         }
         text
     }
@@ -231,8 +241,10 @@ impl TranscriptWriter<'_> {
 
     fn message(&self, message: &Message) -> String {
         let Message { topic, urgency, accepted_at, ttl, offers, payload, .. } = message;
-        let mut text =
-            format!("{} {} ttl={}", message.id.name(), message.chid.name(), span_text(*ttl));
+        let mut text = format!("{} {}", message.id.name(), message.chid.name());
+        if message.version().is_none() {
+            text += &format!(" ttl={}", span_text(*ttl));
+        }
         text += &topic_text(topic.as_ref());
         if *urgency != Urgency::default() {
             text += &format!(" urgency={}", urgency.as_str());
@@ -261,9 +273,10 @@ pub(super) fn frame(message: &ServerMessage) -> String {
 
 fn client_message(message: &ClientMessage) -> String {
     let json = match message {
-        ClientMessage::Hello { uaid, broadcasts } => {
+        ClientMessage::Hello { uaid, broadcasts, use_webpush } => {
             let uaid = uaid.map(|uaid| format!(r#","uaid":"{uaid}""#)).unwrap_or_default();
-            format!(r#"{{"messageType":"hello"{uaid}{}}}"#, versions(broadcasts))
+            let use_webpush = if *use_webpush { r#","use_webpush":true"# } else { "" };
+            format!(r#"{{"messageType":"hello"{uaid}{use_webpush}{}}}"#, versions(broadcasts))
         }
         ClientMessage::Register { chid, key: None } => command("register", *chid),
         ClientMessage::Register { chid, key: Some(key) } => {
@@ -271,8 +284,14 @@ fn client_message(message: &ClientMessage) -> String {
         }
         ClientMessage::Unregister { chid } => command("unregister", *chid),
         ClientMessage::Ack { updates } => {
-            let update = |update: &state_machine::wire::AckUpdate| {
-                format!(r#"{{"channelID":"{}","version":"{}"}}"#, update.chid, update.id)
+            let update = |update: &state_machine::wire::AckUpdate| match update
+                .id
+                .version_of(update.chid)
+            {
+                Some(version) => {
+                    format!(r#"{{"channelID":"{}","version":{version}}}"#, update.chid)
+                }
+                None => format!(r#"{{"channelID":"{}","version":"{}"}}"#, update.chid, update.id),
             };
             let updates: Vec<String> = updates.iter().map(update).collect();
             format!(r#"{{"messageType":"ack","updates":[{}]}}"#, updates.join(","))

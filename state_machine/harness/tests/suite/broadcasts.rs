@@ -55,7 +55,8 @@ impl Scene {
             broadcasts_per_agent_max: FOLLOWED_MAX,
             ..harness::transcript::default_limits()
         };
-        let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+        let config =
+            Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
         let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
         Self {
             watched: CheckedConnection::new(Arc::new(config), seed, NOW),
@@ -99,7 +100,11 @@ impl Scene {
             self.tells()?;
         }
         let (uaid, broadcasts) = (self.is_known.then_some(Uaid([1; 16])), self.says(said));
-        self.step(&Event::MessageReceived(ClientMessage::Hello { uaid, broadcasts }))
+        self.step(&Event::MessageReceived(ClientMessage::Hello {
+            uaid,
+            broadcasts,
+            use_webpush: true,
+        }))
     }
 
     fn changes(&mut self, id: u8, version: Option<u8>) {

@@ -136,7 +136,10 @@ fn joined(parts: [BoxedStrategy<Vec<Op>>; 3]) -> impl Strategy<Value = Vec<Op>> 
 }
 
 fn goes_well(ops: &[Op]) -> Result<(), TestCaseError> {
-    let mut world = World::new();
+    goes_well_in(World::new(), ops)
+}
+
+fn goes_well_in(mut world: World, ops: &[Op]) -> Result<(), TestCaseError> {
     let mut run = || {
         ops.iter().try_for_each(|op| world.happens(op))?;
         world.comes_to_rest()
@@ -162,6 +165,18 @@ proptest! {
         ops in vec(op_of_a_journey(), 1..80),
     ) {
         goes_well(&[subscribed(), ops].concat())?;
+    }
+
+    #[test]
+    fn an_agent_of_simplepush_gets_the_highest_version_of_each_channel(ops in vec(op(), 1..80)) {
+        goes_well_in(World::of_simplepush(), &[subscribed(), ops].concat())?;
+    }
+
+    #[test]
+    fn an_agent_of_simplepush_that_moves_to_another_month_loses_no_version(
+        ops in the_month_turns(),
+    ) {
+        goes_well_in(World::of_simplepush(), &ops)?;
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Story {
             remembered_acks_max: 1,
             ..harness::transcript::default_limits()
         };
-        let config = Config { node: NodeId::new("here"), frozen_month: None, limits };
+        let config =
+            Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
         let checker = ConnectionChecker::new(Arc::new(config));
         let phase = PhaseName::AwaitingHello;
         let mut story = Self { checker, phase, now: Time(0), unacked: 0 };
@@ -376,7 +377,9 @@ fn hello() -> Effect {
 
 fn said(what: &str) -> Event {
     Event::MessageReceived(match what {
-        "hello" => ClientMessage::Hello { uaid: None, broadcasts: Versions::new() },
+        "hello" => {
+            ClientMessage::Hello { uaid: None, broadcasts: Versions::new(), use_webpush: true }
+        }
         "register" => ClientMessage::Register { chid: chid(), key: None },
         _ => ClientMessage::Urgency { min: Urgency::Low },
     })

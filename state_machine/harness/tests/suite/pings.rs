@@ -13,10 +13,15 @@ const HOUR: Span = Span::from_secs(3600);
 
 #[test]
 fn a_clock_that_is_set_back_does_not_silence_pings() {
-    let config = Config { node: NodeId::new("here"), frozen_month: None, limits: default_limits() };
+    let config = Config {
+        node: NodeId::new("here"),
+        frozen_month: None,
+        simplepush: false,
+        limits: default_limits(),
+    };
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
     let mut connection = Connection::new(Arc::new(config), seed, OPENED_AT);
-    let hello = ClientMessage::Hello { uaid: None, broadcasts: [].into() };
+    let hello = ClientMessage::Hello { uaid: None, broadcasts: [].into(), use_webpush: true };
     connection.step(OPENED_AT, Event::MessageReceived(hello));
     let mut is_answered = |now| {
         let effects = connection.step(now, Event::MessageReceived(ClientMessage::Ping));

@@ -265,7 +265,7 @@ const EXPLAINED: [(&str, &str); 34] = [
     ("limits unacked_max=5s", "3: expected unacked_max= and a number, got `5s`"),
     (
         "colour red",
-        "3: expected at, limits, fresh, jitter, node, frozen or a first event, got `colour`",
+        "3: expected at, limits, fresh, jitter, node, frozen, simplepush or a first event, got `colour`",
     ),
     (
         "agent> {}\nlimits unacked_max=5",

@@ -15,7 +15,7 @@ impl Session {
         cx.out.push(Effect::Deregister { uaid: self.uaid });
         cx.out.push(Effect::Register { uaid });
         let Self { commands, subscriptions, ops, .. } =
-            std::mem::replace(self, Self::new(uaid, cx.now));
+            std::mem::replace(self, Self::new(uaid, cx.now, self.is_simplepush));
         (self.commands, self.subscriptions, self.ops) = (commands, subscriptions, ops);
     }
 
@@ -52,7 +52,10 @@ impl Session {
         self.has_record = true;
         let registration = Registration {
             uaid: self.uaid,
-            router_type: RouterType::WebPush,
+            router_type: match self.is_simplepush {
+                true => RouterType::SimplePush,
+                false => RouterType::WebPush,
+            },
             node: cx.config.node.clone(),
             connected_at: self.connected_at,
             last_connect: self.last_connect(cx),

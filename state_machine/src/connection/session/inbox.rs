@@ -138,7 +138,19 @@ impl Session {
         cx.out.push(Effect::Send(ServerMessage::Notification(message)));
     }
 
+    /// The ack of a SimplePush version is also that of the lower ones. One of the other protocol names no message.
     pub(super) fn on_ack(&mut self, update: AckUpdate, cx: &mut StepContext<'_>) {
+        let AckUpdate { chid, id } = update;
+        if id.is_version() != self.is_simplepush {
+            return;
+        }
+        while let Some(id) = self.window.lower_version(id) {
+            self.ack(AckUpdate { chid, id }, cx);
+        }
+        self.ack(update, cx);
+    }
+
+    fn ack(&mut self, update: AckUpdate, cx: &mut StepContext<'_>) {
         let remembered_max = cx.config.limits.remembered_acks_max;
         let AckUpdate { chid, id } = update;
         self.first_page.end_wait();
@@ -180,6 +192,11 @@ impl Session {
     /// The agent has unregistered a channel.
     pub(in crate::connection) fn remove_channel(&mut self, chid: Chid) {
         self.channels.remove(chid);
+        self.deletes.forget_versions(chid);
+        if self.is_simplepush {
+            // A scan deletes its version, which would refuse lower ones if the channel is registered again.
+            self.request_scan();
+        }
         self.window.forget_channel(chid);
     }
 
@@ -199,7 +216,8 @@ impl Session {
     pub(super) fn record_offers(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
         let Some(month) = months.first().copied() else { return };
         let messages = self.window.take_uncounted();
-        if !messages.is_empty() {
+        // The table of SimplePush versions counts no offers.
+        if !messages.is_empty() && !self.is_simplepush {
             self.submit(StoreOp::RecordOffers { uaid: self.uaid, month, messages }, cx);
         }
     }
@@ -291,7 +309,11 @@ impl Session {
         let rows = self.first_page.rows_max(limits).min(room).max(1);
         if let Some(after) = self.scan.fetch(rows) {
             let limit = PageLimit { rows, bytes: limits.fetch_bytes_max };
-            let fetch = StoreOp::Fetch { uaid: self.uaid, month, after, limit, now: cx.now };
+            let (uaid, now) = (self.uaid, cx.now);
+            let fetch = match self.is_simplepush {
+                true => StoreOp::FetchVersions { uaid, after, limit, now },
+                false => StoreOp::Fetch { uaid, month, after, limit, now },
+            };
             self.submit(fetch, cx);
         }
     }

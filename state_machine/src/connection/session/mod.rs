@@ -39,6 +39,7 @@ pub(super) struct Session {
     connected_at: Time,
     /// Whether a record was written with this uaid, or may have been.
     has_record: bool,
+    is_simplepush: bool,
     pub(super) channels: Channels,
     /// Less urgent messages stay in storage.
     min_urgency: Urgency,
@@ -81,11 +82,12 @@ pub(super) enum SessionOutcome {
 
 impl Session {
     /// A session without channels and without a record, which accepts every urgency.
-    pub(super) fn new(uaid: Uaid, connected_at: Time) -> Self {
+    pub(super) fn new(uaid: Uaid, connected_at: Time, is_simplepush: bool) -> Self {
         Self {
             uaid,
             connected_at,
             has_record: false,
+            is_simplepush,
             channels: Channels::default(),
             min_urgency: Urgency::VeryLow,
             window: UnackedWindow::default(),
@@ -266,8 +268,12 @@ impl Session {
 
     /// Answers `hello` with the uaid.
     pub(super) fn send_hello(&mut self, cx: &mut StepContext<'_>) {
-        let (uaid, broadcasts) = (self.uaid, self.subscriptions.take_update());
-        cx.out.push(Effect::Send(ServerMessage::Hello { uaid, broadcasts }));
+        let uaid = self.uaid;
+        cx.out.push(Effect::Send(if self.is_simplepush {
+            ServerMessage::SimplePushHello { uaid }
+        } else {
+            ServerMessage::Hello { uaid, broadcasts: self.subscriptions.take_update() }
+        }));
     }
 }
 

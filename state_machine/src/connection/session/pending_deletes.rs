@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{MessageId, Uaid};
+use crate::ids::{Chid, MessageId, Uaid};
 use crate::message::MessageKey;
 use crate::month::Month;
 use crate::store::StoreOp;
@@ -36,7 +36,7 @@ impl PendingDeletes {
 
     /// Whether a row of this message must be deleted instead of sent.
     pub(super) fn remembers(&self, id: MessageId) -> bool {
-        self.remembered.contains(&id)
+        self.remembered.iter().any(|acked| acked.covers(id))
             || self.unsettled.as_ref().is_some_and(|unsettled| unsettled.contains(id))
     }
 
@@ -46,6 +46,11 @@ impl PendingDeletes {
             self.remembered.pop_front();
         }
         self.remembered.push_back(id);
+    }
+
+    /// Versions of a SimplePush channel that is registered again may begin anew.
+    pub(super) fn forget_versions(&mut self, chid: Chid) {
+        self.remembered.retain(|id| id.version_of(chid).is_none());
     }
 
     pub(super) fn delete(&mut self, message: MessageKey) {
@@ -79,6 +84,7 @@ impl PendingDeletes {
 
 impl Unsettled {
     fn contains(&self, id: MessageId) -> bool {
-        self.deleting.contains(&id) || self.waiting.iter().any(|message| message.id == id)
+        let deleting = self.deleting.iter().copied();
+        deleting.chain(self.waiting.iter().map(|message| message.id)).any(|acked| acked.covers(id))
     }
 }

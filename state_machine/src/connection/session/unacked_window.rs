@@ -116,12 +116,25 @@ impl UnackedWindow {
     }
 
     pub(super) fn contains(&self, id: MessageId) -> bool {
-        self.fresh.iter().any(|unacked| unacked.message.id == id)
-            || self.late().overdue.values().any(|overdue| overdue.contains_key(&id))
+        self.fresh.iter().any(|unacked| unacked.message.id.covers(id))
+            || self.late().overdue.values().any(|overdue| covering(overdue, id).is_some())
+    }
+
+    /// An unacked message that is a lower SimplePush version than this one, of the same channel.
+    pub(super) fn lower_version(&self, id: MessageId) -> Option<MessageId> {
+        if !id.is_version() {
+            return None;
+        }
+        let fresh = self.fresh.iter().map(|unacked| unacked.message.id);
+        let overdue = self.late().overdue.values().flat_map(BTreeMap::keys).copied();
+        fresh.chain(overdue).find(|lower| *lower != id && id.covers(*lower))
     }
 
     pub(super) fn is_overdue(&self, row: &Message) -> bool {
-        self.late().overdue.get(&row.chid).is_some_and(|overdue| overdue.contains_key(&row.id))
+        self.late()
+            .overdue
+            .get(&row.chid)
+            .is_some_and(|overdue| covering(overdue, row.id).is_some())
     }
 
     /// Whether a message of this channel and topic is overdue.
@@ -137,9 +150,11 @@ impl UnackedWindow {
         self.fresh.push_back(Unacked { message, expires_at, sent_at, origin });
     }
 
-    /// Notes that storage has a row of this message. Returns whether the message is unacked here.
+    /// Notes that storage has a row of this message. Returns whether the message is unacked here, or a higher SimplePush
+    /// version of it.
     pub(super) fn note_row(&mut self, row: &Message) -> bool {
-        if let Some(sent) = self.fresh.iter_mut().find(|unacked| unacked.message.id == row.id) {
+        let covers_row = |unacked: &&mut Unacked| unacked.message.id.covers(row.id);
+        if let Some(sent) = self.fresh.iter_mut().find(covers_row) {
             if let Origin::Endpoint(push) = sent.origin {
                 sent.origin = Origin::Both(push);
             }
@@ -147,9 +162,11 @@ impl UnackedWindow {
         }
         let Some(late) = &mut self.late else { return false };
         let of_channel = late.overdue.get_mut(&row.chid);
-        let Some(overdue) = of_channel.and_then(|overdue| overdue.get_mut(&row.id)) else {
-            return false;
-        };
+        let overdue = of_channel.and_then(|overdue| {
+            let id = covering(overdue, row.id)?;
+            overdue.get_mut(&id)
+        });
+        let Some(overdue) = overdue else { return false };
         if !std::mem::replace(&mut overdue.is_counted, true) {
             late.uncounted.push(row.key());
         }
@@ -338,6 +355,12 @@ impl UnackedWindow {
 /// The share of a channel, unless too many messages are overdue.
 pub(super) fn full_share(unacked_max: usize) -> usize {
     (unacked_max / 2).max(1)
+}
+
+/// The message that covers this one. It has the least id that is not less.
+fn covering(overdue: &BTreeMap<MessageId, Overdue>, id: MessageId) -> Option<MessageId> {
+    let (least, _) = overdue.range(id..).next()?;
+    Some(*least).filter(|least| least.covers(id))
 }
 
 impl Unacked {

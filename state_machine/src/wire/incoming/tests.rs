@@ -40,12 +40,18 @@ fn hello_takes_a_uaid_in_both_forms_and_forgives_a_wrong_one() {
             r#"{{"messageType":"hello","uaid":"{text}","broadcasts":{{"a":"b"}},"use_webpush":true,"channelIDs":["x"]}}"#
         );
         let broadcasts = versions(&[("a", "b")]);
-        assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: Some(uaid), broadcasts }));
+        assert_eq!(
+            parse(&hello),
+            Ok(ClientMessage::Hello { uaid: Some(uaid), broadcasts, use_webpush: true })
+        );
     }
     for wrong in ["\"\"", "\"xyz\"", "5", "null", "{\"a\":1}", "[1,[2]]", "true", "1.5", "-1"] {
         let hello = format!(r#"{{"uaid":{wrong},"messageType":"hello"}}"#);
         let broadcasts = Versions::new();
-        assert_eq!(parse(&hello), Ok(ClientMessage::Hello { uaid: None, broadcasts }));
+        assert_eq!(
+            parse(&hello),
+            Ok(ClientMessage::Hello { uaid: None, broadcasts, use_webpush: false })
+        );
     }
 }
 
@@ -225,4 +231,21 @@ fn no_hostile_message_makes_the_parser_panic_or_echo_much() {
         };
         assert!(echoed.is_none_or(|text| text.chars().count() <= ECHO_CHARS_MAX));
     });
+}
+
+#[test]
+fn a_version_of_simplepush_is_a_number_in_an_ack() {
+    let chid = Chid::parse(CHID).unwrap();
+    let ack = |version: &str| {
+        parse(&format!(
+            r#"{{"messageType":"ack","updates":[{{"channelID":"{CHID}","version":{version}}}]}}"#
+        ))
+    };
+    for version in [0, 5, u64::MAX] {
+        let updates = vec![AckUpdate { chid, id: MessageId::of_version(chid, version) }];
+        assert_eq!(ack(&version.to_string()), Ok(ClientMessage::Ack { updates }));
+    }
+    for wrong in ["-1", "1.5", "18446744073709551616", "\"5\"", "null", "[5]"] {
+        assert_eq!(ack(wrong), Ok(ClientMessage::Ack { updates: vec![] }), "{wrong}");
+    }
 }

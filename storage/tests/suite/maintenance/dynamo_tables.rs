@@ -184,7 +184,7 @@ async fn a_missing_table_of_notifications_is_named_where_none_may_be_made() {
     let options = options();
     open(&options).unwrap();
     let store = open(&DynamoOptions { create_tables: false, ..options.clone() }).unwrap();
-    let notification = Notification { chid: chid(1), version: 1 };
+    let notification = Notification { chid: chid(1), version: 1, data: None };
     let refused = store.save_notification(agent(1), notification).await;
     let Err(StoreError::Failed(text)) = refused else { panic!("{refused:?}") };
     let table = format!("{}storage", options.table_prefix);
@@ -229,7 +229,7 @@ async fn nodes_that_start_at_the_same_time_make_the_tables_together() {
     let made = join_all(stores.iter().map(|store| store.ensure_month(month("2026_12")))).await;
     assert_eq!(made, vec![Ok(()); 8]);
     let legacy = stores.iter().map(|store| {
-        let notification = Notification { chid: chid(1), version: 1 };
+        let notification = Notification { chid: chid(1), version: 1, data: None };
         store.save_notification(agent(1), notification)
     });
     let kept = join_all(legacy).await;

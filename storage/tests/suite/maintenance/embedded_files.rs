@@ -28,7 +28,7 @@ async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users
     let world = World::new(Arc::new(store), Some(home));
     let found = world.inactive("2026_12", "2026_12").await;
     assert_eq!(found.iter().map(|user| user.uaid).collect::<Vec<_>>(), [agent(1)]);
-    let notification = Notification { chid: chid(1), version: 1 };
+    let notification = Notification { chid: chid(1), version: 1, data: None };
     assert_eq!(world.save_notification(agent(1), notification).await, Ok(true));
 }
 
@@ -36,13 +36,17 @@ async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users
 async fn a_router_file_of_the_second_version_is_given_the_feeds_and_keeps_its_rows() {
     let world = embedded();
     world.connect(agent(1), DECEMBER).await;
-    let notification = Notification { chid: chid(1), version: 1 };
-    world.save_notification(agent(1), notification).await.unwrap();
+    let notification = Notification { chid: chid(1), version: 1, data: None };
+    world.save_notification(agent(1), notification.clone()).await.unwrap();
     world.close().await.unwrap();
     let home = world.home.unwrap();
     let file = Connection::open(home.path().join("router.db")).unwrap();
-    file.execute_batch("DROP TABLE sequences; DROP TABLE feed_keys; PRAGMA user_version = 2")
-        .unwrap();
+    file.execute_batch(
+        "DROP TABLE sequences; DROP TABLE feed_keys;
+        ALTER TABLE notifications DROP COLUMN data;
+        PRAGMA user_version = 2",
+    )
+    .unwrap();
     drop(file);
     let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
     let world = World::new(Arc::new(store), Some(home));

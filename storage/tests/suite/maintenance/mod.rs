@@ -71,6 +71,11 @@ macro_rules! engine {
                 every_version_has_its_place_in_the_order
                 notifications_are_fetched_by_channel_in_pages
                 deleting_an_older_version_keeps_the_newer_one
+                a_delete_of_a_higher_version_deletes_the_lower_one
+                data_is_replaced_with_its_version
+                versions_are_stored_and_fetched_as_messages_in_pages
+                acked_versions_are_deleted_in_no_month_and_only_they
+                a_dropped_user_leaves_no_version
                 a_channels_notification_is_deleted_whatever_its_version
                 agents_have_notifications_of_their_own
                 nothing_is_there_before_the_first_is_saved

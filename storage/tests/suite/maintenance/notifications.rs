@@ -1,11 +1,12 @@
 //! The legacy table of SimplePush.
 
-use storage::Notification;
+use state_machine::{Message, Time};
+use storage::{Cursor, Notification, Page, PageLimit, Stored, inactive_users};
 
-use crate::maintenance::world::{World, agent, chid};
+use crate::maintenance::world::{World, agent, chid, message, month};
 
 fn version(channel: u16, version: u64) -> Notification {
-    Notification { chid: chid(channel), version }
+    Notification { chid: chid(channel), version, data: None }
 }
 
 async fn save(world: &World, notification: Notification) -> bool {
@@ -53,6 +54,72 @@ pub(crate) async fn deleting_an_older_version_keeps_the_newer_one(world: World) 
     assert_eq!(all(&world).await, [version(1, 6)]);
     assert_eq!(world.delete_notification(agent(1), chid(1), Some(6)).await, Ok(true));
     assert_eq!(all(&world).await, []);
+}
+
+pub(crate) async fn a_delete_of_a_higher_version_deletes_the_lower_one(world: World) {
+    save(&world, version(1, 9)).await;
+    save(&world, version(2, 9)).await;
+    assert_eq!(world.delete_notification(agent(1), chid(1), Some(10)).await, Ok(true));
+    assert_eq!(all(&world).await, [version(2, 9)]);
+}
+
+pub(crate) async fn data_is_replaced_with_its_version(world: World) {
+    let with = |number, data: Option<&str>| Notification {
+        data: data.map(str::to_owned),
+        ..version(1, number)
+    };
+    assert!(save(&world, with(5, Some("a \u{e4}"))).await);
+    assert_eq!(all(&world).await, [with(5, Some("a \u{e4}"))]);
+    assert!(!save(&world, with(5, Some("b"))).await);
+    assert_eq!(all(&world).await, [with(5, Some("a \u{e4}"))]);
+    assert!(save(&world, with(6, None)).await);
+    assert_eq!(all(&world).await, [with(6, None)]);
+}
+
+fn sent(channel: u16, version: u64, data: &'static str) -> Message {
+    Message::of_version(chid(channel), version, Some(data.into()), Time(7))
+}
+
+async fn page(world: &World, after: Option<Cursor>, rows: usize, bytes: usize) -> Page {
+    let limit = PageLimit { rows, bytes };
+    world.fetch_versions(agent(1), after, limit, Time(7)).await.unwrap()
+}
+
+pub(crate) async fn versions_are_stored_and_fetched_as_messages_in_pages(world: World) {
+    let all = [sent(1, 5, "one"), sent(2, 5, "two"), sent(3, 7, "three")];
+    for version in &all {
+        let stored = world.store_message(agent(1), month("2026_11"), version.clone()).await;
+        assert_eq!(stored, Ok(Stored::Done));
+    }
+    let lower = world.store_message(agent(1), month("2026_11"), sent(3, 6, "six")).await;
+    assert_eq!(lower, Ok(Stored::Done));
+    for (rows, bytes) in [(2, 100), (100, 4)] {
+        let first = page(&world, None, rows, bytes).await;
+        assert_eq!(first.messages, all[..2], "{rows} rows, {bytes} bytes");
+        let second = page(&world, first.next, rows, bytes).await;
+        assert_eq!((second.messages, second.next), (all[2..].to_vec(), None));
+    }
+    assert_eq!(page(&world, None, 9, 0).await.messages, all[..1]);
+}
+
+pub(crate) async fn acked_versions_are_deleted_in_no_month_and_only_they(world: World) {
+    for version in [sent(1, 5, "a"), sent(2, 8, "b")] {
+        world.store_message(agent(1), month("2026_11"), version).await.unwrap();
+    }
+    let keys = [sent(1, 6, "a").key(), sent(2, 7, "b").key(), message(1).key()];
+    assert_eq!(world.delete_messages(agent(1), vec![], keys.into()).await, Ok(1));
+    assert_eq!(page(&world, None, 9, 9).await.messages, [sent(2, 8, "b")]);
+}
+
+pub(crate) async fn a_dropped_user_leaves_no_version(world: World) {
+    for channel in 1..=120 {
+        save(&world, version(channel, 5)).await;
+    }
+    world.save_notification(agent(2), version(1, 5)).await.unwrap();
+    assert_eq!(inactive_users::delete_rows(&*world, &[agent(1), agent(3)]).await, Ok(true));
+    assert_eq!(all(&world).await, []);
+    assert_eq!(inactive_users::delete_rows(&*world, &[agent(1), agent(3)]).await, Ok(false));
+    assert_eq!(world.fetch_notifications(agent(2), None, 9).await, Ok(vec![version(1, 5)]));
 }
 
 pub(crate) async fn a_channels_notification_is_deleted_whatever_its_version(world: World) {

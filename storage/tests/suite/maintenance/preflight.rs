@@ -8,8 +8,8 @@ use crate::maintenance::world::{World, chid, month};
 
 pub(crate) async fn a_good_store_passes_and_is_left_as_it_was(world: World) {
     let world = world.with_months(&["2026_11", "2026_12"]).await;
-    let notification = Notification { chid: chid(1), version: 1 };
-    world.save_notification(PREFLIGHT_UAID, notification).await.unwrap();
+    let notification = Notification { chid: chid(1), version: 1, data: None };
+    world.save_notification(PREFLIGHT_UAID, notification.clone()).await.unwrap();
     let (feed, key) = (FeedName::parse("preflight").unwrap(), FeedKey::parse("preflight").unwrap());
     let value = FeedValue::parse("kept").unwrap();
     world.ensure_feeds().await.unwrap();

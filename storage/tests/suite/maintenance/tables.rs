@@ -11,7 +11,7 @@ fn which(tables: &[TableStatus]) -> Vec<Table> {
 
 pub(crate) async fn tables_are_listed_router_first_then_months_oldest_first(world: World) {
     let world = world.with_months(&["2026_12", "2026_10"]).await;
-    let notification = Notification { chid: chid(1), version: 1 };
+    let notification = Notification { chid: chid(1), version: 1, data: None };
     world.save_notification(agent(1), notification).await.unwrap();
     world.connect(agent(1), DECEMBER).await;
     world.add_channels(agent(1), month("2026_10"), chids([1])).await.unwrap();

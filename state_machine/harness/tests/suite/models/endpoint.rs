@@ -276,7 +276,11 @@ impl World {
                 let detail = format!("the push of {} is answered {outcome:?}", message.id);
                 self.breaks(Promise::SubscriptionKept.broken(detail));
             }
-            Outcome::Dropped | Outcome::Full(_) | Outcome::Bridge(_) | Outcome::Unavailable => {}
+            Outcome::OtherProtocol
+            | Outcome::Dropped
+            | Outcome::Full(_)
+            | Outcome::Bridge(_)
+            | Outcome::Unavailable => {}
         }
     }
 

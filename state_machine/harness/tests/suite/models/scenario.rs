@@ -119,7 +119,8 @@ impl Scenario {
     /// Adds a node whose clock is `behind`.
     pub(crate) fn node(mut self, name: &str, behind: Span) -> Self {
         let limits = limits();
-        let config = Config { node: NodeId::new(name), frozen_month: None, limits };
+        let config =
+            Config { node: NodeId::new(name), frozen_month: None, simplepush: false, limits };
         let config = Arc::new(config);
         self.nodes.push(NodeTerms { rules: Arc::clone(&config), config, behind });
         self.start.nodes.push(Node::default());

@@ -276,7 +276,10 @@ impl World {
         self.agent.min_urgency = Urgency::VeryLow;
         self.lines.insert(line, Line::new(node, scenario, self.now));
         let uaid = Some(self.agent.uaid);
-        self.say(scenario, ClientMessage::Hello { uaid, broadcasts: Versions::new() });
+        self.say(
+            scenario,
+            ClientMessage::Hello { uaid, broadcasts: Versions::new(), use_webpush: true },
+        );
     }
 
     pub(crate) fn hangs_up(&mut self, scenario: &Scenario) {

@@ -27,7 +27,7 @@ impl Agent {
     pub(crate) fn hears(&mut self, message: &ServerMessage) -> Option<Uaid> {
         use ServerMessage::{Registered, Unregistered};
         match message {
-            ServerMessage::Hello { uaid, .. } => {
+            ServerMessage::Hello { uaid, .. } | ServerMessage::SimplePushHello { uaid } => {
                 self.is_greeted = true;
                 let lost = self.uaid.replace(*uaid).filter(|before| before != uaid);
                 if lost.is_some() {

@@ -26,6 +26,11 @@ impl World {
         let Some(uaid) = self.agent.uaid.filter(|_| self.agent.channels.contains(&chid)) else {
             return;
         };
+        if self.is_simplepush {
+            let message = Message::of_version(chid, self.version(topic), None, self.now);
+            self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));
+            return;
+        }
         let mark = if topic.is_some() { "t" } else { "" };
         let id = named(&format!("M{}{mark}", self.pushes.len()));
         let topic = topic.map(|topic| Topic::parse(&format!("t{topic}")).expect("a topic"));
@@ -44,6 +49,12 @@ impl World {
             payload: None,
         };
         self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));
+    }
+
+    /// A version of its own for each push, mostly the highest; one with a topic is lower than the last ones.
+    fn version(&self, topic: Option<u8>) -> u64 {
+        let highest = 10 * (self.pushes.len() as u64 + 10);
+        topic.map_or(highest, |topic| highest - 15 - 22 * u64::from(topic))
     }
 
     pub(super) fn push_goes_on(&mut self, push: usize, how: How) -> Result<(), SyntaxError> {
@@ -95,11 +106,18 @@ impl World {
             }
             DeliveryEffect::Store { month } => {
                 self.write_all(usize::MAX)?;
-                let stored = is_done.then(|| self.store.store(uaid, month, message));
+                let stored = is_done.then(|| match message.version() {
+                    Some(_) => self.store.store_version(uaid, month, message),
+                    None => self.store.store(uaid, month, message),
+                });
                 self.pushes[push].was_stored |= is_done;
                 self.pushes[push].may_stray |= !is_heard;
                 self.nothing_reappears()?;
                 DeliveryEvent::Stored(stored.filter(|_| is_heard).ok_or(WriteError::Failed))
+            }
+            // As the endpoint actor: a SimplePush version is in no month.
+            DeliveryEffect::DeleteStored { .. } if self.is_simplepush => {
+                DeliveryEvent::OldRowDeleted
             }
             DeliveryEffect::DeleteStored { month } => {
                 if is_done {

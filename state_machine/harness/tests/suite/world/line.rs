@@ -1,13 +1,15 @@
 //! A connection of the agent, and the operations in progress for it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use harness::invariants::CheckedConnection;
 use state_machine::connection::{Config, ConnectionSeed, Event};
 use state_machine::store::{StoreAnswer, StoreOp};
-use state_machine::{NodeBinding, OpId, Time, Uaid};
+use state_machine::wire::ServerMessage;
+use state_machine::{Chid, NodeBinding, OpId, Time, Uaid};
 
+use super::SyntaxError;
 use super::store::Store;
 
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Line {
     /// The uaid and the node of its last answered registration.
     pub(crate) registered: Option<(Uaid, NodeBinding)>,
     pub(crate) is_shut_down: bool,
+    /// The highest SimplePush version of each channel that was sent.
+    versions: BTreeMap<Chid, u64>,
 }
 
 /// A store operation without an answer.
@@ -50,7 +54,24 @@ impl Line {
             carried: BTreeSet::new(),
             registered: None,
             is_shut_down: false,
+            versions: BTreeMap::new(),
         }
+    }
+
+    /// A connection sends only versions that are higher than those it has sent.
+    pub(crate) fn sent(&mut self, message: &ServerMessage) -> Result<(), SyntaxError> {
+        match message {
+            ServerMessage::Unregistered { chid, .. } => drop(self.versions.remove(chid)),
+            ServerMessage::Notification(message) => {
+                let Some(version) = message.version() else { return Ok(()) };
+                let before = self.versions.insert(message.chid, version);
+                if before.is_some_and(|before| before >= version) {
+                    return Err(format!("version {version} is sent after {before:?}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     pub(crate) fn ordered(&mut self, op: OpId, order: StoreOp, number: usize, store: &mut Store) {

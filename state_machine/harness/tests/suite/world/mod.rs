@@ -36,6 +36,8 @@ use store::Store;
 pub(crate) type SyntaxError = String;
 
 pub(crate) struct World {
+    /// Whether the agent speaks SimplePush.
+    is_simplepush: bool,
     now: Time,
     store: Store,
     nodes: [Node; NODES],
@@ -66,17 +68,28 @@ const BEGIN: Time = Time(1_793_700_000_000);
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with(&limits(), false)
+    }
+
+    /// The agent speaks SimplePush. A connection remembers all its acks.
+    pub(crate) fn of_simplepush() -> Self {
+        Self::with(&Limits { remembered_acks_max: 1000, ..limits() }, true)
+    }
+
+    fn with(limits: &Limits, is_simplepush: bool) -> Self {
         let node = |name: &str, behind| Node {
             config: Arc::new(Config {
                 node: NodeId::new(name),
                 frozen_month: None,
-                limits: limits(),
+                simplepush: is_simplepush,
+                limits: limits.clone(),
             }),
             registry: Registry::new(),
             behind,
             is_down: false,
         };
         Self {
+            is_simplepush,
             now: BEGIN,
             store: Store::default(),
             nodes: [
@@ -141,7 +154,8 @@ impl World {
         self.agent.line = Some(self.lines.len() - 1);
         self.agent.is_greeted = false;
         let (uaid, broadcasts) = (self.agent.uaid, Versions::new());
-        self.say_unasked(ClientMessage::Hello { uaid, broadcasts })
+        let use_webpush = !self.is_simplepush;
+        self.say_unasked(ClientMessage::Hello { uaid, broadcasts, use_webpush })
     }
 
     fn leave(&mut self, parting: Parting) -> Result<(), SyntaxError> {

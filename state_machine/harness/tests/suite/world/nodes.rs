@@ -60,6 +60,11 @@ impl World {
             effects
         };
         self.watch(line, event, &effects)?;
+        for effect in &effects {
+            if let Effect::Send(message) = effect {
+                self.lines[line].sent(message)?;
+            }
+        }
         effects.into_iter().try_for_each(|effect| self.carry_out(line, effect))
     }
 

@@ -126,7 +126,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether the agent received the message, or a newer message of its topic.
+    /// Whether the agent received the message, or a newer message of its topic, or a higher version of its channel.
     fn was_delivered(&self, push: &Push) -> bool {
         let is_as_good = |other: &&Push| {
             let Message { id, chid, topic, .. } = &other.message;
@@ -134,7 +134,7 @@ impl World {
                 && (chid, topic) == (&push.message.chid, &push.message.topic)
                 && *id > push.message.id
                 && other.was_stored;
-            *id == push.message.id || is_newer
+            id.covers(push.message.id) || is_newer
         };
         let mut as_good = self.pushes.iter().filter(is_as_good);
         as_good.any(|other| self.agent.got.contains_key(&other.message.id))

@@ -14,6 +14,8 @@ use state_machine::{
 pub(crate) struct Store {
     pub(crate) records: BTreeMap<Uaid, RouterRecord>,
     tables: BTreeMap<Month, Table>,
+    /// The SimplePush versions that wait: one for each channel.
+    versions: BTreeMap<(Uaid, Chid), Message>,
     /// The bound of messages in a table; none is no bound.
     pub(crate) waiting_max: Option<usize>,
 }
@@ -34,7 +36,11 @@ impl Store {
             StoreOp::Fetch { uaid, month, after, limit, now } => {
                 StoreAnswer::Fetched(self.fetch(*uaid, *month, after.as_ref(), *limit, *now))
             }
+            StoreOp::FetchVersions { uaid, after, limit, .. } => {
+                StoreAnswer::Fetched(self.fetch_versions(*uaid, after.as_ref(), *limit))
+            }
             StoreOp::Delete { uaid, months, messages } => {
+                self.delete_versions(*uaid, messages);
                 months.iter().for_each(|month| self.delete(*uaid, *month, messages));
                 StoreAnswer::Deleted
             }
@@ -92,6 +98,37 @@ impl Store {
         self.insert(uaid, month, message)
     }
 
+    /// Stores a SimplePush version, unless one waits that is not lower.
+    pub(crate) fn store_version(&mut self, uaid: Uaid, month: Month, version: Message) -> Stored {
+        if !self.has_channel(uaid, month, version.chid) {
+            return Stored::NoSuchChannel;
+        }
+        let there = self.versions.entry((uaid, version.chid)).or_insert_with(|| version.clone());
+        if !there.id.covers(version.id) {
+            *there = version;
+        }
+        Stored::Done
+    }
+
+    fn delete_versions(&mut self, uaid: Uaid, messages: &[MessageKey]) {
+        self.versions.retain(|(whose, _), row| {
+            *whose != uaid || !messages.iter().any(|acked| acked.id.covers(row.id))
+        });
+    }
+
+    fn fetch_versions(&self, uaid: Uaid, after: Option<&Cursor>, limit: PageLimit) -> Page {
+        let is_asked_for =
+            |chid: Chid| after.is_none_or(|after| *after.as_str() < *chid.to_string());
+        let of_agent =
+            self.versions.iter().filter(|((whose, chid), _)| *whose == uaid && is_asked_for(*chid));
+        let mut messages: Vec<Message> = of_agent.map(|(_, message)| message.clone()).collect();
+        let is_more = messages.len() > limit.rows;
+        messages.truncate(limit.rows);
+        let last = messages.last().filter(|_| is_more);
+        let next = last.map(|last| Cursor::new(last.chid.to_string()));
+        Page { messages, next }
+    }
+
     /// Stores a message whatever waits.
     fn insert(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
         if !self.has_channel(uaid, month, message.chid) {
@@ -139,10 +176,13 @@ impl Store {
 
     /// The stored messages of this agent, and their months.
     pub(crate) fn rows(&self, uaid: Uaid) -> impl Iterator<Item = (Month, MessageId)> {
-        self.tables.iter().flat_map(move |(month, table)| {
+        let versions = self.versions.iter().filter(move |((whose, _), _)| *whose == uaid);
+        let versions = versions.map(|(_, row)| (Month::of(row.accepted_at), row.id));
+        let messages = self.tables.iter().flat_map(move |(month, table)| {
             let ids = table.messages.keys().filter(move |(whose, _)| *whose == uaid);
             ids.map(move |(_, id)| (*month, *id))
-        })
+        });
+        versions.chain(messages)
     }
 
     fn table(&mut self, month: Month) -> &mut Table {

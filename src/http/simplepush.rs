@@ -1,0 +1,123 @@
+//! `PUT /wpush/...`: an application server sends a version of a SimplePush channel (docs/sources.md#simplepush).
+
+use actix_web::web::{Data, Path, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use slog::debug;
+use state_machine::Message;
+use url::form_urlencoded;
+
+use super::PushError;
+use super::app::{EndpointRole, LocalEndpoint};
+use super::body::read_body;
+use super::endpoint_token::{EndpointToken, TokenVersion};
+use super::push::{self, Accepted};
+
+pub(super) async fn put(
+    request: HttpRequest,
+    token_version: TokenVersion,
+    token: Path<String>,
+    payload: Payload,
+    app: Data<EndpointRole>,
+    endpoint: Data<LocalEndpoint>,
+) -> HttpResponse {
+    match send(&request, token_version, &token, payload, &app, &endpoint).await {
+        Ok(Accepted::Delivered | Accepted::Dropped) => HttpResponse::Ok().body("Delivered"),
+        Ok(Accepted::Stored) => HttpResponse::Accepted().body("Notification Stored"),
+        Err(error) => {
+            debug!(app.common.log, "refused a version"; "errno" => error.errno(), "reason" => %error);
+            error.closing_response()
+        }
+    }
+}
+
+async fn send(
+    request: &HttpRequest,
+    token_version: TokenVersion,
+    token: &str,
+    payload: Payload,
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+) -> Result<Accepted, PushError> {
+    let (headers, limits) = (request.headers(), &app.common.limits);
+    limits.push_from(limits.address(request.peer_addr(), headers))?;
+    let (EndpointToken { uaid, chid }, key) = push::open(app, headers, token_version, token)?;
+    let (data_bytes_max, wait) = (app.limits.payload_bytes_max, app.limits.body_timeout);
+    let body = read_body(headers, payload, form_bytes_max(data_bytes_max), wait).await?;
+    let form = if body.is_empty() { request.query_string().as_bytes() } else { &body };
+    let Form { version, data } = Form::read(form, data_bytes_max)?;
+    // The body was read, so a refused sender keeps its connection.
+    limits.push_to(uaid, chid, key)?;
+    let now = app.common.clock.now();
+    let version = version.unwrap_or(now.as_secs());
+    let message = Message::of_version(chid, version, data.map(Into::into), now);
+    push::deliver(app, endpoint, uaid, message).await
+}
+
+/// Each byte of the data takes up to three bytes, and the names and the version less than 64 together.
+const fn form_bytes_max(data_bytes_max: usize) -> usize {
+    data_bytes_max.saturating_mul(3).saturating_add(64)
+}
+
+/// The fields of a PUT, in its body or, without a body, in the query of its URL.
+#[derive(Debug, PartialEq, Eq)]
+struct Form {
+    /// None if the server is to choose it: the field is missing, empty or 0.
+    version: Option<u64>,
+    /// None if it is missing or empty.
+    data: Option<String>,
+}
+
+impl Form {
+    /// Of a field that is present twice, the first counts. Other fields are ignored.
+    fn read(form: &[u8], data_bytes_max: usize) -> Result<Self, PushError> {
+        let field = |name| {
+            let mut fields = form_urlencoded::parse(form);
+            let value =
+                fields.find(|(field, _)| field == name).map(|(_, value)| value.into_owned());
+            value.filter(|value| !value.is_empty())
+        };
+        let version: Option<u64> = field("version")
+            .map(|version| version.parse().map_err(|_| PushError::Version))
+            .transpose()?;
+        let data = field("data");
+        if data.as_ref().is_some_and(|data| data.len() > data_bytes_max) {
+            return Err(PushError::TooLarge { max_bytes: data_bytes_max });
+        }
+        Ok(Self { version: version.filter(|version| *version > 0), data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(form: &str) -> Result<Form, PushError> {
+        Form::read(form.as_bytes(), 8)
+    }
+
+    fn form(version: u64, data: &str) -> Result<Form, PushError> {
+        let version = (version > 0).then_some(version);
+        Ok(Form { version, data: Some(data.to_owned()).filter(|data| !data.is_empty()) })
+    }
+
+    #[test]
+    fn a_version_is_a_number_and_the_server_chooses_a_missing_one() {
+        assert_eq!(read("version=5"), form(5, ""));
+        assert_eq!(read("other=1&version=18446744073709551615&version=6"), form(u64::MAX, ""));
+        for chosen in ["", "version=", "version=0", "version", "data=", "Version=5"] {
+            assert_eq!(read(chosen), form(0, ""), "{chosen}");
+        }
+        for wrong in ["five", "-1", "1.5", "5 ", "18446744073709551616", "%FF", "0x5"] {
+            let form = format!("version={wrong}");
+            assert_eq!(read(&form), Err(PushError::Version), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn data_is_a_text_of_bounded_size() {
+        assert_eq!(read("version=5&data=a+b%26%C3%A4"), form(5, "a b&\u{e4}"));
+        assert_eq!(read("data=12345678"), form(0, "12345678"));
+        assert_eq!(read("data=123456789"), Err(PushError::TooLarge { max_bytes: 8 }));
+        assert!(form_bytes_max(8) >= "version=18446744073709551615&data=".len() + 3 * 8);
+    }
+}

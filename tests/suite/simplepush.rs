@@ -1,0 +1,163 @@
+//! SimplePush: an agent whose hello has no `use_webpush`, and PUT of application servers.
+
+use awc::http::Method;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use uuid::Uuid;
+
+use crate::harness::{Agent, Answer, Cluster, ClusterPlan, Sender, Server, Socket, unix_now_s};
+
+/// A SimplePush agent whose hello was answered.
+struct SimpleAgent {
+    socket: Socket,
+    uaid: String,
+}
+
+impl SimpleAgent {
+    async fn connect(server: &Server, uaid: Option<&str>) -> Self {
+        let mut socket = Socket::open(server).await;
+        socket.send_json(&json!({"messageType": "hello", "uaid": uaid, "channelIDs": []})).await;
+        let answer = socket.receive().await.expect("the server is there");
+        let uaid = answer["uaid"].as_str().expect("it is a text").to_owned();
+        assert_eq!(answer, json!({"messageType": "hello", "uaid": uaid, "status": 200}));
+        Self { socket, uaid }
+    }
+
+    async fn reconnect(self, server: &Server) -> Self {
+        let agent = Self::connect(server, Some(&self.uaid)).await;
+        assert_eq!(agent.uaid, self.uaid, "the server forgot the agent");
+        agent
+    }
+
+    /// Afterwards the agent is away for the server.
+    async fn leave(&mut self) {
+        self.socket.send(Message::Close(None)).await.expect("the server is there");
+        self.socket.closed().await;
+    }
+
+    /// Registers a channel. Returns its id and its endpoint.
+    async fn register(&mut self) -> (String, String) {
+        let id = Uuid::new_v4().to_string();
+        self.socket.send_json(&json!({"messageType": "register", "channelID": id})).await;
+        let answer = self.socket.receive().await.expect("the server is there");
+        assert_eq!((&answer["status"], &answer["channelID"]), (&json!(200), &json!(id)));
+        (id, answer["pushEndpoint"].as_str().expect("it is a text").to_owned())
+    }
+
+    async fn gets(&mut self, update: Value) {
+        let expected = json!({"messageType": "notification", "updates": [update]});
+        assert_eq!(self.socket.receive().await.expect("the server is there"), expected);
+    }
+
+    async fn ack(&mut self, update: Value) {
+        self.socket.send_json(&json!({"messageType": "ack", "updates": [update]})).await;
+    }
+
+    /// A frame of an unknown type is answered after all frames before it.
+    async fn has_nothing_more(&mut self) {
+        self.socket.send_json(&json!({"messageType": "a mark"})).await;
+        assert_eq!(
+            self.socket.receive().await.expect("the server is there")["messageType"],
+            "a mark"
+        );
+    }
+}
+
+async fn put(endpoint: &str, form: &str) -> Answer {
+    Sender::new().request(Method::PUT, endpoint).raw_body(form).send().await
+}
+
+/// The endpoint answers 202 once the version is stored.
+async fn store(endpoint: &str, form: &str) {
+    let answer = put(endpoint, form).await;
+    assert_eq!((answer.status, &answer.body[..]), (202, &b"Notification Stored"[..]), "{answer}");
+}
+
+#[actix_web::test]
+async fn a_version_is_delivered_and_acked_and_stored_for_an_agent_that_is_away() {
+    let mut server = Server::start_with(&["--simplepush=true"]);
+    let mut agent = SimpleAgent::connect(&server, None).await;
+    let (id, endpoint) = agent.register().await;
+    let (answer, ()) = tokio::join!(put(&endpoint, "version=5&data=a+b%C3%A4"), async {
+        agent.gets(json!({"channelID": id, "version": 5, "data": "a bä"})).await;
+        agent.ack(json!({"channelID": id, "version": 5})).await;
+    });
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"Delivered"[..]), "{answer}");
+    agent.leave().await;
+
+    for form in ["version=6", "version=8&data=eight", "version=7&data=seven"] {
+        store(&endpoint, form).await;
+    }
+    server.kill();
+    server.restart();
+    let mut agent = agent.reconnect(&server).await;
+    agent.gets(json!({"channelID": id, "version": 8, "data": "eight"})).await;
+    // Its ack is lost.
+    let mut agent = agent.reconnect(&server).await;
+    agent.gets(json!({"channelID": id, "version": 8, "data": "eight"})).await;
+    agent.ack(json!({"channelID": id, "version": 8})).await;
+    agent.has_nothing_more().await;
+    let mut agent = agent.reconnect(&server).await;
+    agent.has_nothing_more().await;
+
+    let before = unix_now_s();
+    let (answer, version) = tokio::join!(put(&endpoint, ""), async {
+        let message = agent.socket.receive().await.unwrap();
+        let update = message["updates"][0].clone();
+        agent.ack(update.clone()).await;
+        update["version"].as_u64().unwrap()
+    });
+    assert_eq!(answer.status, 200, "{answer}");
+    assert!((before..=unix_now_s()).contains(&version), "{version} is not the time");
+}
+
+#[actix_web::test]
+async fn a_push_of_the_other_protocol_is_refused() {
+    let server = Server::start_with(&["--simplepush=true"]);
+    let mut simple = SimpleAgent::connect(&server, None).await;
+    let (id, endpoint) = simple.register().await;
+    let mut web = Agent::new(&server).await;
+    let channel = web.register().await;
+    Sender::new().post(&endpoint).ttl(60).send().await.assert_error(400, 108);
+    put(&channel.endpoint, "version=5").await.assert_error(400, 108);
+    put(&endpoint, "version=five").await.assert_error(400, 999);
+    put(&endpoint, &format!("data={}", "x".repeat(4097))).await.assert_error(413, 104);
+    put(&format!("{endpoint}x"), "version=5").await.assert_error(404, 102);
+    simple.socket.send_json(&json!({"messageType": "unregister", "channelID": id})).await;
+    assert_eq!(simple.socket.receive().await.unwrap()["status"], 200);
+    put(&endpoint, "version=5").await.assert_error(410, 106);
+
+    // Each has a uaid of its own protocol.
+    let as_web = Agent::hello(Socket::open(&server).await, Some(&simple.uaid)).await.unwrap();
+    assert_ne!(as_web.uaid(), simple.uaid);
+    let as_simple = SimpleAgent::connect(&server, Some(web.uaid())).await;
+    assert_ne!(as_simple.uaid, web.uaid());
+}
+
+#[actix_web::test]
+async fn without_the_setting_a_hello_is_of_web_push_and_put_is_not_allowed() {
+    let server = Server::start();
+    let mut socket = Socket::open(&server).await;
+    socket.send_json(&json!({"messageType": "hello"})).await;
+    assert_eq!(socket.receive().await.unwrap()["use_webpush"], true);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    put(&channel.endpoint, "version=5").await.assert_error(405, 999);
+}
+
+#[actix_web::test]
+async fn a_version_reaches_an_agent_on_another_node() {
+    let plan = ClusterPlan::of(2, 1).with(&["--simplepush=true"]);
+    let cluster = Cluster::launch(plan);
+    let mut agent = SimpleAgent::connect(&cluster.connection_nodes[0], None).await;
+    let (id, endpoint) = agent.register().await;
+    let (answer, ()) = tokio::join!(put(&endpoint, "version=5&data=text"), async {
+        agent.gets(json!({"channelID": id, "version": 5, "data": "text"})).await;
+        agent.ack(json!({"channelID": id, "version": 5})).await;
+    });
+    assert_eq!(answer.status, 200, "{answer}");
+    agent.leave().await;
+    store(&endpoint, "version=6&data=six").await;
+    let mut agent = agent.reconnect(&cluster.connection_nodes[1]).await;
+    agent.gets(json!({"channelID": id, "version": 6, "data": "six"})).await;
+}
