@@ -18,7 +18,9 @@ const UNAUTHENTICATED: &str = r#"{"error":{"code":401,"status":"UNAUTHENTICATED"
 /// The tokens of the messages so far.
 fn tokens(world: &World) -> Vec<String> {
     let messages = world.service.messages();
-    let token = |headers: &hyper::HeaderMap| headers["authorization"].to_str().unwrap().to_owned();
+    let token = |headers: &hyper::HeaderMap| {
+        headers["authorization"].to_str().expect("a token is ASCII").to_owned()
+    };
     messages.iter().map(|message| token(&message.headers)).collect()
 }
 

@@ -119,7 +119,7 @@ impl Connection {
             Reply::Silence => future::pending().await,
             Reply::Deaf => {
                 _ = self.orders.send(Order::Deaf);
-                future::pending().await
+                future::pending::<()>().await;
             }
         }
     }
