@@ -60,8 +60,8 @@ fn run<const N: usize>(events: &[Is; N]) -> Vec<Vec<Do>> {
     with
 }
 
-fn last<const N: usize>(events: [Is; N]) -> Vec<Do> {
-    run(&events).pop().unwrap()
+fn last(events: &[Is]) -> Vec<Do> {
+    run(events).pop().unwrap()
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_refusal_of_the_bridge_is_the_answer() {
         BridgeOutcome::TimedOut,
     ] {
         let refused = Is::BridgeAnswered(outcome);
-        let effects = last([this_month(), confirmed(true), refused]);
+        let effects = last(&[this_month(), confirmed(true), refused]);
         assert_eq!(effects, answer(Outcome::Bridge(outcome)));
     }
 }
@@ -94,7 +94,7 @@ fn an_agent_of_another_month_is_moved_before_its_channel_is_confirmed() {
         let effects = run(&[read(curmonth, oldmonth, "one"), moved]);
         assert_eq!(effects, [vec![Do::MoveAgent], confirm("2026_11")]);
     }
-    let effects = last([read("2026_10", None, "one"), Is::AgentMoved(Ok(None))]);
+    let effects = last(&[read("2026_10", None, "one"), Is::AgentMoved(Ok(None))]);
     assert_eq!(effects, answer(Outcome::NoSuchUser));
 }
 
@@ -125,7 +125,7 @@ fn a_missing_channel_is_answered_only_after_the_record_was_read_again() {
             bridged: None,
         }))),
     ] {
-        let effects = last([this_month(), confirmed(false), gone]);
+        let effects = last(&[this_month(), confirmed(false), gone]);
         assert_eq!(effects, answer(Outcome::NoSuchUser));
     }
 }
@@ -133,7 +133,7 @@ fn a_missing_channel_is_answered_only_after_the_record_was_read_again() {
 #[test]
 fn a_record_that_moves_at_each_read_makes_the_push_unavailable() {
     let other = |name| read(name, None, "one");
-    let effects = last([
+    let effects = last(&[
         this_month(),
         confirmed(false),
         other("2026_12"),
@@ -164,7 +164,7 @@ fn a_recipient_that_was_replaced_meanwhile_gets_the_message() {
     let effects = run(&[a, b, c, d, replaced, confirmed(true)]);
     assert_eq!(effects[3..], [vec![Do::ReadRecord], confirm("2026_11"), send("two")]);
     let [a, b, c, d] = start();
-    let effects = last([a, b, c, d, Is::RecordRead(Ok(None))]);
+    let effects = last(&[a, b, c, d, Is::RecordRead(Ok(None))]);
     assert_eq!(effects, answer(Outcome::Bridge(BridgeOutcome::RecipientGone)));
 }
 
@@ -172,17 +172,17 @@ fn a_recipient_that_was_replaced_meanwhile_gets_the_message() {
 fn a_store_that_fails_makes_the_push_unavailable() {
     let unavailable = answer(Outcome::Unavailable);
     let failed = || Is::ChannelConfirmed(Err(StoreFailed));
-    assert_eq!(last([this_month(), failed()]), unavailable);
+    assert_eq!(last(&[this_month(), failed()]), unavailable);
     let moving = read("2026_11", Some("2026_10"), "one");
     let not_moved = Is::AgentMoved(Err(StoreFailed));
-    assert_eq!(last([moving, not_moved, confirmed(false), failed()]), unavailable);
+    assert_eq!(last(&[moving, not_moved, confirmed(false), failed()]), unavailable);
     let reread = Is::RecordRead(Err(StoreFailed));
-    assert_eq!(last([this_month(), confirmed(false), reread.clone()]), unavailable);
+    assert_eq!(last(&[this_month(), confirmed(false), reread.clone()]), unavailable);
     let gone = || Is::BridgeAnswered(BridgeOutcome::RecipientGone);
     let not_dropped = Is::RecipientDropped(Err(StoreFailed));
-    assert_eq!(last([this_month(), confirmed(true), gone(), not_dropped]), unavailable);
+    assert_eq!(last(&[this_month(), confirmed(true), gone(), not_dropped]), unavailable);
     let other = Is::RecipientDropped(Ok(false));
-    assert_eq!(last([this_month(), confirmed(true), gone(), other, reread]), unavailable);
+    assert_eq!(last(&[this_month(), confirmed(true), gone(), other, reread]), unavailable);
 }
 
 #[test]
