@@ -32,8 +32,7 @@ settings! {
         public_url: Option<PublicUrl> = None;
 
         /// Origins of web pages that may open the WebSocket of user agents beside the public origin, separated by
-        /// commas. Others get 403; `*` allows all. User agents need no entry: they send no origin, or one that no page
-        /// has.
+        /// commas. Others get 403; `*` allows all. User agents need no entry: they send no web origin.
         origins_allowed: AllowedOrigins = AllowedOrigins::default();
 
         /// Number of worker threads; 0 starts one for each core.
@@ -66,8 +65,7 @@ settings! {
         disk_free_min: u64 = 67_108_864, in 0..=1_000_000_000_000, "bytes";
 
         /// Index keys that the records of one hour are spread over, so that none is hot in the first hour of a month.
-        /// Do not lower it while records written with a greater number remain: `kalends users drop-inactive` would miss
-        /// them.
+        /// Do not lower it while records written with more remain: `kalends users drop-inactive` would miss them.
         last_connect_shards: usize = LastConnect::SHARDS, in 1..=9999, "keys";
 
         /// Region of DynamoDB, such as eu-central-1. If it is not set, the variables and files of the AWS SDK apply
@@ -86,8 +84,7 @@ settings! {
         /// Billing mode of tables that the server creates: on-demand or provisioned.
         dynamodb_billing: BillingMode = BillingMode::OnDemand;
 
-        /// Read capacity of provisioned tables that the server creates. The table of a new month gets the capacity of
-        /// the current one.
+        /// Read capacity of provisioned tables that the server creates. That of a new month gets the current one's.
         dynamodb_read_units: u32 = 5, in 1..=1_000_000, "units a second";
 
         /// Write capacity of provisioned tables that the server creates. The table of a new month gets the capacity of
@@ -130,8 +127,7 @@ settings! {
     }
 
     group "Logging" {
-        /// Lowest level that is logged: critical, error, warn, info, debug or trace. Release builds have no trace
-        /// lines.
+        /// Lowest level that is logged: critical, error, warn, info, debug or trace (not in release builds).
         log_level: Level = Level::Info;
 
         /// Format of log lines: human, json, or auto, which is human on a terminal and JSON elsewhere.
@@ -152,8 +148,7 @@ settings! {
         /// Time for a pinged user agent to send anything. The server then closes the connection.
         keepalive_grace_s: u64 = 30, in UP_TO_A_DAY_S, "s";
 
-        /// Time after an answer to `{}` in which a session ignores further ones: some user agents answer `{}` with
-        /// `{}`.
+        /// Time after an answer to `{}` in which a session ignores further ones: some agents answer it with `{}`.
         ping_floor_ms: u64 = 3000, in WAIT_MS, "ms";
 
         /// Approximate age at which a session is closed, so that the agent reconnects and moves to the current month.
@@ -245,8 +240,7 @@ settings! {
         /// Size of the messages that may wait for one user agent. 0 is no bound.
         user_bytes_max: u64 = 4_194_304, in 0..=1_073_741_824, "bytes";
 
-        /// Messages that may wait in one channel. Lower it so that one channel leaves room for the others. 0 is no
-        /// bound.
+        /// Messages that may wait in one channel. Lower it so that one channel leaves room for others. 0 is no bound.
         channel_messages_max: u64 = 1000, in 0..=100_000, "messages";
 
         /// Size of the messages that may wait in one channel. 0 is no bound.
@@ -394,8 +388,8 @@ settings! {
         /// Size of the values in one page. One update is always read.
         feed_page_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
 
-        /// Pages larger than 64 KiB in transfer at once. Each is in memory until the client has received it. A further
-        /// request gets 503 with `Retry-After`.
+        /// Pages larger than 64 KiB in transfer at once. Each is in memory until it was received. A further request gets
+        /// 503.
         feed_pages_max: usize = 256, in 1..=100_000, "pages";
 
         /// Longest time that a request with `wait` is held until the feed changes. A proxy in front must allow a longer
@@ -406,12 +400,10 @@ settings! {
         /// and detects clients that are gone.
         feed_keepalive_s: u64 = 15, in 1..=3600, "s";
 
-        /// Consumers that follow feeds at once: event streams and waiting requests. A further one gets 503 with
-        /// `Retry-After`.
+        /// Consumers that follow feeds at once: event streams and waiting requests. A further one gets 503.
         feed_followers_max: usize = 10_000, in COUNT, "consumers";
 
-        /// Keys that one transaction publishes. DynamoDB allows 100 items in a transaction, so a batch has fewer keys
-        /// there.
+        /// Keys that one transaction publishes. DynamoDB has at most 100 items in one, so fewer keys.
         feed_batch_max: usize = 100, in 1..=10_000, "keys";
 
         /// Interval at which a followed feed is read for updates published by other nodes; their updates arrive at most

@@ -60,7 +60,7 @@ fn run<const N: usize>(events: &[Is; N]) -> Vec<Vec<Do>> {
     with
 }
 
-fn last(events: &[Is]) -> Vec<Do> {
+fn last<const N: usize>(events: &[Is; N]) -> Vec<Do> {
     run(events).pop().unwrap()
 }
 

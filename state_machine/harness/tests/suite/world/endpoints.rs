@@ -98,11 +98,7 @@ impl World {
             }
             DeliveryEffect::ConfirmChannel { month } => {
                 let is_there = self.store.has_channel(uaid, month, message.chid);
-                DeliveryEvent::ChannelConfirmed(if is_heard {
-                    Ok(is_there)
-                } else {
-                    Err(StoreFailed)
-                })
+                DeliveryEvent::ChannelConfirmed(is_heard.then_some(is_there).ok_or(StoreFailed))
             }
             DeliveryEffect::Store { month } => {
                 self.write_all(usize::MAX)?;
