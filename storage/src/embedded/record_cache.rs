@@ -12,7 +12,7 @@ use state_machine::{RouterRecord, RouterType, Uaid};
 
 use crate::store::RecordReads;
 
-/// Records that are kept; about 250 bytes each, 16 MB together. Above it, those that are read rarely are forgotten.
+/// Records that are kept; about 220 bytes each, 15 MB together. Above it, those that are read rarely are forgotten.
 const RECORDS_MAX: usize = 65_536;
 
 /// Parts with a lock each, so that threads seldom wait for one another.

@@ -194,8 +194,8 @@ fn as_many_records_are_kept_as_may_be() {
         (kept + shard.records.len(), bytes + shard.records.memory_used().total())
     });
     assert_eq!(kept, RECORDS_MAX);
-    // Each node's name is another 40 bytes.
-    assert!(bytes <= 210 * RECORDS_MAX, "{bytes} bytes");
+    // The name of the node is another 40 bytes.
+    assert!(bytes <= 180 * RECORDS_MAX, "{bytes} bytes");
 }
 
 #[test]
