@@ -8,7 +8,7 @@ use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::{Value, json};
 use slog::warn;
-use storage::{COMMIT_BOUNDS_MS, CommitTimes};
+use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
 use tokio::time::timeout;
 
 use super::PushError;
@@ -72,6 +72,9 @@ fn counts(node: &AppState) -> Value {
     if let Some(CommitTimes { counts: commits, longest_ms }) = common.store.commit_times() {
         counts["commits"] =
             json!({"bounds_ms": COMMIT_BOUNDS_MS, "counts": commits, "longest_ms": longest_ms});
+    }
+    if let Some(RecordReads { from_memory, from_file }) = common.store.record_reads() {
+        counts["record_reads"] = json!({"from_memory": from_memory, "from_file": from_file});
     }
     counts
 }

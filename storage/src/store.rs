@@ -201,6 +201,13 @@ pub struct CommitTimes {
     pub longest_ms: u64,
 }
 
+/// The reads of router records since the store was opened.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RecordReads {
+    pub from_memory: u64,
+    pub from_file: u64,
+}
+
 /// The space on the disk of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
@@ -238,6 +245,11 @@ pub trait Store: RouterTable + MessageTables {
 
     /// The times of all commits. None if the engine does not know.
     fn commit_times(&self) -> Option<CommitTimes> {
+        None
+    }
+
+    /// How router records were read. None if the engine keeps none in memory.
+    fn record_reads(&self) -> Option<RecordReads> {
         None
     }
 

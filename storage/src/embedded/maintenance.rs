@@ -7,6 +7,7 @@ use std::{io, iter};
 use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
 
 use super::files::{DataDir, FileKey};
+use super::record_cache::Changed;
 use super::tables::now;
 use super::writer::{Progress, Target};
 use super::{
@@ -94,7 +95,10 @@ impl StoreAdmin for Embedded {
 
     /// All in one transaction: SQLite has no limit of rows per request.
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()> {
-        self.write(None, FileKey::Router, move |conn| inactive_users::drop_all(conn, &uaids))
+        self.writer.submit(None, Target::File(FileKey::Router), move |files| {
+            let drop_all = |conn: &_| inactive_users::drop_all(conn, &uaids);
+            files.write_records(Changed::Of(&uaids), drop_all)
+        })
     }
 
     fn has_rows(&self, month: Month) -> StoreFuture<bool> {
@@ -123,8 +127,9 @@ impl StoreAdmin for Embedded {
         to: Month,
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress> {
-        self.write(None, FileKey::Router, move |conn| {
-            month_counts::rename(conn, from, to, after.as_ref())
+        self.writer.submit(None, Target::File(FileKey::Router), move |files| {
+            let rename = |conn: &_| month_counts::rename(conn, from, to, after.as_ref());
+            files.write_records(Changed::All, rename)
         })
     }
 

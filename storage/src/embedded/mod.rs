@@ -29,6 +29,7 @@ mod month_list;
 mod notifications;
 mod preflight;
 mod readers;
+mod record_cache;
 mod router;
 mod row_estimate;
 mod schema;
@@ -53,6 +54,7 @@ pub use self::error::OpenError;
 use self::files::{DataDir, FileKey, MonthFiles};
 pub use self::files::{DirLock, check_dir};
 use self::readers::Readers;
+use self::record_cache::Changed;
 use self::space::SpaceReserve;
 use self::unwritten::UnwrittenRegistrations;
 use self::write_connections::WriteConnections;
@@ -171,11 +173,14 @@ impl Embedded {
         statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> StoreFuture<T> {
         let unwritten = Arc::clone(&self.unwritten);
-        self.write(Some(uaid), FileKey::Router, move |conn| {
+        let statements = move |conn: &Connection| {
             if let Some(registration) = unwritten.of(uaid) {
                 router::register(conn, &NewRecord::from(&registration))?;
             }
             statements(conn)
+        };
+        self.writer.submit(Some(uaid), Target::File(FileKey::Router), move |files| {
+            files.write_records(Changed::Of(&[uaid]), &statements)
         })
     }
 

@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
+use state_machine::{RouterRecord, Uaid};
 
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
+use super::record_cache::RecordCache;
+use super::router;
 use crate::store::StoreError;
 
 /// Sets of connections, each used by one thread at a time.
@@ -22,6 +25,8 @@ pub(super) struct Readers {
     /// The slot to try first.
     turn: AtomicUsize,
     months_open_max: usize,
+    /// The writer forgets in it what it changed.
+    pub(super) records: RecordCache,
 }
 
 /// Open connections, the oldest first.
@@ -40,7 +45,14 @@ impl Readers {
     ) -> Self {
         let slots = (0..count.max(1)).map(|_| Mutex::default()).collect();
         let months_open_max = months_open_max.max(1);
-        Self { dir, months, slots, turn: AtomicUsize::new(0), months_open_max }
+        let (turn, records) = (AtomicUsize::new(0), RecordCache::new());
+        Self { dir, months, slots, turn, months_open_max, records }
+    }
+
+    /// A record as it was committed, from memory or from the file.
+    pub(super) fn record(&self, uaid: Uaid) -> Result<Option<RouterRecord>, StoreError> {
+        let read = |conn: &_| router::read(conn, uaid);
+        self.records.get_or_read(uaid, || self.read(FileKey::Router, read).map(Option::flatten))
     }
 
     /// Runs a query on a file. None if that month has no file.
@@ -75,6 +87,7 @@ impl Readers {
         for slot in &self.slots {
             *lock(slot) = Slot { open: Vec::new(), closed: true };
         }
+        self.records.forget_all();
     }
 
     fn free_slot(&self) -> MutexGuard<'_, Slot> {

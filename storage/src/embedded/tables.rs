@@ -11,20 +11,24 @@ use state_machine::{
 };
 
 use super::files::FileKey;
+use super::record_cache::Changed;
 use super::write_connections::WriteConnections;
 use super::writer::Target;
-use super::{Embedded, channels, messages, notifications, router};
+use super::{Embedded, channels, messages, notifications, router, unwritten};
 use crate::notifications::{self as versions, Notification};
 use crate::registration::NewRecord;
 use crate::store::{
     BridgedRegistration, CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit,
-    RegisterResult, Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
+    RecordReads, RegisterResult, Registration, RouterTable, SlowWrites, Store, StoreError,
+    StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        let read = self.readers.read(FileKey::Router, |conn| router::read(conn, uaid));
-        now(read.map(|record| record.flatten().map(|record| self.unwritten.apply(record))))
+        // Before the file, which has it once it is not kept any more.
+        let unwritten = self.unwritten.of(uaid);
+        let read = self.readers.record(uaid);
+        now(read.map(|record| record.map(|record| unwritten::apply(unwritten, record))))
     }
 
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
@@ -33,10 +37,7 @@ impl RouterTable for Embedded {
         let (readers, unwritten) = (Arc::clone(&self.readers), Arc::clone(&self.unwritten));
         Box::pin(async move {
             match written.await {
-                Err(StoreError::NoSpace) => {
-                    let there = readers.read(FileKey::Router, |conn| router::read(conn, uaid))?;
-                    unwritten.keep(registration, there.flatten())
-                }
+                Err(StoreError::NoSpace) => unwritten.keep(registration, readers.record(uaid)?),
                 written => written,
             }
         })
@@ -60,7 +61,9 @@ impl RouterTable for Embedded {
     }
 
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
-        self.write(Some(uaid), FileKey::Router, move |conn| router::drop_user(conn, uaid))
+        self.writer.submit(Some(uaid), Target::File(FileKey::Router), move |files| {
+            files.write_records(Changed::Of(&[uaid]), |conn| router::drop_user(conn, uaid))
+        })
     }
 
     fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool> {
@@ -210,6 +213,10 @@ impl Store for Embedded {
 
     fn commit_times(&self) -> Option<CommitTimes> {
         Some(self.writer.commit_times())
+    }
+
+    fn record_reads(&self) -> Option<RecordReads> {
+        Some(self.readers.records.reads())
     }
 
     fn take_slow_writes(&self) -> Option<SlowWrites> {

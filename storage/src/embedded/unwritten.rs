@@ -36,14 +36,6 @@ const PAGE_ROWS_MAX: usize = 200;
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 impl UnwrittenRegistrations {
-    /// The record as it will be written.
-    pub(super) fn apply(&self, record: RouterRecord) -> RouterRecord {
-        match self.of(record.uaid) {
-            Some(newer) if record.connected_at < newer.connected_at => registered(&record, &newer),
-            _ => record,
-        }
-    }
-
     /// Keeps a registration that could not be written. `there` is the record on disk.
     pub(super) fn keep(
         &self,
@@ -122,6 +114,14 @@ impl UnwrittenRegistrations {
     /// A panic cannot leave the map half-updated.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The record as it will be written.
+pub(super) fn apply(newer: Option<Registration>, record: RouterRecord) -> RouterRecord {
+    match newer {
+        Some(newer) if record.connected_at < newer.connected_at => registered(&record, &newer),
+        _ => record,
     }
 }
 

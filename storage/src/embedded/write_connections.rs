@@ -9,6 +9,7 @@ use state_machine::{Month, Uaid};
 use super::error::{WriterError, write_error};
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
+use super::record_cache::{Changed, ChangedRecords};
 use super::unwritten::{RETRY, UnwrittenRegistrations};
 use super::writer::Progress;
 use super::{messages, month_list, router};
@@ -26,6 +27,8 @@ pub(super) struct WriteConnections {
     failed: Vec<(FileKey, StoreError)>,
     months_open_max: usize,
     unwritten: Arc<UnwrittenRegistrations>,
+    /// What the open transaction on the router's file changes.
+    changed: ChangedRecords,
     /// Whether a statement of this transaction failed for want of space.
     is_disk_full: bool,
 }
@@ -55,8 +58,17 @@ impl WriteConnections {
         unwritten: Arc<UnwrittenRegistrations>,
     ) -> Self {
         let months_open_max = months_open_max.max(1);
-        let (open, failed) = (Vec::new(), Vec::new());
-        Self { dir, months, readers, open, failed, months_open_max, unwritten, is_disk_full: false }
+        Self {
+            dir,
+            months,
+            readers,
+            open: Vec::new(),
+            failed: Vec::new(),
+            months_open_max,
+            unwritten,
+            changed: ChangedRecords::default(),
+            is_disk_full: false,
+        }
     }
 
     /// Runs statements in the batch's transaction on a file.
@@ -67,6 +79,16 @@ impl WriteConnections {
     ) -> Result<T, WriterError> {
         let at = self.begin(key)?;
         statements(&self.open[at].conn).map_err(|error| self.broken(key, &error))
+    }
+
+    /// As [`WriteConnections::write`], for every statement that changes router records.
+    pub(super) fn write_records<T>(
+        &mut self,
+        changed: Changed<'_>,
+        statements: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, WriterError> {
+        self.changed.add(changed);
+        self.write(FileKey::Router, statements)
     }
 
     /// As [`WriteConnections::write`]; none if that month has no file.
@@ -186,7 +208,8 @@ impl WriteConnections {
         let register = |conn: &_| {
             page.iter().try_for_each(|it| router::register(conn, &it.into()).map(|_result| ()))
         };
-        let written = self.write(FileKey::Router, register);
+        let uaids: Vec<Uaid> = page.iter().map(|it| it.uaid).collect();
+        let written = self.write_records(Changed::Of(&uaids), register);
         let is_written = written.and_then(|()| self.commit(FileKey::Router)).is_ok();
         if is_written {
             self.unwritten.written(&page);
@@ -197,9 +220,10 @@ impl WriteConnections {
         is_written
     }
 
-    /// Clears the failures, and closes the oldest months beyond the limit.
+    /// Clears the failures and the changed records, and closes the oldest months beyond the limit.
     pub(super) fn end_batch(&mut self) {
         self.failed.clear();
+        self.changed.clear();
         let is_month = |file: &OpenFile| file.key != FileKey::Router;
         while self.open.iter().filter(|file| is_month(file)).count() > self.months_open_max {
             let oldest = self.open.iter().position(is_month).expect("more than one is open");
@@ -258,6 +282,9 @@ impl WriteConnections {
         };
         file.in_transaction = false;
         let committed = file.conn.prepare_cached("COMMIT").and_then(|mut s| s.execute([]));
+        if key == FileKey::Router {
+            self.readers.records.forget(&self.changed);
+        }
         match committed {
             Ok(_) => Ok(()),
             Err(error) => Err(WriterError::Refused(self.note_failure(key, &error))),
