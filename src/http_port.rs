@@ -1,7 +1,7 @@
 //! The server of a port, public or router: HTTP/1 whose upgrades take their sockets with them.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use actix_server::Server;
@@ -9,7 +9,7 @@ use actix_service::{Service, apply_fn_factory};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
 use actors::socket::HttpOptions;
-use socket2::SockRef;
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// Time for which an idle HTTP connection is kept. It is longer than that of the clients between
 /// nodes (`node_connection_idle_s`), so that none sends a request on a connection just closed.
@@ -27,6 +27,9 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The bound of what the kernel keeps of a connection in each direction, in bytes. It doubles that for its own data.
 const BUFFER_BYTES: usize = 64 * 1024;
 
+/// Connections that the kernel holds until the server accepts them.
+const BACKLOG: i32 = 4096;
+
 /// The limits of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpPortLimits {
@@ -35,15 +38,28 @@ pub struct HttpPortLimits {
     pub worker_connections_max: usize,
     /// Maximum time for the headers of a request to arrive.
     pub headers_timeout: Duration,
-    /// Maximum time for a peer to acknowledge sent bytes.
-    pub user_timeout: Duration,
     /// Maximum time for the last answers, once the port is closed.
     pub shutdown_timeout: Duration,
     /// Whether a client that has closed its end still waits for the answer.
     pub allows_half_closed: bool,
 }
 
-/// Serves `listener`. Each connection holds what `open` returns. Each worker calls `configure` for its routes.
+/// Binds an address. A connection whose sent bytes stay unacknowledged for `user_timeout` is closed.
+pub fn bind(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    // Connections inherit the options that the listener has when they are established, and the kernel establishes them
+    // from `listen` on.
+    socket.set_tcp_user_timeout(Some(user_timeout))?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_send_buffer_size(BUFFER_BYTES)?;
+    socket.set_recv_buffer_size(BUFFER_BYTES)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Serves a listener of [`bind`]. Each connection holds what `open` returns. Each worker calls `configure` for its routes.
 pub fn serve<G, C>(
     listener: TcpListener,
     limits: HttpPortLimits,
@@ -54,7 +70,6 @@ where
     G: 'static,
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
-    set_options(&listener, limits.user_timeout)?;
     let server = Server::build()
         .workers(limits.workers)
         .max_concurrent_connections(limits.worker_connections_max)
@@ -83,26 +98,18 @@ where
     Ok(server.run())
 }
 
-/// Sets the options of the listener, which its connections inherit. A connection whose sent bytes stay unacknowledged
-/// for `user_timeout` is closed.
-fn set_options(listener: &TcpListener, user_timeout: Duration) -> io::Result<()> {
-    let socket = SockRef::from(listener);
-    socket.set_tcp_user_timeout(Some(user_timeout))?;
-    socket.set_tcp_nodelay(true)?;
-    socket.set_send_buffer_size(BUFFER_BYTES)?;
-    socket.set_recv_buffer_size(BUFFER_BYTES)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
 
+    use socket2::SockRef;
+
     use super::*;
 
     #[test]
-    fn connections_inherit_the_options_of_the_listener() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        set_options(&listener, Duration::from_millis(1234)).unwrap();
+    fn connections_made_before_the_port_is_served_have_its_options() {
+        let listener =
+            bind(SocketAddr::from(([127, 0, 0, 1], 0)), Duration::from_millis(1234)).unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         let accepted = SockRef::from(&accepted);

@@ -39,6 +39,10 @@ pub(crate) fn submit(store: &dyn Store, op: StoreOp) -> PendingAnswer {
         StoreOp::RemoveChannel { uaid, months, chid } => {
             answer(store.remove_channel(uaid, months, chid), |()| Answer::ChannelRemoved)
         }
+        StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
+            let removed = store.remove_channel_and_version(uaid, months, chid);
+            answer(removed, |()| Answer::ChannelRemoved)
+        }
         StoreOp::UpdateMonth(step) => {
             answer(store.update_message_month(step), Answer::MonthUpdated)
         }

@@ -14,7 +14,6 @@ use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::spawn;
 use actix_web::web::{self, Data, ServiceConfig};
 use futures_util::future::join_all;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -26,9 +25,6 @@ use crate::http::{request_body_drain, routes};
 use crate::http_port::{self, HttpPortLimits};
 use crate::peers::inbound::RouterPort;
 use crate::settings::{Role, Settings};
-
-/// Connections that the kernel holds until the server accepts them.
-const BACKLOG: i32 = 4096;
 
 /// Time for the last responses to be sent once no request is in progress.
 pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
@@ -62,6 +58,11 @@ pub(super) struct Port {
 impl BoundSockets {
     /// Binds the addresses that the role needs.
     pub(super) fn bind(role: Role, settings: &Settings) -> Result<Self, ServeError> {
+        let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
+        let bind = |address| {
+            let bound = http_port::bind(address, user_timeout);
+            bound.map_err(|source| ServeError::Listen { address, source })
+        };
         let public = bind(settings.listen)?;
         let router =
             (role == Role::Connection).then(|| bind(settings.router_listen)).transpose()?;
@@ -167,17 +168,6 @@ fn address(listener: &TcpListener) -> Result<SocketAddr, ServeError> {
     listener.local_addr().map_err(|source| ServeError::Listen { address: any, source })
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let open = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        Ok(socket.into())
-    };
-    open().map_err(|source| ServeError::Listen { address, source })
-}
-
 /// The server of the public port.
 fn server(
     settings: &Settings,
@@ -189,7 +179,6 @@ fn server(
         workers: settings.worker_threads(),
         worker_connections_max: settings.worker_connections_max(),
         headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
-        user_timeout: Duration::from_millis(settings.tcp_user_timeout_ms),
         shutdown_timeout: Duration::from_millis(settings.shutdown_wait_ms),
         allows_half_closed: true,
     };

@@ -148,6 +148,8 @@ pub enum StoreOp {
     CreateChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
     /// Unregister a channel of an agent.
     RemoveChannel { uaid: Uaid, months: Vec<Month>, chid: Chid },
+    /// Unregister a channel of a SimplePush agent, and delete the version that waits.
+    RemoveChannelAndVersion { uaid: Uaid, months: Vec<Month>, chid: Chid },
     /// Make `to` the month that messages are stored in, and record the unfinished move.
     UpdateMonth(MonthStep),
     /// Record that the move is finished.
@@ -178,7 +180,7 @@ pub enum StoreAnswer {
     OffersRecorded,
     /// The answer to [`StoreOp::AddChannels`] and [`StoreOp::CreateChannels`].
     ChannelsAdded,
-    /// The answer to [`StoreOp::RemoveChannel`].
+    /// The answer to [`StoreOp::RemoveChannel`] and [`StoreOp::RemoveChannelAndVersion`].
     ChannelRemoved,
     /// The answer to [`StoreOp::UpdateMonth`]: whether the record still had this connection's
     /// binding.

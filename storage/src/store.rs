@@ -116,6 +116,14 @@ pub trait MessageTables: Send + Sync {
     /// Unregisters a channel in each of the months. A month without a table is skipped.
     fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()>;
 
+    /// Unregisters a channel of a SimplePush agent like [`MessageTables::remove_channel`], and then deletes its version.
+    fn remove_channel_and_version(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        chid: Chid,
+    ) -> StoreFuture<()>;
+
     /// Stores a message, if its channel is registered in that month. Idempotent on the message id.
     /// A message with a topic replaces the one with a lesser id of the same channel and topic, and
     /// is dropped in favour of one with a greater id.

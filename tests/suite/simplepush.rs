@@ -38,10 +38,19 @@ impl SimpleAgent {
     /// Registers a channel. Returns its id and its endpoint.
     async fn register(&mut self) -> (String, String) {
         let id = Uuid::new_v4().to_string();
+        let endpoint = self.register_as(&id).await;
+        (id, endpoint)
+    }
+
+    async fn register_as(&mut self, id: &str) -> String {
         self.socket.send_json(&json!({"messageType": "register", "channelID": id})).await;
+        self.is_registered(id).await
+    }
+
+    async fn is_registered(&mut self, id: &str) -> String {
         let answer = self.socket.receive().await.expect("the server is there");
         assert_eq!((&answer["status"], &answer["channelID"]), (&json!(200), &json!(id)));
-        (id, answer["pushEndpoint"].as_str().expect("it is a text").to_owned())
+        answer["pushEndpoint"].as_str().expect("it is a text").to_owned()
     }
 
     async fn gets(&mut self, update: Value) {
@@ -109,6 +118,34 @@ async fn a_version_is_delivered_and_acked_and_stored_for_an_agent_that_is_away()
     });
     assert_eq!(answer.status, 200, "{answer}");
     assert!((before..=unix_now_s()).contains(&version), "{version} is not the time");
+}
+
+/// The version is behind the first page that the agent has not acked yet.
+#[actix_web::test]
+async fn a_channel_registered_again_gets_a_version_lower_than_the_one_that_waited_before() {
+    let server = Server::start_with(&["--simplepush=true", "--first-fetch-rows-max=1"]);
+    let mut agent = SimpleAgent::connect(&server, None).await;
+    let [low, high] =
+        ["0", "f"].map(|digit| Uuid::new_v4().to_string().replacen(|_| true, digit, 1));
+    let endpoints = [agent.register_as(&low).await, agent.register_as(&high).await];
+    agent.leave().await;
+    for endpoint in &endpoints {
+        store(endpoint, "version=10").await;
+    }
+    let mut agent = agent.reconnect(&server).await;
+    for command in ["unregister", "register"] {
+        agent.socket.send_json(&json!({"messageType": command, "channelID": high})).await;
+    }
+    agent.gets(json!({"channelID": low, "version": 10})).await;
+    let unregistered = json!({"messageType": "unregister", "channelID": high, "status": 200});
+    assert_eq!(agent.socket.receive().await.expect("the server is there"), unregistered);
+    let endpoint = agent.is_registered(&high).await;
+    agent.leave().await;
+    store(&endpoint, "version=1").await;
+    let mut agent = agent.reconnect(&server).await;
+    agent.gets(json!({"channelID": low, "version": 10})).await;
+    agent.ack(json!({"channelID": low, "version": 10})).await;
+    agent.gets(json!({"channelID": high, "version": 1})).await;
 }
 
 #[actix_web::test]

@@ -188,7 +188,6 @@ pub(super) fn limits() -> PortLimits {
             workers: 1,
             worker_connections_max: 100,
             headers_timeout: Duration::from_secs(5),
-            user_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(1),
             allows_half_closed: false,
         },

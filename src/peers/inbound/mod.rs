@@ -131,7 +131,6 @@ impl From<&Settings> for PortLimits {
                     .router_connections_max
                     .div_ceil(settings.worker_threads()),
                 headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
-                user_timeout: Duration::from_millis(settings.tcp_user_timeout_ms),
                 shutdown_timeout: LAST_ANSWERS_WAIT,
                 // A node that closes its connection has given up its request.
                 allows_half_closed: false,

@@ -155,6 +155,7 @@ impl StoreOp {
             Self::AddChannels { .. } => "store: add channels",
             Self::CreateChannels { .. } => "store: create channels",
             Self::RemoveChannel { .. } => "store: remove channel",
+            Self::RemoveChannelAndVersion { .. } => "store: remove channel and version",
             Self::UpdateMonth(_) => "store: update month",
             Self::FinishMove(_) => "store: finish move",
             Self::MoveMessages { .. } => "store: move messages",

@@ -8,7 +8,9 @@ use state_machine::{
 };
 
 use super::queue::Priority;
-use super::{Dynamo, channels, messages, move_messages, query, registration, router, tables};
+use super::{
+    Dynamo, channels, messages, move_messages, notifications, query, registration, router, tables,
+};
 use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
 use crate::store::{
@@ -103,6 +105,18 @@ impl MessageTables for Dynamo {
     fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {
         self.run(Priority::Messages, Some(uaid), async move |client| {
             channels::remove(&client, uaid, &months, chid).await
+        })
+    }
+
+    fn remove_channel_and_version(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        chid: Chid,
+    ) -> StoreFuture<()> {
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            channels::remove(&client, uaid, &months, chid).await?;
+            notifications::delete(&client, uaid, chid, None).await.map(|_was_there| ())
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::TryFutureExt;
+use futures_util::future::try_join;
 use state_machine::{
     BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
 };
@@ -15,7 +16,7 @@ use super::record_cache::Changed;
 use super::write_connections::WriteConnections;
 use super::writer::Target;
 use super::{Embedded, channels, messages, notifications, router, unwritten};
-use crate::notifications::{self as versions, Notification};
+use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
 use crate::store::{
     BridgedRegistration, CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit,
@@ -97,6 +98,18 @@ impl MessageTables for Embedded {
         let removed =
             self.write_months(uaid, months, move |conn| channels::remove(conn, uaid, chid));
         Box::pin(async { removed.await.map(|_count| ()) })
+    }
+
+    fn remove_channel_and_version(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        chid: Chid,
+    ) -> StoreFuture<()> {
+        let removed = self.remove_channel(uaid, months, chid);
+        // The writer executes it after the removal.
+        let deleted = self.delete_notification(uaid, chid, None);
+        Box::pin(try_join(removed, deleted).map_ok(|_done| ()))
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {

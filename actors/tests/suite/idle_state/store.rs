@@ -86,6 +86,10 @@ impl MessageTables for NothingStored {
         closed()
     }
 
+    fn remove_channel_and_version(&self, _: Uaid, _: Vec<Month>, _: Chid) -> StoreFuture<()> {
+        closed()
+    }
+
     fn store_message(&self, _: Uaid, _: Month, _: Message) -> StoreFuture<Stored> {
         closed()
     }

@@ -115,6 +115,8 @@ impl MessageTables for GatedStore {
         add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> ();
         create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> ();
         remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> ();
+
+        remove_channel_and_version(uaid: Uaid, months: Vec<Month>, chid: Chid) -> ();
         fetch_messages(
             uaid: Uaid,
             month: Month,

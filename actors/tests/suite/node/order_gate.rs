@@ -222,6 +222,8 @@ impl MessageTables for OrderGate {
             "add channels {month}";
         remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> (),
             "remove channel {months:?}";
+        remove_channel_and_version(uaid: Uaid, months: Vec<Month>, chid: Chid) -> (),
+            "remove channel and version {months:?}";
         fetch_messages(
             uaid: Uaid,
             month: Month,

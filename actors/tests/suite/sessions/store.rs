@@ -141,6 +141,15 @@ impl MessageTables for ScriptedStore {
         self.take(StoreOp::RemoveChannel { uaid, months, chid }, read!(ChannelRemoved))
     }
 
+    fn remove_channel_and_version(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        chid: Chid,
+    ) -> StoreFuture<()> {
+        self.take(StoreOp::RemoveChannelAndVersion { uaid, months, chid }, read!(ChannelRemoved))
+    }
+
     fn store_message(&self, _: Uaid, _: Month, _: Message) -> StoreFuture<Stored> {
         self.unexpected("store_message")
     }

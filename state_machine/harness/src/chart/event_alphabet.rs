@@ -81,7 +81,9 @@ pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
         StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. } => {
             vec![StoreAnswer::ChannelsAdded]
         }
-        StoreOp::RemoveChannel { .. } => vec![StoreAnswer::ChannelRemoved],
+        StoreOp::RemoveChannel { .. } | StoreOp::RemoveChannelAndVersion { .. } => {
+            vec![StoreAnswer::ChannelRemoved]
+        }
         StoreOp::UpdateMonth(_) => [true, false].map(StoreAnswer::MonthUpdated).to_vec(),
         StoreOp::FinishMove(_) => [true, false].map(StoreAnswer::MoveFinished).to_vec(),
         StoreOp::MoveMessages { .. } => vec![StoreAnswer::Moved],

@@ -202,7 +202,10 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
                 StoreAnswer::ChannelsAdded,
                 StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. }
             )
-            | (StoreAnswer::ChannelRemoved, StoreOp::RemoveChannel { .. })
+            | (
+                StoreAnswer::ChannelRemoved,
+                StoreOp::RemoveChannel { .. } | StoreOp::RemoveChannelAndVersion { .. },
+            )
             | (StoreAnswer::MonthUpdated(_), StoreOp::UpdateMonth(_))
             | (StoreAnswer::MoveFinished(_), StoreOp::FinishMove(_))
             | (StoreAnswer::Moved, StoreOp::MoveMessages { .. })

@@ -129,6 +129,10 @@ impl TranscriptWriter<'_> {
             StoreOp::RemoveChannel { uaid, months, chid } => {
                 format!("remove_channel {} {} {}", uaid.name(), month_list(months), chid.name())
             }
+            StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
+                let months = month_list(months);
+                format!("remove_channel_and_version {} {months} {}", uaid.name(), chid.name())
+            }
             StoreOp::UpdateMonth(step) => self.month_step("update_month", step, now),
             StoreOp::FinishMove(step) => self.month_step("finish_move", step, now),
             StoreOp::MoveMessages { uaid, from, to } => {

@@ -189,12 +189,23 @@ impl Session {
         }
     }
 
+    /// The operation that unregisters a channel. A version that is left would refuse lower ones if the channel is
+    /// registered again.
+    pub(in crate::connection) fn removal_of(&self, chid: Chid, month: Month) -> StoreOp {
+        let (uaid, months) = (self.uaid, vec![month]);
+        if self.is_simplepush {
+            StoreOp::RemoveChannelAndVersion { uaid, months, chid }
+        } else {
+            StoreOp::RemoveChannel { uaid, months, chid }
+        }
+    }
+
     /// The agent has unregistered a channel.
     pub(in crate::connection) fn remove_channel(&mut self, chid: Chid) {
         self.channels.remove(chid);
         self.deletes.forget_versions(chid);
         if self.is_simplepush {
-            // A scan deletes its version, which would refuse lower ones if the channel is registered again.
+            // An endpoint that had found the channel registered may have stored a version since.
             self.request_scan();
         }
         self.window.forget_channel(chid);

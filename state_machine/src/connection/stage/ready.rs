@@ -85,8 +85,7 @@ impl Ready {
         let Some(month) = self.month.filter(|_| session.channels.contains(chid)) else {
             return send_unregistered(chid, cx);
         };
-        let (uaid, months) = (session.uaid, vec![month]);
-        session.submit_command(StoreOp::RemoveChannel { uaid, months, chid }, cx);
+        session.submit_command(session.removal_of(chid, month), cx);
         self.command = Some(Command::Unregistering { chid });
     }
 

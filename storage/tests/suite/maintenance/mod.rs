@@ -77,6 +77,7 @@ macro_rules! engine {
                 acked_versions_are_deleted_in_no_month_and_only_they
                 a_dropped_user_leaves_no_version
                 a_channels_notification_is_deleted_whatever_its_version
+                a_removed_channel_of_simplepush_leaves_no_version
                 agents_have_notifications_of_their_own
                 nothing_is_there_before_the_first_is_saved
                 creating_a_table_ahead_is_idempotent_and_keeps_its_rows

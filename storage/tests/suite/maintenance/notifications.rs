@@ -130,6 +130,20 @@ pub(crate) async fn a_channels_notification_is_deleted_whatever_its_version(worl
     assert_eq!(all(&world).await, [version(2, 5)]);
 }
 
+pub(crate) async fn a_removed_channel_of_simplepush_leaves_no_version(world: World) {
+    let months = vec![month("2026_11")];
+    world.ensure_month(months[0]).await.unwrap();
+    world.add_channels(agent(1), months[0], [chid(1), chid(2)].into()).await.unwrap();
+    save(&world, version(1, 5)).await;
+    save(&world, version(2, 5)).await;
+    for _ in 0..2 {
+        let removed = world.remove_channel_and_version(agent(1), months.clone(), chid(1)).await;
+        assert_eq!(removed, Ok(()));
+        assert_eq!(all(&world).await, [version(2, 5)]);
+    }
+    assert_eq!(world.channels(agent(1), months[0]).await, Ok(Some([chid(2)].into())));
+}
+
 pub(crate) async fn agents_have_notifications_of_their_own(world: World) {
     save(&world, version(1, 5)).await;
     assert_eq!(world.fetch_notifications(agent(2), None, 10).await, Ok(vec![]));

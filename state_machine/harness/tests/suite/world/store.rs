@@ -58,10 +58,12 @@ impl Store {
                 StoreAnswer::ChannelsAdded
             }
             StoreOp::RemoveChannel { uaid, months, chid } => {
-                for month in months {
-                    let channels = self.table(*month).channels.get_mut(uaid);
-                    channels.map(|channels| channels.remove(chid));
-                }
+                self.remove_channel(*uaid, months, *chid);
+                StoreAnswer::ChannelRemoved
+            }
+            StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
+                self.remove_channel(*uaid, months, *chid);
+                self.versions.remove(&(*uaid, *chid));
                 StoreAnswer::ChannelRemoved
             }
             StoreOp::UpdateMonth(step) => StoreAnswer::MonthUpdated(self.update_month(step)),
@@ -108,6 +110,13 @@ impl Store {
             *there = version;
         }
         Stored::Done
+    }
+
+    fn remove_channel(&mut self, uaid: Uaid, months: &[Month], chid: Chid) {
+        for month in months {
+            let channels = self.table(*month).channels.get_mut(&uaid);
+            channels.map(|channels| channels.remove(&chid));
+        }
     }
 
     fn delete_versions(&mut self, uaid: Uaid, messages: &[MessageKey]) {
