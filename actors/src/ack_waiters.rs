@@ -1,4 +1,4 @@
-//! The pushes that wait for an ack: a bounded number in all, and of each user agent.
+//! The pushes that wait for an ack, or for a bridge: a bounded number in all, and of each user agent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

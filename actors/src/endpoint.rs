@@ -30,6 +30,9 @@ use crate::shared_log_limiter::SharedLogLimiter;
 /// Minimum time between two log lines of pushes that were refused for the bound of waiting messages.
 const FULL_LOG_EVERY: Span = Span::from_secs(10);
 
+/// Minimum time between two log lines of pushes that were refused for `agent_pushes_awaiting_bridge_max`.
+const BRIDGE_LOG_EVERY: Span = Span::from_secs(60);
+
 /// What all endpoint actors of a process share.
 pub struct EndpointShared {
     pub store: Arc<dyn Store>,
@@ -46,7 +49,10 @@ pub struct EndpointShared {
     /// Pushes in flight that wait for an ack, or have waited for one.
     ack_waiters: AckWaiters,
     /// Pushes in flight that wait for a bridge, or have waited for one.
-    bridge_waiters: AtomicUsize,
+    bridge_waiters: AckWaiters,
+    /// Pushes that were refused because too many to the same agent wait for its bridge.
+    bridge_refused: AtomicU64,
+    bridge_log_limiter: SharedLogLimiter,
     /// Pushes that were refused because too many messages wait for their user agents.
     refused_full: AtomicU64,
     full_log_limiter: SharedLogLimiter,
@@ -68,6 +74,9 @@ pub struct EndpointLimits {
     pub pushes_awaiting_ack_max: usize,
     /// Pushes to one agent that may wait for an ack. A further push is stored at once.
     pub agent_pushes_awaiting_ack_max: usize,
+    /// Pushes to one agent that may wait for its bridge. A further push is refused. The bridge bounds those to all
+    /// agents.
+    pub agent_pushes_awaiting_bridge_max: usize,
     /// Pushes that may wait for the store. A further push is rejected. Pushes that wait for an ack
     /// are not counted, so that slow agents do not keep messages from being stored.
     pub in_flight_max: usize,
@@ -115,7 +124,9 @@ impl EndpointShared {
             log,
             in_flight,
             ack_waiters,
-            bridge_waiters: AtomicUsize::new(0),
+            bridge_waiters: AckWaiters::new(usize::MAX, limits.agent_pushes_awaiting_bridge_max),
+            bridge_refused: AtomicU64::new(0),
+            bridge_log_limiter: SharedLogLimiter::new(BRIDGE_LOG_EVERY),
             refused_full,
             full_log_limiter,
             mailbox,
@@ -130,6 +141,21 @@ impl EndpointShared {
             info!(self.log, "too many messages wait for a user agent, refusing further pushes to it";
                 "bound_of" => ?scope, "refused" => refused);
         }
+    }
+
+    /// Counts a push that was refused for the bound of its agent behind a bridge.
+    fn count_bridge_refused(&self, recipient: &BridgeRecipient) {
+        self.bridge_refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(refused) = self.bridge_log_limiter.count(self.clock.now()) {
+            info!(self.log, "too many pushes to one user agent wait for a bridge, further ones get 429";
+                "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app,
+                "max" => self.limits.agent_pushes_awaiting_bridge_max, "refused" => refused);
+        }
+    }
+
+    /// Pushes that were refused because too many to the same agent wait for its bridge.
+    pub fn bridge_refused(&self) -> u64 {
+        self.bridge_refused.load(Ordering::Relaxed)
     }
 
     /// Pushes in flight, whatever they wait for.
@@ -159,7 +185,7 @@ impl EndpointShared {
             in_flight_max: self.limits.in_flight_max,
             ack_waiters: self.ack_waiters.len(),
             pushes_awaiting_ack_max: self.limits.pushes_awaiting_ack_max,
-            bridge_waiters: self.bridge_waiters.load(Ordering::Relaxed),
+            bridge_waiters: self.bridge_waiters.len(),
             refused_full: self.refused_full(),
         }
     }
@@ -220,7 +246,7 @@ struct PushInFlight<'a> {
 enum Counted<'a> {
     InFlight(Permit<'a>),
     AckWaiter(AckWaiter<'a>),
-    BridgeWaiter(Permit<'a>),
+    BridgeWaiter(AckWaiter<'a>),
 }
 
 impl PushInFlight<'_> {
@@ -352,9 +378,16 @@ impl PushInFlight<'_> {
         }
     }
 
-    /// The bridge has a bound of its own: a slow one keeps no message from being stored.
+    /// The bound is not that of acks: a slow bridge keeps no message from being stored or delivered.
     async fn send_to_bridge(&mut self, recipient: &BridgeRecipient) -> BridgeOutcome {
-        self.counted = Counted::BridgeWaiter(Permit::count(&self.shared.bridge_waiters));
+        let Self { shared, .. } = *self;
+        match shared.bridge_waiters.try_add(self.uaid) {
+            Some(waiter) => self.counted = Counted::BridgeWaiter(waiter),
+            None => {
+                shared.count_bridge_refused(recipient);
+                return BridgeOutcome::Busy { retry_after: None };
+            }
+        }
         self.shared.bridge.send(recipient, &self.message).await
     }
 
@@ -386,12 +419,6 @@ impl<'a> Permit<'a> {
         let before = counter.fetch_add(1, Ordering::Relaxed);
         let counted = Self(counter);
         (before < max).then_some(counted)
-    }
-
-    /// A permit that is counted only.
-    fn count(counter: &'a AtomicUsize) -> Self {
-        counter.fetch_add(1, Ordering::Relaxed);
-        Self(counter)
     }
 }
 

@@ -27,8 +27,8 @@ const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// Interval of HTTP/2 pings, which also detect a dead connection that has nothing to send.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Maximum `Retry-After` that is passed on.
-const RETRY_AFTER_MAX_S: u64 = 24 * 60 * 60;
+/// The least and the greatest `Retry-After` that is passed on, in seconds.
+const RETRY_AFTER_S: (u64, u64) = (1, 24 * 60 * 60);
 
 /// A client of one application.
 pub(super) struct HttpClient(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
@@ -121,5 +121,6 @@ impl HttpAnswer {
 
 fn retry_after<B>(response: &Response<B>) -> Option<Span> {
     let seconds: u64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Span::from_secs(seconds.min(RETRY_AFTER_MAX_S)))
+    let (min, max) = RETRY_AFTER_S;
+    Some(Span::from_secs(seconds.clamp(min, max)))
 }

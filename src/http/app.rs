@@ -17,6 +17,7 @@ use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
 use super::origin_check::OriginCheck;
 use super::vapid::Vapid;
+use crate::bridges::Bridges;
 use crate::limits::Limits;
 
 /// The state of a process, which has at least one of the two roles.
@@ -61,6 +62,8 @@ pub struct EndpointRole {
     /// Whether endpoints accept the PUT of SimplePush.
     pub simplepush: bool,
     pub shared: Arc<EndpointShared>,
+    /// For their counts in `/health`.
+    pub bridges: Arc<Bridges>,
     pub ids: MessageIds,
 }
 

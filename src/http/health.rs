@@ -8,11 +8,13 @@ use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::{Value, json};
 use slog::warn;
+use state_machine::BridgeName;
 use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
 use tokio::time::timeout;
 
 use super::PushError;
 use super::app::AppState;
+use crate::bridges::GuardState;
 
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
@@ -60,6 +62,8 @@ fn counts(node: &AppState) -> Value {
         let (refused, gave_way) =
             (endpoints.shared.refused_full(), common.store.messages_gave_way());
         counts["waiting"] = json!({"refused": refused, "gave_way": gave_way});
+        counts["bridges"] = endpoints.bridges.observe().map(bridge_counts).collect();
+        counts["bridge_pushes_refused"] = json!(endpoints.shared.bridge_refused());
     }
     if let Some(disk) = common.store.disk_space() {
         counts["disk"] = json!({
@@ -77,6 +81,13 @@ fn counts(node: &AppState) -> Value {
         counts["record_reads"] = json!({"from_memory": from_memory, "from_file": from_file});
     }
     counts
+}
+
+/// The application by its bridge and name. The file of bridges bounds how many there are.
+fn bridge_counts((bridge, app, state): (BridgeName, &str, GuardState)) -> (String, Value) {
+    let GuardState { in_flight, is_available, outcomes } = state;
+    let counts = json!({"in_flight": in_flight, "available": is_available, "outcomes": outcomes});
+    (format!("{}/{app}", bridge.as_str()), counts)
 }
 
 /// 200; from the start of the shutdown 503, so that a load balancer sends no more requests.

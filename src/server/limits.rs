@@ -40,6 +40,10 @@ pub(super) fn of_pushes(settings: &Settings, node_grace: Duration) -> EndpointLi
         answer_wait: Duration::from_millis(ack_wait_ms + answer_grace_ms) + node_grace,
         pushes_awaiting_ack_max: settings.pushes_awaiting_ack_max,
         agent_pushes_awaiting_ack_max: settings.agent_pushes_awaiting_ack_max,
+        agent_pushes_awaiting_bridge_max: settings
+            .agent_pushes_awaiting_ack_max
+            // One user agent leaves most of its application's places to others.
+            .min((settings.bridge_pushes_in_flight_max / 4).max(1)),
         in_flight_max: settings.pushes_in_flight_max,
         mailbox_max: settings.endpoint_mailbox_max,
     }

@@ -229,7 +229,7 @@ impl NodeParts<'_> {
         &self,
         role: Role,
         directory: Directory,
-        bridges: (Arc<dyn Bridge>, Arc<BridgedAgents>),
+        (bridges, agents): (Arc<Bridges>, Arc<BridgedAgents>),
     ) -> Data<EndpointRole> {
         let Self { settings, common, keys, origin } = self;
         let SharedState { store, clock, log, .. } = &****common;
@@ -242,7 +242,7 @@ impl NodeParts<'_> {
         let shared = EndpointShared::new(
             Arc::clone(store),
             Arc::new(directory),
-            bridges,
+            (Arc::clone(&bridges) as Arc<dyn Bridge>, agents),
             clock.clone(),
             limits,
             log.clone(),
@@ -257,6 +257,7 @@ impl NodeParts<'_> {
             matrix_gateway: settings.matrix_gateway,
             simplepush: settings.simplepush,
             shared: Arc::new(shared),
+            bridges,
             ids: MessageIds::after(floor),
         })
     }

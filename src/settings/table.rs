@@ -210,7 +210,8 @@ settings! {
         /// Pushes that may wait for an ack. Above it, a message is stored at once, or dropped if its TTL is 0.
         pushes_awaiting_ack_max: usize = 10_000, in COUNT, "pushes";
 
-        /// Pushes to one user agent that may wait for an ack, so that none uses up `pushes_awaiting_ack_max`.
+        /// Pushes to one user agent that may wait for an ack, so that none uses up `pushes_awaiting_ack_max`. So many may
+        /// wait for its bridge, but at most a quarter of `bridge_pushes_in_flight_max`; a further one gets 429.
         agent_pushes_awaiting_ack_max: usize = 64, in COUNT, "pushes";
 
         /// Size of the largest body of a push; RFC 8030 requires at least 4096. A body in the old aesgcm encoding may

@@ -97,7 +97,7 @@ fn decode(bridge: BridgeName, data: &Value) -> Option<BridgeRecipient> {
 }
 
 /// The attribute with the application, as autopush names it.
-fn app_attribute(bridge: BridgeName) -> &'static str {
+pub(crate) fn app_attribute(bridge: BridgeName) -> &'static str {
     match bridge {
         BridgeName::Fcm => "app_id",
         BridgeName::Apns => "rel_channel",

@@ -92,7 +92,7 @@ pub trait RouterTable: Send + Sync {
     /// Removes a record, and no other row. Returns whether there was one.
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool>;
 
-    /// Removes a record, and no other row, if it still has this bridge and token. Returns whether it had.
+    /// Removes a record, and no other row, if it still has this bridge, application and token. Returns whether it had.
     fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool>;
 }
 

@@ -209,6 +209,32 @@ fn a_slow_bridge_leaves_the_places_of_pushes_that_need_the_store_free() {
 }
 
 #[test]
+fn the_pushes_to_one_agent_leave_places_at_its_bridge_to_another() {
+    clockwork::run_in_real_time(async {
+        let bridge = TestBridge::answering(BridgeOutcome::Accepted);
+        let node = node_with(&bridge, 10).await;
+        let flooded = agents_of(&node).register(recipient("one"), CHANNEL).await.unwrap();
+        let victim = agents_of(&node).register(recipient("two"), CHANNEL).await.unwrap();
+        bridge.is_open.send_replace(false);
+        let message = || node.message();
+        let slow = [flooded, flooded, flooded, victim]
+            .map(|uaid| node.endpoint.send(DeliverPush { uaid, message: message() }));
+        while bridge.sent().len() < 4 {
+            settle().await;
+        }
+        let busy = Outcome::Bridge(BridgeOutcome::Busy { retry_after: None });
+        assert_eq!(push(&node, flooded).await, busy);
+        assert_eq!((bridge.sent().len(), node.endpoints.bridge_refused()), (4, 1));
+        bridge.is_open.send_replace(true);
+        for answer in slow {
+            assert_eq!(answer.await, Ok(Outcome::Delivered));
+        }
+        assert_eq!(push(&node, flooded).await, Outcome::Delivered);
+        node.endpoints_rest().await;
+    });
+}
+
+#[test]
 fn channels_are_registered_within_their_limit_and_unregistered_once() {
     clockwork::run_in_real_time(async {
         let node = Node::start().await;

@@ -9,6 +9,7 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use state_machine::{BridgeOutcome, BridgeRecipient, Message, Span, Urgency};
 
 use self::oauth::{AccessTokens, ServiceAccount};
@@ -126,53 +127,34 @@ fn priority(urgency: Urgency) -> &'static str {
     }
 }
 
-/// An answer other than 200, as Google documents it.
-#[derive(Deserialize, Default)]
-struct Refusal {
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    details: Vec<Detail>,
-}
-
-#[derive(Deserialize)]
-struct Detail {
-    /// The error of FCM itself.
-    #[serde(rename = "errorCode")]
-    error_code: Option<String>,
-    /// What is wrong with the request.
-    #[serde(rename = "fieldViolations", default)]
-    field_violations: Vec<FieldViolation>,
-}
-
-#[derive(Deserialize)]
-struct FieldViolation {
-    #[serde(default)]
-    field: String,
-}
+/// The `error` of an answer other than 200, as Google documents it. A field of an unexpected type counts as missing.
+struct Refusal(Value);
 
 impl Refusal {
     fn read(answer: &HttpAnswer) -> Self {
-        #[derive(Deserialize)]
-        struct Body {
-            error: Refusal,
-        }
-        serde_json::from_slice(&answer.body).map(|body: Body| body.error).unwrap_or_default()
+        let mut body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        Self(body.get_mut("error").map(Value::take).unwrap_or_default())
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.0[name].as_str().unwrap_or_default()
+    }
+
+    fn details(&self) -> impl Iterator<Item = &Value> {
+        self.0["details"].as_array().into_iter().flatten()
     }
 
     /// The code of FCM, or else that of Google's APIs.
     fn code(&self) -> &str {
-        let code = self.details.iter().find_map(|detail| detail.error_code.as_deref());
-        code.unwrap_or(&self.status)
+        let code = self.details().find_map(|detail| detail["errorCode"].as_str());
+        code.unwrap_or_else(|| self.text("status"))
     }
 
     /// Whether the token of the recipient can be none.
     fn is_of_the_token(&self) -> bool {
-        let mut violations = self.details.iter().flat_map(|detail| &detail.field_violations);
-        violations.any(|violation| violation.field == "message.token")
-            || self.message.contains("not a valid FCM registration token")
+        let violations = self.details().filter_map(|detail| detail["fieldViolations"].as_array());
+        violations.flatten().any(|violation| violation["field"] == "message.token")
+            || self.text("message").contains("not a valid FCM registration token")
     }
 }
 
@@ -185,7 +167,7 @@ fn verdict(answer: &HttpAnswer) -> Verdict {
     let outcome = match (answer.status.as_u16(), refusal.code()) {
         (404, "UNREGISTERED") => BridgeOutcome::RecipientGone,
         (400, "INVALID_ARGUMENT") if refusal.is_of_the_token() => BridgeOutcome::RecipientGone,
-        (400, "INVALID_ARGUMENT") if refusal.message.contains("too big") => {
+        (400, "INVALID_ARGUMENT") if refusal.text("message").contains("too big") => {
             BridgeOutcome::TooLarge { max_bytes: DATA_BYTES_MAX }
         }
         (401, "THIRD_PARTY_AUTH_ERROR") | (403, "SENDER_ID_MISMATCH") => {

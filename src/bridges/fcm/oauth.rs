@@ -200,7 +200,8 @@ fn read_token(answer: &HttpAnswer, asked_at: Time) -> Result<Token, Verdict> {
     #[derive(Deserialize)]
     struct Granted {
         access_token: String,
-        expires_in: u64,
+        /// Seconds. Some servers write `3599.0`.
+        expires_in: f64,
     }
     #[derive(Deserialize)]
     struct Refused {
@@ -213,7 +214,8 @@ fn read_token(answer: &HttpAnswer, asked_at: Time) -> Result<Token, Verdict> {
     let token = granted.filter(|_| answer.status.is_success()).and_then(|granted| {
         let mut header = HeaderValue::from_str(&format!("Bearer {}", granted.access_token)).ok()?;
         header.set_sensitive(true);
-        let life = Span::from_secs(granted.expires_in);
+        let life = Duration::try_from_secs_f64(granted.expires_in).ok()?;
+        let life = Span::from_secs(life.as_secs());
         let expires_at = asked_at + life;
         let renew_at = expires_at - RENEWED_BEFORE.min(Span(life.0 / 2));
         Some(Token { header, renew_at, expires_at })

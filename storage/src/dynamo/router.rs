@@ -118,12 +118,20 @@ pub(super) async fn drop_bridged(
         .delete_item()
         .table_name(table)
         .key(UAID, text(uaid.to_string()))
-        .condition_expression("router_type = :bridge AND router_data.#token = :token")
+        .condition_expression(IS_RECIPIENT)
         .expression_attribute_names("#token", "token")
+        .expression_attribute_names("#app", registration::app_attribute(recipient.bridge))
+        .expression_attribute_values(":app", text(&*recipient.app))
         .expression_attribute_values(":bridge", text(recipient.bridge.as_str()))
         .expression_attribute_values(":token", text(&*recipient.token));
     applied_once(client.call("DeleteItem", table, request.send()).await)
 }
+
+/// The record has this bridge, token and application, in the attributes and the order of `registration::router_type`.
+const IS_RECIPIENT: &str = "router_type = :bridge AND router_data.#token = :token \
+    AND (router_data.#app = :app OR attribute_not_exists(router_data.#app) \
+    AND (router_data.app_id = :app OR attribute_not_exists(router_data.app_id) \
+    AND router_data.creds.senderID = :app))";
 
 /// The write of a health check.
 pub(super) async fn check(client: &DynamoClient) -> Result<(), CallError> {

@@ -120,7 +120,8 @@ pub(super) fn drop_bridged(
     recipient: &BridgeRecipient,
 ) -> rusqlite::Result<bool> {
     let is_it = |there: &BridgeRecipient| {
-        (there.bridge, &there.token) == (recipient.bridge, &recipient.token)
+        (there.bridge, &there.app, &there.token)
+            == (recipient.bridge, &recipient.app, &recipient.token)
     };
     match read(conn, uaid)?.map(|record| record.router_type) {
         Some(RouterType::Bridge(there)) if is_it(&there) => drop_user(conn, uaid),

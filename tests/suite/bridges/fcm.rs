@@ -120,7 +120,7 @@ async fn every_documented_answer_has_its_outcome() {
 }
 
 #[actix_web::test]
-async fn garbage_is_bounded_and_drops_no_recipient() {
+async fn garbage_is_bounded_and_the_code_among_it_is_read() {
     let huge = "x".repeat(1_000_000);
     for (status, body, outcome) in [
         (200, "garbage", Accepted),
@@ -130,6 +130,18 @@ async fn garbage_is_bounded_and_drops_no_recipient() {
         (404, "<html>UNREGISTERED", Misconfigured),
         (404, huge.as_str(), Misconfigured),
         (418, r#"{"error":{"details":[{"errorCode":"UNREGISTERED"}]}}"#, Misconfigured),
+        (
+            404,
+            r#"{"error":{"details":[7,{"errorCode":5},{"errorCode":"UNREGISTERED"}]}}"#,
+            RecipientGone,
+        ),
+        (
+            404,
+            r#"{"error":{"message":5,"details":[{"errorCode":"UNREGISTERED","fieldViolations":5}]}}"#,
+            RecipientGone,
+        ),
+        (404, r#"{"error":{"status":5,"details":{"errorCode":"UNREGISTERED"}}}"#, Misconfigured),
+        (404, r#"[{"error":7}]"#, Misconfigured),
         (429, "{}", Busy { retry_after: None }),
         (500, huge.as_str(), Unavailable),
         (503, r#"{"error":7}"#, Unavailable),
@@ -137,6 +149,16 @@ async fn garbage_is_bounded_and_drops_no_recipient() {
         let world = World::new();
         world.service.reply(Reply::json(status, body));
         assert_eq!(world.send_to(Fcm).await, outcome, "{status}");
+    }
+}
+
+#[actix_web::test]
+async fn a_retry_after_is_at_least_a_second_and_at_most_a_day() {
+    for (value, seconds) in [("0", 1), ("1", 1), ("99999999", 24 * 60 * 60)] {
+        let world = World::new();
+        world.service.reply(Reply::json(429, "").header("retry-after", value));
+        let retry_after = Some(Span::from_secs(seconds));
+        assert_eq!(world.send_to(Fcm).await, Busy { retry_after });
     }
 }
 

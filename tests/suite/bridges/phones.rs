@@ -120,6 +120,45 @@ fn channels(answer: &Answer) -> Vec<String> {
 }
 
 #[actix_web::test]
+async fn a_flood_to_one_phone_leaves_places_to_another_and_health_counts_it() {
+    let world = World::with(&["--bridge-pushes-in-flight-max=20", "--bridge-timeout-ms=60000"]);
+    let flooded = world.register("fcm", "one").await;
+    let victim = world.register("fcm", "two").await;
+    world.service.reply_always(Reply::Silence);
+    let endpoint = flooded.endpoint.clone();
+    let flood = actix_web::rt::spawn(async move {
+        let sender = Sender::new();
+        join_all((0..40).map(|_| sender.post(&endpoint).ttl(60).send())).await
+    });
+    let health = async || {
+        let url = format!("{}/health", world.server.origin());
+        let answer = world.sender.request(Method::GET, &url).send().await;
+        assert_eq!(answer.status, 200, "{answer}");
+        serde_json::from_slice::<Value>(&answer.body).expect("it is JSON")
+    };
+    until(AT_ONCE, "35 pushes are refused", async || health().await["bridge_pushes_refused"] == 35)
+        .await;
+    world.service.reply_always(Reply::default());
+    assert_eq!(world.sender.post(&victim.endpoint).ttl(60).send().await.status, 201);
+    let counts = json!({"in_flight": 5, "available": true, "outcomes": {"accepted": 1}});
+    assert_eq!(health().await["bridges"][format!("fcm/{APP}")], counts);
+    flood.abort();
+}
+
+#[actix_web::test]
+async fn a_bridge_that_is_unavailable_does_not_make_the_server_unhealthy() {
+    let world = World::start();
+    let phone = world.register("fcm", "one").await;
+    world.service.reply_always(Reply::json(503, "").header("retry-after", "30"));
+    assert_eq!(world.sender.post(&phone.endpoint).ttl(60).send().await.status, 502);
+    let url = format!("{}/health", world.server.origin());
+    let answer = world.sender.request(Method::GET, &url).send().await;
+    let health: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
+    let counts = json!({"in_flight": 0, "available": false, "outcomes": {"unavailable": 1}});
+    assert_eq!((answer.status, &health["bridges"][format!("fcm/{APP}")]), (200, &counts));
+}
+
+#[actix_web::test]
 async fn a_phone_registers_and_receives_its_pushes_from_fcm() {
     let world = World::start();
     let phone = world.register("fcm", "a-token-of-fcm").await;

@@ -57,6 +57,15 @@ async fn an_access_token_is_renewed_five_minutes_before_its_end() {
 }
 
 #[actix_web::test]
+async fn the_life_of_an_access_token_may_have_a_fraction() {
+    let world = World::new();
+    let granted = r#"{"access_token":"a","expires_in":3599.0}"#;
+    world.service.reply_to_token_request(Reply::json(200, granted));
+    assert_eq!(world.send_to(Fcm).await, Accepted);
+    assert_eq!(tokens(&world), ["Bearer a"]);
+}
+
+#[actix_web::test]
 async fn a_failed_renewal_keeps_the_old_token_while_it_is_valid() {
     for failure in [
         Reply::json(500, ""),
@@ -112,11 +121,12 @@ async fn an_access_token_that_is_refused_is_replaced_once() {
 
 #[actix_web::test]
 async fn a_token_server_that_fails_has_its_outcome() {
-    let answers: [(Reply, BridgeOutcome); 7] = [
+    let answers: [(Reply, BridgeOutcome); 8] = [
         (Reply::json(400, r#"{"error":"invalid_grant"}"#), Unauthorized),
         (Reply::json(200, ""), Unauthorized),
         (Reply::json(200, r#"{"access_token":"a\nb","expires_in":9}"#), Unauthorized),
         (Reply::json(200, r#"{"access_token":"a","expires_in":0}"#), Unauthorized),
+        (Reply::json(200, r#"{"access_token":"a","expires_in":-1.5}"#), Unauthorized),
         (Reply::json(503, ""), Unavailable),
         (Reply::json(429, ""), Unavailable),
         (Reply::Silence, TimedOut),

@@ -107,6 +107,7 @@ impl Default for Bounds {
                 answer_wait: Duration::from_millis(ACK_WAIT.0 * 2),
                 pushes_awaiting_ack_max: 100,
                 agent_pushes_awaiting_ack_max: 100,
+                agent_pushes_awaiting_bridge_max: 3,
                 in_flight_max: 100,
                 mailbox_max: 100,
             },

@@ -132,18 +132,28 @@ pub(crate) async fn a_step_without_a_node_moves_no_agent_with_a_connection(world
     assert_eq!(world.record(agent(1)).await, Ok(record));
 }
 
-pub(crate) async fn a_bridged_record_is_dropped_only_with_its_bridge_and_token(world: World) {
+pub(crate) async fn a_bridged_record_is_dropped_only_with_its_bridge_application_and_token(
+    world: World,
+) {
     assert_eq!(world.drop_bridged(agent(1), recipient("one")).await, Ok(false));
     let record = register(&world, 100).await;
     world.add_channels(agent(1), month(OLD), chids([1])).await.unwrap();
     let other_bridge = BridgeRecipient { bridge: BridgeName::Apns, ..recipient("one") };
-    for other in [recipient("two"), other_bridge] {
+    let other_app = BridgeRecipient { app: "other".into(), ..recipient("one") };
+    for other in [recipient("two"), other_bridge, other_app] {
         assert_eq!(world.drop_bridged(agent(1), other).await, Ok(false));
     }
     assert_eq!(world.record(agent(1)).await, Ok(Some(record)));
     assert_eq!(world.drop_bridged(agent(1), recipient("one")).await, Ok(true));
     assert_eq!(world.record(agent(1)).await, Ok(None));
     assert_eq!(world.channels(agent(1), month(OLD)).await, Ok(Some(chids([1]))));
+    world
+        .register_bridged(BridgedRegistration { recipient: apns("one"), ..bridged(100) })
+        .await
+        .unwrap();
+    let other_app = BridgeRecipient { app: "other".into(), ..apns("one") };
+    assert_eq!(world.drop_bridged(agent(1), other_app).await, Ok(false));
+    assert_eq!(world.drop_bridged(agent(1), apns("one")).await, Ok(true));
     world.connect(101).await;
     assert_eq!(world.drop_bridged(agent(1), recipient("one")).await, Ok(false));
     assert!(world.record(agent(1)).await.unwrap().is_some());

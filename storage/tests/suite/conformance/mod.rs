@@ -80,7 +80,7 @@ macro_rules! engine {
                 neither_registration_changes_an_agent_of_the_other
                 a_bridged_agent_moves_from_the_month_it_is_in
                 a_step_without_a_node_moves_no_agent_with_a_connection
-                a_bridged_record_is_dropped_only_with_its_bridge_and_token
+                a_bridged_record_is_dropped_only_with_its_bridge_application_and_token
                 of_two_moves_of_a_bridged_agent_at_once_one_is_written
                 channels_are_created_where_the_agent_has_no_row
                 of_rows_created_at_once_one_stays

@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use state_machine::{
-    Encoding, Message, MessageId, MessageKey, Month, NodeId, Payload, Span, Time, Topic, Urgency,
+    BridgeName, BridgeRecipient, Encoding, Message, MessageId, MessageKey, Month, NodeId, Payload,
+    Span, Time, Topic, Urgency,
 };
 use storage::{
     Dynamo, DynamoOptions, MessageTables, PageLimit, RegisterResult, Registration, RouterTable,
@@ -341,6 +342,36 @@ async fn a_record_with_a_current_month_keeps_its_month_and_gets_a_curmonth() {
         matches!(registered, RegisterResult::Registered(record, _) if record.curmonth == november())
     );
     assert_eq!(world.rows("router").await[0]["curmonth"], s("message_2026_11"));
+}
+
+#[tokio::test]
+async fn a_bridged_record_of_autopush_is_dropped_only_with_its_application() {
+    let world = World::open().await;
+    let map = |fields: &[(&str, AttributeValue)]| {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        AttributeValue::M(fields.collect())
+    };
+    let creds = ("creds", map(&[("senderID", s("old"))]));
+    for (app, data) in [
+        ("old", map(&[("token", s("t")), creds.clone()])),
+        ("new", map(&[("token", s("t")), ("app_id", s("new")), creds])),
+    ] {
+        let record = [
+            ("uaid", s(&AGENT.to_string())),
+            ("router_type", s("fcm")),
+            ("curmonth", s("message_2026_11")),
+            ("router_data", data),
+        ];
+        world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+        for other in ["old", "new", "third"].iter().filter(|other| **other != app) {
+            assert_eq!(world.store.drop_bridged(AGENT, fcm(other)).await, Ok(false), "{app}");
+        }
+        assert_eq!(world.store.drop_bridged(AGENT, fcm(app)).await, Ok(true));
+    }
+}
+
+fn fcm(app: &str) -> BridgeRecipient {
+    BridgeRecipient { bridge: BridgeName::Fcm, app: app.into(), token: "t".into(), aps: None }
 }
 
 #[tokio::test]
