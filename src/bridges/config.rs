@@ -1,7 +1,7 @@
 //! The file of bridges: the applications, and the files of their credentials.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub enum BridgesError {
     #[error("{}, line {line}: {why}", path.display())]
     NotToml { path: PathBuf, line: usize, why: String },
     /// `field` is a path of keys, such as `apns.example.key`.
+    #[error("{} has no [fcm.APP] and no [apns.APP]", path.display())]
+    Empty { path: PathBuf },
     #[error("{}: {field}: {why}", path.display())]
     Field { path: PathBuf, field: String, why: String },
 }
@@ -55,6 +57,9 @@ pub(super) struct Section<'a> {
     pub(super) wait: Duration,
     pub(super) clock: &'a Clock,
 }
+
+/// The path of a file, and its text.
+pub(super) type SecretFile = (PathBuf, Zeroizing<String>);
 
 /// Opens every application of the file.
 pub(super) fn load(
@@ -77,11 +82,15 @@ pub(super) fn load(
                 return Err(field(path, &heading, format!("expected a table, [{heading}]")));
             };
             check_app(path, &heading, &app)?;
+            check_quotes(path, &heading, &table)?;
             let section = Section { path, heading, table, roots: &roots, wait, clock };
             opened.push((bridge, app.into(), open(bridge, &section)?));
         }
     }
-    Ok(opened)
+    match opened.is_empty() {
+        true => Err(BridgesError::Empty { path: path.to_owned() }),
+        false => Ok(opened),
+    }
 }
 
 fn open(bridge: BridgeName, section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
@@ -110,7 +119,8 @@ fn roots(path: &Path, ca_file: Option<Value>) -> Result<RootCertStore, BridgesEr
     match (ca_file, system) {
         (Some(Value::String(file)), _) => {
             let file = beside(path, &file);
-            for certificate in certificates(&file)? {
+            let read = certificates(&file).map_err(|error| named(path, "ca_file", error))?;
+            for certificate in read {
                 let added = roots.add(certificate);
                 added.map_err(|error| field(&file, "certificate", error.to_string()))?;
             }
@@ -137,6 +147,34 @@ fn check_app(path: &Path, heading: &str, app: &str) -> Result<(), BridgesError> 
     }
 }
 
+/// Without quotes, TOML reads a name with dots as tables in tables.
+fn check_quotes(path: &Path, heading: &str, table: &Table) -> Result<(), BridgesError> {
+    let (mut whole, mut table) = (heading.to_owned(), table);
+    while let Some((name, Value::Table(inner))) = table.iter().next() {
+        (whole, table) = (format!("{whole}.{name}"), inner);
+    }
+    match whole.split_once('.') {
+        Some((bridge, app)) if whole != heading => {
+            let why = format!("quote a name with a dot: [{bridge}.\"{app}\"]");
+            Err(field(path, heading, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An error of a file that the key `key` of the file of bridges names.
+fn named(path: &Path, key: &str, error: BridgesError) -> BridgesError {
+    match error {
+        BridgesError::Unreadable { error, .. }
+            if error.kind() == ErrorKind::InvalidData && !key.ends_with("service_account") =>
+        {
+            field(path, key, "it is not PEM: convert a .p12 with openssl (docs/bridges.md)")
+        }
+        BridgesError::Unreadable { .. } => field(path, key, error.to_string()),
+        other => other,
+    }
+}
+
 impl Section<'_> {
     /// Its keys as a struct whose unknown keys are refused.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, BridgesError> {
@@ -149,9 +187,24 @@ impl Section<'_> {
         field(self.path, &format!("{}.{key}", self.heading), why)
     }
 
-    /// A file that a key names.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        beside(self.path, name)
+    /// The file `name` of a key, which holds a secret: its path and its text.
+    pub(super) fn secret(&self, key: &str, name: &str) -> Result<SecretFile, BridgesError> {
+        let path = beside(self.path, name);
+        let text = open_secret(&path).and_then(|file| text(&path, file));
+        Ok((path, text.map_err(|error| self.named(key, error))?))
+    }
+
+    /// The certificates in the file `name` of a key.
+    pub(super) fn certificates(
+        &self,
+        key: &str,
+        name: &str,
+    ) -> Result<Vec<CertificateDer<'static>>, BridgesError> {
+        certificates(&beside(self.path, name)).map_err(|error| self.named(key, error))
+    }
+
+    fn named(&self, key: &str, error: BridgesError) -> BridgesError {
+        named(self.path, &format!("{}.{key}", self.heading), error)
     }
 
     /// The origin of the bridge: `base_url`, or its `default`.
@@ -198,12 +251,30 @@ pub(super) fn secure_url(text: &str) -> Result<Url, &'static str> {
     }
 }
 
-/// The text of a file that may hold a secret.
-pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, BridgesError> {
-    let unreadable = |error| BridgesError::Unreadable { path: path.to_owned(), error };
-    let file: File = regular_file::open(path).map_err(unreadable)?;
+fn open_secret(path: &Path) -> Result<File, BridgesError> {
+    let file = regular_file::open(path).map_err(unreadable(path))?;
+    match regular_file::exposed_mode(&file.metadata().map_err(unreadable(path))?) {
+        None => Ok(file),
+        Some(mode) => {
+            let why =
+                format!("it has mode {mode:04o}, so other users can read it: run `chmod 600`");
+            Err(unreadable(path)(io::Error::other(why)))
+        }
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> BridgesError {
+    |error| BridgesError::Unreadable { path: path.to_owned(), error }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, BridgesError> {
+    text(path, regular_file::open(path).map_err(unreadable(path))?)
+}
+
+fn text(path: &Path, file: File) -> Result<Zeroizing<String>, BridgesError> {
+    let unreadable = unreadable(path);
     let mut text = Zeroizing::new(String::new());
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(&unreadable)?;
     match text.len() as u64 > FILE_BYTES_MAX {
         true => {
             Err(unreadable(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes"))))
@@ -213,7 +284,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, BridgesError> {
 }
 
 /// The certificates of a PEM file; at least one.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BridgesError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BridgesError> {
     let text = read(path)?;
     let certificates =
         CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();

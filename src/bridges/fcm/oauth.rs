@@ -69,9 +69,9 @@ struct Token {
 }
 
 impl ServiceAccount {
-    pub(super) fn read(path: &Path) -> Result<Self, BridgesError> {
-        let text = config::read(path)?;
-        let fields = serde_json::from_str::<Map<String, Value>>(&text);
+    /// Parses the text of the file; `path` is only named in errors.
+    pub(super) fn read(path: &Path, text: &str) -> Result<Self, BridgesError> {
+        let fields = serde_json::from_str::<Map<String, Value>>(text);
         let fields = fields.map_err(|_| {
             config::field(
                 path,
@@ -83,8 +83,12 @@ impl ServiceAccount {
             Some(text) if !text.is_empty() => Ok(text.to_owned()),
             _ => Err(config::field(path, name, "it is missing, or no text")),
         };
-        if read("type")? != "service_account" {
-            return Err(config::field(path, "type", "expected \"service_account\""));
+        if read("type").ok().as_deref() != Some("service_account") {
+            return Err(config::field(
+                path,
+                "type",
+                "not a service account: in the Firebase console, Service accounts, Generate new private key",
+            ));
         }
         let project_id = read("project_id")?;
         if !project_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte)) {
