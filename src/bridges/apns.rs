@@ -79,7 +79,9 @@ pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesEr
     let config: Config = section.read()?;
     let default = if config.sandbox { SANDBOX } else { PRODUCTION };
     let base_url = section.base_url(config.base_url.as_deref(), default)?;
-    let topic = HeaderValue::from_str(&config.topic).ok().filter(|topic| !topic.is_empty());
+    let topic = HeaderValue::from_str(&config.topic).ok();
+    let topic = topic
+        .filter(|topic| !topic.is_empty() && topic.as_bytes().iter().all(u8::is_ascii_graphic));
     let topic =
         topic.ok_or_else(|| section.wrong("topic", "expected the bundle id of the application"))?;
     let (key_file, key) = section.secret("key", &config.key)?;

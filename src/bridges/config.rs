@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::Clock;
+use hyper::Uri;
 use rustls::client::WantsClientCert;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
@@ -28,6 +29,9 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Maximum length of the name of an application, which is part of URLs.
 const APP_CHARS_MAX: usize = 128;
+
+/// Maximum length of a URL: with the path of a request it is still one.
+const URL_CHARS_MAX: usize = 1024;
 
 /// Why there are no bridges. The texts name file and field, and never quote a credential.
 #[derive(Debug, thiserror::Error)]
@@ -235,7 +239,12 @@ impl Section<'_> {
 
 /// A URL with https, or with http to this machine: credentials are sent there.
 pub(super) fn secure_url(text: &str) -> Result<Url, &'static str> {
-    let url = Url::parse(text).map_err(|_| "expected a URL that begins with https://")?;
+    let url = Url::parse(text).ok().filter(|url| url.as_str().len() <= URL_CHARS_MAX);
+    let url = url.ok_or("expected a URL that begins with https://")?;
+    // A browser accepts some hosts that no request can name.
+    if url.as_str().parse::<Uri>().is_err() {
+        return Err("expected a URL with the name of a host");
+    }
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),

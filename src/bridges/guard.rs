@@ -173,7 +173,8 @@ impl Guard {
             return;
         }
         let BreakerLimits { backoff, backoff_max } = self.limits.breaker;
-        let backoff = verdict.retry_after.map_or(backoff, |span| span.clamp(backoff, backoff_max));
+        let backoff =
+            verdict.retry_after.map_or(backoff, |span| span.max(backoff).min(backoff_max));
         state.breaker.on_failure(epoch, now, &BreakerLimits { backoff, backoff_max });
         state.last_failure = match verdict.outcome {
             BridgeOutcome::Unauthorized => BridgeOutcome::Unauthorized,

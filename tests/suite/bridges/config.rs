@@ -124,6 +124,11 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
             "base_url: expected a URL without user and password",
         ),
         (base_url("https://push.example/v1"), "base_url: expected an origin and nothing behind it"),
+        (base_url("https://a{b"), "base_url: expected a URL with the name of a host"),
+        (
+            text.replace("topic = \"org.example.app\"", "topic = \"org example\""),
+            "topic: expected the bundle id",
+        ),
         (base_url("push.example"), "base_url: expected a URL that begins with https://"),
     ] {
         service.write_bridges(&changed);
@@ -155,6 +160,9 @@ async fn every_error_of_a_service_account_names_file_and_field_and_quotes_no_key
     for (field, value) in [
         ("type", json!("authorized_user")),
         ("project_id", json!("a/b")),
+        ("project_id", json!("..")),
+        ("project_id", json!("a".repeat(65))),
+        ("token_uri", json!("https://a{b/token")),
         ("token_uri", json!("http://oauth2.example/token")),
         ("token_uri", json!("token")),
         ("private_key", json!("secret")),

@@ -294,6 +294,23 @@ async fn endpoint_nodes_share_registrations_and_need_an_auth_key() {
 }
 
 #[actix_web::test]
+async fn a_server_with_phones_makes_no_auth_key_in_place_of_a_lost_one() {
+    let mut world = World::start();
+    assert!(world.server.log().contains("added the first of the auth_keys"));
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    world.server.terminate();
+    let path = world.server.data_dir().join(KEYS_FILE);
+    let keys = fs::read_to_string(&path).expect("there are keys");
+    let (others, _) = keys.split_once("auth_keys =").expect("there is an auth key");
+    fs::write(&path, others).expect("the file can be written");
+    let refused = world.server.try_restart().expect_err("its auth key is lost").to_string();
+    assert!(refused.contains("has no auth_keys, which made their secrets"), "{refused}");
+    fs::write(&path, &keys).expect("the file can be written");
+    world.restart(bridged(&world.service, &[]));
+    assert_eq!(world.channels(&phone).await, [phone.channel.as_str()]);
+}
+
+#[actix_web::test]
 async fn a_wrong_file_of_bridges_ends_the_start() {
     let service = PushService::start();
     service.write_bridges("[fcm.example]\nservice_account = \"missing.json\"\n");
