@@ -1,8 +1,8 @@
 //! Opens files that hold secrets. A FIFO in place of a file is an error, and is not waited for.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -16,4 +16,10 @@ pub fn open(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
     }
+}
+
+/// The mode of a file that other users can read or change; None if only its owner can.
+pub fn exposed_mode(metadata: &Metadata) -> Option<u32> {
+    let mode = metadata.permissions().mode() & 0o7777;
+    (mode & 0o077 != 0).then_some(mode)
 }

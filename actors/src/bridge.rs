@@ -20,6 +20,6 @@ pub struct NoBridges;
 
 impl Bridge for NoBridges {
     fn send(&self, _: &BridgeRecipient, _: &Message) -> BoxFuture<'static, BridgeOutcome> {
-        Box::pin(ready(BridgeOutcome::Misconfigured))
+        Box::pin(ready(BridgeOutcome::UnknownApp))
     }
 }

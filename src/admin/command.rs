@@ -119,7 +119,8 @@ async fn run_and_print<W: Write>(
         Ok(Backend::Server(_)) | Err(_) => None,
     };
     let mut is_well = true;
-    for check in keys_check::check(settings, tables).await {
+    let keys = keys_check::check(settings, tables).await;
+    for check in keys.into_iter().chain(keys_check::check_bridges(settings)) {
         is_well &= check.outcome.is_ok();
         printer.print(Output::Check(check))?;
     }

@@ -1,12 +1,31 @@
-//! The checks of `keys.toml` in `preflight`. A server does not start without the file if users depend on it, nor with
+//! The checks of `keys.toml` and `bridges_file` in `preflight`. A server does not start without the file if users depend on it, nor with
 //! other keys than the nodes that share its tables.
 
+use actors::Clock;
+use slog::{Discard, Logger, o};
 use storage::maintenance::PreflightCheck;
 use storage::{Embedded, StoreAdmin};
 
+use crate::bridges::Bridges;
+use crate::clock;
 use crate::keys::{Keys, KeysError};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{is_empty_store, key_fingerprints};
+
+/// Checks `bridges_file`, if there is one. Must be called in a runtime.
+pub fn check_bridges(settings: &Settings) -> Option<PreflightCheck> {
+    settings.bridges_file.as_ref()?;
+    let bridges = Bridges::load(
+        settings,
+        Clock::starting_at(clock::unix_now()),
+        &Logger::root(Discard, o!()),
+    );
+    let (what, outcome) = match bridges {
+        Ok(bridges) => (format!("bridges_file ({})", bridges.names()), Ok(())),
+        Err(error) => ("bridges_file".to_owned(), Err(error.to_string())),
+    };
+    Some(PreflightCheck { what, outcome })
+}
 
 /// The name of the check of the file.
 const KEYS: &str = "keys.toml";

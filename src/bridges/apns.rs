@@ -33,6 +33,9 @@ const PAYLOAD_BYTES_MAX: usize = 4096;
 /// Maximum length of a device token. Apple's have 64 digits, and may grow.
 const TOKEN_CHARS_MAX: usize = 512;
 
+/// Length of a key id and of a team id.
+const ID_CHARS: usize = 10;
+
 /// Age at which a token is renewed. Apple refuses a token older than an hour.
 const TOKEN_RENEWED_AFTER: Span = Span::from_secs(40 * 60);
 
@@ -76,13 +79,17 @@ pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesEr
     let config: Config = section.read()?;
     let default = if config.sandbox { SANDBOX } else { PRODUCTION };
     let base_url = section.base_url(config.base_url.as_deref(), default)?;
-    let topic = HeaderValue::from_str(&config.topic).ok().filter(|topic| !topic.is_empty());
+    let topic = HeaderValue::from_str(&config.topic).ok();
+    let topic = topic
+        .filter(|topic| !topic.is_empty() && topic.as_bytes().iter().all(u8::is_ascii_graphic));
     let topic =
         topic.ok_or_else(|| section.wrong("topic", "expected the bundle id of the application"))?;
-    let key_file = section.file(&config.key);
-    let key = config::read(&key_file)?;
+    let (key_file, key) = section.secret("key", &config.key)?;
     let (tls, tokens) = match (&config.certificate, &config.key_id, &config.team_id) {
         (None, Some(key_id), Some(team_id)) => {
+            for (name, id) in [("key_id", key_id), ("team_id", team_id)] {
+                check_id(section, name, id)?;
+            }
             let key = SigningKey::es256(key.as_bytes());
             let key = key.map_err(|why| config::field(&key_file, "key", why))?;
             let tokens = ProviderTokens {
@@ -95,12 +102,12 @@ pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesEr
             (section.tls().with_no_client_auth(), Some(tokens))
         }
         (Some(certificate), None, None) => {
-            let chain = config::certificates(&section.file(certificate))?;
+            let chain = section.certificates("certificate", certificate)?;
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
             let key =
                 key.map_err(|_| config::field(&key_file, "key", "expected a private key in PEM"))?;
             let tls = section.tls().with_client_auth_cert(chain, key);
-            (tls.map_err(|error| section.wrong("certificate", error.to_string()))?, None)
+            (tls.map_err(|error| section.wrong("certificate", tls_error(&error)))?, None)
         }
         (None, None, _) => return Err(section.wrong("key_id", MISSING)),
         (None, Some(_), None) => return Err(section.wrong("team_id", MISSING)),
@@ -111,6 +118,21 @@ pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesEr
     };
     let client = HttpClient::new(tls, section.wait);
     Ok(Box::new(Apns { client, base_url, topic, tokens }))
+}
+
+fn check_id(section: &Section<'_>, name: &str, id: &str) -> Result<(), BridgesError> {
+    let allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    match id.len() == ID_CHARS && id.bytes().all(allowed) {
+        true => Ok(()),
+        false => Err(section.wrong(name, format!("expected {ID_CHARS} characters of A-Z 0-9"))),
+    }
+}
+
+fn tls_error(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => "key is not the key of this certificate".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 const MISSING: &str =

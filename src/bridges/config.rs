@@ -1,12 +1,13 @@
 //! The file of bridges: the applications, and the files of their credentials.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use actors::Clock;
+use hyper::Uri;
 use rustls::client::WantsClientCert;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
@@ -29,6 +30,9 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Maximum length of the name of an application, which is part of URLs.
 const APP_CHARS_MAX: usize = 128;
 
+/// Maximum length of a URL: with the path of a request it is still one.
+const URL_CHARS_MAX: usize = 1024;
+
 /// Why there are no bridges. The texts name file and field, and never quote a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgesError {
@@ -37,6 +41,8 @@ pub enum BridgesError {
     #[error("{}, line {line}: {why}", path.display())]
     NotToml { path: PathBuf, line: usize, why: String },
     /// `field` is a path of keys, such as `apns.example.key`.
+    #[error("{} has no [fcm.APP] and no [apns.APP]", path.display())]
+    Empty { path: PathBuf },
     #[error("{}: {field}: {why}", path.display())]
     Field { path: PathBuf, field: String, why: String },
 }
@@ -55,6 +61,9 @@ pub(super) struct Section<'a> {
     pub(super) wait: Duration,
     pub(super) clock: &'a Clock,
 }
+
+/// The path of a file, and its text.
+pub(super) type SecretFile = (PathBuf, Zeroizing<String>);
 
 /// Opens every application of the file.
 pub(super) fn load(
@@ -77,11 +86,15 @@ pub(super) fn load(
                 return Err(field(path, &heading, format!("expected a table, [{heading}]")));
             };
             check_app(path, &heading, &app)?;
+            check_quotes(path, &heading, &table)?;
             let section = Section { path, heading, table, roots: &roots, wait, clock };
             opened.push((bridge, app.into(), open(bridge, &section)?));
         }
     }
-    Ok(opened)
+    match opened.is_empty() {
+        true => Err(BridgesError::Empty { path: path.to_owned() }),
+        false => Ok(opened),
+    }
 }
 
 fn open(bridge: BridgeName, section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
@@ -110,7 +123,8 @@ fn roots(path: &Path, ca_file: Option<Value>) -> Result<RootCertStore, BridgesEr
     match (ca_file, system) {
         (Some(Value::String(file)), _) => {
             let file = beside(path, &file);
-            for certificate in certificates(&file)? {
+            let read = certificates(&file).map_err(|error| named(path, "ca_file", error))?;
+            for certificate in read {
                 let added = roots.add(certificate);
                 added.map_err(|error| field(&file, "certificate", error.to_string()))?;
             }
@@ -137,6 +151,34 @@ fn check_app(path: &Path, heading: &str, app: &str) -> Result<(), BridgesError> 
     }
 }
 
+/// Without quotes, TOML reads a name with dots as tables in tables.
+fn check_quotes(path: &Path, heading: &str, table: &Table) -> Result<(), BridgesError> {
+    let (mut whole, mut table) = (heading.to_owned(), table);
+    while let Some((name, Value::Table(inner))) = table.iter().next() {
+        (whole, table) = (format!("{whole}.{name}"), inner);
+    }
+    match whole.split_once('.') {
+        Some((bridge, app)) if whole != heading => {
+            let why = format!("quote a name with a dot: [{bridge}.\"{app}\"]");
+            Err(field(path, heading, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An error of a file that the key `key` of the file of bridges names.
+fn named(path: &Path, key: &str, error: BridgesError) -> BridgesError {
+    match error {
+        BridgesError::Unreadable { error, .. }
+            if error.kind() == ErrorKind::InvalidData && !key.ends_with("service_account") =>
+        {
+            field(path, key, "it is not PEM: convert a .p12 with openssl (docs/bridges.md)")
+        }
+        BridgesError::Unreadable { .. } => field(path, key, error.to_string()),
+        other => other,
+    }
+}
+
 impl Section<'_> {
     /// Its keys as a struct whose unknown keys are refused.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, BridgesError> {
@@ -149,9 +191,24 @@ impl Section<'_> {
         field(self.path, &format!("{}.{key}", self.heading), why)
     }
 
-    /// A file that a key names.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        beside(self.path, name)
+    /// The file `name` of a key, which holds a secret: its path and its text.
+    pub(super) fn secret(&self, key: &str, name: &str) -> Result<SecretFile, BridgesError> {
+        let path = beside(self.path, name);
+        let text = open_secret(&path).and_then(|file| text(&path, file));
+        Ok((path, text.map_err(|error| self.named(key, error))?))
+    }
+
+    /// The certificates in the file `name` of a key.
+    pub(super) fn certificates(
+        &self,
+        key: &str,
+        name: &str,
+    ) -> Result<Vec<CertificateDer<'static>>, BridgesError> {
+        certificates(&beside(self.path, name)).map_err(|error| self.named(key, error))
+    }
+
+    fn named(&self, key: &str, error: BridgesError) -> BridgesError {
+        named(self.path, &format!("{}.{key}", self.heading), error)
     }
 
     /// The origin of the bridge: `base_url`, or its `default`.
@@ -182,7 +239,12 @@ impl Section<'_> {
 
 /// A URL with https, or with http to this machine: credentials are sent there.
 pub(super) fn secure_url(text: &str) -> Result<Url, &'static str> {
-    let url = Url::parse(text).map_err(|_| "expected a URL that begins with https://")?;
+    let url = Url::parse(text).ok().filter(|url| url.as_str().len() <= URL_CHARS_MAX);
+    let url = url.ok_or("expected a URL that begins with https://")?;
+    // A browser accepts some hosts that no request can name.
+    if url.as_str().parse::<Uri>().is_err() {
+        return Err("expected a URL with the name of a host");
+    }
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -198,12 +260,30 @@ pub(super) fn secure_url(text: &str) -> Result<Url, &'static str> {
     }
 }
 
-/// The text of a file that may hold a secret.
-pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, BridgesError> {
-    let unreadable = |error| BridgesError::Unreadable { path: path.to_owned(), error };
-    let file: File = regular_file::open(path).map_err(unreadable)?;
+fn open_secret(path: &Path) -> Result<File, BridgesError> {
+    let file = regular_file::open(path).map_err(unreadable(path))?;
+    match regular_file::exposed_mode(&file.metadata().map_err(unreadable(path))?) {
+        None => Ok(file),
+        Some(mode) => {
+            let why =
+                format!("it has mode {mode:04o}, so other users can read it: run `chmod 600`");
+            Err(unreadable(path)(io::Error::other(why)))
+        }
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> BridgesError {
+    |error| BridgesError::Unreadable { path: path.to_owned(), error }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, BridgesError> {
+    text(path, regular_file::open(path).map_err(unreadable(path))?)
+}
+
+fn text(path: &Path, file: File) -> Result<Zeroizing<String>, BridgesError> {
+    let unreadable = unreadable(path);
     let mut text = Zeroizing::new(String::new());
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(&unreadable)?;
     match text.len() as u64 > FILE_BYTES_MAX {
         true => {
             Err(unreadable(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes"))))
@@ -213,7 +293,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, BridgesError> {
 }
 
 /// The certificates of a PEM file; at least one.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BridgesError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BridgesError> {
     let text = read(path)?;
     let certificates =
         CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();

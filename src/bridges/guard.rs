@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use slog::{Logger, debug, info, warn};
+use slog::{Logger, info, warn};
 use state_machine::breaker::{Breaker, BreakerLimits, Epoch};
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{BridgeOutcome, Span, Time};
@@ -17,7 +17,7 @@ use crate::settings::Settings;
 const FAILURES_MAX: u32 = 5;
 
 /// Minimum time between two log lines of the same kind on one application.
-const LOG_EVERY: Span = Span::from_secs(60);
+pub(super) const LOG_EVERY: Span = Span::from_secs(60);
 
 /// The limits of each application.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +55,7 @@ struct State {
     last_failure: BridgeOutcome,
     outcomes: OutcomeCounts,
     bound_limiter: LogLimiter,
+    failure_limiter: LogLimiter,
     outage_limiter: LogLimiter,
     refusal_limiter: LogLimiter,
 }
@@ -90,6 +91,7 @@ impl Guard {
             last_failure: BridgeOutcome::Unavailable,
             outcomes: OutcomeCounts::new(),
             bound_limiter: limiter(),
+            failure_limiter: limiter(),
             outage_limiter: limiter(),
             refusal_limiter: limiter(),
         };
@@ -145,6 +147,7 @@ impl Guard {
                 }
             }
             BridgeOutcome::Accepted
+            | BridgeOutcome::UnknownApp
             | BridgeOutcome::RecipientGone
             | BridgeOutcome::TooLarge { .. }
             | BridgeOutcome::Busy { .. } => self.answered(&mut state),
@@ -160,15 +163,18 @@ impl Guard {
     }
 
     fn failed(&self, state: &mut State, epoch: Epoch, verdict: &Verdict, now: Time) {
-        debug!(self.log, "a push through a bridge failed"; "reason" => verdict.reason.as_ref());
         let was_closed = state.breaker.allow();
         state.failures = state.failures.saturating_add(1);
         // A bridge that names a time does not want to be asked before.
         if was_closed && state.failures < FAILURES_MAX && verdict.retry_after.is_none() {
+            if let Some(more) = state.failure_limiter.allow(now) {
+                self.warn_of(verdict.outcome, "a push through a bridge failed", verdict, more);
+            }
             return;
         }
         let BreakerLimits { backoff, backoff_max } = self.limits.breaker;
-        let backoff = verdict.retry_after.map_or(backoff, |span| span.clamp(backoff, backoff_max));
+        let backoff =
+            verdict.retry_after.map_or(backoff, |span| span.max(backoff).min(backoff_max));
         state.breaker.on_failure(epoch, now, &BreakerLimits { backoff, backoff_max });
         state.last_failure = match verdict.outcome {
             BridgeOutcome::Unauthorized => BridgeOutcome::Unauthorized,
@@ -179,16 +185,19 @@ impl Guard {
             return;
         }
         let Some(more) = state.outage_limiter.allow(now) else { return };
-        match state.last_failure {
+        let outage = "a bridge is unavailable, pushes through it get 502";
+        self.warn_of(state.last_failure, outage, verdict, more);
+    }
+
+    /// Refused credentials have a line of their own, as only the operator can replace them.
+    fn warn_of(&self, outcome: BridgeOutcome, failure: &str, verdict: &Verdict, more: u64) {
+        let text = match outcome {
             BridgeOutcome::Unauthorized => {
-                warn!(self.log, "a bridge refuses the credentials of an application, check them and the clock";
-                    "reason" => verdict.reason.as_ref(), "more" => more);
+                "a bridge refuses the credentials of an application, check them and the clock"
             }
-            _ => {
-                warn!(self.log, "a bridge is unavailable, pushes through it get 502";
-                    "reason" => verdict.reason.as_ref(), "more" => more);
-            }
-        }
+            _ => failure,
+        };
+        warn!(self.log, "{}", text; "reason" => verdict.reason.as_ref(), "more" => more);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -204,7 +213,7 @@ impl State {
             BridgeOutcome::RecipientGone => "recipient_gone",
             BridgeOutcome::TooLarge { .. } => "too_large",
             BridgeOutcome::Busy { .. } => "busy",
-            BridgeOutcome::Misconfigured => "misconfigured",
+            BridgeOutcome::Misconfigured | BridgeOutcome::UnknownApp => "misconfigured",
             BridgeOutcome::Unauthorized => "unauthorized",
             BridgeOutcome::Unavailable => "unavailable",
             BridgeOutcome::TimedOut => "timed_out",

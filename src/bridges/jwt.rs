@@ -20,7 +20,7 @@ impl SigningKey {
     pub(super) fn rs256(pem: &[u8]) -> Result<Self, &'static str> {
         let key = PrivatePkcs8KeyDer::from_pem_slice(pem).ok();
         let key = key.and_then(|key| RsaKey::from_pkcs8(key.secret_pkcs8_der()).ok());
-        key.map(Self::Rs256).ok_or("expected an RSA key (PKCS #8) in PEM")
+        key.map(Self::Rs256).ok_or("expected an RSA key of at least 2048 bits (PKCS #8) in PEM")
     }
 
     /// Reads a P-256 key of a PEM text.

@@ -21,18 +21,19 @@ pub mod registration;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use actors::{Bridge, Clock};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
-use slog::{Logger, o};
+use slog::{Logger, info, o, warn};
+use state_machine::log_limiter::LogLimiter;
 use state_machine::{BridgeName, BridgeOutcome, BridgeRecipient, Message};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 pub use config::BridgesError;
-use guard::{Guard, GuardLimits, Permit};
+use guard::{Guard, GuardLimits, LOG_EVERY, Permit};
 pub use guard::{GuardState, OutcomeCounts};
 use http_client::HttpRequest;
 use platform::{Platform, Verdict, exchange};
@@ -46,6 +47,9 @@ pub struct Bridges {
     clock: Clock,
     /// The runtime of all exchanges: one connection to a bridge serves all threads.
     runtime: Handle,
+    log: Logger,
+    /// Of pushes for applications that the file does not name.
+    unknown_limiter: Mutex<LogLimiter>,
 }
 
 /// An application at a bridge.
@@ -73,9 +77,14 @@ impl Bridges {
             let guard = Arc::new(Guard::new(limits, log));
             ((bridge, app), Arc::new(Application { platform, guard }))
         });
-        let applications = applications.collect();
+        let applications: BTreeMap<_, _> = applications.collect();
         let runtime = Handle::current();
-        Ok(Arc::new(Self { applications, limits, clock, runtime }))
+        let (log, unknown_limiter) = (log.clone(), Mutex::new(LogLimiter::new(LOG_EVERY)));
+        let bridges = Self { applications, limits, clock, runtime, log, unknown_limiter };
+        if !bridges.is_empty() {
+            info!(bridges.log, "bridges_file is read"; "applications" => bridges.names());
+        }
+        Ok(Arc::new(bridges))
     }
 
     /// Whether the file of bridges names this application.
@@ -86,6 +95,12 @@ impl Bridges {
     /// The applications of the file of bridges.
     pub fn apps(&self) -> BTreeSet<(BridgeName, Box<str>)> {
         self.applications.keys().cloned().collect()
+    }
+
+    /// The applications as the headings of the file name them: `fcm.fenix, apns.firefox`.
+    pub fn names(&self) -> String {
+        let name = |(bridge, app): &(BridgeName, Box<str>)| format!("{}.{app}", bridge.as_str());
+        self.applications.keys().map(name).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether this server has no bridges.
@@ -107,11 +122,23 @@ impl Bridges {
         message: &Message,
     ) -> Result<(Arc<Application>, HttpRequest, Permit), BridgeOutcome> {
         let key = (recipient.bridge, recipient.app.clone());
-        let application = self.applications.get(&key).ok_or(BridgeOutcome::Misconfigured)?;
+        let Some(application) = self.applications.get(&key) else {
+            self.warn_of_unknown(recipient);
+            return Err(BridgeOutcome::UnknownApp);
+        };
         // Before the guard: a message that is refused here shows nothing of the bridge.
         let request = application.platform.request(recipient, message)?;
         let permit = application.guard.enter(self.clock.now())?;
         Ok((Arc::clone(application), request, permit))
+    }
+
+    fn warn_of_unknown(&self, recipient: &BridgeRecipient) {
+        // A panic cannot leave the limiter half-updated.
+        let mut limiter = self.unknown_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(more) = limiter.allow(self.clock.now()) {
+            warn!(self.log, "a push for an application that bridges_file does not have";
+                "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => more);
+        }
     }
 }
 

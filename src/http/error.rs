@@ -18,7 +18,9 @@ use super::push_headers::HeaderError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
 
-const MORE_INFO: &str = "https://autopush.readthedocs.io/en/latest/http.html#error-codes";
+/// The documentation of the error numbers.
+pub(crate) const MORE_INFO: &str =
+    "https://autopush.readthedocs.io/en/latest/http.html#error-codes";
 
 /// `Retry-After` of a 503, in seconds.
 pub(crate) const RETRY_AFTER_S: u64 = 5;
@@ -201,7 +203,9 @@ fn bridge_code(outcome: BridgeOutcome) -> (StatusCode, u16) {
         BridgeOutcome::RecipientGone => (StatusCode::GONE, 106),
         BridgeOutcome::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
         BridgeOutcome::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, 201),
-        BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => (StatusCode::BAD_GATEWAY, 900),
+        BridgeOutcome::Accepted | BridgeOutcome::UnknownApp | BridgeOutcome::Misconfigured => {
+            (StatusCode::BAD_GATEWAY, 900)
+        }
         BridgeOutcome::Unauthorized => (StatusCode::BAD_GATEWAY, 901),
         BridgeOutcome::Unavailable => (StatusCode::BAD_GATEWAY, 902),
         BridgeOutcome::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, 903),
@@ -219,8 +223,9 @@ fn bridge_text(outcome: BridgeOutcome) -> String {
             "the user agent of this endpoint is gone from its bridge: remove the subscription"
         }
         BridgeOutcome::Busy { .. } => "the bridge takes no further message now: try again later",
+        BridgeOutcome::UnknownApp => "the bridge of this endpoint is not set up on this server",
         BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => {
-            "the bridge of this endpoint is not set up on this server"
+            "the bridge refuses the message: the operator finds the reason in the log"
         }
         BridgeOutcome::Unauthorized => "the bridge does not accept this server",
         BridgeOutcome::Unavailable => "the bridge cannot be reached: try again later",

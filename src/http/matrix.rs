@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use slog::debug;
-use state_machine::{Encoding, Message, Payload, Span, Topic, Urgency};
+use state_machine::{BridgeOutcome, Chid, Encoding, Message, Payload, Span, Topic, Uaid, Urgency};
 use url::Url;
 
 use super::app::{EndpointRole, LocalEndpoint};
@@ -109,7 +109,24 @@ async fn push_to(
 ) -> Result<(), PushError> {
     let EndpointToken { uaid, chid } = open(app, pushkey)?;
     app.common.limits.push_to(uaid, chid, None)?;
-    let Forwarded { data, topic, urgency } = message.clone();
+    let pushed = push_form(app, endpoint, (uaid, chid), message, &message.data).await;
+    match (pushed, &message.reduced) {
+        // A bridge takes less than `payload_bytes_max`.
+        (Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })), Some(reduced)) => {
+            push_form(app, endpoint, (uaid, chid), message, reduced).await
+        }
+        (pushed, _) => pushed,
+    }
+}
+
+async fn push_form(
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+    (uaid, chid): (Uaid, Chid),
+    message: &Forwarded,
+    data: &Bytes,
+) -> Result<(), PushError> {
+    let (data, topic, urgency) = (data.clone(), message.topic.clone(), message.urgency);
     let accepted_at = app.common.clock.now();
     let id = app.ids.mint(accepted_at, topic.is_some());
     // Gateways label the text as encrypted, and servers do not look into it.
@@ -134,12 +151,13 @@ fn endpoint_token<'a>(url: &'a Url, origin: &str) -> Option<(TokenVersion, &'a s
 }
 
 /// Whether no later notification can succeed: the subscription is gone, restricted to a VAPID key, or not of this
-/// server.
+/// server, or its agent speaks SimplePush.
 fn is_final(error: &PushError) -> bool {
-    matches!(
-        error.status_code(),
-        StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE
-    )
+    *error == PushError::OtherProtocol
+        || matches!(
+            error.status_code(),
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE
+        )
 }
 
 #[derive(Deserialize)]
@@ -181,6 +199,8 @@ impl Notification {
 #[derive(Debug, Clone)]
 struct Forwarded {
     data: Bytes,
+    /// The [`ESSENTIAL`] fields, unless `data` is that.
+    reduced: Option<Bytes>,
     topic: Option<Topic>,
     urgency: Urgency,
 }
@@ -190,15 +210,18 @@ impl Forwarded {
     /// notification for a day, and send no other one meanwhile.
     fn new(fields: &Fields, bytes_max: usize) -> Result<Self, NotifyError> {
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let whole = to_json(fields);
-        let data = if whole.len() <= bytes_max { whole } else { to_json(&essential(fields)) };
+        let (whole, reduced) = (to_json(fields), to_json(&essential(fields)));
+        let (data, reduced) = match whole.len() <= bytes_max {
+            true => (whole, Some(reduced)),
+            false => (reduced, None),
+        };
         if data.len() > bytes_max {
             return Err(NotifyError::TooLong);
         }
         let has_event = !text("event_id").is_empty();
         let topic = (!has_event).then(|| Topic::parse(COUNTS_TOPIC).expect("it is a topic"));
         let urgency = if text("prio") == "low" { Urgency::Low } else { Urgency::High };
-        Ok(Self { data, topic, urgency })
+        Ok(Self { data, reduced, topic, urgency })
     }
 }
 

@@ -10,10 +10,12 @@ use storage::owner::OtherOwner;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
-use super::{KeyListError, Keys};
+use super::{AUTH_KEYS, CLUSTER_KEYS, CRYPTO_KEYS, KeyListError, Keys};
 use crate::regular_file;
 
 const KEYS_FILE_MAX_BYTES: u64 = 65_536;
+
+const LISTS: [&str; 3] = [CRYPTO_KEYS, CLUSTER_KEYS, AUTH_KEYS];
 
 const OWNER_ONLY: u32 = 0o600;
 
@@ -56,6 +58,8 @@ pub enum KeysError {
          cluster_keys = [\"...\"], and for bridges auth_keys = [\"...\"]; mend it or restore it from a backup"
     )]
     Malformed { path: PathBuf, line: usize },
+    #[error("{path}, line {line}: {list} is there twice: make it one list")]
+    Twice { path: PathBuf, line: usize, list: &'static str },
     #[error("{path}: {error}; mend it or restore it from a backup")]
     Keys { path: PathBuf, error: KeyListError },
     #[error("cannot write {path}: {error}")]
@@ -99,7 +103,15 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Keys, KeysError> {
     let contents: Contents = toml::from_str(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
-        KeysError::Malformed { path: path.into(), line }
+        let list = error
+            .span()
+            .and_then(|span| LISTS.into_iter().find(|list| text.get(span.clone()) == Some(list)));
+        match list {
+            Some(list) if error.message().starts_with("duplicate key") => {
+                KeysError::Twice { path: path.into(), line, list }
+            }
+            _ => KeysError::Malformed { path: path.into(), line },
+        }
     })?;
     contents.keys().map_err(|error| KeysError::Keys { path: path.into(), error })
 }
@@ -115,8 +127,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     if let Some(other) = OtherOwner::of(&metadata) {
         return Err(KeysError::OtherOwner { path: path.into(), other });
     }
-    let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
+    if let Some(mode) = regular_file::exposed_mode(&metadata) {
         return Err(KeysError::Exposed { path: path.into(), mode });
     }
     if metadata.len() > KEYS_FILE_MAX_BYTES {

@@ -97,6 +97,10 @@ fn an_invalid_file_is_an_error_and_stays_as_it_is() {
         (&auth("[]"), "auth_keys is empty; mend it"),
         (&auth("[\"a sixteen SECRET\"]"), "key 1 of auth_keys is not 16 to 256 ASCII characters"),
         (&auth("7"), "line 2: expected only crypto_keys"),
+        (
+            &format!("{}\nauth_keys = []", auth("\"a-key-of-sixteen-characters\"")),
+            "line 3: auth_keys is there twice: make it one list",
+        ),
         (&huge, "is larger than 65536 bytes"),
     ];
     for (text, says) in cases {

@@ -49,6 +49,13 @@ pub enum ServeError {
         dir = .dir.display()
     )]
     NoAuthKeys { dir: PathBuf },
+    #[error(
+        "user agents behind bridges are registered, and keys.toml in {dir} has no auth_keys, which made their secrets: \
+         put those of autoendpoint or of a backup there. With a new one they are refused for good: `kalends keys auth \
+         --data-dir {dir}` makes it if they may be lost",
+        dir = .dir.display()
+    )]
+    LostAuthKeys { dir: PathBuf },
     #[error(transparent)]
     AddKey(#[from] AddError),
     #[error(transparent)]
@@ -97,6 +104,7 @@ impl ServeError {
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }
                 | Self::NoAuthKeys { .. }
+                | Self::LostAuthKeys { .. }
                 | Self::Bridges(_)
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
         )

@@ -73,7 +73,7 @@ pub(super) async fn assemble(
     // Before the store is opened: a wrong file of bridges is reported at once.
     let bridges = role.has_endpoints().then(|| Bridges::load(settings, clock.clone(), log));
     let bridges = bridges.transpose()?;
-    let opened = open_store::open(role, settings, clock.now()).await?;
+    let opened = open_store::open(role, settings, clock.now(), log).await?;
     let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());

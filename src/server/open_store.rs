@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use slog::{Logger, info};
 use state_machine::{Month, Time};
 use storage::embedded::{DirLock, check_dir};
 use storage::maintenance::PreflightCheck;
@@ -18,7 +19,7 @@ use crate::keys::fingerprint::KeyList;
 use crate::keys::{Keys, KeysError, add};
 use crate::settings::{Role, Settings, StoreKind};
 use crate::store::message_tables::{self, MonthTables};
-use crate::store::{self, OpenStoreError, is_empty_store, key_fingerprints};
+use crate::store::{self, OpenStoreError, has_bridged_agents, is_empty_store, key_fingerprints};
 
 /// The store of a node, with its keys and tables.
 pub(super) struct OpenedStore {
@@ -37,12 +38,13 @@ pub(super) async fn open(
     role: Role,
     settings: &Settings,
     now: Time,
+    log: &Logger,
 ) -> Result<OpenedStore, ServeError> {
     make_data_dir(&settings.data_dir)?;
     let dir = &settings.data_dir;
     let (lock, keys, store) = match settings.store {
         StoreKind::Embedded => {
-            let keys = with_auth_keys(role, settings, keys_beside_files(dir)?)?;
+            let keys = keys_beside_files(dir)?;
             (None, keys, opened(settings).await?)
         }
         StoreKind::DynamoDb => {
@@ -51,6 +53,10 @@ pub(super) async fn open(
             (Some(lock), keys_beside_tables(role, settings, &*store).await?, store)
         }
     };
+    let keys = with_auth_keys(role, settings, keys, &*store, log).await?;
+    if settings.store == StoreKind::DynamoDb {
+        key_fingerprints::add_or_refuse(&*store, &keys).await?;
+    }
     let frozen_month = message_tables::frozen_month(&*store, now, settings.rotation).await?;
     let mut tables = MonthTables::new(frozen_month);
     tables.make(&*store, now).await?;
@@ -98,25 +104,33 @@ async fn keys_beside_tables(
     store: &dyn StoreAdmin,
 ) -> Result<Keys, ServeError> {
     let dir = &settings.data_dir;
-    let keys = match role {
-        Role::All => keys_of_single_node(dir, store).await?,
-        Role::Connection | Role::Endpoint => keys_of_cluster_node(dir)?,
-    };
-    let keys = with_auth_keys(role, settings, keys)?;
-    key_fingerprints::add_or_refuse(store, &keys).await?;
-    Ok(keys)
+    match role {
+        Role::All => keys_of_single_node(dir, store).await,
+        Role::Connection | Role::Endpoint => keys_of_cluster_node(dir),
+    }
 }
 
-/// Bridges need auth keys. A single node generates the first one; all nodes of a cluster need the same.
-fn with_auth_keys(role: Role, settings: &Settings, keys: Keys) -> Result<Keys, ServeError> {
+/// Bridges need auth keys. A single node generates the first one, unless user agents have secrets of another; all nodes
+/// of a cluster need the same.
+async fn with_auth_keys(
+    role: Role,
+    settings: &Settings,
+    keys: Keys,
+    store: &dyn StoreAdmin,
+    log: &Logger,
+) -> Result<Keys, ServeError> {
     let is_needed = settings.bridges_file.is_some() && role.has_endpoints();
     if !is_needed || !keys.auth_keys().is_empty() {
         return Ok(keys);
     }
     let dir = &settings.data_dir;
     match role {
+        Role::All if has_bridged_agents(store).await? => {
+            Err(ServeError::LostAuthKeys { dir: dir.to_owned() })
+        }
         Role::All => {
             add::add(dir, KeyList::Auth)?;
+            info!(log, "added the first of the auth_keys to keys.toml, back that file up");
             Ok(Keys::load(dir)?)
         }
         Role::Connection | Role::Endpoint => Err(ServeError::NoAuthKeys { dir: dir.to_owned() }),

@@ -54,7 +54,7 @@ impl Settings {
         Self::read(given)?.checked()
     }
 
-    /// Checks limits that depend on the store.
+    /// Checks limits that depend on the store or on another limit.
     fn checked(self) -> Result<Self, SettingsError> {
         let mut problems = Vec::new();
         for (name, value, max) in [
@@ -64,6 +64,11 @@ impl Settings {
             if self.store == StoreKind::DynamoDb && value > max {
                 problems.push(Problem::TooLarge { name, value, max });
             }
+        }
+        let (value, max) = (self.bridge_backoff_ms, self.bridge_backoff_max_ms);
+        if value > max {
+            let (name, max_name) = ("bridge_backoff_ms", "bridge_backoff_max_ms");
+            problems.push(Problem::Above { name, value, max_name, max });
         }
         if problems.is_empty() { Ok(self) } else { Err(SettingsError(problems)) }
     }
@@ -145,6 +150,14 @@ mod tests {
         assert!(lines[0].starts_with("payload_bytes_max = 1000000") && lines[0].contains("380000"));
         assert!(lines[1].starts_with("channels_max = 20000") && lines[1].contains("10000"));
         assert!(load(&[], &[], "store = \"dynamodb\"").is_ok());
+    }
+
+    #[test]
+    fn a_backoff_above_its_maximum_is_refused() {
+        let error = load(&[], &[], "bridge_backoff_ms = 60001").unwrap_err();
+        let expected = "bridge_backoff_ms = 60001: at most bridge_backoff_max_ms, which is 60000";
+        assert_eq!(error, expected);
+        assert!(load(&[], &[], "bridge_backoff_ms = 60000").is_ok());
     }
 
     #[test]

@@ -65,6 +65,18 @@ pub async fn is_empty_store(store: &dyn StoreAdmin) -> Result<bool, StoreError> 
     }
 }
 
+/// Whether a user agent behind a bridge is registered.
+pub async fn has_bridged_agents(store: &dyn StoreAdmin) -> Result<bool, StoreError> {
+    let mut after = None;
+    loop {
+        let census = store.records_by_month(after).await?;
+        after = census.next;
+        if census.bridged > 0 || after.is_none() {
+            return Ok(census.bridged > 0);
+        }
+    }
+}
+
 fn dynamo_options(settings: &Settings) -> DynamoOptions {
     let billing = match settings.dynamodb_billing {
         BillingMode::OnDemand => Billing::OnDemand,

@@ -42,7 +42,9 @@ pub enum BridgeOutcome {
         /// The `Retry-After` that the bridge answered; none if it named no time.
         retry_after: Option<Span>,
     },
-    /// This server has no such application, or the bridge refuses the message for a reason that the operator must mend.
+    /// This server has no such application.
+    UnknownApp,
+    /// The bridge refuses the message for a reason that the operator must mend.
     Misconfigured,
     /// The bridge refuses this server's credentials, or does not issue any.
     Unauthorized,

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
-use state_machine::{LastConnect, Month, NodeBinding, RouterRecord, Time, Uaid};
+use state_machine::{BridgeName, LastConnect, Month, NodeBinding, RouterRecord, Time, Uaid};
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
@@ -200,6 +200,8 @@ pub struct RecordsByMonth {
     /// Records with a router type or recipient that is not served, which count as none. Their months are counted
     /// too, and keep their tables.
     pub other_types: u64,
+    /// Records of user agents behind a bridge, also those whose recipient is not served.
+    pub bridged: u64,
     /// Records that [`StoreAdmin::mark_dropped`] has marked: the drop of these users was interrupted.
     pub dropped: u64,
     pub next: Option<Cursor>,
@@ -253,7 +255,10 @@ impl RecordsByMonth {
     pub(crate) fn add_type(&mut self, router_type: &str, is_served: bool) {
         match router_type {
             DROPPED => self.dropped += 1,
-            _ => self.other_types += u64::from(!is_served),
+            _ => {
+                self.other_types += u64::from(!is_served);
+                self.bridged += u64::from(BridgeName::parse(router_type).is_some());
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ pub(super) async fn count(
         done += page.curmonth.values().sum::<u64>();
         counted.unreadable += page.unreadable;
         counted.other_types += page.other_types;
+        counted.bridged += page.bridged;
         counted.dropped += page.dropped;
         for (month, count) in page.curmonth {
             *counted.curmonth.entry(month).or_default() += count;

@@ -45,7 +45,8 @@ struct Fcm {
 pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
     let config: Config = section.read()?;
     let base_url = section.base_url(config.base_url.as_deref(), BASE_URL)?;
-    let account = ServiceAccount::read(&section.file(&config.service_account))?;
+    let (path, text) = section.secret("service_account", &config.service_account)?;
+    let account = ServiceAccount::read(&path, &text)?;
     let url = format!("{base_url}/v1/projects/{}/messages:send", account.project_id);
     let client = HttpClient::new(section.tls().with_no_client_auth(), section.wait);
     let tokens = AccessTokens::new(account, section.wait / 2, section.clock.clone());

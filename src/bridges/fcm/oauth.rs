@@ -27,6 +27,9 @@ const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Validity of a signed assertion, in seconds; Google accepts an hour.
 const ASSERTION_VALID_S: u64 = 60 * 60;
 
+/// Maximum length of the id of a project. Google's have 30 characters, with the domain of an organisation more.
+const PROJECT_CHARS_MAX: usize = 64;
+
 /// How long before its end a token is renewed; at most half of its life.
 const RENEWED_BEFORE: Span = Span::from_secs(5 * 60);
 
@@ -69,9 +72,9 @@ struct Token {
 }
 
 impl ServiceAccount {
-    pub(super) fn read(path: &Path) -> Result<Self, BridgesError> {
-        let text = config::read(path)?;
-        let fields = serde_json::from_str::<Map<String, Value>>(&text);
+    /// Parses the text of the file; `path` is only named in errors.
+    pub(super) fn read(path: &Path, text: &str) -> Result<Self, BridgesError> {
+        let fields = serde_json::from_str::<Map<String, Value>>(text);
         let fields = fields.map_err(|_| {
             config::field(
                 path,
@@ -83,11 +86,15 @@ impl ServiceAccount {
             Some(text) if !text.is_empty() => Ok(text.to_owned()),
             _ => Err(config::field(path, name, "it is missing, or no text")),
         };
-        if read("type")? != "service_account" {
-            return Err(config::field(path, "type", "expected \"service_account\""));
+        if read("type").ok().as_deref() != Some("service_account") {
+            return Err(config::field(
+                path,
+                "type",
+                "not a service account: in the Firebase console, Service accounts, Generate new private key",
+            ));
         }
         let project_id = read("project_id")?;
-        if !project_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte)) {
+        if !is_project_id(&project_id) {
             return Err(config::field(path, "project_id", "expected the id of a Firebase project"));
         }
         let token_uri = config::secure_url(&read("token_uri")?);
@@ -112,6 +119,14 @@ impl ServiceAccount {
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.append_pair("grant_type", GRANT_TYPE).append_pair("assertion", &assertion).finish()
     }
+}
+
+/// It is part of a path.
+fn is_project_id(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte);
+    text.len() <= PROJECT_CHARS_MAX
+        && text.bytes().all(allowed)
+        && text.bytes().any(|byte| byte != b'.')
 }
 
 impl AccessTokens {

@@ -7,13 +7,9 @@ use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use state_machine::bridged_call::BridgedError;
 
 use super::body;
-use super::target::APP_CHARS_MAX;
 use crate::http::PushError;
-use crate::http::error::{RETRY_AFTER_S, refuse};
+use crate::http::error::{MORE_INFO, RETRY_AFTER_S, refuse};
 use crate::limits::OverLimit;
-
-/// The documentation of the error numbers.
-const MORE_INFO: &str = "docs/protocol.md#registration-errors";
 
 /// `WWW-Authenticate` of a 401 (RFC 6750 §3).
 const SCHEME: &str = "Bearer realm=\"registration\"";
@@ -31,9 +27,7 @@ pub(super) enum RegistrationError {
     Gcm,
     #[error("this server has no bridge to ADM: register with the type fcm")]
     Adm,
-    #[error(
-        "this server has no such application, 1 to {APP_CHARS_MAX} characters: the operator must add it to bridges_file"
-    )]
+    #[error("this server has no such application: the operator must add it to bridges_file")]
     UnknownApp,
     /// The same answer for a wrong secret, an unknown uaid, and one that is none.
     #[error("send the secret of this registration, once: `Authorization: webpush SECRET`")]

@@ -1,7 +1,6 @@
 //! The file that holds the bearer token of a broadcast source.
 
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -32,8 +31,7 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, TokenFileError> {
     let unreadable = |error| TokenFileError::Unreadable { path: path.to_owned(), error };
     let file = regular_file::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
+    if let Some(mode) = regular_file::exposed_mode(&metadata) {
         return Err(TokenFileError::Exposed { path: path.to_owned(), mode });
     }
     let mut bytes = Zeroizing::new(Vec::new());
@@ -51,6 +49,7 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, TokenFileError> {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 

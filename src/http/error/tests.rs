@@ -41,6 +41,7 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (410, 106, PushError::Bridge(BridgeOutcome::RecipientGone)),
         (413, 104, PushError::Bridge(BridgeOutcome::TooLarge { max_bytes: 4096 })),
         (429, 201, PushError::Bridge(BridgeOutcome::Busy { retry_after: None })),
+        (502, 900, PushError::Bridge(BridgeOutcome::UnknownApp)),
         (502, 900, PushError::Bridge(BridgeOutcome::Misconfigured)),
         (502, 901, PushError::Bridge(BridgeOutcome::Unauthorized)),
         (502, 902, PushError::Bridge(BridgeOutcome::Unavailable)),

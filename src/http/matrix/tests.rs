@@ -90,7 +90,7 @@ fn a_notification_that_is_too_large_is_reduced_to_what_every_app_understands() {
     whole.insert("content".to_owned(), json!({"body": "x".repeat(200)}));
     let size = to_json(&whole).len();
     for (bytes_max, expected) in [(size, Value::Object(whole.clone())), (size - 1, essential)] {
-        let Forwarded { data, urgency, topic } = Forwarded::new(&whole, bytes_max).unwrap();
+        let Forwarded { data, urgency, topic, .. } = Forwarded::new(&whole, bytes_max).unwrap();
         let read: Value = serde_json::from_slice(&data).unwrap();
         assert_eq!(read, json!({"notification": expected}));
         assert_eq!((urgency, topic), (Urgency::Low, None));
@@ -167,6 +167,7 @@ fn only_what_stays_so_rejects_a_pushkey() {
     for (error, expected) in [
         (PushError::Token(TokenError::Unknown), true),
         (PushError::Token(TokenError::KeyNeeded), true),
+        (PushError::OtherProtocol, true),
         (PushError::UserGone, true),
         (PushError::UserWentAway, true),
         (PushError::NoSuchSubscription, true),

@@ -9,7 +9,7 @@ use state_machine::{Month, Time};
 use tempfile::TempDir;
 
 use super::{AdminFixture, months_ago};
-use crate::harness::{Agent, Bystander, Program, kalends, unix_now_s};
+use crate::harness::{Agent, Bystander, Program, PushService, kalends, unix_now_s};
 
 /// The uid of a user that does not run the tests.
 const OTHER_UID: u32 = 65_534;
@@ -135,6 +135,19 @@ async fn preflight_reports_keys_that_others_can_read_among_all_checks() {
     assert!(ended.stdout.starts_with("FAILED  keys.toml: "), "{ended:?}");
     assert!(ended.stdout.contains("chmod 600") && ended.stdout.contains("\nok "), "{ended:?}");
     assert!(ended.stderr.contains("not everything is as it should be"), "{ended:?}");
+}
+
+#[actix_web::test]
+async fn preflight_reads_the_file_of_bridges() {
+    let (fixture, service) = (AdminFixture::embedded(&[]), PushService::start());
+    let command = format!("preflight --bridges-file {}", service.bridges_file().display());
+    let shown = fixture.stdout_of(&command).await;
+    let expected = "ok      bridges_file (fcm.example, apns.certified, apns.example)\n";
+    assert!(shown.contains(expected), "{shown}");
+    service.write_bridges("");
+    let ended = fixture.run(&command).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("has no [fcm.APP] and no [apns.APP]"), "{ended:?}");
 }
 
 #[actix_web::test]

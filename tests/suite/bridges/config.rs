@@ -1,6 +1,7 @@
 //! Errors of the file of bridges and of the files that it names: each names file and field.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use actors::Clock;
 use kalends::bridges::Bridges;
@@ -31,6 +32,11 @@ async fn without_a_file_there_are_no_bridges() {
 async fn every_error_of_the_file_of_bridges_names_file_and_field() {
     let service = PushService::start();
     let text = service.bridges_toml();
+    fs::write(service.file("open.p8"), fs::read(service.file("AuthKey.p8")).unwrap()).unwrap();
+    fs::set_permissions(service.file("open.p8"), Permissions::from_mode(0o644)).unwrap();
+    fs::write(service.file("push.p12"), [0x30, 0x82, 0xff]).unwrap();
+    let other = PushService::start();
+    fs::copy(other.file("client.pem"), service.file("other.pem")).unwrap();
     let origin = format!("base_url = \"{}\"", service.origin());
     let base_url = |url: &str| text.replace(&origin, &format!("base_url = \"{url}\""));
     for (changed, expected) in [
@@ -46,7 +52,7 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
         ),
         ("[fcm]\nexample = 7\n".to_owned(), "bridges.toml: fcm.example: expected a table"),
         ("[fcm".to_owned(), "bridges.toml, line 1: "),
-        (text.replace("ca.pem", "none.pem"), "cannot read none.pem: "),
+        (text.replace("ca.pem", "none.pem"), "bridges.toml: ca_file: cannot read none.pem: "),
         (
             text.replace("ca.pem", "client.key"),
             "client.key: certificate: expected certificates in PEM",
@@ -60,8 +66,36 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
             text.replace("service_account = \"service-account.json\"\n", ""),
             "missing field `service_account`",
         ),
-        (text.replace("service-account.json", "none.json"), "cannot read none.json: "),
+        (
+            text.replace("service-account.json", "none.json"),
+            "bridges.toml: fcm.example.service_account: cannot read none.json: ",
+        ),
         (text.replace("service-account.json", "."), "cannot read .: it is not a file"),
+        (String::new(), "bridges.toml has no [fcm.APP] and no [apns.APP]"),
+        (
+            text.replace("[fcm.example]", "[fcm.org.example.app]"),
+            "bridges.toml: fcm.org: quote a name with a dot: [fcm.\"org.example.app\"]",
+        ),
+        (
+            text.replace("AuthKey.p8", "open.p8"),
+            "open.p8: it has mode 0644, so other users can read it",
+        ),
+        (
+            text.replace("client.pem", "push.p12"),
+            "bridges.toml: apns.certified.certificate: it is not PEM: convert a .p12",
+        ),
+        (
+            text.replace("client.pem", "other.pem"),
+            "apns.certified.certificate: key is not the key of this certificate",
+        ),
+        (
+            text.replace("ABCDE12345", "ABCDE1234"),
+            "bridges.toml: apns.example.key_id: expected 10 characters of A-Z 0-9",
+        ),
+        (
+            text.replace("TEAM567890", "team567890"),
+            "bridges.toml: apns.example.team_id: expected 10 characters of A-Z 0-9",
+        ),
         (
             text.replace("team_id = \"TEAM567890\"\n", ""),
             "bridges.toml: apns.example.team_id: it is missing",
@@ -90,6 +124,11 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
             "base_url: expected a URL without user and password",
         ),
         (base_url("https://push.example/v1"), "base_url: expected an origin and nothing behind it"),
+        (base_url("https://a{b"), "base_url: expected a URL with the name of a host"),
+        (
+            text.replace("topic = \"org.example.app\"", "topic = \"org example\""),
+            "topic: expected the bundle id",
+        ),
         (base_url("push.example"), "base_url: expected a URL that begins with https://"),
     ] {
         service.write_bridges(&changed);
@@ -121,6 +160,9 @@ async fn every_error_of_a_service_account_names_file_and_field_and_quotes_no_key
     for (field, value) in [
         ("type", json!("authorized_user")),
         ("project_id", json!("a/b")),
+        ("project_id", json!("..")),
+        ("project_id", json!("a".repeat(65))),
+        ("token_uri", json!("https://a{b/token")),
         ("token_uri", json!("http://oauth2.example/token")),
         ("token_uri", json!("token")),
         ("private_key", json!("secret")),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use state_machine::BridgeName::Fcm;
 use state_machine::BridgeOutcome::{
-    Accepted, Busy, Misconfigured, RecipientGone, TooLarge, Unauthorized, Unavailable,
+    Accepted, Busy, Misconfigured, RecipientGone, TooLarge, Unauthorized, Unavailable, UnknownApp,
 };
 use state_machine::{Encoding, Message, Payload, Span, Topic, Urgency};
 
@@ -167,6 +167,6 @@ async fn an_application_that_the_file_does_not_name_is_misconfigured() {
     let world = World::new();
     let mut other = recipient(Fcm);
     other.app = "other".into();
-    assert_eq!(world.send(&other, &message()).await, Misconfigured);
+    assert_eq!(world.send(&other, &message()).await, UnknownApp);
     assert!(world.bridges.has_app(Fcm, "example") && !world.bridges.has_app(Fcm, "other"));
 }

@@ -3,6 +3,8 @@
 use std::fs;
 
 use awc::http::Method;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::join_all;
 use kalends::keys::KEYS_FILE;
 use serde_json::{Value, json};
@@ -331,9 +333,69 @@ async fn endpoint_nodes_share_registrations_and_need_an_auth_key() {
 }
 
 #[actix_web::test]
+async fn a_server_with_phones_makes_no_auth_key_in_place_of_a_lost_one() {
+    let mut world = World::start();
+    assert!(world.server.log().contains("added the first of the auth_keys"));
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    world.server.terminate();
+    let path = world.server.data_dir().join(KEYS_FILE);
+    let keys = fs::read_to_string(&path).expect("there are keys");
+    let (others, _) = keys.split_once("auth_keys =").expect("there is an auth key");
+    fs::write(&path, others).expect("the file can be written");
+    let refused = world.server.try_restart().expect_err("its auth key is lost").to_string();
+    assert!(refused.contains("has no auth_keys, which made their secrets"), "{refused}");
+    fs::write(&path, &keys).expect("the file can be written");
+    world.restart(bridged(&world.service, &[]));
+    assert_eq!(world.channels(&phone).await, [phone.channel.as_str()]);
+}
+
+#[actix_web::test]
 async fn a_wrong_file_of_bridges_ends_the_start() {
     let service = PushService::start();
     service.write_bridges("[fcm.example]\nservice_account = \"missing.json\"\n");
     let refused = Server::try_launch(bridged(&service, &[])).err().expect("the file is wrong");
     assert!(refused.to_string().contains("missing.json"), "{refused}");
+}
+
+#[actix_web::test]
+async fn the_first_failure_and_an_unknown_application_are_in_the_log() {
+    let mut world = World::start();
+    assert!(world.server.log().contains("fcm.example, apns.certified, apns.example"));
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    let refused = Reply::json(400, r#"{"error":"invalid_grant"}"#);
+    world.service.reply_to_token_request(refused);
+    let post = async |world: &World| {
+        world.sender.post(&phone.endpoint).ttl(60).body("a message").send().await
+    };
+    post(&world).await.assert_error(502, 901);
+    let is_logged = |world: &World, text: &str| world.server.log().contains(text);
+    let credentials = "a bridge refuses the credentials of an application";
+    until(AT_ONCE, "the failure is logged", async || is_logged(&world, credentials)).await;
+
+    let text = world.service.bridges_toml().replace("[fcm.example]", "[fcm.other]");
+    world.service.write_bridges(&text);
+    world.server.terminate();
+    world.restart(bridged(&world.service, &[]));
+    post(&world).await.assert_error(502, 900);
+    let unknown = "a push for an application that bridges_file does not have";
+    until(AT_ONCE, "the push is logged", async || is_logged(&world, unknown)).await;
+}
+
+#[actix_web::test]
+async fn a_matrix_notification_that_a_bridge_finds_too_large_is_reduced() {
+    let world = World::start();
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    let notification = json!({
+        "event_id": "$a",
+        "content": {"body": "x".repeat(3500)},
+        "devices": [{"app_id": "a", "pushkey": phone.endpoint}],
+    });
+    let url = format!("{}/_matrix/push/v1/notify", world.server.origin());
+    let request = json!({"notification": notification}).to_string();
+    let answer = world.sender.post(&url).raw_body(request).send().await;
+    assert_eq!((answer.status, &*answer.body), (200, &br#"{"rejected":[]}"#[..]), "{answer}");
+    let received = &world.service.messages()[0].body["message"]["android"]["data"]["body"];
+    let data = URL_SAFE_NO_PAD.decode(received.as_str().expect("it is a text")).expect("base64url");
+    let read: Value = serde_json::from_slice(&data).expect("it is JSON");
+    assert_eq!(read, json!({"notification": {"event_id": "$a"}}));
 }

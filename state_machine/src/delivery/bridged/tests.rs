@@ -76,6 +76,7 @@ fn a_refusal_of_the_bridge_is_the_answer() {
     for outcome in [
         BridgeOutcome::TooLarge { max_bytes: 4000 },
         BridgeOutcome::Busy { retry_after: Some(Span(7000)) },
+        BridgeOutcome::UnknownApp,
         BridgeOutcome::Misconfigured,
         BridgeOutcome::Unauthorized,
         BridgeOutcome::Unavailable,

@@ -35,6 +35,7 @@ async fn all_counts(world: &World) -> RecordsByMonth {
         }
         all.unreadable += page.unreadable;
         all.other_types += page.other_types;
+        all.bridged += page.bridged;
         all.dropped += page.dropped;
         match page.next {
             Some(next) => all.next = Some(next),
@@ -121,6 +122,7 @@ async fn records_of_other_router_types_are_no_agents_and_counted() {
     }
     let counted = all_counts(&world).await;
     assert_eq!((counted.other_types, counted.dropped, counted.unreadable), (2, 0, 0));
+    assert_eq!(counted.bridged, 2);
     assert_eq!(counted.curmonth, counts(&[("2026_12", 2)]));
     assert_eq!(world.mark_dropped(agent(1), None).await.map(|marked| marked.is_some()), Ok(true));
     assert_eq!(all_counts(&world).await.dropped, 1);
@@ -135,7 +137,7 @@ async fn an_embedded_record_of_another_router_type_is_no_agent_and_counted() {
     assert_eq!(changed, Ok(1));
     assert!(!world.exists(agent(4)).await);
     let counted = all_counts(&world).await;
-    assert_eq!((counted.other_types, counted.dropped), (1, 0));
+    assert_eq!((counted.other_types, counted.bridged, counted.dropped), (1, 1, 0));
     assert_eq!(counted.curmonth, counts(&[("2026_11", 2), ("2026_12", 2)]));
 }
 

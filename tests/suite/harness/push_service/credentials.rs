@@ -1,6 +1,7 @@
 //! The keys and certificates of a server and its client, and their files.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -70,7 +71,10 @@ impl Credentials {
             ("client.pem", certificate.pem()),
             ("client.key", key.serialize_pem()),
         ] {
-            fs::write(dir.join(name), text).expect("a file can be written");
+            let path = dir.join(name);
+            fs::write(&path, text).expect("a file can be written");
+            let owner_only = Permissions::from_mode(0o600);
+            fs::set_permissions(&path, owner_only).expect("its mode can be changed");
         }
     }
 
