@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use slog::debug;
-use state_machine::{Encoding, Message, Payload, Span, Topic, Urgency};
+use state_machine::{BridgeOutcome, Encoding, Message, Payload, Span, Topic, Urgency};
 use url::Url;
 
 use super::app::{EndpointRole, LocalEndpoint};
@@ -101,19 +101,37 @@ async fn forward(
     Ok(rejected)
 }
 
+/// A bridge allows less than this server. What it finds too large is reduced, and what is still too large is given up: a
+/// homeserver would repeat a refused notification, and send no other one meanwhile.
 async fn push_to(
     app: &EndpointRole,
     endpoint: &LocalEndpoint,
     pushkey: &str,
     message: &Forwarded,
 ) -> Result<(), PushError> {
-    let EndpointToken { uaid, chid } = open(app, pushkey)?;
-    app.common.limits.push_to(uaid, chid, None)?;
-    let Forwarded { data, topic, urgency } = message.clone();
+    let to = open(app, pushkey)?;
+    app.common.limits.push_to(to.uaid, to.chid, None)?;
+    for data in [&message.data, &message.essential] {
+        match push_data(app, endpoint, &to, message, data).await {
+            Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })) => {}
+            answer => return answer,
+        }
+    }
+    Ok(())
+}
+
+async fn push_data(
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+    &EndpointToken { uaid, chid }: &EndpointToken,
+    message: &Forwarded,
+    data: &Bytes,
+) -> Result<(), PushError> {
+    let Forwarded { topic, urgency, .. } = message.clone();
     let accepted_at = app.common.clock.now();
     let id = app.ids.mint(accepted_at, topic.is_some());
     // Gateways label the text as encrypted, and servers do not look into it.
-    let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
+    let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data: data.clone() });
     let ttl = TTL.min(app.limits.ttl_max);
     let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
     push::deliver(app, endpoint, uaid, message).await.map(|_accepted| ())
@@ -133,13 +151,14 @@ fn endpoint_token<'a>(url: &'a Url, origin: &str) -> Option<(TokenVersion, &'a s
     is_ours.then(|| TokenVersion::in_path(url.path())).flatten()
 }
 
-/// Whether no later notification can succeed: the subscription is gone, restricted to a VAPID key, or not of this
-/// server.
+/// Whether no later notification can succeed: the subscription is gone, restricted to a VAPID key, of SimplePush, or not
+/// of this server.
 fn is_final(error: &PushError) -> bool {
-    matches!(
+    let is_final_status = matches!(
         error.status_code(),
         StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE
-    )
+    );
+    is_final_status || *error == PushError::OtherProtocol
 }
 
 #[derive(Deserialize)]
@@ -181,6 +200,8 @@ impl Notification {
 #[derive(Debug, Clone)]
 struct Forwarded {
     data: Bytes,
+    /// The [`ESSENTIAL`] fields of the data, for a bridge that finds it too large.
+    essential: Bytes,
     topic: Option<Topic>,
     urgency: Urgency,
 }
@@ -191,14 +212,15 @@ impl Forwarded {
     fn new(fields: &Fields, bytes_max: usize) -> Result<Self, NotifyError> {
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let whole = to_json(fields);
-        let data = if whole.len() <= bytes_max { whole } else { to_json(&essential(fields)) };
+        let essential = to_json(&essential(fields));
+        let data = if whole.len() <= bytes_max { whole } else { essential.clone() };
         if data.len() > bytes_max {
             return Err(NotifyError::TooLong);
         }
         let has_event = !text("event_id").is_empty();
         let topic = (!has_event).then(|| Topic::parse(COUNTS_TOPIC).expect("it is a topic"));
         let urgency = if text("prio") == "low" { Urgency::Low } else { Urgency::High };
-        Ok(Self { data, topic, urgency })
+        Ok(Self { data, essential, topic, urgency })
     }
 }
 

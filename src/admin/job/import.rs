@@ -23,6 +23,9 @@ use crate::keys::Keys;
 /// Users that are imported at once.
 const USERS_AT_ONCE: usize = 256;
 
+/// Applications behind bridges that are listed. Users of further ones are counted together.
+const APPS_MAX: usize = 50;
+
 const WHAT: &str = "importing users";
 
 pub(super) async fn run(import: &ImportRedis, report: &Report) -> Result<Completion, JobError> {
@@ -37,12 +40,18 @@ pub(super) async fn run(import: &ImportRedis, report: &Report) -> Result<Complet
     }
     let tally = importer.all_users().await?;
     tally.print(import.dry_run, report).await?;
-    if tally.ids_opened == 0 && tally.ids_sealed > 0 {
-        report.note(NO_KEY).await?;
-        return Ok(Completion::Unwell);
+    if tally.users > 0 && tally.ids_opened == 0 && tally.ids_sealed == 0 {
+        report.note("the crypto key could not be checked: no message waits").await?;
     }
-    Ok(Completion::Done)
+    let faults = importer.faults(&tally);
+    for fault in &faults {
+        report.note(fault.as_str()).await?;
+    }
+    Ok(if faults.is_empty() { Completion::Done } else { Completion::Unwell })
 }
+
+const NO_USERS: &str =
+    "this database has no users of autopush-rs: check HOST and /DATABASE (db_dsn of autopush-rs)";
 
 const NO_KEY: &str = "keys.toml has no crypto key of that server: none of its keys opens the ids of the waiting messages. Add \
      the CRYPTO_KEY of autopush-rs to crypto_keys before the server starts, or all old endpoints are answered 404";
@@ -56,6 +65,7 @@ struct Importer<'a> {
     dry_run: bool,
     last_connect_shards: usize,
     crypto_keys: MultiFernet,
+    has_auth_keys: bool,
 }
 
 impl<'a> Importer<'a> {
@@ -73,7 +83,27 @@ impl<'a> Importer<'a> {
             dry_run: import.dry_run,
             last_connect_shards: import.installation.last_connect_shards,
             crypto_keys: MultiFernet::new(keys.crypto_keys().iter().map(key).collect()),
+            has_auth_keys: !keys.auth_keys().is_empty(),
         })
+    }
+
+    /// What keeps the users from being served here as they were there.
+    fn faults(&self, tally: &Tally) -> Vec<String> {
+        let mut faults = Vec::new();
+        if tally.seen == 0 && tally.users_skipped.is_empty() {
+            faults.push(NO_USERS.to_owned());
+        }
+        if tally.ids_opened == 0 && tally.ids_sealed > 0 {
+            faults.push(NO_KEY.to_owned());
+        }
+        let bridged = tally.bridged();
+        if bridged > 0 && !self.has_auth_keys {
+            faults.push(format!(
+                "{bridged} users are behind a bridge and keys.toml has no auth_keys: add the auth_keys of autoendpoint \
+                 before the server starts, or their requests are refused for good"
+            ));
+        }
+        faults
     }
 
     async fn all_users(&self) -> Result<Tally, JobError> {
@@ -113,7 +143,9 @@ impl<'a> Importer<'a> {
             self.report.step(add).await?;
         }
         self.messages(uaid, &values, &mut tally).await?;
-        tally.bridged = u64::from(matches!(router_type, RouterType::Bridge(_)));
+        if let RouterType::Bridge(recipient) = &router_type {
+            tally.add_bridged(&format!("{}/{}", recipient.bridge.as_str(), recipient.app), 1);
+        }
         let record = self.record(uaid, router_type, &user, &values);
         let create = || store.create_record(record.clone());
         if !self.dry_run && !self.report.step(create).await? {
@@ -239,8 +271,8 @@ fn router_type(user: &User) -> Result<RouterType, &'static str> {
 struct Tally {
     seen: u64,
     users: u64,
-    /// Those of the users that a bridge reaches.
-    bridged: u64,
+    /// Those of the users that a bridge reaches, by application.
+    bridged: BTreeMap<String, u64>,
     channels: u64,
     messages: u64,
     users_skipped: BTreeMap<&'static str, u64>,
@@ -264,10 +296,20 @@ impl Tally {
         add_count(&mut self.messages_skipped, why, count);
     }
 
+    fn add_bridged(&mut self, app: &str, count: u64) {
+        let is_listed = self.bridged.len() < APPS_MAX || self.bridged.contains_key(app);
+        let app = if is_listed { app } else { "others" };
+        *self.bridged.entry(app.to_owned()).or_default() += count;
+    }
+
+    fn bridged(&self) -> u64 {
+        self.bridged.values().sum()
+    }
+
     fn add(&mut self, other: Self) {
         self.seen += other.seen;
         self.users += other.users;
-        self.bridged += other.bridged;
+        other.bridged.into_iter().for_each(|(app, count)| self.add_bridged(&app, count));
         self.channels += other.channels;
         self.messages += other.messages;
         self.ids_opened += other.ids_opened;
@@ -277,13 +319,19 @@ impl Tally {
     }
 
     async fn print(&self, dry_run: bool, report: &Report) -> Result<(), JobError> {
-        let Self { users, bridged, channels, messages, .. } = self;
+        let Self { users, channels, messages, .. } = self;
+        let bridged = self.bridged();
         let done = if dry_run { "would import" } else { "imported" };
         report
             .note(format!(
                 "{done} {users} users ({bridged} behind a bridge), {channels} channels and {messages} messages"
             ))
             .await?;
+        let app = |(app, count): (&String, &u64)| format!("{} {count}", app.escape_default());
+        let apps: Vec<_> = self.bridged.iter().map(app).collect();
+        if !apps.is_empty() {
+            report.note(format!("behind a bridge: {}", apps.join(", "))).await?;
+        }
         for (what, skipped) in
             [("users", &self.users_skipped), ("messages", &self.messages_skipped)]
         {

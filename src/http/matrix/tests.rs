@@ -90,7 +90,7 @@ fn a_notification_that_is_too_large_is_reduced_to_what_every_app_understands() {
     whole.insert("content".to_owned(), json!({"body": "x".repeat(200)}));
     let size = to_json(&whole).len();
     for (bytes_max, expected) in [(size, Value::Object(whole.clone())), (size - 1, essential)] {
-        let Forwarded { data, urgency, topic } = Forwarded::new(&whole, bytes_max).unwrap();
+        let Forwarded { data, urgency, topic, .. } = Forwarded::new(&whole, bytes_max).unwrap();
         let read: Value = serde_json::from_slice(&data).unwrap();
         assert_eq!(read, json!({"notification": expected}));
         assert_eq!((urgency, topic), (Urgency::Low, None));
@@ -170,6 +170,9 @@ fn only_what_stays_so_rejects_a_pushkey() {
         (PushError::UserGone, true),
         (PushError::UserWentAway, true),
         (PushError::NoSuchSubscription, true),
+        (PushError::OtherProtocol, true),
+        (PushError::Version, false),
+        (PushError::Bridge(BridgeOutcome::Misconfigured), false),
         (PushError::WaitingFull(FullScope::Channel), false),
         (PushError::Unavailable, false),
     ] {
