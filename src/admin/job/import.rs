@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use fernet::{Fernet, MultiFernet};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
-use state_machine::{Chid, LastConnect, Message, Month, RouterRecord, RouterType, Time, Uaid};
+use state_machine::{
+    Chid, LastConnect, Message, Month, RouterRecord, RouterType, Span, Time, Uaid,
+};
 use storage::Stored;
 
 use super::{JobError, Report};
-use crate::admin::import_command::ImportRedis;
+use crate::admin::import_command::{ImportRedis, Installation};
 use crate::admin::job_context::Servers;
 use crate::admin::output::Completion;
 use crate::import::records::{SealedMessage, User};
@@ -26,6 +28,9 @@ const USERS_AT_ONCE: usize = 256;
 /// Applications behind bridges that are listed. Users of further ones are counted together.
 const APPS_MAX: usize = 50;
 
+/// How far the clock of the other server may be ahead.
+const CLOCK_SKEW: Span = Span::from_secs(60 * 60);
+
 const WHAT: &str = "importing users";
 
 pub(super) async fn run(import: &ImportRedis, report: &Report) -> Result<Completion, JobError> {
@@ -35,15 +40,19 @@ pub(super) async fn run(import: &ImportRedis, report: &Report) -> Result<Complet
         ));
     }
     let importer = Importer::new(import, report).await?;
+    let opens = importer.opens_messages().await?;
+    if opens == Some(false) && !import.dry_run {
+        return Err(JobError::Refused(NO_KEY.into()));
+    }
     if !import.dry_run {
         report.step(|| report.context.store.ensure_month(importer.month)).await?;
     }
     let tally = importer.all_users().await?;
     tally.print(import.dry_run, report).await?;
-    if tally.users > 0 && tally.ids_opened == 0 && tally.ids_sealed == 0 {
+    if opens.is_none() {
         report.note("the crypto key could not be checked: no message waits").await?;
     }
-    let faults = importer.faults(&tally);
+    let faults = importer.faults(&tally, opens);
     for fault in &faults {
         report.note(fault.as_str()).await?;
     }
@@ -63,13 +72,13 @@ struct Importer<'a> {
     month: Month,
     now: Time,
     dry_run: bool,
-    last_connect_shards: usize,
+    installation: &'a Installation,
     crypto_keys: MultiFernet,
     has_auth_keys: bool,
 }
 
 impl<'a> Importer<'a> {
-    async fn new(import: &ImportRedis, report: &'a Report) -> Result<Self, JobError> {
+    async fn new(import: &'a ImportRedis, report: &'a Report) -> Result<Self, JobError> {
         let keys = Keys::load(&import.installation.data_dir)
             .map_err(|error| JobError::Refused(error.to_string()))?;
         let key = |key: &crate::keys::CryptoKey| {
@@ -81,19 +90,28 @@ impl<'a> Importer<'a> {
             month: report.frozen_month().await?.unwrap_or(report.context.this_month()),
             now: report.context.now(),
             dry_run: import.dry_run,
-            last_connect_shards: import.installation.last_connect_shards,
+            installation: &import.installation,
             crypto_keys: MultiFernet::new(keys.crypto_keys().iter().map(key).collect()),
             has_auth_keys: !keys.auth_keys().is_empty(),
         })
     }
 
+    /// Whether a crypto key opens the ids of messages; none if there is no message.
+    async fn opens_messages(&self) -> Result<Option<bool>, JobError> {
+        let messages = self.source.some_messages().await?;
+        let sealed = messages.iter().flatten().filter_map(|text| SealedMessage::parse(text));
+        let opens: Vec<_> =
+            sealed.map(|sealed| self.crypto_keys.decrypt(&sealed.version).is_ok()).collect();
+        Ok((!opens.is_empty()).then(|| opens.contains(&true)))
+    }
+
     /// What keeps the users from being served here as they were there.
-    fn faults(&self, tally: &Tally) -> Vec<String> {
+    fn faults(&self, tally: &Tally, opens: Option<bool>) -> Vec<String> {
         let mut faults = Vec::new();
         if tally.seen == 0 && tally.users_skipped.is_empty() {
             faults.push(NO_USERS.to_owned());
         }
-        if tally.ids_opened == 0 && tally.ids_sealed > 0 {
+        if opens == Some(false) {
             faults.push(NO_KEY.to_owned());
         }
         let bridged = tally.bridged();
@@ -129,7 +147,15 @@ impl<'a> Importer<'a> {
         if self.report.step(|| store.record(uaid)).await?.is_some() {
             return Ok(Tally::skipped("already in the store"));
         }
-        let values = self.source.user(uaid).await?;
+        let values = match self.source.user(uaid).await {
+            Err(error) if error.is_of_a_value() => {
+                return Ok(Tally::skipped("with unreadable values"));
+            }
+            values => values?,
+        };
+        if values.channels.len() > self.installation.channels_max {
+            return Ok(Tally::skipped("with more channels than channels_max"));
+        }
         let Some(user) = values.record.as_deref().and_then(User::parse) else {
             return Ok(Tally::skipped("with an expired or unreadable record"));
         };
@@ -172,7 +198,11 @@ impl<'a> Importer<'a> {
             router_type,
             node: None,
             connected_at,
-            last_connect: LastConnect::of(last_contact, uaid, self.last_connect_shards),
+            last_connect: LastConnect::of(
+                last_contact,
+                uaid,
+                self.installation.last_connect_shards,
+            ),
             curmonth: self.month,
             oldmonth: None,
         }
@@ -220,14 +250,15 @@ impl<'a> Importer<'a> {
             Some(None) => "unreadable",
             Some(Some(sealed)) => {
                 let message = sealed.message;
-                match self.crypto_keys.decrypt(&sealed.version) {
-                    Ok(_) => tally.ids_opened += 1,
-                    Err(_) => tally.ids_sealed += 1,
-                }
+                let bytes = message.payload.as_ref().map_or(0, |payload| payload.data.len());
                 if message.accepted_at + message.ttl <= self.now {
                     "expired"
                 } else if !channels.contains(&message.chid) {
                     UNREGISTERED
+                } else if bytes > self.installation.payload_bytes_max {
+                    "above payload_bytes_max"
+                } else if message.accepted_at > self.now + CLOCK_SKEW {
+                    "of the future"
                 } else {
                     return Some(message);
                 }
@@ -277,10 +308,6 @@ struct Tally {
     messages: u64,
     users_skipped: BTreeMap<&'static str, u64>,
     messages_skipped: BTreeMap<&'static str, u64>,
-    /// Messages whose ids a crypto key of this installation opens.
-    ids_opened: u64,
-    /// Messages whose ids none opens.
-    ids_sealed: u64,
 }
 
 impl Tally {
@@ -312,8 +339,6 @@ impl Tally {
         other.bridged.into_iter().for_each(|(app, count)| self.add_bridged(&app, count));
         self.channels += other.channels;
         self.messages += other.messages;
-        self.ids_opened += other.ids_opened;
-        self.ids_sealed += other.ids_sealed;
         other.users_skipped.into_iter().for_each(|(why, count)| self.skip_users(why, count));
         other.messages_skipped.into_iter().for_each(|(why, count)| self.skip_messages(why, count));
     }
