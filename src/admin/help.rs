@@ -100,7 +100,9 @@ directory. Redis keeps running and is not changed. With SQLite, a store is creat
 
 A user is imported with its channels and its messages that are neither acked nor expired. A user that is
 in the store already is skipped: after an interruption, run the command again. The exit code is 1 if
-keys.toml has no crypto key of autopush-rs.
+no crypto key opens the ids of the waiting messages, if users are behind a bridge and keys.toml has no
+auth_keys, or if the database has no users. Without waiting messages the crypto key is not checked.
+A special character of the password in the URL is written as %XX.
 
 Examples:
   kalends import autopush-redis redis://127.0.0.1:6379 --dry-run --data-dir /var/lib/kalends

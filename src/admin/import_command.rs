@@ -36,6 +36,8 @@ pub struct Installation {
     /// The directory of keys.toml.
     pub data_dir: PathBuf,
     pub last_connect_shards: usize,
+    pub channels_max: usize,
+    pub payload_bytes_max: usize,
 }
 
 impl ImportAction {
@@ -53,6 +55,8 @@ impl Request {
             import.installation = Installation {
                 data_dir: settings.data_dir.clone(),
                 last_connect_shards: settings.last_connect_shards,
+                channels_max: settings.channels_max,
+                payload_bytes_max: settings.aesgcm_bytes_max(),
             };
         }
         self

@@ -59,7 +59,9 @@ pub enum PushError {
         "wrong method for this endpoint: PUT is for user agents of SimplePush, POST for the others"
     )]
     OtherProtocol,
-    #[error("version must be a whole number from 0 to 18446744073709551615")]
+    #[error(
+        "version must be a whole number from 0 to 18446744073709551615, in a form (application/x-www-form-urlencoded)"
+    )]
     Version,
     #[error("the body is larger than {max_bytes} bytes")]
     TooLarge { max_bytes: usize },

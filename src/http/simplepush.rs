@@ -1,5 +1,6 @@
 //! `PUT /wpush/...`: an application server sends a version of a SimplePush channel (docs/sources.md#simplepush).
 
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap};
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use slog::debug;
@@ -45,12 +46,23 @@ async fn send(
     let body = read_body(headers, payload, form_bytes_max(data_bytes_max), wait).await?;
     let form = if body.is_empty() { request.query_string().as_bytes() } else { &body };
     let Form { version, data } = Form::read(form, data_bytes_max)?;
+    check_form(headers, &body)?;
     // The body was read, so a refused sender keeps its connection.
     limits.push_to(uaid, chid, key)?;
     let now = app.common.clock.now();
     let version = version.unwrap_or(now.as_secs());
     let message = Message::of_version(chid, version, data.map(Into::into), now);
     push::deliver(app, endpoint, uaid, message).await
+}
+
+/// Refuses a body that is labelled as no form and has no version: its fields would be lost.
+fn check_form(headers: &HeaderMap, body: &[u8]) -> Result<(), PushError> {
+    let is_labelled = headers.get(CONTENT_TYPE).is_none_or(|kind| {
+        let form = b"application/x-www-form-urlencoded";
+        kind.as_bytes().get(..form.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(form))
+    });
+    let has_version = || form_urlencoded::parse(body).any(|(field, _)| field == "version");
+    if body.is_empty() || is_labelled || has_version() { Ok(()) } else { Err(PushError::Version) }
 }
 
 /// Each byte of the data takes up to three bytes, and the names and the version less than 64 together.
@@ -110,6 +122,22 @@ mod tests {
         for wrong in ["five", "-1", "1.5", "5 ", "18446744073709551616", "%FF", "0x5"] {
             let form = format!("version={wrong}");
             assert_eq!(read(&form), Err(PushError::Version), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_no_form_is_refused_unless_it_has_a_version() {
+        for (kind, body, expected) in [
+            ("application/json", r#"{"version":5}"#, Err(PushError::Version)),
+            ("application/json", "version=5", Ok(())),
+            ("application/json", "", Ok(())),
+            ("text/plain", "data=x", Err(PushError::Version)),
+            ("Application/X-WWW-Form-Urlencoded; charset=utf-8", "data=x", Ok(())),
+        ] {
+            let mut headers = HeaderMap::new();
+            assert_eq!(check_form(&headers, body.as_bytes()), Ok(()));
+            headers.insert(CONTENT_TYPE, kind.parse().unwrap());
+            assert_eq!(check_form(&headers, body.as_bytes()), expected, "{kind} {body}");
         }
     }
 

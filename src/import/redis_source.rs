@@ -7,7 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, cmd, pipe};
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind, cmd,
+    pipe,
+};
 use state_machine::{Chid, Uaid};
 
 /// How long a connection may take.
@@ -24,6 +27,8 @@ pub const MESSAGES_AT_ONCE: usize = 20;
 
 const USER: &str = "autopush/user/";
 
+const MESSAGE: &str = "autopush/msg/";
+
 /// The password, if the URL has none: `redis-cli` reads the same variable.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
@@ -36,10 +41,42 @@ pub struct RedisUrl(String);
 pub enum SourceError {
     #[error("the URL is none of a Redis: write redis://HOST:PORT/DATABASE, or rediss:// for TLS")]
     NotAUrl,
-    #[error("cannot connect to Redis: {0}")]
+    #[error("cannot connect to Redis: {}", explain(.0))]
     Unreachable(RedisError),
-    #[error("Redis failed: {0}; run the command again to continue")]
+    #[error("Redis failed: {}; run the command again to continue", explain(.0))]
     Failed(#[from] RedisError),
+}
+
+impl SourceError {
+    /// Whether a value has another form than autopush-rs gives it, so that only its user is concerned.
+    pub fn is_of_a_value(&self) -> bool {
+        let Self::Failed(error) = self else { return false };
+        match error.kind() {
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => true,
+            ErrorKind::Extension => error.to_string().contains("WRONGTYPE"),
+            _ => false,
+        }
+    }
+}
+
+/// The error without values of the store.
+fn explain(error: &RedisError) -> String {
+    let text = match (error.kind(), error.code()) {
+        (_, Some("NOAUTH" | "WRONGPASS")) | (ErrorKind::AuthenticationFailed, _) => {
+            "it wants a password: set REDISCLI_AUTH or write redis://:PASSWORD@HOST"
+        }
+        (ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
+            "its user may not read the keys: allow +@read on ~autopush/*"
+        }
+        (ErrorKind::Parse | ErrorKind::UnexpectedReturnType, _) => {
+            "the answer is not one of Redis: check the port"
+        }
+        _ if error.is_timeout() => {
+            "no answer in time: check HOST, PORT and redis:// or rediss:// (is it TLS?)"
+        }
+        _ => return error.to_string(),
+    };
+    text.to_owned()
 }
 
 /// A connection to the Redis. Its clones share it.
@@ -103,12 +140,42 @@ impl RedisSource {
 
     /// The page of users at a cursor, first 0.
     pub async fn users(&self, cursor: u64) -> Result<UserPage, SourceError> {
-        let mut scan = cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(format!("{USER}*")).arg("COUNT").arg(KEYS_IN_A_PAGE);
-        let (next, keys): (u64, Vec<String>) = scan.query_async(&mut self.0.clone()).await?;
-        let uaid = |key: &String| Uaid::parse(key.strip_prefix(USER)?).ok();
+        let (next, keys) = self.keys(USER, cursor).await?;
+        let uaid =
+            |key: &Vec<u8>| Uaid::parse(std::str::from_utf8(key).ok()?.strip_prefix(USER)?).ok();
         let users: Vec<_> = keys.iter().filter_map(uaid).collect();
         Ok(UserPage { unreadable: (keys.len() - users.len()) as u64, users, next })
+    }
+
+    /// At most [`MESSAGES_AT_ONCE`] messages of any users, to try the crypto keys on them. None only if no message waits.
+    pub async fn some_messages(&self) -> Result<Vec<Option<String>>, SourceError> {
+        let mut cursor = 0;
+        loop {
+            let (next, mut keys) = self.keys(MESSAGE, cursor).await?;
+            if !keys.is_empty() || next == 0 {
+                keys.truncate(MESSAGES_AT_ONCE);
+                return self.values(&keys).await;
+            }
+            cursor = next;
+        }
+    }
+
+    /// Keys with a prefix, and the next cursor.
+    async fn keys(&self, prefix: &str, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), SourceError> {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(format!("{prefix}*")).arg("COUNT").arg(KEYS_IN_A_PAGE);
+        Ok(scan.query_async(&mut self.0.clone()).await?)
+    }
+
+    /// Values as text; none where there is no value. What is no UTF-8 becomes no message.
+    async fn values(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<String>>, SourceError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let values: Vec<Option<Vec<u8>>> =
+            cmd("MGET").arg(keys).query_async(&mut self.0.clone()).await?;
+        let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+        Ok(values.into_iter().map(|value| value.map(text)).collect())
     }
 
     pub async fn user(&self, uaid: Uaid) -> Result<UserValues, SourceError> {
@@ -140,15 +207,10 @@ impl RedisSource {
         let mut list = cmd("ZRANGEBYSCORE");
         list.arg(format!("autopush/msgs/{uaid}")).arg(format!("({acked}")).arg("+inf");
         list.arg("LIMIT").arg(skip).arg(MESSAGES_AT_ONCE);
-        let ids: Vec<String> = list.query_async(&mut self.0.clone()).await?;
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut get = cmd("MGET");
-        for id in ids {
-            get.arg(format!("autopush/msg/{uaid}/{id}"));
-        }
-        Ok(get.query_async(&mut self.0.clone()).await?)
+        let ids: Vec<Vec<u8>> = list.query_async(&mut self.0.clone()).await?;
+        let prefix = format!("{MESSAGE}{uaid}/").into_bytes();
+        let keys: Vec<_> = ids.iter().map(|id| [&*prefix, id].concat()).collect();
+        self.values(&keys).await
     }
 }
 

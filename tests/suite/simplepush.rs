@@ -158,6 +158,17 @@ async fn a_push_of_the_other_protocol_is_refused() {
     Sender::new().post(&endpoint).ttl(60).send().await.assert_error(400, 108);
     put(&channel.endpoint, "version=5").await.assert_error(400, 108);
     put(&endpoint, "version=five").await.assert_error(400, 999);
+    let sender = Sender::new();
+    let json = sender.request(Method::PUT, &endpoint);
+    let json = json.header("content-type", "application/json").raw_body(r#"{"version":5}"#);
+    json.send().await.assert_error(400, 999);
+    // A pushkey of Matrix can be no such endpoint.
+    let device = json!({"app_id": "a", "pushkey": endpoint});
+    let body = json!({"notification": {"event_id": "$a", "devices": [device]}}).to_string();
+    let notify = format!("{}/_matrix/push/v1/notify", server.origin());
+    let answer = Sender::new().post(&notify).raw_body(body).send().await;
+    let rejected = json!({"rejected": [endpoint]}).to_string();
+    assert_eq!((answer.status, &answer.body[..]), (200, rejected.as_bytes()), "{answer}");
     put(&endpoint, &format!("data={}", "x".repeat(4097))).await.assert_error(413, 104);
     put(&format!("{endpoint}x"), "version=5").await.assert_error(404, 102);
     simple.socket.send_json(&json!({"messageType": "unregister", "channelID": id})).await;

@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use fernet::{Fernet, MultiFernet};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
-use state_machine::{Chid, LastConnect, Message, Month, RouterRecord, RouterType, Time, Uaid};
+use state_machine::{
+    Chid, LastConnect, Message, Month, RouterRecord, RouterType, Span, Time, Uaid,
+};
 use storage::Stored;
 
 use super::{JobError, Report};
-use crate::admin::import_command::ImportRedis;
+use crate::admin::import_command::{ImportRedis, Installation};
 use crate::admin::job_context::Servers;
 use crate::admin::output::Completion;
 use crate::import::records::{SealedMessage, User};
@@ -22,6 +24,12 @@ use crate::keys::Keys;
 
 /// Users that are imported at once.
 const USERS_AT_ONCE: usize = 256;
+
+/// Applications behind bridges that are listed. Users of further ones are counted together.
+const APPS_MAX: usize = 50;
+
+/// How far the clock of the other server may be ahead.
+const CLOCK_SKEW: Span = Span::from_secs(60 * 60);
 
 const WHAT: &str = "importing users";
 
@@ -32,17 +40,27 @@ pub(super) async fn run(import: &ImportRedis, report: &Report) -> Result<Complet
         ));
     }
     let importer = Importer::new(import, report).await?;
+    let opens = importer.opens_messages().await?;
+    if opens == Some(false) && !import.dry_run {
+        return Err(JobError::Refused(NO_KEY.into()));
+    }
     if !import.dry_run {
         report.step(|| report.context.store.ensure_month(importer.month)).await?;
     }
     let tally = importer.all_users().await?;
     tally.print(import.dry_run, report).await?;
-    if tally.ids_opened == 0 && tally.ids_sealed > 0 {
-        report.note(NO_KEY).await?;
-        return Ok(Completion::Unwell);
+    if opens.is_none() {
+        report.note("the crypto key could not be checked: no message waits").await?;
     }
-    Ok(Completion::Done)
+    let faults = importer.faults(&tally, opens);
+    for fault in &faults {
+        report.note(fault.as_str()).await?;
+    }
+    Ok(if faults.is_empty() { Completion::Done } else { Completion::Unwell })
 }
+
+const NO_USERS: &str =
+    "this database has no users of autopush-rs: check HOST and /DATABASE (db_dsn of autopush-rs)";
 
 const NO_KEY: &str = "keys.toml has no crypto key of that server: none of its keys opens the ids of the waiting messages. Add \
      the CRYPTO_KEY of autopush-rs to crypto_keys before the server starts, or all old endpoints are answered 404";
@@ -54,12 +72,13 @@ struct Importer<'a> {
     month: Month,
     now: Time,
     dry_run: bool,
-    last_connect_shards: usize,
+    installation: &'a Installation,
     crypto_keys: MultiFernet,
+    has_auth_keys: bool,
 }
 
 impl<'a> Importer<'a> {
-    async fn new(import: &ImportRedis, report: &'a Report) -> Result<Self, JobError> {
+    async fn new(import: &'a ImportRedis, report: &'a Report) -> Result<Self, JobError> {
         let keys = Keys::load(&import.installation.data_dir)
             .map_err(|error| JobError::Refused(error.to_string()))?;
         let key = |key: &crate::keys::CryptoKey| {
@@ -71,9 +90,38 @@ impl<'a> Importer<'a> {
             month: report.frozen_month().await?.unwrap_or(report.context.this_month()),
             now: report.context.now(),
             dry_run: import.dry_run,
-            last_connect_shards: import.installation.last_connect_shards,
+            installation: &import.installation,
             crypto_keys: MultiFernet::new(keys.crypto_keys().iter().map(key).collect()),
+            has_auth_keys: !keys.auth_keys().is_empty(),
         })
+    }
+
+    /// Whether a crypto key opens the ids of messages; none if there is no message.
+    async fn opens_messages(&self) -> Result<Option<bool>, JobError> {
+        let messages = self.source.some_messages().await?;
+        let sealed = messages.iter().flatten().filter_map(|text| SealedMessage::parse(text));
+        let opens: Vec<_> =
+            sealed.map(|sealed| self.crypto_keys.decrypt(&sealed.version).is_ok()).collect();
+        Ok((!opens.is_empty()).then(|| opens.contains(&true)))
+    }
+
+    /// What keeps the users from being served here as they were there.
+    fn faults(&self, tally: &Tally, opens: Option<bool>) -> Vec<String> {
+        let mut faults = Vec::new();
+        if tally.seen == 0 && tally.users_skipped.is_empty() {
+            faults.push(NO_USERS.to_owned());
+        }
+        if opens == Some(false) {
+            faults.push(NO_KEY.to_owned());
+        }
+        let bridged = tally.bridged();
+        if bridged > 0 && !self.has_auth_keys {
+            faults.push(format!(
+                "{bridged} users are behind a bridge and keys.toml has no auth_keys: add the auth_keys of autoendpoint \
+                 before the server starts, or their requests are refused for good"
+            ));
+        }
+        faults
     }
 
     async fn all_users(&self) -> Result<Tally, JobError> {
@@ -99,7 +147,15 @@ impl<'a> Importer<'a> {
         if self.report.step(|| store.record(uaid)).await?.is_some() {
             return Ok(Tally::skipped("already in the store"));
         }
-        let values = self.source.user(uaid).await?;
+        let values = match self.source.user(uaid).await {
+            Err(error) if error.is_of_a_value() => {
+                return Ok(Tally::skipped("with unreadable values"));
+            }
+            values => values?,
+        };
+        if values.channels.len() > self.installation.channels_max {
+            return Ok(Tally::skipped("with more channels than channels_max"));
+        }
         let Some(user) = values.record.as_deref().and_then(User::parse) else {
             return Ok(Tally::skipped("with an expired or unreadable record"));
         };
@@ -113,7 +169,9 @@ impl<'a> Importer<'a> {
             self.report.step(add).await?;
         }
         self.messages(uaid, &values, &mut tally).await?;
-        tally.bridged = u64::from(matches!(router_type, RouterType::Bridge(_)));
+        if let RouterType::Bridge(recipient) = &router_type {
+            tally.add_bridged(&format!("{}/{}", recipient.bridge.as_str(), recipient.app), 1);
+        }
         let record = self.record(uaid, router_type, &user, &values);
         let create = || store.create_record(record.clone());
         if !self.dry_run && !self.report.step(create).await? {
@@ -140,7 +198,11 @@ impl<'a> Importer<'a> {
             router_type,
             node: None,
             connected_at,
-            last_connect: LastConnect::of(last_contact, uaid, self.last_connect_shards),
+            last_connect: LastConnect::of(
+                last_contact,
+                uaid,
+                self.installation.last_connect_shards,
+            ),
             curmonth: self.month,
             oldmonth: None,
         }
@@ -188,14 +250,15 @@ impl<'a> Importer<'a> {
             Some(None) => "unreadable",
             Some(Some(sealed)) => {
                 let message = sealed.message;
-                match self.crypto_keys.decrypt(&sealed.version) {
-                    Ok(_) => tally.ids_opened += 1,
-                    Err(_) => tally.ids_sealed += 1,
-                }
+                let bytes = message.payload.as_ref().map_or(0, |payload| payload.data.len());
                 if message.accepted_at + message.ttl <= self.now {
                     "expired"
                 } else if !channels.contains(&message.chid) {
                     UNREGISTERED
+                } else if bytes > self.installation.payload_bytes_max {
+                    "above payload_bytes_max"
+                } else if message.accepted_at > self.now + CLOCK_SKEW {
+                    "of the future"
                 } else {
                     return Some(message);
                 }
@@ -239,16 +302,12 @@ fn router_type(user: &User) -> Result<RouterType, &'static str> {
 struct Tally {
     seen: u64,
     users: u64,
-    /// Those of the users that a bridge reaches.
-    bridged: u64,
+    /// Those of the users that a bridge reaches, by application.
+    bridged: BTreeMap<String, u64>,
     channels: u64,
     messages: u64,
     users_skipped: BTreeMap<&'static str, u64>,
     messages_skipped: BTreeMap<&'static str, u64>,
-    /// Messages whose ids a crypto key of this installation opens.
-    ids_opened: u64,
-    /// Messages whose ids none opens.
-    ids_sealed: u64,
 }
 
 impl Tally {
@@ -264,26 +323,40 @@ impl Tally {
         add_count(&mut self.messages_skipped, why, count);
     }
 
+    fn add_bridged(&mut self, app: &str, count: u64) {
+        let is_listed = self.bridged.len() < APPS_MAX || self.bridged.contains_key(app);
+        let app = if is_listed { app } else { "others" };
+        *self.bridged.entry(app.to_owned()).or_default() += count;
+    }
+
+    fn bridged(&self) -> u64 {
+        self.bridged.values().sum()
+    }
+
     fn add(&mut self, other: Self) {
         self.seen += other.seen;
         self.users += other.users;
-        self.bridged += other.bridged;
+        other.bridged.into_iter().for_each(|(app, count)| self.add_bridged(&app, count));
         self.channels += other.channels;
         self.messages += other.messages;
-        self.ids_opened += other.ids_opened;
-        self.ids_sealed += other.ids_sealed;
         other.users_skipped.into_iter().for_each(|(why, count)| self.skip_users(why, count));
         other.messages_skipped.into_iter().for_each(|(why, count)| self.skip_messages(why, count));
     }
 
     async fn print(&self, dry_run: bool, report: &Report) -> Result<(), JobError> {
-        let Self { users, bridged, channels, messages, .. } = self;
+        let Self { users, channels, messages, .. } = self;
+        let bridged = self.bridged();
         let done = if dry_run { "would import" } else { "imported" };
         report
             .note(format!(
                 "{done} {users} users ({bridged} behind a bridge), {channels} channels and {messages} messages"
             ))
             .await?;
+        let app = |(app, count): (&String, &u64)| format!("{} {count}", app.escape_default());
+        let apps: Vec<_> = self.bridged.iter().map(app).collect();
+        if !apps.is_empty() {
+            report.note(format!("behind a bridge: {}", apps.join(", "))).await?;
+        }
         for (what, skipped) in
             [("users", &self.users_skipped), ("messages", &self.messages_skipped)]
         {

@@ -188,6 +188,27 @@ async fn a_phone_registers_and_receives_its_pushes_from_fcm() {
 }
 
 #[actix_web::test]
+async fn a_notification_of_matrix_that_is_too_large_for_a_bridge_is_reduced() {
+    let world = World::with(&["--payload-bytes-max=20000"]);
+    let phone = world.register("fcm", "a-token-of-fcm").await;
+    let devices = json!([{"app_id": "a", "pushkey": phone.endpoint}]);
+    let url = format!("{}/_matrix/push/v1/notify", world.server.origin());
+    // The ids of the second one are too large as well: it is given up, and not repeated for ever.
+    for event_id in ["$a".to_owned(), "$".repeat(6000)] {
+        let content = "x".repeat(8000);
+        let body = json!({"notification":
+            {"event_id": event_id, "content": content, "devices": devices}});
+        let answer = world.sender.post(&url).raw_body(body.to_string()).send().await;
+        assert_eq!(
+            (answer.status, &answer.body[..]),
+            (200, &br#"{"rejected":[]}"#[..]),
+            "{answer}"
+        );
+        assert_eq!(world.received().len(), 1);
+    }
+}
+
+#[actix_web::test]
 async fn a_phone_registers_and_receives_its_pushes_from_apns() {
     let world = World::start();
     let token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0";

@@ -30,7 +30,10 @@ impl Installation {
         let launches = [Launch::default(), dynamo::launch(&wire_server.url)];
         let mut wire_servers = [None, Some(wire_server)].into_iter();
         launches.map(|launch| {
-            let keys = Some(format!("crypto_keys = [\"{crypto_key}\"]"));
+            let keys = format!(
+                "crypto_keys = [\"{crypto_key}\"]\nauth_keys = [\"an-auth-key-of-autopush\"]"
+            );
+            let keys = Some(keys);
             let launch = Launch { keys, ..launch };
             let mut server = Server::launch(launch.clone());
             assert!(server.terminate().success());
@@ -40,7 +43,11 @@ impl Installation {
 
     fn command(&self, redis: &RedisServer, more: &[&str]) -> Command {
         let mut command = import(&redis.url(), &self.server.data_dir());
-        command.args(&self.launch.arguments).envs(self.launch.variables.clone()).args(more);
+        command
+            .arg("--channels-max=3")
+            .args(&self.launch.arguments)
+            .envs(self.launch.variables.clone())
+            .args(more);
         command
     }
 
@@ -77,6 +84,14 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     autopush.user_of("apns", r#"{"rel_channel":"app"}"#, &[]);
     autopush.set(&format!("autopush/user/{}", Uuid::new_v4()), "no record");
     autopush.set("autopush/user/nobody", "{}");
+    for (kind, value) in [("timestamp", "abc"), ("co", "-5"), ("channels", "no list")] {
+        let odd = autopush.user(&[]);
+        autopush.set(&format!("autopush/{kind}/{odd}"), value);
+    }
+    let crowded: Vec<_> = (0..4).map(|_| Uuid::new_v4()).collect();
+    autopush.user(&crowded);
+    autopush.message(uaid, &Waiting::new(channel, &"x".repeat(9000), now - 3));
+    autopush.message(uaid, &Waiting::new(channel, "ahead", now + 7200));
     let before = autopush.keys();
 
     for mut installation in Installation::both(&autopush.crypto_key) {
@@ -85,10 +100,17 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
         assert!(is_in_the_guide(&dry), "docs/migrate.md has another output than:\n{dry}");
         assert_eq!(
             dry,
-            report("would import 2 users (1 behind a bridge), 3 channels and 2 messages")
+            report(
+                "would import 2 users (1 behind a bridge), 3 channels and 2 messages\nbehind a bridge: fcm/app 1"
+            )
         );
         let done = installation.import(&redis, STOPPED).await;
-        assert_eq!(done, report("imported 2 users (1 behind a bridge), 3 channels and 2 messages"));
+        assert_eq!(
+            done,
+            report(
+                "imported 2 users (1 behind a bridge), 3 channels and 2 messages\nbehind a bridge: fcm/app 1"
+            )
+        );
         let again = installation.import(&redis, STOPPED).await;
         let skipped = ["skipped 2 users already in the store", OTHER_USERS].join("\n");
         assert_eq!(
@@ -133,12 +155,14 @@ fn is_in_the_guide(output: &str) -> bool {
 const OTHER_USERS: &str = "skipped 1 users of router type apns without its data\n\
      skipped 1 users of router type gcm\n\
      skipped 1 users with an expired or unreadable record\n\
-     skipped 1 users with an unreadable key";
+     skipped 1 users with an unreadable key\n\
+     skipped 1 users with more channels than channels_max\n\
+     skipped 3 users with unreadable values";
 
 fn report(first: &str) -> String {
     format!(
-        "{first}\n{OTHER_USERS}\nskipped 1 messages acked\nskipped 1 messages expired\n\
-         skipped 1 messages of a channel that is not registered\n"
+        "{first}\n{OTHER_USERS}\nskipped 1 messages above payload_bytes_max\nskipped 1 messages acked\nskipped 1 messages expired\n\
+         skipped 1 messages of a channel that is not registered\nskipped 1 messages of the future\n"
     )
 }
 
@@ -178,19 +202,46 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     let channel = Uuid::new_v4();
     let uaid = autopush.user(&[channel]);
     autopush.message(uaid, &Waiting::new(channel, "waits", unix_now_s()));
+    autopush.user_of("fcm", r#"{"token":"t","app_id":"fenix"}"#, &[]);
     let dir = TempDir::new().unwrap();
     let why = failed(Program::run(import(&redis.url(), dir.path())).await);
     assert!(why.contains("there is no keys.toml in"), "{why}");
 
     put_key(dir.path(), &fernet::Fernet::generate_key());
+    // Nothing is written, so that another attempt fails too.
+    for _ in 0..2 {
+        let why = failed(Program::run(import(&redis.url(), dir.path())).await);
+        assert!(why.contains("keys.toml has no crypto key of that server"), "{why}");
+    }
+    put_key(dir.path(), &autopush.crypto_key);
     let ended = Program::run(import(&redis.url(), dir.path())).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
         ended
             .stdout
-            .starts_with("imported 1 users (0 behind a bridge), 1 channels and 1 messages\n")
+            .starts_with("imported 2 users (1 behind a bridge), 1 channels and 1 messages\n")
     );
-    assert!(ended.stdout.contains("keys.toml has no crypto key of that server"), "{ended:?}");
+    for expected in [
+        "\nbehind a bridge: fcm/fenix 1\n",
+        "\n1 users are behind a bridge and keys.toml has no auth_keys: add the auth_keys of",
+    ] {
+        assert!(ended.stdout.contains(expected), "{ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn a_database_without_users_is_a_fault_and_without_messages_the_key_is_not_checked() {
+    let redis = RedisServer::start().await;
+    let dir = TempDir::new().unwrap();
+    put_key(dir.path(), &fernet::Fernet::generate_key());
+    let ended = Program::run(import(&redis.url(), dir.path())).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("\nthis database has no users of autopush-rs: "), "{ended:?}");
+
+    Autopush::on(&redis).user(&[]);
+    let ended = Program::run(import(&redis.url(), dir.path())).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("\nthe crypto key could not be checked: "), "{ended:?}");
 }
 
 fn put_key(dir: &Path, key: &str) {
