@@ -113,7 +113,11 @@ async fn push_to(
     match (pushed, &message.reduced) {
         // A bridge takes less than `payload_bytes_max`.
         (Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })), Some(reduced)) => {
-            push_form(app, endpoint, (uaid, chid), message, reduced).await
+            match push_form(app, endpoint, (uaid, chid), message, reduced).await {
+                // Given up: the homeserver would repeat it for a day, and send no other one meanwhile.
+                Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })) => Ok(()),
+                pushed => pushed,
+            }
         }
         (pushed, _) => pushed,
     }

@@ -453,8 +453,7 @@ settings! {
 
     group "Bridges" {
         /// File of the applications that are reached through FCM and APNs, in TOML; docs/bridges.md has its format.
-        /// Without it there are no bridges, and no registrations over HTTP. A relative path begins at the working
-        /// directory of the server.
+        /// Without it there are no bridges and no registrations over HTTP. The path should be absolute.
         bridges_file: Option<PathBuf> = None;
 
         /// Pushes of one application that wait for its bridge. A further one gets 429.

@@ -46,19 +46,6 @@ struct Idle {
     is_swept: bool,
 }
 
-/// A request without the head of an answer.
-struct Failed {
-    error: hyper::Error,
-    /// Whether a part of an answer has arrived.
-    has_answer_bytes: bool,
-}
-
-impl From<Failed> for CallError {
-    fn from(failed: Failed) -> Self {
-        Self::Broken(failed.error)
-    }
-}
-
 type Http = Connection<TokioIo<TcpStream>, Full<Bytes>>;
 
 impl Connections {
@@ -72,35 +59,15 @@ impl Connections {
         peer: &Peer,
         request: Request<Full<Bytes>>,
     ) -> Result<response::Parts, CallError> {
-        if let Some(idle) = self.take(&peer.authority) {
-            match self.send_on(idle, peer, request.clone()).await {
-                // The node has just closed it. If it has executed the request, the second one does no harm.
-                Err(Failed { has_answer_bytes: false, .. }) => {}
-                sent => return Ok(sent?),
-            }
-        }
-        let stream = self.connect(peer).await?;
-        Ok(self.send_on(stream, peer, request).await?)
-    }
-
-    async fn send_on(
-        &self,
-        stream: TcpStream,
-        peer: &Peer,
-        request: Request<Full<Bytes>>,
-    ) -> Result<response::Parts, Failed> {
+        let stream = match self.take(&peer.authority) {
+            Some(stream) => stream,
+            None => self.connect(peer).await?,
+        };
         let http =
             http1::Builder::new().max_buf_size(ANSWER_BYTES_MAX).handshake(TokioIo::new(stream));
-        let (mut sender, mut http) =
-            http.await.map_err(|error| Failed { error, has_answer_bytes: false })?;
+        let (mut sender, mut http) = http.await?;
         let answer = sender.send_request(request);
-        let (head, body) = match drive(&mut http, answer).await {
-            Ok(answer) => answer.into_parts(),
-            Err(error) => {
-                let has_answer_bytes = !http.into_parts().read_buf.is_empty();
-                return Err(Failed { error, has_answer_bytes });
-            }
-        };
+        let (head, body) = drive(&mut http, answer).await?.into_parts();
         // A body that is not read is in the way of the next answer.
         let is_whole = body.is_end_stream();
         drop(body);

@@ -124,8 +124,8 @@ fn channels(answer: &Answer) -> Vec<String> {
 #[actix_web::test]
 async fn a_flood_to_one_phone_leaves_places_to_another_and_health_counts_it() {
     let world = World::with(&["--bridge-pushes-in-flight-max=20", "--bridge-timeout-ms=60000"]);
-    let flooded = world.register("fcm", "one").await;
-    let victim = world.register("fcm", "two").await;
+    let flooded = world.register("fcm", "token-one").await;
+    let victim = world.register("fcm", "token-two").await;
     world.service.reply_always(Reply::Silence);
     let endpoint = flooded.endpoint.clone();
     let flood = actix_web::rt::spawn(async move {
@@ -150,7 +150,7 @@ async fn a_flood_to_one_phone_leaves_places_to_another_and_health_counts_it() {
 #[actix_web::test]
 async fn a_bridge_that_is_unavailable_does_not_make_the_server_unhealthy() {
     let world = World::start();
-    let phone = world.register("fcm", "one").await;
+    let phone = world.register("fcm", "token-one").await;
     world.service.reply_always(Reply::json(503, "").header("retry-after", "30"));
     assert_eq!(world.sender.post(&phone.endpoint).ttl(60).send().await.status, 502);
     let url = format!("{}/health", world.server.origin());
@@ -300,16 +300,22 @@ async fn a_recipient_that_the_bridge_does_not_know_loses_its_record() {
 #[actix_web::test]
 async fn a_bridge_that_hangs_delays_no_push_to_a_websocket() {
     const BOUND: usize = 20;
+    /// So that each has a quarter of the bound, which is what one phone may have.
+    const PHONES: usize = 4;
     let bound = BOUND.to_string();
     let flags = ["--bridge-pushes-in-flight-max", &bound, "--bridge-timeout-ms", "30000"];
     let world = World::with(&flags);
-    let phone = world.register("fcm", "a-token-of-fcm").await;
+    let mut phones = Vec::new();
+    for number in 0..=PHONES {
+        phones.push(world.register("fcm", &format!("token-of-{number}")).await);
+    }
     let mut agent = Agent::new(&world.server).await;
     let channel = agent.register().await;
     world.service.reply_always(Reply::Silence);
     let waiting: Vec<_> = (0..BOUND)
-        .map(|_| {
-            let (sender, endpoint) = (world.sender.clone(), phone.endpoint.clone());
+        .map(|number| {
+            let (sender, endpoint) =
+                (world.sender.clone(), phones[number % PHONES].endpoint.clone());
             actix_web::rt::spawn(async move {
                 sender.post(&endpoint).ttl(60).body("waits").send().await
             })
@@ -317,7 +323,7 @@ async fn a_bridge_that_hangs_delays_no_push_to_a_websocket() {
         .collect();
     let is_full = async || world.service.messages().len() == BOUND;
     until(AT_ONCE, "the bridge has as many as may be in flight", is_full).await;
-    let refused = world.sender.post(&phone.endpoint).ttl(60).body("one more").send().await;
+    let refused = world.sender.post(&phones[PHONES].endpoint).ttl(60).body("one more").send().await;
     refused.assert_error(429, 201);
     assert!(refused.header("retry-after").is_some(), "{refused}");
     for number in 0..20 {

@@ -62,7 +62,8 @@ async fn the_life_of_an_access_token_may_have_a_fraction() {
     let granted = r#"{"access_token":"a","expires_in":3599.0}"#;
     world.service.reply_to_token_request(Reply::json(200, granted));
     assert_eq!(world.send_to(Fcm).await, Accepted);
-    assert_eq!(tokens(&world), ["Bearer a"]);
+    // The server knows the tokens that it made itself, and refuses this one.
+    assert_eq!(tokens(&world)[0], "Bearer a");
 }
 
 #[actix_web::test]

@@ -42,40 +42,6 @@ async fn a_closed_idle_connection_is_no_failure() {
 }
 
 #[tokio::test]
-async fn a_request_on_a_connection_that_the_node_closes_is_repeated_on_a_new_one() {
-    let mut world = World::new(limits());
-    let keys = Arc::clone(&world.keys);
-    let act = Act::AnswerOnce(Arc::new(move |mac| signed(&keys, mac, 200, "")));
-    let mut node = world.node_that(act).await;
-    for _ in 0..5 {
-        assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
-    }
-    assert_eq!(node.requests().len(), 9, "each push but the first is sent twice");
-    assert_eq!(world.said(), [""; 0]);
-}
-
-#[tokio::test]
-async fn a_repeated_request_that_fails_again_is_one_failure() {
-    let world = World::new(limits());
-    let mut node = world.node(200).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
-    node.set(Act::Reset(Vec::new()));
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
-    assert_eq!(node.requests().len(), 3);
-    assert!(world.is_open(&node.id));
-}
-
-#[tokio::test]
-async fn a_request_with_a_part_of_an_answer_is_not_repeated() {
-    let world = World::new(limits());
-    let mut node = world.node(200).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
-    node.set(Act::Reset(b"HTTP/1.1 2".to_vec()));
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
-    assert_eq!(node.requests().len(), 2);
-}
-
-#[tokio::test]
 async fn the_number_of_idle_connections_is_bounded() {
     let world = World::new(RemoteLimits { connections_idle_max: 2, ..limits() });
     let mut node = five_at_once(&world).await;

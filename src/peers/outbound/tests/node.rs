@@ -28,8 +28,6 @@ pub(super) struct Node {
 pub(super) enum Act {
     Answer(Answer),
     AnswerAndClose(Answer),
-    /// Answers the first request of each connection, and closes it without an answer at the second.
-    AnswerOnce(Answer),
     /// Writes these bytes and resets the connection, like a process that is killed.
     Reset(Vec<u8>),
     /// Answers once a status is sent; closes the connection if the sender is dropped.
@@ -174,15 +172,13 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
 }
 
 async fn converse(mut stream: BufReader<TcpStream>, inner: &Inner) -> Option<()> {
-    for earlier in 0.. {
+    loop {
         let (asked, mac) = inner.read(&mut stream).await?;
         inner.notice(Seen::Asked(asked));
         let act = inner.act.lock().unwrap().clone();
         match act {
             Act::Answer(answer) => stream.write_all(&answer(&mac)).await.ok()?,
             Act::AnswerAndClose(answer) => return stream.write_all(&answer(&mac)).await.ok(),
-            Act::AnswerOnce(_) if earlier > 0 => return None,
-            Act::AnswerOnce(answer) => stream.write_all(&answer(&mac)).await.ok()?,
             Act::Reset(bytes) => {
                 stream.write_all(&bytes).await.ok()?;
                 SockRef::from(stream.get_ref()).set_linger(Some(Duration::ZERO)).ok()?;
@@ -199,7 +195,6 @@ async fn converse(mut stream: BufReader<TcpStream>, inner: &Inner) -> Option<()>
             }
         }
     }
-    None
 }
 
 impl Inner {
