@@ -168,7 +168,7 @@ impl Guard {
         // A bridge that names a time does not want to be asked before.
         if was_closed && state.failures < FAILURES_MAX && verdict.retry_after.is_none() {
             if let Some(more) = state.failure_limiter.allow(now) {
-                self.warn_of(verdict.outcome, "a push through a bridge failed", verdict, more);
+                self.warn_of(verdict.outcome, false, verdict, more);
             }
             return;
         }
@@ -185,19 +185,20 @@ impl Guard {
             return;
         }
         let Some(more) = state.outage_limiter.allow(now) else { return };
-        let outage = "a bridge is unavailable, pushes through it get 502";
-        self.warn_of(state.last_failure, outage, verdict, more);
+        self.warn_of(state.last_failure, true, verdict, more);
     }
 
     /// Refused credentials have a line of their own, as only the operator can replace them.
-    fn warn_of(&self, outcome: BridgeOutcome, failure: &str, verdict: &Verdict, more: u64) {
-        let text = match outcome {
-            BridgeOutcome::Unauthorized => {
-                "a bridge refuses the credentials of an application, check them and the clock"
-            }
-            _ => failure,
-        };
-        warn!(self.log, "{}", text; "reason" => verdict.reason.as_ref(), "more" => more);
+    fn warn_of(&self, outcome: BridgeOutcome, is_outage: bool, verdict: &Verdict, more: u64) {
+        let reason = verdict.reason.as_ref();
+        if outcome == BridgeOutcome::Unauthorized {
+            warn!(self.log, "a bridge refuses the credentials of an application, check them and the clock";
+                "reason" => reason, "more" => more);
+        } else if is_outage {
+            warn!(self.log, "a bridge is unavailable, pushes through it get 502"; "reason" => reason, "more" => more);
+        } else {
+            warn!(self.log, "a push through a bridge failed"; "reason" => reason, "more" => more);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
