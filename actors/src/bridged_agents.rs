@@ -144,10 +144,10 @@ impl BridgedAgents {
     /// `last_connect`, so it is written once a month.
     async fn enter(&self, uaid: Uaid) -> Result<RouterRecord, BridgedError> {
         let record = self.move_to_this_month(uaid).await?;
-        let RouterType::Bridge(recipient) = &record.router_type else { return Ok(record) };
+        let Some(recipient) = record.router_type.recipient() else { return Ok(record) };
         // One that is newer has another recipient perhaps, and stays.
         let connected_at = record.connected_at + Span(1);
-        let seen = self.registration(uaid, (**recipient).clone(), connected_at, None);
+        let seen = self.registration(uaid, recipient.clone(), connected_at, None);
         if record.last_connect.is_months_before(seen.last_connect) {
             self.checked(self.store.register_bridged(seen).await)?;
         }

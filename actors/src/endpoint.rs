@@ -299,7 +299,8 @@ impl PushInFlight<'_> {
             }
             DeliveryEffect::Store { month } => {
                 if self.message.version().is_some() {
-                    return DeliveryEvent::Stored(self.store_version(month).await);
+                    let stored = self.store_version(month).await;
+                    return DeliveryEvent::Stored(stored.map_err(|StoreFailed| WriteError::Failed));
                 }
                 match store.store_message(self.uaid, month, self.message.clone()).await {
                     Err(StoreError::NoSuchMonth(_)) => {
@@ -345,14 +346,21 @@ impl PushInFlight<'_> {
         Ok(read.is_some_and(|channels| channels.contains(&self.message.chid)))
     }
 
-    /// Stores a SimplePush version if its channel is registered, so that an agent has no more rows than channels.
-    async fn store_version(&self, month: Month) -> Result<Stored, WriteError> {
-        let is_registered = self.has_channel(month).await.map_err(|_| WriteError::Failed)?;
-        if !is_registered {
+    /// Stores a SimplePush version if its channel is registered, so that an agent has no more rows than channels. If the
+    /// channel was unregistered meanwhile, the version is deleted: the unregister may have been too early for it.
+    async fn store_version(&self, month: Month) -> Result<Stored, StoreFailed> {
+        if !self.has_channel(month).await? {
             return Ok(Stored::NoSuchChannel);
         }
-        let stored = self.shared.store.store_message(self.uaid, month, self.message.clone()).await;
-        self.checked(stored).map_err(|StoreFailed| WriteError::Failed)
+        let store = &self.shared.store;
+        let stored = store.store_message(self.uaid, month, self.message.clone()).await;
+        let stored = self.checked(stored)?;
+        if self.has_channel(month).await? {
+            return Ok(stored);
+        }
+        let version = vec![self.message.key()];
+        self.checked(store.delete_messages(self.uaid, vec![month], version).await)?;
+        Ok(Stored::NoSuchChannel)
     }
 
     /// Delivers directly. A missing answer, or a dropped reply, proves nothing about the agent.

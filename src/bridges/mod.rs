@@ -87,11 +87,6 @@ impl Bridges {
         Ok(Arc::new(bridges))
     }
 
-    /// Whether the file of bridges names this application.
-    pub fn has_app(&self, bridge: BridgeName, app: &str) -> bool {
-        self.applications.contains_key(&(bridge, app.into()))
-    }
-
     /// The applications of the file of bridges.
     pub fn apps(&self) -> BTreeSet<(BridgeName, Box<str>)> {
         self.applications.keys().cloned().collect()

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 
 use crate::ids::{Chid, Uaid};
 use crate::month::{DueMove, Month, MonthMove};
-use crate::record::{LastConnect, RouterRecord, RouterType};
+use crate::record::{LastConnect, RouterRecord};
 use crate::store::{MonthStep, StoreAnswer, StoreOp};
 
 /// What a call does once the agent is on this month.
@@ -187,7 +187,7 @@ impl BridgedCall {
     }
 
     fn on_record(&mut self, record: Option<RouterRecord>) -> CallEffect {
-        let is_bridge = |record: &RouterRecord| matches!(record.router_type, RouterType::Bridge(_));
+        let is_bridge = |record: &RouterRecord| record.router_type.recipient().is_some();
         let Some(record) = record.filter(is_bridge) else { return end(BridgedError::UnknownAgent) };
         let step = |MonthMove { from, to }| MonthStep {
             uaid: record.uaid,

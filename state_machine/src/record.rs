@@ -67,6 +67,14 @@ impl RouterType {
         }
     }
 
+    /// The recipient at the bridge, if the agent is behind one.
+    pub fn recipient(&self) -> Option<&BridgeRecipient> {
+        match self {
+            Self::Bridge(recipient) => Some(recipient),
+            Self::WebPush | Self::SimplePush => None,
+        }
+    }
+
     /// Parses the `router_type` of a router table.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::WebPush, Self::SimplePush].into_iter().find(|known| known.as_str() == text)

@@ -34,13 +34,6 @@ impl NewRecord {
         let Self { uaid, router_type, node, connected_at, last_connect, .. } = self.clone();
         RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth }
     }
-
-    pub(crate) fn recipient(&self) -> Option<&BridgeRecipient> {
-        match &self.router_type {
-            RouterType::Bridge(recipient) => Some(recipient),
-            RouterType::WebPush | RouterType::SimplePush => None,
-        }
-    }
 }
 
 impl From<&Registration> for NewRecord {

@@ -23,6 +23,7 @@ mod orders;
 mod rotation;
 mod sessions;
 mod several_nodes;
+mod simplepush;
 mod slow_reader;
 mod sockets;
 mod traces;

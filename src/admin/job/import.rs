@@ -169,7 +169,7 @@ impl<'a> Importer<'a> {
             self.report.step(add).await?;
         }
         self.messages(uaid, &values, &mut tally).await?;
-        if let RouterType::Bridge(recipient) = &router_type {
+        if let Some(recipient) = router_type.recipient() {
             tally.add_bridged(&format!("{}/{}", recipient.bridge.as_str(), recipient.app), 1);
         }
         let record = self.record(uaid, router_type, &user, &values);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::bridge::{BridgeName, BridgeRecipient};
+use crate::record::RouterType;
 use crate::time::Time;
 
 const UAID: Uaid = Uaid([1; 16]);

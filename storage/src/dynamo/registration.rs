@@ -1,7 +1,7 @@
 //! Registers a connection, or an agent behind a bridge, with one UpdateItem, which returns the record before it, so that the
 //! caller learns the former node in the same request.
 
-use state_machine::{Month, NodeBinding, RouterRecord, RouterType};
+use state_machine::{Month, NodeBinding, RouterRecord};
 
 use super::attributes::{UAID, map_of_texts, number, text};
 use super::client::DynamoClient;
@@ -54,7 +54,7 @@ pub(super) async fn create(client: &DynamoClient, record: RouterRecord) -> Resul
         ("curmonth".to_owned(), text(client.names.value(record.curmonth))),
         ("record_version".to_owned(), number(RECORD_VERSION)),
     ]);
-    if let RouterType::Bridge(recipient) = &record.router_type {
+    if let Some(recipient) = record.router_type.recipient() {
         item.insert(ROUTER_DATA.to_owned(), map_of_texts(&registration::encode(recipient)));
     }
     let oldmonth = record.oldmonth.map(|month| text(client.names.value(month)));
@@ -66,7 +66,7 @@ pub(super) async fn create(client: &DynamoClient, record: RouterRecord) -> Resul
 
 fn write(client: &DynamoClient, new: &NewRecord) -> RecordUpdate {
     let NewRecord { uaid, ref router_type, connected_at, last_connect, create_in, .. } = *new;
-    let (set, same) = match new.recipient() {
+    let (set, same) = match new.router_type.recipient() {
         None => ("node_id = :node", "attribute_not_exists(router_type) OR router_type = :type"),
         Some(_) => ("router_data = :data", NONE_OR_BRIDGE),
     };
@@ -93,7 +93,7 @@ fn write(client: &DynamoClient, new: &NewRecord) -> RecordUpdate {
         .with(":at", number(connected_at.0))
         .with(":last_connect", number(last_connect.0))
         .with(":version", number(RECORD_VERSION));
-    match (&new.node, new.recipient()) {
+    match (&new.node, new.router_type.recipient()) {
         (Some(node), _) => change.with(":node", text(node.as_str())),
         (None, Some(recipient)) => {
             let data = map_of_texts(&registration::encode(recipient));

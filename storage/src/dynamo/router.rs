@@ -148,7 +148,7 @@ pub(super) fn decode(
     let Some(router_type) = router_type(item) else { return Ok(None) };
     let (curmonth, oldmonth) = months(client, item)?;
     // Other software writes nodes of its own into the records of bridges.
-    let node = node(item).filter(|_| !matches!(router_type, RouterType::Bridge(_)));
+    let node = node(item).filter(|_| router_type.recipient().is_none());
     Ok(Some(RouterRecord {
         uaid,
         router_type,
@@ -245,7 +245,7 @@ fn is_moved_by(item: &Item, step: &MonthStep) -> bool {
     match &step.node {
         Some(node) => is_of(item, node, step.connected_at),
         None => {
-            matches!(router_type(item), Some(RouterType::Bridge(_)))
+            router_type(item).is_some_and(|router_type| router_type.recipient().is_some())
                 && connected_at(item) == step.connected_at
         }
     }

@@ -8,7 +8,7 @@ use std::array;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quick_cache::unsync::Cache;
-use state_machine::{RouterRecord, RouterType, Uaid};
+use state_machine::{RouterRecord, Uaid};
 
 use crate::store::RecordReads;
 
@@ -140,7 +140,7 @@ impl Shard {
 
 /// The token of a bridge has no small bound, and its push waits for another server anyway.
 fn is_kept(record: &RouterRecord) -> bool {
-    !matches!(record.router_type, RouterType::Bridge(_))
+    record.router_type.recipient().is_none()
 }
 
 /// A panic leaves a shard as it was.

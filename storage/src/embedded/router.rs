@@ -17,40 +17,34 @@ pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<Rou
 
 /// Reads, then writes: no other thread changes records in between.
 pub(super) fn register(conn: &Connection, new: &NewRecord) -> rusqlite::Result<RegisterResult> {
-    let NewRecord { uaid, ref router_type, ref node, connected_at, last_connect, create_in } = *new;
-    let there = read(conn, uaid)?;
+    let there = read(conn, new.uaid)?;
     let is_there = there.is_some();
     let before = there.as_ref().and_then(RouterRecord::binding);
-    let (curmonth, oldmonth) = match (there, create_in) {
+    let (curmonth, oldmonth) = match (there, new.create_in) {
         (Some(record), _) if !new.may_replace(&record.router_type) => {
             return Ok(RegisterResult::UnknownAgent);
         }
-        (Some(record), _) if record.connected_at >= connected_at => {
+        (Some(record), _) if record.connected_at >= new.connected_at => {
             return Ok(RegisterResult::Superseded(record.connected_at));
         }
         (Some(record), _) => (record.curmonth, record.oldmonth),
         (None, Some(month)) => (month, None),
         (None, None) => return Ok(RegisterResult::UnknownAgent),
     };
-    let parameters = params![
-        uaid.0,
-        router_type.as_str(),
-        node.as_ref().map(NodeId::as_str),
-        to_i64(connected_at.0),
-        to_i64(last_connect.0),
-        curmonth.to_string(),
-        oldmonth.map(|month: Month| month.to_string()),
-        new.recipient().map(|recipient| registration::encode(recipient).to_string()),
-        is_there,
-    ];
-    if !change(conn, WRITE, parameters)? {
-        return Ok(RegisterResult::UnknownAgent);
+    let record = new.record(curmonth, oldmonth);
+    match write(conn, &record, is_there)? {
+        true => Ok(RegisterResult::Registered(record, before)),
+        false => Ok(RegisterResult::UnknownAgent),
     }
-    Ok(RegisterResult::Registered(new.record(curmonth, oldmonth), before))
 }
 
 /// Creates a record, unless there is one. Returns whether it did.
 pub(super) fn create(conn: &Connection, record: &RouterRecord) -> rusqlite::Result<bool> {
+    write(conn, record, false)
+}
+
+/// Writes a whole record. One that is there stays, unless `may_replace`. Returns whether it was written.
+fn write(conn: &Connection, record: &RouterRecord, may_replace: bool) -> rusqlite::Result<bool> {
     let RouterRecord { uaid, ref router_type, ref node, connected_at, last_connect, .. } = *record;
     let parameters = params![
         uaid.0,
@@ -60,12 +54,10 @@ pub(super) fn create(conn: &Connection, record: &RouterRecord) -> rusqlite::Resu
         to_i64(last_connect.0),
         record.curmonth.to_string(),
         record.oldmonth.map(|month| month.to_string()),
-        match router_type {
-            RouterType::Bridge(recipient) => Some(registration::encode(recipient).to_string()),
-            RouterType::WebPush | RouterType::SimplePush => None,
-        },
+        router_type.recipient().map(|recipient| registration::encode(recipient).to_string()),
+        may_replace,
     ];
-    change(conn, CREATE, parameters)
+    change(conn, WRITE, parameters)
 }
 
 pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
@@ -97,8 +89,8 @@ fn is_bridged(
     step: &MonthStep,
     property: impl FnOnce(&RouterRecord) -> bool,
 ) -> rusqlite::Result<bool> {
-    let is_bridge = |record: &RouterRecord| matches!(record.router_type, RouterType::Bridge(_));
-    Ok(read(conn, step.uaid)?.is_some_and(|record| is_bridge(&record) && property(&record)))
+    let record = read(conn, step.uaid)?;
+    Ok(record.is_some_and(|record| record.router_type.recipient().is_some() && property(&record)))
 }
 
 pub(super) fn clear_node(
@@ -162,7 +154,7 @@ pub(super) const READ: &str = "
     SELECT router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
     FROM router WHERE uaid = ?1";
 
-/// The last parameter is whether the record that is there is served.
+/// The last parameter is whether a record that is there is replaced.
 pub(super) const WRITE: &str = "
     INSERT INTO router
         (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
@@ -176,12 +168,6 @@ pub(super) const WRITE: &str = "
         oldmonth = excluded.oldmonth,
         router_data = excluded.router_data
         WHERE ?9";
-
-const CREATE: &str = "
-    INSERT INTO router
-        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-    ON CONFLICT (uaid) DO NOTHING";
 
 pub(super) const UPDATE_MONTH: &str = "
     UPDATE router SET curmonth = ?4, oldmonth = ?5, last_connect = ?6

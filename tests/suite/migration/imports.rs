@@ -83,7 +83,7 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     let bridged = autopush.user_of("fcm", r#"{"token":"t","app_id":"app"}"#, &[channel]);
     autopush.user_of("apns", r#"{"rel_channel":"app"}"#, &[]);
     autopush.set(&format!("autopush/user/{}", Uuid::new_v4()), "no record");
-    autopush.set("autopush/user/nobody", "{}");
+    autopush.set("autopush/user/no-uaid", "{}");
     for (kind, value) in [("timestamp", "abc"), ("co", "-5"), ("channels", "no list")] {
         let odd = autopush.user(&[]);
         autopush.set(&format!("autopush/{kind}/{odd}"), value);

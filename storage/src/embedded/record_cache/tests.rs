@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, NodeId, Time};
+use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, NodeId, RouterType, Time};
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 
