@@ -280,7 +280,12 @@ impl ConnectionChecker {
         Ok(())
     }
 
+    /// The versions of a SimplePush channel that is registered again may begin anew, so acks of earlier ones are
+    /// forgotten.
     fn gives_up(&mut self, given_up: Chid) {
+        self.messages.retain(|id, state| {
+            !(matches!(state, State::Acked(_)) && id.version_of(given_up).is_some())
+        });
         for state in self.messages.values_mut() {
             if let State::Unacked { chid, is_wanted, .. } = state {
                 *is_wanted &= *chid != given_up;

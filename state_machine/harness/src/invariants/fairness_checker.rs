@@ -39,6 +39,9 @@ pub(super) struct FairnessChecker {
     left_out: BTreeMap<MessageId, (Chid, Time)>,
     /// Acked messages of which it is unknown whether the connection still remembers their acks.
     doubted_acks: BTreeSet<MessageId>,
+    /// Messages that were deleted without being sent here: their channels were given up before. A failed deletion is
+    /// repeated, and meanwhile their rows may be read again.
+    deleted_unsent: BTreeSet<MessageId>,
     /// Channels of which the last scan left rows in storage, because they have used up their share.
     held: BTreeSet<Chid>,
     /// Channels that had an overdue message since their last ack.
@@ -143,6 +146,7 @@ impl FairnessChecker {
             self.doubted_acks.extend(doubted.filter(|id| !messages.contains_key(id)));
         }
         seen.effects.iter().for_each(|effect| self.ordered(effect, seen));
+        self.deleted_unsent.retain(|id| !messages.contains_key(id));
         let accused = &self.accused;
         self.left_out.retain(|id, (chid, expires_at)| {
             !messages.contains_key(id) && !accused.contains(chid) && seen.now < *expires_at
@@ -241,8 +245,9 @@ impl FairnessChecker {
             Effect::SubmitStoreOp { op, order: StoreOp::ReadChannels { .. } } => {
                 self.in_flight.insert(Awaited::Channels, *op);
             }
-            Effect::SubmitStoreOp { op, order: StoreOp::Delete { .. } } => {
+            Effect::SubmitStoreOp { op, order: StoreOp::Delete { messages, .. } } => {
                 self.in_flight.insert(Awaited::Delete, *op);
+                self.deleted_unsent.extend(messages.iter().map(|message| message.id));
             }
             Effect::Send(ServerMessage::Unregistered { chid, status: status::OK }) => {
                 self.accused.insert(*chid);
@@ -264,12 +269,14 @@ impl FairnessChecker {
         Ok(())
     }
 
-    /// A push is sent if there is nothing to read and no other message waits for its ack in time.
+    /// A push is sent if there is nothing to read and no other message waits for its ack in time. While a scan has left
+    /// rows, one with a topic may wait for the next scan, which an ack requests.
     fn push_is_sent(&self, seen: &StepRecord<'_>, sent: Sent<'_>, was_idle: bool) -> Checked {
         let Event::PushArrived { message, .. } = seen.event else { return Ok(()) };
         let is_busy =
             |effect: &Effect| matches!(effect, Effect::AnswerPush { answer: PushAnswer::Busy, .. });
         let must_be_sent = was_idle
+            && (message.topic.is_none() || self.held.is_empty())
             && !sent.has_fresh_besides(Some(message.id))
             && self.is_due(message, sent)
             && seen.effects.iter().any(is_busy);
@@ -282,6 +289,8 @@ impl FairnessChecker {
         let Event::StoreAnswered { answer: Ok(StoreAnswer::Fetched(page)), .. } = seen.event else {
             return Ok(());
         };
+        let offered_in_vain = page.messages.iter().filter(|message| message.offers > 0);
+        self.suspects.extend(offered_in_vain.map(|message| message.chid));
         let is_doubtful = |effect: &Effect| {
             matches!(effect, Effect::SubmitStoreOp { order: StoreOp::ReadChannels { .. }, .. })
         };
@@ -290,9 +299,6 @@ impl FairnessChecker {
         }
         let is_read_again = seen.effects.iter().any(begins_scan);
         for message in &page.messages {
-            if message.offers > 0 {
-                self.suspects.insert(message.chid);
-            }
             let is_left = !sent.has_covered(message.id)
                 && !self.has_min_urgency
                 && sent.now < message.expires_at();
@@ -321,6 +327,7 @@ impl FairnessChecker {
         !sent.has_covered(message.id)
             && !self.accused.contains(&message.chid)
             && !self.doubted_acks.iter().any(|acked| acked.covers(message.id))
+            && !self.deleted_unsent.contains(&message.id)
             && !self.has_min_urgency
             && sent.now < message.expires_at()
     }

@@ -102,7 +102,7 @@ sentences! {
     SentOnce, "sent_once",
         "A message that is not acked is not sent again on the same connection.";
     AckedNeverSent, "acked_never_sent",
-        "A message among the last `remembered_acks_max` acked ones is not sent.";
+        "A message among the last `remembered_acks_max` acked ones is not sent, unless it is a SimplePush version and its channel was given up.";
     UnackedNeverDeleted, "unacked_never_deleted",
         "A message worth keeping that was sent and is not acked is not deleted, unless its channel was given up.";
     WindowBounded, "window_bounded",
