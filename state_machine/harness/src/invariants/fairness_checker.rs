@@ -44,8 +44,10 @@ pub(super) struct FairnessChecker {
     deleted_unsent: BTreeSet<MessageId>,
     /// Channels of which the last scan left rows in storage, because they have used up their share.
     held: BTreeSet<Chid>,
-    /// Channels that had an overdue message since their last ack.
+    /// Channels with a message that became overdue since their last ack.
     silent: BTreeSet<Chid>,
+    /// Overdue messages at the last ack of their channel. They say nothing about it any more.
+    forgiven: BTreeSet<MessageId>,
     /// Until when storage must be read, because an endpoint was answered to store a message.
     must_read_by: Option<Time>,
 }
@@ -115,6 +117,14 @@ impl Sent<'_> {
         self.messages.iter().any(|(id, state)| Some(*id) != besides && self.is_fresh(state))
     }
 
+    /// The overdue messages and their channels.
+    fn overdue(self) -> impl Iterator<Item = (MessageId, Chid)> {
+        self.messages.iter().filter_map(move |(id, state)| match state {
+            State::Unacked { chid, .. } if !self.is_fresh(state) => Some((*id, *chid)),
+            _ => None,
+        })
+    }
+
     fn is_fresh(self, state: &State) -> bool {
         matches!(state, State::Unacked { sent_at, .. } if self.now < *sent_at + self.limits.ack_wait)
     }
@@ -129,24 +139,25 @@ impl FairnessChecker {
         limits: &Limits,
     ) -> Checked {
         let sent = Sent { messages, now: seen.now, limits };
-        for state in messages.values() {
+        for (id, state) in messages {
             if let State::Unacked { chid, expires_at, .. } = state
                 && !sent.is_fresh(state)
             {
                 self.accused.insert(*chid);
-                if seen.now < *expires_at {
+                if seen.now < *expires_at && !self.forgiven.contains(id) {
                     self.silent.insert(*chid);
                 }
             }
         }
         let was_idle = self.is_idle();
-        self.happened(seen.event);
+        self.happened(seen.event, sent);
         if let Event::MessageReceived(ClientMessage::Ack { updates }) = seen.event {
             let doubted = updates.iter().map(|update| update.id);
             self.doubted_acks.extend(doubted.filter(|id| !messages.contains_key(id)));
         }
         seen.effects.iter().for_each(|effect| self.ordered(effect, seen));
         self.deleted_unsent.retain(|id| !messages.contains_key(id));
+        self.forgiven.retain(|id| matches!(messages.get(id), Some(State::Unacked { .. })));
         let accused = &self.accused;
         self.left_out.retain(|id, (chid, expires_at)| {
             !messages.contains_key(id) && !accused.contains(chid) && seen.now < *expires_at
@@ -170,9 +181,7 @@ impl FairnessChecker {
         check!(!self.has_next_page, Rule, "the scan does not go on, though no ack is awaited");
         let left_out = &self.left_out;
         check!(left_out.is_empty(), Rule, "{left_out:?} were left out");
-        let leaves_rows = self.has_min_urgency || !self.accused.is_empty();
-        let paced = self.scan_began_at.filter(|_| leaves_rows).map(|at| at + sent.limits.ack_wait);
-        if paced.is_some_and(|at| seen.now < at && is_by(at)) {
+        if self.paced_until(sent).is_some_and(is_by) {
             return Ok(());
         }
         check!(!self.is_scan_owed, Rule, "storage is not read, though no ack is awaited");
@@ -184,16 +193,26 @@ impl FairnessChecker {
         Ok(())
     }
 
+    /// Until when the next scan may wait, if it may.
+    fn paced_until(&self, sent: Sent<'_>) -> Option<Time> {
+        let leaves_rows = self.has_min_urgency || !self.accused.is_empty();
+        let until = self.scan_began_at.filter(|_| leaves_rows)? + sent.limits.ack_wait;
+        Some(until).filter(|until| sent.now < *until)
+    }
+
     /// Whether there is nothing to read.
     fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && !self.is_scan_owed && !self.has_next_page
     }
 
-    fn happened(&mut self, event: &Event) {
+    fn happened(&mut self, event: &Event, sent: Sent<'_>) {
         match event {
             Event::MessageStored => self.is_scan_owed = self.has_record,
             Event::MessageReceived(ClientMessage::Ack { updates }) => {
-                self.silent.retain(|chid| !updates.iter().any(|update| update.chid == *chid));
+                let is_acked = |chid: &Chid| updates.iter().any(|update| update.chid == *chid);
+                self.silent.retain(|chid| !is_acked(chid));
+                self.forgiven
+                    .extend(sent.overdue().filter(|(_, chid)| is_acked(chid)).map(|(id, _)| id));
             }
             Event::StoreAnswered { op, answer: Ok(answer) } if *answer != StoreAnswer::NoSpace => {
                 let in_flight = self.in_flight.len();
@@ -269,14 +288,14 @@ impl FairnessChecker {
         Ok(())
     }
 
-    /// A push is sent if there is nothing to read and no other message waits for its ack in time. While a scan has left
-    /// rows, one with a topic may wait for the next scan, which an ack requests.
+    /// A push is sent if there is nothing to read and no other message waits for its ack in time. One with a topic waits
+    /// for a scan that is due, if that may wait.
     fn push_is_sent(&self, seen: &StepRecord<'_>, sent: Sent<'_>, was_idle: bool) -> Checked {
         let Event::PushArrived { message, .. } = seen.event else { return Ok(()) };
         let is_busy =
             |effect: &Effect| matches!(effect, Effect::AnswerPush { answer: PushAnswer::Busy, .. });
         let must_be_sent = was_idle
-            && (message.topic.is_none() || self.held.is_empty())
+            && (message.topic.is_none() || self.paced_until(sent).is_none())
             && !sent.has_fresh_besides(Some(message.id))
             && self.is_due(message, sent)
             && seen.effects.iter().any(is_busy);

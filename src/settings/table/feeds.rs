@@ -1,0 +1,90 @@
+//! The settings of feeds and broadcasts, the last group of the table.
+
+/// Calls `$table` with the groups and the one of this file.
+macro_rules! with_feeds {
+    ($table:ident; $($groups:tt)*) => {
+        $table! {
+            $($groups)*
+
+            group "Feeds and broadcasts" {
+                /// Keys of one feed. A deleted key counts too, because its tombstone informs consumers that read later. When a
+                /// feed is full, a new key gets 507 and existing keys can still be written. The feed `broadcasts` has at most
+                /// 10000 keys, as every node keeps it in memory.
+                feed_keys_max: u64 = 100_000, in COUNT, "keys";
+
+                /// Size of the largest value of a key. An item of DynamoDB has room for 262144. The version of a broadcast has
+                /// at most 1024.
+                feed_value_bytes_max: usize = 65_536, in 1..=262_144, "bytes";
+
+                /// Updates in one page. A request may ask for fewer with `limit`. DynamoDB returns at most 1000.
+                feed_page_max: usize = 1000, in 1..=10_000, "updates";
+
+                /// Size of the values in one page. One update is always read.
+                feed_page_bytes_max: usize = 1_048_576, in 4096..=1_073_741_824, "bytes";
+
+                /// Pages larger than 64 KiB in transfer at once. Each is in memory until it was received. A further request gets
+                /// 503.
+                feed_pages_max: usize = 256, in 1..=100_000, "pages";
+
+                /// Longest time that a request with `wait` is held until the feed changes. A proxy in front must allow a longer
+                /// time (nginx: `proxy_read_timeout`).
+                feed_wait_max_s: u64 = 60, in 0..=3600, "s";
+
+                /// Silence of an event stream after which the server sends a comment. It keeps proxies from closing the stream
+                /// and detects clients that are gone.
+                feed_keepalive_s: u64 = 15, in 1..=3600, "s";
+
+                /// Consumers that follow feeds at once: event streams and waiting requests. A further one gets 503.
+                feed_followers_max: usize = 10_000, in COUNT, "consumers";
+
+                /// Keys that one transaction publishes. DynamoDB has at most 100 items in one, so fewer keys.
+                feed_batch_max: usize = 100, in 1..=10_000, "keys";
+
+                /// Interval at which a followed feed is read for updates published by other nodes; their updates arrive at most
+                /// this late. An update written on this node is sent at once.
+                feed_poll_ms: u64 = 1000, in WAIT_MS, "ms";
+
+                /// Wait before a failed store operation of a feed is repeated. It doubles with each failure, up to 64 times
+                /// this.
+                feed_retry_ms: u64 = 1000, in WAIT_MS, "ms";
+
+                /// Interval at which all feeds are searched for updates that were written but not published, because the node
+                /// that wrote them ended. The first search is at startup.
+                feed_sweep_s: u64 = 60, in UP_TO_A_DAY_S, "s";
+
+                /// Maximum number of feeds with followers, and of feeds queued for publishing. A further follow request gets
+                /// 503; a further write is durable, and is published by the next sweep.
+                feeds_open_max: usize = 10_000, in COUNT, "feeds";
+
+                /// Capacity of the publisher's mailbox and of the broadcaster's. If the publisher's is full, the next sweep
+                /// (`feed_sweep_s`) publishes the change; if the broadcaster's is full, the session is closed and the agent
+                /// reconnects.
+                feed_mailbox_max: usize = 4096, in COUNT, "messages";
+
+                /// Number of times that feed tokens were revoked. Raising it by one invalidates all tokens issued so far. Nodes
+                /// that share a store need the same number.
+                feed_tokens_epoch: u32 = 0, in 0..=4_294_967_295, "revocations";
+
+                /// Time over which a changed broadcast is sent to the connected user agents, evenly spread, so that they do not
+                /// all request the new version at once. 0 sends it to all at once.
+                broadcast_fanout_ms: u64 = 60_000, in 0..=3_600_000, "ms";
+
+                /// Broadcasts that one user agent may subscribe to.
+                broadcasts_per_agent_max: usize = 64, in 1..=10_000, "broadcasts";
+
+                /// Origin of an HTTP service whose broadcasts are imported into the feed `broadcasts`. It must have the API of
+                /// Mozilla's megaphone: `GET /v1/broadcasts` returns `{"broadcasts": {"ID": "VERSION"}}`.
+                broadcast_source_url: Option<PublicUrl> = None;
+
+                /// File with the bearer token for `broadcast_source_url`, mode 0600 or 0400. It is read before each request,
+                /// and sent only over https: or to this machine.
+                broadcast_source_token_file: Option<PathBuf> = None;
+
+                /// Interval between two requests to `broadcast_source_url`.
+                broadcast_source_poll_s: u64 = 60, in UP_TO_A_DAY_S, "s";
+            }
+        }
+    };
+}
+
+pub(super) use with_feeds;
