@@ -272,6 +272,27 @@ async fn an_import_is_refused_beside_a_server_and_never_prints_the_url() {
     assert!(why.contains("stop all of them, then add --server-stopped"), "{why}");
 }
 
+#[actix_web::test]
+async fn an_import_says_what_a_redis_wants_that_refuses_it() {
+    let dir = TempDir::new().unwrap();
+    put_key(dir.path(), &fernet::Fernet::generate_key());
+    let why = async |url: &str| failed(Program::run(import(url, dir.path())).await);
+    let redis = RedisServer::start().await;
+    let mut connection = redis.connection();
+    let mut set = |command: &str, arguments: &[&str]| {
+        let () = redis::cmd(command).arg(arguments).query(&mut connection).expect("Redis obeys");
+    };
+    set("ACL", &["SETUSER", "reader", "on", ">s3cret", "+auth", "+ping", "+client", "~*"]);
+    set("CONFIG", &["SET", "requirepass", "s3cret"]);
+    let without = why(&redis.url()).await;
+    assert!(without.contains("it wants a password: set REDISCLI_AUTH"), "{without}");
+    let unread = why(&format!("{}?user=reader&pass=s3cret", redis.url())).await;
+    assert!(unread.contains("its user may not read the keys: allow +@read"), "{unread}");
+    let other = Server::start();
+    let other = why(&format!("redis://{}", other.address())).await;
+    assert!(other.contains("the answer is not one of Redis: check the port"), "{other}");
+}
+
 /// The error of a command that must fail.
 fn failed(ended: ExitOutput) -> String {
     assert_eq!(ended.code, Some(1), "{ended:?}");
