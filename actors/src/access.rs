@@ -50,7 +50,6 @@ pub struct AccessUsage {
 /// The numbers of an [`AccessUsage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AccessCounts {
-    /// Connections now.
     pub connections: u64,
     /// Pushes that were accepted, and the size of their payloads in bytes.
     pub pushes: u64,

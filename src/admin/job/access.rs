@@ -96,7 +96,6 @@ pub(super) async fn revoke(
     report.note(text).await
 }
 
-/// All tokens.
 async fn read(report: &Report) -> Result<AccessTable, JobError> {
     let mut table = AccessTable::default();
     loop {
