@@ -16,7 +16,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::admin::commands::{Request, with_short_help};
-use crate::admin::{self, ImportAction, TablesAction, UsersAction};
+use crate::admin::{self, AccessAction, ImportAction, TablesAction, UsersAction};
 use crate::dev::push::{self, PushArgs};
 use crate::dev::states::StatesFormat;
 use crate::dev::subscribe::{self, SubscribeArgs};
@@ -97,6 +97,9 @@ pub enum Action {
     /// Move over from another push server
     #[command(subcommand, after_help = admin::help::IMPORT)]
     Import(ImportAction),
+    /// Say who may connect: tokens for the user agents of a closed server
+    #[command(subcommand, after_help = admin::help::ACCESS)]
+    Access(AccessAction),
     /// Write, list and follow feeds
     #[command(subcommand, after_help = feed_cli::help::FEED)]
     Feed(FeedAction),
@@ -242,7 +245,7 @@ fn command() -> Command {
         arg.hide(!is_first)
     });
     let command = command.mut_subcommand("preflight", with_short_help);
-    ["tables", "users", "import", "feed", "broadcast", "keys"].into_iter().fold(
+    ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
         command,
         |command, name| {
             command.mut_subcommand(name, |actions| actions.mut_subcommands(with_short_help))
@@ -259,6 +262,7 @@ fn run(cli: Cli) -> ExitCode {
         Action::Preflight { flags } => run_admin((Request::Preflight, flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
+        Action::Access(action) => run_admin(action.into_request()),
         Action::Import(action) => run_admin(action.into_request()),
         Action::Feed(action) => {
             let flags = action.flags().clone();

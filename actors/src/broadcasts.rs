@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
-use futures_util::stream::{self, Stream};
 use slog::{Logger, debug, warn};
 use state_machine::broadcast::Broadcasts;
 use state_machine::feed::{ConsumerEnd, FeedName, FeedPage, FeedSyncId};
@@ -18,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
-use crate::feeds::{FeedSubscription, Feeds, SubscriptionError};
+use crate::feeds::{Feeds, SubscriptionError, pages};
 use crate::handle::{ClientHandle, Signal};
 use crate::mailbox::{BoundedActor, BoundedAddr, BoundedRecipient, Mailbox, Queued};
 use crate::observe::{BroadcastState, Observe, observed};
@@ -171,16 +170,6 @@ impl BroadcastActor {
             broadcasts.set_alarm(ctx);
         });
     }
-}
-
-/// The pages of a subscription, up to its end.
-fn pages(follower: FeedSubscription) -> impl Stream<Item = Result<FeedPage, SubscriptionError>> {
-    stream::unfold(Some(follower), async |follower| {
-        let mut follower = follower?;
-        let page = follower.next().await;
-        let rest = page.is_ok().then_some(follower);
-        Some((page, rest))
-    })
 }
 
 impl Actor for BroadcastActor {

@@ -197,6 +197,7 @@ impl<T: Transport> Client<T> {
                 Event::ConnectedElsewhere { connected_at }
             }
             Signal::ShutdownBegan => Event::ShutdownBegan,
+            Signal::AccessEnded => Event::AccessEnded,
             Signal::BroadcastsChanged => match &self.shared.broadcasts {
                 Some(view) => Event::BroadcastsChanged(Arc::clone(&view.now.borrow())),
                 None => return,

@@ -51,6 +51,8 @@ pub enum Signal {
     /// The node shuts down.
     ShutdownBegan,
     BroadcastsChanged,
+    /// The access token of the agent was revoked or has expired.
+    AccessEnded,
 }
 
 /// The pending signals of a client. They coalesce, and none is lost: a client looks here after each
@@ -115,7 +117,7 @@ impl Signals {
 
     /// Whether a signal is pending that ends every session.
     fn must_end(&self) -> bool {
-        let ends = Signal::Replaced.bit() | Signal::ShutdownBegan.bit();
+        let ends = Signal::Replaced.bit() | Signal::ShutdownBegan.bit() | Signal::AccessEnded.bit();
         self.kinds.load(Ordering::Acquire) & ends != 0
     }
 
@@ -129,12 +131,13 @@ impl Signals {
 }
 
 /// The kinds of signals, in the order in which they are taken.
-const KINDS: [Signal; 5] = [
+const KINDS: [Signal; 6] = [
     Signal::MessageStored,
     Signal::Replaced,
     Signal::ConnectedElsewhere { connected_at: Time(0) },
     Signal::ShutdownBegan,
     Signal::BroadcastsChanged,
+    Signal::AccessEnded,
 ];
 
 impl Signal {
@@ -145,6 +148,7 @@ impl Signal {
             Self::ConnectedElsewhere { .. } => 4,
             Self::ShutdownBegan => 8,
             Self::BroadcastsChanged => 16,
+            Self::AccessEnded => 32,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! - [`feeds`]: the publisher and the followers of feeds; drives `state_machine::feed`.
 //! - [`broadcasts`]: the broadcasts of a node, and the connections to wake when they change.
 //! - [`socket`]: the one file that names actix-web-actors.
+//! - [`access`]: the access tokens of a closed server, and the connections to close when one ends.
 //! - [`admission`]: the limits of a connection by who asks.
 //! - [`shared_log_limiter`]: how often threads log an event.
 //! - [`mailbox`], [`observe`]: the bound and the length of every mailbox, and the state that each
@@ -17,6 +18,7 @@
 //! Architecture Invariant: every mailbox has a bound, and a refused send is a case. Nothing here
 //! uses `do_send`.
 
+pub mod access;
 mod ack_waiters;
 pub mod admission;
 mod alarm;
@@ -41,6 +43,7 @@ pub mod socket;
 mod store_executor;
 mod wake_ups;
 
+pub use access::Access;
 pub use admission::Admission;
 pub use bridge::{Bridge, NoBridges};
 pub use bridged_agents::{BridgedAgents, BridgedLimits};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use actix::dev::MessageResponse;
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture};
 use slog::{Logger, debug};
+use state_machine::access::AccessId;
 use state_machine::delivery::NodeAnswer;
 use state_machine::registry::{Entry, Registry};
 use state_machine::{ConnectionId, NodeId, Time, Uaid};
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use crate::access::Access;
 use crate::drain_schedule::DrainSchedule;
 use crate::handle::{ClientHandle, DirectPush, Disconnected, Signal};
 use crate::mailbox::{BoundedActor, BoundedAddr, Mailbox, Queued};
@@ -27,6 +29,8 @@ pub struct RegistryActor {
     connections: LiveConnections,
     clients: Arc<ClientCounters>,
     peers: Arc<dyn NodeDirectory>,
+    /// None on a node that knows no access tokens.
+    access: Option<Access>,
     mailbox: Mailbox,
     /// The sessions that are still to be closed; none while the node does not shut down.
     drain: Option<DrainSchedule<ClientHandle>>,
@@ -94,6 +98,13 @@ pub struct ShutDown {
     pub spread: Duration,
 }
 
+/// An access token has ended: the connections of its agents are closed, later ones when they register.
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+pub struct CloseAccess {
+    pub id: AccessId,
+}
+
 /// How many connections are registered. An answer shows that the registry is alive.
 #[derive(actix::Message)]
 #[rtype(result = "usize")]
@@ -123,11 +134,17 @@ impl RegistryActor {
             connections: LiveConnections::default(),
             clients: Arc::default(),
             peers,
+            access: None,
             mailbox: Mailbox::new(mailbox_max),
             drain: None,
             next_close: None,
             log,
         }
+    }
+
+    /// Closes a connection that registers after its access token has ended.
+    pub fn with_access(self, access: Access) -> Self {
+        Self { access: Some(access), ..self }
     }
 
     /// Starts it on the current arbiter. `own` is the name of this node in router records; none
@@ -231,6 +248,9 @@ impl Handler<Queued<Register>> for RegistryActor {
         if let Some(Err(Disconnected)) = displaced.map(|old| old.handle.signal(Signal::Replaced)) {
             debug!(self.log, "a connection had ended without deregistering");
         }
+        if self.access.as_ref().is_some_and(|access| access.has_ended(uaid)) {
+            self.connections.notify(uaid, Signal::AccessEnded);
+        }
         if self.drain.is_some() {
             self.connections.notify(uaid, Signal::ShutdownBegan);
         }
@@ -274,6 +294,20 @@ impl Handler<Queued<ConnectedElsewhere>> for RegistryActor {
     fn handle(&mut self, moved: Queued<ConnectedElsewhere>, _: &mut Self::Context) -> NotifyResult {
         let ConnectedElsewhere { uaid, connected_at } = moved.take();
         self.connections.notify(uaid, Signal::ConnectedElsewhere { connected_at })
+    }
+}
+
+impl Handler<Queued<CloseAccess>> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, close: Queued<CloseAccess>, _: &mut Self::Context) {
+        let id = close.take().id;
+        let handles: Vec<_> =
+            self.connections.read().of_access(id).map(|entry| entry.handle.clone()).collect();
+        for handle in handles {
+            // A client that has ended is closed.
+            let _ = handle.signal(Signal::AccessEnded);
+        }
     }
 }
 

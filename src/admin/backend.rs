@@ -126,6 +126,7 @@ fn open(settings: &Settings, servers: Servers) -> Result<JobContext, AdminError>
         makes_tables: true,
         servers,
         feeds: None,
+        access: None,
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
     })

@@ -9,6 +9,7 @@ use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use state_machine::{Month, Uaid};
 use storage::maintenance::Throughput;
 
+use super::access_command::{self, AccessAdd, AccessRevoke};
 use super::help;
 use super::import_command::ImportRedis;
 use crate::settings::Flags;
@@ -48,6 +49,9 @@ pub enum Request {
     FeedList(ReadOnlyArgs),
     FeedTail(FeedTail),
     BroadcastList(ReadOnlyArgs),
+    AccessAdd(AccessAdd),
+    AccessList(ReadOnlyArgs),
+    AccessRevoke(AccessRevoke),
     /// Never sent to a server: it needs the store for itself, and its URL may have a password.
     #[serde(skip)]
     ImportRedis(ImportRedis),
@@ -225,6 +229,8 @@ impl Request {
             Self::Create(Create { lower_prior }) => {
                 lower_prior.is_none_or(|units| units.read > 0 && units.write > 0)
             }
+            Self::AccessAdd(add) => add.is_within_bounds(),
+            Self::AccessRevoke(revoke) => access_command::name(&revoke.name).is_ok(),
             _ => true,
         }
     }
@@ -247,6 +253,9 @@ impl Request {
             Self::FeedList(_) => "feed list",
             Self::FeedTail(_) => "feed tail",
             Self::BroadcastList(_) => "broadcast list",
+            Self::AccessAdd(_) => "access add",
+            Self::AccessList(_) => "access list",
+            Self::AccessRevoke(_) => "access revoke",
             Self::ImportRedis(_) => "import autopush-redis",
         }
     }
@@ -256,6 +265,8 @@ impl Request {
         match self {
             Self::List(args) | Self::Status(args) => args.json,
             Self::FeedList(args) | Self::BroadcastList(args) => args.json,
+            Self::AccessAdd(add) => add.json,
+            Self::AccessList(args) => args.json,
             _ => false,
         }
     }
@@ -440,7 +451,15 @@ mod tests {
             Request::FeedRepublish(key()),
             Request::FeedList(json.clone()),
             Request::FeedTail(FeedTail { feed: key().feed, after: 7, count: Some(1), once: true }),
-            Request::BroadcastList(json),
+            Request::BroadcastList(json.clone()),
+            Request::AccessAdd(AccessAdd {
+                name: "a".into(),
+                expires: Some(5),
+                agents_max: 7,
+                json: true,
+            }),
+            Request::AccessList(json),
+            Request::AccessRevoke(AccessRevoke { name: "a".into() }),
         ] {
             let text = serde_json::to_string(&request).unwrap();
             assert!(!text.contains('\n'), "it must fit on one line");
@@ -461,6 +480,10 @@ mod tests {
             r#"{"drop_inactive": {"months": 0, "rate": 1, "dry_run": true, "since": null}}"#,
             r#"{"drop_inactive": {"months": 2, "rate": 0, "dry_run": true, "since": null}}"#,
             r#"{"drop_user": {"uaid": "0707"}}"#,
+            r#"{"access_revoke": {"name": "a b"}}"#,
+            r#"{"access_add": {"name": "a", "expires": 0, "agents_max": 0, "json": false}}"#,
+            r#"{"access_add": {"name": "", "expires": null, "agents_max": 0, "json": false}}"#,
+            r#"{"access_add": {"name": "a", "expires": null, "agents_max": 1000001, "json": false}}"#,
             r#"{"create": {"lower_prior": {"read": 0, "write": 1}}}"#,
             r#"{"feed_delete": {"feed": "A", "key": "k"}}"#,
             r#"{"feed_delete": {"feed": "a", "key": ""}}"#,

@@ -43,6 +43,7 @@ impl Fixture {
                 makes_tables: true,
                 servers: Servers::Stopped,
                 feeds: None,
+                access: None,
                 feed_keys_max: 3,
                 feed_value_bytes_max: 100,
             },

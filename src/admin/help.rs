@@ -108,3 +108,32 @@ Examples:
   kalends import autopush-redis redis://127.0.0.1:6379 --dry-run --data-dir /var/lib/kalends
   REDISCLI_AUTH=secret kalends import autopush-redis rediss://redis.example.net/2 --data-dir /var/lib/kalends
   kalends import autopush-redis redis://127.0.0.1 --store dynamodb --server-stopped --data-dir /var/lib/kalends";
+
+pub const ACCESS: &str = "\
+With access = \"token\" a user agent connects at wss://HOST/u/TOKEN. The commands run beside a live
+server and without one. On DynamoDB every node follows them within feed_poll_ms.
+
+Examples:
+  kalends access add alice --data-dir /var/lib/kalends
+  kalends access list --data-dir /var/lib/kalends";
+
+pub const ACCESS_ADD: &str = "\
+Only a hash of the token is stored: it cannot be shown again. The exit code is 1 if the name is taken.
+
+Examples:
+  kalends access add alice --data-dir /var/lib/kalends
+  kalends access add bob --expires 90d --agents-max 5 --config /etc/kalends/kalends.toml";
+
+pub const ACCESS_LIST: &str = "\
+Connections, pushes and bytes are those of the running server since it started.
+
+Examples:
+  kalends access list --data-dir /var/lib/kalends
+  kalends access list --json --data-dir /var/lib/kalends";
+
+pub const ACCESS_REVOKE: &str = "\
+A revoked token is never valid again: add a new one. Its user agents then subscribe anew. The exit
+code is 1 if there is no such token, or if it is revoked already.
+
+Example:
+  kalends access revoke alice --data-dir /var/lib/kalends";

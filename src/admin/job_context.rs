@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actors::{BoundedAddr, Clock, Feeds, RegistryActor};
+use actors::{Access, BoundedAddr, Clock, Feeds, RegistryActor};
 use state_machine::{Month, Time};
 use storage::StoreAdmin;
 
@@ -23,6 +23,8 @@ pub struct JobContext {
     /// Writes and follows feeds through the publisher of this process. None in the process of a command, which
     /// publishes what it writes.
     pub feeds: Option<Feeds>,
+    /// The access tokens of the server that this job runs in, with their use. None in the process of a command.
+    pub access: Option<Access>,
     /// Maximum number of keys of a feed, including deleted ones.
     pub feed_keys_max: u64,
     /// Maximum size of a value of a feed, in bytes.

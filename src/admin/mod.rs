@@ -1,20 +1,21 @@
-//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, `kalends import`, and those of `kalends feed` and
+//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, `kalends import`, `kalends access`, and those of `kalends feed` and
 //! `kalends broadcast` that use the store.
 //!
 //! A command is a [`Request`](commands::Request). [`job::perform`] runs it, in the process of the command if
 //! the store is free, in the server if the server holds the store: there it arrives through [`socket`], `DIR/admin.sock`. Either
 //! way the command prints a stream of [`Output`](output::Output).
 //!
-//! - [`commands`], [`import_command`], [`help`]: the command line.
+//! - [`commands`], [`access_command`], [`import_command`], [`help`]: the command line.
 //! - [`command`]: runs a request and prints its output; [`backend`] finds the store.
 //! - [`keys_check`]: what `preflight` checks besides the store.
 //! - [`client`], [`socket`]: HTTP over `admin.sock`.
-//! - [`print`], [`bar`]: output for people, and as JSON.
+//! - [`print`], `print_access`, [`bar`]: output for people, and as JSON.
 //! - [`tail_cursor`]: the position of `feed tail`.
 //!
 //! Architecture Invariant: a job works in steps, each of which leaves the store whole. It can be stopped between two
 //! steps and run again.
 
+pub mod access_command;
 pub mod backend;
 pub mod bar;
 pub mod client;
@@ -29,8 +30,10 @@ pub mod job_context;
 pub mod keys_check;
 pub mod output;
 pub mod print;
+mod print_access;
 pub mod socket;
 pub mod tail_cursor;
 
+pub use access_command::AccessAction;
 pub use commands::{TablesAction, UsersAction};
 pub use import_command::ImportAction;

@@ -28,10 +28,43 @@ pub enum Output {
     Page(FeedPage),
     /// A batch of broadcasts: the id and the present version of each, by id.
     Broadcasts(Vec<(FeedKey, FeedValue)>),
+    /// A new access token, which is printed once.
+    NewAccess(NewAccess),
+    /// A batch of access tokens, by name.
+    Access(Vec<AccessRow>),
     /// A temporary failure, after which the job continues by itself. Printed on standard error.
     Problem(String),
     /// The last output of every command.
     End(Completion),
+}
+
+/// A new access token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewAccess {
+    pub name: String,
+    pub token: String,
+    /// In seconds since 1970.
+    pub expires_s: Option<u64>,
+    /// 0 is no limit.
+    pub agents_max: u32,
+}
+
+/// An access token in the list. The counts are known to the server that holds the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessRow {
+    pub name: String,
+    /// `valid`, `expired` or `revoked`.
+    pub state: String,
+    /// In seconds since 1970.
+    pub created_s: u64,
+    pub expires_s: Option<u64>,
+    /// 0 is no limit.
+    pub agents_max: u32,
+    /// User agents that are connected now.
+    pub connected: Option<u64>,
+    /// Pushes to its user agents, and their size in bytes, since the server started.
+    pub pushes: Option<u64>,
+    pub bytes: Option<u64>,
 }
 
 /// The progress of a step.
@@ -144,6 +177,22 @@ mod tests {
             Output::Feeds(vec![feed]),
             Output::Page(page),
             Output::Broadcasts(vec![(id, version)]),
+            Output::NewAccess(NewAccess {
+                name: "a".into(),
+                token: "kal_x".into(),
+                expires_s: Some(5),
+                agents_max: 6,
+            }),
+            Output::Access(vec![AccessRow {
+                name: "a".into(),
+                state: "valid".into(),
+                created_s: 1,
+                expires_s: None,
+                agents_max: 2,
+                connected: Some(3),
+                pushes: None,
+                bytes: Some(5),
+            }]),
             Output::Problem("down".into()),
             Output::End(Completion::Done),
             Output::End(Completion::Failed("why".into())),

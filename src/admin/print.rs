@@ -1,19 +1,19 @@
 //! Prints the output of a command on standard output: as text, or one JSON object a line.
 
-use std::collections::BTreeSet;
-use std::io::{Write, stderr};
-use std::mem;
-
 use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update};
+use std::collections::BTreeSet;
+use std::io::{Write, stderr};
+use std::mem;
 use storage::feeds::FeedState;
 use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Throughput};
 
 use super::bar::Bar;
 use super::command::AdminError;
 use super::output::{Completion, Output, Status};
+use super::print_access::{access_text, new_access_text};
 use super::tail_cursor::TailCursor;
 
 /// Bytes of output after which a tail keeps its cursor, also within a page.
@@ -23,7 +23,7 @@ pub struct Printer<W> {
     to: W,
     is_json: bool,
     bar: Bar,
-    /// Whether the head of a list of feeds was printed.
+    /// Whether the head of a list of feeds or access tokens was printed.
     has_listed: bool,
     tail: Option<TailCursor>,
 }
@@ -69,6 +69,13 @@ impl<W: Write> Printer<W> {
             Output::Feeds(feeds) => {
                 let is_first = !mem::replace(&mut self.has_listed, true);
                 feeds_text(&feeds, is_first)
+            }
+            Output::NewAccess(access) if self.is_json => to_json(&access),
+            Output::NewAccess(access) => new_access_text(&access),
+            Output::Access(rows) if self.is_json => rows.iter().map(to_json).collect(),
+            Output::Access(rows) => {
+                let is_first = !mem::replace(&mut self.has_listed, true);
+                access_text(&rows, is_first)
             }
             Output::Broadcasts(all) => {
                 let line = |(id, version): &(FeedKey, FeedValue)| match self.is_json {
@@ -227,7 +234,7 @@ fn on_one_line(text: &str) -> String {
 }
 
 /// Aligns the cells of each column below the head, without blanks at the ends of lines.
-fn columns<const N: usize>(
+pub(super) fn columns<const N: usize>(
     head: Option<[&str; N]>,
     rows: impl Iterator<Item = [String; N]>,
 ) -> String {

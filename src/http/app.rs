@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix_web::web::Data;
-use actors::{BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared, Feeds};
+use actors::{Access, BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared, Feeds};
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
 use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::accept_failures::AcceptFailures;
+use super::access::AccessCheck;
 use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
 use super::origin_check::OriginCheck;
@@ -33,6 +34,8 @@ pub struct SharedState {
     pub store: Arc<dyn Store>,
     /// Serves feed clients on an endpoint node, and broadcasts on a connection node.
     pub feeds: Feeds,
+    /// The access tokens: user agents need one on a closed server.
+    pub access: Access,
     pub clock: Clock,
     /// Set once when the shutdown begins, and never reset.
     pub draining: AtomicBool,
@@ -46,6 +49,7 @@ pub struct WebSocketRole {
     pub common: Data<SharedState>,
     pub clients: Arc<ClientShared>,
     pub origin_check: OriginCheck,
+    pub access: AccessCheck,
 }
 
 /// The state of an endpoint node.

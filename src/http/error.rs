@@ -86,6 +86,14 @@ pub enum PushError {
     /// The handshake of a web page that is neither of this server nor in `origins_allowed`.
     #[error("web pages of this origin cannot connect: user agents connect here")]
     OtherOrigin,
+    /// The same answer for a token that is missing, unknown, revoked or expired.
+    #[error(
+        "the URL needs a valid access token, as in wss://HOST/u/TOKEN: ask the operator of this server for one"
+    )]
+    Access,
+    /// The access token has as many connected agents as it may have.
+    #[error("too many user agents are connected with this access token: try again later")]
+    AccessFull,
     /// A request to `/` that is no WebSocket handshake (RFC 6455 §4.2.1).
     #[error("this is not a valid WebSocket handshake")]
     Handshake(StatusCode),
@@ -114,7 +122,9 @@ impl PushError {
     fn code(&self) -> (StatusCode, u16) {
         match self {
             Self::Header(error) => (StatusCode::BAD_REQUEST, header_errno(*error)),
-            Self::Vapid(_) | Self::Token(TokenError::KeyNeeded) => (StatusCode::UNAUTHORIZED, 109),
+            Self::Vapid(_) | Self::Access | Self::Token(TokenError::KeyNeeded) => {
+                (StatusCode::UNAUTHORIZED, 109)
+            }
             Self::Token(TokenError::OtherKey) => (StatusCode::FORBIDDEN, 109),
             Self::Token(TokenError::Unknown)
             | Self::Location(_)
@@ -128,7 +138,7 @@ impl PushError {
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
             Self::Bridge(outcome) => bridge_code(*outcome),
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
-            Self::WaitingFull(_) | Self::AddressFull | Self::OverLimit(_) => {
+            Self::WaitingFull(_) | Self::AddressFull | Self::AccessFull | Self::OverLimit(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, 201)
             }
             Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
@@ -158,7 +168,7 @@ impl PushError {
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
-        if let Self::WaitingFull(_) | Self::AddressFull = self {
+        if let Self::WaitingFull(_) | Self::AddressFull | Self::AccessFull = self {
             response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
         }
         if let Self::Bridge(BridgeOutcome::Busy { .. } | BridgeOutcome::Unavailable) = self {
@@ -181,7 +191,9 @@ impl PushError {
         }
         match self.status_code() {
             StatusCode::UNAUTHORIZED => {
-                response.insert_header((WWW_AUTHENTICATE, "vapid"));
+                // There is no scheme for a token in the URL, and a 401 must name one (RFC 9110 §15.5.2).
+                let scheme = if *self == Self::Access { "access-token" } else { "vapid" };
+                response.insert_header((WWW_AUTHENTICATE, scheme));
             }
             StatusCode::GONE => {
                 response.insert_header((CACHE_CONTROL, format!("max-age={GONE_FOR_SECS}")));

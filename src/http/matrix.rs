@@ -140,12 +140,15 @@ async fn push_form(
     push::deliver(app, endpoint, uaid, message).await.map(|_accepted| ())
 }
 
-/// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key.
-fn open(app: &EndpointRole, pushkey: &str) -> Result<EndpointToken, TokenError> {
+/// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key. A server that
+/// allows only listed keys takes none.
+fn open(app: &EndpointRole, pushkey: &str) -> Result<EndpointToken, PushError> {
     let url = Url::parse(pushkey).ok();
     let endpoint = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
     let (version, token) = endpoint.ok_or(TokenError::Unknown)?;
-    app.tokens.decrypt(version, token, None)
+    let opened = app.tokens.decrypt(version, token, None)?;
+    app.vapid.check_allowed(None)?;
+    Ok(opened)
 }
 
 /// The token in an endpoint of the server with this origin: scheme, host and port (RFC 6454 §5).

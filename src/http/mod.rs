@@ -1,6 +1,7 @@
 //! The public HTTP interface: pushes, WebSocket upgrades of user agents, and health checks.
 
 pub mod accept_failures;
+pub mod access;
 pub mod app;
 pub(crate) mod body;
 pub mod endpoint_token;

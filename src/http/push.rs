@@ -82,13 +82,21 @@ pub(super) async fn deliver(
     uaid: Uaid,
     message: Message,
 ) -> Result<Accepted, PushError> {
+    let access = &app.common.access;
+    if access.has_ended(uaid) {
+        return Err(PushError::UserGone);
+    }
     let ttl_s = message.ttl.0 / 1000;
+    let bytes = message.payload.as_ref().map_or(0, |payload| payload.data.len());
     let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
     let outcome = outcome.unwrap_or_else(|error| {
         debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
     });
     debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl_s);
+    if let Outcome::Delivered | Outcome::Stored = outcome {
+        access.count_push(uaid, bytes);
+    }
     match outcome {
         Outcome::Delivered => Ok(Accepted::Delivered),
         Outcome::Stored => Ok(Accepted::Stored),
@@ -114,6 +122,7 @@ pub(super) fn open(
     let credentials = Credentials::read(headers)?;
     let key = credentials.as_ref().map(Credentials::key);
     let opened = app.tokens.decrypt(version, token, key)?;
+    app.vapid.check_allowed(key)?;
     if let Some(credentials) = &credentials {
         app.vapid.verify(credentials, app.common.clock.now())?;
     }

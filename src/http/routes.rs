@@ -19,7 +19,9 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
         if let Some(connections) = &node.connections {
             service
                 .app_data(connections.clone())
-                .service(page("/", web::get().to(socket::connect)));
+                .service(page("/", web::get().to(socket::connect)))
+                .service(page("/u/{token}", web::get().to(socket::connect)))
+                .service(page("/u/{token}/", web::get().to(socket::connect)));
         }
         if let Some(endpoints) = &node.endpoints {
             of_endpoints(endpoints, service);

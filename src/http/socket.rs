@@ -1,9 +1,10 @@
-//! `GET /`: upgrades the connection of a user agent to a WebSocket.
+//! `GET /` and `GET /u/TOKEN`: upgrades the connection of a user agent to a WebSocket.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::UPGRADE;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
+use actors::access::WithAccess;
 use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
 use uuid::Uuid;
@@ -30,10 +31,20 @@ fn upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, P
     if common.is_draining() || !common.limits.has_room_for_connect() {
         return Err(PushError::TooManyConnections);
     }
+    let token = request.match_info().get("token");
+    let slot = app.access.try_admit(token, common.clock.now(), &common.log)?;
     let (uaid, noise) = (Uuid::new_v4(), Uuid::new_v4());
     let jitter = u16::from_be_bytes([noise.as_bytes()[0], noise.as_bytes()[1]]);
-    let seed = ConnectionSeed { fresh_uaid: Uaid(uaid.into_bytes()), jitter };
-    let admission = common.limits.of_agent(address).ok_or(PushError::AddressFull)?;
+    let fresh_uaid = match &slot {
+        Some(slot) => Uaid::with_access(uaid.into_bytes(), slot.id()),
+        None => Uaid(uaid.into_bytes()),
+    };
+    let seed = ConnectionSeed { fresh_uaid, jitter };
+    let of_address = common.limits.of_agent(address).ok_or(PushError::AddressFull)?;
+    let admission = match slot {
+        Some(slot) => Box::new(WithAccess { of_address, slot }),
+        None => of_address,
+    };
     actors::socket::upgrade(app.clients.clone(), seed, admission, request)
         .map_err(|error| PushError::Handshake(error.error_response().status()))
 }

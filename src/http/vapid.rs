@@ -20,6 +20,8 @@ mod tests;
 use quick_cache::sync::Cache;
 use state_machine::{Span, Time};
 
+use crate::settings::AllowedVapidKeys;
+
 pub use credentials::Credentials;
 pub use key::VapidKey;
 pub use origin::{Origin, OriginError};
@@ -53,6 +55,10 @@ pub enum VapidError {
     /// The schemes `WebPush` and `Bearer` carry the key in `Crypto-Key`.
     #[error("the Crypto-Key header has no public key (p256ecdsa), which this scheme needs")]
     NoLegacyKey,
+    #[error("this server takes only pushes that are signed with a VAPID key which it lists")]
+    Unsigned,
+    #[error("this server does not list the VAPID public key of this push")]
+    NotListed,
     #[error("the VAPID public key is not an uncompressed P-256 point of 65 bytes in base64url")]
     Key,
     #[error("the VAPID token is longer than {TOKEN_MAX_BYTES} bytes")]
@@ -93,14 +99,32 @@ const CACHED_BYTES: usize = 256;
 /// sender repeats a token for hours, and the signature check is the expensive part.
 pub struct Vapid {
     origin: Origin,
+    /// The keys whose pushes are taken; all, if it is empty.
+    allowed: AllowedVapidKeys,
     /// Expiry of verified tokens in seconds, by the SHA-256 of key and token.
     verified: Cache<[u8; 32], f64>,
 }
 
 impl Vapid {
-    /// A verifier for `origin` with a cache of at most `cache_max_bytes`.
+    /// A verifier for `origin` with a cache of at most `cache_max_bytes`, which takes all keys.
     pub fn new(origin: Origin, cache_max_bytes: usize) -> Self {
-        Self { origin, verified: Cache::new(cache_max_bytes / CACHED_BYTES) }
+        let verified = Cache::new(cache_max_bytes / CACHED_BYTES);
+        Self { origin, allowed: AllowedVapidKeys::default(), verified }
+    }
+
+    /// The same verifier, which takes only these keys, unless there are none.
+    pub fn allowing(self, allowed: AllowedVapidKeys) -> Self {
+        Self { allowed, ..self }
+    }
+
+    /// Checks that the operator lists the key of a push, or lists none. Nothing is proved yet.
+    pub fn check_allowed(&self, key: Option<&VapidKey>) -> Result<(), VapidError> {
+        match key {
+            _ if self.allowed.is_all() => Ok(()),
+            None => Err(VapidError::Unsigned),
+            Some(key) if self.allowed.has(key.as_bytes()) => Ok(()),
+            Some(_) => Err(VapidError::NotListed),
+        }
     }
 
     /// Checks that the key signed the token for this origin, and that the token is valid `now`.

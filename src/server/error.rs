@@ -56,6 +56,8 @@ pub enum ServeError {
         dir = .dir.display()
     )]
     LostAuthKeys { dir: PathBuf },
+    #[error("cannot read the access tokens: {0}")]
+    AccessTokens(StoreError),
     #[error(transparent)]
     AddKey(#[from] AddError),
     #[error(transparent)]

@@ -135,6 +135,7 @@ async fn registration_api(node: &Node, month: Month) -> RegistrationService {
     let (store, clock, log) = (Arc::clone(&common.store), common.clock.clone(), common.log.clone());
     let tokens = Arc::clone(&node.app.endpoints.as_ref().unwrap().tokens);
     RegistrationService {
+        is_closed: false,
         agents: Arc::new(BridgedAgents::new(store, clock, limits, log.clone())),
         apps: BTreeSet::from([(bridge, "1234".into())]),
         secrets: RegistrationSecrets::new(keys.auth_keys()),

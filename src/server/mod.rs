@@ -131,6 +131,7 @@ fn admin_socket(
         makes_tables: true,
         servers: Servers::ThisOne,
         feeds: Some(common.feeds.clone()),
+        access: Some(common.access.clone()),
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
     };

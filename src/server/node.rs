@@ -25,6 +25,7 @@ use super::{ServeError, feeds, limits};
 use crate::bridges::Bridges;
 use crate::bridges::registration::{RegistrationSecrets, RegistrationService};
 use crate::http::accept_failures::AcceptFailures;
+use crate::http::access::AccessCheck;
 use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
@@ -35,7 +36,7 @@ use crate::limits::Limits;
 use crate::peers::inbound::RouterPort;
 use crate::peers::outbound::{RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
-use crate::settings::{Role, Settings, StoreKind};
+use crate::settings::{AccessMode, Role, Settings, StoreKind};
 use crate::store::message_tables::MonthTables;
 
 /// Name of a single node in router records. It is fixed, so that the records stay valid when the
@@ -77,9 +78,12 @@ pub(super) async fn assemble(
     let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());
+    let access = actors::access::load(&feeds, clock.clone()).await;
+    let access = access.map_err(ServeError::AccessTokens)?;
     let common = Data::new(SharedState {
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,
+        access,
         clock: clock.clone(),
         draining: AtomicBool::new(false),
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
@@ -121,7 +125,7 @@ struct NodeParts<'a> {
 impl NodeParts<'_> {
     /// Starts the registry, which looks agents and other nodes up.
     fn directory(&self, role: Role, name: &NodeId) -> Directory {
-        let SharedState { clock, log, .. } = &***self.common;
+        let SharedState { feeds, access, clock, log, .. } = &***self.common;
         let peers: Arc<dyn NodeDirectory> = match role {
             // No other node is called. DynamoDB tables may be used by several nodes.
             Role::All => Arc::new(NoPeers(match self.settings.store {
@@ -135,7 +139,10 @@ impl NodeParts<'_> {
             }
         };
         let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log.clone());
-        registry.start(role.has_connections().then(|| name.clone()))
+        let registry = registry.with_access(access.clone());
+        let directory = registry.start(role.has_connections().then(|| name.clone()));
+        access.follow(feeds, directory.registry().clone(), log.clone());
+        directory
     }
 
     fn router_port(&self, name: &NodeId, directory: &Directory) -> RouterPort {
@@ -148,6 +155,11 @@ impl NodeParts<'_> {
         let (settings, clock) = (self.settings, self.common.clock.clone());
         let (keys, allowed) = (self.cluster_keys(), &settings.nodes_allowed);
         RouterUrlCheck::new(name, instance, keys, allowed, settings.into(), clock)
+    }
+
+    /// Whether user agents need an access token.
+    fn is_closed(&self) -> bool {
+        self.settings.access == AccessMode::Token
     }
 
     fn cluster_keys(&self) -> Arc<ClusterKeys> {
@@ -191,6 +203,7 @@ impl NodeParts<'_> {
         Ok(Data::new(WebSocketRole {
             common: Data::clone(common),
             clients: Arc::new(clients),
+            access: AccessCheck::new(self.is_closed(), common.access.clone()),
             origin_check: OriginCheck::new(Origin::clone(origin), settings.origins_allowed.clone()),
         }))
     }
@@ -220,6 +233,7 @@ impl NodeParts<'_> {
             secrets: RegistrationSecrets::new(keys.auth_keys()),
             urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
             limits: Arc::clone(limits),
+            is_closed: self.is_closed(),
             body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
             log: log.clone(),
         }
@@ -252,7 +266,8 @@ impl NodeParts<'_> {
             origin: origin.as_str().to_owned(),
             tokens: Arc::new(EndpointTokens::new(keys)),
             message_urls: MessageUrls::new(keys),
-            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max),
+            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max)
+                .allowing(settings.vapid_keys_allowed.clone()),
             limits: limits::of_a_push(settings),
             matrix_gateway: settings.matrix_gateway,
             simplepush: settings.simplepush,

@@ -11,12 +11,12 @@ use slog::Level;
 use state_machine::LastConnect;
 use storage::WhenFull;
 
-use super::AllowedOrigins;
 use super::setting::{
     COUNT, Group, PER_MINUTE, Setting, UP_TO_A_DAY_S, WAIT_MS, optional, settings,
 };
 use super::sources::{RawSettings, SettingsError};
 use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, Value};
+use super::{AccessMode, AllowedOrigins, AllowedVapidKeys};
 use crate::node_address::{AllowedNodes, Networks};
 use feeds::with_feeds;
 
@@ -41,6 +41,10 @@ with_feeds! {
         /// Origins of web pages that may open the WebSocket of user agents beside the public origin, separated by
         /// commas. Others get 403; `*` allows all. User agents need no entry: they send no web origin.
         origins_allowed: AllowedOrigins = AllowedOrigins::default();
+
+        /// Who may connect as a user agent: `open` admits all, `token` those whose URL has an access token of
+        /// `kalends access add`, as in `wss://push.example.net/u/TOKEN`. Others get 401.
+        access: AccessMode = AccessMode::Open;
 
         /// Number of worker threads; 0 starts one for each core.
         workers: usize = 0, in 0..=1024, "threads";
@@ -231,6 +235,10 @@ with_feeds! {
 
         /// Memory for verified VAPID tokens, which are cached until they expire: about 256 bytes each.
         vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
+
+        /// VAPID public keys of the application servers that may push, in base64url, separated by commas. With such a
+        /// list, pushes with another key or none get 401. Empty allows all.
+        vapid_keys_allowed: AllowedVapidKeys = AllowedVapidKeys::default();
 
         /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an ack do not count.
         pushes_in_flight_max: usize = 20_000, in COUNT, "pushes";

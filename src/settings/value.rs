@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use slog::Level;
+use state_machine::wire::VapidKey;
 use storage::WhenFull;
 use url::Url;
 
@@ -57,6 +58,14 @@ pub enum BillingMode {
     Provisioned,
 }
 
+/// Who may connect as a user agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessMode {
+    Open,
+    /// Those whose URL has an access token.
+    Token,
+}
+
 /// Part of a name at AWS: letters, digits, `_`, `-` and `.`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamePart(String);
@@ -70,6 +79,39 @@ pub struct PublicUrl(String);
 pub enum AllowedOrigins {
     All,
     Only(Vec<PublicUrl>),
+}
+
+/// The public keys of the application servers that may push. Empty means all, signed or not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllowedVapidKeys(Vec<VapidKey>);
+
+/// Keys in [`AllowedVapidKeys`] at most: each push compares its key with all of them.
+const ALLOWED_KEYS_MAX: usize = 1000;
+
+impl AllowedVapidKeys {
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this uncompressed point is listed.
+    pub fn has(&self, key: &[u8; 65]) -> bool {
+        self.0.iter().any(|listed| listed.as_bytes() == key)
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let key = |word: &str| VapidKey::parse(word.trim()).filter(VapidKey::is_on_curve);
+        let words = text.split(',').filter(|_| !text.is_empty());
+        let keys = words.map(key).collect::<Option<Vec<_>>>();
+        let keys = keys.ok_or("expected VAPID public keys in base64url, separated by commas")?;
+        match keys.len() <= ALLOWED_KEYS_MAX {
+            true => Ok(Self(keys)),
+            false => Err(format!("expected at most {ALLOWED_KEYS_MAX} keys")),
+        }
+    }
+
+    fn text(&self) -> String {
+        self.0.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl TomlKind {
@@ -205,6 +247,8 @@ values! {
     PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
     AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;
+    AccessMode: Text, "ACCESS", |text| named(&ACCESS, text), |mode| name_of(&ACCESS, mode);
+    AllowedVapidKeys: Text, "LIST", AllowedVapidKeys::read, AllowedVapidKeys::text;
     Networks: Text, "LIST", Networks::parse, Networks::to_string;
     NamePart: Text, "NAME", NamePart::read, |part: &NamePart| part.0.clone();
     PublicUrl: Text, "URL", PublicUrl::read, |url: &PublicUrl| url.0.clone();
@@ -237,6 +281,8 @@ const STORES: [(&str, StoreKind); 2] =
 
 const BILLINGS: [(&str, BillingMode); 2] =
     [("on-demand", BillingMode::OnDemand), ("provisioned", BillingMode::Provisioned)];
+
+const ACCESS: [(&str, AccessMode); 2] = [("open", AccessMode::Open), ("token", AccessMode::Token)];
 
 const WHEN_FULL: [(&str, WhenFull); 2] =
     [("refuse", WhenFull::Refuse), ("replace", WhenFull::Replace)];
@@ -302,6 +348,22 @@ mod tests {
         }
         for wrong in ["https://a.example,", "a.example", "*, https://a.example", "null"] {
             assert!(AllowedOrigins::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_vapid_keys_is_read_as_it_is_shown() {
+        let key = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
+        for (text, shown) in
+            [(String::new(), String::new()), (format!("{key}=,{key}"), format!("{key}, {key}"))]
+        {
+            let keys = AllowedVapidKeys::parse(&text).unwrap();
+            assert_eq!(keys.show(), shown);
+            assert_eq!(AllowedVapidKeys::parse(&shown), Ok(keys));
+        }
+        let off_the_curve = format!("{}A", &key[..key.len() - 1].replace("xsr7", "xsr8"));
+        for wrong in [",", "x", &format!("{key},"), &off_the_curve, &vec![key; 1001].join(",")] {
+            assert!(AllowedVapidKeys::parse(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -8,6 +8,7 @@
 //! - [`delivery`]: one push of an application server, from the first read to the answer.
 //! - [`registry`]: the connections of this node.
 //! - [`feed`]: tables of keys whose changes are numbered, their publishers and consumers.
+//! - [`access`]: the tokens of a closed server, a feed that every node follows.
 //! - [`broadcast`]: the feed that every node consumes for its user agents.
 //! - [`bridge`]: user agents behind the push service of their platform.
 //! - [`bridged_call`]: one call on such an agent, which also moves it to this month.
@@ -16,6 +17,7 @@
 //! - [`staggered_fanout`]: wakes many subscribers one after the other.
 //! - [`wire`]: the messages of user agents and server, as JSON.
 
+pub mod access;
 pub mod backoff;
 pub mod breaker;
 pub mod bridge;
@@ -42,6 +44,7 @@ pub mod time;
 pub mod token_bucket;
 pub mod wire;
 
+pub use access::AccessId;
 pub use bridge::{BridgeName, BridgeOutcome, BridgeRecipient};
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};
 pub use message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::access::AccessId;
 use crate::ids::{ConnectionId, Uaid};
 
 /// The live connections. `R` is the handle of a connection; tests need none.
@@ -50,6 +51,17 @@ impl<R> Registry<R> {
         self.live.values()
     }
 
+    /// The live connections of an access token. They are neighbours: no other connection is looked at.
+    pub fn of_access(&self, id: AccessId) -> impl Iterator<Item = &Entry<R>> {
+        let [first, last] = [0, u8::MAX].map(|byte| {
+            let mut uaid = [byte; 16];
+            uaid[..6].copy_from_slice(&id.0);
+            Uaid(uaid)
+        });
+        let near = self.live.range(first..=last);
+        near.filter(move |(uaid, _)| uaid.access() == Some(id)).map(|(_, entry)| entry)
+    }
+
     pub fn len(&self) -> usize {
         self.live.len()
     }
@@ -93,6 +105,20 @@ mod tests {
         assert!(!registry.is_empty());
         registry.remove(WHO, NEW);
         assert_eq!((registry.is_empty(), registry.len()), (true, 0));
+    }
+
+    #[test]
+    fn the_connections_of_a_token_are_found_among_their_neighbours() {
+        let mut registry = Registry::new();
+        let [before, id, after] = [[1, 1, 1, 1, 1, 0], [1; 6], [1, 1, 1, 1, 1, 2]].map(AccessId);
+        for (number, access) in [before, id, id, after].into_iter().enumerate() {
+            let uaid = Uaid::with_access([number as u8; 16], access);
+            registry.insert(uaid, ConnectionId(number as u64), ());
+        }
+        // The same bytes in a uaid without a token.
+        registry.insert(Uaid([1; 16]), ConnectionId(9), ());
+        let of = |id| registry.of_access(id).map(|entry| entry.connection.0).collect::<Vec<_>>();
+        assert_eq!((of(before), of(id), of(after)), (vec![0], vec![1, 2], vec![3]));
     }
 
     #[test]

@@ -42,6 +42,7 @@ use head_watch::{HeadSubscription, HeadWatch};
 use publisher::{FeedDirty, PublisherActor};
 pub use shared_page::SharedPage;
 use subscription::WhenMissing;
+pub(crate) use subscription::pages;
 pub use subscription::{FeedSubscription, SubscriptionError, TooManyFollowers};
 
 /// The feeds of a node. Clones share them.

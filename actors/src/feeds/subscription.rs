@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::stream::{self, Stream};
 use slog::{debug, warn};
 use state_machine::Span;
 use state_machine::feed::{
@@ -209,6 +210,18 @@ impl FeedSubscription {
             StoreFailed
         })
     }
+}
+
+/// The pages of a subscription, up to its end.
+pub(crate) fn pages(
+    follower: FeedSubscription,
+) -> impl Stream<Item = Result<FeedPage, SubscriptionError>> {
+    stream::unfold(Some(follower), async |follower| {
+        let mut follower = follower?;
+        let page = follower.next().await;
+        let rest = page.is_ok().then_some(follower);
+        Some((page, rest))
+    })
 }
 
 impl Drop for FeedSubscription {

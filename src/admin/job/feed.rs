@@ -106,6 +106,8 @@ pub(super) async fn list(report: &Report) -> Result<(), JobError> {
         let feeds = report.step(|| report.context.store.feeds(after.clone(), FEEDS_MAX)).await?;
         let (is_first, is_last) = (after.is_none(), feeds.len() < FEEDS_MAX);
         after = feeds.last().map(|feed| feed.name.clone());
+        let feeds: Vec<_> =
+            feeds.into_iter().filter(|feed| feed.name != FeedName::access()).collect();
         if is_first || !feeds.is_empty() {
             report.emit(Output::Feeds(feeds)).await?;
         }
@@ -139,6 +141,12 @@ async fn publish(feed: &FeedName, report: &Report) -> Result<(), JobError> {
     if report.context.feeds.is_some() {
         return report.note("the server publishes it").await;
     }
+    let last = number_all(feed, report).await?;
+    report.note(format!("published, the last number of {feed} is {last}")).await
+}
+
+/// Publishes what was written. Returns the last number of the feed.
+pub(super) async fn number_all(feed: &FeedName, report: &Report) -> Result<FeedSyncId, JobError> {
     let (mut after, mut last) = (None, FeedSyncId::NONE);
     loop {
         let publish = || report.context.store.publish(feed.clone(), after.clone(), BATCH_MAX);
@@ -146,7 +154,7 @@ async fn publish(feed: &FeedName, report: &Report) -> Result<(), JobError> {
         last = result.as_ref().map_or(last, |result| result.head);
         after = result.and_then(|result| result.next);
         if after.is_none() {
-            return report.note(format!("published, the last number of {feed} is {last}")).await;
+            return Ok(last);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The jobs: what each command does to the store, in steps.
 
+mod access;
 mod advice;
 mod census;
 mod copy;
@@ -74,6 +75,9 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::FeedList(_) => feed::list(report).await?,
         Request::FeedTail(tail) => tail::run(tail, &report.context, report).await?,
         Request::BroadcastList(_) => feed::broadcasts(report).await?,
+        Request::AccessAdd(add) => access::add(add, report).await?,
+        Request::AccessList(_) => access::list(report).await?,
+        Request::AccessRevoke(revoke) => access::revoke(revoke, report).await?,
         Request::ImportRedis(redis) => return import::run(&redis, report).await,
     }
     Ok(Completion::Done)

@@ -37,6 +37,7 @@ use slog::{Logger, debug};
 use state_machine::wire::EndpointUrls;
 use state_machine::{BridgeName, BridgeRecipient, Uaid};
 
+use crate::http::PushError;
 use crate::http::body::read_body;
 use crate::limits::Limits;
 use body::{BODY_BYTES_MAX, Fields, chid};
@@ -51,6 +52,8 @@ pub struct RegistrationService {
     pub secrets: RegistrationSecrets,
     pub urls: Box<dyn EndpointUrls + Send + Sync>,
     pub limits: Arc<Limits>,
+    /// Whether user agents need an access token: no new one registers here, and those that did remain.
+    pub is_closed: bool,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     pub log: Logger,
@@ -94,6 +97,7 @@ impl RegistrationService {
         };
         let method = request.method();
         match (target.resource, method) {
+            (Resource::New, &Method::POST) if self.is_closed => Err(PushError::Access.into()),
             (Resource::New, &Method::POST) => self.register(&target, &body().await?, address).await,
             (Resource::Agent(uaid), &Method::PUT) => {
                 let uaid = self.authorize(uaid, headers)?;

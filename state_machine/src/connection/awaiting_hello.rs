@@ -28,6 +28,7 @@ impl AwaitingHello {
             Event::MessageReceived(_) => CloseReason::NoHello,
             Event::InvalidFrame(frame) => close_reason_of(&frame).unwrap_or(CloseReason::NoHello),
             Event::SocketClosed => CloseReason::SocketClosed,
+            Event::AccessEnded => CloseReason::AccessEnded,
             Event::ShutdownBegan => CloseReason::Shutdown,
             Event::BroadcastsChanged(all) => {
                 return Phase::AwaitingHello(Self { broadcasts: Some(all) });
@@ -51,6 +52,8 @@ impl AwaitingHello {
     }
 
     /// Registers the connection on this node, before its record names the node.
+    ///
+    /// A uaid of another access token is that of another person, and counts as none.
     fn identify(
         self,
         uaid: Option<Uaid>,
@@ -58,6 +61,7 @@ impl AwaitingHello {
         use_webpush: bool,
         cx: &mut StepContext<'_>,
     ) -> Phase {
+        let uaid = uaid.filter(|uaid| uaid.access() == cx.seed.fresh_uaid.access());
         let is_simplepush = cx.config.simplepush && !use_webpush;
         let name = uaid.unwrap_or(cx.seed.fresh_uaid);
         cx.out.push(Effect::Register { uaid: name });

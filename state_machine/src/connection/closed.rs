@@ -23,6 +23,7 @@ pub(super) fn on_event(event: Event, cx: &mut StepContext<'_>) -> Phase {
         | Event::Replaced
         | Event::ConnectedElsewhere { .. }
         | Event::ShutdownBegan
+        | Event::AccessEnded
         | Event::MessageStored
         | Event::BroadcastsChanged(_)
         | Event::AckReplyLost(_)

@@ -78,7 +78,8 @@ pub struct ConnectionSeed {
 impl ConnectionSeed {
     /// Its slot in the staggered fan-out, evenly distributed.
     pub fn slot(self) -> u32 {
-        let [a, b, c, d, ..] = self.fresh_uaid.0;
+        // The first bytes may be those of an access token.
+        let [.., a, b, c, d] = self.fresh_uaid.0;
         u32::from_be_bytes([a, b, c, d])
     }
 

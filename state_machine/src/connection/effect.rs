@@ -96,6 +96,8 @@ pub enum CloseReason {
     TooManyConnects,
     /// This user agent connected too often.
     TooManyHellos,
+    /// The access token of the agent was revoked or has expired.
+    AccessEnded,
     /// The node is shutting down.
     Shutdown,
     /// The peer closed the socket.
@@ -178,7 +180,7 @@ impl PushAnswer {
 
 impl CloseReason {
     /// All reasons, for metrics and tests.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::HelloTimeout,
         Self::NoHello,
         Self::SecondHello,
@@ -192,6 +194,7 @@ impl CloseReason {
         Self::TooManyUnacked,
         Self::TooManyConnects,
         Self::TooManyHellos,
+        Self::AccessEnded,
         Self::Shutdown,
         Self::SocketClosed,
     ];
@@ -205,6 +208,7 @@ impl CloseReason {
             Self::Binary => Some(1003),
             Self::NotJson => Some(1007),
             Self::Unreadable => Some(1009),
+            Self::AccessEnded => Some(4401),
             Self::HelloTimeout | Self::Silent => Some(4408),
             Self::Replaced | Self::RecordMissing => Some(4409),
             Self::SessionEnded | Self::TooManyUnacked => Some(4410),
@@ -239,6 +243,7 @@ impl CloseReason {
             | Self::Binary
             | Self::Unreadable
             | Self::Silent
+            | Self::AccessEnded
             | Self::SocketClosed => false,
         }
     }
@@ -259,6 +264,7 @@ impl CloseReason {
             Self::TooManyUnacked => "too many messages without an ack, connect again",
             Self::TooManyConnects => "too many user agents connect now, connect again later",
             Self::TooManyHellos => "this user agent connects too often, connect again later",
+            Self::AccessEnded => "the access token was revoked or has expired",
             Self::Shutdown => "server is shutting down",
             Self::SocketClosed => "socket closed",
         }

@@ -34,6 +34,8 @@ pub enum Event {
     },
     /// The node is shutting down.
     ShutdownBegan,
+    /// The access token of the agent was revoked or has expired.
+    AccessEnded,
     /// An endpoint stored a message for this user agent.
     MessageStored,
     /// All broadcasts as of now. [`Connection::broadcasts_due`](super::Connection::broadcasts_due) decides when the driver
@@ -73,6 +75,7 @@ impl Event {
             Self::Replaced => "replaced",
             Self::ConnectedElsewhere { .. } => "connected elsewhere",
             Self::ShutdownBegan => "shutdown began",
+            Self::AccessEnded => "access ended",
             Self::MessageStored => "message stored",
             Self::BroadcastsChanged(_) => "broadcasts changed",
             Self::PushArrived { .. } => "push arrived",

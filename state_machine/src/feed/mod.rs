@@ -41,6 +41,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::access;
 use crate::backoff::Backoff;
 use crate::broadcast;
 use crate::time::Span;
@@ -170,10 +171,25 @@ fn store_backoff(retry: Span) -> Backoff {
     Backoff::new(retry, retry * 64)
 }
 
+const BROADCASTS: &str = "broadcasts";
+
+/// Its dot keeps it apart from all names that [`FeedName::parse`] reads.
+const ACCESS: &str = ".access";
+
 impl FeedName {
     /// The feed of the broadcasts: a key is a broadcast's id, a value its version.
     pub fn broadcasts() -> Self {
-        Self("broadcasts".into())
+        Self(BROADCASTS.into())
+    }
+
+    /// The feed of the access tokens. No command and no request can name it.
+    pub fn access() -> Self {
+        Self(ACCESS.into())
+    }
+
+    /// Reads a name that is in a store, where the feed of the access tokens is among the others.
+    pub fn from_store(text: &str) -> Result<Self, FeedTextError> {
+        if text == ACCESS { Ok(Self::access()) } else { Self::parse(text) }
     }
 
     /// Whether readers can read the feed before its first write. Until then it is empty.
@@ -185,17 +201,21 @@ impl FeedName {
     /// versions are limited further: every node has all of them in memory, and an agent receives up
     /// to 64 in a frame.
     pub fn value_bytes_max(&self, bytes_max: usize) -> usize {
-        if *self == Self::broadcasts() {
-            bytes_max.min(broadcast::VERSION_BYTES_MAX)
-        } else {
-            bytes_max
+        match self.as_str() {
+            BROADCASTS => bytes_max.min(broadcast::VERSION_BYTES_MAX),
+            ACCESS => access::GRANT_BYTES_MAX,
+            _ => bytes_max,
         }
     }
 
     /// The maximum number of keys of this feed, including deleted ones, if the server allows
     /// `keys_max`.
     pub fn keys_max(&self, keys_max: u64) -> u64 {
-        if *self == Self::broadcasts() { keys_max.min(broadcast::BROADCASTS_MAX) } else { keys_max }
+        match self.as_str() {
+            BROADCASTS => keys_max.min(broadcast::BROADCASTS_MAX),
+            ACCESS => access::ACCESS_TOKENS_MAX,
+            _ => keys_max,
+        }
     }
 
     /// Whether this feed may have the key. A broadcast cannot have the id that `hello` uses for

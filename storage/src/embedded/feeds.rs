@@ -185,7 +185,7 @@ fn list(
     let mut statement = conn.prepare_cached(LIST)?;
     let after = after.map_or("", FeedName::as_str);
     let rows = statement.query_map(params![after, to_i64(limit as u64)], |row| {
-        let name = FeedName::parse(row.get_ref(3)?.as_str()?);
+        let name = FeedName::from_store(row.get_ref(3)?.as_str()?);
         let name = name.map_err(|error| corrupt(3, Type::Text, error))?;
         Ok(FeedState { name, sequence: decode_sequence(row)? })
     })?;

@@ -54,6 +54,16 @@ impl Socket {
         Self::over(stream, address).await
     }
 
+    /// Connects at another path than `/`.
+    pub(crate) async fn open_at(server: &Server, path: &str) -> Result<Self, Error> {
+        let stream = TcpStream::connect(server.address()).await?;
+        let mut request = upgrade_request(server.address(), &[SUBPROTOCOL]);
+        *request.uri_mut() = format!("ws://{}{path}", server.address()).parse().expect("a URL");
+        let upgrade = client_async(request, stream);
+        let (socket, _) = within(AT_ONCE, "the server answers", upgrade).await?;
+        Ok(Self(socket))
+    }
+
     /// Connects like an agent of this address behind a proxy.
     pub(crate) async fn open_from(server: SocketAddr, address: IpAddr) -> Result<Self, Error> {
         let stream = TcpStream::connect(server).await?;

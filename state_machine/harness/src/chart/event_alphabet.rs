@@ -58,6 +58,7 @@ pub(super) fn events() -> Vec<Event> {
         Event::ConnectedElsewhere { connected_at: START + Span::from_secs(3600) },
         Event::ConnectedElsewhere { connected_at: START - Span(1) },
         Event::ShutdownBegan,
+        Event::AccessEnded,
         Event::MessageStored,
         Event::BroadcastsChanged(broadcasts()),
         Event::AckReplyLost(message(1, KNOWN).key()),

@@ -38,12 +38,13 @@ impl Reader<'_> {
 
     /// Parses the text after `node>`.
     pub(super) fn node(&self, text: &str) -> Result<Event, SyntaxError> {
-        const EVENTS: &str = "message_stored, replaced, connected_elsewhere, shutdown, hello_over_limit or broadcasts";
+        const EVENTS: &str = "message_stored, replaced, connected_elsewhere, shutdown, access_ended, hello_over_limit or broadcasts";
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match (word, rest) {
             ("message_stored", "") => Ok(Event::MessageStored),
             ("replaced", "") => Ok(Event::Replaced),
             ("shutdown", "") => Ok(Event::ShutdownBegan),
+            ("access_ended", "") => Ok(Event::AccessEnded),
             ("hello_over_limit", text) => {
                 let reason = CloseReason::ALL.into_iter().find(|reason| reason.text() == text);
                 reason.map(Event::HelloOverLimit).ok_or_else(|| format!("`{text}` closes nothing"))

@@ -44,6 +44,7 @@ impl TranscriptWriter<'_> {
                 format!("node> connected_elsewhere at={}", offset_text(*connected_at, self.start))
             }
             Event::ShutdownBegan => "node> shutdown".to_owned(),
+            Event::AccessEnded => "node> access_ended".to_owned(),
             Event::MessageStored => "node> message_stored".to_owned(),
             Event::BroadcastsChanged(all) => format!("node> broadcasts {}", broadcasts(all)),
             Event::PushArrived { push, message } => {

@@ -116,6 +116,7 @@ impl Session {
             }
             // A late notification: the agent reconnected to this node since.
             Event::ConnectedElsewhere { .. } => {}
+            Event::AccessEnded => return SessionOutcome::Close(CloseReason::AccessEnded),
             Event::ShutdownBegan => return SessionOutcome::Close(CloseReason::Shutdown),
             Event::MessageStored => self.request_scan(),
             Event::AckReplyLost(message) => self.deletes.delete(message),

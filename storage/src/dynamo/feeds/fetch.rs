@@ -127,7 +127,7 @@ pub(super) async fn list(
 
 fn decode(client: &DynamoClient, item: &Item) -> Option<(FeedName, Sequence)> {
     let name = text_of(item, NAME);
-    let feed = name.and_then(|name| FeedName::parse(name).ok());
+    let feed = name.and_then(|name| FeedName::from_store(name).ok());
     let found = feed.zip(rows::decode_sequence(item));
     if found.is_none() && name != Some(PREFLIGHT_FEED) {
         client.count_unreadable();

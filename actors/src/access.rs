@@ -1,0 +1,271 @@
+//! The access tokens of a node: follows their feed, and closes the connections of a token that has ended.
+//!
+//! All of them are in memory. A push to an agent without a token costs one comparison of its uaid.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use actix::dev::SendError;
+use actix::{Actor, AsyncContext, Context, StreamHandler};
+use slog::{Logger, info, warn};
+use state_machine::access::{AccessId, AccessTable};
+use state_machine::connection::CloseReason;
+use state_machine::feed::{FeedName, FeedPage};
+use state_machine::{Span, Uaid};
+use storage::StoreError;
+
+use crate::admission::Admission;
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::feeds::{FeedSubscription, Feeds, SubscriptionError, pages};
+use crate::mailbox::BoundedAddr;
+use crate::registry::{CloseAccess, RegistryActor};
+
+/// The longest time until the clock is compared with the next expiry: the clock may be set.
+const EXPIRY_CHECK: Span = Span::from_secs(60);
+
+/// The wait before the registry is notified again whose mailbox was full.
+const RETRY: Span = Span::from_secs(1);
+
+/// The access tokens, as all threads of a node see them.
+#[derive(Clone)]
+pub struct Access(Arc<Shared>);
+
+struct Shared {
+    table: RwLock<AccessTable>,
+    /// By token, since the node started. No more than tokens.
+    usage: RwLock<BTreeMap<AccessId, Arc<AccessUsage>>>,
+    clock: Clock,
+}
+
+/// What the agents of a token have used on this node since it started.
+#[derive(Debug, Default)]
+pub struct AccessUsage {
+    connections: AtomicU64,
+    pushes: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// The numbers of an [`AccessUsage`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AccessCounts {
+    pub connections: u64,
+    /// Pushes that were accepted, and the size of their payloads in bytes.
+    pub pushes: u64,
+    pub bytes: u64,
+}
+
+/// Why a connection is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessRefusal {
+    /// The token is unknown, revoked or expired.
+    NoSuchToken,
+    /// As many agents are connected with it as may.
+    Full,
+}
+
+/// A connection with a token, counted until it is dropped.
+pub struct AccessSlot {
+    id: AccessId,
+    usage: Arc<AccessUsage>,
+    access: Access,
+}
+
+/// The limits of a connection with a token.
+pub struct WithAccess {
+    pub of_address: Box<dyn Admission>,
+    pub slot: AccessSlot,
+}
+
+/// Reads all tokens. Fails if the store does.
+pub async fn load(feeds: &Feeds, clock: Clock) -> Result<Access, StoreError> {
+    let mut table = AccessTable::default();
+    let limit = feeds.limits().consumer.page;
+    loop {
+        let (feed, after) = (FeedName::access(), table.cursor());
+        let Some(page) = feeds.store().fetch_feed(feed, after, limit).await? else { break };
+        let is_last = page.is_last() || page.cursor <= after;
+        table.apply(page);
+        if is_last {
+            break;
+        }
+    }
+    let (table, usage) = (RwLock::new(table), RwLock::default());
+    Ok(Access(Arc::new(Shared { table, usage, clock })))
+}
+
+impl Access {
+    /// Follows the feed of the tokens from now on. Connections are closed by `registry`.
+    pub fn follow(&self, feeds: &Feeds, registry: BoundedAddr<RegistryActor>, log: Logger) {
+        let now = self.0.clock.now();
+        // There are no connections yet.
+        let table = self.table();
+        let ended = table.iter().filter(|(_, grant)| grant.has_ended(now));
+        let closed = ended.map(|(id, _)| id).collect();
+        drop(table);
+        let (access, feeds, alarm) = (self.clone(), feeds.clone(), Alarm::default());
+        AccessActor { access, feeds, registry, closed, alarm, log }.start();
+    }
+
+    /// Counts a connection with the token that has this SHA-256, in hex.
+    pub fn try_connect(&self, sha256: &str) -> Result<AccessSlot, AccessRefusal> {
+        let table = self.table();
+        let found = table.find(sha256, self.0.clock.now());
+        let (id, agents_max) = found
+            .map(|(id, grant)| (id, u64::from(grant.agents_max)))
+            .ok_or(AccessRefusal::NoSuchToken)?;
+        let usage = self.usage(id);
+        let fits =
+            |connections| (agents_max == 0 || connections < agents_max).then(|| connections + 1);
+        let counted = usage.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        counted.map_err(|_| AccessRefusal::Full)?;
+        Ok(AccessSlot { id, usage, access: self.clone() })
+    }
+
+    /// Whether the token of this agent was revoked or has expired. False for an agent without one.
+    pub fn has_ended(&self, uaid: Uaid) -> bool {
+        uaid.access().is_some_and(|id| self.table().has_ended(id, self.0.clock.now()))
+    }
+
+    /// Counts an accepted push to an agent.
+    pub fn count_push(&self, uaid: Uaid, bytes: usize) {
+        let Some(id) = uaid.access().filter(|id| self.table().get(*id).is_some()) else { return };
+        let usage = self.usage(id);
+        usage.pushes.fetch_add(1, Ordering::Relaxed);
+        usage.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What a token has used on this node.
+    pub fn counts(&self, id: AccessId) -> AccessCounts {
+        let usage = self.0.usage.read().unwrap_or_else(PoisonError::into_inner);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        usage.get(&id).map_or_else(AccessCounts::default, |usage| AccessCounts {
+            connections: count(&usage.connections),
+            pushes: count(&usage.pushes),
+            bytes: count(&usage.bytes),
+        })
+    }
+
+    fn usage(&self, id: AccessId) -> Arc<AccessUsage> {
+        let there = self.0.usage.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        there.unwrap_or_else(|| {
+            let mut usage = self.0.usage.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(usage.entry(id).or_default())
+        })
+    }
+
+    // No holder of the lock can leave a change half done.
+    fn table(&self) -> RwLockReadGuard<'_, AccessTable> {
+        self.0.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table_mut(&self) -> RwLockWriteGuard<'_, AccessTable> {
+        self.0.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AccessSlot {
+    pub fn id(&self) -> AccessId {
+        self.id
+    }
+}
+
+impl Drop for AccessSlot {
+    fn drop(&mut self) {
+        self.usage.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Admission for WithAccess {
+    fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
+        let AccessSlot { id, access, .. } = &self.slot;
+        if access.table().has_ended(*id, access.0.clock.now()) {
+            return Err(CloseReason::AccessEnded);
+        }
+        self.of_address.hello(uaid)
+    }
+
+    fn new_agent(&self) -> bool {
+        self.of_address.new_agent()
+    }
+
+    fn register(&self, uaid: Uaid) -> bool {
+        self.of_address.register(uaid)
+    }
+}
+
+/// Follows the feed of the tokens.
+struct AccessActor {
+    access: Access,
+    feeds: Feeds,
+    registry: BoundedAddr<RegistryActor>,
+    /// The tokens that have ended and whose connections the registry closes.
+    closed: BTreeSet<AccessId>,
+    alarm: Alarm,
+    log: Logger,
+}
+
+impl AccessActor {
+    fn subscription(&self) -> FeedSubscription {
+        let cursor = self.access.table().cursor();
+        self.feeds.subscribe_when_created(FeedName::access(), cursor)
+    }
+
+    /// Closes the connections of tokens that have ended, and sets the alarm for the next one.
+    fn close_ended(&mut self, ctx: &mut Context<Self>) {
+        let now = self.access.0.clock.now();
+        let mut wait = None;
+        {
+            let table = self.access.table();
+            let is_new = |id: &AccessId| !self.closed.contains(id);
+            let ended = table.iter().filter(|(id, grant)| grant.has_ended(now) && is_new(id));
+            for (id, grant) in ended.collect::<Vec<_>>() {
+                match self.registry.try_send(CloseAccess { id }) {
+                    Ok(()) => {
+                        info!(self.log, "an access token has ended, its user agents are closed";
+                            "name" => &grant.name);
+                        self.closed.insert(id);
+                    }
+                    Err(SendError::Full(_)) => wait = Some(now + RETRY),
+                    // The node is stopping.
+                    Err(SendError::Closed(_)) => {}
+                }
+            }
+            let expiry = table.next_expiry(now).map(|at| at.min(now + EXPIRY_CHECK));
+            wait = wait.or(expiry);
+        }
+        self.alarm.set(wait, &self.access.0.clock, ctx, |actor: &mut Self, ctx| {
+            actor.alarm.has_fired();
+            actor.close_ended(ctx);
+        });
+    }
+}
+
+impl Actor for AccessActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.add_stream(pages(self.subscription()));
+        self.close_ended(ctx);
+    }
+}
+
+impl StreamHandler<Result<FeedPage, SubscriptionError>> for AccessActor {
+    fn handle(&mut self, page: Result<FeedPage, SubscriptionError>, ctx: &mut Self::Context) {
+        match page {
+            Ok(page) => self.access.table_mut().apply(page),
+            Err(SubscriptionError::Closed) => {}
+            Err(SubscriptionError::End(error)) => {
+                warn!(self.log, "the access tokens were replaced, reading them from the beginning";
+                    "error" => ?error);
+                *self.access.table_mut() = AccessTable::default();
+                ctx.add_stream(pages(self.subscription()));
+            }
+        }
+        self.close_ended(ctx);
+    }
+
+    /// Keeps the actor alive: another stream may be there, and tokens expire.
+    fn finished(&mut self, _: &mut Self::Context) {}
+}
