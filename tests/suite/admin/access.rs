@@ -45,7 +45,8 @@ async fn refused(server: &Server, path: &str) -> (u16, Vec<String>, Value) {
     let Err(Error::Http(answer)) = Socket::open_at(server, path).await.map(|_| ()) else {
         panic!("{path} was not refused")
     };
-    let headers = answer.headers().iter().map(|(name, _)| name.to_string()).collect();
+    let mut headers: Vec<String> = answer.headers().keys().map(ToString::to_string).collect();
+    headers.sort();
     let body = answer.body().as_ref().expect("there is a body");
     (answer.status().as_u16(), headers, serde_json::from_slice(body).expect("it is JSON"))
 }
@@ -192,7 +193,7 @@ async fn the_tokens_are_no_feed_of_the_feed_commands_and_a_wrong_name_is_wrong_u
 /// The command works on the tables, and each node follows them.
 #[actix_web::test]
 async fn a_token_is_known_and_ends_on_every_node_of_a_cluster() {
-    let cluster = Cluster::launch(ClusterPlan::of(2, 2).with(&[CLOSED]));
+    let cluster = Cluster::launch(ClusterPlan::of(2, 2).with(&[CLOSED, "--feed-poll-ms=50"]));
     let run = async |words: &[&str]| -> ExitOutput {
         let launch = cluster.launch_of(crate::harness::Role::Endpoint);
         let mut command = kalends(words);
