@@ -2,14 +2,21 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::error::DispatchError;
 use actix_server::Server;
-use actix_service::{Service, apply_fn_factory};
+use actix_service::{Service, ServiceFactory, fn_factory, fn_service};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
 use actors::socket::HttpOptions;
+use futures_util::future::Either;
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::tls::Tls;
+use crate::tls::stream::Stream;
 
 /// Time for which an idle HTTP connection is kept. It is longer than that of the clients between
 /// nodes (`node_connection_idle_s`), so that none sends a request on a connection just closed.
@@ -59,10 +66,12 @@ pub fn bind(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListen
     Ok(socket.into())
 }
 
-/// Serves a listener of [`bind`]. Each connection holds what `open` returns. Each worker calls `configure` for its routes.
+/// Serves a listener of [`bind`], with TLS if there is one. Each connection holds what `open` returns. Each worker calls
+/// `configure` for its routes.
 pub fn serve<G, C>(
     listener: TcpListener,
     limits: HttpPortLimits,
+    tls: Option<Arc<Tls>>,
     open: impl Fn() -> G + Send + Clone + 'static,
     configure: impl Fn() -> C + Send + Clone + 'static,
 ) -> io::Result<Server>
@@ -84,18 +93,65 @@ where
     };
     let server = server.listen("kalends", listener, move || {
         let connections = actors::socket::service(&options, configure());
-        let open = open.clone();
-        apply_fn_factory(connections, move |stream: TcpStream, connections: &_| {
-            let (opened, peer) = (open(), stream.peer_addr().ok());
-            let served = Service::call(connections, (stream, peer));
+        let http2 = actors::socket::http2(&options, configure());
+        let (tls, open) = (tls.clone(), open.clone());
+        fn_factory(move || {
+            let (connections, http2) = (connections.new_service(()), http2.new_service(()));
+            let (tls, open) = (tls.clone(), open.clone());
             async move {
-                let ended = served.await;
-                drop(opened);
-                ended
+                let connections = connections.await?;
+                let http2 = if tls.is_some() { Some(http2.await?) } else { None };
+                let services = Rc::new(Services { connections, http2 });
+                Ok::<_, ()>(fn_service(move |stream: TcpStream| {
+                    let (opened, peer) = (open(), stream.peer_addr().ok());
+                    let served = match &tls {
+                        None => {
+                            Either::Left(services.connections.call((Stream::Plain(stream), peer)))
+                        }
+                        Some(tls) => Either::Right(Box::pin(serve_tls(
+                            Arc::clone(tls),
+                            Rc::clone(&services),
+                            stream,
+                            peer,
+                        ))),
+                    };
+                    async move {
+                        let ended = served.await;
+                        drop(opened);
+                        ended
+                    }
+                }))
             }
         })
     })?;
     Ok(server.run())
+}
+
+/// What serves the connections of a thread.
+struct Services<H1, H2> {
+    connections: H1,
+    /// With TLS, whose handshake selects it.
+    http2: Option<H2>,
+}
+
+/// Makes the handshake, in an allocation of its own, which no open connection has.
+async fn serve_tls<H1, H2>(
+    tls: Arc<Tls>,
+    services: Rc<Services<H1, H2>>,
+    stream: TcpStream,
+    peer: Option<SocketAddr>,
+) -> Result<(), DispatchError>
+where
+    H1: Service<(Stream, Option<SocketAddr>), Response = (), Error = DispatchError>,
+    H2: Service<(Stream, Option<SocketAddr>), Response = (), Error = DispatchError>,
+{
+    let Some(stream) = Box::pin(async move { tls.accept(stream).await }).await else {
+        return Ok(());
+    };
+    match services.http2.as_ref().filter(|_| stream.is_http2()) {
+        Some(http2) => Box::pin(http2.call((stream, peer))).await,
+        None => services.connections.call((stream, peer)).await,
+    }
 }
 
 #[cfg(test)]

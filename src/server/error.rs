@@ -15,12 +15,15 @@ use crate::keys::KeysError;
 use crate::keys::add::AddError;
 use crate::store::OpenStoreError;
 use crate::store::key_fingerprints::KeyFingerprintsError;
+use crate::tls::certificate::TlsError;
 
 /// Why a server does not start, or did not stop in order.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("cannot make the data directory {}: {source}", .dir.display())]
     DataDir { dir: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -108,6 +111,7 @@ impl ServeError {
                 | Self::NoAuthKeys { .. }
                 | Self::LostAuthKeys { .. }
                 | Self::Bridges(_)
+                | Self::Tls(_)
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
         )
     }

@@ -25,6 +25,7 @@ use crate::http::{request_body_drain, routes};
 use crate::http_port::{self, HttpPortLimits};
 use crate::peers::inbound::RouterPort;
 use crate::settings::{Role, Settings};
+use crate::tls::Tls;
 
 /// Time for the last responses to be sent once no request is in progress.
 pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
@@ -93,9 +94,11 @@ impl BoundSockets {
         settings: &Settings,
         node: &AppState,
         apis: PublicApis,
+        tls: Option<Arc<Tls>>,
         router: Option<Port>,
     ) -> Result<RunningServers, ServeError> {
-        let public = Port::serve(self.public, |listener| server(settings, listener, node, apis))?;
+        let public =
+            Port::serve(self.public, |listener| server(settings, listener, node, apis, tls))?;
         Ok(RunningServers { public, router })
     }
 }
@@ -174,6 +177,7 @@ fn server(
     listener: TcpListener,
     node: &AppState,
     apis: PublicApis,
+    tls: Option<Arc<Tls>>,
 ) -> io::Result<Server> {
     let limits = HttpPortLimits {
         workers: settings.worker_threads(),
@@ -184,7 +188,7 @@ fn server(
     };
     let (node, counted) = (node.clone(), Arc::clone(&node.common.limits));
     let open = move || counted.open_connection();
-    http_port::serve(listener, limits, open, move || routes(node.clone(), apis.clone()))
+    http_port::serve(listener, limits, tls, open, move || routes(node.clone(), apis.clone()))
 }
 
 fn routes(node: AppState, apis: PublicApis) -> impl FnOnce(&mut ServiceConfig) + Clone {

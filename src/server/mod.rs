@@ -27,6 +27,7 @@ mod startup_log;
 mod urls;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::System;
 use actors::Clock;
@@ -42,6 +43,8 @@ use crate::clock::SystemClock;
 use crate::feeds::import;
 use crate::http::app::AppState;
 use crate::settings::{Role, Settings, StoreKind};
+use crate::tls::certificates::Certificates;
+use crate::tls::{Tls, reload};
 use crate::{admin, telemetry};
 use listen::BoundSockets;
 use message_id_floor::IdFloor;
@@ -67,6 +70,8 @@ async fn serve(
 ) -> Result<(), ServeError> {
     // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let files = settings.certificate_files();
+    let certificate = files.as_ref().map(|files| files.read(machine.now())).transpose()?;
     let mut sockets = BoundSockets::bind(role, settings)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
@@ -81,14 +86,21 @@ async fn serve(
     };
     let Node { app: node, apis, router, router_url_check, store, tables, origin, lock: _lock } =
         assembled;
+    let certificates = certificate.map(Certificates::new).map(Arc::new);
+    let tls =
+        certificates.clone().map(|certificates| tls(certificates, settings, &node)).transpose()?;
     let router = sockets.serve_router(router)?;
     let is_reached = match router_url_check {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),
     };
-    let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, router));
+    let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, tls, router));
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
+    if let Some((files, certificates)) = files.zip(certificates) {
+        reload::start(files, certificates, clock.clone(), log.clone())
+            .map_err(ServeError::Signals)?;
+    }
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
@@ -109,6 +121,16 @@ async fn serve(
     }
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
+}
+
+fn tls(
+    certificates: Arc<Certificates>,
+    settings: &Settings,
+    node: &AppState,
+) -> Result<Arc<Tls>, ServeError> {
+    let timeout = Duration::from_millis(settings.tls_handshake_timeout_ms);
+    let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
+    Ok(Arc::new(Tls::new(certificates, timeout, clock, log)?))
 }
 
 /// The socket through which commands use an embedded store. They use DynamoDB without the server.

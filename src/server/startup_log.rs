@@ -24,7 +24,7 @@ pub(super) fn write(
         Role::Connection => of_connection_node(settings, ports, origin),
         Role::Endpoint => of_endpoint_node(settings, origin),
     };
-    let text = format!("Kalends is listening on http://{bound}\n{rest}");
+    let text = format!("Kalends is listening on {}://{bound}\n{rest}", settings.scheme());
     let _ = stdout().write_all(text.as_bytes());
     if settings.public_url.is_none() {
         warn_of_own_url(bound.ip().is_unspecified(), settings, origin, log);
@@ -77,7 +77,8 @@ fn of_connection_node(settings: &Settings, ports: &RunningServers, origin: &str)
     format!(
         "Router port: http://{router}, known to other nodes as {node}\n\
          Endpoint URLs begin with {origin}/wpush/\n\
-         Try it: kalends subscribe ws://{bound}/\n"
+         Try it: kalends subscribe {}://{bound}/\n",
+        settings.scheme().replacen("http", "ws", 1)
     )
 }
 

@@ -34,6 +34,8 @@ pub use value::{
 use sources::RawSettings;
 use storage::{WaitingBound, WaitingLimits};
 
+use crate::tls::certificate::CertificateFiles;
+
 /// Body size in bytes that is always accepted in the old `aesgcm` encoding.
 ///
 /// It is the limit of Mozilla's service for a body in either encoding, derived from the base64 form of an encrypted
@@ -73,6 +75,12 @@ impl Settings {
             let (name, max_name) = ("bridge_backoff_ms", "bridge_backoff_max_ms");
             problems.push(Problem::Above { name, value, max_name, max });
         }
+        let (certificate, key) = ("tls_certificate", "tls_key");
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(_), None) => problems.push(Problem::Alone { name: certificate, missing: key }),
+            (None, Some(_)) => problems.push(Problem::Alone { name: key, missing: certificate }),
+            _ => {}
+        }
         if problems.is_empty() { Ok(self) } else { Err(SettingsError(problems)) }
     }
 
@@ -81,8 +89,23 @@ impl Settings {
     pub fn public_origin(&self, bound: SocketAddr) -> String {
         match &self.public_url {
             Some(url) => url.as_str().to_owned(),
-            None => format!("http://{}", SocketAddr::new(reachable(bound.ip()), bound.port())),
+            None => format!(
+                "{}://{}",
+                self.scheme(),
+                SocketAddr::new(reachable(bound.ip()), bound.port())
+            ),
         }
+    }
+
+    /// The scheme of the public port.
+    pub fn scheme(&self) -> &'static str {
+        if self.certificate_files().is_some() { "https" } else { "http" }
+    }
+
+    /// The files of the certificate of the public port, if it speaks TLS.
+    pub fn certificate_files(&self) -> Option<CertificateFiles> {
+        let (certificate, key) = self.tls_certificate.clone().zip(self.tls_key.clone())?;
+        Some(CertificateFiles { certificate, key })
     }
 
     /// Number of worker threads to start.
@@ -237,12 +260,12 @@ mod tests {
 
     #[test]
     fn a_name_unlike_any_setting_is_refused_without_a_suggestion() {
-        let error = load(&[], &[("KALENDS_DATABASE_URL", "x")], "tls_key = 3\n").unwrap_err();
+        let error = load(&[], &[("KALENDS_DATABASE_URL", "x")], "pem_file = 3\n").unwrap_err();
         assert_eq!(
             error,
             "`KALENDS_DATABASE_URL` is not a setting (environment variable): \
              docs/settings.md and `kalends serve --help` list all settings\n\
-             `tls_key` is not a setting (kalends.toml line 1): \
+             `pem_file` is not a setting (kalends.toml line 1): \
              docs/settings.md and `kalends serve --help` list all settings"
         );
     }

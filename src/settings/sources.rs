@@ -50,6 +50,9 @@ pub enum Problem {
     /// A number that is too large for the store.
     #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
     TooLarge { name: &'static str, value: usize, max: usize },
+    /// A setting that needs another one.
+    #[error("{name} is set, and {missing} is not: set both or none")]
+    Alone { name: &'static str, missing: &'static str },
     /// A number above the setting that is its maximum.
     #[error("{name} = {value}: at most {max_name}, which is {max}")]
     Above { name: &'static str, value: u64, max_name: &'static str, max: u64 },

@@ -58,6 +58,18 @@ with_feeds! {
         simplepush: bool = false;
     }
 
+    group "TLS" {
+        /// File with the certificate of the public port and those of its issuers, in PEM. With it and `tls_key` the port
+        /// speaks TLS, and no proxy is needed in front. The files are read again when they change, and at SIGHUP.
+        tls_certificate: Option<PathBuf> = None;
+
+        /// File with the private key of `tls_certificate`, in PEM.
+        tls_key: Option<PathBuf> = None;
+
+        /// Time for a TLS handshake. The server then closes the connection.
+        tls_handshake_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
+    }
+
     group "Storage" {
         /// Store for records and messages: `embedded` keeps SQLite files in `data_dir`, `dynamodb` uses Amazon DynamoDB
         /// or a server with the same API. The keys are in `data_dir` in either case.

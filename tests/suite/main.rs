@@ -35,6 +35,7 @@ mod soak;
 mod starting;
 mod stopping;
 mod stored_messages;
+mod tls;
 mod topics;
 mod tutorial;
 mod unfinished;

@@ -116,7 +116,7 @@ where
     })
 }
 
-fn app(
+pub(super) fn app(
     configure: impl FnOnce(&mut ServiceConfig) + 'static,
 ) -> impl ServiceFactory<
     Request,

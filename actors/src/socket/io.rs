@@ -69,6 +69,8 @@ impl<T: AsyncWrite + Unpin> Socket<T> {
                 }
             }
         }
+        // TLS may hold what it has encrypted. Then the task is woken, and this is called again.
+        let _ = Pin::new(&mut *self.io.borrow_mut()).poll_flush(cx)?;
         Ok(0)
     }
 }

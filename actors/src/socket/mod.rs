@@ -2,11 +2,13 @@
 //!
 //! - [`connection`]: a connection from its first request on, and how its socket is taken from HTTP.
 //! - [`http_stream`]: its bytes while it speaks HTTP. [`frames`] and [`io`]: its frames after the upgrade.
+//! - [`mod@http2`]: a connection that speaks HTTP/2, which never becomes a WebSocket.
 //! - [`parked`]: a connection between two requests. [`event_stream`]: an endless body, which takes the socket too.
 
 mod connection;
 mod event_stream;
 mod frames;
+mod http2;
 mod http_stream;
 mod io;
 mod parked;
@@ -37,6 +39,7 @@ use crate::handle::{ClientMail, ClientMailbox, Inbox};
 pub use connection::{HttpOptions, service};
 pub use event_stream::EndlessBody;
 pub use frames::FrameLimits;
+pub use http2::http2;
 
 use connection::Output;
 use frames::FrameStream;

@@ -119,7 +119,7 @@ async fn first_byte<T: AsyncRead + Unpin>(socket: &Socket<T>) -> Option<u8> {
     .await
 }
 
-async fn stopping(options: &HttpOptions) {
+pub(super) async fn stopping(options: &HttpOptions) {
     match &options.stopping {
         Some(stopping) => stopping.notified().await,
         None => pending().await,

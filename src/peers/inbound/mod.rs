@@ -176,7 +176,7 @@ impl RouterPort {
     pub fn serve(self, listener: TcpListener) -> io::Result<Server> {
         let limits = self.limits.port;
         let port = Data::new(self);
-        http_port::serve(listener, limits, || (), move || Self::routes(&port))
+        http_port::serve(listener, limits, None, || (), move || Self::routes(&port))
     }
 
     fn routes(port: &Data<Self>) -> impl FnOnce(&mut ServiceConfig) + Clone + use<> {

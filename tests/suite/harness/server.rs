@@ -70,10 +70,10 @@ pub(crate) struct NotStarted {
 }
 
 /// The start of the line with the public address.
-const GREETING: &str = "Kalends is listening on http://";
+const GREETING: &str = "Kalends is listening on ";
 
 /// The start of the line with the router port of a connection node.
-const ROUTER: &str = "Router port: http://";
+const ROUTER: &str = "Router port: ";
 
 /// A free port on the loopback interface.
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -265,6 +265,7 @@ impl Ports {
         let mut address = |greeting: &str| {
             let line = lines.next().and_then(Result::ok).unwrap_or_default();
             let address = line.strip_prefix(greeting).and_then(|rest| rest.split(',').next());
+            let address = address.and_then(|url| url.split("://").last());
             address.and_then(|address| address.trim().parse().ok()).ok_or(line)
         };
         let public = address(GREETING)?;

@@ -1,0 +1,86 @@
+//! TLS on the public port.
+//!
+//! - [`certificate`]: a chain with its key, and the files it is read from.
+//! - [`certificates`]: the certificate that the port presents, which is replaced while connections run.
+//! - [`reload`]: when the files are read again.
+//! - [`stream`]: a connection of the port, with TLS or without.
+
+pub mod certificate;
+pub mod certificates;
+pub mod reload;
+pub mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actors::{Clock, SharedLogLimiter};
+use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use rustls::server::NoServerSessionStorage;
+use rustls::{DEFAULT_VERSIONS, ServerConfig};
+use slog::{Logger, debug, info};
+use state_machine::Span;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use certificate::TlsError;
+use certificates::Certificates;
+use stream::Stream;
+
+/// Bytes of an encrypted answer that wait in TLS for a peer that does not read, beside those of its connection.
+const UNSENT_BYTES_MAX: usize = 16 * 1024;
+
+/// Minimum time between two log lines about failed handshakes.
+const LOG_EVERY: Span = Span::from_secs(60);
+
+/// What a port needs to speak TLS.
+pub struct Tls {
+    acceptor: TlsAcceptor,
+    handshake_timeout: Duration,
+    failures: SharedLogLimiter,
+    clock: Clock,
+    log: Logger,
+}
+
+impl Tls {
+    pub fn new(
+        certificates: Arc<Certificates>,
+        handshake_timeout: Duration,
+        clock: Clock,
+        log: Logger,
+    ) -> Result<Self, TlsError> {
+        let acceptor = TlsAcceptor::from(Arc::new(config(certificates)?));
+        let failures = SharedLogLimiter::new(LOG_EVERY);
+        Ok(Self { acceptor, handshake_timeout, failures, clock, log })
+    }
+
+    /// Makes the handshake. None if it fails or takes longer than `tls_handshake_timeout_ms`.
+    pub async fn accept(&self, stream: TcpStream) -> Option<Stream> {
+        let handshake = self.acceptor.accept_with(stream, |tls| {
+            tls.set_buffer_limit(Some(UNSENT_BYTES_MAX));
+        });
+        let failure = match timeout(self.handshake_timeout, handshake).await {
+            Ok(Ok(stream)) => return Some(Stream::Tls(Box::new(stream))),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it took longer than tls_handshake_timeout_ms".to_owned(),
+        };
+        debug!(self.log, "a TLS handshake failed"; "why" => &failure);
+        if let Some(times) = self.failures.count(self.clock.now()) {
+            info!(self.log, "TLS handshakes failed"; "times" => times, "last" => failure);
+        }
+        None
+    }
+}
+
+fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, TlsError> {
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(DEFAULT_VERSIONS)
+        .map_err(TlsError::Library)?;
+    let mut config = config.with_no_client_auth().with_cert_resolver(certificates);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // A returning agent resumes its session with a ticket that it keeps itself: the server holds nothing for it.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = Ticketer::new().map_err(TlsError::Library)?;
+    config.send_tls13_tickets = 1;
+    Ok(config)
+}

@@ -1,0 +1,377 @@
+//! TLS on the public port: real clients, slow and hostile peers, and certificates that change.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::rt::time::timeout;
+use futures_util::{SinkExt, StreamExt};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, DEFAULT_VERSIONS, RootCertStore};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::harness::{AT_ONCE, Launch, Program, Server, kalends, until};
+
+/// Resident memory of an idle agent over TLS, in KiB, half as much again as when this was written.
+const KIB_OF_AGENT_MAX: f64 = 17.0;
+
+/// A certificate authority, and the files of a certificate that it signed.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    dir: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // curl takes a certificate whose issuer has its own name for self-signed.
+        params.distinguished_name.push(DnType::CommonName, "authority of a test");
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let authority = Self { issuer, dir: TempDir::new().unwrap() };
+        fs::write(authority.path("ca.pem"), authority.issuer.pem()).unwrap();
+        authority.issue();
+        authority
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a new pair over the one before. Returns its serial number.
+    fn issue(&self) -> Vec<u8> {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        fs::write(self.path("pair.pem"), certificate.pem()).unwrap();
+        fs::write(self.path("pair.key"), key.serialize_pem()).unwrap();
+        certificate.der().to_vec()
+    }
+
+    fn launch(&self) -> Launch {
+        let [certificate, key] = ["pair.pem", "pair.key"].map(|name| self.path(name));
+        let [certificate, key] = [certificate, key].map(|path| path.display().to_string());
+        Launch::default().with(&["--tls-certificate", &certificate, "--tls-key", &key])
+    }
+
+    fn server(&self, arguments: &[&str]) -> Server {
+        Server::launch(self.launch().with(arguments))
+    }
+
+    async fn connect(&self, server: &Server) -> TlsStream<TcpStream> {
+        self.connect_as(server, &[]).await
+    }
+
+    /// Connects with these protocols to choose from.
+    async fn connect_as(&self, server: &Server, protocols: &[&str]) -> TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(DEFAULT_VERSIONS)
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let stream = TcpStream::connect(server.address()).await.unwrap();
+        let name = ServerName::from(server.address().ip());
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
+
+    async fn agent(&self, server: &Server) -> Agent {
+        let url = format!("wss://{}/", server.address());
+        let mut request = url.into_client_request().unwrap();
+        // With it, the server sends close frames.
+        let protocol = HeaderValue::from_static("push-notification");
+        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+        let (socket, _) = client_async(request, self.connect(server).await).await.unwrap();
+        let mut agent = Agent(socket);
+        let hello =
+            agent.ask(&json!({"messageType": "hello", "uaid": "", "use_webpush": true})).await;
+        assert_eq!(hello["status"], 200, "{hello}");
+        agent
+    }
+
+    /// Runs curl, which must succeed, and returns what it printed.
+    async fn curl(&self, arguments: &[&str]) -> String {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]);
+        let output = curl.arg(self.path("ca.pem")).args(arguments).output().await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// A user agent over TLS.
+struct Agent(WebSocketStream<TlsStream<TcpStream>>);
+
+impl Agent {
+    async fn send(&mut self, message: &Value) {
+        self.0.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    async fn receive(&mut self) -> Value {
+        let message = timeout(AT_ONCE, self.0.next()).await.unwrap().unwrap().unwrap();
+        serde_json::from_str(message.to_text().unwrap()).unwrap()
+    }
+
+    async fn ask(&mut self, message: &Value) -> Value {
+        self.send(message).await;
+        self.receive().await
+    }
+
+    /// Registers a channel and returns its endpoint.
+    async fn register(&mut self) -> String {
+        let chid = "deadbeef-0000-4000-8000-000000000000";
+        let answer = self.ask(&json!({"messageType": "register", "channelID": chid})).await;
+        answer["pushEndpoint"].as_str().unwrap().to_owned()
+    }
+}
+
+#[actix_web::test]
+async fn commands_subscribe_and_push_over_tls() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let mut agent = authority.agent(&server).await;
+    let endpoint = agent.register().await;
+    assert!(endpoint.starts_with(&format!("https://{}/wpush/", server.address())), "{endpoint}");
+    let arguments = [
+        "--http1.1",
+        "--output",
+        "/dev/null",
+        "--write-out",
+        "%{http_code} %{http_version}",
+        "--header",
+        "TTL: 60",
+        "--request",
+        "POST",
+        &endpoint,
+    ];
+    let status = authority.curl(&arguments);
+    let (status, push) = tokio::join!(status, async {
+        let push = agent.receive().await;
+        let ack = json!({"messageType": "ack", "updates": [{"channelID": push["channelID"], "version": push["version"]}]});
+        agent.send(&ack).await;
+        push
+    });
+    assert_eq!((status.as_str(), &push["messageType"]), ("201 1.1", &json!("notification")));
+    let mut subscribe =
+        kalends(&["subscribe", &format!("wss://{}/", server.address()), "--count", "1"]);
+    subscribe.env("SSL_CERT_FILE", authority.path("ca.pem"));
+    let subscribed = Program::start(subscribe);
+    until(AT_ONCE, "the command is connected", async || {
+        let health = authority.curl(&[&format!("https://{}/health", server.address())]).await;
+        serde_json::from_str::<Value>(&health).unwrap()["connections"] == 2
+    })
+    .await;
+    subscribed.kill().await;
+}
+
+#[actix_web::test]
+async fn a_sender_pushes_over_http2_and_many_at_once_on_one_connection() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let endpoint = authority.agent(&server).await.register().await;
+    let file = authority.path("body");
+    let body = format!("@{}", file.display());
+    fs::write(&file, "x".repeat(4096)).unwrap();
+    let arguments = [
+        "--http2",
+        "--output",
+        "/dev/null",
+        "--write-out",
+        "%{http_code} %{http_version}",
+        "--header",
+        "TTL: 60",
+        "--header",
+        "Content-Encoding: aes128gcm",
+        "--data-binary",
+        &body,
+        &endpoint,
+    ];
+    assert_eq!(authority.curl(&arguments).await, "201 2");
+    let version = format!("https://{}/__version__?[1-300]", server.address());
+    let arguments =
+        ["--http2", "--parallel", "--write-out", "\n%{http_code} %{num_connects}\n", &version];
+    let answers = authority.curl(&arguments).await;
+    assert_eq!(answers.lines().filter(|line| line.starts_with("200 ")).count(), 300, "{answers}");
+    let connects = answers.lines().filter(|line| *line == "200 1").count();
+    assert!(connects < 10, "{connects} connections");
+    let health =
+        authority.curl(&["--http2", &format!("https://{}/health", server.address())]).await;
+    assert!(health.contains("\"connections\""), "{health}");
+}
+
+#[actix_web::test]
+async fn frames_larger_than_a_tls_record_arrive_and_more_than_the_limit_close_the_connection() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let mut agent = authority.agent(&server).await;
+    let chid = "deadbeef-0000-4000-8000-000000000000";
+    let large =
+        json!({"messageType": "register", "channelID": chid, "padding": "x".repeat(60_000)});
+    assert_eq!(agent.ask(&large).await["status"], 200);
+    agent.send(&json!({"messageType": "x".repeat(70_000)})).await;
+    let closed = timeout(AT_ONCE, agent.0.next()).await.unwrap();
+    assert!(matches!(closed, Some(Ok(Message::Close(_)) | Err(_)) | None), "{closed:?}");
+}
+
+#[actix_web::test]
+async fn peers_that_send_nothing_or_garbage_instead_of_a_handshake_are_disconnected() {
+    let authority = Authority::new();
+    let server = authority.server(&["--tls-handshake-timeout-ms", "300"]);
+    for sent in ["", "\x16\x03\x01", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = timeout(AT_ONCE, stream.read_to_end(&mut rest)).await.unwrap();
+        assert!(!rest.starts_with(b"HTTP"), "{sent}");
+    }
+    until(AT_ONCE, "the log reports the failures", async || {
+        server.log().contains("TLS handshakes failed")
+    })
+    .await;
+    authority.agent(&server).await.register().await;
+}
+
+#[actix_web::test]
+async fn an_agent_that_does_not_read_is_not_read_either_and_others_are_served() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let mut slow = authority.agent(&server).await;
+    let mut other = authority.agent(&server).await;
+    let before = server.memory_kib();
+    // Each is answered, so the answers fill every buffer between the two, and then the server stops reading.
+    let question =
+        json!({"messageType": "unregister", "channelID": "deadbeef-0000-4000-8000-000000000000"});
+    let mut sent = 0;
+    while sent < 500_000 {
+        let send = slow.0.send(Message::text(question.to_string()));
+        if timeout(Duration::from_millis(1500), send).await.is_err() {
+            break;
+        }
+        sent += 1;
+    }
+    assert!(sent < 500_000, "the server reads on");
+    let grown = server.memory_kib().saturating_sub(before);
+    assert!(grown < 8 * 1024, "{grown} KiB for one peer");
+    other.register().await;
+}
+
+#[actix_web::test]
+async fn a_stopping_server_ends_its_connections_with_a_close_frame_and_the_end_of_tls() {
+    let authority = Authority::new();
+    let mut server = authority.server(&[]);
+    let mut agent = authority.agent(&server).await;
+    server.signal("TERM");
+    let close = timeout(AT_ONCE, agent.0.next()).await.unwrap();
+    assert!(matches!(close, Some(Ok(Message::Close(_)))), "{close:?}");
+    // Without the alert of the end rustls returns an error here.
+    let mut rest = Vec::new();
+    timeout(AT_ONCE, agent.0.get_mut().read_to_end(&mut rest)).await.unwrap().unwrap();
+    drop(agent);
+    assert!(server.ended_within(AT_ONCE).await.success());
+}
+
+#[actix_web::test]
+async fn a_new_certificate_is_used_at_once_after_a_signal_and_a_bad_one_never() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let presented = async || {
+        let stream = authority.connect(&server).await;
+        stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+    };
+    let mut agent = authority.agent(&server).await;
+    let first = presented().await;
+    let second = authority.issue();
+    server.signal("HUP");
+    until(AT_ONCE, "the new certificate is presented", async || presented().await == second).await;
+    assert_ne!(first, second);
+    fs::write(authority.path("pair.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    server.signal("HUP");
+    until(AT_ONCE, "the pair is refused", async || {
+        server.log().contains("the new certificate cannot be used, the one before stays in use")
+    })
+    .await;
+    assert_eq!(presented().await, second);
+    agent.register().await;
+}
+
+#[actix_web::test]
+async fn a_server_does_not_start_with_a_pair_that_cannot_be_used() {
+    let authority = Authority::new();
+    fs::write(authority.path("pair.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let refused = Server::try_launch(authority.launch()).err().unwrap().to_string();
+    assert!(refused.contains("does not fit the key"), "{refused}");
+    let certificate = authority.path("pair.pem").display().to_string();
+    let alone = Program::run(kalends(&["serve", "--tls-certificate", &certificate])).await;
+    assert_eq!(alone.code, Some(2));
+    assert!(
+        alone.stderr.contains("tls_certificate is set, and tls_key is not"),
+        "{}",
+        alone.stderr
+    );
+}
+
+#[actix_web::test]
+async fn http2_bounds_the_streams_headers_and_resets_of_a_connection() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let url = format!("https://{}/__version__", server.address());
+    let request = |padding: usize| {
+        let request = hyper::Request::get(&url).header("padding", "x".repeat(padding));
+        request.body(()).unwrap()
+    };
+    let stream = authority.connect_as(&server, &["h2"]).await;
+    let (send, connection) = h2::client::handshake(stream).await.unwrap();
+    let connection = actix_web::rt::spawn(connection);
+    let mut send = send.ready().await.unwrap();
+    let (answer, _) = send.send_request(request(8000), true).unwrap();
+    assert_eq!(answer.await.unwrap().status(), 200);
+    assert_eq!(send.current_max_send_streams(), 100);
+    let (answer, _) = send.send_request(request(20_000), true).unwrap();
+    assert!(answer.await.is_ok_and(|answer| answer.status() == 431), "large headers are refused");
+    let before = server.memory_kib();
+    for _ in 0..20_000 {
+        // The server may end the connection.
+        let Ok(ready) = send.clone().ready().await else { break };
+        send = ready;
+        let Ok((_, mut body)) = send.send_request(request(10), false) else { break };
+        body.send_reset(h2::Reason::CANCEL);
+    }
+    let grown = server.memory_kib().saturating_sub(before);
+    assert!(grown < 16 * 1024, "{grown} KiB for one peer");
+    authority.agent(&server).await.register().await;
+    drop(send);
+    connection.abort();
+}
+
+#[actix_web::test]
+async fn an_idle_agent_over_tls_takes_little_memory() {
+    let authority = Authority::new();
+    let server = authority.server(&["--workers", "1"]);
+    let mut agents = Vec::new();
+    let mut kib = Vec::new();
+    for connected in [200, 600] {
+        while agents.len() < connected {
+            agents.push(authority.agent(&server).await);
+        }
+        kib.push(server.memory_kib());
+    }
+    let each = (kib[1] - kib[0]) as f64 / 400.0;
+    println!("{each:.1} KiB resident for each agent");
+    assert!(each < KIB_OF_AGENT_MAX, "{each} KiB resident for each agent");
+}
