@@ -48,6 +48,8 @@ pub enum Request {
     FeedList(ReadOnlyArgs),
     FeedTail(FeedTail),
     BroadcastList(ReadOnlyArgs),
+    /// Copies the files of the store to where `kalends backup` archives them.
+    Snapshot,
     /// Never sent to a server: it needs the store for itself, and its URL may have a password.
     #[serde(skip)]
     ImportRedis(ImportRedis),
@@ -247,6 +249,7 @@ impl Request {
             Self::FeedList(_) => "feed list",
             Self::FeedTail(_) => "feed tail",
             Self::BroadcastList(_) => "broadcast list",
+            Self::Snapshot => "backup",
             Self::ImportRedis(_) => "import autopush-redis",
         }
     }

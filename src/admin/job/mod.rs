@@ -13,6 +13,7 @@ mod feed_tests;
 mod import;
 mod look;
 mod report;
+mod snapshot;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -74,6 +75,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::FeedList(_) => feed::list(report).await?,
         Request::FeedTail(tail) => tail::run(tail, &report.context, report).await?,
         Request::BroadcastList(_) => feed::broadcasts(report).await?,
+        Request::Snapshot => snapshot::run(report).await?,
         Request::ImportRedis(redis) => return import::run(&redis, report).await,
     }
     Ok(Completion::Done)
