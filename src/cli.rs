@@ -17,6 +17,9 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::admin::commands::{Request, with_short_help};
 use crate::admin::{self, AccessAction, ImportAction, TablesAction, UsersAction};
+use crate::backup;
+use crate::backup::create::BackupArgs;
+use crate::backup::restore::RestoreArgs;
 use crate::dev::push::{self, PushArgs};
 use crate::dev::states::StatesFormat;
 use crate::dev::subscribe::{self, SubscribeArgs};
@@ -100,6 +103,12 @@ pub enum Action {
     /// Say who may connect: tokens for the user agents of a closed server
     #[command(subcommand, after_help = admin::help::ACCESS)]
     Access(AccessAction),
+    /// Write an archive of the store and its keys, also while the server runs
+    #[command(after_help = backup::help::BACKUP)]
+    Backup(BackupArgs),
+    /// Restore an archive into an empty data directory, or verify it
+    #[command(after_help = backup::help::RESTORE)]
+    Restore(RestoreArgs),
     /// Write, list and follow feeds
     #[command(subcommand, after_help = feed_cli::help::FEED)]
     Feed(FeedAction),
@@ -244,7 +253,9 @@ fn command() -> Command {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
     });
-    let command = command.mut_subcommand("preflight", with_short_help);
+    let command = ["preflight", "backup", "restore"]
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
     ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
         command,
         |command, name| {
@@ -264,6 +275,12 @@ fn run(cli: Cli) -> ExitCode {
         Action::Users(action) => run_admin(action.into_request()),
         Action::Access(action) => run_admin(action.into_request()),
         Action::Import(action) => run_admin(action.into_request()),
+        Action::Backup(args) => {
+            with_settings(&args.flags, |settings| exit_code(backup::create::run(&args, settings)))
+        }
+        Action::Restore(args) => {
+            with_settings(&args.flags, |settings| exit_code(backup::restore::run(&args, settings)))
+        }
         Action::Feed(action) => {
             let flags = action.flags().clone();
             with_settings(&flags, |settings| exit_code(feed_cli::run(action, settings)))

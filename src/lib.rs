@@ -1,6 +1,7 @@
 //! Kalends, a Web Push server: HTTP, settings and the command line around the actors.
 
 pub mod admin;
+pub mod backup;
 pub mod bridges;
 pub mod cli;
 pub mod clock;

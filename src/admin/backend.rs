@@ -92,7 +92,7 @@ async fn reach_embedded(settings: &Settings, creates: bool) -> Result<Backend, A
 
 /// Refuses a store of another user: its server could not open files that this process makes in it. If the owner cannot
 /// be read, opening the store reports the reason.
-fn check_owner(dir: &Path) -> Result<(), AdminError> {
+pub(crate) fn check_owner(dir: &Path) -> Result<(), AdminError> {
     match fs::metadata(dir.join(ROUTER_FILE)).map(|file| OtherOwner::of(&file)) {
         Ok(Some(OtherOwner { owner, own })) => {
             Err(AdminError::NotOurs { dir: dir.to_owned(), owner, own })

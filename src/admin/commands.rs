@@ -52,6 +52,8 @@ pub enum Request {
     AccessAdd(AccessAdd),
     AccessList(ReadOnlyArgs),
     AccessRevoke(AccessRevoke),
+    /// Copies the files of the store to where `kalends backup` archives them.
+    Snapshot,
     /// Never sent to a server: it needs the store for itself, and its URL may have a password.
     #[serde(skip)]
     ImportRedis(ImportRedis),
@@ -256,6 +258,7 @@ impl Request {
             Self::AccessAdd(_) => "access add",
             Self::AccessList(_) => "access list",
             Self::AccessRevoke(_) => "access revoke",
+            Self::Snapshot => "backup",
             Self::ImportRedis(_) => "import autopush-redis",
         }
     }

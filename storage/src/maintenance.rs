@@ -30,6 +30,9 @@ pub(crate) const DROPPED: &str = "dropped";
 pub const PREFLIGHT_UAID: Uaid =
     Uaid([0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0]);
 
+/// Called with the pages of a snapshot that are copied, and all of them. The copy ends early if it returns false.
+pub type SnapshotStep = Box<dyn FnMut(u64, u64) -> bool + Send>;
+
 /// The operations of `kalends tables`, `users`, `import` and `preflight`.
 pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// Tries every operation of a node on the router table, its index and the tables of these
@@ -93,6 +96,11 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
 
     /// Sets the throughput of a month's table, if tables have one.
     fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()>;
+
+    /// Copies all files, as they were at one moment, into the empty directory
+    /// [`SNAPSHOT_DIR`](crate::embedded::SNAPSHOT_DIR) of the data directory. Writes wait only while the moment is
+    /// chosen. Unsupported by an engine without files.
+    fn snapshot(&self, on_step: SnapshotStep) -> StoreFuture<()>;
 
     /// Fingerprints of the keys of the nodes that started on this store, by which nodes verify that
     /// they share keys. Read consistently. Unsupported by an engine that only one node can use.

@@ -2,6 +2,7 @@
 //! widely used sender library.
 
 mod admin;
+mod backup;
 mod bad_frames;
 mod bad_requests;
 mod bench;

@@ -14,6 +14,7 @@ mod feed_tests;
 mod import;
 mod look;
 mod report;
+mod snapshot;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -78,6 +79,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::AccessAdd(add) => access::add(add, report).await?,
         Request::AccessList(_) => access::list(report).await?,
         Request::AccessRevoke(revoke) => access::revoke(revoke, report).await?,
+        Request::Snapshot => snapshot::run(report).await?,
         Request::ImportRedis(redis) => return import::run(&redis, report).await,
     }
     Ok(Completion::Done)

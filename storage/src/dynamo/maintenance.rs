@@ -14,9 +14,9 @@ use super::{
 };
 use crate::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
-    StoreAdmin, Table, TableStatus, Throughput,
+    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput,
 };
-use crate::store::{Cursor, StoreFuture};
+use crate::store::{Cursor, StoreError, StoreFuture};
 
 impl StoreAdmin for Dynamo {
     calls! {
@@ -61,6 +61,12 @@ impl StoreAdmin for Dynamo {
     /// The TTL of the tables deletes them.
     fn delete_expired(&self, _now: Time) -> StoreFuture<u64> {
         Box::pin(ready(Ok(0)))
+    }
+
+    fn snapshot(&self, _on_step: SnapshotStep) -> StoreFuture<()> {
+        Box::pin(ready(Err(StoreError::Unsupported(
+            "the tables are in DynamoDB: use its point-in-time recovery, and copy keys.toml (docs/operations.md)",
+        ))))
     }
 }
 

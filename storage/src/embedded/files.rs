@@ -144,6 +144,10 @@ impl DataDir {
         Ok(fs::metadata(&path)?.len() + log)
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Free bytes on the disk for this user.
     pub(super) fn free_bytes(&self) -> io::Result<u64> {
         free_bytes(&self.path)
@@ -251,7 +255,7 @@ fn month_of_name(name: &str) -> Option<Month> {
 }
 
 /// Never creates a file: a missing file is an error and not an empty table.
-fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -308,7 +312,7 @@ fn check_access(path: &Path, denied: u32, safe: u32) -> Result<Option<Exposed>, 
     Ok((mode & denied != 0).then(|| Exposed { path: path.to_owned(), mode, safe }))
 }
 
-fn is_database(name: &str) -> bool {
+pub(super) fn is_database(name: &str) -> bool {
     name == FileKey::Router.to_string() || month_of_name(name).is_some()
 }
 
@@ -341,7 +345,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 /// Syncs the contents of a file, or the names in a directory, to disk.
-fn sync(path: &Path) -> io::Result<()> {
+pub(super) fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
-    StoreAdmin, Table, TableStatus, Throughput,
+    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput,
 };
-use crate::store::{Cursor, StoreError, StoreFuture};
+use crate::store::{Cursor, Store, StoreError, StoreFuture};
 
 impl StoreAdmin for Embedded {
     fn preflight(&self, months: BTreeSet<Month>) -> StoreFuture<Vec<PreflightCheck>> {
@@ -139,6 +139,17 @@ impl StoreAdmin for Embedded {
         )))
     }
 
+    fn snapshot(&self, on_step: SnapshotStep) -> StoreFuture<()> {
+        let begun = self.writer.submit(None, Target::Exclusive, |files| files.snapshot());
+        let (dir, free_bytes_min) = (Arc::clone(&self.dir), self.free_bytes_min());
+        Box::pin(async move {
+            let snapshot = begun.await?;
+            let copy = move || snapshot.copy(&dir, free_bytes_min, on_step);
+            let copied = tokio::task::spawn_blocking(copy).await;
+            copied.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())))
+        })
+    }
+
     fn key_fingerprints(&self) -> StoreFuture<BTreeSet<String>> {
         now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
     }
@@ -174,6 +185,10 @@ impl Embedded {
                 })
             })
         })
+    }
+
+    fn free_bytes_min(&self) -> u64 {
+        self.disk_space().map_or(0, |space| space.free_bytes_min)
     }
 
     fn status(&self, table: Table) -> Result<TableStatus, StoreError> {

@@ -1,5 +1,6 @@
 //! The writer's connections and the transactions open on them.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use super::error::{WriterError, write_error};
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
 use super::record_cache::{Changed, ChangedRecords};
+use super::snapshot::Snapshot;
 use super::unwritten::{RETRY, UnwrittenRegistrations};
 use super::writer::Progress;
 use super::{messages, month_list, router};
@@ -144,6 +146,12 @@ impl WriteConnections {
         made.map_err(|error| WriterError::Refused(StoreError::Failed(error.to_string())))?;
         self.months.insert(month);
         self.write(FileKey::Router, |conn| month_list::add(conn, month))
+    }
+
+    /// Begins a snapshot of all files. The transactions of the batches before are committed.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, WriterError> {
+        let months = self.months.list().into_iter().map(FileKey::Month);
+        Snapshot::begin(&self.dir, iter::once(FileKey::Router).chain(months))
     }
 
     /// Writes a row, which fails on a disk that is full or read-only, and on a removed file.

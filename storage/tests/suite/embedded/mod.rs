@@ -8,6 +8,7 @@ mod kill;
 mod kill_drops;
 mod kill_feeds;
 mod operation;
+mod snapshot;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,134 @@
+//! `kalends backup`: a snapshot of the store, then an archive of it.
+
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use storage::embedded::{Embedded, SNAPSHOT_DIR};
+
+use super::archive::{self, Manifest};
+use super::{BackupError, CLOCK_FILE, STANDARD};
+use crate::admin::backend::check_owner;
+use crate::admin::command::{self, AdminError};
+use crate::admin::commands::Request;
+use crate::clock::unix_now;
+use crate::keys::{KEYS_FILE, Keys};
+use crate::settings::{Flags, PublicUrl, Settings, StoreKind};
+
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// The archive to write, with mode 0600; - is standard output
+    pub file: PathBuf,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// The directory of the snapshot. It is locked while the command runs, and removed at the end.
+struct SnapshotDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
+    let is_standard = args.file.as_os_str() == STANDARD;
+    if !is_standard && !args.force && args.file.exists() {
+        return Err(BackupError::Exists { file: args.file.clone() });
+    }
+    if settings.store == StoreKind::DynamoDb {
+        return Ok(command::run(Request::Snapshot, settings)?);
+    }
+    let data_dir = &settings.data_dir;
+    if !Embedded::exists(data_dir) {
+        return Err(AdminError::NoStore { dir: data_dir.clone() }.into());
+    }
+    check_owner(data_dir)?;
+    let snapshot = SnapshotDir::make(data_dir)?;
+    command::run(Request::Snapshot, settings)?;
+    let files = snapshot.add_other_files(data_dir)?;
+    let keys = Keys::load(&snapshot.path).map_err(BackupError::Keys)?;
+    let public_url = settings.public_url.as_ref().map(PublicUrl::as_str).map(str::to_owned);
+    let manifest = Manifest::of(&files, &keys, unix_now().0, public_url)?;
+    let written = match is_standard {
+        true => archive::write(io::stdout().lock(), &manifest, &files),
+        false => write_file(args, &manifest, &files),
+    };
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => BackupError::Exists { file: args.file.clone() },
+        _ => BackupError::Unwritable { path: args.file.clone(), error },
+    })
+}
+
+/// Writes under a temporary name, and renames.
+fn write_file(args: &BackupArgs, manifest: &Manifest, files: &[PathBuf]) -> io::Result<()> {
+    let dir = match args.file.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let owner_only = Permissions::from_mode(0o600);
+    let mut file =
+        tempfile::Builder::new().prefix(".backup-").permissions(owner_only).tempfile_in(dir)?;
+    archive::write(io::BufWriter::new(file.as_file_mut()), manifest, files)?;
+    file.as_file_mut().flush()?;
+    file.as_file().sync_all()?;
+    let persisted = match args.force {
+        true => file.persist(&args.file),
+        false => file.persist_noclobber(&args.file),
+    };
+    persisted.map_err(|error| error.error)?;
+    File::open(dir)?.sync_all()
+}
+
+impl SnapshotDir {
+    /// Makes the directory empty: a command that was killed may have left one.
+    fn make(data_dir: &Path) -> Result<Self, BackupError> {
+        let path = data_dir.join(SNAPSHOT_DIR);
+        let unwritable = |error| BackupError::Unwritable { path: path.clone(), error };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(unwritable)?;
+        let lock = File::open(&path).map_err(unwritable)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(BackupError::Running { dir: data_dir.to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(unwritable(error)),
+        }
+        for entry in fs::read_dir(&path).map_err(unwritable)? {
+            fs::remove_file(entry.map_err(unwritable)?.path()).map_err(unwritable)?;
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Adds what belongs to the store but is not in it. It is read after the snapshot, so that it has every key and the
+    /// floor of every message id in the snapshot. Returns the paths of all files, by name.
+    fn add_other_files(&self, data_dir: &Path) -> Result<Vec<PathBuf>, BackupError> {
+        for name in [KEYS_FILE, CLOCK_FILE] {
+            let from = data_dir.join(name);
+            match fs::copy(&from, self.path.join(name)) {
+                Err(error) if error.kind() == ErrorKind::NotFound && name == CLOCK_FILE => {}
+                Err(error) => return Err(BackupError::Unreadable { path: from, error }),
+                Ok(_bytes) => {}
+            }
+        }
+        let unreadable = |error| BackupError::Unreadable { path: self.path.clone(), error };
+        let entries = fs::read_dir(&self.path).map_err(unreadable)?;
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        let mut paths: Vec<_> = paths.collect::<io::Result<_>>().map_err(unreadable)?;
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        paths.retain(|path| name(path).is_some_and(|name| archive::is_known(&name)));
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+impl Drop for SnapshotDir {
+    fn drop(&mut self) {
+        // The next backup removes what stays.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,68 @@
+//! `kalends backup` and `kalends restore`.
+//!
+//! A backup begins with a snapshot of the store's files, which the process that holds the store makes
+//! ([`admin`](crate::admin)). The command then archives it with the files that belong to it.
+//!
+//! - [`archive`]: the format, a tar file that begins with `manifest.json`.
+//! - [`create`]: `kalends backup`; [`restore`]: `kalends restore`.
+
+mod archive;
+pub mod create;
+pub mod help;
+pub mod restore;
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use storage::embedded::OpenError;
+
+use crate::admin::command::AdminError;
+use crate::keys::KeysError;
+use crate::regular_file;
+
+/// The highest message id, which the server keeps beside its store.
+const CLOCK_FILE: &str = "clock";
+
+/// A file name that means standard input or output.
+const STANDARD: &str = "-";
+
+/// Why a command did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    #[error("{} exists: name another file, or add --force to replace it", file.display())]
+    Exists { file: PathBuf },
+    #[error("another backup of {} is running: wait for it", dir.display())]
+    Running { dir: PathBuf },
+    #[error("cannot write {}: {error}", path.display())]
+    Unwritable { path: PathBuf, error: io::Error },
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("this is no archive of `kalends backup`")]
+    NoArchive,
+    #[error("the archive is truncated: {0}")]
+    Truncated(io::Error),
+    #[error("the archive has format {found} and this program knows {known}: use the newer kalends")]
+    Newer { found: u32, known: u32 },
+    #[error("the archive is damaged: {0}")]
+    Damaged(String),
+    #[error("the keys in the archive are not those that its manifest names")]
+    ForeignKeys,
+    #[error("the keys in the archive cannot be used: {0}")]
+    Keys(KeysError),
+    #[error("a database in the archive cannot be used: {0}")]
+    Database(OpenError),
+    #[error("{} is not empty: restore into a directory that is empty or missing", dir.display())]
+    NotEmpty { dir: PathBuf },
+}
+
+/// Reads from standard input or from a file.
+fn open(file: &Path) -> Result<Box<dyn Read>, BackupError> {
+    if file.as_os_str() == STANDARD {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let opened = regular_file::open(file);
+    let unreadable = |error| BackupError::Unreadable { path: file.to_owned(), error };
+    Ok(Box::new(io::BufReader::new(opened.map_err(unreadable)?)))
+}

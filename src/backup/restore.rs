@@ -1,0 +1,106 @@
+//! `kalends restore`: an archive is extracted beside the data directory, verified, and renamed.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Write, stderr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use storage::embedded::check_restored;
+use tempfile::TempDir;
+
+use super::archive::{self, Manifest};
+use super::{BackupError, STANDARD, open};
+use crate::settings::{Flags, Settings};
+
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// An archive of `kalends backup`; - is standard input
+    pub file: PathBuf,
+    /// Verify the archive, and restore nothing
+    #[arg(long)]
+    pub check: bool,
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+pub fn run(args: &RestoreArgs, settings: &Settings) -> Result<(), BackupError> {
+    let target = &settings.data_dir;
+    if !args.check {
+        check_empty(target)?;
+    }
+    let archive = open(&args.file)?;
+    let beside = match args.check {
+        true if args.file.as_os_str() == STANDARD => std::env::temp_dir(),
+        true => parent(&args.file),
+        false => parent(target),
+    };
+    let unwritable = |error| BackupError::Unwritable { path: beside.clone(), error };
+    if !args.check {
+        fs::create_dir_all(&beside).map_err(unwritable)?;
+    }
+    let owner_only = Permissions::from_mode(0o700);
+    let mut builder = tempfile::Builder::new();
+    let extracted = builder.prefix(".restore-").permissions(owner_only).tempdir_in(&beside);
+    let extracted = extracted.map_err(unwritable)?;
+    let manifest = archive::extract(archive, extracted.path())?;
+    check_restored(extracted.path()).map_err(BackupError::Database)?;
+    if !args.check {
+        give_name(extracted, target)?;
+    }
+    report(args, &manifest, target);
+    Ok(())
+}
+
+fn check_empty(dir: &Path) -> Result<(), BackupError> {
+    let unreadable = |error| BackupError::Unreadable { path: dir.to_owned(), error };
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        entries => match entries.map_err(unreadable)?.next() {
+            None => Ok(()),
+            Some(_) => Err(BackupError::NotEmpty { dir: dir.to_owned() }),
+        },
+    }
+}
+
+/// A rename replaces an empty directory and no other.
+fn give_name(extracted: TempDir, target: &Path) -> Result<(), BackupError> {
+    let rename = || -> io::Result<()> {
+        File::open(extracted.path())?.sync_all()?;
+        fs::rename(extracted.path(), target)?;
+        File::open(parent(target))?.sync_all()
+    };
+    match rename() {
+        Ok(()) => {
+            // It has another name now.
+            let _ = extracted.keep();
+            Ok(())
+        }
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+            Err(BackupError::NotEmpty { dir: target.to_owned() })
+        }
+        Err(error) => Err(BackupError::Unwritable { path: target.to_owned(), error }),
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn report(args: &RestoreArgs, manifest: &Manifest, target: &Path) {
+    let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+    let done = match args.check {
+        true => "the archive is sound".to_owned(),
+        false => format!("restored {}", target.display()),
+    };
+    let (files, at) = (manifest.files.len(), manifest.created_at_ms);
+    // Standard error may be closed.
+    let _ = writeln!(
+        stderr(),
+        "{done}: {files} files, {bytes} bytes, of kalends {}, created at {at} ms since the Unix epoch",
+        manifest.kalends
+    );
+}

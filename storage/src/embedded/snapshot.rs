@@ -1,0 +1,138 @@
+//! A copy of all files as they were at one moment, while the store is in use.
+//!
+//! Between two batches the writer begins a read transaction on each file. What was answered before is in all of them,
+//! and what is written later in none. The pages are copied on another thread; meanwhile the write-ahead logs cannot be
+//! reset, and grow with what is written.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+
+use super::error::{OpenError, WriterError};
+use super::files::{ConnectionRole, DataDir, FileKey, connect, is_database, sync};
+use crate::store::StoreError;
+
+/// The directory in the data directory that [`StoreAdmin::snapshot`](crate::StoreAdmin::snapshot) fills.
+pub const SNAPSHOT_DIR: &str = "backup.partial";
+
+/// Pages of 4 KiB that one step copies.
+const STEP_PAGES: i32 = 1024;
+
+/// Read transactions on all files.
+pub(super) struct Snapshot(Vec<(FileKey, Connection)>);
+
+impl Snapshot {
+    /// Begins the transactions. Only the writer thread may call this, and only between two commits.
+    pub(super) fn begin(
+        dir: &DataDir,
+        keys: impl Iterator<Item = FileKey>,
+    ) -> Result<Self, WriterError> {
+        let begin = |key: FileKey| {
+            let conn = dir.connect(key, ConnectionRole::Reader)?;
+            // A transaction begins with its first read.
+            conn.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
+            Ok((key, conn))
+        };
+        let begun: rusqlite::Result<_> = keys.map(begin).collect();
+        begun.map(Self).map_err(|error| WriterError::Refused(failed("router.db", &error)))
+    }
+
+    /// Copies all files into [`SNAPSHOT_DIR`], which must exist. `on_step` gets the copied pages and those in all, and
+    /// returns whether to continue.
+    pub(super) fn copy(
+        self,
+        data_dir: &DataDir,
+        free_bytes_min: u64,
+        mut on_step: impl FnMut(u64, u64) -> bool,
+    ) -> Result<(), StoreError> {
+        let pages = self.0.iter().map(|(key, conn)| pages(*key, conn));
+        let total: u64 = pages.sum::<Result<_, _>>()?;
+        check_space(data_dir, total * 4096, free_bytes_min)?;
+        let (dir, mut done) = (data_dir.path().join(SNAPSHOT_DIR), 0);
+        for (key, conn) in self.0 {
+            let path = dir.join(key.to_string());
+            done += copy_file(key, &conn, &path, |copied| on_step(done + copied, total))?;
+        }
+        sync(&dir).map_err(unwritable)
+    }
+}
+
+fn check_space(dir: &DataDir, bytes: u64, free_bytes_min: u64) -> Result<(), StoreError> {
+    let free = dir.free_bytes().map_err(unwritable)?;
+    if free >= bytes.saturating_add(free_bytes_min) {
+        return Ok(());
+    }
+    Err(StoreError::Failed(format!(
+        "a backup needs {bytes} bytes in the data directory besides disk_free_min, and {free} are free"
+    )))
+}
+
+/// Returns the number of pages.
+fn copy_file(
+    key: FileKey,
+    from: &Connection,
+    to: &Path,
+    mut on_step: impl FnMut(u64) -> bool,
+) -> Result<u64, StoreError> {
+    let name = key.to_string();
+    let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+    create.map_err(unwritable)?;
+    let mut copy = Connection::open(to).map_err(|error| failed(&name, &error))?;
+    let backup = Backup::new(from, &mut copy).map_err(|error| failed(&name, &error))?;
+    let copied = loop {
+        let step = backup.step(STEP_PAGES).map_err(|error| failed(&name, &error))?;
+        let progress = backup.progress();
+        let copied = (progress.pagecount - progress.remaining).unsigned_abs().into();
+        if !on_step(copied) {
+            return Err(StoreError::Failed("the backup was interrupted".to_owned()));
+        }
+        if step == StepResult::Done {
+            break copied;
+        }
+    };
+    drop(backup);
+    copy.close().map_err(|(_, error)| failed(&name, &error))?;
+    sync(to).map_err(unwritable)?;
+    Ok(copied)
+}
+
+fn pages(key: FileKey, conn: &Connection) -> Result<u64, StoreError> {
+    let count = conn.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0));
+    count.map(i64::unsigned_abs).map_err(|error| failed(&key.to_string(), &error))
+}
+
+fn failed(name: &str, error: &rusqlite::Error) -> StoreError {
+    StoreError::Failed(format!("cannot copy {name}: {error}"))
+}
+
+fn unwritable(error: io::Error) -> StoreError {
+    StoreError::Failed(format!("cannot write {SNAPSHOT_DIR}: {error}"))
+}
+
+/// Checks every database of a restored directory: its schema, its listed months, and its pages. Migrates files of an
+/// older version.
+pub fn check_restored(dir: &Path) -> Result<(), OpenError> {
+    let (_dir, _lock, _months) = DataDir::open(dir)?;
+    for entry in fs::read_dir(dir).map_err(|error| OpenError::io(dir, error))? {
+        let path = entry.map_err(|error| OpenError::io(dir, error))?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_database) {
+            quick_check(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn quick_check(path: &Path) -> Result<(), OpenError> {
+    let checked = connect(path, ConnectionRole::Writer).and_then(|conn| {
+        conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+    });
+    match checked {
+        Ok(found) if found == "ok" => Ok(()),
+        Ok(reason) => Err(OpenError::Unreadable { file: path.to_owned(), reason }),
+        Err(error) => Err(OpenError::unreadable(path, &error)),
+    }
+}

@@ -1,0 +1,175 @@
+//! `kalends backup` and `kalends restore`, with servers, agents and senders.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use futures_util::future::join_all;
+use tempfile::TempDir;
+
+use crate::harness::{Agent, ExitOutput, Program, Sender, Server, Socket, kalends};
+
+async fn command(name: &str, file: &Path, arguments: &[&str], data_dir: &Path) -> ExitOutput {
+    let mut command = kalends(&[name]);
+    command.arg(file).args(arguments).arg("--data-dir").arg(data_dir);
+    Program::run(command).await
+}
+
+async fn back_up(server: &Server, file: &Path) {
+    let ended = command("backup", file, &[], &server.data_dir()).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// Replaces the data directory of a stopped server by the archive.
+async fn restore(server: &Server, file: &Path) {
+    fs::remove_dir_all(server.data_dir()).expect("the server has it");
+    let ended = command("restore", file, &[], &server.data_dir()).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// The archive of a server with one agent and one message, and a directory for what a test makes of it.
+async fn archive() -> (TempDir, Vec<u8>) {
+    let server = Server::start();
+    let (_, channel) = Agent::offline(&server).await;
+    Sender::new().push(&channel.endpoint, "kept").await;
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = home.path().join("a.tar");
+    back_up(&server, &file).await;
+    let archive = fs::read(&file).expect("the backup wrote it");
+    (home, archive)
+}
+
+async fn assert_refused(home: &TempDir, archive: &[u8], reason: &str) {
+    let (file, target) = (home.path().join("wrong.tar"), home.path().join("restored"));
+    fs::write(&file, archive).expect("a file can be written");
+    for arguments in [&["--check"][..], &[]] {
+        let ended = command("restore", &file, arguments, &target).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains(reason), "{ended:?}");
+    }
+    assert!(!target.exists());
+    let left = fs::read_dir(home.path()).expect("it exists").count();
+    assert_eq!(left, 2, "both archives and nothing else");
+}
+
+#[actix_web::test]
+async fn a_message_accepted_before_the_backup_is_delivered_after_a_restore() {
+    let mut server = Server::start();
+    let (uaid, channel) = Agent::offline(&server).await;
+    let sender = Sender::new();
+    sender.push(&channel.endpoint, "before").await;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("a.tar");
+    back_up(&server, &file).await;
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert!(!server.data_dir().join("backup.partial").exists());
+
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let delivered = agent.take(1).await;
+    agent.ack_all(&delivered).await;
+    agent.leave().await;
+    sender.push(&channel.endpoint, "after").await;
+    let (newcomer, lost) = Agent::offline(&server).await;
+
+    server.terminate();
+    restore(&server, &file).await;
+    server.restart();
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    assert_eq!(agent.take(1).await, delivered, "acked since, so delivered again, and once");
+    agent.ack_all(&delivered).await;
+    sender.push_to(&mut agent, &channel, "again").await;
+
+    assert_eq!(sender.post(&lost.endpoint).ttl(60).send().await.status, 410);
+    let newcomer_now = Agent::hello(Socket::open(&server).await, Some(&newcomer)).await.unwrap();
+    assert_ne!(newcomer_now.uaid(), newcomer, "it registered after the backup");
+}
+
+#[actix_web::test]
+async fn every_push_accepted_before_a_backup_under_load_is_in_it() {
+    let mut server = Server::start();
+    let (uaid, channel) = Agent::offline(&server).await;
+    let (sender, home) = (Sender::new(), tempfile::tempdir().unwrap());
+    let file = home.path().join("a.tar");
+    let before: Vec<_> = (0..50).map(|number| format!("before {number}")).collect();
+    join_all(before.iter().map(|body| sender.push(&channel.endpoint, body))).await;
+    let meanwhile: Vec<_> = (0..100).map(|number| format!("meanwhile {number}")).collect();
+    let pushes = join_all(meanwhile.iter().map(|body| sender.push(&channel.endpoint, body)));
+    tokio::join!(pushes, back_up(&server, &file));
+    server.kill();
+    restore(&server, &file).await;
+    server.restart();
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let mut delivered = agent.take(before.len()).await;
+    agent.ack_all(&delivered).await;
+    let known = |body: &str| before.iter().chain(&meanwhile).any(|pushed| pushed == body);
+    delivered.extend(agent.pending_notifications().await);
+    assert!(delivered.iter().all(|notification| known(notification.body())));
+    for body in &before {
+        assert!(delivered.iter().any(|notification| notification.body() == body), "{body}");
+    }
+}
+
+#[actix_web::test]
+async fn a_stopped_server_is_backed_up_through_standard_output() {
+    let mut server = Server::start();
+    let (uaid, channel) = Agent::offline(&server).await;
+    Sender::new().push(&channel.endpoint, "kept").await;
+    server.terminate();
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("a.tar");
+    let mut backup = kalends(&["backup", "-", "--data-dir"]);
+    backup.arg(server.data_dir()).stdout(fs::File::create(&file).unwrap());
+    assert_eq!(Program::run(backup).await.code, Some(0));
+    fs::remove_dir_all(server.data_dir()).unwrap();
+    let mut restore = kalends(&["restore", "-", "--data-dir"]);
+    restore.arg(server.data_dir()).stdin(fs::File::open(&file).unwrap());
+    assert_eq!(Program::run(restore).await.code, Some(0));
+    server.restart();
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    assert_eq!(agent.notification().await.body(), "kept");
+}
+
+#[actix_web::test]
+async fn a_wrong_archive_is_refused_before_anything_is_changed() {
+    let (home, archive) = archive().await;
+    let find = |text: &str| {
+        let found = archive.windows(text.len()).position(|bytes| bytes == text.as_bytes());
+        found.expect("the archive has it")
+    };
+    let changed = |at: usize, to: &[u8]| {
+        let mut archive = archive.clone();
+        archive[at..at + to.len()].copy_from_slice(to);
+        archive
+    };
+    assert_refused(&home, b"", "no archive of `kalends backup`").await;
+    assert_refused(&home, "uaid,node\n".repeat(1000).as_bytes(), "no archive").await;
+    assert_refused(&home, &archive[..archive.len() / 2], "truncated").await;
+    let format = find("\"format\": 1") + "\"format\": ".len();
+    assert_refused(&home, &changed(format, b"7"), "use the newer kalends").await;
+    let fingerprint = find("\"crypto:") + "\"crypto:".len();
+    let other: &[u8] = if archive[fingerprint] == b'0' { b"1" } else { b"0" };
+    assert_refused(&home, &changed(fingerprint, other), "keys in the archive are not").await;
+    let listed = find("\"name\": \"router.db\"") + "\"name\": \"".len();
+    assert_refused(&home, &changed(listed, b"../r/a.db"), "its manifest lists").await;
+    let database = find("SQLite format 3\0") + 200;
+    let other = [!archive[database]];
+    assert_refused(&home, &changed(database, &other), "another SHA-256").await;
+}
+
+#[actix_web::test]
+async fn nothing_that_exists_is_overwritten() {
+    let (home, archive) = archive().await;
+    let (file, server) = (home.path().join("a.tar"), Server::start());
+    let refused = command("backup", &file, &[], &server.data_dir()).await;
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("--force"), "{refused:?}");
+    assert_eq!(fs::read(&file).unwrap(), archive);
+    let refused = command("restore", &file, &[], &server.data_dir()).await;
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("is not empty"), "{refused:?}");
+    let forced = command("backup", &file, &["--force"], &server.data_dir()).await;
+    assert_eq!(forced.code, Some(0), "{forced:?}");
+    assert_ne!(fs::read(&file).unwrap(), archive);
+    let sound = command("restore", &file, &["--check"], &server.data_dir()).await;
+    assert_eq!(sound.code, Some(0), "{sound:?}");
+}
