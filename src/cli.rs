@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::commands::{Request, with_short_help};
+use crate::admin::commands::{Inspect, InspectArgs, OnStore, Request, with_short_help};
 use crate::admin::{self, ImportAction, TablesAction, UsersAction};
 use crate::dev::push::{self, PushArgs};
 use crate::dev::states::StatesFormat;
@@ -94,6 +94,9 @@ pub enum Action {
     /// Drop user agents, one by its uaid or those that stay away
     #[command(subcommand, after_help = admin::help::USERS)]
     Users(UsersAction),
+    /// Show what is known of one user agent, and why a push to it may not arrive
+    #[command(after_help = admin::help::INSPECT)]
+    Inspect(OnStore<InspectArgs>),
     /// Move over from another push server
     #[command(subcommand, after_help = admin::help::IMPORT)]
     Import(ImportAction),
@@ -242,6 +245,7 @@ fn command() -> Command {
         arg.hide(!is_first)
     });
     let command = command.mut_subcommand("preflight", with_short_help);
+    let command = command.mut_subcommand("inspect", with_short_help);
     ["tables", "users", "import", "feed", "broadcast", "keys"].into_iter().fold(
         command,
         |command, name| {
@@ -259,6 +263,7 @@ fn run(cli: Cli) -> ExitCode {
         Action::Preflight { flags } => run_admin((Request::Preflight, flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
+        Action::Inspect(of) => with_settings(&of.flags, |settings| inspect(&of.args, settings)),
         Action::Import(action) => run_admin(action.into_request()),
         Action::Feed(action) => {
             let flags = action.flags().clone();
@@ -305,6 +310,17 @@ fn run_server(args: &ServeArgs, settings: &Settings) -> ExitCode {
 
 fn run_admin((request, flags): (Request, Flags)) -> ExitCode {
     with_settings(&flags, |settings| exit_code(admin::command::run(request, settings)))
+}
+
+/// The token is decoded here, so that a server learns no endpoint that is not its own.
+fn inspect(args: &InspectArgs, settings: &Settings) -> ExitCode {
+    match args.target.decode(|| keys::Keys::load(&settings.data_dir)) {
+        Ok(subject) => {
+            let request = Request::Inspect(Inspect { subject, json: args.json });
+            exit_code(admin::command::run(request, settings))
+        }
+        Err(error) => exit_code(Err(error)),
+    }
 }
 
 /// The public key in base64url, and on a second line the private key if requested.
