@@ -152,3 +152,14 @@ async fn look(cluster: &Cluster, target: &str) -> ExitOutput {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     ended
 }
+
+#[actix_web::test]
+async fn a_limit_that_refuses_further_pushes_is_named() {
+    let fixture = AdminFixture::embedded(&["--subscription-pushes-per-minute-max=1"]);
+    let (uaid, channel) = Agent::offline(&fixture.server).await;
+    Sender::new().push(&channel.endpoint, "x").await;
+    let facts = inspect(&fixture, &channel.endpoint).await;
+    assert_eq!(facts["limits_reached"], serde_json::json!(["subscription_pushes_per_minute_max"]));
+    let of_agent = inspect(&fixture, &uaid).await;
+    assert_eq!(of_agent["limits_reached"], serde_json::json!([]), "{of_agent}");
+}
