@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::commands::{Request, with_short_help};
+use crate::admin::commands::{Inspect, InspectArgs, OnStore, Request, with_short_help};
 use crate::admin::{self, AccessAction, ImportAction, TablesAction, UsersAction};
 use crate::backup;
 use crate::backup::create::BackupArgs;
@@ -97,6 +97,9 @@ pub enum Action {
     /// Drop user agents, one by its uaid or those that stay away
     #[command(subcommand, after_help = admin::help::USERS)]
     Users(UsersAction),
+    /// Show what is known of one user agent, and why a push to it may not arrive
+    #[command(after_help = admin::help::INSPECT)]
+    Inspect(OnStore<InspectArgs>),
     /// Move over from another push server
     #[command(subcommand, after_help = admin::help::IMPORT)]
     Import(ImportAction),
@@ -253,7 +256,7 @@ fn command() -> Command {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
     });
-    let command = ["preflight", "backup", "restore"]
+    let command = ["preflight", "inspect", "backup", "restore"]
         .into_iter()
         .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
     ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
@@ -274,6 +277,7 @@ fn run(cli: Cli) -> ExitCode {
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
         Action::Access(action) => run_admin(action.into_request()),
+        Action::Inspect(of) => with_settings(&of.flags, |settings| inspect(&of.args, settings)),
         Action::Import(action) => run_admin(action.into_request()),
         Action::Backup(args) => {
             with_settings(&args.flags, |settings| exit_code(backup::create::run(&args, settings)))
@@ -326,6 +330,17 @@ fn run_server(args: &ServeArgs, settings: &Settings) -> ExitCode {
 
 fn run_admin((request, flags): (Request, Flags)) -> ExitCode {
     with_settings(&flags, |settings| exit_code(admin::command::run(request, settings)))
+}
+
+/// The token is decoded here, so that a server learns no endpoint that is not its own.
+fn inspect(args: &InspectArgs, settings: &Settings) -> ExitCode {
+    match args.target.decode(|| keys::Keys::load(&settings.data_dir)) {
+        Ok(subject) => {
+            let request = Request::Inspect(Inspect { subject, json: args.json });
+            exit_code(admin::command::run(request, settings))
+        }
+        Err(error) => exit_code(Err(error)),
+    }
 }
 
 /// The public key in base64url, and on a second line the private key if requested.

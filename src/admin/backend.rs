@@ -14,9 +14,10 @@ use tokio::time::{Instant, sleep};
 use super::client;
 use super::command::AdminError;
 use super::commands::Request;
-use super::job_context::{JobContext, Servers};
+use super::job_context::{JobContext, ProcessView, Servers};
 use crate::clock::unix_now;
-use crate::keys::KEYS_FILE;
+use crate::keys::{KEYS_FILE, Keys};
+use crate::peers::outbound::NodeAccess;
 use crate::settings::{Settings, StoreKind};
 use crate::store::{self, OpenStoreError};
 
@@ -54,6 +55,12 @@ pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, Ad
 async fn reach_dynamo(request: &Request, settings: &Settings) -> Result<Backend, AdminError> {
     let open =
         |create_tables| open(&Settings { create_tables, ..settings.clone() }, Servers::Unknown);
+    // The server of this machine knows the connections.
+    if matches!(request, Request::Inspect(_))
+        && let Some(stream) = connect(&settings.data_dir).await?
+    {
+        return Ok(Backend::Server(stream));
+    }
     let context = match request {
         Request::Create(_) => open(true)?,
         Request::Copy(copy) if copy.server_stopped => {
@@ -129,7 +136,19 @@ fn open(settings: &Settings, servers: Servers) -> Result<JobContext, AdminError>
         access: None,
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
+        process: process(settings),
     })
+}
+
+/// This process calls nodes only of a store that several of them may use.
+fn process(settings: &Settings) -> ProcessView {
+    let keys = || Keys::load(&settings.data_dir).ok();
+    let peers = match settings.store {
+        StoreKind::Embedded => None,
+        StoreKind::DynamoDb => keys().and_then(|keys| NodeAccess::of(&keys, settings)),
+    };
+    let origin = settings.public_url.as_ref().map(|url| url.as_str().to_owned());
+    ProcessView { origin, peers, ..ProcessView::default() }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use storage::maintenance::Throughput;
 use super::access_command::{self, AccessAdd, AccessRevoke};
 use super::help;
 use super::import_command::ImportRedis;
+use super::inspect::target::{Subject, Target};
 use crate::settings::Flags;
 
 /// Months before the present one that `tables drop-old` can keep.
@@ -42,6 +43,7 @@ pub enum Request {
     Copy(Copy),
     DropInactive(DropInactive),
     DropUser(DropUser),
+    Inspect(Inspect),
     /// Also `broadcast put`, which sets a key of the feed `broadcasts`.
     FeedPut(FeedPut),
     FeedDelete(KeyArgs),
@@ -180,6 +182,25 @@ pub struct DropUser {
     pub uaid: Uaid,
 }
 
+/// What `kalends inspect` reads from the command line.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct InspectArgs {
+    /// The endpoint, the URL of a message from the Location of its push, or the uaid
+    #[arg(value_name = "ENDPOINT|UAID|MESSAGE-URL")]
+    pub target: Target,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The same, decoded by the process of the command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inspect {
+    pub subject: Subject,
+    pub json: bool,
+}
+
 /// A key of a feed.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -249,6 +270,7 @@ impl Request {
             Self::Copy(_) => "tables copy",
             Self::DropInactive(_) => "users drop-inactive",
             Self::DropUser(_) => "users drop",
+            Self::Inspect(_) => "inspect",
             Self::FeedPut(_) => "feed put",
             Self::FeedDelete(_) => "feed delete",
             Self::FeedRepublish(_) => "feed republish",
@@ -270,6 +292,7 @@ impl Request {
             Self::FeedList(args) | Self::BroadcastList(args) => args.json,
             Self::AccessAdd(add) => add.json,
             Self::AccessList(args) => args.json,
+            Self::Inspect(inspect) => inspect.json,
             _ => false,
         }
     }

@@ -87,6 +87,19 @@ Examples:
   kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends
   kalends users drop 0190a4a3-b000-7000-8000-000000000001 --config /etc/kalends/kalends.toml";
 
+pub const INSPECT: &str = "\
+Begins with the reasons why a push to the user agent may not arrive, the most important one first. The
+facts follow: its record, its months and channels, the messages that wait, and its connection. Without
+a running server, and with DynamoDB from another machine, the connection is not known. keys.toml in
+the data directory opens endpoints and message URLs; a uaid needs no key. Nothing is changed.
+
+The exit code is 1 if no key opens the endpoint or message URL, and 2 if the argument is neither of
+them nor a uaid.
+
+Examples:
+  kalends inspect https://push.example.net/wpush/AbCd... --data-dir /var/lib/kalends
+  kalends inspect 0190a4a3b00070008000000000000001 --json --config /etc/kalends/kalends.toml";
+
 pub const IMPORT: &str = "\
 docs/migrate.md describes the whole move from autopush, step by step.
 

@@ -6,6 +6,9 @@ use actors::{Access, BoundedAddr, Clock, Feeds, RegistryActor};
 use state_machine::{Month, Time};
 use storage::StoreAdmin;
 
+use crate::limits::Limits;
+use crate::peers::outbound::NodeAccess;
+
 #[derive(Clone)]
 pub struct JobContext {
     pub store: Arc<dyn StoreAdmin>,
@@ -29,6 +32,19 @@ pub struct JobContext {
     pub feed_keys_max: u64,
     /// Maximum size of a value of a feed, in bytes.
     pub feed_value_bytes_max: usize,
+    pub process: ProcessView,
+}
+
+/// What a process knows besides its store.
+#[derive(Clone, Default)]
+pub struct ProcessView {
+    /// The origin of endpoints, if it is known.
+    pub origin: Option<String>,
+    /// Requests to other nodes. None if there can be none.
+    pub peers: Option<NodeAccess>,
+    /// The limits of the server that this job runs in.
+    pub limits: Option<Arc<Limits>>,
+    pub unacked_max: usize,
 }
 
 /// The servers that use the store.

@@ -7,6 +7,7 @@
 //!
 //! - [`commands`], [`access_command`], [`import_command`], [`help`]: the command line.
 //! - [`command`]: runs a request and prints its output; [`backend`] finds the store.
+//! - [`inspect`]: the facts and the findings of `kalends inspect`.
 //! - [`keys_check`]: what `preflight` checks besides the store.
 //! - [`client`], [`socket`]: HTTP over `admin.sock`.
 //! - [`print`], `print_access`, [`bar`]: output for people, and as JSON.
@@ -25,6 +26,7 @@ pub mod commands;
 mod fixture;
 pub mod help;
 pub mod import_command;
+pub mod inspect;
 pub mod job;
 pub mod job_context;
 pub mod keys_check;

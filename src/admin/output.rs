@@ -8,6 +8,8 @@ use state_machine::feed::{FeedKey, FeedPage, FeedValue};
 use storage::feeds::FeedState;
 use storage::maintenance::{PreflightCheck, TableStatus};
 
+use super::inspect::Inspection;
+
 /// A piece of output, printed as soon as it arrives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +24,8 @@ pub enum Output {
     Tables(Vec<TableStatus>),
     /// The state of the store, of `tables status`.
     Status(Box<Status>),
+    /// The facts and findings of `inspect`.
+    Inspection(Box<Inspection>),
     /// A batch of feeds, by name.
     Feeds(Vec<FeedState>),
     /// A page of a feed's updates.

@@ -12,6 +12,7 @@ use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Through
 
 use super::bar::Bar;
 use super::command::AdminError;
+use super::inspect;
 use super::output::{Completion, Output, Status};
 use super::print_access::{access_text, new_access_text};
 use super::tail_cursor::TailCursor;
@@ -65,6 +66,8 @@ impl<W: Write> Printer<W> {
             Output::Tables(tables) => tables_text(&tables),
             Output::Status(status) if self.is_json => with_months(json!(status)),
             Output::Status(status) => status_text(&status),
+            Output::Inspection(facts) if self.is_json => to_json(&facts),
+            Output::Inspection(facts) => inspect::text::of(&facts),
             Output::Feeds(feeds) if self.is_json => feeds.iter().map(to_json).collect(),
             Output::Feeds(feeds) => {
                 let is_first = !mem::replace(&mut self.has_listed, true);

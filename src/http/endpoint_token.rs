@@ -122,6 +122,29 @@ impl EndpointTokens {
         }
     }
 
+    /// Decrypts a token without its VAPID key, for an operator. Also returns the beginning of the SHA-256 of the key that
+    /// it is restricted to. A token that is bound to a key cannot be opened without it.
+    pub fn inspect(
+        &self,
+        version: TokenVersion,
+        token: &str,
+    ) -> Result<(EndpointToken, Option<Vec<u8>>), TokenError> {
+        match version {
+            TokenVersion::Restricted if token.len() != SHORT_CHARS => {
+                let (ids, key_id) = self.open_restricted(token)?;
+                Ok((EndpointToken::from_bytes(&ids), Some(key_id.to_vec())))
+            }
+            TokenVersion::V2 => {
+                let plain = self.fernet_decrypt(token)?;
+                let (ids, hash) = split_v2(&plain)?;
+                Ok((EndpointToken::from_bytes(ids), Some(hash.to_vec())))
+            }
+            TokenVersion::Short | TokenVersion::Restricted | TokenVersion::V1 => {
+                Ok((self.decrypt(version, token, None)?, None))
+            }
+        }
+    }
+
     fn decrypt_short(&self, token: &str, binding: &[u8]) -> Result<EndpointToken, TokenError> {
         let (sealed, mut ids) = (decode::<SHORT_BYTES>(token)?, [0; IDS_BYTES]);
         self.short.open(binding, &sealed, &mut ids).map_err(|_| TokenError::Unknown)?;
@@ -133,20 +156,27 @@ impl EndpointTokens {
         token: &str,
         key: Option<&VapidKey>,
     ) -> Result<EndpointToken, TokenError> {
+        let (ids, key_id) = self.open_restricted(token)?;
+        check_key(&key_id, key)?;
+        Ok(EndpointToken::from_bytes(&ids))
+    }
+
+    fn open_restricted(
+        &self,
+        token: &str,
+    ) -> Result<([u8; IDS_BYTES], [u8; KEY_ID_BYTES]), TokenError> {
         let sealed = decode::<RESTRICTED_BYTES>(token)?;
         let mut plain = [0; IDS_BYTES + KEY_ID_BYTES];
         self.restricted.open(&[], &sealed, &mut plain).map_err(|_| TokenError::Unknown)?;
-        let (ids, key_id) = plain.split_first_chunk::<IDS_BYTES>().ok_or(TokenError::Unknown)?;
-        check_key(key_id, key)?;
-        Ok(EndpointToken::from_bytes(ids))
+        let (mut ids, mut key_id) = ([0; IDS_BYTES], [0; KEY_ID_BYTES]);
+        ids.copy_from_slice(&plain[..IDS_BYTES]);
+        key_id.copy_from_slice(&plain[IDS_BYTES..]);
+        Ok((ids, key_id))
     }
 
     fn decrypt_v2(&self, token: &str, key: Option<&VapidKey>) -> Result<EndpointToken, TokenError> {
         let plain = self.fernet_decrypt(token)?;
-        let (ids, hash) = plain.split_first_chunk::<IDS_BYTES>().ok_or(TokenError::Unknown)?;
-        if hash.len() != HASH_BYTES {
-            return Err(TokenError::Unknown);
-        }
+        let (ids, hash) = split_v2(&plain)?;
         check_key(hash, key)?;
         Ok(EndpointToken::from_bytes(ids))
     }
@@ -160,6 +190,16 @@ impl EndpointTokens {
 }
 
 impl TokenVersion {
+    /// Its name for an operator.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Restricted => "restricted",
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        }
+    }
+
     /// The kind and the text of the token in an endpoint's path.
     pub fn in_path(path: &str) -> Option<(Self, &str)> {
         let behind = path.strip_prefix("/wpush/")?;
@@ -187,6 +227,12 @@ fn sealed_path(start: &str, keys: &SealKeys, parts: &[&[u8]]) -> String {
     let mut sealed = parts.concat();
     keys.seal(&[], &mut sealed);
     format!("{start}{}", URL_SAFE_NO_PAD.encode(sealed))
+}
+
+/// The ids and the hash in a v2 token.
+fn split_v2(plain: &[u8]) -> Result<(&[u8; IDS_BYTES], &[u8]), TokenError> {
+    let parts = plain.split_first_chunk::<IDS_BYTES>();
+    parts.filter(|(_, hash)| hash.len() == HASH_BYTES).ok_or(TokenError::Unknown)
 }
 
 /// Decodes a token of exactly `N` bytes.

@@ -70,6 +70,13 @@ impl Limiter {
         Err(OverLimit { policy: self.policy, per_minute, wait })
     }
 
+    /// Whether a request of this sender would be refused now.
+    pub(super) fn is_reached(&self, sender: Sender, now: Time) -> bool {
+        let mut state = self.lock();
+        let entry = state.senders.get_mut(&sender);
+        entry.is_some_and(|mut entry| entry.bucket.require(&self.rate, 0, now).is_err())
+    }
+
     /// Logs what was refused since the last line, if a line is due.
     pub(super) fn report(&self, now: Time) {
         let report = self.lock().refusals.rest(now);

@@ -168,6 +168,16 @@ impl Limits {
         self.charge(&self.address_registers, address.map(Sender::Address))
     }
 
+    /// The limits that would refuse a request of this agent, or a push to this channel of it, now.
+    pub fn reached(&self, uaid: Uaid, chid: Option<Chid>) -> Vec<&'static str> {
+        let channel =
+            chid.map(|chid| (&self.subscription_pushes, Sender::Subscription(uaid, chid)));
+        let agent = [&self.agent_registers, &self.agent_hellos].map(|of| (of, Sender::Agent(uaid)));
+        let all = channel.into_iter().chain(agent);
+        let reached = all.filter(|(limiter, sender)| limiter.is_reached(*sender, self.clock.now()));
+        reached.map(|(limiter, _)| limiter.refused().0).collect()
+    }
+
     /// Logs what each limit has refused since its last log line. Otherwise the rest of a flood would be logged with the
     /// next one.
     pub fn report(&self) {

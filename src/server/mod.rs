@@ -37,7 +37,7 @@ use storage::StoreAdmin;
 
 pub use error::ServeError;
 
-use crate::admin::job_context::{JobContext, Servers};
+use crate::admin::job_context::{JobContext, ProcessView, Servers};
 use crate::admin::socket::AdminSocket;
 use crate::clock::SystemClock;
 use crate::feeds::import;
@@ -84,8 +84,17 @@ async fn serve(
             return Ok(());
         }
     };
-    let Node { app: node, apis, router, router_url_check, store, tables, origin, lock: _lock } =
-        assembled;
+    let Node {
+        app: node,
+        apis,
+        router,
+        router_url_check,
+        store,
+        tables,
+        origin,
+        peers,
+        lock: _lock,
+    } = assembled;
     let certificates = certificate.map(Certificates::new).map(Arc::new);
     let tls =
         certificates.clone().map(|certificates| tls(certificates, settings, &node)).transpose()?;
@@ -104,7 +113,13 @@ async fn serve(
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
-    let admin = admin_socket(settings, &store, &node);
+    let process = ProcessView {
+        origin: Some(origin.clone()),
+        peers,
+        limits: Some(Arc::clone(&node.common.limits)),
+        unacked_max: settings.unacked_max,
+    };
+    let admin = admin_socket(settings, &store, &node, process);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
     maintenance::report_refusals(Arc::clone(&node.common.limits));
@@ -133,15 +148,14 @@ fn tls(
     Ok(Arc::new(Tls::new(certificates, timeout, clock, log)?))
 }
 
-/// The socket through which commands use an embedded store. They use DynamoDB without the server.
+/// The socket through which commands use an embedded store, and `inspect` the connections. The other commands use
+/// DynamoDB without the server.
 fn admin_socket(
     settings: &Settings,
     store: &Arc<dyn StoreAdmin>,
     node: &AppState,
+    process: ProcessView,
 ) -> Option<AdminSocket> {
-    if settings.store != StoreKind::Embedded {
-        return None;
-    }
     let common = &node.common;
     let clients = node.connections.as_ref().map(|connections| &connections.clients);
     let site = JobContext {
@@ -150,12 +164,16 @@ fn admin_socket(
         rotation: settings.rotation,
         frozen_month: clients.and_then(|clients| clients.config.frozen_month),
         registry: clients.map(|clients| clients.registry.clone()),
-        makes_tables: true,
-        servers: Servers::ThisOne,
+        makes_tables: settings.store == StoreKind::Embedded || settings.create_tables,
+        servers: match settings.store {
+            StoreKind::Embedded => Servers::ThisOne,
+            StoreKind::DynamoDb => Servers::Unknown,
+        },
         feeds: Some(common.feeds.clone()),
         access: Some(common.access.clone()),
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
+        process,
     };
     admin::socket::start(&settings.data_dir, site, &common.log)
 }

@@ -34,7 +34,7 @@ use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::peers::inbound::RouterPort;
-use crate::peers::outbound::{RemoteNodes, RouterUrlCheck};
+use crate::peers::outbound::{NodeAccess, RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
 use crate::settings::{AccessMode, Role, Settings, StoreKind};
 use crate::store::message_tables::MonthTables;
@@ -58,6 +58,8 @@ pub(super) struct Node {
     pub(super) tables: MonthTables,
     /// The origin of endpoint URLs.
     pub(super) origin: String,
+    /// Calls other nodes for an operator. None of a single node.
+    pub(super) peers: Option<NodeAccess>,
     /// The lock of the data directory, if the store has none of its own.
     pub(super) lock: Option<DirLock>,
 }
@@ -110,8 +112,9 @@ pub(super) async fn assemble(
         None => (PublicApis::default(), None),
     };
     let origin = origin.as_str().to_owned();
+    let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
     let app = AppState { common, connections, endpoints };
-    Ok(Node { app, apis, router, router_url_check, store, tables, origin, lock })
+    Ok(Node { app, apis, router, router_url_check, store, tables, origin, peers, lock })
 }
 
 /// What the parts of a node are built from.

@@ -12,6 +12,7 @@ mod feed;
 #[cfg(test)]
 mod feed_tests;
 mod import;
+mod inspect;
 mod look;
 mod report;
 mod snapshot;
@@ -70,6 +71,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::Copy(copy) => copy::run(&copy, report).await?,
         Request::DropInactive(inactive) => drop_inactive::run(&inactive, report).await?,
         Request::DropUser(user) => drop_user::run(user.uaid, report).await?,
+        Request::Inspect(inspect) => inspect::run(&inspect, report).await?,
         Request::FeedPut(put) => feed::put(put, report).await?,
         Request::FeedDelete(key) => feed::delete(key, report).await?,
         Request::FeedRepublish(key) => feed::republish(key, report).await?,

@@ -9,13 +9,14 @@
 //! - `call`: one request. `connections`: what it is sent on.
 //! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
 //!   their messages with the storage scan every `storage_recheck_s`.
-//! - `router_url_check`: whether a node can be reached by its own name.
+//! - `node_access`: the requests of an operator's command. `router_url_check`: whether a node can be reached by its own name.
 //!
 //! A node that answers and has no pending notifications has no task and no timer of its own.
 
 mod call;
 mod connections;
 mod limits;
+mod node_access;
 mod peer_state;
 mod pending_notifications;
 mod router_url_check;
@@ -43,6 +44,7 @@ use super::wire_message;
 use crate::node_address::AllowedNodes;
 use call::{CallError, Caller, Peer};
 pub use limits::RemoteLimits;
+pub use node_access::NodeAccess;
 use peer_state::{PeerState, RequestPermit};
 pub use router_url_check::{PeerIdentity, RouterUrlCheck};
 

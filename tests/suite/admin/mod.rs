@@ -6,6 +6,7 @@ mod commands;
 mod feed_tails;
 mod feeds;
 mod fixture;
+mod inspect;
 mod lifecycles;
 mod socket;
 mod tail_process;

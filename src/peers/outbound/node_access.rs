@@ -1,0 +1,35 @@
+//! Asks nodes on behalf of an operator, from any process that has the cluster keys.
+
+use std::sync::Arc;
+
+use actors::Clock;
+use state_machine::{NodeId, Uaid};
+
+use super::limits::RemoteLimits;
+use super::router_url_check::{PeerIdentity, RouterUrlCheck};
+use crate::keys::Keys;
+use crate::node_address::AllowedNodes;
+use crate::peers::signature::ClusterKeys;
+use crate::settings::Settings;
+
+#[derive(Clone)]
+pub struct NodeAccess {
+    keys: Arc<ClusterKeys>,
+    allowed: AllowedNodes,
+    limits: RemoteLimits,
+}
+
+impl NodeAccess {
+    /// None without cluster keys.
+    pub fn of(keys: &Keys, settings: &Settings) -> Option<Self> {
+        let keys = Arc::new(ClusterKeys::derive(keys)?);
+        Some(Self { keys, allowed: settings.nodes_allowed.clone(), limits: settings.into() })
+    }
+
+    /// Notifies the node of a message for the agent: [`PeerIdentity::ThisNode`] if the agent is connected there. An
+    /// agent that is looks into storage once more.
+    pub async fn ask(&self, node: NodeId, uaid: Uaid, clock: Clock) -> PeerIdentity {
+        let keys = Arc::clone(&self.keys);
+        RouterUrlCheck::new(node, uaid, keys, &self.allowed, self.limits, clock).ask().await
+    }
+}

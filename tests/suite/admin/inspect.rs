@@ -1,0 +1,165 @@
+//! `kalends inspect`: the sentence for each state of an agent, the facts as JSON, and arguments that name nothing.
+
+use serde_json::Value;
+
+use super::AdminFixture;
+use crate::harness::{Agent, Cluster, ExitOutput, Program, Sender, Server, kalends};
+
+async fn inspect(fixture: &AdminFixture, target: &str) -> Value {
+    let json = fixture.stdout_of(&format!("inspect {target} --json")).await;
+    serde_json::from_str(&json).expect("one JSON object")
+}
+
+/// The first reason, which is the first line for people too.
+async fn reason(fixture: &AdminFixture, target: &str) -> String {
+    let facts = inspect(fixture, target).await;
+    let first = facts["findings"][0].as_str().expect("there is a finding").to_owned();
+    let text = fixture.stdout_of(&format!("inspect {target}")).await;
+    let began = first.split(';').next().expect("a split has a first part");
+    assert!(text.starts_with(&format!("- {began}")), "{text}");
+    first
+}
+
+#[actix_web::test]
+async fn each_state_of_an_agent_has_its_reason() {
+    for mut fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+        let mut agent = Agent::new(&fixture.server).await;
+        let (channel, other) = (agent.register().await, agent.register().await);
+        let well = reason(&fixture, &channel.endpoint).await;
+        assert!(well.starts_with("nothing hinders a push"), "{well}");
+        agent.unregister(&other).await;
+        let unregistered = reason(&fixture, &other.endpoint).await;
+        assert!(unregistered.starts_with("the channel is not registered"), "{unregistered}");
+
+        let uaid = agent.leave().await;
+        let answer = Sender::new().push(&channel.endpoint, "a secret text").await;
+        let message = answer.location();
+        let away = reason(&fixture, &channel.endpoint).await;
+        assert!(away.starts_with("the user agent is not connected; it connected last"), "{away}");
+        assert!(away.contains("; 1 message waits, the oldest for"), "{away}");
+        let facts = inspect(&fixture, &message).await;
+        assert_eq!((&facts["uaid"], &facts["message"]["is_waiting"]), (&uaid.into(), &true.into()));
+        Sender::new().delete(&message).await;
+        assert_eq!(inspect(&fixture, &message).await["message"]["is_waiting"], false);
+
+        assert!(fixture.server.terminate().success());
+        let stopped = reason(&fixture, &channel.endpoint).await;
+        let expected = if fixture.is_embedded() {
+            "no server runs on this store"
+        } else {
+            "the user agent is not connected"
+        };
+        assert!(stopped.starts_with(expected), "{stopped}");
+    }
+}
+
+#[actix_web::test]
+async fn the_facts_have_no_contents_and_no_tokens() {
+    let fixture = AdminFixture::embedded(&[]);
+    let (uaid, channel) = Agent::offline(&fixture.server).await;
+    Sender::new().push(&channel.endpoint, "a secret text").await;
+    let facts = inspect(&fixture, &channel.endpoint).await;
+    assert_eq!(facts["uaid"], *uaid);
+    assert_eq!(facts["endpoint"]["channel"], *channel.id);
+    assert_eq!(
+        (&facts["endpoint"]["kind"], &facts["endpoint"]["crypto_key"]),
+        (&"short".into(), &1.into())
+    );
+    assert_eq!(
+        (&facts["waiting"]["messages"], &facts["waiting"]["bytes"]),
+        (&1.into(), &13.into())
+    );
+    assert_eq!(facts["waiting"]["by_urgency"]["normal"], 1);
+    assert_eq!(
+        (&facts["record"]["router_type"], &facts["months"][0]["channels"]),
+        (&"webpush".into(), &1.into())
+    );
+    let token = channel.endpoint.rsplit('/').next().expect("a URL has a path");
+    for text in
+        [facts.to_string(), fixture.stdout_of(&format!("inspect {}", channel.endpoint)).await]
+    {
+        assert!(!text.contains("a secret text") && !text.contains(token), "{text}");
+    }
+}
+
+#[actix_web::test]
+async fn an_agent_that_does_not_ack_is_named_busy() {
+    let fixture = AdminFixture::embedded(&["--unacked-max=1", "--ack-wait-ms=60000"]);
+    let mut agent = Agent::new(&fixture.server).await;
+    let channel = agent.register().await;
+    let sender = Sender::new();
+    let push = sender.push(&channel.endpoint, "x");
+    let look = async {
+        let sent = agent.notification().await;
+        let busy = reason(&fixture, agent.uaid()).await;
+        assert!(
+            busy.starts_with("the user agent is connected and has not acked 1 message: it is busy"),
+            "{busy}"
+        );
+        agent.ack(&sent).await;
+    };
+    tokio::join!(push, look);
+}
+
+#[actix_web::test]
+async fn an_argument_that_names_nothing_here_is_refused() {
+    let (fixture, other) = (AdminFixture::embedded(&[]), Server::start());
+    let (_, foreign) = Agent::offline(&other).await;
+    let why = fixture.stderr_of(&format!("inspect {}", foreign.endpoint)).await;
+    assert!(
+        why.contains("the endpoint was made with a key that this server does not have"),
+        "{why}"
+    );
+    let ended = fixture.run("inspect https://example.net/").await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("expected an endpoint (https://HOST/wpush/...)"), "{ended:?}");
+    let unknown = reason(&fixture, "0190a4a3b00070008000000000000001").await;
+    assert!(unknown.starts_with("there is no record of the user agent"), "{unknown}");
+
+    let (_, channel) = Agent::offline(&fixture.server).await;
+    let moved = channel.endpoint.replace(&fixture.server.origin(), "https://old.example.net");
+    let moved = reason(&fixture, &moved).await;
+    assert!(
+        moved.starts_with(
+            "the endpoint is of another origin: it begins with https://old.example.net"
+        ),
+        "{moved}"
+    );
+}
+
+#[actix_web::test]
+async fn a_node_is_asked_whether_the_agent_is_connected_to_it() {
+    let mut cluster = Cluster::start(1, 1);
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
+    let channel = agent.register().await;
+    let looked = look(&cluster, &channel.endpoint).await;
+    assert!(looked.stdout.contains("which answers\n"), "{looked:?}");
+    assert!(looked.stdout.starts_with("- nothing hinders a push"), "{looked:?}");
+    cluster.connection_nodes[0].kill();
+    let looked = look(&cluster, &channel.endpoint).await;
+    assert!(
+        looked.stdout.contains(" and that node does not answer: cannot connect: "),
+        "{looked:?}"
+    );
+}
+
+/// On the machine of the endpoint node.
+async fn look(cluster: &Cluster, target: &str) -> ExitOutput {
+    let mut command = kalends(&["inspect", target, "--store=dynamodb"]);
+    let node = &cluster.endpoint_nodes[0];
+    command.arg("--data-dir").arg(node.data_dir());
+    let ended = Program::run(command).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended
+}
+
+#[actix_web::test]
+async fn a_limit_that_refuses_further_pushes_is_named() {
+    let fixture = AdminFixture::embedded(&["--subscription-pushes-per-minute-max=1"]);
+    let (uaid, channel) = Agent::offline(&fixture.server).await;
+    Sender::new().push(&channel.endpoint, "x").await;
+    let facts = inspect(&fixture, &channel.endpoint).await;
+    assert_eq!(facts["limits_reached"], serde_json::json!(["subscription_pushes_per_minute_max"]));
+    let of_agent = inspect(&fixture, &uaid).await;
+    assert_eq!(of_agent["limits_reached"], serde_json::json!([]), "{of_agent}");
+}
