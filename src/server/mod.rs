@@ -150,7 +150,7 @@ fn admin_socket(
         feeds: Some(common.feeds.clone()),
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
-        process,
+        process: process.into(),
     };
     admin::socket::start(&settings.data_dir, site, &common.log)
 }
