@@ -136,7 +136,7 @@ fn open(settings: &Settings, servers: Servers) -> Result<JobContext, AdminError>
         access: None,
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
-        process: process(settings),
+        process: process(settings).into(),
     })
 }
 

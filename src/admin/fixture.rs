@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::commands::Request;
 use super::job;
-use super::job_context::{JobContext, ProcessView, Servers};
+use super::job_context::{JobContext, Servers};
 use super::output::{Completion, Output};
 
 /// The fifteenth of 2026_11.
@@ -46,7 +46,7 @@ impl Fixture {
                 access: None,
                 feed_keys_max: 3,
                 feed_value_bytes_max: 100,
-                process: ProcessView::default(),
+                process: Arc::default(),
             },
             dir,
         }

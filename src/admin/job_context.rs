@@ -32,7 +32,7 @@ pub struct JobContext {
     pub feed_keys_max: u64,
     /// Maximum size of a value of a feed, in bytes.
     pub feed_value_bytes_max: usize,
-    pub process: ProcessView,
+    pub process: Arc<ProcessView>,
 }
 
 /// What a process knows besides its store.

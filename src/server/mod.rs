@@ -173,7 +173,7 @@ fn admin_socket(
         access: Some(common.access.clone()),
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
-        process,
+        process: process.into(),
     };
     admin::socket::start(&settings.data_dir, site, &common.log)
 }

@@ -136,7 +136,6 @@ fn message(facts: &Inspection) -> Option<String> {
     })
 }
 
-/// Such as `; 3 messages wait, the oldest for 2 hours`.
 fn waiting(facts: &Inspection) -> String {
     let messages = facts.waiting.messages;
     let Some(oldest) = facts.waiting.oldest_ms.filter(|_| messages > 0) else {
@@ -218,6 +217,13 @@ mod tests {
         "http://10.0.0.2:8081".into()
     }
 
+    /// Exactly one reason, which begins so.
+    fn finds(facts: &Inspection, expected: &str) {
+        let found = of(facts);
+        assert!(found[0].starts_with(expected), "{found:?}\n{expected}");
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
     #[test]
     fn each_state_of_the_connection_has_its_sentence() {
         let here = |change: fn(&mut SessionFacts)| {
@@ -258,6 +264,14 @@ mod tests {
                 waits(here(|_| ()), 2),
                 "the user agent is connected, and is about to be sent what is stored; 2",
             ),
+        ] {
+            finds(&facts, expected);
+        }
+    }
+
+    #[test]
+    fn each_state_elsewhere_has_its_sentence() {
+        for (facts, expected) in [
             (
                 facts(Connection::HereAndBusy),
                 "the user agent is connected, and its connection is too busy",
@@ -282,9 +296,7 @@ mod tests {
                 "the user agent is reached over fcm",
             ),
         ] {
-            let found = of(&facts);
-            assert!(found[0].starts_with(expected), "{found:?}\n{expected}");
-            assert_eq!(found.len(), 1, "{found:?}");
+            finds(&facts, expected);
         }
     }
 

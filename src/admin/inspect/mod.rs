@@ -39,13 +39,11 @@ pub struct Inspection {
 pub struct EndpointFacts {
     /// Such as `short`, or `v2` for one of autopush.
     pub kind: String,
-    /// The channel id.
     pub channel: String,
     /// The first bytes of the SHA-256 of the VAPID key that the endpoint is restricted to, in hex.
     pub restricted_to: Option<String>,
     /// The place of the key in `crypto_keys` that opened the token, from 1.
     pub crypto_key: usize,
-    /// Its fingerprint.
     pub crypto_key_fingerprint: String,
     /// The origin of the URL.
     pub origin: Option<String>,
