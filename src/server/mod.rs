@@ -42,7 +42,9 @@ use crate::admin::socket::AdminSocket;
 use crate::clock::SystemClock;
 use crate::feeds::import;
 use crate::http::app::AppState;
+use crate::peers::outbound::NodeAccess;
 use crate::settings::{Role, Settings, StoreKind};
+use crate::tls::certificate::{Certificate, CertificateFiles};
 use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
 use crate::{admin, telemetry};
@@ -95,9 +97,7 @@ async fn serve(
         peers,
         lock: _lock,
     } = assembled;
-    let certificates = certificate.map(Certificates::new).map(Arc::new);
-    let tls =
-        certificates.clone().map(|certificates| tls(certificates, settings, &node)).transpose()?;
+    let tls = files.zip(certificate).map(|pair| tls(pair, settings, &node)).transpose()?;
     let router = sockets.serve_router(router)?;
     let is_reached = match router_url_check {
         Some(url) => router_url_check::check(url, &log).await,
@@ -106,19 +106,10 @@ async fn serve(
     let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, tls, router));
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
-    if let Some((files, certificates)) = files.zip(certificates) {
-        reload::start(files, certificates, clock.clone(), log.clone())
-            .map_err(ServeError::Signals)?;
-    }
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
-    let process = ProcessView {
-        origin: Some(origin.clone()),
-        peers,
-        limits: Some(Arc::clone(&node.common.limits)),
-        unacked_max: settings.unacked_max,
-    };
+    let process = process_view(settings, &origin, peers, &node);
     let admin = admin_socket(settings, &store, &node, process);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
@@ -138,14 +129,32 @@ async fn serve(
     served.map_err(ServeError::Server)
 }
 
+/// TLS with a certificate whose files are read again when they change.
 fn tls(
-    certificates: Arc<Certificates>,
+    (files, certificate): (CertificateFiles, Certificate),
     settings: &Settings,
     node: &AppState,
 ) -> Result<Arc<Tls>, ServeError> {
+    let certificates = Arc::new(Certificates::new(certificate));
     let timeout = Duration::from_millis(settings.tls_handshake_timeout_ms);
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
-    Ok(Arc::new(Tls::new(certificates, timeout, clock, log)?))
+    let tls = Tls::new(Arc::clone(&certificates), timeout, clock.clone(), log.clone())?;
+    reload::start(files, certificates, clock, log).map_err(ServeError::Signals)?;
+    Ok(Arc::new(tls))
+}
+
+fn process_view(
+    settings: &Settings,
+    origin: &str,
+    peers: Option<NodeAccess>,
+    node: &AppState,
+) -> ProcessView {
+    ProcessView {
+        origin: Some(origin.to_owned()),
+        peers,
+        limits: Some(Arc::clone(&node.common.limits)),
+        unacked_max: settings.unacked_max,
+    }
 }
 
 /// The socket through which commands use an embedded store, and `inspect` the connections. The other commands use

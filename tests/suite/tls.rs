@@ -41,9 +41,13 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // curl takes a certificate whose issuer has its own name for self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority of a test");
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let authority = Self { issuer, dir: TempDir::new().unwrap() };
-        fs::write(authority.path("ca.pem"), authority.issuer.pem()).unwrap();
+        let issuer = CertifiedIssuer::self_signed(
+            params,
+            KeyPair::generate().expect("the test can make it"),
+        )
+        .expect("the test can make it");
+        let authority = Self { issuer, dir: TempDir::new().expect("the test can make it") };
+        fs::write(authority.path("ca.pem"), authority.issuer.pem()).expect("the test can make it");
         authority.issue();
         authority
     }
@@ -54,11 +58,12 @@ impl Authority {
 
     /// Writes a new pair over the one before. Returns its serial number.
     fn issue(&self) -> Vec<u8> {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        fs::write(self.path("pair.pem"), certificate.pem()).unwrap();
-        fs::write(self.path("pair.key"), key.serialize_pem()).unwrap();
+        let key = KeyPair::generate().expect("the test can make it");
+        let params =
+            CertificateParams::new(["127.0.0.1".to_owned()]).expect("the test can make it");
+        let certificate = params.signed_by(&key, &self.issuer).expect("the test can make it");
+        fs::write(self.path("pair.pem"), certificate.pem()).expect("the test can make it");
+        fs::write(self.path("pair.key"), key.serialize_pem()).expect("the test can make it");
         certificate.der().to_vec()
     }
 
@@ -79,25 +84,29 @@ impl Authority {
     /// Connects with these protocols to choose from.
     async fn connect_as(&self, server: &Server, protocols: &[&str]) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone()).unwrap();
+        roots.add(self.issuer.der().clone()).expect("the test can make it");
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(DEFAULT_VERSIONS)
-            .unwrap()
+            .expect("the versions are known")
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let stream = TcpStream::connect(server.address()).await.unwrap();
+        let stream = TcpStream::connect(server.address()).await.expect("the test can make it");
         let name = ServerName::from(server.address().ip());
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+        TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
+            .expect("the test can make it")
     }
 
     async fn agent(&self, server: &Server) -> Agent {
         let url = format!("wss://{}/", server.address());
-        let mut request = url.into_client_request().unwrap();
+        let mut request = url.into_client_request().expect("the test can make it");
         // With it, the server sends close frames.
         let protocol = HeaderValue::from_static("push-notification");
         request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
-        let (socket, _) = client_async(request, self.connect(server).await).await.unwrap();
+        let (socket, _) =
+            client_async(request, self.connect(server).await).await.expect("the test can make it");
         let mut agent = Agent(socket);
         let hello =
             agent.ask(&json!({"messageType": "hello", "uaid": "", "use_webpush": true})).await;
@@ -109,9 +118,14 @@ impl Authority {
     async fn curl(&self, arguments: &[&str]) -> String {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]);
-        let output = curl.arg(self.path("ca.pem")).args(arguments).output().await.unwrap();
+        let output = curl
+            .arg(self.path("ca.pem"))
+            .args(arguments)
+            .output()
+            .await
+            .expect("the test can make it");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        String::from_utf8(output.stdout).expect("the test can make it")
     }
 }
 
@@ -120,12 +134,17 @@ struct Agent(WebSocketStream<TlsStream<TcpStream>>);
 
 impl Agent {
     async fn send(&mut self, message: &Value) {
-        self.0.send(Message::text(message.to_string())).await.unwrap();
+        self.0.send(Message::text(message.to_string())).await.expect("the test can make it");
     }
 
     async fn receive(&mut self) -> Value {
-        let message = timeout(AT_ONCE, self.0.next()).await.unwrap().unwrap().unwrap();
-        serde_json::from_str(message.to_text().unwrap()).unwrap()
+        let message = timeout(AT_ONCE, self.0.next())
+            .await
+            .expect("the test can make it")
+            .expect("the test can make it")
+            .expect("the test can make it");
+        serde_json::from_str(message.to_text().expect("the test can make it"))
+            .expect("the test can make it")
     }
 
     async fn ask(&mut self, message: &Value) -> Value {
@@ -137,7 +156,7 @@ impl Agent {
     async fn register(&mut self) -> String {
         let chid = "deadbeef-0000-4000-8000-000000000000";
         let answer = self.ask(&json!({"messageType": "register", "channelID": chid})).await;
-        answer["pushEndpoint"].as_str().unwrap().to_owned()
+        answer["pushEndpoint"].as_str().expect("the test can make it").to_owned()
     }
 }
 

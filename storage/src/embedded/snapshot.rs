@@ -57,12 +57,12 @@ impl Snapshot {
             let path = dir.join(key.to_string());
             done += copy_file(key, &conn, &path, |copied| on_step(done + copied, total))?;
         }
-        sync(&dir).map_err(unwritable)
+        sync(&dir).map_err(|error| unwritable(&error))
     }
 }
 
 fn check_space(dir: &DataDir, bytes: u64, free_bytes_min: u64) -> Result<(), StoreError> {
-    let free = dir.free_bytes().map_err(unwritable)?;
+    let free = dir.free_bytes().map_err(|error| unwritable(&error))?;
     if free >= bytes.saturating_add(free_bytes_min) {
         return Ok(());
     }
@@ -80,7 +80,7 @@ fn copy_file(
 ) -> Result<u64, StoreError> {
     let name = key.to_string();
     let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
-    create.map_err(unwritable)?;
+    create.map_err(|error| unwritable(&error))?;
     let mut copy = Connection::open(to).map_err(|error| failed(&name, &error))?;
     let backup = Backup::new(from, &mut copy).map_err(|error| failed(&name, &error))?;
     let copied = loop {
@@ -96,7 +96,7 @@ fn copy_file(
     };
     drop(backup);
     copy.close().map_err(|(_, error)| failed(&name, &error))?;
-    sync(to).map_err(unwritable)?;
+    sync(to).map_err(|error| unwritable(&error))?;
     Ok(copied)
 }
 
@@ -109,7 +109,7 @@ fn failed(name: &str, error: &rusqlite::Error) -> StoreError {
     StoreError::Failed(format!("cannot copy {name}: {error}"))
 }
 
-fn unwritable(error: io::Error) -> StoreError {
+fn unwritable(error: &io::Error) -> StoreError {
     StoreError::Failed(format!("cannot write {SNAPSHOT_DIR}: {error}"))
 }
 

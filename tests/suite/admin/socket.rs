@@ -57,9 +57,11 @@ async fn garbage_is_rejected_and_the_server_stays_up() {
 }
 
 #[actix_web::test]
-async fn there_is_no_socket_with_dynamodb() {
+async fn the_socket_is_private_with_dynamodb_too_and_commands_on_the_store_need_none() {
     let fixture = AdminFixture::dynamo(&[]);
-    assert!(!socket(&fixture).exists());
+    assert_eq!(fs::metadata(socket(&fixture)).unwrap().permissions().mode() & 0o7777, 0o600);
+    fs::remove_file(socket(&fixture)).unwrap();
+    fixture.stdout_of("tables list").await;
 }
 
 #[actix_web::test]

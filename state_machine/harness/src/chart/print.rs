@@ -8,6 +8,9 @@ use state_machine::connection::PhaseName;
 /// Widest line of the Markdown output, in characters.
 const COLUMNS: usize = 120;
 
+/// How many events a sentence lists.
+const SENTENCE_EVENTS_MAX: usize = 30;
+
 /// The phases for Mermaid.
 pub(super) fn mermaid(transitions: &Transitions) -> String {
     let mut text = "stateDiagram-v2\n    [*] --> AwaitingHello\n".to_owned();
@@ -49,8 +52,9 @@ fn table(phase: PhaseName, transitions: &Transitions) -> String {
         .map(|(transition, _)| format!("`{}`", transition.event))
         .collect();
     if !idle.is_empty() {
-        let sentence = format!("Without an order: {}.", idle.join(", "));
-        text += &format!("\n{}\n", wrap(&sentence, COLUMNS).join("\n"));
+        let lists = idle.chunks(SENTENCE_EVENTS_MAX).map(|events| events.join(", "));
+        let sentences: Vec<_> = lists.map(|list| format!("Without an order: {list}.")).collect();
+        text += &format!("\n{}\n", wrap(&sentences.join(" "), COLUMNS).join("\n"));
     }
     text
 }
