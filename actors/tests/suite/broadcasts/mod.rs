@@ -84,7 +84,7 @@ impl Town {
     /// Its place on the wheel is so many thousandths of the way round.
     pub(crate) async fn agent(&self, thousandths: u32, version: &str) -> (UserAgent, Value) {
         let mut uaid = [0; 16];
-        uaid[..4].copy_from_slice(&(u32::MAX / 1000 * thousandths).to_be_bytes());
+        uaid[12..].copy_from_slice(&(u32::MAX / 1000 * thousandths).to_be_bytes());
         let mut agent = UserAgent::connect(&self.node, Uaid(uaid));
         agent.says(&json!({"messageType": "hello", "broadcasts": {ID: version}}));
         let hello = agent.hears().await;

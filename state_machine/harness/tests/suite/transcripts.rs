@@ -222,7 +222,7 @@ const EXPLAINED: [(&str, &str); 34] = [
     ("wait 5", "3: expected a span such as 1500ms, 8s, 30m, 1h or 14d, got `5`"),
     (
         "node> reboot",
-        "3: expected message_stored, replaced, connected_elsewhere, shutdown, hello_over_limit or broadcasts, got `reboot`",
+        "3: expected message_stored, replaced, connected_elsewhere, shutdown, access_ended, hello_over_limit or broadcasts, got `reboot`",
     ),
     (
         "node> connected_elsewhere",
