@@ -11,6 +11,7 @@
 //! - [`socket`]: the one file that names actix-web-actors.
 //! - [`admission`]: the limits of a connection by who asks.
 //! - [`shared_log_limiter`]: how often threads log an event.
+//! - [`counters`]: counters and histograms for metrics.
 //! - [`mailbox`], [`observe`]: the bound and the length of every mailbox, and the state that each
 //!   actor reports.
 //!
@@ -25,6 +26,7 @@ pub mod bridged_agents;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;
+pub mod counters;
 mod drain_schedule;
 pub mod endpoint;
 pub mod feeds;

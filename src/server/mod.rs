@@ -29,6 +29,7 @@ mod urls;
 use std::sync::Arc;
 
 use actix::System;
+use actix_web::web::Data;
 use actors::Clock;
 use slog::{Logger, info, warn};
 use state_machine::Span;
@@ -42,7 +43,7 @@ use crate::clock::SystemClock;
 use crate::feeds::import;
 use crate::http::app::AppState;
 use crate::settings::{Role, Settings, StoreKind};
-use crate::{admin, telemetry};
+use crate::{admin, monitoring, telemetry};
 use listen::BoundSockets;
 use message_id_floor::IdFloor;
 use node::Node;
@@ -68,6 +69,7 @@ async fn serve(
     // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let mut sockets = BoundSockets::bind(role, settings)?;
+    let metrics_port = monitoring::bind(settings, &log)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
@@ -96,7 +98,8 @@ async fn serve(
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
     maintenance::report_refusals(Arc::clone(&node.common.limits));
-    expiry::start(settings.expiry_interval_s, Arc::clone(&store), clock.clone(), log.clone());
+    expiry::start(settings.expiry_interval_s, Arc::clone(&store), Data::clone(&node.common));
+    monitoring::start(metrics_port, settings, &node)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };

@@ -26,7 +26,9 @@ pub use flags::Flags;
 pub use role::{Role, RoleProblem};
 pub use sources::{Problem, SettingsError};
 pub use table::Settings;
-pub use value::{AllowedOrigins, BillingMode, LogFormat, NamePart, PublicUrl, StoreKind};
+pub use value::{
+    AddressOrOff, AllowedOrigins, BillingMode, LogFormat, NamePart, PublicUrl, StoreKind,
+};
 
 use sources::RawSettings;
 use storage::{WaitingBound, WaitingLimits};
