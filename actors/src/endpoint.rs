@@ -281,7 +281,6 @@ impl PushInFlight<'_> {
     }
 
     async fn execute(&mut self, effect: DeliveryEffect) -> DeliveryEvent {
-        let store = &self.shared.store;
         match effect {
             DeliveryEffect::ReadRecord => {
                 let read = self.timed(StoreCall::ReadRecord, |store| store.record(self.uaid)).await;
@@ -302,22 +301,7 @@ impl PushInFlight<'_> {
             DeliveryEffect::ConfirmChannel { month } => {
                 DeliveryEvent::ChannelConfirmed(self.has_channel(month).await)
             }
-            DeliveryEffect::Store { month } => {
-                if self.message.version().is_some() {
-                    let stored = self.store_version(month).await;
-                    return DeliveryEvent::Stored(stored.map_err(|StoreFailed| WriteError::Failed));
-                }
-                let message = self.message.clone();
-                let stored = |store: &dyn Store| store.store_message(self.uaid, month, message);
-                match self.timed(StoreCall::StoreMessage, stored).await {
-                    Err(StoreError::NoSuchMonth(_)) => {
-                        DeliveryEvent::Stored(Err(WriteError::NoSuchMonth))
-                    }
-                    stored => DeliveryEvent::Stored(
-                        self.checked(stored).map_err(|StoreFailed| WriteError::Failed),
-                    ),
-                }
-            }
+            DeliveryEffect::Store { month } => DeliveryEvent::Stored(self.store(month).await),
             // A SimplePush version is in a table without months.
             DeliveryEffect::DeleteStored { .. } if self.message.version().is_some() => {
                 DeliveryEvent::OldRowDeleted
@@ -335,7 +319,7 @@ impl PushInFlight<'_> {
                 DeliveryEvent::BridgeAnswered(self.send_to_bridge(&recipient).await)
             }
             DeliveryEffect::DropRecipient { recipient } => {
-                let dropped = store.drop_bridged(self.uaid, *recipient).await;
+                let dropped = self.shared.store.drop_bridged(self.uaid, *recipient).await;
                 DeliveryEvent::RecipientDropped(self.checked(dropped))
             }
             // `run` executes these two, because they bring no event.
@@ -348,6 +332,18 @@ impl PushInFlight<'_> {
     /// Whether the message is of the protocol that the agent speaks.
     fn is_for(&self, record: &RouterRecord) -> bool {
         (record.router_type == RouterType::SimplePush) == self.message.version().is_some()
+    }
+
+    async fn store(&self, month: Month) -> Result<Stored, WriteError> {
+        if self.message.version().is_some() {
+            return self.store_version(month).await.map_err(|StoreFailed| WriteError::Failed);
+        }
+        let message = self.message.clone();
+        let stored = |store: &dyn Store| store.store_message(self.uaid, month, message);
+        match self.timed(StoreCall::StoreMessage, stored).await {
+            Err(StoreError::NoSuchMonth(_)) => Err(WriteError::NoSuchMonth),
+            stored => self.checked(stored).map_err(|StoreFailed| WriteError::Failed),
+        }
     }
 
     async fn has_channel(&self, month: Month) -> Result<bool, StoreFailed> {

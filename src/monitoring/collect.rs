@@ -214,10 +214,10 @@ fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
     let refused = shared.bridge_refused();
     let bridge = "agent_pushes_awaiting_bridge_max";
     samples.labelled(&table::LIMIT_REFUSALS, [bridge.into()], refused);
-    shared.nodes.peers().into_iter().for_each(|peer| of_node(samples, peer));
+    shared.nodes.peers().iter().for_each(|peer| of_node(samples, peer));
 }
 
-fn of_node(samples: &mut Samples, peer: PeerStatus) {
+fn of_node(samples: &mut Samples, peer: &PeerStatus) {
     let node = || Cow::from(peer.node.as_str().to_owned());
     let state = match peer.breaker {
         BreakerState::Closed => "closed",

@@ -99,9 +99,10 @@ impl Growth {
 
     /// The line of a counter that has grown.
     fn grown(&mut self, name: String, now: u64) -> Option<String> {
-        let before = self.0.entry(name.clone()).or_default();
-        let grown = now.saturating_sub(std::mem::replace(before, now));
-        (grown > 0).then(|| format!("{name}:{grown}|c"))
+        let grown = now.saturating_sub(self.0.get(&name).copied().unwrap_or(0));
+        let line = (grown > 0).then(|| format!("{name}:{grown}|c"));
+        self.0.insert(name, now);
+        line
     }
 }
 
