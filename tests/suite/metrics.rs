@@ -20,8 +20,12 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 fn metrics_url(server: &Server) -> String {
     let log = server.log();
     let line = log.lines().find(|line| line.contains("listening for scrapers of metrics"));
-    let line: Value = serde_json::from_str(line.expect("the port is logged")).unwrap();
-    format!("http://{}/metrics", line["address"].as_str().unwrap())
+    let line: Value = serde_json::from_str(line.expect("the port is logged"))
+        .expect("the line is JSON with an address");
+    format!(
+        "http://{}/metrics",
+        line["address"].as_str().expect("the line is JSON with an address")
+    )
 }
 
 async fn scrape(server: &Server) -> BTreeMap<String, f64> {
@@ -29,12 +33,12 @@ async fn scrape(server: &Server) -> BTreeMap<String, f64> {
     let get = get.request(awc::http::Method::GET, &metrics_url(server));
     let answer = get.header("accept", "application/openmetrics-text").send().await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OPEN_METRICS)));
-    let text = String::from_utf8(answer.body).unwrap();
+    let text = String::from_utf8(answer.body).expect("metrics are UTF-8 with numbers");
     assert!(text.ends_with("# EOF\n"));
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let read = |line: &str| {
-        let (name, value) = line.rsplit_once(' ').unwrap();
-        (name.to_owned(), value.parse().unwrap())
+        let (name, value) = line.rsplit_once(' ').expect("metrics are UTF-8 with numbers");
+        (name.to_owned(), value.parse().expect("metrics are UTF-8 with numbers"))
     };
     samples.map(read).collect()
 }
@@ -206,21 +210,24 @@ fn checked_by_promtool(text: &[u8]) {
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut promtool = promtool.spawn().expect("`make test` installs what the tests need");
-    promtool.stdin.take().unwrap().write_all(text).unwrap();
-    let output = promtool.wait_with_output().unwrap();
+    promtool.stdin.take().expect("promtool runs").write_all(text).expect("promtool runs");
+    let output = promtool.wait_with_output().expect("promtool runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The expressions of the board and of the rules.
 fn expressions() -> Vec<String> {
-    let board: Value =
-        serde_json::from_str(&fs::read_to_string(deploy("grafana.json")).unwrap()).unwrap();
-    let panels = board["panels"].as_array().unwrap().iter();
+    let board: Value = serde_json::from_str(
+        &fs::read_to_string(deploy("grafana.json")).expect("the board has expressions"),
+    )
+    .expect("the board has expressions");
+    let panels = board["panels"].as_array().expect("the board has expressions").iter();
     let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
-    let of_board = targets.map(|target| target["expr"].as_str().unwrap().to_owned());
-    let rules = fs::read_to_string(deploy("alerts.yml")).unwrap();
+    let of_board = targets
+        .map(|target| target["expr"].as_str().expect("the board has expressions").to_owned());
+    let rules = fs::read_to_string(deploy("alerts.yml")).expect("the board has expressions");
     let of_rules = rules.split("expr: ").skip(1).map(|rest| {
-        let text = rest.split("\n        for:").next().unwrap();
+        let text = rest.split("\n        for:").next().expect("the board has expressions");
         text.trim_start_matches(">-").split_whitespace().collect::<Vec<_>>().join(" ")
     });
     let all: Vec<_> = of_board.chain(of_rules).collect();
@@ -242,14 +249,18 @@ struct Prometheus {
 
 impl Prometheus {
     fn start(target: &str, rules: &Path) -> Self {
-        let dir = tempfile::TempDir::new().unwrap();
+        let dir = tempfile::TempDir::new().expect("Prometheus gets a directory and a port");
         let config = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\nscrape_configs:\n- job_name: kalends\n  static_configs: [{{targets: ['{target}']}}]\n",
             rules.display()
         );
-        fs::write(dir.path().join("prometheus.yml"), config).unwrap();
+        fs::write(dir.path().join("prometheus.yml"), config)
+            .expect("Prometheus gets a directory and a port");
         // Prometheus does not say which port it has taken, so a free one is found first.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0")
+            .expect("Prometheus gets a directory and a port")
+            .local_addr()
+            .expect("Prometheus gets a directory and a port");
         let process = Command::new("prometheus")
             .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
