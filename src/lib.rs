@@ -16,6 +16,7 @@ pub mod https_client;
 pub mod import;
 pub mod keys;
 pub mod limits;
+pub mod monitoring;
 pub mod node_address;
 pub mod peers;
 pub mod regular_file;

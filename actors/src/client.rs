@@ -6,6 +6,7 @@
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use actix::dev::SendError;
 use actix::{
@@ -20,13 +21,15 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::feed::FeedSyncId;
 use state_machine::store::{RegisterResult, Registration, StoreAnswer, StoreFailed, StoreOp};
 use state_machine::wire::{ClientMessage, EndpointUrls};
-use state_machine::{ConnectionId, MessageKey, OpId, PushId, Time, Uaid};
+use state_machine::{ConnectionId, MessageId, MessageKey, OpId, PushId, Time, Uaid};
 use storage::{Store, StoreError};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::admission::Admission;
 use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
+use crate::counters::{MonthMove, StoreCall};
 use crate::handle::{ClientHandle, ClientMail, ClientMailbox, DirectPush, Inbox, Signal, answer};
 use crate::mailbox::BoundedAddr;
 use crate::nodes::NodeDirectory;
@@ -143,6 +146,9 @@ impl<T: Transport> Client<T> {
 
     /// Steps the machine and executes its effects, then handles the pending signals.
     pub fn feed(&mut self, event: Event, ctx: &mut T::Context) {
+        if let Event::MessageReceived(message) = &event {
+            self.shared.counters.count_acks(message);
+        }
         let event = self.admit_hello(event);
         self.poll_broadcasts(&event, ctx);
         self.step(event, ctx);
@@ -253,6 +259,8 @@ impl<T: Transport> Client<T> {
             }
             _ => None,
         };
+        let (call, began, deleted) =
+            (StoreCall::from(&request), Instant::now(), ids_deleted(&request));
         let mut answer = match self.refusal(&request) {
             None => store_executor::submit(&*self.shared.store, request),
             Some(refusal) => Box::pin(ready(Ok(refusal))),
@@ -261,6 +269,7 @@ impl<T: Transport> Client<T> {
             answer = outlive_connection(answer, uaid, connected_at, Arc::clone(&self.shared));
         }
         ctx.spawn(answer.into_actor(self).map(move |answer, client, ctx| {
+            client.count_store_answer((call, began.elapsed()), &deleted, answer.as_ref().ok());
             let answer = answer.map_err(|error| {
                 warn!(client.shared.log, "a store operation of a connection failed, it will be retried";
                     "connection" => client.id.0, "error" => %error);
@@ -268,6 +277,25 @@ impl<T: Transport> Client<T> {
             });
             client.feed(Event::StoreAnswered { op, answer }, ctx);
         }));
+    }
+
+    fn count_store_answer(
+        &self,
+        (call, took): (StoreCall, Duration),
+        deleted: &[MessageId],
+        answer: Option<&StoreAnswer>,
+    ) {
+        let counters = &self.shared.counters;
+        counters.store_times.add(call, took);
+        if let Some(step) = answer.and_then(MonthMove::of) {
+            counters.moves.count(step as usize);
+        }
+        if let Some(StoreAnswer::Deleted) = answer {
+            let now = self.shared.clock.now();
+            for minted in deleted.iter().filter_map(|id| id.minted_at()) {
+                counters.time_in_storage.add(Duration::from_millis(now.since(minted).0));
+            }
+        }
     }
 
     fn answer_push(
@@ -282,6 +310,7 @@ impl<T: Transport> Client<T> {
         };
         let (_, reply) = self.pushes.swap_remove(at);
         self.shared.counters.pushes_ended(1);
+        self.shared.counters.count_answer(push_answer);
         if !answer(reply, push_answer) && push_answer == PushAnswer::Accepted {
             self.step(Event::AckReplyLost(message), ctx);
         }
@@ -361,6 +390,14 @@ impl<T: Transport> Client<T> {
             pushes_waiting: self.pushes.len(),
             deadline: self.connection.deadline(),
         }
+    }
+}
+
+/// The messages that an operation deletes.
+fn ids_deleted(op: &StoreOp) -> Vec<MessageId> {
+    match op {
+        StoreOp::Delete { messages, .. } => messages.iter().map(|message| message.id).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -15,13 +15,14 @@ use state_machine::store::{FullScope, StoreFailed, Stored};
 use state_machine::{
     BridgeOutcome, BridgeRecipient, Message, Month, NodeId, RouterRecord, RouterType, Span, Uaid,
 };
-use storage::{Store, StoreError};
-use tokio::time::timeout;
+use storage::{Store, StoreError, StoreFuture};
+use tokio::time::{Instant, timeout};
 
 use crate::ack_waiters::{AckWaiter, AckWaiters};
 use crate::bridge::Bridge;
 use crate::bridged_agents::BridgedAgents;
 use crate::clock::Clock;
+use crate::counters::{StoreCall, StoreTimes};
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
 use crate::observe::{EndpointState, Observe, observed};
@@ -59,6 +60,8 @@ pub struct EndpointShared {
     /// The mailboxes of all endpoint actors, counted together.
     mailbox: Mailbox,
     space_limiter: SharedLogLimiter,
+    /// The operations of pushes on the store.
+    pub store_times: StoreTimes,
 }
 
 /// Minimum time between two log lines about messages that are refused for want of space.
@@ -131,6 +134,7 @@ impl EndpointShared {
             full_log_limiter,
             mailbox,
             space_limiter: SharedLogLimiter::new(SPACE_LOG_EVERY),
+            store_times: StoreTimes::default(),
         }
     }
 
@@ -178,7 +182,7 @@ impl EndpointShared {
         }
     }
 
-    fn state(&self) -> EndpointState {
+    pub fn state(&self) -> EndpointState {
         EndpointState {
             mailbox: self.mailbox.state(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
@@ -277,10 +281,9 @@ impl PushInFlight<'_> {
     }
 
     async fn execute(&mut self, effect: DeliveryEffect) -> DeliveryEvent {
-        let store = &self.shared.store;
         match effect {
             DeliveryEffect::ReadRecord => {
-                let read = store.record(self.uaid).await;
+                let read = self.timed(StoreCall::ReadRecord, |store| store.record(self.uaid)).await;
                 match self.checked(read) {
                     Ok(Some(record)) if !self.is_for(&record) => DeliveryEvent::OtherProtocol,
                     read => DeliveryEvent::RecordRead(read.map(|record| record.map(Route::from))),
@@ -290,34 +293,24 @@ impl PushInFlight<'_> {
                 DeliveryEvent::NodeAnswered(self.deliver(&node).await)
             }
             DeliveryEffect::ClearNode { node, connected_at } => {
-                let cleared = store.clear_node(self.uaid, node, connected_at).await;
+                let cleared = |store: &dyn Store| store.clear_node(self.uaid, node, connected_at);
+                let cleared = self.timed(StoreCall::ClearNode, cleared).await;
                 self.note(cleared.err());
                 DeliveryEvent::NodeCleared
             }
             DeliveryEffect::ConfirmChannel { month } => {
                 DeliveryEvent::ChannelConfirmed(self.has_channel(month).await)
             }
-            DeliveryEffect::Store { month } => {
-                if self.message.version().is_some() {
-                    let stored = self.store_version(month).await;
-                    return DeliveryEvent::Stored(stored.map_err(|StoreFailed| WriteError::Failed));
-                }
-                match store.store_message(self.uaid, month, self.message.clone()).await {
-                    Err(StoreError::NoSuchMonth(_)) => {
-                        DeliveryEvent::Stored(Err(WriteError::NoSuchMonth))
-                    }
-                    stored => DeliveryEvent::Stored(
-                        self.checked(stored).map_err(|StoreFailed| WriteError::Failed),
-                    ),
-                }
-            }
+            DeliveryEffect::Store { month } => DeliveryEvent::Stored(self.store(month).await),
             // A SimplePush version is in a table without months.
             DeliveryEffect::DeleteStored { .. } if self.message.version().is_some() => {
                 DeliveryEvent::OldRowDeleted
             }
             DeliveryEffect::DeleteStored { month } => {
                 let messages = vec![self.message.key()];
-                let deleted = store.delete_messages(self.uaid, vec![month], messages).await;
+                let deleted =
+                    |store: &dyn Store| store.delete_messages(self.uaid, vec![month], messages);
+                let deleted = self.timed(StoreCall::Delete, deleted).await;
                 self.note(deleted.err());
                 DeliveryEvent::OldRowDeleted
             }
@@ -326,7 +319,7 @@ impl PushInFlight<'_> {
                 DeliveryEvent::BridgeAnswered(self.send_to_bridge(&recipient).await)
             }
             DeliveryEffect::DropRecipient { recipient } => {
-                let dropped = store.drop_bridged(self.uaid, *recipient).await;
+                let dropped = self.shared.store.drop_bridged(self.uaid, *recipient).await;
                 DeliveryEvent::RecipientDropped(self.checked(dropped))
             }
             // `run` executes these two, because they bring no event.
@@ -341,8 +334,21 @@ impl PushInFlight<'_> {
         (record.router_type == RouterType::SimplePush) == self.message.version().is_some()
     }
 
+    async fn store(&self, month: Month) -> Result<Stored, WriteError> {
+        if self.message.version().is_some() {
+            return self.store_version(month).await.map_err(|StoreFailed| WriteError::Failed);
+        }
+        let message = self.message.clone();
+        let stored = |store: &dyn Store| store.store_message(self.uaid, month, message);
+        match self.timed(StoreCall::StoreMessage, stored).await {
+            Err(StoreError::NoSuchMonth(_)) => Err(WriteError::NoSuchMonth),
+            stored => self.checked(stored).map_err(|StoreFailed| WriteError::Failed),
+        }
+    }
+
     async fn has_channel(&self, month: Month) -> Result<bool, StoreFailed> {
-        let read = self.checked(self.shared.store.channels(self.uaid, month).await)?;
+        let read = |store: &dyn Store| store.channels(self.uaid, month);
+        let read = self.checked(self.timed(StoreCall::ReadChannels, read).await)?;
         Ok(read.is_some_and(|channels| channels.contains(&self.message.chid)))
     }
 
@@ -397,6 +403,18 @@ impl PushInFlight<'_> {
             }
         }
         self.shared.bridge.send(recipient, &self.message).await
+    }
+
+    /// Executes an operation and counts its time. The embedded engine reads within `call`.
+    async fn timed<T>(
+        &self,
+        kind: StoreCall,
+        call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
+    ) -> Result<T, StoreError> {
+        let began = Instant::now();
+        let answer = call(&*self.shared.store).await;
+        self.shared.store_times.add(kind, began.elapsed());
+        answer
     }
 
     fn checked<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreFailed> {

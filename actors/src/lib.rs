@@ -12,6 +12,7 @@
 //! - [`access`]: the access tokens of a closed server, and the connections to close when one ends.
 //! - [`admission`]: the limits of a connection by who asks.
 //! - [`shared_log_limiter`]: how often threads log an event.
+//! - [`counters`]: counters and histograms for metrics.
 //! - [`mailbox`], [`observe`]: the bound and the length of every mailbox, and the state that each
 //!   actor reports.
 //!
@@ -27,6 +28,7 @@ pub mod bridged_agents;
 pub mod broadcasts;
 pub mod client;
 pub mod clock;
+pub mod counters;
 mod drain_schedule;
 pub mod endpoint;
 pub mod feeds;

@@ -9,10 +9,12 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use state_machine::connection::{PhaseName, Wait};
+use state_machine::connection::{PhaseName, PushAnswer, Wait};
 use state_machine::feed::FeedSyncId;
+use state_machine::wire::ClientMessage;
 use state_machine::{ConnectionId, NodeId, Span, Time};
 
+use crate::counters::{Counters, Histogram, MonthMove, StoreTimes, WAITING_BOUNDS};
 use crate::feeds::FeedStats;
 use crate::mailbox::MailboxState;
 
@@ -158,10 +160,39 @@ pub enum BreakerState {
 }
 
 /// Counts the client actors of a node. Each client moves itself when its phase changes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ClientCounters {
     phases: Mutex<BTreeMap<PhaseName, usize>>,
     pushes_waiting: AtomicUsize,
+    /// Acknowledged messages by their code, in the order of [`ACK_CODES`].
+    pub acks: Counters<{ ACK_CODES.len() }>,
+    /// Answers to endpoints, in the order of [`PUSH_ANSWERS`].
+    pub answers: Counters<{ PUSH_ANSWERS.len() }>,
+    /// Moves to another month, in the order of [`MonthMove::ALL`].
+    pub moves: Counters<{ MonthMove::ALL.len() }>,
+    /// From the time in a stored message's id to its deletion.
+    pub time_in_storage: Histogram,
+    pub store_times: StoreTimes,
+}
+
+/// The codes of an `ack`; another or a missing one counts as `other`. A `nack` is no ack.
+pub const ACK_CODES: [&str; 5] = ["100", "101", "102", "other", "nack"];
+
+/// The answers to an endpoint.
+pub const PUSH_ANSWERS: [&str; 4] = ["accepted", "unconfirmed", "busy", "no_such_channel"];
+
+impl Default for ClientCounters {
+    fn default() -> Self {
+        Self {
+            phases: Mutex::default(),
+            pushes_waiting: AtomicUsize::default(),
+            acks: Counters::default(),
+            answers: Counters::default(),
+            moves: Counters::default(),
+            time_in_storage: Histogram::new(WAITING_BOUNDS),
+            store_times: StoreTimes::default(),
+        }
+    }
 }
 
 impl ClientCounters {
@@ -185,6 +216,31 @@ impl ClientCounters {
                 phases.remove(&from);
             }
         }
+    }
+
+    /// Counts what a message acknowledges or refuses.
+    pub(crate) fn count_acks(&self, message: &ClientMessage) {
+        match message {
+            ClientMessage::Ack { updates } => {
+                updates.iter().for_each(|update| match update.code {
+                    Some(100) => self.acks.count(0),
+                    Some(101) => self.acks.count(1),
+                    Some(102) => self.acks.count(2),
+                    _ => self.acks.count(3),
+                });
+            }
+            ClientMessage::Nack => self.acks.count(4),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn count_answer(&self, answer: PushAnswer) {
+        self.answers.count(match answer {
+            PushAnswer::Accepted => 0,
+            PushAnswer::Unconfirmed => 1,
+            PushAnswer::Busy => 2,
+            PushAnswer::NoSuchChannel => 3,
+        });
     }
 
     pub(crate) fn push_arrived(&self) {

@@ -1,7 +1,7 @@
 //! The state that request handlers share, by role: connection node, endpoint node, or both.
 
 use std::cell::OnceCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::access::AccessCheck;
 use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
 use super::origin_check::OriginCheck;
+use super::push_counters::PushCounters;
 use super::vapid::Vapid;
 use crate::bridges::Bridges;
 use crate::limits::Limits;
@@ -41,6 +42,8 @@ pub struct SharedState {
     pub draining: AtomicBool,
     pub accept_failures: Arc<AcceptFailures>,
     pub limits: Arc<Limits>,
+    /// Messages that were deleted because they had expired.
+    pub messages_expired: AtomicU64,
     pub log: Logger,
 }
 
@@ -69,6 +72,7 @@ pub struct EndpointRole {
     /// For their counts in `/health`.
     pub bridges: Arc<Bridges>,
     pub ids: MessageIds,
+    pub counters: PushCounters,
 }
 
 /// The limits of one push.

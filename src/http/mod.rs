@@ -13,6 +13,7 @@ mod messages;
 pub mod origin_check;
 mod params;
 mod push;
+pub mod push_counters;
 pub mod push_headers;
 pub mod request_body_drain;
 pub mod routes;

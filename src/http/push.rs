@@ -1,6 +1,8 @@
 //! `POST /wpush/...`: an application server sends a message (RFC 8030 §5).
 
-use actix_web::http::header::{CONTENT_ENCODING, HeaderMap, LOCATION};
+use std::time::Instant;
+
+use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, LOCATION};
 use actix_web::web::{self, Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
@@ -24,10 +26,12 @@ pub(super) fn resource(path: &'static str, version: TokenVersion, simplepush: bo
                      app: Data<EndpointRole>,
                      endpoint: Data<LocalEndpoint>| async move {
         let answer = push(&request, version, &token, payload, &app, &endpoint).await;
-        answer.unwrap_or_else(|error| {
+        let response = answer.unwrap_or_else(|error| {
             debug!(app.common.log, "refused a push"; "errno" => error.errno(), "reason" => %error);
             error.closing_response()
-        })
+        });
+        app.counters.count_status(response.status().as_u16());
+        response
     };
     let resource = web::resource(path).post(push);
     match simplepush {
@@ -88,11 +92,13 @@ pub(super) async fn deliver(
     }
     let ttl_s = message.ttl.0 / 1000;
     let bytes = message.payload.as_ref().map_or(0, |payload| payload.data.len());
+    let began = Instant::now();
     let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
     let outcome = outcome.unwrap_or_else(|error| {
         debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
     });
+    app.counters.count_outcome(&outcome, began.elapsed());
     debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl_s);
     if let Outcome::Delivered | Outcome::Stored = outcome {
         access.count_push(uaid, bytes);
@@ -114,6 +120,18 @@ pub(super) async fn deliver(
 /// Decrypts the token and verifies the sender's credentials. Returns the token's content and the SHA-256 of the verified
 /// key, if there is one.
 pub(super) fn open(
+    app: &EndpointRole,
+    headers: &HeaderMap,
+    version: TokenVersion,
+    token: &str,
+) -> Result<(EndpointToken, Option<[u8; 32]>), PushError> {
+    let has_some = headers.contains_key(AUTHORIZATION);
+    let opened = checked(app, headers, version, token);
+    app.counters.count_vapid(&opened, has_some);
+    opened
+}
+
+fn checked(
     app: &EndpointRole,
     headers: &HeaderMap,
     version: TokenVersion,

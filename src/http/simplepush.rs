@@ -21,14 +21,17 @@ pub(super) async fn put(
     app: Data<EndpointRole>,
     endpoint: Data<LocalEndpoint>,
 ) -> HttpResponse {
-    match send(&request, token_version, &token, payload, &app, &endpoint).await {
+    let sent = send(&request, token_version, &token, payload, &app, &endpoint).await;
+    let response = match sent {
         Ok(Accepted::Delivered | Accepted::Dropped) => HttpResponse::Ok().body("Delivered"),
         Ok(Accepted::Stored) => HttpResponse::Accepted().body("Notification Stored"),
         Err(error) => {
             debug!(app.common.log, "refused a version"; "errno" => error.errno(), "reason" => %error);
             error.closing_response()
         }
-    }
+    };
+    app.counters.count_status(response.status().as_u16());
+    response
 }
 
 async fn send(

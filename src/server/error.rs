@@ -13,6 +13,7 @@ use crate::feeds::import::ImporterError;
 use crate::http::vapid::OriginError;
 use crate::keys::KeysError;
 use crate::keys::add::AddError;
+use crate::monitoring::MetricsPortError;
 use crate::store::OpenStoreError;
 use crate::store::key_fingerprints::KeyFingerprintsError;
 use crate::tls::certificate::TlsError;
@@ -20,6 +21,8 @@ use crate::tls::certificate::TlsError;
 /// Why a server does not start, or did not stop in order.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    #[error(transparent)]
+    Metrics(#[from] MetricsPortError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
     #[error(transparent)]

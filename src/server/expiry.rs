@@ -1,31 +1,38 @@
 //! Deletes expired messages of all user agents at intervals (`expiry_interval_s`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix::spawn;
-use actors::Clock;
-use slog::{Logger, debug, warn};
+use actix_web::web::Data;
+use slog::{debug, warn};
 use state_machine::Span;
 use state_machine::log_limiter::LogLimiter;
 use storage::{StoreAdmin, StoreError};
 use tokio::time::sleep;
 
+use crate::http::app::SharedState;
+
 /// Minimum time between two log lines of failures.
 const LOG_EVERY: Span = Span::from_secs(60);
 
 /// Runs until the store is closed. Without an interval nothing runs.
-pub(super) fn start(interval_s: u64, store: Arc<dyn StoreAdmin>, clock: Clock, log: Logger) {
+pub(super) fn start(interval_s: u64, store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
     if interval_s == 0 {
         return;
     }
     let mut log_limiter = LogLimiter::new(LOG_EVERY);
     spawn(async move {
+        let SharedState { clock, log, .. } = &**common;
         loop {
             sleep(Duration::from_secs(interval_s)).await;
             match store.delete_expired(clock.now()).await {
                 Ok(0) => {}
-                Ok(messages) => debug!(log, "deleted expired messages"; "messages" => messages),
+                Ok(messages) => {
+                    common.messages_expired.fetch_add(messages, Ordering::Relaxed);
+                    debug!(log, "deleted expired messages"; "messages" => messages);
+                }
                 Err(StoreError::Closed) => return,
                 Err(error) => {
                     if let Some(suppressed) = log_limiter.allow(clock.now()) {

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::System;
+use actix_web::web::Data;
 use actors::Clock;
 use slog::{Logger, info, warn};
 use state_machine::Span;
@@ -47,7 +48,7 @@ use crate::settings::{Role, Settings, StoreKind};
 use crate::tls::certificate::{Certificate, CertificateFiles};
 use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
-use crate::{admin, telemetry};
+use crate::{admin, monitoring, telemetry};
 use listen::BoundSockets;
 use message_id_floor::IdFloor;
 use node::Node;
@@ -75,6 +76,7 @@ async fn serve(
     let files = settings.certificate_files();
     let certificate = files.as_ref().map(|files| files.read(machine.now())).transpose()?;
     let mut sockets = BoundSockets::bind(role, settings)?;
+    let metrics_port = monitoring::bind(settings, &log)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
@@ -114,7 +116,8 @@ async fn serve(
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
     maintenance::report_refusals(Arc::clone(&node.common.limits));
-    expiry::start(settings.expiry_interval_s, Arc::clone(&store), clock.clone(), log.clone());
+    expiry::start(settings.expiry_interval_s, Arc::clone(&store), Data::clone(&node.common));
+    monitoring::start(metrics_port, settings, &node)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };

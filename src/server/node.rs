@@ -30,6 +30,7 @@ use crate::http::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocke
 use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
 use crate::http::origin_check::OriginCheck;
+use crate::http::push_counters::PushCounters;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::limits::Limits;
@@ -90,6 +91,7 @@ pub(super) async fn assemble(
         draining: AtomicBool::new(false),
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         limits: Limits::new(settings, clock.clone(), log.clone()),
+        messages_expired: AtomicU64::new(0),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
@@ -277,6 +279,7 @@ impl NodeParts<'_> {
             shared: Arc::new(shared),
             bridges,
             ids: MessageIds::after(floor),
+            counters: PushCounters::default(),
         })
     }
 }

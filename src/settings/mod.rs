@@ -27,8 +27,8 @@ pub use role::{Role, RoleProblem};
 pub use sources::{Problem, SettingsError};
 pub use table::Settings;
 pub use value::{
-    AccessMode, AllowedOrigins, AllowedVapidKeys, BillingMode, LogFormat, NamePart, PublicUrl,
-    StoreKind,
+    AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, LogFormat, NamePart,
+    PublicUrl, StoreKind,
 };
 
 use sources::RawSettings;

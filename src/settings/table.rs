@@ -4,7 +4,7 @@ mod feeds;
 #[cfg(test)]
 mod tests;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use slog::Level;
@@ -15,10 +15,14 @@ use super::setting::{
     COUNT, Group, PER_MINUTE, Setting, UP_TO_A_DAY_S, WAIT_MS, optional, settings,
 };
 use super::sources::{RawSettings, SettingsError};
-use super::value::{BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, Value};
+use super::value::{AddressOrOff, BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, Value};
 use super::{AccessMode, AllowedOrigins, AllowedVapidKeys};
 use crate::node_address::{AllowedNodes, Networks};
 use feeds::with_feeds;
+
+/// The default of `metrics_listen`.
+pub const METRICS_LISTEN: AddressOrOff =
+    AddressOrOff(Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8082)));
 
 with_feeds! {
     settings;
@@ -158,6 +162,18 @@ with_feeds! {
 
         /// Log lines that may wait to be written. Further lines are dropped, and the log reports their number.
         log_queue_max: usize = 8192, in COUNT, "lines";
+    }
+
+    group "Monitoring" {
+        /// Address and port of `GET /metrics`, for Prometheus; `off` for none. Keep it in a private network. If the
+        /// default is taken, the server goes on without it; if another address is taken, it does not start.
+        metrics_listen: AddressOrOff = METRICS_LISTEN;
+
+        /// Address and port of a statsd server, which gets the metrics over UDP. Not set: none.
+        statsd_address: Option<SocketAddr> = None;
+
+        /// Interval at which the statsd server gets them.
+        statsd_interval_s: u64 = 10, in UP_TO_A_DAY_S, "s";
     }
 
     group "Sessions" {

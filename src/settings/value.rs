@@ -74,6 +74,10 @@ pub struct NamePart(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicUrl(String);
 
+/// An address and port, or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressOrOff(pub Option<SocketAddr>);
+
 /// Origins of web pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedOrigins {
@@ -187,6 +191,16 @@ impl AllowedOrigins {
     }
 }
 
+impl AddressOrOff {
+    fn read(text: &str) -> Result<Self, String> {
+        if text == "off" { Ok(Self(None)) } else { read(text, ADDRESS).map(|at| Self(Some(at))) }
+    }
+
+    fn text(&self) -> String {
+        self.0.map_or_else(|| "off".to_owned(), |address| address.to_string())
+    }
+}
+
 impl NamePart {
     /// A part that is known to be one.
     pub(super) fn new(text: &str) -> Self {
@@ -244,6 +258,7 @@ values! {
     u64: Number, "NUMBER", |text| read(text, NUMBER), u64::to_string;
     usize: Number, "NUMBER", |text| read(text, NUMBER), usize::to_string;
     SocketAddr: Text, "ADDRESS:PORT", |text| read(text, ADDRESS), SocketAddr::to_string;
+    AddressOrOff: Text, "ADDRESS:PORT|off", AddressOrOff::read, AddressOrOff::text;
     PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
     AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::time::Time;
+
 /// Why a text is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
@@ -119,6 +121,11 @@ impl MessageId {
     /// channel that is not higher.
     pub fn covers(self, other: Self) -> bool {
         self == other || (self.is_version() && other < self && self.channel() == other.channel())
+    }
+
+    /// The time in it; none of a SimplePush version. An id of other software may have any.
+    pub fn minted_at(self) -> Option<Time> {
+        (!self.is_version()).then_some(Time((self.0 >> 80) as u64))
     }
 
     pub(crate) fn is_version(self) -> bool {

@@ -30,7 +30,7 @@ pub use notifications::{Notification, NotificationTable};
 pub use registration::router_type;
 pub use store::{
     BridgedRegistration, COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, FullScope,
-    MessageTables, MonthStep, Page, PageLimit, RecordReads, RegisterResult, Registration,
-    RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
+    MessageTables, MonthStep, Page, PageLimit, QueueState, RecordReads, RegisterResult,
+    Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
 pub use waiting::{WaitingBound, WaitingLimits, WhenFull};

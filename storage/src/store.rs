@@ -197,6 +197,14 @@ pub struct SlowWrites {
     pub longest_ms: u64,
 }
 
+/// How full an engine's queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueState {
+    pub length: usize,
+    /// At this length the engine is busy.
+    pub max: usize,
+}
+
 /// The upper bounds of [`CommitTimes::counts`] but the last.
 pub const COMMIT_BOUNDS_MS: [u64; 9] = [1, 2, 5, 10, 25, 50, 100, 250, 1000];
 
@@ -258,6 +266,11 @@ pub trait Store: RouterTable + MessageTables {
 
     /// How router records were read. None if the engine keeps none in memory.
     fn record_reads(&self) -> Option<RecordReads> {
+        None
+    }
+
+    /// The operations that wait for the engine or are under way in it. None if it does not know.
+    fn queue(&self) -> Option<QueueState> {
         None
     }
 

@@ -23,6 +23,7 @@ mod idle;
 mod importer;
 mod limits;
 mod matrix;
+mod metrics;
 mod migration;
 mod open_files;
 mod proxied;

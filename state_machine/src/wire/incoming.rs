@@ -64,6 +64,8 @@ pub struct AckUpdate {
     pub chid: Chid,
     /// The `version` of its notification: a text, or the number of SimplePush.
     pub id: MessageId,
+    /// What became of the message, for the counters; no rule depends on it.
+    pub code: Option<u16>,
 }
 
 /// A frame that is not a valid message.
@@ -151,7 +153,7 @@ impl Fields<'_> {
                 Some(id) => MessageId::parse(&id).ok()?,
                 None => MessageId::of_version(chid, update.get("version")?),
             };
-            Some(AckUpdate { chid, id })
+            Some(AckUpdate { chid, id, code: update.get("code") })
         };
         updates.into_iter().filter_map(update).collect()
     }

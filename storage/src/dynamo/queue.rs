@@ -30,7 +30,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot, watch}
 use tokio::task::unconstrained;
 use tokio::time::timeout;
 
-use crate::store::{StoreError, StoreFuture};
+use crate::store::{QueueState, StoreError, StoreFuture};
 
 /// Permits of an agent queue: a store takes one, any other write all. The semaphore is fair, so
 /// that a write that waits for all of them blocks those behind it.
@@ -39,7 +39,7 @@ const AGENT_QUEUE_WIDTH: u32 = u32::MAX >> 3;
 /// The handle of an engine's threads. After it is dropped they finish the queued calls.
 pub(super) struct Queue {
     handle: Handle,
-    state: Arc<Mutex<QueueState>>,
+    state: Arc<Mutex<Admissions>>,
     limits: QueueLimits,
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Priority {
     Router,
 }
 
-struct QueueState {
+struct Admissions {
     closed: bool,
     /// Admitted and unfinished calls.
     calls: usize,
@@ -97,7 +97,7 @@ impl Queue {
             let _idle = until_idle.wait_for(|idle| *idle).await;
             runtime.shutdown_background();
         });
-        let state = QueueState { closed: false, calls: 0, agent_queues: HashMap::new(), idle };
+        let state = Admissions { closed: false, calls: 0, agent_queues: HashMap::new(), idle };
         Ok(Self { handle, state: Arc::new(Mutex::new(state)), limits })
     }
 
@@ -143,6 +143,10 @@ impl Queue {
         })
     }
 
+    pub(super) fn state(&self) -> QueueState {
+        QueueState { length: lock(&self.state).calls, max: self.limits.calls_max }
+    }
+
     /// Rejects further calls, and waits for the admitted ones.
     pub(super) fn close(&self) -> StoreFuture<()> {
         let mut idle = lock(&self.state).close().subscribe();
@@ -177,7 +181,7 @@ impl Priority {
     }
 }
 
-impl QueueState {
+impl Admissions {
     fn admit(
         &mut self,
         priority: Priority,
@@ -242,7 +246,7 @@ impl AgentQueue {
     }
 }
 
-fn lock(state: &Mutex<QueueState>) -> MutexGuard<'_, QueueState> {
+fn lock(state: &Mutex<Admissions>) -> MutexGuard<'_, Admissions> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

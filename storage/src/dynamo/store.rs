@@ -14,8 +14,8 @@ use super::{
 use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
 use crate::store::{
-    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
-    Registration, RouterTable, Store, StoreFuture, Stored,
+    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, QueueState,
+    RegisterResult, Registration, RouterTable, Store, StoreFuture, Stored,
 };
 
 impl RouterTable for Dynamo {
@@ -176,6 +176,10 @@ impl MessageTables for Dynamo {
 impl Store for Dynamo {
     fn messages_gave_way(&self) -> u64 {
         self.client.gave_way()
+    }
+
+    fn queue(&self) -> Option<QueueState> {
+        Some(self.queue.state())
     }
 
     fn check(&self) -> StoreFuture<()> {

@@ -20,8 +20,8 @@ use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
 use crate::store::{
     BridgedRegistration, CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit,
-    RecordReads, RegisterResult, Registration, RouterTable, SlowWrites, Store, StoreError,
-    StoreFuture, Stored,
+    QueueState, RecordReads, RegisterResult, Registration, RouterTable, SlowWrites, Store,
+    StoreError, StoreFuture, Stored,
 };
 
 impl RouterTable for Embedded {
@@ -226,6 +226,10 @@ impl Store for Embedded {
 
     fn commit_times(&self) -> Option<CommitTimes> {
         Some(self.writer.commit_times())
+    }
+
+    fn queue(&self) -> Option<QueueState> {
+        Some(self.writer.queue())
     }
 
     fn record_reads(&self) -> Option<RecordReads> {

@@ -25,7 +25,7 @@ use super::EmbeddedOptions;
 use super::error::WriterError;
 use super::files::{DirLock, FileKey};
 use super::write_connections::WriteConnections;
-use crate::store::{CommitTimes, SlowWrites, StoreError, StoreFuture};
+use crate::store::{CommitTimes, QueueState, SlowWrites, StoreError, StoreFuture};
 
 /// The handle of the writer thread.
 pub(super) struct Writer {
@@ -34,6 +34,9 @@ pub(super) struct Writer {
     /// The result of closing the files, once the thread ended.
     ended: watch::Receiver<Option<Result<(), StoreError>>>,
     batch_times: Arc<BatchTimes>,
+    /// Each task that has not ended has a reference to it.
+    tasks: Arc<()>,
+    tasks_max: usize,
 }
 
 /// The files that a job writes to.
@@ -61,6 +64,7 @@ struct Task {
     target: Target,
     is_paged: bool,
     job: Box<dyn Job>,
+    _counted: Arc<()>,
 }
 
 impl Writer {
@@ -70,7 +74,8 @@ impl Writer {
         lock: DirLock,
         options: &EmbeddedOptions,
     ) -> io::Result<Self> {
-        let (queue, tasks) = sync_channel(options.write_queue_max.max(1));
+        let tasks_max = options.write_queue_max.max(1);
+        let (queue, tasks) = sync_channel(tasks_max);
         let (end, ended) = watch::channel(None);
         let batch_times = Arc::<BatchTimes>::default();
         let writer_loop = WriterLoop::new(tasks, files, options, batch_times.clone());
@@ -79,7 +84,8 @@ impl Writer {
             drop(lock);
             end.send_replace(Some(closed));
         })?;
-        Ok(Self { queue: RwLock::new(Some(queue)), ended, batch_times })
+        let queue = RwLock::new(Some(queue));
+        Ok(Self { queue, ended, batch_times, tasks: Arc::new(()), tasks_max })
     }
 
     /// Queues a job, which runs again if its batch was rolled back.
@@ -112,7 +118,8 @@ impl Writer {
     ) -> StoreFuture<T> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(QueuedJob { run, outcome: None, reply });
-        match self.enqueue(Task { uaid, target, is_paged, job }) {
+        let _counted = Arc::clone(&self.tasks);
+        match self.enqueue(Task { uaid, target, is_paged, job, _counted }) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
             Err(error) => Box::pin(ready(Err(error))),
         }
@@ -126,6 +133,11 @@ impl Writer {
             let end = ended.wait_for(Option::is_some).await;
             end.map_or_else(|_| Err(stopped()), |end| end.clone().expect("waited for"))
         })
+    }
+
+    /// The tasks that have not ended, also those that no longer occupy a place of the queue.
+    pub(super) fn queue(&self) -> QueueState {
+        QueueState { length: Arc::strong_count(&self.tasks) - 1, max: self.tasks_max }
     }
 
     /// The times of all batches since the start.

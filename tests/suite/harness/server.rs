@@ -319,6 +319,8 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
         .arg(data_dir(dir))
         .args(launch.role.listen(before))
         .args(&launch.arguments)
+        // Servers of tests run beside each other.
+        .env("KALENDS_METRICS_LISTEN", "off")
         .envs(launch.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

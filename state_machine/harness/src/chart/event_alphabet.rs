@@ -93,7 +93,7 @@ pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
 }
 
 fn said() -> Vec<ClientMessage> {
-    let update = |id| AckUpdate { chid: KNOWN, id };
+    let update = |id| AckUpdate { chid: KNOWN, id, code: None };
     let sent: Vec<MessageId> =
         rows().iter().chain(pushes().iter()).map(|message| message.id).collect();
     vec![

@@ -140,19 +140,19 @@ impl Session {
 
     /// The ack of a SimplePush version is also that of the lower ones. One of the other protocol names no message.
     pub(super) fn on_ack(&mut self, update: AckUpdate, cx: &mut StepContext<'_>) {
-        let AckUpdate { chid, id } = update;
+        let AckUpdate { id, .. } = update;
         if id.is_version() != self.is_simplepush {
             return;
         }
         while let Some(id) = self.window.lower_version(id) {
-            self.ack(AckUpdate { chid, id }, cx);
+            self.ack(AckUpdate { id, ..update }, cx);
         }
         self.ack(update, cx);
     }
 
     fn ack(&mut self, update: AckUpdate, cx: &mut StepContext<'_>) {
         let remembered_max = cx.config.limits.remembered_acks_max;
-        let AckUpdate { chid, id } = update;
+        let AckUpdate { chid, id, .. } = update;
         self.first_page.end_wait();
         match self.window.acked(id) {
             Some((message, origin)) => {

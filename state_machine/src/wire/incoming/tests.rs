@@ -92,7 +92,8 @@ fn an_ack_keeps_the_updates_that_name_a_message() {
     let ack = format!(
         r#"{{"messageType":"ack","updates":[{{"channelID":"{CHID}","version":"{VERSION}","code":100}},{{"channelID":"garbage","version":"{VERSION}"}},{{"version":"v"}},{{"version":5}},{{}}]}}"#
     );
-    let update = AckUpdate { chid: CHID.parse().unwrap(), id: VERSION.parse().unwrap() };
+    let (chid, id) = (CHID.parse().unwrap(), VERSION.parse().unwrap());
+    let update = AckUpdate { chid, id, code: Some(100) };
     assert_eq!(parse(&ack), Ok(ClientMessage::Ack { updates: vec![update] }));
 }
 
@@ -242,7 +243,8 @@ fn a_version_of_simplepush_is_a_number_in_an_ack() {
         ))
     };
     for version in [0, 5, u64::MAX] {
-        let updates = vec![AckUpdate { chid, id: MessageId::of_version(chid, version) }];
+        let updates =
+            vec![AckUpdate { chid, id: MessageId::of_version(chid, version), code: None }];
         assert_eq!(ack(&version.to_string()), Ok(ClientMessage::Ack { updates }));
     }
     for wrong in ["-1", "1.5", "18446744073709551616", "\"5\"", "null", "[5]"] {

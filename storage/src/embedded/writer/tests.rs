@@ -266,7 +266,7 @@ fn task(uaid: u8, target: Target) -> Task {
     let (reply, _answer) = oneshot::channel();
     let run = |_: &mut WriteConnections| Ok(Progress::Done(()));
     let job = Box::new(QueuedJob { run, outcome: None, reply });
-    Task { uaid: Some(Uaid([uaid; 16])), target, is_paged: false, job }
+    Task { uaid: Some(Uaid([uaid; 16])), target, is_paged: false, job, _counted: Arc::new(()) }
 }
 
 #[test]

@@ -301,7 +301,7 @@ impl World {
         let is_here = self.agent.line == Some(line);
         self.agent.unacked.retain(|(on, other)| *other != id || !(is_here || *on == line));
         self.agent.acked.insert(id);
-        let updates = vec![AckUpdate { chid, id }];
+        let updates = vec![AckUpdate { chid, id, code: None }];
         self.step(scenario, line, &Event::MessageReceived(ClientMessage::Ack { updates }));
     }
 

@@ -44,7 +44,7 @@ impl Agent {
             }
             ServerMessage::Notification(message) => {
                 *self.got.entry(message.id).or_default() += 1;
-                self.unacked.push(AckUpdate { chid: message.chid, id: message.id });
+                self.unacked.push(AckUpdate { chid: message.chid, id: message.id, code: None });
             }
             _ => {}
         }

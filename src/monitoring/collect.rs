@@ -1,0 +1,233 @@
+//! Reads all metrics of a node once.
+
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use actors::counters::{HistogramCounts, MonthMove};
+use actors::mailbox::MailboxState;
+use actors::observe::{
+    ACK_CODES, BreakerState, BroadcastState, EndpointState, PUSH_ANSWERS, PeerStatus,
+    PublisherState, RegistryState,
+};
+use actors::{ClientShared, Observe};
+use state_machine::feed::FeedName;
+use state_machine::store::PageLimit;
+use tokio::time::timeout;
+
+use super::table::{self, Metric};
+use crate::http::app::{AppState, EndpointRole, SharedState};
+use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
+
+/// Maximum time for an actor or the store to answer. The metrics of one that does not are missing.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+
+/// A value of a metric.
+#[derive(Debug)]
+pub struct Sample {
+    pub metric: &'static Metric,
+    /// The values of its labels, in the order of the table.
+    pub labels: Vec<Cow<'static, str>>,
+    pub value: Value,
+}
+
+#[derive(Debug)]
+pub enum Value {
+    Number(u64),
+    Histogram(HistogramCounts),
+}
+
+/// The samples so far.
+#[derive(Default)]
+struct Samples(Vec<Sample>);
+
+impl Sample {
+    /// The values of labels are in the lists of the table.
+    pub fn new<const N: usize>(
+        metric: &'static Metric,
+        labels: [Cow<'static, str>; N],
+        value: Value,
+    ) -> Self {
+        debug_assert_eq!(labels.len(), metric.labels.len(), "{}", metric.name);
+        let mut pairs = metric.labels.iter().zip(&labels);
+        debug_assert!(
+            pairs.all(|(label, value)| label.values.contains(value)),
+            "{} has labels that are not in its table: {labels:?}",
+            metric.name
+        );
+        Self { metric, labels: labels.into(), value }
+    }
+
+    pub fn is_of(&self, metric: &Metric) -> bool {
+        std::ptr::eq(self.metric, metric)
+    }
+}
+
+impl Samples {
+    fn add(&mut self, metric: &'static Metric, value: impl TryInto<u64>) {
+        self.labelled(metric, [], value);
+    }
+
+    fn labelled<const N: usize>(
+        &mut self,
+        metric: &'static Metric,
+        labels: [Cow<'static, str>; N],
+        value: impl TryInto<u64>,
+    ) {
+        let value = Value::Number(value.try_into().unwrap_or(u64::MAX));
+        self.0.push(Sample::new(metric, labels, value));
+    }
+
+    fn each<const N: usize>(
+        &mut self,
+        metric: &'static Metric,
+        names: &[&'static str; N],
+        counts: [u64; N],
+    ) {
+        for (name, count) in names.iter().zip(counts) {
+            self.labelled(metric, [(*name).into()], count);
+        }
+    }
+
+    fn times<const N: usize>(
+        &mut self,
+        metric: &'static Metric,
+        labels: [Cow<'static, str>; N],
+        times: HistogramCounts,
+    ) {
+        self.0.push(Sample::new(metric, labels, Value::Histogram(times)));
+    }
+
+    fn mailbox(&mut self, name: &'static str, MailboxState { length, max }: MailboxState) {
+        self.labelled(&table::MAILBOX, [name.into()], length);
+        self.labelled(&table::MAILBOX_MAX, [name.into()], max);
+    }
+}
+
+/// Reads the metrics of this node's role.
+pub async fn collect(node: &AppState) -> Vec<Sample> {
+    let mut samples = Samples::default();
+    let common = &node.common;
+    let version = env!("CARGO_PKG_VERSION");
+    samples.labelled(&table::BUILD_INFO, [version.into()], 1_u64);
+    samples.add(&table::DRAINING, u64::from(common.is_draining()));
+    of_process(&mut samples, common);
+    of_store(&mut samples, common);
+    if let Ok(Ok(state)) = timeout(ANSWER_WAIT, common.feeds.observe()).await {
+        of_feeds(&mut samples, &state);
+    }
+    if let Some(connections) = &node.connections {
+        of_clients(&mut samples, &connections.clients).await;
+        of_broadcasts(&mut samples, common, &connections.clients).await;
+    }
+    if let Some(endpoints) = &node.endpoints {
+        of_pushes(&mut samples, endpoints);
+    }
+    samples.0
+}
+
+fn of_process(samples: &mut Samples, common: &SharedState) {
+    let port = common.limits.port_state();
+    samples.add(&table::PORT_CONNECTIONS, port.connections);
+    samples.add(&table::PORT_CONNECTIONS_MAX, port.connections_max);
+    samples.add(&table::PORT_FULL, port.times_full);
+    for (limit, refused) in common.limits.refused() {
+        samples.labelled(&table::LIMIT_REFUSALS, [limit.into()], refused);
+    }
+}
+
+fn of_store(samples: &mut Samples, common: &SharedState) {
+    let store = &common.store;
+    samples.add(&table::MESSAGES_EXPIRED, common.messages_expired.load(Ordering::Relaxed));
+    samples.add(&table::MESSAGES_GAVE_WAY, store.messages_gave_way());
+    if let Some(queue) = store.queue() {
+        samples.add(&table::STORE_QUEUE, queue.length);
+        samples.add(&table::STORE_QUEUE_MAX, queue.max);
+    }
+    if let Some(reads) = store.record_reads() {
+        samples.labelled(&table::RECORD_READS, ["memory".into()], reads.from_memory);
+        samples.labelled(&table::RECORD_READS, ["file".into()], reads.from_file);
+    }
+    if let Some(disk) = store.disk_space() {
+        samples.add(&table::DISK_FREE, disk.free_bytes);
+        samples.add(&table::DISK_FREE_MIN, disk.free_bytes_min);
+        let refused = disk.messages_refused + disk.subscriptions_refused;
+        samples.labelled(&table::LIMIT_REFUSALS, ["disk_free_min".into()], refused);
+    }
+}
+
+fn of_feeds(samples: &mut Samples, PublisherState { mailbox, feeds, failing }: &PublisherState) {
+    samples.mailbox("publisher", *mailbox);
+    samples.add(&table::FEEDS_OPEN, feeds.open);
+    samples.add(&table::FEEDS_FAILING, *failing);
+    samples.add(&table::FEED_FOLLOWERS, feeds.followers);
+}
+
+async fn of_clients(samples: &mut Samples, clients: &ClientShared) {
+    let counters = &clients.counters;
+    for (phase, count) in counters.counts().phases {
+        samples.labelled(&table::CLIENTS, [phase.to_string().into()], count);
+    }
+    samples.each(&table::ACKS, &ACK_CODES, counters.acks.counts());
+    samples.each(&table::PUSH_ANSWERS_TOTAL, &PUSH_ANSWERS, counters.answers.counts());
+    let steps = MonthMove::ALL.map(MonthMove::name);
+    samples.each(&table::MONTH_MOVES, &steps, counters.moves.counts());
+    samples.times(&table::TIME_IN_STORAGE, [], counters.time_in_storage.counts());
+    for (call, times) in counters.store_times.counts() {
+        samples.times(&table::STORE_OPERATION, ["session".into(), call.name().into()], times);
+    }
+    let registry = clients.registry.send(Observe::<RegistryState>::new());
+    if let Ok(Ok(state)) = timeout(ANSWER_WAIT, registry).await {
+        samples.mailbox("registry", state.mailbox);
+        samples.add(&table::CONNECTIONS, state.connections);
+    }
+}
+
+/// The lag is found by a read of what the broadcasts' feed has behind this node's cursor.
+async fn of_broadcasts(samples: &mut Samples, common: &SharedState, clients: &ClientShared) {
+    let Some(view) = &clients.broadcasts else { return };
+    let state = view.observe.send(Observe::<BroadcastState>::new());
+    let Ok(Ok(state)) = timeout(ANSWER_WAIT, state).await else { return };
+    samples.mailbox("broadcasts", state.mailbox);
+    let limit = PageLimit { rows: 1, bytes: 1 };
+    let read = common.feeds.store().fetch_feed(FeedName::broadcasts(), state.cursor, limit);
+    if let Ok(Ok(page)) = timeout(ANSWER_WAIT, read).await {
+        let lag = page.map_or(0, |page| page.head.0.saturating_sub(state.cursor.0));
+        samples.add(&table::BROADCASTS_LAG, lag);
+    }
+}
+
+fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
+    let (counters, shared) = (&endpoints.counters, &endpoints.shared);
+    samples.each(&table::PUSHES, &OUTCOMES, counters.outcomes.counts());
+    samples.each(&table::PUSH_RESPONSES, &STATUSES, counters.responses.counts());
+    samples.each(&table::VAPID_CHECKS, &VAPID, counters.vapid.counts());
+    samples.times(&table::PUSH_DIRECT, [], counters.direct.counts());
+    for (call, times) in shared.store_times.counts() {
+        samples.times(&table::STORE_OPERATION, ["push".into(), call.name().into()], times);
+    }
+    let EndpointState { mailbox, in_flight, ack_waiters, refused_full, .. } = shared.state();
+    samples.mailbox("endpoint", mailbox);
+    samples.add(&table::PUSHES_IN_FLIGHT, in_flight);
+    samples.add(&table::PUSHES_AWAITING_ACK, ack_waiters);
+    samples.labelled(&table::LIMIT_REFUSALS, ["user_messages_max".into()], refused_full);
+    let refused = shared.bridge_refused();
+    let bridge = "agent_pushes_awaiting_bridge_max";
+    samples.labelled(&table::LIMIT_REFUSALS, [bridge.into()], refused);
+    shared.nodes.peers().iter().for_each(|peer| of_node(samples, peer));
+}
+
+fn of_node(samples: &mut Samples, peer: &PeerStatus) {
+    let node = || Cow::from(peer.node.as_str().to_owned());
+    let state = match peer.breaker {
+        BreakerState::Closed => "closed",
+        BreakerState::Open { .. } => "open",
+        BreakerState::HalfOpen => "half_open",
+    };
+    for known in ["closed", "open", "half_open"] {
+        let is_in = u64::from(known == state);
+        samples.labelled(&table::NODE_BREAKER, [node(), known.into()], is_in);
+    }
+    samples.labelled(&table::NODE_PUSHES, [node()], peer.pushes_in_flight);
+    samples.labelled(&table::NODE_NOTIFICATIONS, [node()], peer.notifications_pending);
+}

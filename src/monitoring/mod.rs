@@ -1,0 +1,99 @@
+//! Metrics: one [`table`] names them, [`collect`](mod@collect) reads them, [`text`] and [`statsd`] write them.
+//!
+//! Counters are plain atomics at the places where things happen, which know nothing of this folder. They are read when
+//! a scraper asks. No label has a uaid, a token, a sender or an address.
+
+pub mod collect;
+#[cfg(test)]
+mod reference;
+pub mod statsd;
+pub mod table;
+pub mod text;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use actix_web::http::header::{ACCEPT, CONTENT_TYPE};
+use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use slog::{Logger, info, warn};
+
+use crate::http::app::AppState;
+use crate::http_port::{self, HttpPortLimits};
+use crate::settings::Settings;
+use crate::settings::table::METRICS_LISTEN;
+use text::Format;
+
+/// Connections of the port at once. Further ones wait in the kernel.
+const CONNECTIONS_MAX: usize = 16;
+
+/// Maximum time for the last answer, once the port is closed.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(1);
+
+/// The address of `metrics_listen` is not available.
+#[derive(Debug, thiserror::Error)]
+#[error("metrics_listen: cannot listen on {address}: {source} (`off` for none)")]
+pub struct MetricsPortError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Binds the port of metrics. A server without settings starts beside another one on the same machine: if the default
+/// is taken, there is no port.
+pub fn bind(settings: &Settings, log: &Logger) -> Result<Option<TcpListener>, MetricsPortError> {
+    let Some(address) = settings.metrics_listen.0 else { return Ok(None) };
+    match http_port::bind(address, Duration::from_millis(settings.tcp_user_timeout_ms)) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(source) if settings.metrics_listen == METRICS_LISTEN => {
+            warn!(log, "cannot listen on the default of metrics_listen, there are no metrics for Prometheus";
+                "address" => %address, "error" => %source);
+            Ok(None)
+        }
+        Err(source) => Err(MetricsPortError { address, source }),
+    }
+}
+
+/// Serves the metrics on a thread of their own, and sends them to a statsd server if there is one. Runs until the
+/// process ends.
+pub fn start(
+    port: Option<TcpListener>,
+    settings: &Settings,
+    node: &AppState,
+) -> Result<(), MetricsPortError> {
+    let log = &node.common.log;
+    if let Some(listener) = port {
+        let address = settings.metrics_listen.0.expect("a bound port has an address");
+        let failed = |source| MetricsPortError { address, source };
+        let address = listener.local_addr().map_err(failed)?;
+        let limits = HttpPortLimits {
+            workers: 1,
+            worker_connections_max: CONNECTIONS_MAX,
+            headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
+            shutdown_timeout: SHUTDOWN_WAIT,
+            allows_half_closed: true,
+        };
+        let node = Data::new(node.clone());
+        let server =
+            http_port::serve(listener, limits, None, || (), move || routes(Data::clone(&node)));
+        actix_web::rt::spawn(server.map_err(failed)?);
+        info!(log, "listening for scrapers of metrics"; "address" => %address, "path" => "/metrics");
+    }
+    if let Some(address) = settings.statsd_address {
+        statsd::start(address, Duration::from_secs(settings.statsd_interval_s), node.clone());
+    }
+    Ok(())
+}
+
+fn routes(node: Data<AppState>) -> impl FnOnce(&mut ServiceConfig) + Clone {
+    move |service| {
+        service.app_data(node).service(web::resource("/metrics").get(metrics));
+    }
+}
+
+async fn metrics(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
+    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let text = text::write(&collect::collect(&node).await, format);
+    HttpResponse::Ok().insert_header((CONTENT_TYPE, format.content_type())).body(text)
+}

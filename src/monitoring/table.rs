@@ -1,0 +1,238 @@
+//! The table of metrics: name, kind, labels with their values, and documentation, each written once.
+
+use actors::counters::{MonthMove, StoreCall};
+use actors::observe::{ACK_CODES, PUSH_ANSWERS};
+
+use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
+
+/// What is known of a metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// In the name is the unit; that of a counter ends in `_total`.
+    pub name: &'static str,
+    pub kind: Kind,
+    doc: &'static str,
+    pub labels: &'static [Label],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+#[derive(Debug)]
+pub struct Label {
+    pub name: &'static str,
+    pub values: Values,
+}
+
+/// The values that a label can have, so that the number of series is bounded.
+#[derive(Debug)]
+pub enum Values {
+    These(&'static [&'static str]),
+    /// The names of other nodes: at most `nodes_max`.
+    Nodes,
+    /// The version of the program.
+    Version,
+}
+
+impl Metric {
+    pub fn help(&self) -> &'static str {
+        self.doc.trim()
+    }
+}
+
+impl Values {
+    pub fn contains(&self, value: &str) -> bool {
+        match self {
+            Self::These(values) => values.contains(&value),
+            Self::Nodes | Self::Version => true,
+        }
+    }
+}
+
+const PHASES: &[&str] = &[
+    "AwaitingHello",
+    "Identified",
+    "DrainingOldMonth",
+    "CopyingChids",
+    "WritingRecord",
+    "DrainingAgain",
+    "AwaitingDeletes",
+    "MovingMessages",
+    "ClearingOldMonth",
+    "Ready",
+    "Closed",
+];
+
+/// The limits that refuse: settings, and `connects_per_second_max` among them.
+pub const LIMITS: &[&str] = &[
+    "subscription_pushes_per_minute_max",
+    "vapid_key_pushes_per_minute_max",
+    "address_pushes_per_minute_max",
+    "address_connects_per_minute_max",
+    "address_connections_max",
+    "address_new_agents_per_minute_max",
+    "address_registers_per_minute_max",
+    "agent_registers_per_minute_max",
+    "agent_hellos_per_minute_max",
+    "connects_per_second_max",
+    "user_messages_max",
+    "agent_pushes_awaiting_bridge_max",
+    "disk_free_min",
+];
+
+const MOVES: &[&str] =
+    &[MonthMove::Begun.name(), MonthMove::Resumed.name(), MonthMove::Done.name()];
+
+const CALLS: &[&str] = &{
+    let mut names = [""; StoreCall::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = StoreCall::ALL[at].name();
+        at += 1;
+    }
+    names
+};
+
+const MAILBOXES: &[&str] = &["registry", "endpoint", "publisher", "broadcasts"];
+
+const STATES: &[&str] = &["closed", "open", "half_open"];
+
+macro_rules! metrics {
+    ($(
+        $(#[doc = $doc:literal])+
+        $metric:ident: $kind:ident, $name:literal $(, $label:ident in $values:expr)*;
+    )+) => {
+        $(
+            $(#[doc = $doc])+
+            pub static $metric: Metric = Metric {
+                name: $name,
+                kind: Kind::$kind,
+                doc: concat!($($doc),+),
+                labels: &[$( Label { name: stringify!($label), values: $values } ),*],
+            };
+        )+
+
+        /// All metrics, in the order of the documentation.
+        pub static ALL: &[&Metric] = &[$( &$metric ),+];
+    };
+}
+
+use Values::{Nodes, These, Version};
+
+metrics! {
+    /// Always 1; the label has the version.
+    BUILD_INFO: Gauge, "kalends_build_info", version in Version;
+    /// Whether the server drains: 1 from the start of the shutdown.
+    DRAINING: Gauge, "kalends_draining";
+
+    /// User agents by the phase of their session.
+    CLIENTS: Gauge, "kalends_clients", phase in These(PHASES);
+    /// User agents that pushes find on this node.
+    CONNECTIONS: Gauge, "kalends_connections";
+    /// Open connections of the public port.
+    PORT_CONNECTIONS: Gauge, "kalends_port_connections";
+    /// The number of connections at which the public port accepts no further one.
+    PORT_CONNECTIONS_MAX: Gauge, "kalends_port_connections_max";
+    /// How often a connection took the last place of the public port.
+    PORT_FULL: Counter, "kalends_port_full_total";
+
+    /// Valid pushes by their outcome.
+    PUSHES: Counter, "kalends_pushes_total", outcome in These(&OUTCOMES);
+    /// Responses of the push endpoint by their status.
+    PUSH_RESPONSES: Counter, "kalends_push_responses_total", status in These(&STATUSES);
+    /// Requests of the push endpoint by the check of their VAPID credentials.
+    VAPID_CHECKS: Counter, "kalends_vapid_checks_total", result in These(&VAPID);
+    /// Time from a checked request to the ack of the user agent, of pushes that were delivered directly.
+    PUSH_DIRECT: Histogram, "kalends_push_direct_seconds";
+    /// Pushes in flight that wait for the store.
+    PUSHES_IN_FLIGHT: Gauge, "kalends_pushes_in_flight";
+    /// Pushes in flight that wait for an ack.
+    PUSHES_AWAITING_ACK: Gauge, "kalends_pushes_awaiting_ack";
+    /// Answers of sessions to pushes. After `busy` and `unconfirmed` the message is stored.
+    PUSH_ANSWERS_TOTAL: Counter, "kalends_push_answers_total", answer in These(&PUSH_ANSWERS);
+    /// Acked messages by the code of the ack, and `nack` messages.
+    ACKS: Counter, "kalends_acks_total", code in These(&ACK_CODES);
+
+    /// Time from the id of a stored message to its deletion by a session, mostly after the ack.
+    TIME_IN_STORAGE: Histogram, "kalends_time_in_storage_seconds";
+    /// Messages that were deleted because they had expired. DynamoDB deletes them by itself.
+    MESSAGES_EXPIRED: Counter, "kalends_messages_expired_total";
+    /// Messages that were deleted for another one, with `when_full` = `replace`.
+    MESSAGES_GAVE_WAY: Counter, "kalends_messages_gave_way_total";
+    /// Time of an operation on the store with its wait in the queue, for sessions and for pushes.
+    STORE_OPERATION: Histogram, "kalends_store_operation_seconds",
+        by in These(&["session", "push"]), operation in These(CALLS);
+    /// Operations that wait for the store or are under way: writes of the embedded store, all of DynamoDB.
+    STORE_QUEUE: Gauge, "kalends_store_queue";
+    /// The number of operations at which the store is busy.
+    STORE_QUEUE_MAX: Gauge, "kalends_store_queue_max";
+    /// Reads of router records of the embedded store.
+    RECORD_READS: Counter, "kalends_record_reads_total", source in These(&["memory", "file"]);
+    /// Free space on the disk of the embedded store.
+    DISK_FREE: Gauge, "kalends_disk_free_bytes";
+    /// The free space below which messages are refused.
+    DISK_FREE_MIN: Gauge, "kalends_disk_free_min_bytes";
+
+    /// Steps of user agents from one month to another.
+    MONTH_MOVES: Counter, "kalends_month_moves_total", step in These(MOVES);
+
+    /// Requests that a limit refused, by the setting; `user_messages_max` has all of "Waiting messages".
+    LIMIT_REFUSALS: Counter, "kalends_limit_refusals_total", limit in These(LIMITS);
+
+    /// The breaker of each other node that this one has called: 1 for the state that it is in.
+    NODE_BREAKER: Gauge, "kalends_node_breaker", node in Nodes, state in These(STATES);
+    /// Pushes in flight to another node.
+    NODE_PUSHES: Gauge, "kalends_node_pushes_in_flight", node in Nodes;
+    /// Notifications that wait to be sent to another node.
+    NODE_NOTIFICATIONS: Gauge, "kalends_node_notifications_pending", node in Nodes;
+
+    /// Feeds that are followed or have something to publish.
+    FEEDS_OPEN: Gauge, "kalends_feeds_open";
+    /// Open feeds whose last publication failed.
+    FEEDS_FAILING: Gauge, "kalends_feeds_failing";
+    /// Followers of feeds, without those of the node itself.
+    FEED_FOLLOWERS: Gauge, "kalends_feed_followers";
+    /// Published changes of broadcasts that this node does not have yet.
+    BROADCASTS_LAG: Gauge, "kalends_broadcasts_lag";
+
+    /// Messages in the mailboxes of actors. That of all endpoint actors is one.
+    MAILBOX: Gauge, "kalends_mailbox_messages", mailbox in These(MAILBOXES);
+    /// The bound of a mailbox.
+    MAILBOX_MAX: Gauge, "kalends_mailbox_messages_max", mailbox in These(MAILBOXES);
+}
+
+#[cfg(test)]
+mod tests {
+    use state_machine::connection::PhaseName;
+
+    use super::*;
+    use crate::settings::setting::Setting;
+
+    #[test]
+    fn the_values_of_labels_are_those_of_the_code() {
+        assert_eq!(PHASES, PhaseName::ALL.map(|phase| phase.to_string()));
+        assert_eq!(MOVES, MonthMove::ALL.map(MonthMove::name));
+        let is_setting = |limit: &&&str| {
+            **limit == "agent_pushes_awaiting_bridge_max" || Setting::find(limit).is_some()
+        };
+        assert_eq!(LIMITS.iter().filter(is_setting).count(), LIMITS.len());
+    }
+
+    #[test]
+    fn names_follow_the_conventions_of_prometheus() {
+        for metric in ALL {
+            let is_counter = metric.kind == Kind::Counter;
+            assert!(metric.name.starts_with("kalends_"), "{}", metric.name);
+            assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
+            let is_histogram = metric.kind == Kind::Histogram;
+            assert_eq!(metric.name.ends_with("_seconds"), is_histogram, "{}", metric.name);
+        }
+        let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

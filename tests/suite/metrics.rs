@@ -1,0 +1,293 @@
+//! Metrics: exact counts of a scripted sequence, and what Prometheus reads of a server.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kalends::monitoring::table;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    AT_ONCE, Agent, Channel, Launch, Notification, Sender, Server, Signer, until,
+};
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The address of the port of metrics, from the log.
+fn metrics_url(server: &Server) -> String {
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("listening for scrapers of metrics"));
+    let line: Value = serde_json::from_str(line.expect("the port is logged"))
+        .expect("the line is JSON with an address");
+    format!(
+        "http://{}/metrics",
+        line["address"].as_str().expect("the line is JSON with an address")
+    )
+}
+
+async fn scrape(server: &Server) -> BTreeMap<String, f64> {
+    let get = Sender::new();
+    let get = get.request(awc::http::Method::GET, &metrics_url(server));
+    let answer = get.header("accept", "application/openmetrics-text").send().await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some(OPEN_METRICS)));
+    let text = String::from_utf8(answer.body).expect("metrics are UTF-8 with numbers");
+    assert!(text.ends_with("# EOF\n"));
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let read = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').expect("metrics are UTF-8 with numbers");
+        (name.to_owned(), value.parse().expect("metrics are UTF-8 with numbers"))
+    };
+    samples.map(read).collect()
+}
+
+async fn ack_with(agent: &mut Agent, notification: &Notification, code: u16) {
+    let update =
+        json!({"channelID": notification.channel, "version": notification.version, "code": code});
+    agent.socket().send_json(&json!({"messageType": "ack", "updates": [update]})).await;
+}
+
+/// Pushes to a connected agent, which acks with this code.
+async fn push_direct(sender: &Sender, agent: &mut Agent, channel: &Channel, code: u16) {
+    let acked = async {
+        let notification = agent.notification().await;
+        ack_with(agent, &notification, code).await;
+    };
+    tokio::join!(sender.push(&channel.endpoint, "direct"), acked);
+}
+
+#[actix_web::test]
+async fn each_metric_counts_exactly_what_a_script_does() {
+    let server = Server::start_with(&[
+        "--metrics-listen=127.0.0.1:0",
+        "--channel-messages-max=2",
+        "--expiry-interval-s=1",
+    ]);
+    let (sender, signer) = (Sender::new(), Signer::new());
+    let mut agent = Agent::new(&server).await;
+    let (first, signed) = (agent.register().await, agent.register_for(&signer.key()).await);
+    for code in [100, 101, 102, 7] {
+        push_direct(&sender, &mut agent, &first, code).await;
+    }
+    // Without credentials, and with a token that is none.
+    assert_eq!(sender.post(&signed.endpoint).ttl(60).send().await.status, 401);
+    let garbage = sender.post(&first.endpoint).ttl(60).header("authorization", "vapid t=x,k=y");
+    assert_eq!(garbage.send().await.status, 401);
+    let gone = agent.register().await;
+    agent.unregister(&gone).await;
+    assert_eq!(sender.post(&gone.endpoint).ttl(60).send().await.status, 410);
+    let uaid = agent.leave().await;
+    // Two are stored, of which one expires; a third one is above the bound.
+    sender.push(&first.endpoint, "stored").await;
+    assert_eq!(sender.post(&first.endpoint).ttl(1).body("short").send().await.status, 201);
+    assert_eq!(sender.post(&first.endpoint).ttl(60).body("full").send().await.status, 429);
+    until(AT_ONCE, "the message has expired", async || {
+        scrape(&server).await["kalends_messages_expired_total"] == 1.0
+    })
+    .await;
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    agent.take(1).await;
+    agent.sync().await;
+    until(AT_ONCE, "the acked row is deleted", async || {
+        scrape(&server).await["kalends_time_in_storage_seconds_count"] == 1.0
+    })
+    .await;
+
+    let metrics = scrape(&server).await;
+    for (name, expected) in [
+        (r#"kalends_pushes_total{outcome="delivered"}"#, 4.0),
+        (r#"kalends_pushes_total{outcome="stored"}"#, 2.0),
+        (r#"kalends_pushes_total{outcome="no_such_channel"}"#, 1.0),
+        (r#"kalends_pushes_total{outcome="full"}"#, 1.0),
+        (r#"kalends_push_responses_total{status="201"}"#, 6.0),
+        (r#"kalends_push_responses_total{status="401"}"#, 2.0),
+        (r#"kalends_push_responses_total{status="410"}"#, 1.0),
+        (r#"kalends_push_responses_total{status="429"}"#, 1.0),
+        (r#"kalends_vapid_checks_total{result="invalid"}"#, 1.0),
+        (r#"kalends_limit_refusals_total{limit="user_messages_max"}"#, 1.0),
+        ("kalends_push_direct_seconds_count", 4.0),
+        (r#"kalends_acks_total{code="100"}"#, 2.0),
+        (r#"kalends_acks_total{code="101"}"#, 1.0),
+        (r#"kalends_acks_total{code="102"}"#, 1.0),
+        (r#"kalends_acks_total{code="other"}"#, 1.0),
+        (r#"kalends_push_answers_total{answer="accepted"}"#, 4.0),
+        (r#"kalends_push_answers_total{answer="no_such_channel"}"#, 1.0),
+        (r#"kalends_clients{phase="Ready"}"#, 1.0),
+        ("kalends_connections", 1.0),
+        ("kalends_broadcasts_lag", 0.0),
+        (r#"kalends_mailbox_messages{mailbox="registry"}"#, 0.0),
+    ] {
+        assert_eq!(metrics.get(name), Some(&expected), "{name} in {metrics:#?}");
+    }
+    assert!(!metrics.keys().any(|name| name.contains(&uaid)), "no label has a uaid");
+}
+
+#[actix_web::test]
+async fn a_scrape_of_two_hundred_connections_counts_them_all() {
+    let server = Server::start_with(&["--metrics-listen=127.0.0.1:0"]);
+    let mut agents = Vec::new();
+    for _ in 0..200 {
+        let mut agent = Agent::new(&server).await;
+        agent.register().await;
+        agents.push(agent);
+    }
+    let metrics = scrape(&server).await;
+    assert_eq!(metrics[r#"kalends_clients{phase="Ready"}"#], 200.0);
+    assert_eq!(metrics["kalends_connections"], 200.0);
+}
+
+#[actix_web::test]
+async fn a_taken_address_of_metrics_ends_the_start_and_off_opens_no_port() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let flag = format!("--metrics-listen={}", taken.local_addr().unwrap());
+    let error = Server::try_launch(Launch::default().with(&[flag])).err().unwrap().to_string();
+    assert!(error.contains("metrics_listen: cannot listen on 127.0.0.1:"), "{error}");
+    let server = Server::start();
+    assert!(!server.log().contains("listening for scrapers"), "{}", server.log());
+}
+
+#[actix_web::test]
+async fn a_statsd_server_gets_counters_as_packets() {
+    let statsd = UdpSocket::bind("127.0.0.1:0").unwrap();
+    statsd.set_nonblocking(true).unwrap();
+    let flag = format!("--statsd-address={}", statsd.local_addr().unwrap());
+    let server = Server::start_with(&[&flag, "--statsd-interval-s=1"]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    Sender::new().push_to(&mut agent, &channel, "direct").await;
+    let mut text = String::new();
+    until(Duration::from_secs(20), "the counter arrives", async || {
+        let mut packet = [0; 2000];
+        while let Ok(bytes) = statsd.recv(&mut packet) {
+            assert!(bytes <= 1432);
+            text.push_str(std::str::from_utf8(&packet[..bytes]).unwrap());
+        }
+        text.contains("kalends_pushes_total.delivered:1|c\n")
+    })
+    .await;
+}
+
+#[actix_web::test]
+async fn prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_rules() {
+    let server = Server::start_with(&["--metrics-listen=127.0.0.1:0"]);
+    let mut agent = Agent::new(&server).await;
+    let channel = agent.register().await;
+    Sender::new().push_to(&mut agent, &channel, "direct").await;
+    let url = metrics_url(&server);
+    let text = Sender::new().get(&url).await;
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    checked_by_promtool(&text.body);
+    let rules = deploy("alerts.yml");
+    let output = Command::new("promtool").args(["check", "rules"]).arg(&rules).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+
+    let target = url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+    let prometheus = Prometheus::start(&target, &rules);
+    until(Duration::from_secs(30), "Prometheus has scraped the server", async || {
+        let found = prometheus.query(r#"kalends_pushes_total{outcome="delivered"}"#).await;
+        found.is_some_and(|found| found["data"]["result"][0]["value"][1] == "1")
+    })
+    .await;
+    for expression in expressions() {
+        let answer = prometheus.query(&expression).await.expect("Prometheus answers");
+        assert_eq!(answer["status"], "success", "{expression}: {answer}");
+        for name in metrics_in(&expression) {
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            let is_known = |known: &&&table::Metric| known.name == base.unwrap_or(&name);
+            assert!(table::ALL.iter().any(|known| is_known(&known)), "{name} in {expression}");
+        }
+    }
+}
+
+fn deploy(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/deploy").join(file)
+}
+
+fn checked_by_promtool(text: &[u8]) {
+    use std::io::Write;
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = promtool.spawn().expect("`make test` installs what the tests need");
+    promtool.stdin.take().expect("promtool runs").write_all(text).expect("promtool runs");
+    let output = promtool.wait_with_output().expect("promtool runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The expressions of the board and of the rules.
+fn expressions() -> Vec<String> {
+    let board: Value = serde_json::from_str(
+        &fs::read_to_string(deploy("grafana.json")).expect("the board has expressions"),
+    )
+    .expect("the board has expressions");
+    let panels = board["panels"].as_array().expect("the board has expressions").iter();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
+    let of_board = targets
+        .map(|target| target["expr"].as_str().expect("the board has expressions").to_owned());
+    let rules = fs::read_to_string(deploy("alerts.yml")).expect("the board has expressions");
+    let of_rules = rules.split("expr: ").skip(1).map(|rest| {
+        let text = rest.split("\n        for:").next().expect("the board has expressions");
+        text.trim_start_matches(">-").split_whitespace().collect::<Vec<_>>().join(" ")
+    });
+    let all: Vec<_> = of_board.chain(of_rules).collect();
+    assert!(all.len() > 30, "the board and the rules are where this test looks");
+    all
+}
+
+fn metrics_in(expression: &str) -> impl Iterator<Item = String> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("kalends_")).map(str::to_owned)
+}
+
+/// A Prometheus that scrapes one server. It ends when this is dropped.
+struct Prometheus {
+    process: std::process::Child,
+    origin: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn start(target: &str, rules: &Path) -> Self {
+        let dir = tempfile::TempDir::new().expect("Prometheus gets a directory and a port");
+        let config = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\nscrape_configs:\n- job_name: kalends\n  static_configs: [{{targets: ['{target}']}}]\n",
+            rules.display()
+        );
+        fs::write(dir.path().join("prometheus.yml"), config)
+            .expect("Prometheus gets a directory and a port");
+        // Prometheus does not say which port it has taken, so a free one is found first.
+        let free = TcpListener::bind("127.0.0.1:0")
+            .expect("Prometheus gets a directory and a port")
+            .local_addr()
+            .expect("Prometheus gets a directory and a port");
+        let process = Command::new("prometheus")
+            .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--web.listen-address={free}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("`make test` installs what the tests need");
+        Self { process, origin: format!("http://{free}"), _dir: dir }
+    }
+
+    /// The answer to a query; none while Prometheus starts.
+    async fn query(&self, expression: &str) -> Option<Value> {
+        let query: String = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("query", expression)
+            .finish();
+        let sender = Sender::new();
+        let get = sender
+            .request(awc::http::Method::GET, &format!("{}/api/v1/query?{query}", self.origin));
+        let answer = get.try_send().await.ok()?;
+        serde_json::from_slice(&answer.body).ok()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
