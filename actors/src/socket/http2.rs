@@ -3,7 +3,7 @@
 //! hyper bounds what a peer may make the server hold: streams and streams that it resets at once, headers, bytes of
 //! bodies that it sends and does not take. It also answers a peer that no longer reads with the end of the connection.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
@@ -98,7 +98,13 @@ struct AnswerBody {
     body: BoxBody,
     activity: Rc<Activity>,
     _endless: Option<InProgress>,
+    /// A request whose body is dropped before the answer ends is reset with CANCEL, for which clients discard the
+    /// answer. After the answer it is reset with NO_ERROR (RFC 9113 §8.1).
+    _request: RequestBody,
 }
+
+/// The body of a request, which its answer keeps.
+type RequestBody = Rc<RefCell<Incoming>>;
 
 /// Runs the requests of a connection on its thread.
 #[derive(Clone)]
@@ -172,7 +178,8 @@ where
 {
     let in_progress = InProgress::new(Rc::clone(&activity));
     let (head, body) = request.into_parts();
-    let answer = match convert(&head, body, peer) {
+    let body = Rc::new(RefCell::new(body));
+    let answer = match convert(&head, Rc::clone(&body), peer) {
         Some(request) => match app.call(request).await {
             Ok(answer) => answer.into(),
             Err(error) => actix_http::Response::from(error),
@@ -187,14 +194,13 @@ where
     for (name, value) in answer.headers() {
         converted = converted.header(name.as_str(), value.as_bytes());
     }
-    let (_, body) = answer.into_parts();
     let _endless = is_endless.then_some(in_progress);
-    let body = AnswerBody { body, activity, _endless };
+    let body = AnswerBody { body: answer.into_body(), activity, _endless, _request: body };
     Ok(converted.body(body).expect("statuses and headers of both libraries are the same"))
 }
 
 /// The request as actix-web takes it. None if only one of the libraries accepts it.
-fn convert(head: &Parts, body: Incoming, peer: Option<SocketAddr>) -> Option<Request> {
+fn convert(head: &Parts, body: RequestBody, peer: Option<SocketAddr>) -> Option<Request> {
     let payload: BoxedPayloadStream = Box::pin(chunks(body));
     let mut request = Request::with_payload(Payload::Stream { payload });
     let converted = request.head_mut();
@@ -212,9 +218,9 @@ fn convert(head: &Parts, body: Incoming, peer: Option<SocketAddr>) -> Option<Req
     Some(request)
 }
 
-fn chunks(body: Incoming) -> impl Stream<Item = Result<Bytes, PayloadError>> {
-    let frames = stream::unfold(body, async |mut body| {
-        let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await?;
+fn chunks(body: RequestBody) -> impl Stream<Item = Result<Bytes, PayloadError>> {
+    let frames = stream::unfold(body, async |body| {
+        let frame = poll_fn(|cx| Pin::new(&mut *body.borrow_mut()).poll_frame(cx)).await?;
         Some((frame, body))
     });
     frames.filter_map(async |frame| match frame {
