@@ -2,8 +2,8 @@
 
 pub const BACKUP: &str = "\
 Works while the server runs, and when it is stopped. All files of the store are copied as they were at one moment, then
-archived with keys.toml and clock. Run it as the user of the server: the archive has the keys, whoever reads it can
-forge endpoints. The data directory needs free space for a second copy of the store until the command ends.
+archived with keys.toml and clock. Run it as the user of the server. The archive contains the keys, so its reader
+can forge endpoints. The data directory needs free space for a second copy of the store until the command ends.
 The exit code is 1 on failure, and FILE is then as it was.
 
 Examples:

@@ -79,8 +79,8 @@ impl AccessTable {
         self.cursor
     }
 
-    /// The token with this SHA-256 in hex, if it is valid now. The hash of a guess says nothing about the next guess, so
-    /// the time of the lookup helps nobody.
+    /// The token with this SHA-256 in hex, if it is valid now. The time of the lookup depends on the hash of
+    /// a guess, which does not lead to a better guess.
     pub fn find(&self, sha256: &str, now: Time) -> Option<(AccessId, &AccessGrant)> {
         let id = *self.by_sha256.get(sha256)?;
         let grant = self.grants.get(&id)?;

@@ -149,6 +149,19 @@ async fn a_taken_address_of_metrics_ends_the_start_and_off_opens_no_port() {
 }
 
 #[actix_web::test]
+async fn a_server_starts_without_metrics_if_the_default_port_is_taken() {
+    // It is taken in either case: by this test or by another program.
+    let _taken = TcpListener::bind("127.0.0.1:8082");
+    let mut launch = Launch::default();
+    launch.variables.push(("KALENDS_METRICS_LISTEN", "127.0.0.1:8082".to_owned()));
+    let server = Server::launch(launch);
+    let warning =
+        "cannot listen on the default of metrics_listen, there are no metrics for Prometheus";
+    assert!(server.log().contains(warning), "{}", server.log());
+    Agent::new(&server).await.register().await;
+}
+
+#[actix_web::test]
 async fn a_statsd_server_gets_counters_as_packets() {
     let statsd = UdpSocket::bind("127.0.0.1:0").unwrap();
     statsd.set_nonblocking(true).unwrap();

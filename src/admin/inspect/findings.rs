@@ -9,6 +9,7 @@ use super::{Connection, Inspection, RecordFacts};
 /// The reasons, the most important first. Without a reason, one sentence that says so.
 pub fn of(facts: &Inspection) -> Vec<String> {
     let mut all = Vec::new();
+    all.extend(ended_access(facts));
     all.extend(other_origin(facts));
     match &facts.record {
         None => all.push(
@@ -33,6 +34,15 @@ pub fn of(facts: &Inspection) -> Vec<String> {
         );
     }
     all
+}
+
+fn ended_access(facts: &Inspection) -> Option<String> {
+    let access = facts.access.as_ref().filter(|access| access.has_ended)?;
+    Some(format!(
+        "the access token {} was revoked or has expired: pushes are answered 410, and the user agent cannot connect \
+         with it",
+        access.name
+    ))
 }
 
 fn other_origin(facts: &Inspection) -> Option<String> {
@@ -161,7 +171,9 @@ fn span(millis: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::inspect::{EndpointFacts, MessageFacts, MonthFacts, SessionFacts, Waiting};
+    use crate::admin::inspect::{
+        AccessFacts, EndpointFacts, MessageFacts, MonthFacts, SessionFacts, Waiting,
+    };
     use state_machine::Uaid;
 
     const NOW: u64 = 1_795_000_000_000;
@@ -186,6 +198,7 @@ mod tests {
             uaid: Uaid([7; 16]),
             endpoint: None,
             message: None,
+            access: None,
             record: Some(RecordFacts {
                 router_type: "webpush".into(),
                 bridge_app: None,
@@ -305,6 +318,12 @@ mod tests {
         let mut gone = facts(Connection::None);
         gone.record = None;
         assert!(of(&gone)[0].starts_with("there is no record of the user agent"));
+
+        let mut ended = gone;
+        ended.access = Some(AccessFacts { name: "alice".into(), has_ended: true });
+        assert!(of(&ended)[0].starts_with("the access token alice was revoked or has expired"));
+        ended.access = Some(AccessFacts { name: "alice".into(), has_ended: false });
+        assert!(of(&ended)[0].starts_with("there is no record of the user agent"));
 
         let mut unregistered = facts(Connection::None);
         unregistered.months[0].has_channel = Some(false);

@@ -23,6 +23,8 @@ pub struct Inspection {
     pub endpoint: Option<EndpointFacts>,
     /// The message that was asked for.
     pub message: Option<MessageFacts>,
+    /// The access token that the agent first connected with.
+    pub access: Option<AccessFacts>,
     /// None for an agent that is unknown here.
     pub record: Option<RecordFacts>,
     /// Its current month, and the month that an unfinished move leaves.
@@ -56,6 +58,13 @@ pub struct MessageFacts {
     pub id: String,
     pub channel: String,
     pub is_waiting: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessFacts {
+    pub name: String,
+    /// Whether it was revoked or has expired.
+    pub has_ended: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

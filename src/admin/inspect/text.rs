@@ -35,6 +35,10 @@ fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
         let waits = if message.is_waiting { "waits" } else { "does not wait" };
         lines.push(("message", format!("{} of channel {} {waits}", message.id, message.channel)));
     }
+    if let Some(access) = &facts.access {
+        let state = if access.has_ended { "ended" } else { "valid" };
+        lines.push(("access", format!("token {}, {state}", access.name)));
+    }
     if let Some(record) = &facts.record {
         let app = record.bridge_app.as_ref().map_or(String::new(), |app| format!(", app {app}"));
         lines.push(("type", format!("{}{app}", record.router_type)));

@@ -96,7 +96,8 @@ pub(super) async fn revoke(
     report.note(text).await
 }
 
-async fn read(report: &Report) -> Result<AccessTable, JobError> {
+/// All tokens, as the store has them.
+pub(super) async fn read(report: &Report) -> Result<AccessTable, JobError> {
     let mut table = AccessTable::default();
     loop {
         let fetch = || report.context.store.fetch_feed(FeedName::access(), table.cursor(), PAGE);

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use actors::registry::{Lookup, ObserveClient};
+use state_machine::access::AccessGrant;
 use state_machine::connection::PhaseName;
 use state_machine::{Message, NodeId, RouterRecord, RouterType, Time};
 use storage::store::{Cursor, PageLimit};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{JobError, Report};
+use super::{JobError, Report, access};
 use crate::admin::commands::Inspect;
 use crate::admin::inspect::target::Subject;
 use crate::admin::inspect::{
-    Connection, Inspection, MessageFacts, MonthFacts, RecordFacts, SessionFacts, Waiting, findings,
+    AccessFacts, Connection, Inspection, MessageFacts, MonthFacts, RecordFacts, SessionFacts,
+    Waiting, findings,
 };
 use crate::admin::job_context::Servers;
 use crate::admin::output::Output;
@@ -39,6 +41,7 @@ pub(super) async fn run(inspect: &Inspect, report: &Report) -> Result<(), JobErr
         uaid,
         endpoint: subject.endpoint.clone(),
         message: None,
+        access: access(inspect, report).await?,
         record: record.as_ref().map(record_facts),
         months: Vec::new(),
         waiting: Waiting::default(),
@@ -60,6 +63,17 @@ pub(super) async fn run(inspect: &Inspect, report: &Report) -> Result<(), JobErr
     facts.message = subject.message.clone().map(message);
     facts.findings = findings::of(&facts);
     report.emit(Output::Inspection(Box::new(facts))).await
+}
+
+/// The token whose id the uaid has. None for an id that no token has.
+async fn access(inspect: &Inspect, report: &Report) -> Result<Option<AccessFacts>, JobError> {
+    let Some(id) = inspect.subject.uaid.access() else { return Ok(None) };
+    let (table, now) = (access::read(report).await?, report.context.now());
+    let facts = |grant: &AccessGrant| AccessFacts {
+        name: grant.name.clone(),
+        has_ended: grant.has_ended(now),
+    };
+    Ok(table.get(id).map(facts))
 }
 
 fn record_facts(record: &RouterRecord) -> RecordFacts {

@@ -124,6 +124,9 @@ async fn a_revoked_token_closes_its_agents_and_its_endpoints_are_gone_after_a_re
         assert_eq!(early.receive().await, Err(Closed(Some(4401))));
         is_gone(&channel).await;
         assert_eq!(refused(&fixture.server, &alice).await.0, 401);
+        let inspected = fixture.stdout_of(&format!("inspect {}", channel.endpoint)).await;
+        let reason = "- the access token alice was revoked or has expired: pushes are answered 410";
+        assert!(inspected.starts_with(reason), "{inspected}");
         let why = fixture.stderr_of("access revoke alice").await;
         assert!(why.ends_with("the access token alice is revoked already"), "{why}");
         Sender::new().push_to(&mut other, &other_channel, "still here").await;
@@ -142,12 +145,14 @@ async fn a_revoked_token_closes_its_agents_and_its_endpoints_are_gone_after_a_re
 
 #[actix_web::test]
 async fn an_expired_token_ends_like_a_revoked_one() {
-    let fixture = AdminFixture::embedded(&[CLOSED]);
-    let path = fixture.add("alice --expires 2s").await;
-    let mut agent = hello(&fixture.server, &path, None).await;
-    let channel = agent.register().await;
-    assert_eq!(agent.socket().closed().await, Closed(Some(4401)));
+    let (before, after) = ("--clock-offset-s=0", "--clock-offset-s=3601");
+    let mut fixture = AdminFixture::embedded(&[CLOSED, "--dev", before]);
+    let path = fixture.add("alice --expires 1h").await;
+    let channel = hello(&fixture.server, &path, None).await.register().await;
+    assert!(fixture.server.terminate().success());
+    fixture.restart_with(before, after);
     is_gone(&channel).await;
+    assert_eq!(refused(&fixture.server, &path).await.0, 401);
     assert_eq!(fixture.tokens().await[0]["state"], "expired");
     // The name is free again.
     hello(&fixture.server, &fixture.add("alice").await, None).await;

@@ -1,0 +1,64 @@
+//! The end of an access token closes the connections of its user agents, and no others.
+
+use actors::{Feeds, access};
+use state_machine::access::{AccessGrant, AccessId};
+use state_machine::connection::CloseReason;
+use state_machine::feed::FeedName;
+use state_machine::{Span, Uaid};
+
+use crate::clockwork::{self, pass, settle};
+use crate::feeds::{FeedStore, node as feeds_on, put};
+use crate::node::{Node, UserAgent, log};
+
+const LIFETIME_S: u64 = 60;
+
+/// Adds a token that lives for [`LIFETIME_S`].
+async fn add(feeds: &Feeds, node: &Node, id: AccessId) -> AccessGrant {
+    let created_s = node.clients.clock.now().as_secs();
+    let grant = AccessGrant {
+        name: id.to_string(),
+        sha256: id.to_string(),
+        created_s,
+        expires_s: Some(created_s + LIFETIME_S),
+        agents_max: 0,
+        revoked_s: None,
+    };
+    write(feeds, id, &grant).await;
+    grant
+}
+
+async fn write(feeds: &Feeds, id: AccessId, grant: &AccessGrant) {
+    put(feeds, &FeedName::access(), &id.to_string(), grant.to_value().as_str()).await;
+    settle().await;
+}
+
+#[test]
+fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
+    clockwork::run(async {
+        let (store, node) = (FeedStore::new(), Node::start().await);
+        let feeds = feeds_on(&store);
+        let access = access::load(&feeds, node.clients.clock.clone()).await.unwrap();
+        access.follow(&feeds, node.clients.registry.clone(), log());
+        let [alice, bob] = [1, 2].map(|byte| AccessId([byte; 6]));
+        let of_alice = add(&feeds, &node, alice).await;
+        add(&feeds, &node, bob).await;
+        let [alice_uaid, bob_uaid] = [alice, bob].map(|id| Uaid::with_access([7; 16], id));
+        let mut of = [
+            UserAgent::with_uaid(&node, alice_uaid).await,
+            UserAgent::with_uaid(&node, bob_uaid).await,
+            UserAgent::new(&node, 7).await,
+        ];
+        let [at_alice, at_bob, without] = &mut of;
+
+        write(&feeds, alice, &AccessGrant { revoked_s: Some(1), ..of_alice }).await;
+        assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
+        assert!(access.has_ended(alice_uaid) && !access.has_ended(bob_uaid));
+
+        pass(Span::from_secs(LIFETIME_S - 2)).await;
+        at_bob.heard_nothing_more();
+        pass(Span::from_secs(2)).await;
+        assert_eq!(at_bob.is_closed().await, CloseReason::AccessEnded);
+        assert!(access.has_ended(bob_uaid) && !access.has_ended(without.uaid));
+        without.heard_nothing_more();
+    });
+}
