@@ -136,3 +136,29 @@ fn quick_check(path: &Path) -> Result<(), OpenError> {
         Err(error) => Err(OpenError::unreadable(path, &error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_after_the_begin_of_a_snapshot_is_not_in_it() {
+        let home = tempfile::tempdir().unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
+        let writer = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
+        writer.execute_batch("CREATE TABLE written (x); INSERT INTO written VALUES (1)").unwrap();
+        let snapshot = Snapshot::begin(&dir, [FileKey::Router].into_iter()).unwrap_or_else(|_| {
+            panic!("a file that is there can be read");
+        });
+        writer.execute_batch("INSERT INTO written VALUES (2)").unwrap();
+        fs::create_dir(home.path().join(SNAPSHOT_DIR)).unwrap();
+        snapshot.copy(&dir, 0, |_, _| true).unwrap();
+        let copy = home.path().join(SNAPSHOT_DIR).join(FileKey::Router.to_string());
+        let count = |path: &Path| -> i64 {
+            let conn = Connection::open(path).unwrap();
+            conn.query_row("SELECT count(*) FROM written", [], |row| row.get(0)).unwrap()
+        };
+        let original = home.path().join(FileKey::Router.to_string());
+        assert_eq!((count(&copy), count(&original)), (1, 2));
+    }
+}
