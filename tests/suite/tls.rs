@@ -114,6 +114,12 @@ impl Authority {
         agent
     }
 
+    /// Pushes with curl. Returns the status and the version of HTTP.
+    async fn push(&self, arguments: &[&str]) -> String {
+        let printed = ["--output", "/dev/null", "--write-out", "%{http_code} %{http_version}"];
+        self.curl(&[&printed[..], &["--header", "TTL: 60"], arguments].concat()).await
+    }
+
     /// Runs curl, which must succeed, and returns what it printed.
     async fn curl(&self, arguments: &[&str]) -> String {
         let mut curl = Command::new("curl");
@@ -123,9 +129,9 @@ impl Authority {
             .args(arguments)
             .output()
             .await
-            .expect("the test can make it");
+            .expect("curl is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("the test can make it")
+        String::from_utf8(output.stdout).expect("curl prints a text")
     }
 }
 
@@ -134,17 +140,16 @@ struct Agent(WebSocketStream<TlsStream<TcpStream>>);
 
 impl Agent {
     async fn send(&mut self, message: &Value) {
-        self.0.send(Message::text(message.to_string())).await.expect("the test can make it");
+        self.0.send(Message::text(message.to_string())).await.expect("the connection is open");
     }
 
     async fn receive(&mut self) -> Value {
         let message = timeout(AT_ONCE, self.0.next())
             .await
-            .expect("the test can make it")
-            .expect("the test can make it")
-            .expect("the test can make it");
-        serde_json::from_str(message.to_text().expect("the test can make it"))
-            .expect("the test can make it")
+            .expect("a message arrives in time")
+            .expect("the connection is open")
+            .expect("the message can be read");
+        serde_json::from_str(message.to_text().expect("it is a text")).expect("it is JSON")
     }
 
     async fn ask(&mut self, message: &Value) -> Value {
@@ -156,7 +161,7 @@ impl Agent {
     async fn register(&mut self) -> String {
         let chid = "deadbeef-0000-4000-8000-000000000000";
         let answer = self.ask(&json!({"messageType": "register", "channelID": chid})).await;
-        answer["pushEndpoint"].as_str().expect("the test can make it").to_owned()
+        answer["pushEndpoint"].as_str().expect("the channel is registered").to_owned()
     }
 }
 
@@ -167,19 +172,8 @@ async fn commands_subscribe_and_push_over_tls() {
     let mut agent = authority.agent(&server).await;
     let endpoint = agent.register().await;
     assert!(endpoint.starts_with(&format!("https://{}/wpush/", server.address())), "{endpoint}");
-    let arguments = [
-        "--http1.1",
-        "--output",
-        "/dev/null",
-        "--write-out",
-        "%{http_code} %{http_version}",
-        "--header",
-        "TTL: 60",
-        "--request",
-        "POST",
-        &endpoint,
-    ];
-    let status = authority.curl(&arguments);
+    let push = ["--http1.1", "--request", "POST", &endpoint];
+    let status = authority.push(&push);
     let (status, push) = tokio::join!(status, async {
         let push = agent.receive().await;
         let ack = json!({"messageType": "ack", "updates": [{"channelID": push["channelID"], "version": push["version"]}]});
@@ -206,24 +200,12 @@ async fn a_sender_pushes_over_http2_and_many_at_once_on_one_connection() {
     let endpoint = authority.agent(&server).await.register().await;
     let file = authority.path("body");
     let body = format!("@{}", file.display());
-    let arguments = [
-        "--http2",
-        "--output",
-        "/dev/null",
-        "--write-out",
-        "%{http_code} %{http_version}",
-        "--header",
-        "TTL: 60",
-        "--header",
-        "Content-Encoding: aes128gcm",
-        "--data-binary",
-        &body,
-        &endpoint,
-    ];
+    let encoding = "Content-Encoding: aes128gcm";
+    let push = ["--http2", "--header", encoding, "--data-binary", &body, &endpoint];
     // A refused body is not read, and its sender learns the status all the same.
     for (bytes, printed) in [(4096, "201 2"), (4097, "413 2"), (60_000, "413 2")] {
         fs::write(&file, "x".repeat(bytes)).unwrap();
-        assert_eq!(authority.curl(&arguments).await, printed);
+        assert_eq!(authority.push(&push).await, printed);
     }
     let version = format!("https://{}/__version__?[1-300]", server.address());
     let arguments =
