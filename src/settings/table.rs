@@ -29,8 +29,8 @@ with_feeds! {
 
     group "Server" {
         /// Directory of the database and the keys. The server creates it if it is missing; one server at a time uses
-        /// it. Back up the whole directory while the server is stopped: without router.db every user agent must
-        /// subscribe again, and without keys.toml no endpoint URL issued so far works.
+        /// it. Back it up with `kalends backup`: without router.db every user agent must subscribe again, and without
+        /// keys.toml no endpoint URL issued so far works.
         data_dir: PathBuf = PathBuf::from("./kalends-data");
 
         /// Address and port for user agents and application servers. Port 0 selects a free port.
