@@ -202,8 +202,10 @@ async fn a_sender_pushes_over_http2_and_many_at_once_on_one_connection() {
     let body = format!("@{}", file.display());
     let encoding = "Content-Encoding: aes128gcm";
     let push = ["--http2", "--header", encoding, "--data-binary", &body, &endpoint];
-    // A refused body is not read, and its sender learns the status all the same.
-    for (bytes, printed) in [(4096, "201 2"), (4097, "413 2"), (60_000, "413 2")] {
+    // The sender of a refused body learns the status, even if it is still sending when the server refuses it.
+    for (bytes, printed) in
+        [(4096, "201 2"), (4097, "413 2"), (60_000, "413 2"), (900_000, "413 2")]
+    {
         fs::write(&file, "x".repeat(bytes)).unwrap();
         assert_eq!(authority.push(&push).await, printed);
     }

@@ -29,7 +29,7 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{HttpOptions, app};
 use super::event_stream::EndlessBody;
@@ -47,6 +47,10 @@ const STREAM_BYTES_MAX: u32 = 64 * 1024;
 
 /// Bytes of all bodies of a connection that a peer may send before they are read.
 const CONNECTION_BYTES_MAX: u32 = 256 * 1024;
+
+/// Bytes of a refused request that are read and dropped before its answer. Some clients report a reset, instead of the
+/// answer, if they are still sending (curl 7.88).
+const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Streams that a peer has reset before they were accepted. A peer with more is disconnected.
 const RESETS_MAX: usize = 20;
@@ -124,7 +128,8 @@ where
     let activity = Rc::new(Activity::new());
     let service = hyper::service::service_fn({
         let activity = Rc::clone(&activity);
-        move |request| answer(request, peer, Rc::clone(&app), Rc::clone(&activity))
+        let linger = options.linger;
+        move |request| answer(request, peer, Rc::clone(&app), Rc::clone(&activity), linger)
     });
     let mut connection = pin!(builder().serve_connection(TokioIo::new(io), service));
     let mut stopping = pin!(stopping(&options));
@@ -172,6 +177,7 @@ async fn answer<A>(
     peer: Option<SocketAddr>,
     app: Rc<A>,
     activity: Rc<Activity>,
+    linger: Duration,
 ) -> Result<hyper::Response<AnswerBody>, Infallible>
 where
     A: Service<Request, Response = ServiceResponse, Error = Error>,
@@ -186,6 +192,7 @@ where
         },
         None => actix_http::Response::bad_request().map_into_boxed_body(),
     };
+    let _ = timeout(linger, discard(&body)).await;
     let is_endless = answer.extensions().contains::<EndlessBody>();
     if answer.head().connection_type() == ConnectionType::Close && !is_endless {
         activity.must_close.set(true);
@@ -219,14 +226,25 @@ fn convert(head: &Parts, body: RequestBody, peer: Option<SocketAddr>) -> Option<
 }
 
 fn chunks(body: RequestBody) -> impl Stream<Item = Result<Bytes, PayloadError>> {
-    let frames = stream::unfold(body, async |body| {
-        let frame = poll_fn(|cx| Pin::new(&mut *body.borrow_mut()).poll_frame(cx)).await?;
-        Some((frame, body))
-    });
+    let frames = stream::unfold(body, async |body| Some((next_frame(&body).await?, body)));
     frames.filter_map(async |frame| match frame {
         Ok(frame) => frame.into_data().ok().map(Ok),
         Err(error) => Some(Err(PayloadError::Io(io::Error::other(error)))),
     })
+}
+
+async fn next_frame(body: &RequestBody) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+    poll_fn(|cx| Pin::new(&mut *body.borrow_mut()).poll_frame(cx)).await
+}
+
+/// Reads the rest of a body, up to [`DISCARDED_BYTES_MAX`].
+async fn discard(body: &RequestBody) {
+    let mut bytes = 0;
+    while bytes <= DISCARDED_BYTES_MAX
+        && let Some(Ok(frame)) = next_frame(body).await
+    {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+    }
 }
 
 impl Activity {

@@ -66,7 +66,7 @@ async fn a_thousand_agents_move_to_december_in_dynamodb_without_loss_or_duplicat
 #[actix_web::test]
 #[should_panic(expected = "is lost")]
 async fn a_store_that_loses_messages_is_reported() {
-    let rule = Rule::on("PutItem", Fault::NotExecuted).table("message_").times(20);
+    let rule = Rule::on("PutItem", Fault::NotExecuted).table("message_").times(80);
     roll_over(&LossyTables::start(rule), A_FEW).await;
 }
 
