@@ -15,6 +15,7 @@ use state_machine::feed::FeedName;
 use state_machine::store::PageLimit;
 use tokio::time::timeout;
 
+use super::process;
 use super::table::{self, Metric};
 use crate::http::app::{AppState, EndpointRole, SharedState};
 use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
@@ -111,7 +112,8 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     let version = env!("CARGO_PKG_VERSION");
     samples.labelled(&table::BUILD_INFO, [version.into()], 1_u64);
     samples.add(&table::DRAINING, u64::from(common.is_draining()));
-    of_process(&mut samples, common);
+    of_process(&mut samples);
+    of_port(&mut samples, common);
     of_store(&mut samples, common);
     if let Ok(Ok(state)) = timeout(ANSWER_WAIT, common.feeds.observe()).await {
         of_feeds(&mut samples, &state);
@@ -126,7 +128,15 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     samples.0
 }
 
-fn of_process(samples: &mut Samples, common: &SharedState) {
+fn of_process(samples: &mut Samples) {
+    let Some(process) = process::read() else { return };
+    samples.add(&table::PROCESS_CPU, process.cpu_s);
+    samples.add(&table::PROCESS_MEMORY, process.resident_bytes);
+    samples.add(&table::PROCESS_START, process.started_at_s);
+    samples.add(&table::PROCESS_FILES, process.open_files);
+}
+
+fn of_port(samples: &mut Samples, common: &SharedState) {
     let port = common.limits.port_state();
     samples.add(&table::PORT_CONNECTIONS, port.connections);
     samples.add(&table::PORT_CONNECTIONS_MAX, port.connections_max);
@@ -161,6 +171,7 @@ fn of_feeds(samples: &mut Samples, PublisherState { mailbox, feeds, failing }: &
     samples.add(&table::FEEDS_OPEN, feeds.open);
     samples.add(&table::FEEDS_FAILING, *failing);
     samples.add(&table::FEED_FOLLOWERS, feeds.followers);
+    samples.add(&table::FEED_FOLLOWERS_BEHIND, feeds.followers_behind);
 }
 
 async fn of_clients(samples: &mut Samples, clients: &ClientShared) {

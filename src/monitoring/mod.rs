@@ -4,6 +4,7 @@
 //! a scraper asks. No label has a uaid, a token, a sender or an address.
 
 pub mod collect;
+mod process;
 #[cfg(test)]
 mod reference;
 pub mod statsd;

@@ -129,6 +129,15 @@ metrics! {
     /// Whether the server drains: 1 from the start of the shutdown.
     DRAINING: Gauge, "kalends_draining";
 
+    /// Processor time of the process, in whole seconds. The metrics of the process are there on Linux.
+    PROCESS_CPU: Counter, "process_cpu_seconds_total";
+    /// Resident memory of the process.
+    PROCESS_MEMORY: Gauge, "process_resident_memory_bytes";
+    /// Start of the process, in seconds since 1970.
+    PROCESS_START: Gauge, "process_start_time_seconds";
+    /// Open files of the process, sockets among them.
+    PROCESS_FILES: Gauge, "process_open_fds";
+
     /// User agents by the phase of their session.
     CLIENTS: Gauge, "kalends_clients", phase in These(PHASES);
     /// User agents that pushes find on this node.
@@ -196,6 +205,8 @@ metrics! {
     FEEDS_FAILING: Gauge, "kalends_feeds_failing";
     /// Followers of feeds, without those of the node itself.
     FEED_FOLLOWERS: Gauge, "kalends_feed_followers";
+    /// Followers of feeds that have not received everything that is published.
+    FEED_FOLLOWERS_BEHIND: Gauge, "kalends_feed_followers_behind";
     /// Published changes of broadcasts that this node does not have yet.
     BROADCASTS_LAG: Gauge, "kalends_broadcasts_lag";
 
@@ -226,10 +237,12 @@ mod tests {
     fn names_follow_the_conventions_of_prometheus() {
         for metric in ALL {
             let is_counter = metric.kind == Kind::Counter;
-            assert!(metric.name.starts_with("kalends_"), "{}", metric.name);
+            let of_process = metric.name.starts_with("process_");
+            assert!(of_process || metric.name.starts_with("kalends_"), "{}", metric.name);
             assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
             let is_histogram = metric.kind == Kind::Histogram;
-            assert_eq!(metric.name.ends_with("_seconds"), is_histogram, "{}", metric.name);
+            let has_unit = metric.name.ends_with("_seconds") && !of_process;
+            assert_eq!(has_unit, is_histogram, "{}", metric.name);
         }
         let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
         names.sort_unstable();

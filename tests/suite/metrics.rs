@@ -117,11 +117,14 @@ async fn each_metric_counts_exactly_what_a_script_does() {
         (r#"kalends_clients{phase="Ready"}"#, 1.0),
         ("kalends_connections", 1.0),
         ("kalends_broadcasts_lag", 0.0),
+        ("kalends_feed_followers_behind", 0.0),
         (r#"kalends_mailbox_messages{mailbox="registry"}"#, 0.0),
     ] {
         assert_eq!(metrics.get(name), Some(&expected), "{name} in {metrics:#?}");
     }
     assert!(!metrics.keys().any(|name| name.contains(&uaid)), "no label has a uaid");
+    assert!(metrics["process_resident_memory_bytes"] > 1e6, "{metrics:#?}");
+    assert!(metrics["process_open_fds"] > 10.0, "{metrics:#?}");
 }
 
 #[actix_web::test]
@@ -250,7 +253,9 @@ fn expressions() -> Vec<String> {
 
 fn metrics_in(expression: &str) -> impl Iterator<Item = String> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|word| word.starts_with("kalends_")).map(str::to_owned)
+    words
+        .filter(|word| word.starts_with("kalends_") || word.starts_with("process_"))
+        .map(str::to_owned)
 }
 
 /// A Prometheus that scrapes one server. It ends when this is dropped.

@@ -81,6 +81,8 @@ struct FeedsShared {
     limits: FeedLimits,
     heads: HeadWatch,
     followers: Arc<Semaphore>,
+    /// Followers that are behind, see [`FeedStats::followers_behind`].
+    followers_behind: AtomicUsize,
     /// The publisher's mailbox was full: it is to look at all feeds.
     is_overrun: AtomicBool,
     /// Active feeds, see [`FeedStats::open`].
@@ -93,6 +95,8 @@ struct FeedsShared {
 pub struct FeedStats {
     /// Followers, without those of the node itself.
     pub followers: usize,
+    /// Followers that have not received everything that is published, those of the node itself among them.
+    pub followers_behind: usize,
     /// Feeds that are followed.
     pub followed: usize,
     /// Feeds that are followed or have something to publish.
@@ -101,9 +105,10 @@ pub struct FeedStats {
 
 impl FeedsShared {
     fn stats(&self) -> FeedStats {
-        let Self { limits, followers, heads, open, .. } = self;
+        let Self { limits, followers, followers_behind, heads, open, .. } = self;
         FeedStats {
             followers: limits.followers_max - followers.available_permits(),
+            followers_behind: followers_behind.load(Ordering::Relaxed),
             followed: heads.len(),
             open: open.load(Ordering::Relaxed),
         }
@@ -123,6 +128,7 @@ impl Feeds {
             clock,
             heads: HeadWatch::default(),
             followers: Arc::new(Semaphore::new(limits.followers_max)),
+            followers_behind: AtomicUsize::new(0),
             limits,
             is_overrun: AtomicBool::new(false),
             open: AtomicUsize::new(0),

@@ -41,6 +41,8 @@ pub struct FeedSubscription {
     when_missing: WhenMissing,
     /// Whether the feed does not exist yet.
     is_missing: bool,
+    /// Whether it is counted in `followers_behind`.
+    is_behind: bool,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -88,6 +90,7 @@ impl FeedSubscription {
             end: None,
             when_missing,
             is_missing: false,
+            is_behind: false,
             _permit: permit,
         }
     }
@@ -105,7 +108,9 @@ impl FeedSubscription {
     pub async fn next_shared(&mut self) -> Result<Arc<SharedPage>, SubscriptionError> {
         let mut event = self.on_next.take();
         loop {
-            if let Some(page) = event.and_then(|event| self.step(event)) {
+            let page = event.and_then(|event| self.step(event));
+            self.count_if_behind(!self.is_caught_up() && !self.is_missing && self.end.is_none());
+            if let Some(page) = page {
                 return Ok(page);
             }
             if let Some(end) = self.end {
@@ -149,6 +154,15 @@ impl FeedSubscription {
         }
         self.fetched = None;
         None
+    }
+
+    fn count_if_behind(&mut self, is_behind: bool) {
+        let followers = &self.feeds.shared.followers_behind;
+        match (mem::replace(&mut self.is_behind, is_behind), is_behind) {
+            (false, true) => followers.fetch_add(1, Ordering::Relaxed),
+            (true, false) => followers.fetch_sub(1, Ordering::Relaxed),
+            _ => return,
+        };
     }
 
     fn ended(&mut self, end: ConsumerEnd) {
@@ -226,6 +240,7 @@ pub(crate) fn pages(
 
 impl Drop for FeedSubscription {
     fn drop(&mut self) {
+        self.count_if_behind(false);
         self.feeds.unsubscribe(&self.feed);
     }
 }

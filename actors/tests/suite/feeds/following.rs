@@ -100,9 +100,16 @@ fn a_slow_follower_is_not_read_ahead_for() {
         assert_eq!(reader.next().await.updates.len(), 4, "a page");
         put(&feeds, &fred, "key 0", "another").await;
         settle().await;
-        assert_eq!(store.calls(Call::Fetch), 1);
+        assert_eq!((store.calls(Call::Fetch), feeds.stats().followers_behind), (1, 1));
         reader.catches_up().await;
         reader.has_seen_all(&store, &fred);
+        assert_eq!(feeds.stats().followers_behind, 0);
+
+        let mut gone = Reader::of(&feeds, &fred);
+        gone.next().await;
+        assert_eq!(feeds.stats().followers_behind, 1);
+        drop(gone);
+        assert_eq!(feeds.stats().followers_behind, 0);
     });
 }
 
